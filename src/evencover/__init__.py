@@ -1,0 +1,98 @@
+"""Conformal regression whose coverage is even across noise levels, and which says when it is not.
+
+A prediction interval is the set of targets whose score is at most a calibrated threshold.
+
+Names are loaded on first use, so that importing the package costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from evencover._version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from evencover.calibration import Calibration as Calibration
+    from evencover.calibration import calibrate as calibrate
+    from evencover.conformal import ConformalRegressor as ConformalRegressor
+    from evencover.groups import Groups as Groups
+    from evencover.guarantees import Guarantee as Guarantee
+    from evencover.intervals import Intervals as Intervals
+    from evencover.intervals import IntervalUnion as IntervalUnion
+    from evencover.metrics import IntervalScorer as IntervalScorer
+    from evencover.metrics import coverage as coverage
+    from evencover.metrics import coverage_by_group as coverage_by_group
+    from evencover.metrics import crps as crps
+    from evencover.metrics import interval_score as interval_score
+    from evencover.metrics import mean_width as mean_width
+    from evencover.metrics import mean_width_by_group as mean_width_by_group
+    from evencover.metrics import pinball_loss as pinball_loss
+    from evencover.models.speech import predictions_of as predictions_of
+    from evencover.pools import TooFewRowsWarning as TooFewRowsWarning
+    from evencover.predictions import Prediction as Prediction
+    from evencover.quantiles import conformal_quantile as conformal_quantile
+    from evencover.quantiles import conformal_rank as conformal_rank
+    from evencover.rows import Rows as Rows
+    from evencover.scores import IntervalDistance as IntervalDistance
+    from evencover.scores import Normalized as Normalized
+    from evencover.scores import Residual as Residual
+    from evencover.scores import Score as Score
+    from evencover.scores import Standardized as Standardized
+    from evencover.splits import three_way_split as three_way_split
+    from evencover.taxonomies import ByFeature as ByFeature
+    from evencover.taxonomies import ByFunction as ByFunction
+    from evencover.taxonomies import ByPrediction as ByPrediction
+    from evencover.taxonomies import BySpread as BySpread
+    from evencover.taxonomies import ByTarget as ByTarget
+    from evencover.taxonomies import Marginal as Marginal
+    from evencover.taxonomies import Product as Product
+    from evencover.taxonomies import Taxonomy as Taxonomy
+
+_ROOMS = {
+    "calibration": ("Calibration", "calibrate"),
+    "conformal": ("ConformalRegressor",),
+    "groups": ("Groups",),
+    "guarantees": ("Guarantee",),
+    "intervals": ("Intervals", "IntervalUnion"),
+    "metrics": (
+        "IntervalScorer",
+        "coverage",
+        "coverage_by_group",
+        "crps",
+        "interval_score",
+        "mean_width",
+        "mean_width_by_group",
+        "pinball_loss",
+    ),
+    "models.speech": ("predictions_of",),
+    "pools": ("TooFewRowsWarning",),
+    "predictions": ("Prediction",),
+    "quantiles": ("conformal_quantile", "conformal_rank"),
+    "rows": ("Rows",),
+    "scores": ("IntervalDistance", "Normalized", "Residual", "Score", "Standardized"),
+    "splits": ("three_way_split",),
+    "taxonomies": (
+        "ByFeature",
+        "ByFunction",
+        "ByPrediction",
+        "BySpread",
+        "ByTarget",
+        "Marginal",
+        "Product",
+        "Taxonomy",
+    ),
+}
+_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+
+__all__ = ["__version__", *sorted(_ROOM_OF)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_ROOM_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,130 @@
+"""Calibrations on disk: one npz archive of arrays with a JSON header, no pickle."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evencover._version import __version__
+from evencover.groups import Label
+from evencover.pools import Pool
+from evencover.scores import IntervalDistance, Nonconformity, Normalized, Residual, Score, Standardized
+
+FORMAT = "evencover.calibration"
+VERSION = 1
+_SCORES: dict[str, type[Any]] = {kind.__name__: kind for kind in (Residual, IntervalDistance, Normalized, Standardized)}
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What a file holds: the parts of a calibration."""
+
+    nonconformity: Nonconformity
+    labels: tuple[Label, ...]
+    rules: tuple[str, ...]
+    weighted: bool
+    cells: Mapping[tuple[int, int], Pool]
+
+
+def write(path: str | Path, contents: Contents) -> None:
+    """Write the file whole or not at all."""
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "evencover": __version__,
+        "nonconformity": _described(contents.nonconformity),
+        "labels": [_plain(label) for label in contents.labels],
+        "rules": contents.rules,
+        "weighted": contents.weighted,
+        "cells": list(contents.cells),
+    }
+    arrays: dict[str, NDArray[Any]] = {"header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)}
+    for place, pool in enumerate(contents.cells.values()):
+        arrays[f"scores_{place}"] = pool.scores
+        if pool.weights is not None:
+            arrays[f"weights_{place}"] = pool.weights
+    unfinished = Path(f"{path}.part")
+    try:
+        with unfinished.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def read(path: str | Path, nonconformity: Nonconformity | None) -> Contents:
+    """Read a file that `write` wrote, or say what is wrong with it."""
+    with Path(path).open("rb") as file:
+        try:
+            return _contents(file, nonconformity)
+        except (BadZipFile, KeyError, EOFError, OSError, ValueError, TypeError) as error:
+            if isinstance(error, _RefusedError):
+                raise ValueError(f"{path}: {error}") from None
+            raise ValueError(f"{path} is no calibration that evencover wrote, or it is damaged: {error}") from error
+
+
+class _RefusedError(ValueError):
+    """The file is sound, but not for this reader."""
+
+
+def _contents(file: BinaryIO, nonconformity: Nonconformity | None) -> Contents:
+    """Return what an open file holds."""
+    with np.load(file, allow_pickle=False) as arrays:
+        header = json.loads(arrays["header"].tobytes())
+        if header["format"] != FORMAT:
+            raise ValueError(f"its format is {header['format']!r}")
+        if header["version"] > VERSION:
+            raise _RefusedError(
+                f"written by evencover {header['evencover']} in version {header['version']} of the format; "
+                f"this evencover reads up to version {VERSION}"
+            )
+        cells = {
+            (group, bits): Pool(arrays[f"scores_{i}"], arrays[f"weights_{i}"] if header["weighted"] else None)
+            for i, (group, bits) in enumerate(header["cells"])
+        }
+    labels = tuple(header["labels"])
+    score = _rebuilt(header["nonconformity"], labels, nonconformity)
+    return Contents(score, labels, tuple(header["rules"]), header["weighted"], cells)
+
+
+def _described(nonconformity: Nonconformity) -> Any:
+    """Return a score as its name and settings; a mapping as one for each group, in order."""
+    if isinstance(nonconformity, Mapping):
+        return [_described(score) for score in nonconformity.values()]
+    if type(nonconformity) in _SCORES.values():
+        return {"name": type(nonconformity).__name__, "settings": asdict(nonconformity)}  # type: ignore[call-overload]
+    return {"name": type(nonconformity).__name__, "own": True}
+
+
+def _rebuilt(described: Any, labels: tuple[Label, ...], given: Nonconformity | None) -> Nonconformity:
+    """Return the score a file describes, or the given one, which must have its name."""
+    if given is not None:
+        if _names(_described(given)) != _names(described):
+            raise _RefusedError(f"its nonconformity is {_names(described)}; got {_names(_described(given))}")
+        return given
+    if isinstance(described, list):
+        return {label: _score(each) for label, each in zip(labels, described, strict=True)}
+    return _score(described)
+
+
+def _score(described: Mapping[str, Any]) -> Score:
+    if described.get("own"):
+        raise _RefusedError(f"its score is of your class {described['name']}: pass it as nonconformity=")
+    score: Score = _SCORES[described["name"]](**described["settings"])
+    return score
+
+
+def _names(described: Any) -> Any:
+    return [each["name"] for each in described] if isinstance(described, list) else described["name"]
+
+
+def _plain(label: Label) -> Label:
+    """Return a label that JSON gives back as it was."""
+    if not isinstance(label, str | bool | int | float):
+        raise TypeError(f"labels must be text, numbers or booleans to be saved; got {label!r}")
+    return label

@@ -1,0 +1,183 @@
+"""Which group each row belongs to."""
+
+import re
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evencover.inputs import IntArray
+
+Label: TypeAlias = Hashable
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The group of each row, with the groups' names and rules.
+
+    Parameters
+    ----------
+    codes : ndarray of int, shape (n,)
+        Position of each row's group in `labels`; -1 for a calibration row that is left out.
+    labels : tuple
+        Name of each group: text, numbers or booleans, all different.
+    rules : tuple of str, optional
+        What puts a row into each group, with its edges in full: two sets of groups are the same if their labels
+        and rules are.
+    edge : ndarray of int, shape (n,), optional
+        Non-zero where a row lies on an edge learned from the calibration rows, one bit for each such edge
+        (products of taxonomies have several). A calibration row counts for a new row of its group only if all
+        its bits are set in the new row's too. `evencover.taxonomies` says why.
+    n_edge_bits : int
+        How many bits `edge` may use.
+
+    Examples
+    --------
+    >>> Groups.from_labels(["b", "a", "b"])
+    Groups(3 rows: a 1, b 2)
+    """
+
+    codes: IntArray
+    labels: tuple[Label, ...]
+    rules: tuple[str, ...] = ()
+    edge: IntArray | None = None
+    n_edge_bits: int = 0
+
+    @classmethod
+    def from_labels(cls, values: Any, labels: Sequence[Label] | None = None, *, name: str = "groups") -> "Groups":
+        """Return the groups of plain values, one for each distinct one.
+
+        Parameters
+        ----------
+        values : array-like of shape (n,)
+            The label of each row, by position.
+        labels : sequence, optional
+            The groups there are, in this order, also those without rows. Values beyond them get groups at the end.
+        name : str
+            What the caller calls the values, for the error.
+        """
+        array = np.asarray(values)
+        if array.ndim != 1:
+            raise ValueError(f"{name} must be one-dimensional, of shape (n,); got shape {array.shape}")
+        codes, found = _encoded(array, name)
+        if labels is None or (found := tuple(found)) == tuple(labels):
+            return cls(codes, tuple(found))
+        known = {label: code for code, label in enumerate(labels)}
+        for label in found:
+            known.setdefault(label, len(known))
+        table = np.array([known[label] for label in found], dtype=np.intp)
+        return cls(table[codes] if len(table) else codes, tuple(known))
+
+    @property
+    def counts(self) -> IntArray:
+        """Number of rows in each group, those on an edge included. Shape (n_groups,)."""
+        return np.bincount(self.codes[self.codes >= 0], minlength=len(self.labels))
+
+    def cells(self) -> Iterator[tuple[tuple[int, int], IntArray]]:
+        """Yield each pair of group and edge bits that has rows, with these rows' positions in order."""
+        n_groups = len(self.labels)
+        flat = self.codes if self.edge is None else np.where(self.codes < 0, -1, self.codes + self.edge * n_groups)
+        for code, rows in rows_by_code(flat, n_groups << self.n_edge_bits):
+            bits, group = divmod(code, n_groups)
+            yield (group, bits), rows
+
+    def label_of_rows(self) -> NDArray[Any]:
+        """Return the label of each row. Shape (n,)."""
+        if not len(self):
+            return np.array([])
+        kinds = {type(label) for label in self.labels}
+        dtype = object if len(kinds) > 1 or (self.codes < 0).any() else None
+        names = np.array([*self.labels, None] if dtype else list(self.labels), dtype=dtype)
+        return names[self.codes]
+
+    def codes_among(self, labels: tuple[Label, ...]) -> IntArray:
+        """Return each row's position among other labels, -1 where its own is not there. Shape (n,)."""
+        if self.labels == labels:
+            return self.codes
+        place = {label: code for code, label in enumerate(labels)}
+        table = np.array([*(place.get(label, -1) for label in self.labels), -1], dtype=np.intp)
+        return table[self.codes]
+
+    def times(self, other: "Groups") -> "Groups":
+        """Return the combinations of these groups with others of the same rows, edge bits side by side."""
+        labels = tuple(f"{a} & {b}" for a in self.labels for b in other.labels)
+        if len(set(labels)) < len(labels):
+            raise ValueError(f"labels must stay distinct when joined; got {labels}")
+        rules = tuple(f"{a} and {b}" for a in self._rules() for b in other._rules())
+        codes = self.codes * len(other.labels) + other.codes
+        codes[(self.codes < 0) | (other.codes < 0)] = -1
+        n_edge_bits = self.n_edge_bits + other.n_edge_bits
+        edge = self._bits() | (other._bits() << self.n_edge_bits) if n_edge_bits else None
+        return Groups(codes, labels, rules, edge, n_edge_bits)
+
+    def _rules(self) -> tuple[str, ...]:
+        return self.rules or tuple(map(str, self.labels))
+
+    def _bits(self) -> IntArray:
+        return np.zeros(len(self), dtype=np.intp) if self.edge is None else self.edge
+
+    def labels_beyond(self, labels: tuple[Label, ...]) -> tuple[Label, ...]:
+        """Return the labels in use by some row that are not among the given ones."""
+        if set(self.labels) <= set(labels):
+            return ()
+        counts = self.counts
+        return tuple(label for code, label in enumerate(self.labels) if label not in labels and counts[code])
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: Any) -> "Groups":
+        edge = None if self.edge is None else self.edge[rows]
+        return Groups(self.codes[rows], self.labels, self.rules, edge, self.n_edge_bits)
+
+    def __repr__(self) -> str:
+        rules = [f" ({rule})" for rule in self.rules] or [""] * len(self.labels)
+        parts = [f"{label}{rule} {n}" for label, rule, n in zip(self.labels, rules, self.counts, strict=True)]
+        return f"Groups({len(self)} rows: {_with_short_numbers(', '.join(parts))})"
+
+
+def rows_by_code(codes: IntArray, n_codes: int) -> Iterator[tuple[int, IntArray]]:
+    """Yield each of the codes 0, 1, ... that has rows, with these rows' positions in order."""
+    order = np.argsort(codes.astype(np.int16 if n_codes < 2**15 else np.intp), kind="stable")  # int16: a radix sort
+    starts = np.append(np.searchsorted(codes, np.arange(n_codes), sorter=order), len(codes))
+    for code, (start, stop) in enumerate(pairwise(starts.tolist())):
+        if start < stop:
+            yield code, order[start:stop]
+
+
+def _with_short_numbers(text: str) -> str:
+    """Return the text with long decimals cut to four digits."""
+    return re.sub(r"\d+\.\d{4,}(e[+-]?\d+)?", lambda number: f"{float(number[0]):.4g}", text)
+
+
+def _encoded(values: NDArray[Any], name: str) -> tuple[IntArray, tuple[Label, ...]]:
+    """Return each value's code and the sorted distinct values as plain Python ones."""
+    if values.dtype.kind in "iu" and len(values):
+        low, high = int(values.min()), int(values.max())
+        if high - low < max(len(values), 1000):
+            return _encoded_small_integers(values, low, high)
+    missing = values != values if values.dtype.kind in "fO" else np.zeros(len(values), dtype=bool)
+    missing = missing | (values == None) if values.dtype.kind == "O" else missing  # noqa: E711
+    if np.any(missing):
+        raise ValueError(f"{name} must name a group for every row; {np.sum(missing)} of {len(values)} are missing")
+    try:
+        labels, codes = np.unique(values, return_inverse=True)
+        return codes, tuple(labels.tolist())
+    except TypeError:  # labels of several types, which have no order
+        known: dict[Label, int] = {}
+        codes = np.array([known.setdefault(value, len(known)) for value in values.tolist()], dtype=np.intp)
+        return codes, tuple(known)
+
+
+def _encoded_small_integers(values: NDArray[Any], low: int, high: int) -> tuple[IntArray, tuple[Label, ...]]:
+    """Encode whole numbers of a small range by a table, without sorting the rows."""
+    places = values.astype(np.intp, copy=False) - low if low else values.astype(np.intp, copy=False)
+    present = np.zeros(high - low + 1, dtype=bool)
+    present[places] = True
+    labels = tuple((np.flatnonzero(present) + low).tolist())
+    if present.all():
+        return places, labels
+    return (np.cumsum(present) - 1)[places], labels

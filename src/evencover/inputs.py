@@ -1,0 +1,75 @@
+"""What arrays users may hand in, and the one error each wrong one gets."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.intp]
+BoolArray: TypeAlias = NDArray[np.bool_]
+
+
+def checked_vector(values: Any, name: str, *, length: int | None = None, finite: bool = True) -> FloatArray:
+    """Return `values` as a float64 array of shape (n,), by position, or say what is wrong with them.
+
+    Parameters
+    ----------
+    values : array-like of shape (n,)
+        Numbers; a Series is read by position, its index plays no part.
+    name : str
+        What the caller calls them, for the error.
+    length : int, optional
+        The number of rows expected.
+    finite : bool
+        Whether infinities are refused too; NaN always is.
+    """
+    array = _as_float(values, name)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, of shape (n,); got shape {array.shape}")
+    if length is not None and len(array) != length:
+        raise ValueError(f"{name} must have {length} rows, as many as the rest; got {len(array)}")
+    # One pass without a temporary: a finite sum has only finite terms.
+    if not np.isfinite(array.sum()):
+        _refuse_bad_values(array, name, finite=finite)
+    return array
+
+
+def checked_nonnegative(values: Any, name: str, *, length: int | None = None) -> FloatArray:
+    """Return `values` as by `checked_vector`, refusing negative ones."""
+    array = checked_vector(values, name, length=length)
+    if array.size and array.min() < 0:
+        raise ValueError(f"{name} must not be negative; got {(array < 0).sum()} negative of {array.size} values")
+    return array
+
+
+def _as_float(values: Any, name: str) -> FloatArray:
+    """Return numbers as float64; text, dates and complex numbers are not numbers here."""
+    array = np.asarray(values)
+    numeric = array.dtype.kind in "biuf" or (
+        array.dtype.kind == "O" and not any(isinstance(value, str | bytes) for value in array.ravel())
+    )
+    try:
+        if numeric:
+            return array.astype(np.float64, copy=False)
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(f"{name} must hold numbers; got {_described(values, array)}")
+
+
+def _described(values: Any, array: NDArray[Any]) -> str:
+    """Say what kind of thing came instead of numbers."""
+    if array.ndim == 0:
+        return f"{values!r} of type {type(values).__name__}"
+    return f"an array of dtype {array.dtype}, its first value {array.ravel()[0]!r}"
+
+
+def _refuse_bad_values(array: FloatArray, name: str, *, finite: bool) -> None:
+    """Raise if a value is NaN (or infinite, where that matters), with the count and the first place."""
+    bad = ~np.isfinite(array) if finite else np.isnan(array)
+    if bad.any():
+        kind = "finite" if finite else "free of NaN"
+        found = "NaN or infinite" if finite else "NaN"
+        raise ValueError(
+            f"{name} must be {kind}; {bad.sum()} of {bad.size} values are {found} (the first in row {bad.argmax()})"
+        )

@@ -1,0 +1,170 @@
+"""Prediction intervals, and unions of them."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evencover.groups import Groups
+from evencover.guarantees import Guarantee
+from evencover.inputs import BoolArray, FloatArray, checked_vector
+from evencover.tables import FrameKind, frame_kind, new_frame
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """One closed interval for each row, or one for each row and level.
+
+    ``lower > upper`` is an empty interval: it covers nothing and its width is 0. An infinite bound means that
+    the calibration rows were too few, or that the interval has one tail. Neither is an error.
+
+    Parameters
+    ----------
+    lower, upper : ndarray of shape (n,), or (n, L) for L levels
+        The bounds.
+    level : float or tuple of L floats, optional
+        Nominal coverage they were made for.
+    groups : Groups of n rows, optional
+        The group whose threshold each row got.
+    guarantee : Guarantee, optional
+        What is promised, under which assumption, from how many rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> intervals = Intervals(np.array([0.0, 1.0]), np.array([2.0, 4.0]))
+    >>> intervals.width, intervals.covers([3.0, 3.0])
+    (array([2., 3.]), array([False,  True]))
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    level: float | tuple[float, ...] | None = field(default=None, kw_only=True)
+    groups: Groups | None = field(default=None, kw_only=True)
+    guarantee: Guarantee | None = field(default=None, kw_only=True)
+    frame: FrameKind | None = field(default=None, kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        lower, upper = np.asarray(self.lower, dtype=float), np.asarray(self.upper, dtype=float)
+        if lower.shape != upper.shape or lower.ndim not in (1, 2):
+            raise ValueError(
+                "lower and upper must have one shape, (n,) or (n, levels); "
+                f"got {np.shape(self.lower)} and {np.shape(self.upper)}"
+            )
+        object.__setattr__(self, "lower", lower)
+        object.__setattr__(self, "upper", upper)
+
+    @property
+    def empty(self) -> BoolArray:
+        """Whether each interval is empty; shaped as the bounds."""
+        return self.lower > self.upper
+
+    @property
+    def width(self) -> FloatArray:
+        """Length of each interval: 0 where empty, inf where a bound is infinite; shaped as the bounds."""
+        width = np.zeros_like(self.lower)
+        np.subtract(self.upper, self.lower, out=width, where=self.lower < self.upper)
+        return width
+
+    def covers(self, y: Any) -> BoolArray:
+        """Return whether each interval holds its row's target `y` of shape (n,); shaped as the bounds."""
+        target = checked_vector(y, "y", length=len(self))
+        target = target if self.lower.ndim == 1 else target[:, None]
+        return (self.lower <= target) & (target <= self.upper)
+
+    def to_frame(self, like: Any = None) -> Any:
+        """Return the bounds as a frame of the library, and with the index, of the frame that was predicted on.
+
+        Columns are ``lower`` and ``upper`` (``lower_0.9`` ... with several levels), and ``group`` where rows
+        were grouped. Empty intervals have NaN bounds, and a warning counts them.
+
+        Parameters
+        ----------
+        like : DataFrame, optional
+            A pandas, polars or pyarrow table of n rows to take the library and index from instead.
+        """
+        kind = self.frame if like is None else frame_kind(like)
+        if kind is None:
+            raise TypeError(
+                "to_frame needs a pandas, polars or pyarrow table to be like, and X was none; "
+                "pass one as to_frame(like=...), or use np.asarray(intervals)"
+            )
+        if (n_empty := int(self.empty.sum())) > 0:
+            warnings.warn(f"{n_empty} of {self.lower.size} intervals are empty; their bounds are NaN", stacklevel=2)
+        columns = {
+            f"{side}{suffix}": np.where(lower > upper, np.nan, bound)
+            for suffix, lower, upper in self._by_level()
+            for side, bound in (("lower", lower), ("upper", upper))
+        }
+        group = {} if self.groups is None else {"group": self.groups.label_of_rows()}
+        return new_frame(columns | group, kind)
+
+    def _by_level(self) -> list[tuple[str, FloatArray, FloatArray]]:
+        """Return the name's suffix and the bounds of each level."""
+        if self.lower.ndim == 1:
+            return [("", self.lower, self.upper)]
+        names = self.level if isinstance(self.level, tuple) else range(self.lower.shape[1])
+        return [(f"_{name}", self.lower[:, i], self.upper[:, i]) for i, name in enumerate(names)]
+
+    def __len__(self) -> int:
+        return len(self.lower)
+
+    def __getitem__(self, rows: Any) -> "Intervals":
+        """Return the intervals of some rows, given by a slice, a mask or positions."""
+        return Intervals(
+            self.lower[rows],
+            self.upper[rows],
+            level=self.level,
+            groups=None if self.groups is None else self.groups[rows],
+            guarantee=self.guarantee,
+            frame=None if self.frame is None else self.frame[rows],
+        )
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("an array of intervals is a copy: lower and upper are kept apart")
+        return np.stack([self.lower, self.upper], axis=-1).astype(dtype or float, copy=False)
+
+    def __repr__(self) -> str:
+        level = "" if self.level is None else f", level={self.level}"
+        empty = f", {n} empty" if (n := int(self.empty.sum())) else ""
+        return f"Intervals({len(self)} rows{level}, mean width {self.width.mean():.4g}{empty})"
+
+
+@dataclass(frozen=True, eq=False)
+class IntervalUnion:
+    """For each row a union of disjoint intervals: one piece per cell of the target.
+
+    Parameters
+    ----------
+    pieces : sequence of Intervals of n rows
+        Disjoint by construction; a row's piece may be empty.
+    """
+
+    pieces: Sequence[Intervals]
+
+    @property
+    def width(self) -> FloatArray:
+        """Total length of each row's pieces; shaped as their bounds."""
+        return sum((piece.width for piece in self.pieces), start=np.zeros_like(self.pieces[0].lower))
+
+    def covers(self, y: Any) -> BoolArray:
+        """Return whether some piece holds the row's target `y` of shape (n,)."""
+        return reduce(np.logical_or, (piece.covers(y) for piece in self.pieces))
+
+    def hull(self) -> Intervals:
+        """Return the smallest interval that holds each row's pieces; empty where all are."""
+        first = self.pieces[0]
+        lower = np.min([np.where(piece.empty, np.inf, piece.lower) for piece in self.pieces], axis=0)
+        upper = np.max([np.where(piece.empty, -np.inf, piece.upper) for piece in self.pieces], axis=0)
+        return Intervals(lower, upper, level=first.level, guarantee=first.guarantee, frame=first.frame)
+
+    def __len__(self) -> int:
+        return len(self.pieces[0])
+
+    def __repr__(self) -> str:
+        return f"IntervalUnion({len(self)} rows, {len(self.pieces)} pieces, mean width {self.width.mean():.4g})"

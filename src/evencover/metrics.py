@@ -1,0 +1,207 @@
+"""How good intervals and quantiles are."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evencover.groups import Groups, Label
+from evencover.inputs import FloatArray, checked_vector
+from evencover.intervals import Intervals
+from evencover.quantiles import Level, level_fraction
+
+
+def coverage(y: Any, intervals: Intervals) -> float | FloatArray:
+    """Return the share of targets inside their interval: a number, or one for each level, shape (L,).
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        Targets.
+    intervals : Intervals of n rows
+        Empty ones cover nothing, infinite ones everything.
+
+    Examples
+    --------
+    >>> coverage([1.0, 5.0], Intervals(np.zeros(2), np.full(2, 2.0)))
+    0.5
+    """
+    return _mean(intervals.covers(y))
+
+
+def mean_width(intervals: Intervals) -> float | FloatArray:
+    """Return the mean width: a number, or one for each level; inf if any interval is infinite.
+
+    Examples
+    --------
+    >>> mean_width(Intervals(np.zeros(2), np.array([1.0, 2.0])))
+    1.5
+    """
+    return _mean(intervals.width)
+
+
+def coverage_by_group(y: Any, intervals: Intervals, groups: Any = None) -> dict[Label, float | FloatArray]:
+    """Return each group's coverage.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        Targets.
+    intervals : Intervals of n rows
+        From this package or any other.
+    groups : array-like of shape (n,) or Groups, optional
+        The group of each row; by default those the intervals were made with.
+
+    Returns
+    -------
+    dict from label to float, or to ndarray of shape (L,)
+        NaN for a group without rows.
+    """
+    return _by_group(intervals.covers(y), intervals, groups)
+
+
+def mean_width_by_group(intervals: Intervals, groups: Any = None) -> dict[Label, float | FloatArray]:
+    """Return each group's mean width; arguments and result as in `coverage_by_group`."""
+    return _by_group(intervals.width, intervals, groups)
+
+
+def interval_score(y: Any, intervals: Intervals, *, level: Level | None = None) -> float:
+    """Return the mean interval (Winkler) score: width plus 2/α times the distance to targets missed.
+
+    It is smallest in expectation for the true α/2 and 1 − α/2 quantiles, α = 1 − level. An empty interval is
+    scored by its two bounds as quantiles, which is never less than 0. Infinite intervals score inf.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        Targets.
+    intervals : Intervals of n rows
+        For one level.
+    level : float, optional
+        Nominal coverage; by default the one the intervals carry.
+
+    References
+    ----------
+    Gneiting, Raftery (2007), Strictly proper scoring rules, prediction, and estimation.
+
+    Examples
+    --------
+    >>> interval_score([1.0, 2.5], Intervals(np.zeros(2), np.full(2, 2.0)), level=0.9)
+    7.0
+    """
+    level = intervals.level if level is None else level  # type: ignore[assignment]
+    if level is None or intervals.lower.ndim != 1:
+        raise ValueError("interval_score takes intervals for one level: give level=, or one column of bounds")
+    alpha = float(1 - level_fraction(level))
+    y = checked_vector(y, "y", length=len(intervals))
+    missed = np.maximum(intervals.lower - y, 0) + np.maximum(y - intervals.upper, 0)
+    with np.errstate(invalid="ignore"):  # infinite bounds on the same side: no width is defined
+        scores = intervals.upper - intervals.lower + 2 / alpha * missed
+    return float(np.mean(np.where(np.isnan(scores), np.inf, scores)))
+
+
+def pinball_loss(y: Any, quantile: Any, *, probability: float) -> float:
+    """Return the mean pinball loss of a predicted quantile, (τ − 1{y < q}) (y − q).
+
+    Parameters
+    ----------
+    y, quantile : array-like of shape (n,)
+        Targets and predicted quantiles.
+    probability : float
+        The quantile's probability τ, in (0, 1).
+
+    Examples
+    --------
+    >>> pinball_loss([1.0, 4.0], [2.0, 2.0], probability=0.75)
+    0.875
+    """
+    y = checked_vector(y, "y")
+    quantile = checked_vector(quantile, "quantile", length=len(y))
+    tau = float(_checked_probabilities([probability])[0])
+    return float(np.mean(_pinball(y, quantile, tau)))
+
+
+def crps(y: Any, quantiles: Any, *, probabilities: Any) -> float:
+    """Return the mean continuous ranked probability score of predicted quantiles.
+
+    CRPS = 2 ∫ pinball loss dτ. Each quantile stands for the probabilities nearer to its own than to its
+    neighbours'; so with probabilities (i − 1/2)/Q the result is exactly the score of the Q equally likely values.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        Targets.
+    quantiles : array-like of shape (n, Q)
+        Predicted quantiles.
+    probabilities : array-like of shape (Q,)
+        Their probabilities, increasing, in (0, 1).
+
+    References
+    ----------
+    Gneiting, Raftery (2007), Strictly proper scoring rules, prediction, and estimation.
+
+    Examples
+    --------
+    >>> crps([0.0], [[-1.0, 1.0]], probabilities=[0.25, 0.75])
+    0.5
+    """
+    y = checked_vector(y, "y")
+    probabilities = _checked_probabilities(probabilities)
+    quantiles = np.asarray(quantiles)
+    if quantiles.shape != (len(y), len(probabilities)):
+        raise ValueError(
+            f"quantiles must have shape ({len(y)}, {len(probabilities)}), a row a target and a column a "
+            f"probability; got {quantiles.shape}"
+        )
+    columns = [checked_vector(column, "quantiles") for column in quantiles.T]
+    cuts = np.concatenate([[0.0], (probabilities[1:] + probabilities[:-1]) / 2, [1.0]])
+    losses = [np.mean(_pinball(y, column, tau)) for column, tau in zip(columns, probabilities, strict=True)]
+    return float(2 * np.dot(np.diff(cuts), losses))
+
+
+@dataclass(frozen=True)
+class IntervalScorer:
+    """A scikit-learn scorer: minus the interval score of ``estimator.predict_interval(X, level=level)``.
+
+    Pass it as ``scoring=`` to a grid search over `ConformalRegressor`; larger is better.
+
+    Parameters
+    ----------
+    level : float
+        Nominal coverage.
+    """
+
+    level: float = 0.9
+
+    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+        """Return minus the mean interval score on the rows (X, y)."""
+        return -interval_score(y, estimator.predict_interval(X, level=self.level), level=self.level)
+
+
+def _mean(values: Any) -> float | FloatArray:
+    """Return the mean over rows: NaN without rows, inf where a value is."""
+    means = np.mean(values, axis=0, dtype=float) if len(values) else np.full(np.shape(values)[1:], np.nan)
+    return means if np.ndim(means) else float(means)
+
+
+def _by_group(values: Any, intervals: Intervals, groups: Any) -> dict[Label, float | FloatArray]:
+    """Return the mean of the values in each group."""
+    groups = intervals.groups if groups is None else groups
+    if groups is None:
+        raise ValueError("groups must be given: these intervals carry none")
+    groups = groups if isinstance(groups, Groups) else Groups.from_labels(groups)
+    if len(groups) != len(intervals):
+        raise ValueError(f"groups must have {len(intervals)} rows, as many as the intervals; got {len(groups)}")
+    return {label: _mean(values[groups.codes == code]) for code, label in enumerate(groups.labels)}
+
+
+def _pinball(y: FloatArray, quantile: FloatArray, tau: float) -> FloatArray:
+    return np.maximum(tau * (y - quantile), (tau - 1) * (y - quantile))
+
+
+def _checked_probabilities(values: Any) -> FloatArray:
+    probabilities = checked_vector(values, "probabilities")
+    inside = (probabilities > 0) & (probabilities < 1)
+    if not inside.all() or (np.diff(probabilities) <= 0).any() or not len(probabilities):
+        raise ValueError(f"probabilities must increase strictly between 0 and 1; got {probabilities.tolist()}")
+    return probabilities

@@ -1,0 +1,140 @@
+"""Adapters: other regressors' spreads and quantiles as full predictions."""
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.utils import Tags, get_tags
+
+from evencover.inputs import FloatArray
+from evencover.models.validation import checked_target, refuse_unless_ready, remember_features
+from evencover.predictions import Prediction
+
+
+class FromStd(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """A regressor with ``predict(X, return_std=True)``, such as a Gaussian process or Bayesian ridge.
+
+    Its standard deviation becomes the spread, and center ± z spread the bounds.
+
+    Parameters
+    ----------
+    estimator : regressor
+        Any whose `predict` takes ``return_std=True``; also a pipeline that ends in one.
+    level : float
+        Nominal coverage of its own bounds.
+
+    Attributes
+    ----------
+    estimator_ : fitted regressor
+        The model.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import BayesianRidge
+    >>> model = FromStd(BayesianRidge()).fit([[0.0], [1.0], [2.0]], [0.0, 1.1, 1.9])
+    >>> model.predict_full([[1.5]])
+    Prediction(1 rows of center, spread, lower, upper; level=0.9)
+    """
+
+    def __init__(self, estimator: Any, *, level: float = 0.9) -> None:
+        self.estimator = estimator
+        self.level = level
+
+    @property
+    def wrapped_estimators(self) -> list[Any]:
+        """The regressor inside, for `is_frozen`."""
+        return [self.estimator]
+
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
+        """Fit the regressor; further arguments are passed on to it."""
+        y = checked_target(self, X, y)
+        remember_features(self, X)
+        self.estimator_ = clone(self.estimator).fit(X, y, **fit_params)
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return the regressor's own prediction. Shape (n,)."""
+        refuse_unless_ready(self, X)
+        return np.asarray(self.estimator_.predict(X))
+
+    def predict_full(self, X: Any) -> Prediction:
+        """Return center, spread and bounds."""
+        refuse_unless_ready(self, X)
+        try:
+            center, spread = self.estimator_.predict(X, return_std=True)
+        except TypeError as error:
+            if "return_std" not in str(error):
+                raise
+            name = type(self.estimator_).__name__
+            raise TypeError(
+                f"FromStd needs an estimator whose predict takes return_std=True; {name}: {error}"
+            ) from error
+        return Prediction(center, spread, level=self.level)
+
+    def __sklearn_tags__(self) -> Tags:
+        return _with_inputs_of(self.estimator, super().__sklearn_tags__())
+
+
+class FromQuantiles(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Two or three quantile regressors as one model.
+
+    Parameters
+    ----------
+    lower, upper : regressors
+        For the (1 − level) / 2 and (1 + level) / 2 quantiles.
+    center : regressor, optional
+        For the median or mean; the middle of the bounds by default.
+    level : float
+        Nominal coverage between the two quantiles.
+
+    Attributes
+    ----------
+    lower_, upper_, center_ : fitted regressors
+        The models; `center_` is None where there is none.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import QuantileRegressor
+    >>> model = FromQuantiles(QuantileRegressor(quantile=0.05), QuantileRegressor(quantile=0.95), level=0.9)
+    >>> model.fit([[0.0], [1.0], [2.0]], [0.0, 1.1, 1.9]).predict_full([[1.5]])
+    Prediction(1 rows of center, spread, lower, upper; level=0.9)
+    """
+
+    def __init__(self, lower: Any, upper: Any, center: Any = None, *, level: float = 0.9) -> None:
+        self.lower = lower
+        self.upper = upper
+        self.center = center
+        self.level = level
+
+    @property
+    def wrapped_estimators(self) -> list[Any]:
+        """The regressors inside, for `is_frozen`."""
+        return [part for part in (self.lower, self.upper, self.center) if part is not None]
+
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
+        """Fit the regressors; further arguments are passed on to each."""
+        y = checked_target(self, X, y)
+        remember_features(self, X)
+        self.lower_ = clone(self.lower).fit(X, y, **fit_params)
+        self.upper_ = clone(self.upper).fit(X, y, **fit_params)
+        self.center_ = None if self.center is None else clone(self.center).fit(X, y, **fit_params)
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return the center. Shape (n,)."""
+        return self.predict_full(X).center
+
+    def predict_full(self, X: Any) -> Prediction:
+        """Return center, spread and bounds; bounds that cross are put in order."""
+        refuse_unless_ready(self, X)
+        center = None if self.center_ is None else self.center_.predict(X)
+        return Prediction.from_quantiles(self.lower_.predict(X), self.upper_.predict(X), center, level=self.level)
+
+    def __sklearn_tags__(self) -> Tags:
+        return _with_inputs_of(self.lower, super().__sklearn_tags__())
+
+
+def _with_inputs_of(estimator: Any, tags: Tags) -> Tags:
+    """Return the tags, with the inputs that the wrapped estimator takes."""
+    tags.input_tags = get_tags(estimator).input_tags
+    return tags

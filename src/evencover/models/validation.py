@@ -1,0 +1,40 @@
+"""What estimators check before they fit or predict: the features' width and names, and the target."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import column_or_1d
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+
+from evencover.inputs import FloatArray, checked_vector
+
+
+def remember_features(estimator: BaseEstimator, X: Any) -> None:
+    """Note the number and names of the features, as scikit-learn does; their values are the model's business."""
+    validate_data(estimator, X, skip_check_array=True)
+
+
+def refuse_unless_ready(estimator: BaseEstimator, X: Any) -> None:
+    """Raise unless the estimator is fitted, and on features of these names and number."""
+    check_is_fitted(estimator)
+    if getattr(X, "ndim", 2) != 2:
+        raise ValueError(
+            f"X must be two-dimensional, of shape (n, features); got shape {np.shape(X)}. Reshape your data with "
+            "X.reshape(-1, 1) if it is one feature, with X.reshape(1, -1) if it is one row"
+        )
+    validate_data(estimator, X, reset=False, skip_check_array=True)
+
+
+def checked_target(estimator: BaseEstimator, X: Any, y: Any) -> FloatArray:
+    """Return the targets as an array, one for each row of X."""
+    name = type(estimator).__name__
+    if y is None:
+        raise ValueError(f"{name} requires y to be passed, but the target y is None")
+    target = np.asarray(y)
+    if target.ndim == 2 and target.shape[1] != 1:
+        raise ValueError(
+            f"y must be one target, of shape (n,); got shape {target.shape}. Fit one {name} for each target"
+        )
+    check_consistent_length(X, target)
+    return checked_vector(column_or_1d(target, warn=True), "y")

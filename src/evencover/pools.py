@@ -1,0 +1,122 @@
+"""Pools: the calibration scores that one kind of new row is compared with, and which pool answers for whom."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from evencover.groups import Label, rows_by_code
+from evencover.inputs import FloatArray, IntArray
+from evencover.quantiles import rows_for_finite_threshold, thresholds, weighted_thresholds
+
+
+class TooFewRowsWarning(UserWarning):
+    """A group has too few calibration rows for the level, so its intervals are infinite."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Scores of shape (n,), with weights where new rows come from a shifted source."""
+
+    scores: FloatArray
+    weights: FloatArray | None = None
+
+    def thresholds(self, levels: tuple[Fraction, ...], test_weights: FloatArray | None = None) -> FloatArray:
+        """Return the critical score at each level: shape (1, L) for all rows, (m, L) for m weights."""
+        if self.weights is None or test_weights is None:
+            return thresholds(self.scores, levels)[None, :]
+        return weighted_thresholds(self.scores, levels, self.weights, test_weights)
+
+    def p_values(self, scores: FloatArray, tie_shares: FloatArray, test_weights: FloatArray | None) -> FloatArray:
+        """Return the weight of larger scores, plus a share of the ties' and the row's own, over all weight."""
+        own = 1.0 if test_weights is None else test_weights
+        larger = self._weights_from[np.searchsorted(self._sorted, scores, side="right")]
+        tied = self._weights_from[np.searchsorted(self._sorted, scores, side="left")] - larger
+        total = self._weights_from[0] + own
+        weight = np.broadcast_to(total, scores.shape)
+        found = np.ones(scores.shape)
+        np.divide(larger + tie_shares * (tied + own), weight, out=found, where=weight > 0)
+        return found
+
+    @cached_property
+    def _order(self) -> IntArray:
+        return np.argsort(self.scores, kind="stable")
+
+    @cached_property
+    def _sorted(self) -> FloatArray:
+        return np.sort(self.scores) if self.weights is None else self.scores[self._order]
+
+    @cached_property
+    def _weights_from(self) -> FloatArray:
+        """Weight of the i-th smallest score and all above it. Shape (n + 1,)."""
+        if self.weights is None:
+            return np.arange(len(self), -1.0, -1.0)
+        return np.append(np.cumsum(self.weights[self._order][::-1])[::-1], 0.0)
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    @classmethod
+    def joined(cls, pools: Sequence["Pool"]) -> "Pool":
+        """Return the pool of all these pools' rows."""
+        if len(pools) == 1:
+            return pools[0]
+        weights = [pool.weights for pool in pools if pool.weights is not None]
+        return cls(np.concatenate([pool.scores for pool in pools]), np.concatenate(weights) if weights else None)
+
+
+@dataclass(frozen=True, eq=False)
+class Answering:
+    """Which pool answers for each of m new rows.
+
+    Parameters
+    ----------
+    pools : list of Pool
+        The pools.
+    names : list of labels
+        The group each pool stands for; None where nothing was calibrated, which is no reason to warn.
+    numbers : ndarray of int, shape (m,)
+        Position of each row's pool.
+    """
+
+    pools: list[Pool]
+    names: list[Label | None]
+    numbers: IntArray
+
+    def thresholds(self, levels: tuple[Fraction, ...], weights: FloatArray | None) -> list[float | FloatArray]:
+        """Return, for each level, the rows' thresholds: shape (m,), or one number for all."""
+        if weights is not None:
+            found = np.empty((len(self.numbers), len(levels)))
+            for number, rows in rows_by_code(self.numbers, len(self.pools)):
+                found[rows] = self.pools[number].thresholds(levels, weights[rows])
+            return list(found.T)
+        table = np.concatenate([pool.thresholds(levels) for pool in self.pools])  # (pools, L)
+        if len(table) == 1:
+            return list(table[0])
+        return [column.take(self.numbers) for column in table.T]
+
+    def p_values(self, scores: FloatArray, tie_shares: FloatArray, weights: FloatArray | None) -> FloatArray:
+        """Return each row's p-value in its pool. Shape (m,)."""
+        found = np.empty(len(scores))
+        for number, rows in rows_by_code(self.numbers, len(self.pools)):
+            own = None if weights is None else weights[rows]
+            found[rows] = self.pools[number].p_values(scores[rows], tie_shares[rows], own)
+        return found
+
+    def warn_if_too_few(self, level: Fraction) -> None:
+        """Warn once, naming the groups in use whose threshold is infinite, and the rows they would need."""
+        needed = rows_for_finite_threshold(level)
+        if all(len(pool) >= needed for pool in self.pools):
+            return
+        used = [(self.names[number], len(self.pools[number])) for number in np.unique(self.numbers)]
+        few = ", ".join(f"group {name!r} has {n}" for name, n in used if n < needed and name is not None)
+        if few:
+            warnings.warn(
+                f"too few calibration rows at level {float(level)}, so intervals are infinite: {few}, "
+                f"and {needed} are needed",
+                TooFewRowsWarning,
+                stacklevel=3,
+            )

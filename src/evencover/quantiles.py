@@ -1,0 +1,172 @@
+"""The conformal rank and quantile, exactly."""
+
+import math
+import operator
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from evencover.inputs import FloatArray, checked_nonnegative, checked_vector
+
+Level: TypeAlias = float | Fraction
+Levels: TypeAlias = Level | Sequence[Level]
+
+_DIGITS = 12  # of a float level that count: 0.30000000000000004 was written 0.3
+
+
+def level_fraction(level: Any) -> Fraction:
+    """Return the level as the fraction that was written: 0.9 is 9/10.
+
+    Parameters
+    ----------
+    level : float or Fraction
+        Strictly between 0 and 1. A float is rounded to 12 decimals first, unless that would make it 0 or 1.
+
+    Examples
+    --------
+    >>> level_fraction(0.1 + 0.2)
+    Fraction(3, 10)
+    """
+    if isinstance(level, bool) or not isinstance(level, int | float | np.floating | np.integer | Fraction):
+        raise TypeError(f"level must be a number between 0 and 1, such as 0.9; got {level!r}")
+    if not 0 < level < 1:
+        hint = f"; did you mean {float(level) / 100:g}?" if 1 < level < 100 else ""
+        raise ValueError(f"level must lie strictly between 0 and 1; got {level}{hint}")
+    if isinstance(level, Fraction):
+        return level
+    written = Fraction(str(level))  # numpy's float32 0.9 is written 0.9 too
+    rounded = round(written, _DIGITS)
+    return rounded if 0 < rounded < 1 else written
+
+
+def level_fractions(level: Levels) -> tuple[Fraction, ...]:
+    """Return one fraction for one level, one for each of several."""
+    if isinstance(level, str) or not isinstance(level, Sequence | np.ndarray):
+        return (level_fraction(level),)
+    if len(level) == 0:
+        raise ValueError("level must be one level or several; got an empty sequence")
+    return tuple(level_fraction(each) for each in level)
+
+
+def conformal_rank(n: int, level: Level) -> int:
+    """Return k = ceil((n + 1) level), in exact arithmetic.
+
+    Among n + 1 exchangeable scores without ties, the last one is at most the k-th smallest of the others with
+    probability k / (n + 1) >= level, and no smaller rank will do. A rank above n means that no finite
+    threshold reaches the level.
+
+    Parameters
+    ----------
+    n : int
+        Number of calibration scores, 0 or more.
+    level : float or Fraction
+        Nominal coverage; a float means the decimal that was written.
+
+    Examples
+    --------
+    >>> conformal_rank(99, 0.9), conformal_rank(9, 0.9), conformal_rank(8, 0.9)
+    (90, 9, 9)
+    """
+    try:
+        n = operator.index(n)
+    except TypeError:
+        raise TypeError(f"n must be a whole number; got {n!r}") from None
+    if n < 0:
+        raise ValueError(f"n must be 0 or more; got {n}")
+    return math.ceil((n + 1) * level_fraction(level))
+
+
+def rows_for_finite_threshold(level: Level) -> int:
+    """Return the smallest n whose conformal rank does not exceed n.
+
+    Examples
+    --------
+    >>> rows_for_finite_threshold(0.9), rows_for_finite_threshold(0.95)
+    (9, 19)
+    """
+    fraction = level_fraction(level)
+    return math.ceil(fraction / (1 - fraction))
+
+
+def conformal_quantile(
+    scores: Any, level: Levels, *, weights: Any = None, test_weight: Any = None
+) -> float | FloatArray:
+    """Return the threshold that a new score stays below with probability at least `level`.
+
+    Without weights it is the k-th smallest of the n scores, k = `conformal_rank(n, level)`, found by selection;
+    inf where k > n. The guarantee holds if the new score and these are exchangeable.
+
+    With weights it is the smallest score t with ``sum(weights[scores <= t]) >= level * (sum(weights) +
+    test_weight)``, inf where there is none: valid under covariate shift if the weights are proportional to the
+    likelihood ratio of the new rows' features to the calibration rows'. Equal weights give the unweighted
+    answer exactly; sums of unequal ones are rounded as floats are.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n,)
+        Calibration scores; infinite ones are allowed, NaN is not.
+    level : float, or sequence of L floats
+        Nominal coverage.
+    weights : array-like of shape (n,), optional
+        Weight of each calibration row, not negative.
+    test_weight : float or array-like of shape (m,), optional
+        Weight of the new row, or of each of m new rows. Goes with `weights`.
+
+    Returns
+    -------
+    float or ndarray
+        A number; with several levels or several new rows an array of shape (L,), (m,) or (m, L).
+
+    References
+    ----------
+    Tibshirani, Foygel Barber, Candès, Ramdas (2019), Conformal prediction under covariate shift.
+
+    Examples
+    --------
+    >>> conformal_quantile([3.0, 1.0, 2.0, 5.0, 4.0, 6.0, 9.0, 8.0, 7.0], 0.8)
+    8.0
+    >>> conformal_quantile([3.0, 1.0, 2.0], 0.9)
+    inf
+    """
+    scores = checked_vector(scores, "scores", finite=False)
+    levels = level_fractions(level)
+    if (weights is None) != (test_weight is None):
+        raise ValueError("weights and test_weight go together; got only one of them")
+    if weights is None:
+        found = thresholds(scores, levels)
+    else:
+        weights = checked_nonnegative(weights, "weights", length=len(scores))
+        test_weights = checked_nonnegative(np.atleast_1d(test_weight), "test_weight")
+        found = weighted_thresholds(scores, levels, weights, test_weights)
+        found = found[0] if np.ndim(test_weight) == 0 else found
+    found = found[..., 0] if np.ndim(level) == 0 else found  # type: ignore[arg-type]
+    return float(found) if found.ndim == 0 else found
+
+
+def thresholds(scores: FloatArray, levels: tuple[Fraction, ...]) -> FloatArray:
+    """Return the conformal quantile of checked scores at each level, by selection. Shape (L,)."""
+    ranks = np.array([conformal_rank(len(scores), level) for level in levels])
+    found = np.full(len(levels), np.inf)
+    finite = ranks <= len(scores)
+    if finite.any():
+        places = ranks[finite] - 1
+        found[finite] = np.partition(scores, np.unique(places))[places]
+    return found
+
+
+def weighted_thresholds(
+    scores: FloatArray, levels: tuple[Fraction, ...], weights: FloatArray, test_weights: FloatArray
+) -> FloatArray:
+    """Return the weighted quantile for each new row's weight at each level. Shape (m, L)."""
+    order = np.argsort(scores, kind="stable")
+    ladder = np.append(scores[order], np.inf)
+    reached = np.cumsum(weights[order])  # (n,)
+    total = reached[-1] if len(reached) else 0.0
+    needed = (total + test_weights)[:, None] * np.array([float(level) for level in levels])  # (m, L)
+    found: FloatArray = ladder[np.searchsorted(reached, needed, side="left")]
+    if len(weights) and weights.min() == weights.max():
+        found[test_weights == weights[0]] = thresholds(scores, levels)
+    found[needed == 0] = np.inf  # no weight anywhere: nothing is known
+    return found

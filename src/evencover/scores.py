@@ -1,0 +1,265 @@
+"""Nonconformity scores, each with its inverse.
+
+A prediction interval is the set of targets whose score is at most a calibrated threshold. So a score is a
+function and the way back, in one frozen object:
+
+    score(y, prediction)                   how strange each target is, shape (n,)
+    score.interval(threshold, prediction)  all targets that are at most that strange
+
+Any object with these two methods works wherever a score does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from evencover.groups import Label
+from evencover.inputs import FloatArray, IntArray, checked_vector
+from evencover.intervals import Intervals
+from evencover.predictions import Prediction
+
+
+class Score(Protocol):
+    """A nonconformity measure and its inverse.
+
+    The contract, tested for every score here: ``score.interval(t, p).covers(y)`` is ``score(y, p) <= t``; a
+    larger threshold gives an interval that contains the smaller one's.
+    """
+
+    def __call__(self, y: Any, prediction: Prediction, /) -> FloatArray:
+        """Return the score of each target `y`. Shape (n,)."""
+
+    def interval(self, threshold: float | FloatArray, prediction: Prediction, /) -> Intervals:
+        """Return the targets that score at most `threshold`, one number or one for each row."""
+
+
+Nonconformity: TypeAlias = Score | Mapping[Label, Score]
+
+
+@dataclass(frozen=True)
+class Residual:
+    """Distance from the center, ``|y − center|``: intervals of one width for all rows of a group.
+
+    The paper's residual measure. Its coverage is even across noise levels only if the noise is.
+
+    Examples
+    --------
+    >>> Residual()([1.0, 5.0], Prediction([2.0, 2.0]))
+    array([1., 3.])
+    """
+
+    def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
+        """Return ``|y − center|``. Shape (n,)."""
+        target = _checked_target(y, prediction)
+        return np.abs(target - prediction.center)
+
+    def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
+        """Return ``[center − threshold, center + threshold]``."""
+        return Intervals(prediction.center - threshold, prediction.center + threshold)
+
+
+@dataclass(frozen=True)
+class IntervalDistance:
+    """Distance outside the model's own bounds, ``max(lower − y, y − upper)``, negative inside them.
+
+    The paper's interval measure; with quantile bounds it is conformalised quantile regression. Calibration
+    widens or narrows every interval of a group by the same amount on both sides; a negative threshold can
+    leave a narrow one empty.
+
+    References
+    ----------
+    Romano, Patterson, Candès (2019), Conformalized quantile regression.
+
+    Examples
+    --------
+    >>> IntervalDistance()([1.0, 5.0], Prediction([2.0, 2.0], lower=[0.0, 0.0], upper=[4.0, 4.0]))
+    array([-1.,  1.])
+    """
+
+    def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
+        """Return ``max(lower − y, y − upper)``. Shape (n,)."""
+        target = _checked_target(y, prediction)
+        lower, upper = self._bounds(prediction)
+        return np.maximum(lower - target, target - upper)
+
+    def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
+        """Return ``[lower − threshold, upper + threshold]``."""
+        lower, upper = self._bounds(prediction)
+        return Intervals(lower - threshold, upper + threshold)
+
+    def _bounds(self, prediction: Prediction) -> tuple[FloatArray, FloatArray]:
+        name = type(self).__name__
+        return prediction.required("lower", by=name), prediction.required("upper", by=name)
+
+
+@dataclass(frozen=True)
+class Normalized:
+    """Distance from the center in units of the spread, ``|y − center| / spread``.
+
+    The paper's normalised measure. If the target is center + spread × noise with noise of one distribution, the
+    score is a pivotal quantity, and one threshold covers evenly at every noise level.
+
+    Parameters
+    ----------
+    epsilon : float
+        The paper's stabiliser: the spread becomes spread + epsilon × scale. Off by default; it biases the
+        quiet rows.
+    floor : float
+        The smallest spread that is used, as a fraction of the scale. Without it a spread of zero or less is
+        an error.
+    scale : float, optional
+        Unit of `epsilon` and `floor`, fixed before calibration. `ConformalRegressor` takes the median spread
+        on its training rows; for frozen models and plain arrays it must be given.
+
+    Examples
+    --------
+    >>> Normalized()([1.0, 5.0], Prediction([2.0, 2.0], spread=[0.5, 3.0]))
+    array([2., 1.])
+    """
+
+    epsilon: float = field(default=0.0, kw_only=True)
+    floor: float = field(default=0.0, kw_only=True)
+    scale: float | None = field(default=None, kw_only=True)
+
+    def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
+        """Return ``|y − center| / spread``. Shape (n,)."""
+        target = _checked_target(y, prediction)
+        score = np.subtract(target, prediction.center)
+        np.abs(score, out=score)
+        score /= _usable_spread(self, prediction)
+        return score
+
+    def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
+        """Return ``[center − threshold × spread, center + threshold × spread]``."""
+        reach = threshold * _usable_spread(self, prediction)
+        return Intervals(prediction.center - reach, prediction.center + reach)
+
+
+@dataclass(frozen=True)
+class Standardized:
+    """Signed distance in units of the spread, ``(y − center) / spread``: one tail.
+
+    Its interval at t is (−inf, center + t spread], an upper prediction bound.
+
+    Parameters
+    ----------
+    epsilon, floor, scale : float
+        As in `Normalized`.
+
+    Examples
+    --------
+    >>> Standardized()([1.0, 5.0], Prediction([2.0, 2.0], spread=[0.5, 3.0]))
+    array([-2.,  1.])
+    """
+
+    epsilon: float = field(default=0.0, kw_only=True)
+    floor: float = field(default=0.0, kw_only=True)
+    scale: float | None = field(default=None, kw_only=True)
+
+    def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
+        """Return ``(y − center) / spread``. Shape (n,)."""
+        target = _checked_target(y, prediction)
+        return (target - prediction.center) / _usable_spread(self, prediction)
+
+    def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
+        """Return ``(−inf, center + threshold × spread]``."""
+        upper = prediction.center + threshold * _usable_spread(self, prediction)
+        return Intervals(np.full(len(prediction), -np.inf), upper)
+
+
+def scores_by_group(
+    nonconformity: Nonconformity,
+    labels: tuple[Label, ...],
+    y: FloatArray,
+    prediction: Prediction,
+    codes: IntArray,
+) -> FloatArray:
+    """Return each target's score by its own group's measure; 0 where the code is -1. Shape (n,)."""
+    if not isinstance(nonconformity, Mapping):
+        return nonconformity(y, prediction)
+    found = np.zeros(len(y))
+    for code, label in enumerate(labels):
+        rows = np.flatnonzero(codes == code)
+        found[rows] = nonconformity[label](y[rows], prediction[rows])
+    return found
+
+
+def intervals_by_group(
+    nonconformity: Nonconformity,
+    labels: tuple[Label, ...],
+    threshold: float | FloatArray,
+    prediction: Prediction,
+    codes: IntArray,
+) -> Intervals:
+    """Return each row's interval by its own group's measure; infinite where the code is -1."""
+    if not isinstance(nonconformity, Mapping):
+        return nonconformity.interval(threshold, prediction)
+    lower, upper = np.full(len(codes), -np.inf), np.full(len(codes), np.inf)
+    each = np.broadcast_to(threshold, len(codes))
+    for code, label in enumerate(labels):
+        rows = np.flatnonzero(codes == code)
+        made = nonconformity[label].interval(each[rows], prediction[rows])
+        lower[rows], upper[rows] = made.lower, made.upper
+    return Intervals(lower, upper)
+
+
+def needs_scale(nonconformity: Nonconformity) -> bool:
+    """Return whether a stabiliser or floor still lacks the scale it is a fraction of."""
+    if isinstance(nonconformity, Mapping):
+        return any(needs_scale(score) for score in nonconformity.values())
+    return (
+        isinstance(nonconformity, Normalized | Standardized)
+        and nonconformity.scale is None
+        and bool(nonconformity.epsilon or nonconformity.floor)
+    )
+
+
+def with_scale(nonconformity: Nonconformity, scale: float) -> Nonconformity:
+    """Return the same score, or mapping of scores, with the scale filled in where it is lacking."""
+    if isinstance(nonconformity, Mapping):
+        return {label: _scaled(score, scale) for label, score in nonconformity.items()}
+    return _scaled(nonconformity, scale)
+
+
+def _scaled(score: Score, scale: float) -> Score:
+    if isinstance(score, Normalized | Standardized) and needs_scale(score):
+        return replace(score, scale=scale)
+    return score
+
+
+def _checked_target(y: Any, prediction: Prediction) -> FloatArray:
+    """Return the targets as an array, as many as the prediction has rows."""
+    return checked_vector(y, "y", length=len(prediction))
+
+
+def _usable_spread(score: Normalized | Standardized, prediction: Prediction) -> FloatArray:
+    """Return the spread to divide by: floored and stabilised if asked for, positive in any case."""
+    name = type(score).__name__
+    spread = prediction.required("spread", by=name)
+    epsilon, floor = _in_units_of_scale(score, name)
+    if floor:
+        spread = np.maximum(spread, floor)
+    if spread.size and spread.min() <= 0:
+        raise ValueError(
+            f"{name} divides by the spread, which must be positive; {np.count_nonzero(spread <= 0)} of "
+            f"{spread.size} are zero or negative. {name}(floor=0.01) would use a hundredth of the scale there"
+        )
+    return spread + epsilon if epsilon else spread
+
+
+def _in_units_of_scale(score: Normalized | Standardized, name: str) -> tuple[float, float]:
+    """Return epsilon and floor times the scale."""
+    for part in ("epsilon", "floor", "scale"):
+        value = getattr(score, part)
+        if value is not None and not (0 <= value < np.inf):
+            raise ValueError(f"{name}: {part} must be a finite number, not negative; got {value}")
+    if not (score.epsilon or score.floor):
+        return 0.0, 0.0
+    if score.scale is None:
+        raise ValueError(
+            f"{name}: epsilon and floor are fractions of a scale fixed before calibration; give scale=, such as "
+            "the median spread on the training rows (ConformalRegressor takes that unless its model is frozen)"
+        )
+    return score.epsilon * score.scale, score.floor * score.scale

@@ -1,0 +1,99 @@
+"""Tables of features: numpy, SciPy sparse, pandas, polars and pyarrow, read by position."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class FrameKind:
+    """What a result needs to become a frame like the one that came in: its library and its index."""
+
+    library: Literal["pandas", "polars", "pyarrow"]
+    index: Any = None
+
+    def __getitem__(self, rows: Any) -> "FrameKind":
+        return self if self.index is None else FrameKind(self.library, self.index[rows])
+
+
+def frame_kind(table: Any) -> FrameKind | None:
+    """Return the kind of frame `table` is, None if it is none."""
+    match _library(table):
+        case "pandas":
+            return FrameKind("pandas", table.index)
+        case "polars" | "pyarrow" as library:
+            return FrameKind(library)
+        case _:
+            return None
+
+
+def new_frame(columns: Mapping[str, NDArray[Any]], kind: FrameKind) -> Any:
+    """Return a frame of these columns in the kind's library, with its index."""
+    try:
+        import narwhals
+    except ImportError as error:
+        raise ImportError("frames out need narwhals: pip install 'evencover[frames]'") from error
+    frame = narwhals.from_dict(dict(columns), backend=kind.library).to_native()
+    if kind.index is not None:
+        frame.index = kind.index
+    return frame
+
+
+def take(table: Any, rows: NDArray[Any]) -> Any:
+    """Return the rows at these positions, in the table's own type."""
+    if table is None:
+        return None
+    if hasattr(table, "iloc"):
+        return table.iloc[rows]
+    if _library(table) == "pyarrow":
+        return table.take(rows)
+    if hasattr(table, "tocsr"):
+        return table.tocsr()[rows]
+    by_position = hasattr(table, "__getitem__") and not isinstance(table, Sequence)
+    return (table if by_position else np.asarray(table))[rows]
+
+
+def n_rows(table: Any) -> int:
+    """Return the number of rows."""
+    shape = table.shape if hasattr(table, "shape") else np.asarray(table).shape
+    return int(shape[0])
+
+
+def column(table: Any, key: str | int, name: str) -> NDArray[Any]:
+    """Return one column as an array of shape (n,), by name or by position; `name` is who asks."""
+    if table is None:
+        raise ValueError(f"{name} needs X, the features; none were given")
+    names = column_names(table)
+    if names is not None:
+        return np.asarray(table[_named(key, names, name)])
+    values = table if hasattr(table, "tocsr") else np.asarray(table)
+    if isinstance(key, str):
+        raise TypeError(f"{name} names a column, but X is an array without names; give its position")
+    if values.ndim != 2 or not -values.shape[1] <= key < values.shape[1]:
+        raise ValueError(f"{name} needs X with a column {key}; got X of shape {values.shape}")
+    if hasattr(values, "tocsr"):
+        return np.asarray(values.tocsr()[:, [key]].toarray()).ravel()
+    return np.asarray(values[:, key])
+
+
+def column_names(table: Any) -> list[Any] | None:
+    """Return the names of a frame's columns, None for an array."""
+    if frame_kind(table) is None:
+        return None
+    return list(table.column_names if hasattr(table, "column_names") else table.columns)
+
+
+def _library(table: Any) -> str:
+    return type(table).__module__.partition(".")[0]
+
+
+def _named(key: str | int, names: list[Any], asker: str) -> Any:
+    """Return the column's name: the key itself, or the name at that position."""
+    if key in names:
+        return key
+    if isinstance(key, int) and -len(names) <= key < len(names):
+        return names[key]
+    raise ValueError(f"{asker} needs a column that X does not have; X has {names}")
