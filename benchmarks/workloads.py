@@ -1,0 +1,96 @@
+"""The rows to calibrate and predict on, and the ways to do it: evencover, plain numpy and crepes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evencover import Normalized, Prediction, calibrate
+
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.intp]
+
+_LEVEL = 0.9
+_SPREAD_EDGES = (1.0, 1.5)  # of three groups, equally likely
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Targets, what a model says about them, and their spread group; each of shape (n,)."""
+
+    y: FloatArray
+    center: FloatArray
+    spread: FloatArray
+    groups: IntArray | None
+
+
+Way: TypeAlias = Callable[[Sample, Sample], Any]  # calibrates on the first sample, predicts on the second
+
+
+def sample(n: int, *, seed: int) -> Sample:
+    """Return n rows of normal noise of known spread, made without temporary arrays (memory is measured)."""
+    rng = np.random.default_rng(seed)
+    y, center, spread = np.empty(n), np.empty(n), np.empty(n)
+    rng.standard_normal(out=center)
+    rng.random(out=spread)
+    spread *= 1.5
+    spread += 0.5
+    rng.standard_normal(out=y)
+    y *= spread
+    y += center
+    return Sample(y, center, spread, np.searchsorted(_SPREAD_EDGES, spread))
+
+
+def evencover_intervals(calibration: Sample, test: Sample) -> tuple[FloatArray, FloatArray]:
+    """Return the bounds by this package, its checks of the arrays included."""
+    made = _evencover_calibration(calibration).interval(
+        Prediction(test.center, test.spread), groups=test.groups, level=_LEVEL
+    )
+    return made.lower, made.upper
+
+
+def numpy_intervals(calibration: Sample, test: Sample) -> tuple[FloatArray, FloatArray]:
+    """Return the bounds by hand, checking nothing: a partition for each group, then a multiply-add."""
+    scores = np.abs(calibration.y - calibration.center) / calibration.spread
+    thresholds = np.array([_kth_smallest(scores[calibration.groups == group]) for group in range(3)])
+    reach = thresholds[test.groups] * test.spread
+    return test.center - reach, test.center + reach
+
+
+def crepes_intervals(calibration: Sample, test: Sample) -> FloatArray:
+    """Return the bounds by crepes, as the two rows of an array."""
+    fitted = _crepes_calibration(calibration)
+    return fitted.predict_int(test.center, sigmas=test.spread, bins=test.groups, confidence=_LEVEL).T
+
+
+def evencover_p_values(calibration: Sample, test: Sample) -> FloatArray:
+    """Return the p-values of the test targets by this package."""
+    prediction = Prediction(test.center, test.spread)
+    return _evencover_calibration(calibration).p_values(test.y, prediction, groups=test.groups)
+
+
+def crepes_p_values(calibration: Sample, test: Sample) -> FloatArray:
+    """Return the p-values of the test targets by crepes, not smoothed (its faster kind)."""
+    fitted = _crepes_calibration(calibration)
+    return fitted.predict_p(test.center, test.y, sigmas=test.spread, bins=test.groups, smoothing=False)
+
+
+def _evencover_calibration(rows: Sample) -> Any:
+    """Return the calibration on these rows."""
+    prediction = Prediction(rows.center, rows.spread)
+    return calibrate(rows.y, prediction, nonconformity=Normalized(), groups=rows.groups)
+
+
+def _crepes_calibration(rows: Sample) -> Any:
+    """Return crepes' regressor, fitted on these rows."""
+    from crepes import ConformalRegressor  # not where memory is measured
+
+    return ConformalRegressor().fit(rows.y - rows.center, sigmas=rows.spread, bins=rows.groups)
+
+
+def _kth_smallest(scores: FloatArray) -> float:
+    """Return the score of rank ceil(0.9 (n + 1)), in whole numbers."""
+    place = -(-(len(scores) + 1) * 9 // 10) - 1
+    return float(np.partition(scores, place)[place])

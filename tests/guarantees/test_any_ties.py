@@ -1,0 +1,97 @@
+"""Smoothed p-values are exactly uniform within every group, whatever the spread: distinct, tied or constant."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from evencover import ByFeature, ByPrediction, BySpread, Prediction, Product, Residual, Rows, calibrate
+from evencover.bins import Bins
+from tests.worlds import ONE_IN_A_MILLION, draw
+
+SPREADS = {
+    "continuous": lambda rng, n: rng.uniform(0.5, 3.0, n),
+    "constant": lambda rng, n: np.ones(n),
+    "two values": lambda rng, n: rng.choice([1.0, 3.0], n),
+    "skewed integers": lambda rng, n: 1.0 + rng.poisson(0.8, n),
+    "rounded": lambda rng, n: np.ceil(rng.uniform(0, 8, n)) / 2,
+    "half tied": lambda rng, n: np.where(rng.random(n) < 0.5, 1.0, rng.uniform(0.5, 3.0, n)),
+}
+LIMIT = norm.isf(ONE_IN_A_MILLION / 2)
+
+
+def uniformity(spread, taxonomy, *, n, repeats=4000, seed=0):
+    """Return z-scores of #{p <= 0.25} and #{p <= 0.7} among new rows of each group, over many repeats."""
+    rng = np.random.default_rng(seed)
+    excess = []
+    for _ in range(repeats):
+        old, new = (draw(rng, size, SPREADS[spread](rng, size)) for size in (n, 20))
+        groups = taxonomy.learn(Rows(old.prediction, old.X))
+        assigned = taxonomy.assign(Rows(new.prediction, new.X))
+        calibration = calibrate(old.y, old.prediction, nonconformity=Residual(), groups=groups)
+        p = calibration.p_values(new.y, new.prediction, groups=assigned, seed=rng)
+        member = assigned.codes[:, None] == np.arange(len(groups.labels))  # (rows, groups)
+        excess.append([member.T @ ((p <= level) - level) for level in (0.25, 0.7)])
+    excess = np.array(excess).reshape(repeats, -1)
+    varies = excess.std(axis=0) > 0  # a group that no row ever falls into says nothing
+    assert varies.any()
+    return excess.mean(axis=0)[varies] / excess.std(axis=0)[varies] * np.sqrt(repeats)
+
+
+@pytest.mark.parametrize("spread", SPREADS)
+@pytest.mark.parametrize(("n", "n_groups"), [(2, 3), (11, 2), (30, 3), (24, 5)])
+def test_bins_of_the_spread_are_exact(spread, n, n_groups):
+    """Also with fewer rows than groups."""
+    assert np.abs(uniformity(spread, BySpread(n_groups), n=n, repeats=2500)).max() < LIMIT
+
+
+@pytest.mark.parametrize("spread", ["continuous", "rounded", "half tied"])
+def test_products_are_exact(spread):
+    """Two learned binnings and a feature together: each factor's edge rows stand apart by themselves."""
+    rounded = Product([BySpread(2), _ByRoundedPrediction(2), ByFeature(0)])
+    assert np.abs(uniformity(spread, rounded, n=30)).max() < LIMIT
+
+
+@pytest.mark.parametrize("broken", ["edges left in", "edges left out"])
+def test_a_simpler_treatment_of_edges_is_caught(broken, monkeypatch):
+    """Neither keeping all edge rows nor dropping all of them is exact."""
+    learn = Bins.equal_frequency
+
+    def simpler(values, n_groups, name):
+        bins = learn(values, n_groups, name)
+        return Bins(bins.edges, np.full_like(bins.apart, broken == "edges left out"), name)
+
+    monkeypatch.setattr(Bins, "equal_frequency", simpler)
+    spread = "continuous" if broken == "edges left in" else "rounded"
+    assert np.abs(uniformity(spread, BySpread(3), n=15, repeats=12000)).max() > LIMIT
+
+
+class _ByRoundedPrediction(ByPrediction):
+    """Bins of a center with ties."""
+
+    def learn(self, rows):
+        return super().learn(self._rounded(rows))
+
+    def assign(self, rows):
+        return super().assign(self._rounded(rows))
+
+    def _rounded(self, rows):
+        return Rows(Prediction(np.round(rows.prediction.center)))
+
+
+def test_weighted_p_values_are_exact_under_covariate_shift():
+    """New rows come from a tilted source; with the likelihood ratios as weights p-values stay uniform."""
+    rng = np.random.default_rng(5)
+    excess, unweighted = [], []
+    for _ in range(4000):
+        old, new = draw(rng, 25), draw(rng, 200)
+        tilt = new.prediction.spread / 3.0  # accept large spreads more often
+        rows = np.flatnonzero(rng.random(200) < tilt)[:20]
+        weights = {"weights": old.prediction.spread}
+        calibration = calibrate(old.y, old.prediction, **weights)
+        new_rows = (new.y[rows], new.prediction[rows])
+        p = calibration.p_values(*new_rows, weights=new.prediction.spread[rows], seed=rng)
+        excess.append((p <= 0.3).mean() - 0.3)
+        unweighted.append((calibrate(old.y, old.prediction).p_values(*new_rows, seed=rng) <= 0.3).mean() - 0.3)
+    z = [np.mean(each) / np.std(each) * np.sqrt(len(each)) for each in (excess, unweighted)]
+    assert abs(z[0]) < LIMIT
+    assert abs(z[1]) > LIMIT

@@ -1,0 +1,51 @@
+"""Small worlds the tests share: draws whose law is known, and a model that knows the truth."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+
+from evencover import IntervalDistance, Normalized, Prediction, Residual, Standardized
+
+ALL_SCORES = [
+    Residual(),
+    IntervalDistance(),
+    Normalized(),
+    Normalized(epsilon=0.3, floor=0.5, scale=1.0),
+    Standardized(),
+]
+ONE_IN_A_MILLION = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """Rows of one world: the model's prediction, a feature with two values, the targets."""
+
+    prediction: Prediction
+    X: np.ndarray
+    y: np.ndarray
+
+
+def draw(rng, n, spread=None, feature=None):
+    """Targets whose noise follows the spread and a feature, so that every score depends on its group."""
+    spread = rng.uniform(0.5, 3.0, n) if spread is None else spread
+    center = rng.normal(size=n)
+    feature = rng.integers(0, 2, n) if feature is None else feature
+    X = np.column_stack([feature, spread, center])
+    noise = rng.normal(size=n) * (1 + X[:, 0])
+    return Draw(Prediction(center, spread), X, center + spread * noise)
+
+
+class Oracle(RegressorMixin, BaseEstimator):
+    """A fitted model of `draw`'s world: reads the truth off the features."""
+
+    def fit(self, X, y):
+        self.n_features_in_ = np.shape(X)[1]
+        return self
+
+    def predict(self, X):
+        return np.asarray(X)[:, 2]
+
+    def predict_full(self, X):
+        X = np.asarray(X)
+        return Prediction(X[:, 2], X[:, 1])
