@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evencover import Normalized, Prediction, calibrate
+from evencover import Calibration, Normalized, Prediction, calibrate
 
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.intp]
@@ -52,17 +52,27 @@ def evencover_intervals(calibration: Sample, test: Sample) -> tuple[FloatArray, 
 
 
 def numpy_intervals(calibration: Sample, test: Sample) -> tuple[FloatArray, FloatArray]:
-    """Return the bounds by hand, checking nothing: a partition for each group, then a multiply-add."""
+    """Return the bounds by hand, checking nothing: a partition for each group's mask, then a multiply-add."""
     scores = np.abs(calibration.y - calibration.center) / calibration.spread
     thresholds = np.array([_kth_smallest(scores[calibration.groups == group]) for group in range(3)])
     reach = thresholds[test.groups] * test.spread
     return test.center - reach, test.center + reach
 
 
-def crepes_intervals(calibration: Sample, test: Sample) -> FloatArray:
-    """Return the bounds by crepes, as the two rows of an array."""
+def fastest_numpy_intervals(calibration: Sample, test: Sample) -> tuple[FloatArray, FloatArray]:
+    """Return the bounds by hand, as fast as plain numpy seems to go: each group by positions, not by a mask."""
+    scores = np.abs(calibration.y - calibration.center) / calibration.spread
+    members = (np.flatnonzero(calibration.groups == group) for group in range(3))
+    thresholds = np.array([_kth_smallest(scores[rows]) for rows in members])
+    reach = thresholds.take(test.groups) * test.spread
+    return test.center - reach, test.center + reach
+
+
+def crepes_intervals(calibration: Sample, test: Sample) -> tuple[FloatArray, FloatArray]:
+    """Return the bounds by crepes."""
     fitted = _crepes_calibration(calibration)
-    return fitted.predict_int(test.center, sigmas=test.spread, bins=test.groups, confidence=_LEVEL).T
+    made = fitted.predict_int(test.center, sigmas=test.spread, bins=test.groups, confidence=_LEVEL)
+    return made[:, 0], made[:, 1]
 
 
 def evencover_p_values(calibration: Sample, test: Sample) -> FloatArray:
@@ -77,7 +87,7 @@ def crepes_p_values(calibration: Sample, test: Sample) -> FloatArray:
     return fitted.predict_p(test.center, test.y, sigmas=test.spread, bins=test.groups, smoothing=False)
 
 
-def _evencover_calibration(rows: Sample) -> Any:
+def _evencover_calibration(rows: Sample) -> Calibration:
     """Return the calibration on these rows."""
     prediction = Prediction(rows.center, rows.spread)
     return calibrate(rows.y, prediction, nonconformity=Normalized(), groups=rows.groups)

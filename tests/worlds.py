@@ -28,7 +28,7 @@ class Draw:
 
 def draw(rng, n, spread=None, feature=None):
     """Targets whose noise follows the spread and a feature, so that every score depends on its group."""
-    spread = rng.uniform(0.5, 3.0, n) if spread is None else spread
+    spread = np.exp(rng.uniform(-2.0, 2.0, n)) if spread is None else spread
     center = rng.normal(size=n)
     feature = rng.integers(0, 2, n) if feature is None else feature
     X = np.column_stack([feature, spread, center])

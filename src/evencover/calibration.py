@@ -14,7 +14,7 @@ from evencover.inputs import FloatArray, checked_nonnegative, checked_vector
 from evencover.intervals import Intervals
 from evencover.pools import Answering, Pool
 from evencover.predictions import as_prediction
-from evencover.quantiles import Levels, level_fractions
+from evencover.quantiles import Levels, is_several, level_fractions
 from evencover.scores import Nonconformity, Residual, Score, intervals_by_group, scores_by_group
 
 Unseen: TypeAlias = Literal["error", "marginal", "inf"]
@@ -114,12 +114,13 @@ class Calibration:
             Weight of the new row, if the calibration is weighted.
         """
         levels = level_fractions(level)
-        weight = self._checked_test_weights(test_weight, 1)
-        answering = self._answering(Groups(np.arange(len(self.labels)), self.labels), "error")
-        answering.warn_if_too_few(max(levels))
-        found = [pool.thresholds(levels, weight) for pool in answering.pools]  # each (1, L)
-        table = np.concatenate(found) if found else np.empty((0, len(levels)))
-        return table if np.ndim(level) else table[:, 0]  # type: ignore[arg-type]
+        every = np.arange(len(self.labels))
+        weights = self._checked_test_weights(
+            None if test_weight is None else np.full(len(every), test_weight), len(every)
+        )
+        found = self._answering(Groups(every, self.labels), "error").thresholds(levels, weights)
+        table = np.stack([np.broadcast_to(each, len(every)) for each in found], axis=-1)  # (n_groups, L)
+        return table if is_several(level) else table[:, 0]
 
     def interval(
         self,
@@ -155,14 +156,12 @@ class Calibration:
         levels = level_fractions(level)
         weights = self._checked_test_weights(weights, len(prediction))
         groups = self._checked_groups(groups, len(prediction), unseen)
-        answering = self._answering(groups, unseen)
-        answering.warn_if_too_few(max(levels))
         codes = groups.codes_among(self.labels)
         made = [
             intervals_by_group(self.nonconformity, self.labels, critical, prediction, codes)
-            for critical in answering.thresholds(levels, weights)
+            for critical in self._answering(groups, unseen).thresholds(levels, weights)
         ]
-        several = np.ndim(level) > 0  # type: ignore[arg-type]
+        several = is_several(level)
         names = tuple(float(each) for each in levels)
         return Intervals(
             np.stack([each.lower for each in made], axis=-1) if several else made[0].lower,
@@ -263,7 +262,7 @@ class Calibration:
         if (weights is not None) != self.weighted:
             having, lacking = ("calibration", "new") if self.weighted else ("new", "calibration")
             raise ValueError(f"weights go together: the {having} rows have them and the {lacking} rows do not")
-        return None if weights is None else checked_nonnegative(np.atleast_1d(weights), "weights", length=length)
+        return None if weights is None else checked_nonnegative(weights, "weights", length=length)
 
     def _answering(self, groups: Groups, unseen: Unseen) -> Answering:
         """Return which pool answers for each row: its group's, its edge's, or the one for unseen groups."""

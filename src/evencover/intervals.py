@@ -79,8 +79,8 @@ class Intervals:
     def to_frame(self, like: Any = None) -> Any:
         """Return the bounds as a frame of the library, and with the index, of the frame that was predicted on.
 
-        Columns are ``lower`` and ``upper`` (``lower_0.9`` ... with several levels), and ``group`` where rows
-        were grouped. Empty intervals have NaN bounds, and a warning counts them.
+        Columns are ``lower`` and ``upper`` (``lower_0.9`` ... with several levels), and ``group`` where there
+        are several. Empty intervals have NaN bounds, and a warning counts them.
 
         Parameters
         ----------
@@ -100,8 +100,9 @@ class Intervals:
             for suffix, lower, upper in self._by_level()
             for side, bound in (("lower", lower), ("upper", upper))
         }
-        group = {} if self.groups is None else {"group": self.groups.label_of_rows()}
-        return new_frame(columns | group, kind)
+        if self.groups is not None and len(self.groups.labels) > 1:
+            columns["group"] = self.groups.label_of_rows()
+        return new_frame(columns, kind)
 
     def _by_level(self) -> list[tuple[str, FloatArray, FloatArray]]:
         """Return the name's suffix and the bounds of each level."""

@@ -87,12 +87,10 @@ class Answering:
     numbers: IntArray
 
     def thresholds(self, levels: tuple[Fraction, ...], weights: FloatArray | None) -> list[float | FloatArray]:
-        """Return, for each level, the rows' thresholds: shape (m,), or one number for all."""
+        """Return, for each level, the rows' thresholds: shape (m,), or one number for all. Warn of infinite ones."""
         if weights is not None:
-            found = np.empty((len(self.numbers), len(levels)))
-            for number, rows in rows_by_code(self.numbers, len(self.pools)):
-                found[rows] = self.pools[number].thresholds(levels, weights[rows])
-            return list(found.T)
+            return self._weighted_thresholds(levels, weights)
+        self._warn_if_too_few(max(levels))
         table = np.concatenate([pool.thresholds(levels) for pool in self.pools])  # (pools, L)
         if len(table) == 1:
             return list(table[0])
@@ -106,7 +104,21 @@ class Answering:
             found[rows] = self.pools[number].p_values(scores[rows], tie_shares[rows], own)
         return found
 
-    def warn_if_too_few(self, level: Fraction) -> None:
+    def _weighted_thresholds(self, levels: tuple[Fraction, ...], weights: FloatArray) -> list[float | FloatArray]:
+        """Return the thresholds for each row's own weight."""
+        found = np.empty((len(self.numbers), len(levels)))
+        for number, rows in rows_by_code(self.numbers, len(self.pools)):
+            found[rows] = self.pools[number].thresholds(levels, weights[rows])
+            if np.isinf(found[rows]).any() and self.names[number] is not None:
+                warnings.warn(
+                    f"the calibration rows of group {self.names[number]!r} have too little weight beside some new "
+                    f"rows' at level {float(max(levels))}, so these rows' intervals are infinite",
+                    TooFewRowsWarning,
+                    stacklevel=4,
+                )
+        return list(found.T)
+
+    def _warn_if_too_few(self, level: Fraction) -> None:
         """Warn once, naming the groups in use whose threshold is infinite, and the rows they would need."""
         needed = rows_for_finite_threshold(level)
         if all(len(pool) >= needed for pool in self.pools):
@@ -118,5 +130,5 @@ class Answering:
                 f"too few calibration rows at level {float(level)}, so intervals are infinite: {few}, "
                 f"and {needed} are needed",
                 TooFewRowsWarning,
-                stacklevel=3,
+                stacklevel=4,
             )

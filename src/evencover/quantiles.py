@@ -4,6 +4,7 @@ import math
 import operator
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,17 +35,26 @@ def level_fraction(level: Any) -> Fraction:
     if not 0 < level < 1:
         hint = f"; did you mean {float(level) / 100:g}?" if 1 < level < 100 else ""
         raise ValueError(f"level must lie strictly between 0 and 1; got {level}{hint}")
-    if isinstance(level, Fraction):
-        return level
-    written = Fraction(str(level))  # numpy's float32 0.9 is written 0.9 too
+    return level if isinstance(level, Fraction) else _as_written(str(level))
+
+
+@lru_cache
+def _as_written(level: str) -> Fraction:
+    """Return the decimal, rounded to the digits that count; numpy's float32 0.9 is written 0.9 too."""
+    written = Fraction(level)
     rounded = round(written, _DIGITS)
     return rounded if 0 < rounded < 1 else written
 
 
-def level_fractions(level: Levels) -> tuple[Fraction, ...]:
+def is_several(level: Levels) -> bool:
+    """Return whether this is a sequence of levels, even of one."""
+    return np.ndim(level) > 0  # type: ignore[arg-type]
+
+
+def level_fractions(level: Any) -> tuple[Fraction, ...]:
     """Return one fraction for one level, one for each of several."""
-    if isinstance(level, str) or not isinstance(level, Sequence | np.ndarray):
-        return (level_fraction(level),)
+    if not is_several(level):
+        return (level_fraction(level[()] if isinstance(level, np.ndarray) else level),)
     if len(level) == 0:
         raise ValueError("level must be one level or several; got an empty sequence")
     return tuple(level_fraction(each) for each in level)
@@ -75,7 +85,8 @@ def conformal_rank(n: int, level: Level) -> int:
         raise TypeError(f"n must be a whole number; got {n!r}") from None
     if n < 0:
         raise ValueError(f"n must be 0 or more; got {n}")
-    return math.ceil((n + 1) * level_fraction(level))
+    fraction = level_fraction(level)
+    return -(-(n + 1) * fraction.numerator // fraction.denominator)
 
 
 def rows_for_finite_threshold(level: Level) -> int:
@@ -141,7 +152,7 @@ def conformal_quantile(
         test_weights = checked_nonnegative(np.atleast_1d(test_weight), "test_weight")
         found = weighted_thresholds(scores, levels, weights, test_weights)
         found = found[0] if np.ndim(test_weight) == 0 else found
-    found = found[..., 0] if np.ndim(level) == 0 else found  # type: ignore[arg-type]
+    found = found if is_several(level) else found[..., 0]
     return float(found) if found.ndim == 0 else found
 
 

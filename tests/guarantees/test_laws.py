@@ -98,7 +98,7 @@ def test_the_law_catches_edge_rows_left_in(monkeypatch):
         return Bins(bins.edges, np.zeros_like(bins.apart), name)
 
     monkeypatch.setattr(Bins, "equal_frequency", edges_left_in)
-    counts = covered_counts(Residual(), BySpread(3), repeats=4000, seed=1, levels=[0.75], n=30)
+    counts = covered_counts(Residual(), BySpread(3), repeats=3000, seed=1, levels=[0.9], n=30)
     assert worst_p_value(counts) < ONE_IN_A_MILLION
 
 

@@ -1,0 +1,89 @@
+"""The contract of every score: a function and its inverse."""
+
+import dataclasses
+import inspect
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from evencover import Intervals, Prediction, scores
+from tests.worlds import ALL_SCORES
+
+N = 5
+each_score = pytest.mark.parametrize("score", ALL_SCORES, ids=repr)
+numbers = arrays(float, N, elements=st.floats(-100, 100))
+spreads = arrays(float, N, elements=st.floats(0.01, 100))
+thresholds = st.one_of(st.floats(-50, 50), st.just(np.inf))
+
+
+def test_every_score_of_the_room_is_under_contract():
+    """A new score cannot be forgotten here."""
+    public = {
+        value
+        for name, value in vars(scores).items()
+        if inspect.isclass(value) and dataclasses.is_dataclass(value) and value.__module__ == scores.__name__
+    }
+    assert public == {type(score) for score in ALL_SCORES}
+    assert len(public) >= 4
+
+
+@each_score
+@given(y=numbers, center=numbers, spread=spreads, threshold=thresholds)
+def test_an_interval_is_the_set_of_targets_that_score_at_most_the_threshold(score, y, center, spread, threshold):
+    """Away from ties, where rounding decides."""
+    prediction = Prediction(center, spread)
+    scored = score(y, prediction)
+    clear = np.abs(scored - threshold) > 1e-9 * (1 + np.abs(scored) + abs(threshold)) * (1 + 100 / spread)
+    covered = score.interval(threshold, prediction).covers(y)
+    np.testing.assert_array_equal(covered[clear], (scored <= threshold)[clear])
+
+
+@each_score
+@given(center=numbers, spread=spreads, pair=st.tuples(thresholds, thresholds))
+def test_larger_thresholds_contain_smaller(score, center, spread, pair):
+    """Intervals are nested in the threshold."""
+    small, large = (score.interval(t, Prediction(center, spread)) for t in sorted(pair))
+    inside = (large.lower <= small.lower) & (small.upper <= large.upper)
+    assert (inside | small.empty).all()
+
+
+@each_score
+@given(y=numbers, center=numbers, spread=spreads, scale=st.floats(0.01, 100), shift=st.floats(-100, 100))
+def test_the_unit_of_the_target_does_not_matter(score, y, center, spread, scale, shift):
+    """Calibrating in another unit, y -> scale y + shift, moves the interval by the same map."""
+    if getattr(score, "scale", None) is not None:
+        other = dataclasses.replace(score, scale=score.scale * scale)
+    else:
+        other = score
+    here, there = Prediction(center, spread), Prediction(scale * center + shift, scale * spread)
+    interval = score.interval(np.median(score(y, here)), here)
+    moved = other.interval(np.median(other(scale * y + shift, there)), there)
+    tolerance = {"rtol": 1e-6, "atol": 1e-6 * (scale * 200 + abs(shift) + 1)}
+    np.testing.assert_allclose(moved.lower, scale * interval.lower + shift, **tolerance)
+    np.testing.assert_allclose(moved.upper, scale * interval.upper + shift, **tolerance)
+
+
+@each_score
+def test_shapes_types_and_pickling(score):
+    """One score a row; one interval a row, for one threshold or one each; settings survive a pickle."""
+    prediction = Prediction(np.zeros(N), np.ones(N))
+    assert score(np.ones(N), prediction).shape == (N,)
+    for threshold in (1.0, np.arange(N) * 1.0):
+        intervals = score.interval(threshold, prediction)
+        assert isinstance(intervals, Intervals)
+        assert np.asarray(intervals).shape == (N, 2)
+    assert pickle.loads(pickle.dumps(score)) == score  # noqa: S301
+    assert hash(score) == hash(pickle.loads(pickle.dumps(score)))  # noqa: S301
+
+
+@each_score
+def test_scores_do_not_change_their_input(score):
+    """Targets and predictions are as they were."""
+    y, center, spread = np.arange(5.0), np.ones(5), np.full(5, 2.0)
+    score.interval(1.0, Prediction(center, spread))
+    score(y, Prediction(center, spread))
+    assert (y.tolist(), center.tolist(), spread.tolist()) == ([0, 1, 2, 3, 4], [1] * 5, [2] * 5)

@@ -1,0 +1,356 @@
+"""Calibration on plain arrays: thresholds, intervals, p-values, merging, files."""
+
+import json
+import pickle
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from evencover import (
+    ByFeature,
+    BySpread,
+    Calibration,
+    Groups,
+    IntervalDistance,
+    Intervals,
+    Normalized,
+    Prediction,
+    Product,
+    Residual,
+    Rows,
+    Standardized,
+    TooFewRowsWarning,
+    calibrate,
+    conformal_quantile,
+    conformal_rank,
+)
+from tests.worlds import ALL_SCORES, draw
+
+
+@pytest.fixture
+def old():
+    return draw(np.random.default_rng(0), 200)
+
+
+@pytest.fixture
+def new():
+    return draw(np.random.default_rng(1), 80)
+
+
+@dataclass(frozen=True)
+class Squared:
+    """A user's own score: nothing but the two methods."""
+
+    def __call__(self, y, prediction):
+        return (y - prediction.center) ** 2
+
+    def interval(self, threshold, prediction):
+        reach = np.sqrt(threshold)
+        return Intervals(prediction.center - reach, prediction.center + reach)
+
+
+def test_thresholds_are_the_conformal_quantiles_of_each_group(old):
+    groups = np.where(old.X[:, 0] == 1, "b", "a")
+    calibration = calibrate(old.y, old.prediction, groups=groups)
+    scores = Residual()(old.y, old.prediction)
+    expected = [[conformal_quantile(scores[groups == g], level) for level in (0.5, 0.9)] for g in ("a", "b")]
+    np.testing.assert_array_equal(calibration.threshold([0.5, 0.9]), expected)
+    np.testing.assert_array_equal(calibration.threshold(0.9), np.array(expected)[:, 1])
+    assert calibration.labels == ("a", "b")
+
+
+def test_each_row_gets_its_own_groups_threshold(old, new):
+    calibration = calibrate(old.y, old.prediction, groups=old.X[:, 0].astype(int))
+    reach = calibration.interval(new.prediction, groups=new.X[:, 0].astype(int)).width / 2
+    np.testing.assert_allclose(reach, calibration.threshold(0.9)[new.X[:, 0].astype(int)])
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [5, 900_000], [True, False], ["a", "bb"], [0.5, -1.0], ["a", 1]])
+def test_labels_of_any_kind(labels, old, new):
+    """Ranges, far apart, booleans, text, floats, mixed: the intervals are the same."""
+    plain = calibrate(old.y, old.prediction, groups=old.X[:, 0]).interval(new.prediction, groups=new.X[:, 0])
+    named = [np.array([labels[int(code)] for code in rows.X[:, 0]], dtype=object) for rows in (old, new)]
+    calibration = calibrate(old.y, old.prediction, groups=named[0])
+    np.testing.assert_array_equal(calibration.interval(new.prediction, groups=named[1]).lower, plain.lower)
+    assert set(calibration.sizes) == set(labels)
+
+
+def test_several_levels_are_columns_and_nested(old, new):
+    intervals = calibrate(old.y, old.prediction).interval(new.prediction, level=[0.5, 0.8, 0.95])
+    assert np.asarray(intervals).shape == (80, 3, 2)
+    assert intervals.level == (0.5, 0.8, 0.95)
+    assert (np.diff(intervals.lower, axis=1) <= 0).all()
+    one = calibrate(old.y, old.prediction).interval(new.prediction, level=0.8)
+    np.testing.assert_array_equal(one.lower, intervals.lower[:, 1])
+
+
+def test_a_users_own_score_works_everywhere(old, new, tmp_path):
+    calibration = calibrate(old.y, old.prediction, nonconformity=Squared(), groups=old.X[:, 0])
+    ours = calibrate(old.y, old.prediction, groups=old.X[:, 0])
+    for level in (0.9, [0.5, 0.9]):
+        theirs = calibration.interval(new.prediction, groups=new.X[:, 0], level=level)
+        np.testing.assert_allclose(theirs.lower, ours.interval(new.prediction, groups=new.X[:, 0], level=level).lower)
+    calibration.save(tmp_path / "own.npz")
+    with pytest.raises(ValueError, match=r"its score is of your class Squared: pass it as nonconformity="):
+        Calibration.load(tmp_path / "own.npz")
+    with pytest.raises(ValueError, match="its nonconformity is Squared; got Residual"):
+        Calibration.load(tmp_path / "own.npz", nonconformity=Residual())
+    assert Calibration.load(tmp_path / "own.npz", nonconformity=Squared()).nonconformity == Squared()
+
+
+def test_each_group_may_have_its_own_measure(old, new):
+    """Equal to calibrating every group apart with its measure."""
+    measures = {0.0: Residual(), 1.0: Normalized()}
+    calibration = calibrate(old.y, old.prediction, nonconformity=measures, groups=old.X[:, 0])
+    made = calibration.interval(new.prediction, groups=new.X[:, 0], level=[0.5, 0.9])
+    p_values = calibration.p_values(new.y, new.prediction, groups=new.X[:, 0])
+    for label, score in measures.items():
+        o, n = old.X[:, 0] == label, new.X[:, 0] == label
+        alone = calibrate(old.y[o], old.prediction[o], nonconformity=score)
+        np.testing.assert_array_equal(made[n].lower, alone.interval(new.prediction[n], level=[0.5, 0.9]).lower)
+        np.testing.assert_array_equal(p_values[n], alone.p_values(new.y[n], new.prediction[n]))
+
+
+@pytest.mark.parametrize("score", ALL_SCORES, ids=repr)
+def test_p_values_and_intervals_agree(score, old, new):
+    """An interval covers a target just where its p-value exceeds 1 - level; both in exact arithmetic."""
+    taxonomy = BySpread(3)
+    calibration = calibrate(old.y, old.prediction, nonconformity=score, groups=taxonomy.learn(Rows(old.prediction)))
+    groups = taxonomy.assign(Rows(new.prediction))
+    p = calibration.p_values(new.y, new.prediction, groups=groups)
+    sizes = np.array(list(calibration.sizes.values()))[groups.codes]
+    at_least = np.round(p * (sizes + 1)).astype(int)  # scores at least as large, the row's own included
+    for level in (0.1, 0.5, 0.9):
+        ranks = np.array([conformal_rank(n, level) for n in sizes])
+        covered = calibration.interval(new.prediction, groups=groups, level=level).covers(new.y)
+        np.testing.assert_array_equal(covered, at_least > sizes + 1 - ranks)
+
+
+def test_p_values_count_scores_by_hand():
+    calibration = calibrate([1.0, 2.0, 2.0, 4.0], np.zeros(4))
+    np.testing.assert_allclose(calibration.p_values([0.0, 2.0, 3.0, 9.0], np.zeros(4)), [1.0, 0.8, 0.4, 0.2])
+    smoothed = calibration.p_values([2.0] * 1000, np.zeros(1000), seed=0)
+    assert 0.2 <= smoothed.min() <= smoothed.max() <= 0.8
+    np.testing.assert_array_equal(smoothed, calibration.p_values([2.0] * 1000, np.zeros(1000), seed=0))
+
+
+def test_ties_are_conservative_without_randomness():
+    """Equal scores at the threshold are all covered, and the same call gives the same answer."""
+    calibration = calibrate(np.ones(20), np.zeros(20))
+    assert calibration.interval(np.zeros(3), level=0.5).covers([1.0, -1.0, 0.0]).all()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_parts_merge_into_the_whole(weighted, old, new):
+    """Groups are learned once; their parts are calibrated apart and joined."""
+    taxonomy = Product([BySpread(3), ByFeature(0)])
+    groups = taxonomy.learn(Rows(old.prediction, old.X))
+    weights = old.prediction.spread
+
+    def calibrated(rows):
+        return calibrate(
+            old.y[rows], old.prediction[rows], groups=groups[rows], weights=weights[rows] if weighted else None
+        )
+
+    whole = calibrated(np.arange(200))
+    merged = calibrated(np.arange(0, 50)).merge(calibrated(np.arange(50, 51)), calibrated(np.arange(51, 200)))
+    weights_new = {"weights": new.prediction.spread} if weighted else {}
+    arguments = {"groups": taxonomy.assign(Rows(new.prediction, new.X)), **weights_new}
+    intervals = [each.interval(new.prediction, level=0.5, **arguments) for each in (whole, merged)]
+    np.testing.assert_array_equal(intervals[0].lower, intervals[1].lower)
+    p_values = [each.p_values(new.y, new.prediction, **arguments) for each in (whole, merged)]
+    np.testing.assert_allclose(p_values[0], p_values[1], rtol=1e-12)
+    assert whole.sizes == merged.sizes
+
+
+def test_merge_refuses_what_is_not_the_same(old):
+    part = calibrate(old.y, old.prediction, groups=BySpread(3).learn(Rows(old.prediction)))
+    others = {
+        "nonconformity": calibrate(
+            old.y, old.prediction, nonconformity=Normalized(), groups=BySpread(3).learn(Rows(old.prediction))
+        ),
+        "labels": calibrate(old.y, old.prediction, groups=BySpread(2).learn(Rows(old.prediction))),
+        "rules": calibrate(old.y[50:], old.prediction[50:], groups=BySpread(3).learn(Rows(old.prediction[50:]))),
+    }
+    for what, other in others.items():
+        with pytest.raises(ValueError, match=f"merge needs calibrations with the same {what}"):
+            part.merge(other)
+    with pytest.raises(ValueError, match="the same weighted"):
+        calibrate(old.y, old.prediction).merge(calibrate(old.y, old.prediction, weights=old.y**2))
+
+
+@pytest.mark.parametrize(
+    "nonconformity",
+    [
+        *ALL_SCORES,
+        {"low": Residual(), "medium": IntervalDistance(), "high": Standardized(floor=0.1, scale=2.0)},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_saving_and_loading_changes_nothing(nonconformity, weighted, old, new, tmp_path):
+    taxonomy = BySpread(3)
+    calibration = calibrate(
+        old.y,
+        old.prediction,
+        nonconformity=nonconformity,
+        groups=taxonomy.learn(Rows(old.prediction)),
+        weights=old.prediction.spread if weighted else None,
+    )
+    calibration.save(tmp_path / "calibration")
+    loaded = Calibration.load(tmp_path / "calibration")
+    arguments = {
+        "groups": taxonomy.assign(Rows(new.prediction)),
+        "level": [0.1, 0.9],
+        "weights": new.prediction.spread if weighted else None,
+    }
+    expected, found = (each.interval(new.prediction, **arguments) for each in (calibration, loaded))
+    np.testing.assert_array_equal(np.asarray(expected), np.asarray(found))
+    assert loaded.nonconformity == calibration.nonconformity
+    assert str(loaded.guarantee) == str(calibration.guarantee)
+    assert list(tmp_path.iterdir()) == [tmp_path / "calibration"]
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], [1, 2], [True, False], [0.5, 1.5]])
+def test_labels_keep_their_type_in_a_file(labels, tmp_path):
+    calibrate([1.0, 2.0], [0.0, 0.0], groups=labels).save(tmp_path / "c.npz")
+    loaded = Calibration.load(tmp_path / "c.npz").labels
+    assert sorted(loaded) == sorted(labels)
+    assert {type(label) for label in loaded} == {type(label) for label in labels}
+
+
+def test_foreign_and_damaged_files_are_refused(old, tmp_path):
+    """A text file, a cut file, a flipped byte, another archive, a newer format: one clear error each."""
+    path = tmp_path / "c.npz"
+    calibrate(old.y, old.prediction).save(path)
+    sound = path.read_bytes()
+    flipped = bytearray(sound)
+    flipped[len(sound) // 2] ^= 0xFF
+    for content in (b"", b"hello", sound[:-100], sound[: len(sound) // 2], bytes(flipped)):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"c\.npz is no calibration that evencover wrote, or it is damaged"):
+            Calibration.load(path)
+    np.savez(path, x=np.arange(3))
+    with pytest.raises(ValueError, match="is no calibration"):
+        Calibration.load(path)
+    path.write_bytes(pickle.dumps({"format": "evencover.calibration"}))
+    with pytest.raises(ValueError, match="is no calibration"):
+        Calibration.load(path)
+    header = {"format": "evencover.calibration", "version": 99, "evencover": "9.9"}
+    np.savez(path, header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8))
+    with pytest.raises(ValueError, match=r"written by evencover 9\.9 in version 99 of the format"):
+        Calibration.load(path)
+    with pytest.raises(FileNotFoundError):
+        Calibration.load(tmp_path / "nowhere.npz")
+
+
+def test_unseen_groups_are_an_error_unless_opted_into(old, new):
+    groups = np.where(old.X[:, 0] == 1, "b", "a")
+    calibration = calibrate(old.y, old.prediction, groups=groups)
+    strange = np.array(["a", "c"] * 40)
+    with pytest.raises(ValueError, match=r"groups holds \['c'\], never seen in calibration, which has \['a', 'b'\]"):
+        calibration.interval(new.prediction, groups=strange)
+    marginal = calibration.interval(new.prediction, groups=strange, unseen="marginal")
+    pooled = calibrate(old.y, old.prediction).threshold(0.9)[0]
+    np.testing.assert_allclose(marginal.width[1::2] / 2, pooled)
+    assert "Nothing is promised for rows of unseen groups: c" in str(marginal.guarantee)
+    infinite = calibration.interval(new.prediction, groups=strange, unseen="inf")
+    assert np.isinf(infinite.width[1::2]).all()
+    np.testing.assert_array_equal(infinite.width[::2], marginal.width[::2])
+    p_values = calibration.p_values(new.y, new.prediction, groups=strange, unseen="inf")
+    assert (p_values[1::2] == 1).all()
+    np.testing.assert_array_equal(
+        calibration.p_values(new.y, new.prediction, groups=strange, unseen="marginal")[1::2],
+        calibrate(old.y, old.prediction).p_values(new.y, new.prediction)[1::2],
+    )
+
+
+def test_unseen_groups_with_a_measure_each(old, new):
+    measures = {0.0: Residual(), 1.0: Normalized()}
+    calibration = calibrate(old.y, old.prediction, nonconformity=measures, groups=old.X[:, 0])
+    strange = np.full(80, 7.0)
+    assert np.isinf(calibration.interval(new.prediction, groups=strange, unseen="inf").width).all()
+    with pytest.raises(ValueError, match="unseen='marginal' needs one score for all groups"):
+        calibration.interval(new.prediction, groups=strange, unseen="marginal")
+
+
+def test_too_few_rows_are_said_once_with_the_number_needed():
+    groups = Groups.from_labels(["a"] * 8 + ["b"] * 9, labels=["a", "b", "none"])
+    calibration = calibrate(np.arange(17.0), np.zeros(17), groups=groups)
+    with pytest.warns(TooFewRowsWarning) as caught:
+        thresholds = calibration.threshold(0.9)
+    assert len(caught) == 1
+    assert "group 'a' has 8, group 'none' has 0, and 9 are needed" in str(caught[0].message)
+    assert np.isinf(thresholds).tolist() == [True, False, True]
+    calibration.interval([0.0], groups=["b"])  # the group in use has enough: no warning
+
+
+def test_left_out_rows_do_not_count():
+    groups = Groups(np.array([0, -1, 0]), ("all",))
+    calibration = calibrate([1.0, 100.0, 2.0], np.zeros(3), groups=groups)
+    assert calibration.sizes == {"all": 2}
+    assert calibration.threshold(0.5)[0] == 2.0
+
+
+def test_weights_equal_for_all_change_nothing(old, new):
+    plain = calibrate(old.y, old.prediction, groups=old.X[:, 0])
+    weighted = calibrate(old.y, old.prediction, groups=old.X[:, 0], weights=np.full(200, 0.1))
+    given = {"groups": new.X[:, 0], "level": [0.3, 0.9]}
+    expected = plain.interval(new.prediction, **given)
+    found = weighted.interval(new.prediction, weights=np.full(80, 0.1), **given)
+    np.testing.assert_array_equal(np.asarray(expected), np.asarray(found))
+    assert "likelihood ratios" in str(found.guarantee)
+    np.testing.assert_array_equal(weighted.threshold(0.9, test_weight=0.1), plain.threshold(0.9))
+
+
+def test_weighted_rows_are_answered_one_by_one(old, new):
+    """Each row's threshold is the weighted quantile for its own weight."""
+    weights = old.prediction.spread
+    calibration = calibrate(old.y, old.prediction, weights=weights)
+    reach = calibration.interval(new.prediction, weights=new.prediction.spread).width / 2
+    expected = conformal_quantile(
+        Residual()(old.y, old.prediction), 0.9, weights=weights, test_weight=new.prediction.spread
+    )
+    np.testing.assert_allclose(reach, expected)
+
+
+def test_a_new_row_that_outweighs_the_calibration_gets_an_infinite_interval():
+    calibration = calibrate(np.arange(50.0), np.zeros(50), weights=np.ones(50))
+    with pytest.warns(TooFewRowsWarning, match="group 'all' have too little weight beside some new rows'"):
+        width = calibration.interval([0.0, 0.0], weights=[1.0, 100.0]).width
+    assert np.isinf(width).tolist() == [False, True]
+
+
+def test_groups_of_other_edges_are_refused(old, new):
+    calibration = calibrate(old.y, old.prediction, groups=BySpread(3).learn(Rows(old.prediction)))
+    with pytest.raises(ValueError, match="groups must follow the calibration's rules"):
+        calibration.interval(new.prediction, groups=BySpread(3).learn(Rows(new.prediction)))
+
+
+def test_no_rows_at_all_is_an_answer_too():
+    calibration = calibrate([], [])
+    with pytest.warns(TooFewRowsWarning):
+        assert np.isinf(calibration.interval([1.0]).width).all()
+    assert len(calibrate([1.0], [0.0]).interval(np.empty(0), level=0.5)) == 0
+
+
+def test_the_guarantee_says_what_is_promised(old):
+    guarantee = calibrate(old.y, old.prediction, groups=np.repeat(["a", "b"], [150, 50])).guarantee
+    assert guarantee.kind == "per group"
+    assert str(guarantee).startswith("Coverage per group: in every group, a target lies in its interval")
+    assert str(guarantee).endswith("Calibration rows: a 150, b 50.")
+    assert guarantee.coverage(0.9) == {"a": Fraction(136, 151), "b": Fraction(46, 51)}
+
+
+def test_a_plain_array_is_a_center(old, new):
+    plain = calibrate(old.y, old.prediction.center).interval(new.prediction.center)
+    np.testing.assert_array_equal(plain.lower, calibrate(old.y, old.prediction).interval(new.prediction).lower)
+
+
+def test_prediction_is_not_changed(old):
+    center = old.prediction.center.copy()
+    calibrate(old.y, old.prediction, nonconformity=Normalized())
+    np.testing.assert_array_equal(old.prediction.center, center)
+    assert isinstance(old.prediction, Prediction)

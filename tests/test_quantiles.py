@@ -1,0 +1,104 @@
+"""The conformal rank and quantile."""
+
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evencover import conformal_quantile, conformal_rank
+from evencover.quantiles import level_fraction, rows_for_finite_threshold
+
+
+@pytest.mark.parametrize("decimals", [2, 3])
+def test_rank_is_exact_for_every_n_and_level(decimals):
+    """The float 0.9 means 9/10, for every n up to 2000."""
+    for numerator in range(1, 10**decimals):
+        exact = Fraction(numerator, 10**decimals)
+        level = numerator / 10**decimals
+        assert [conformal_rank(n, level) for n in range(2001)] == [ceil((n + 1) * exact) for n in range(2001)]
+
+
+@pytest.mark.parametrize(
+    ("level", "exact"),
+    [
+        (0.1 + 0.2, Fraction(3, 10)),
+        (1 - 0.1, Fraction(9, 10)),
+        (np.float32(0.9), Fraction(9, 10)),
+        (np.float64(0.95), Fraction(19, 20)),
+        (Fraction(1, 3), Fraction(1, 3)),
+        (1e-13, Fraction(1, 10**13)),
+        (1 - 1e-13, 1 - Fraction(1, 10**13)),
+    ],
+)
+def test_a_level_is_the_decimal_that_was_written(level, exact):
+    """Also after float arithmetic, in single precision, and next to 0 and 1."""
+    assert level_fraction(level) == exact
+
+
+@given(st.integers(0, 500), st.fractions(min_value=Fraction(1, 1000), max_value=Fraction(999, 1000)))
+def test_rank_agrees_with_the_definition(n, level):
+    """Any fraction is a level."""
+    assert conformal_rank(n, level) == ceil((n + 1) * level)
+
+
+@given(st.fractions(min_value=Fraction(1, 1000), max_value=Fraction(999, 1000)))
+def test_rows_for_a_finite_threshold(level):
+    """It is the first n whose rank is at most n."""
+    n = rows_for_finite_threshold(level)
+    assert conformal_rank(n, level) <= n
+    assert conformal_rank(n - 1, level) > n - 1
+
+
+@given(st.lists(st.integers(-5, 5), max_size=40), st.floats(0.001, 0.999))
+def test_quantile_is_the_kth_smallest(scores, level):
+    """Ties and infinities included."""
+    rank = conformal_rank(len(scores), level)
+    expected = sorted(scores)[rank - 1] if rank <= len(scores) else np.inf
+    assert conformal_quantile(np.array(scores, dtype=float), level) == expected
+
+
+@given(
+    st.lists(st.integers(-5, 5), min_size=1, max_size=60),
+    st.floats(0.001, 0.999),
+    st.sampled_from([1.0, 0.1, 1 / 3, 1e-300, 7e12]),
+)
+def test_equal_weights_change_nothing(scores, level, weight):
+    """Whatever the weight, to the last rank."""
+    scores = np.array(scores, dtype=float)
+    weighted = conformal_quantile(scores, level, weights=np.full(len(scores), weight), test_weight=weight)
+    assert weighted == conformal_quantile(scores, level)
+
+
+@given(
+    st.lists(st.tuples(st.integers(-5, 5), st.integers(0, 4)), min_size=1, max_size=30),
+    st.integers(0, 4),
+    st.integers(1, 15),
+)
+def test_weighted_quantile_is_its_definition(rows, test_weight, sixteenths):
+    """The smallest score that enough weight lies at or below; sixteenths keep the sums exact."""
+    scores, weights = (np.array(each, dtype=float) for each in zip(*rows, strict=True))
+    level = sixteenths / 16
+    needed = level * (weights.sum() + test_weight)
+    enough = [t for t in scores if weights[scores <= t].sum() >= needed > 0]
+    found = conformal_quantile(scores, level, weights=weights, test_weight=test_weight)
+    assert found == min(enough, default=np.inf)
+
+
+def test_shapes_follow_levels_and_test_rows():
+    """A number for one of each, a column a level, a row a test weight."""
+    scores, weights = np.arange(20.0), np.ones(20)
+    assert isinstance(conformal_quantile(scores, 0.5), float)
+    assert conformal_quantile(scores, [0.5, 0.8]).tolist() == [10.0, 16.0]
+    assert conformal_quantile(scores, np.array(0.5)) == 10.0
+    assert conformal_quantile(scores, 0.5, weights=weights, test_weight=[1.0, 3.0]).shape == (2,)
+    assert conformal_quantile(scores, [0.5, 0.8], weights=weights, test_weight=[1.0, 3.0]).shape == (2, 2)
+
+
+def test_selection_leaves_the_scores_alone():
+    """The caller's array keeps its order."""
+    scores = np.array([3.0, 1.0, 2.0])
+    conformal_quantile(scores, 0.5)
+    assert scores.tolist() == [3.0, 1.0, 2.0]
