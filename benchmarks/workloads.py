@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from evencover import Calibration, Normalized, Prediction, calibrate
 
 FloatArray: TypeAlias = NDArray[np.float64]
-IntArray: TypeAlias = NDArray[np.intp]
 
 _LEVEL = 0.9
 _SPREAD_EDGES = (1.0, 1.5)  # of three groups, equally likely
@@ -23,7 +22,7 @@ class Sample:
     y: FloatArray
     center: FloatArray
     spread: FloatArray
-    groups: IntArray | None
+    groups: Any  # codes, or None for rows in one group
 
 
 Way: TypeAlias = Callable[[Sample, Sample], Any]  # calibrates on the first sample, predicts on the second
@@ -84,7 +83,7 @@ def evencover_p_values(calibration: Sample, test: Sample) -> FloatArray:
 def crepes_p_values(calibration: Sample, test: Sample) -> FloatArray:
     """Return the p-values of the test targets by crepes, not smoothed (its faster kind)."""
     fitted = _crepes_calibration(calibration)
-    return fitted.predict_p(test.center, test.y, sigmas=test.spread, bins=test.groups, smoothing=False)
+    return np.asarray(fitted.predict_p(test.center, test.y, sigmas=test.spread, bins=test.groups, smoothing=False))
 
 
 def _evencover_calibration(rows: Sample) -> Calibration:

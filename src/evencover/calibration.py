@@ -115,9 +115,8 @@ class Calibration:
         """
         levels = level_fractions(level)
         every = np.arange(len(self.labels))
-        weights = self._checked_test_weights(
-            None if test_weight is None else np.full(len(every), test_weight), len(every)
-        )
+        same_weight = None if test_weight is None else np.full(len(every), test_weight)
+        weights = self._checked_test_weights(same_weight, len(every))
         found = self._answering(Groups(every, self.labels), "error").thresholds(levels, weights)
         table = np.stack([np.broadcast_to(each, len(every)) for each in found], axis=-1)  # (n_groups, L)
         return table if is_several(level) else table[:, 0]

@@ -104,9 +104,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         if is_frozen(self.estimator):
             if fit_params:
                 raise ValueError(f"a frozen estimator is not fitted, so it takes no {', '.join(fit_params)}")
-            self.estimator_ = self.estimator
-            self.nonconformity_ = self._nonconformity()
-            return self._calibrate(X, y, None)
+            return self._adopt_frozen(X, y)._calibrate(X, y, None)
         training, held_out = self._split(n_rows(X), groups)
         params = {name: _training_rows(value, n_rows(X), training) for name, value in fit_params.items()}
         X_training = take(X, training)
@@ -129,11 +127,12 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         weights : array-like of shape (n,), optional
             Weights for covariate shift; predictions then need the new rows' weights.
         """
+        y = checked_target(self, X, y)
         if not hasattr(self, "estimator_") and is_frozen(self.estimator):
             remember_features(self, X)
-            self.estimator_, self.nonconformity_ = self.estimator, self._nonconformity()
+            self._adopt_frozen(X, y)
         refuse_unless_ready(self, X)
-        return self._calibrate(X, checked_target(self, X, y), weights)
+        return self._calibrate(X, y, weights)
 
     def predict(self, X: Any) -> FloatArray:
         """Return the model's own prediction. Shape (n,)."""
@@ -197,6 +196,12 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         """What is promised, in words."""
         check_is_fitted(self)
         return self.calibration_.guarantee
+
+    def _adopt_frozen(self, X: Any, y: FloatArray) -> Self:
+        """Take the model as it is: fitting its frozen parts changes nothing."""
+        self.estimator_ = clone(self.estimator).fit(X, y)
+        self.nonconformity_ = self._nonconformity()
+        return self
 
     def _nonconformity(self) -> Nonconformity:
         return Residual() if self.nonconformity is None else self.nonconformity

@@ -1,0 +1,312 @@
+"""The estimator: splitting, fitting, calibrating, and everything scikit-learn users do with one."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import BayesianRidge, LinearRegression, Ridge
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from evencover import (
+    ByFeature,
+    ByFunction,
+    BySpread,
+    ByTarget,
+    ConformalRegressor,
+    IntervalScorer,
+    Marginal,
+    Normalized,
+    Prediction,
+    Product,
+    Residual,
+    Rows,
+    calibrate,
+    coverage_by_group,
+)
+from evencover.models import FromStd
+from evencover.synthetic import heteroskedastic
+from tests.worlds import Oracle, draw
+
+X, Y = load_diabetes(return_X_y=True)
+
+
+@pytest.fixture
+def old():
+    return draw(np.random.default_rng(0), 300)
+
+
+@pytest.fixture
+def new():
+    return draw(np.random.default_rng(1), 50)
+
+
+class Recorder(RegressorMixin, BaseEstimator):
+    """Keeps what it was fitted on."""
+
+    def fit(self, X, y, sample_weight=None, note=None):
+        self.seen_ = X, y, sample_weight, note
+        return self
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+
+def test_fit_is_a_split_a_fit_and_a_calibration():
+    """The parts do not overlap, and the intervals are those of calibrate on plain arrays."""
+    model = ConformalRegressor(Recorder(), calibration_size=0.25, random_state=3).fit(X, Y)
+    X_training, y_training, *_ = model.estimator_.seen_
+    rows = model.calibration_rows_
+    assert (len(X_training), len(rows)) == (331, 111)
+    assert sorted([*y_training, *rows.y]) == sorted(Y)
+    by_hand = calibrate(rows.y, rows.prediction).interval(Prediction(np.zeros(442)), level=0.8)
+    np.testing.assert_array_equal(model.predict_interval(X, level=0.8).lower, by_hand.lower)
+
+
+def test_the_same_seed_gives_the_same_intervals():
+    first, second, other = (
+        ConformalRegressor(Ridge(), random_state=seed).fit(X, Y).predict_interval(X).lower for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(first, other)
+
+
+def test_a_frozen_estimator_is_calibrated_on_every_row():
+    fitted = Ridge().fit(X[:200], Y[:200])
+    model = ConformalRegressor(FrozenEstimator(fitted)).fit(X[200:], Y[200:])
+    assert model.calibration_.sizes == {"all": 242}
+    np.testing.assert_array_equal(model.predict(X), fitted.predict(X))
+    again = ConformalRegressor(FrozenEstimator(fitted)).calibrate(X[200:], Y[200:])
+    np.testing.assert_array_equal(again.predict_interval(X).lower, model.predict_interval(X).lower)
+    with pytest.raises(ValueError, match="a frozen estimator is not fitted, so it takes no sample_weight"):
+        ConformalRegressor(FrozenEstimator(fitted)).fit(X, Y, sample_weight=np.ones(442))
+
+
+@pytest.mark.parametrize(
+    "frozen",
+    [
+        lambda: FromStd(FrozenEstimator(BayesianRidge().fit(X, Y))),
+        lambda: make_pipeline(FrozenEstimator(StandardScaler().fit(X)), FrozenEstimator(Ridge().fit(X, Y))),
+    ],
+)
+def test_adapters_and_pipelines_of_frozen_parts_are_frozen(frozen):
+    model = ConformalRegressor(frozen()).fit(X, Y)
+    assert model.calibration_.sizes == {"all": 442}
+
+
+def test_calibrating_anew_keeps_the_model():
+    model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y)
+    fitted = model.estimator_
+    assert model.calibrate(X[:100], Y[:100]) is model
+    assert model.estimator_ is fitted
+    assert model.calibration_.sizes == {"all": 100}
+
+
+def test_fit_arguments_reach_the_model_by_their_training_rows():
+    weights = np.arange(442.0)
+    model = ConformalRegressor(Recorder(), random_state=0).fit(X, Y, sample_weight=weights, note="as it is")
+    X_training, _, seen, note = model.estimator_.seen_
+    np.testing.assert_array_equal(X[seen.astype(int)], X_training)
+    assert note == "as it is"
+    unweighted = ConformalRegressor(Ridge(), random_state=0).fit(X, Y).predict(X)
+    weighted = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, sample_weight=weights).predict(X)
+    assert not np.allclose(unweighted, weighted)
+
+
+def test_clusters_never_straddle_the_split():
+    clusters = np.arange(442) // 5
+    model = ConformalRegressor(Recorder(), random_state=0).fit(X, Y, groups=clusters)
+    cluster_of = {tuple(row): cluster for row, cluster in zip(X, clusters, strict=True)}
+    training = {cluster_of[tuple(row)] for row in model.estimator_.seen_[0]}
+    calibration = {cluster_of[tuple(row)] for row in model.calibration_rows_.X}
+    assert training.isdisjoint(calibration)
+    assert training | calibration == set(clusters)
+
+
+def test_in_a_pipeline_and_around_one():
+    inside = make_pipeline(StandardScaler(), ConformalRegressor(Ridge(), random_state=0)).fit(X, Y)
+    around = ConformalRegressor(make_pipeline(StandardScaler(), Ridge()), random_state=0).fit(X, Y)
+    assert inside.predict(X).shape == (442,)
+    assert inside[-1].predict_interval(inside[:-1].transform(X)).covers(Y).mean() > 0.8
+    assert around.predict_interval(X).covers(Y).mean() > 0.8
+
+
+def test_a_full_prediction_is_found_through_pipelines_and_searches():
+    full = FromStd(BayesianRidge())
+    piped = make_pipeline(StandardScaler(), full)
+    searched = GridSearchCV(piped, {"fromstd__level": [0.8, 0.9]}, cv=2)
+    for estimator in (full, piped, searched):
+        model = ConformalRegressor(estimator, nonconformity=Normalized(), taxonomy=BySpread(2), random_state=0)
+        assert model.fit(X, Y).predict_interval(X).width.std() > 0
+
+
+def test_grid_search_over_scores_and_taxonomies():
+    data = heteroskedastic(600, seed=0)
+    model = ConformalRegressor(FrozenEstimator(_Truth().fit(data.X, data.y)), taxonomy=BySpread(2))
+    grid = {"nonconformity": [Residual(), Normalized()], "taxonomy__n_groups": [1, 3]}
+    search = GridSearchCV(model, grid, scoring=IntervalScorer(level=0.8), cv=3, n_jobs=2).fit(data.X, data.y)
+    assert search.best_params_["nonconformity"] == Normalized()
+    assert search.best_estimator_.predict_interval(data.X, level=0.8).covers(data.y).mean() > 0.75
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+class _Truth(Oracle):
+    """The truth of the heteroskedastic world."""
+
+    def predict_full(self, X):
+        return Prediction(3 * np.sin(np.pi * X[:, 0]) + X[:, 1], 0.2 + 1.8 * X[:, 2] ** 2)
+
+    def predict(self, X):
+        return self.predict_full(X).center
+
+
+def test_clone_score_and_pickle():
+    model = ConformalRegressor(Ridge(), nonconformity=Residual(), taxonomy=BySpread(4), calibration_size=0.3)
+    assert clone(model).get_params().keys() == model.get_params().keys()
+    assert clone(model).taxonomy.n_groups == 4
+    assert cross_val_score(ConformalRegressor(Ridge(), random_state=0), X, Y, cv=3).mean() > 0.2
+    fitted = ConformalRegressor(Ridge(), random_state=0).fit(X, Y)
+    restored = pickle.loads(pickle.dumps(fitted))  # noqa: S301
+    np.testing.assert_array_equal(restored.predict_interval(X).lower, fitted.predict_interval(X).lower)
+
+
+def test_missing_features_are_the_models_business():
+    """A model that takes NaN in its features gets it."""
+    holes = X.copy()
+    holes[::7, 2] = np.nan
+    model = ConformalRegressor(HistGradientBoostingRegressor(random_state=0), random_state=0).fit(holes, Y)
+    assert np.isfinite(np.asarray(model.predict_interval(holes))).all()
+
+
+def test_marginal_predictor_is_uneven_and_mondrian_is_even():
+    """The reason for the package, on a world whose truth is known."""
+    data, test = heteroskedastic(20_000, seed=0), heteroskedastic(20_000, seed=1)
+    noise = np.digitize(test.spread, np.quantile(test.spread, [1 / 3, 2 / 3]))
+    models = {
+        "marginal": ConformalRegressor(FrozenEstimator(_Truth().fit(data.X, data.y))),
+        "mondrian": ConformalRegressor(FrozenEstimator(_Truth().fit(data.X, data.y)), taxonomy=BySpread(3)),
+    }
+    found = {
+        name: list(coverage_by_group(test.y, model.fit(data.X, data.y).predict_interval(test.X), noise).values())
+        for name, model in models.items()
+    }
+    assert found["marginal"][0] > 0.99
+    assert found["marginal"][2] < 0.78
+    assert np.abs(np.array(found["mondrian"]) - 0.9).max() < 0.02
+
+
+def test_p_values_follow_the_groups(old, new):
+    model = ConformalRegressor(FrozenEstimator(Oracle().fit(old.X, old.y)), taxonomy=ByFeature(0)).fit(old.X, old.y)
+    direct = model.calibration_.p_values(new.y, new.prediction, groups=new.X[:, 0])
+    np.testing.assert_array_equal(model.p_values(new.X, new.y), direct)
+    assert not np.array_equal(model.p_values(new.X, new.y, seed=0), direct)
+
+
+def test_weights_for_covariate_shift(old, new):
+    model = ConformalRegressor(FrozenEstimator(Oracle().fit(old.X, old.y)))
+    shifted = model.calibrate(old.X, old.y, weights=old.X[:, 1]).predict_interval(new.X, weights=new.X[:, 1])
+    plain = clone(model).calibrate(old.X, old.y).predict_interval(new.X)
+    assert (shifted.width > plain.width).all()  # the new rows are noisier
+    with pytest.raises(ValueError, match="the calibration rows have them and the new rows do not"):
+        model.predict_interval(new.X)
+
+
+class _Scaled(Oracle):
+    """A spread in the target's own unit."""
+
+    def fit(self, X, y):
+        self.unit_ = y.std()
+        return super().fit(X, y)
+
+    def predict_full(self, X):
+        return Prediction(self.unit_ * X[:, 0], self.unit_ * (X[:, 2] - 0.1))
+
+
+def test_the_floors_scale_comes_from_training_rows():
+    """Rescaling the target changes nothing, and the interval of a row does not depend on its neighbours."""
+    data = heteroskedastic(400, seed=0)
+    here, there = (
+        ConformalRegressor(_Scaled(), nonconformity=Normalized(epsilon=0.5, floor=0.1), random_state=0).fit(
+            data.X, unit * data.y
+        )
+        for unit in (1.0, 1000.0)
+    )
+    assert here.nonconformity_.scale > 0
+    np.testing.assert_allclose(there.nonconformity_.scale, 1000 * here.nonconformity_.scale)
+    np.testing.assert_allclose(
+        there.predict_interval(data.X).lower, 1000 * here.predict_interval(data.X).lower, rtol=1e-6
+    )
+    np.testing.assert_array_equal(here.predict_interval(data.X).lower[:1], here.predict_interval(data.X[:1]).lower)
+    assert here.nonconformity.scale is None  # the constructor's argument stays as it was
+    frozen = ConformalRegressor(FrozenEstimator(here.estimator_), nonconformity=Normalized(epsilon=0.5))
+    with pytest.raises(ValueError, match="epsilon and floor are fractions of a scale fixed before calibration"):
+        frozen.fit(data.X, data.y)
+
+
+def test_target_groups_give_a_union_and_its_hull(old, new):
+    """Brute force: a target is in the set just where its own group's threshold lets it pass."""
+    taxonomy = Product([ByTarget([-1.0, 1.0]), ByFeature(0)])
+    model = ConformalRegressor(FrozenEstimator(Oracle().fit(old.X, old.y)), taxonomy=taxonomy).fit(old.X, old.y)
+    union, hull = model.predict_union(new.X, level=0.6), model.predict_interval(new.X, level=0.6)
+    assert len(union.pieces) == 3
+    inside = np.zeros(50, dtype=bool)
+    for target in [-1.0, 1.0, np.nextafter(-1.0, 0.0), *np.linspace(-20, 20, 400)]:
+        y = np.full(50, target)
+        groups = model.taxonomy_.assign(Rows(new.prediction, new.X, y))
+        passes = Residual()(y, new.prediction) <= model.calibration_.threshold(0.6)[groups.codes]
+        np.testing.assert_array_equal(union.covers(y), passes)
+        assert (hull.covers(y) | ~passes).all()
+        inside |= passes
+    assert inside.any()
+    assert (union.width <= hull.width).all()
+    assert (union.width < hull.width).any()
+    several = model.predict_interval(new.X, level=[0.6, 0.9])
+    np.testing.assert_array_equal(several.lower[:, 0], hull.lower)
+
+
+def test_without_target_groups_the_union_is_the_interval():
+    model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y)
+    np.testing.assert_array_equal(model.predict_union(X).hull().lower, model.predict_interval(X).lower)
+    np.testing.assert_array_equal(model.predict_union(X).width, model.predict_interval(X).width)
+
+
+def test_unseen_categories_at_prediction(old, new):
+    model = ConformalRegressor(FrozenEstimator(Oracle().fit(old.X, old.y)), taxonomy=ByFeature(0)).fit(old.X, old.y)
+    strange = new.X.copy()
+    strange[3, 0] = 7.0
+    with pytest.raises(ValueError, match=r"groups holds \[7\.0\], never seen in calibration"):
+        model.predict_interval(strange)
+    assert np.isinf(model.predict_interval(strange, unseen="inf").width[3])
+    assert np.isfinite(model.predict_interval(strange, unseen="marginal").width[3])
+
+
+def test_groups_by_a_users_function():
+    def young(features):
+        return np.where(features[:, 0] < 0, "young", "old")
+
+    model = ConformalRegressor(LinearRegression(), taxonomy=ByFunction(young), random_state=0).fit(X, Y)
+    assert set(model.calibration_.sizes) == {"young", "old"}
+    assert model.guarantee_.kind == "per group"
+
+
+def test_a_users_own_taxonomy_works(old, new):
+    """Nothing but the protocol: learn and assign."""
+
+    class Halves:
+        needs_target = False
+
+        def learn(self, rows):
+            self.labels_ = ("small", "large")
+            return self.assign(rows)
+
+        def assign(self, rows):
+            groups = Marginal().learn(rows)
+            return type(groups)((rows.X[:, 1] > 1).astype(int), self.labels_)
+
+    model = ConformalRegressor(FrozenEstimator(Oracle().fit(old.X, old.y)), taxonomy=Halves()).fit(old.X, old.y)
+    assert model.predict_interval(new.X).groups.labels == ("small", "large")

@@ -1,0 +1,140 @@
+"""Frames in, frames out: pandas, polars, pyarrow, by position."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from evencover import ByFeature, ByFunction, ConformalRegressor, Intervals, calibrate, three_way_split
+from evencover.synthetic import heteroskedastic
+
+LIBRARIES = {
+    "pandas": lambda columns: pd.DataFrame(columns, index=[f"row {i}" for i in range(len(columns["a"]))][::-1]),
+    "polars": pl.DataFrame,
+    "pyarrow": pa.table,
+}
+each_library = pytest.mark.parametrize("library", LIBRARIES)
+
+
+@pytest.fixture
+def data():
+    return heteroskedastic(400, seed=0)
+
+
+def columns_of(data):
+    region = np.where(data.X[:, 2] > 0.5, "noisy", "quiet")
+    return {"a": data.X[:, 0], "b": data.X[:, 1], "c": data.X[:, 2], "region": region}
+
+
+def as_array(column):
+    return np.asarray(column)
+
+
+def model_of_numbers():
+    """A linear model of the first three columns, whatever the library."""
+    return make_pipeline(make_column_transformer(("passthrough", ["a", "b", "c"])), LinearRegression())
+
+
+@each_library
+def test_a_frame_comes_back_as_a_frame_of_its_library(library, data):
+    """Same intervals as arrays give; same library; same index."""
+    frame = LIBRARIES[library]({name: column for name, column in columns_of(data).items() if name != "region"})
+    from_frame = ConformalRegressor(LinearRegression(), taxonomy=ByFeature("c", edges=[0.5]), random_state=0)
+    from_array = ConformalRegressor(LinearRegression(), taxonomy=ByFeature(2, edges=[0.5]), random_state=0)
+    intervals = from_frame.fit(frame, data.y).predict_interval(frame)
+    expected = from_array.fit(data.X, data.y).predict_interval(data.X)
+    np.testing.assert_allclose(intervals.lower, expected.lower)
+    result = intervals.to_frame()
+    assert type(result) is type(frame)
+    np.testing.assert_array_equal(as_array(result["lower"]), intervals.lower)
+    assert list(result["group"])[:1] != []
+    if library == "pandas":
+        assert result.index.equals(frame.index)
+        assert intervals[5:7].to_frame().index.tolist() == frame.index[5:7].tolist()
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_text_columns_go_to_the_model_and_the_taxonomy(library, data):
+    """Nothing is turned into an array on the way."""
+    frame = LIBRARIES[library](columns_of(data))
+    encode = make_column_transformer((OneHotEncoder(), ["region"]), remainder="passthrough")
+    model = ConformalRegressor(
+        make_pipeline(encode, LinearRegression()), taxonomy=ByFeature("region"), random_state=0
+    ).fit(frame, data.y)
+    assert set(model.calibration_.sizes) == {"noisy", "quiet"}
+    assert set(model.predict_interval(frame).to_frame()["group"]) == {"noisy", "quiet"}
+
+
+def test_a_series_is_read_by_position_not_by_label(data):
+    """A shuffled index plays no part: the intervals are those of the bare array."""
+    frame = pd.DataFrame(data.X, columns=["a", "b", "c"])
+    shuffled = pd.Series(data.y, index=np.random.default_rng(0).permutation(400))
+    model = ConformalRegressor(LinearRegression(), random_state=0)
+    expected = model.fit(frame, data.y).predict_interval(frame)
+    found = model.fit(frame, shuffled).predict_interval(frame)
+    np.testing.assert_array_equal(found.lower, expected.lower)
+    np.testing.assert_array_equal(found.covers(shuffled), expected.covers(data.y))
+    centers = pd.Series(data.mean, index=shuffled.index[::-1])
+    np.testing.assert_array_equal(
+        calibrate(shuffled, centers).threshold(0.9), calibrate(data.y, data.mean).threshold(0.9)
+    )
+
+
+@each_library
+def test_targets_and_labels_from_any_library(library, data):
+    columns = {"y": data.y, "a": data.mean, "g": np.where(data.X[:, 0] > 0.5, "p", "q")}
+    frame = LIBRARIES[library](columns)
+    found = calibrate(frame["y"], frame["a"], groups=frame["g"])
+    expected = calibrate(data.y, data.mean, groups=columns["g"])
+    np.testing.assert_array_equal(found.threshold(0.9), expected.threshold(0.9))
+    training, calibration, test = three_way_split(frame, frame["y"], random_state=0)
+    assert type(test.X) is type(frame)
+    np.testing.assert_array_equal(as_array(test.y), data.y[test.positions])
+    assert len(training) + len(calibration) + len(test) == 400
+
+
+def test_several_levels_and_empty_intervals_in_a_frame():
+    """A pair of columns a level; an empty interval has NaN bounds, and the count is said."""
+    intervals = Intervals(np.array([[0.0, 3.0], [1.0, 0.0]]), np.array([[1.0, 2.0], [2.0, 4.0]]), level=(0.5, 0.9))
+    with pytest.warns(UserWarning, match="1 of 4 intervals are empty; their bounds are NaN"):
+        frame = intervals.to_frame(like=pd.DataFrame({"x": [1, 2]}))
+    assert list(frame.columns) == ["lower_0.5", "upper_0.5", "lower_0.9", "upper_0.9"]
+    assert np.isnan(frame.loc[0, "lower_0.9"])
+    assert np.isnan(frame.loc[0, "upper_0.9"])
+    assert frame.loc[1, "upper_0.9"] == 4.0
+
+
+def test_infinite_bounds_stay_infinite_in_a_frame():
+    intervals = Intervals(np.array([-np.inf]), np.array([np.inf]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert intervals.to_frame(like=pl.DataFrame({"x": [1]}))["upper"][0] == np.inf
+
+
+def test_arrays_have_no_frame_to_be_like(data):
+    intervals = ConformalRegressor(LinearRegression(), random_state=0).fit(data.X, data.y).predict_interval(data.X)
+    with pytest.raises(TypeError, match=r"to_frame needs a pandas, polars or pyarrow table"):
+        intervals.to_frame()
+    assert len(intervals.to_frame(like=pd.DataFrame(data.X))) == 400
+
+
+def test_functions_of_a_frame(data):
+    frame = pd.DataFrame(columns_of(data))
+    taxonomy = ByFunction(lambda rows: rows["region"].str.upper())
+    model = ConformalRegressor(model_of_numbers(), taxonomy=taxonomy, random_state=0).fit(frame, data.y)
+    assert set(model.calibration_.sizes) == {"NOISY", "QUIET"}
+
+
+def test_columns_by_position_and_by_a_name_that_is_not_there(data):
+    frame = pd.DataFrame(columns_of(data))
+    model = ConformalRegressor(model_of_numbers(), taxonomy=ByFeature(3), random_state=0).fit(frame, data.y)
+    assert set(model.calibration_.sizes) == {"noisy", "quiet"}
+    with pytest.raises(ValueError, match=r"ByFeature\('regoin'\) needs a column that X does not have; X has \['a', "):
+        ConformalRegressor(model_of_numbers(), taxonomy=ByFeature("regoin")).fit(frame, data.y)
