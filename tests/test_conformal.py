@@ -310,3 +310,15 @@ def test_a_users_own_taxonomy_works(old, new):
 
     model = ConformalRegressor(FrozenEstimator(Oracle().fit(old.X, old.y)), taxonomy=Halves()).fit(old.X, old.y)
     assert model.predict_interval(new.X).groups.labels == ("small", "large")
+
+
+def test_a_failed_fit_leaves_the_fitted_model_as_it_was():
+    """No mixture of a new model and an old calibration."""
+    model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y)
+    before = model.predict_interval(X).lower
+    model.set_params(taxonomy=BySpread(3), estimator=Recorder())
+    with pytest.raises(ValueError, match="BySpread needs a prediction with spread"):
+        model.fit(X, Y)
+    with pytest.raises(ValueError, match="BySpread needs a prediction with spread"):
+        model.calibrate(X, Y)
+    np.testing.assert_array_equal(model.predict_interval(X).lower, before)

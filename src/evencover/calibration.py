@@ -59,7 +59,9 @@ def calibrate(
     scores = scores_by_group(nonconformity, groups.labels, y, prediction, groups.codes)
     scores = checked_vector(scores, "scores", length=len(y), finite=False)
     weights = None if weights is None else checked_nonnegative(weights, "weights", length=len(y))
-    cells = {cell: Pool(scores[rows], None if weights is None else weights[rows]) for cell, rows in groups.cells()}
+    cells = {
+        cell: Pool(scores.take(rows), None if weights is None else weights.take(rows)) for cell, rows in groups.cells()
+    }
     return Calibration(nonconformity, groups.labels, cells, groups.rules, weights is not None)
 
 
@@ -200,7 +202,7 @@ class Calibration:
         weights = self._checked_test_weights(weights, len(y))
         groups = self._checked_groups(groups, len(y), unseen)
         scores = scores_by_group(self.nonconformity, self.labels, y, prediction, groups.codes_among(self.labels))
-        tie_shares = np.ones(len(y)) if seed is None else np.random.default_rng(seed).random(len(y))
+        tie_shares = None if seed is None else np.random.default_rng(seed).random(len(y))
         return self._answering(groups, unseen).p_values(scores, tie_shares, weights)
 
     def merge(self, *others: "Calibration") -> "Calibration":

@@ -99,21 +99,21 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         **fit_params
             Passed on to the model's `fit`; those with n rows, such as ``sample_weight``, by their training rows.
         """
-        y = checked_target(self, X, y)
+        target = checked_target(self, X, y)
         remember_features(self, X)
         if is_frozen(self.estimator):
             if fit_params:
                 raise ValueError(f"a frozen estimator is not fitted, so it takes no {', '.join(fit_params)}")
-            return self._adopt_frozen(X, y)._calibrate(X, y, None)
+            return self._calibrate(self._frozen(X, target), self._nonconformity(), X, target)
         training, held_out = self._split(n_rows(X), groups)
         params = {name: _training_rows(value, n_rows(X), training) for name, value in fit_params.items()}
         X_training = take(X, training)
-        self.estimator_ = clone(self.estimator).fit(X_training, y[training], **params)
-        self.nonconformity_ = self._nonconformity()
-        if needs_scale(self.nonconformity_):
-            spread = predictions_of(self.estimator_, X_training).required("spread", by="the scale of a score")
-            self.nonconformity_ = with_scale(self.nonconformity_, float(np.median(spread)))
-        return self._calibrate(take(X, held_out), y[held_out], None)
+        fitted = clone(self.estimator).fit(X_training, target[training], **params)
+        nonconformity = self._nonconformity()
+        if needs_scale(nonconformity):
+            spread = predictions_of(fitted, X_training).required("spread", by="the scale of a score")
+            nonconformity = with_scale(nonconformity, float(np.median(spread)))
+        return self._calibrate(fitted, nonconformity, take(X, held_out), target[held_out])
 
     def calibrate(self, X: Any, y: Any, *, weights: Any = None) -> Self:
         """Calibrate anew on rows that the model was not fitted on; the model stays as it is.
@@ -127,12 +127,12 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         weights : array-like of shape (n,), optional
             Weights for covariate shift; predictions then need the new rows' weights.
         """
-        y = checked_target(self, X, y)
-        if not hasattr(self, "estimator_") and is_frozen(self.estimator):
+        target = checked_target(self, X, y)
+        if not hasattr(self, "calibration_") and is_frozen(self.estimator):
             remember_features(self, X)
-            self._adopt_frozen(X, y)
+            return self._calibrate(self._frozen(X, target), self._nonconformity(), X, target, weights)
         refuse_unless_ready(self, X)
-        return self._calibrate(X, y, weights)
+        return self._calibrate(self.estimator_, self.nonconformity_, X, target, weights)
 
     def predict(self, X: Any) -> FloatArray:
         """Return the model's own prediction. Shape (n,)."""
@@ -197,11 +197,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         check_is_fitted(self)
         return self.calibration_.guarantee
 
-    def _adopt_frozen(self, X: Any, y: FloatArray) -> Self:
-        """Take the model as it is: fitting its frozen parts changes nothing."""
-        self.estimator_ = clone(self.estimator).fit(X, y)
-        self.nonconformity_ = self._nonconformity()
-        return self
+    def _frozen(self, X: Any, y: FloatArray) -> Any:
+        """Return the model ready for use: fitting its frozen parts changes nothing."""
+        return clone(self.estimator).fit(X, y)
 
     def _nonconformity(self) -> Nonconformity:
         return Residual() if self.nonconformity is None else self.nonconformity
@@ -214,15 +212,28 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             )
         return split_rows(n, self.calibration_size, groups=groups, random_state=self.random_state)
 
-    def _calibrate(self, X: Any, y: FloatArray, weights: Any) -> Self:
-        rows = Rows(predictions_of(self.estimator_, X), X, y)
-        self.taxonomy_ = Marginal() if self.taxonomy is None else clone(self.taxonomy, safe=False)
-        groups = self.taxonomy_.learn(rows)
+    def _calibrate(
+        self, estimator: Any, nonconformity: Nonconformity, X: Any, y: FloatArray, weights: Any = None
+    ) -> Self:
+        """Calibrate the model on these rows, and only then take everything over: a failure changes nothing."""
+        rows = Rows(predictions_of(estimator, X), X, y)
+        taxonomy = self._taxonomy()
+        groups = taxonomy.learn(rows)
         self.calibration_: Calibration = calibrate(
-            y, rows.prediction, nonconformity=self.nonconformity_, groups=groups, weights=weights
+            y, rows.prediction, nonconformity=nonconformity, groups=groups, weights=weights
         )
+        self.estimator_, self.nonconformity_, self.taxonomy_ = estimator, nonconformity, taxonomy
         self.calibration_rows_ = rows
         return self
+
+    def _taxonomy(self) -> Taxonomy:
+        """Return a fresh copy of the taxonomy."""
+        if self.taxonomy is None:
+            return Marginal()
+        if not all(callable(getattr(self.taxonomy, method, None)) for method in ("learn", "assign")):
+            raise TypeError(f"taxonomy must have methods learn(rows) and assign(rows); got {self.taxonomy!r}")
+        copy: Taxonomy = clone(self.taxonomy, safe=False)
+        return copy
 
     def _piece(self, rows: Rows, cell: tuple[float, float], level: Levels, weights: Any, unseen: Unseen) -> Intervals:
         """Return the part of each row's prediction set that lies in a cell of the target."""
@@ -240,6 +251,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         edges = self.taxonomy_.target_edges_.tolist() if self.taxonomy_.needs_target else []
         lows = [-np.inf, *(float(np.nextafter(edge, np.inf)) for edge in edges)]
         return list(zip(lows, [*edges, np.inf], strict=True))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "calibration_")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

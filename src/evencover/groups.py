@@ -13,6 +13,8 @@ from evencover.inputs import IntArray
 
 Label: TypeAlias = Hashable
 
+_FEW = 8
+
 
 @dataclass(frozen=True, eq=False)
 class Groups:
@@ -141,6 +143,9 @@ class Groups:
 
 def rows_by_code(codes: IntArray, n_codes: int) -> Iterator[tuple[int, IntArray]]:
     """Yield each of the codes 0, 1, ... that has rows, with these rows' positions in order."""
+    if n_codes <= _FEW:  # a pass for each is faster than sorting
+        yield from ((code, rows) for code in range(n_codes) if len(rows := np.flatnonzero(codes == code)))
+        return
     order = np.argsort(codes.astype(np.int16 if n_codes < 2**15 else np.intp), kind="stable")  # int16: a radix sort
     starts = np.append(np.searchsorted(codes, np.arange(n_codes), sorter=order), len(codes))
     for code, (start, stop) in enumerate(pairwise(starts.tolist())):
@@ -176,7 +181,9 @@ def _encoded_small_integers(values: NDArray[Any], low: int, high: int) -> tuple[
     """Encode whole numbers of a small range by a table, without sorting the rows."""
     places = values.astype(np.intp, copy=False) - low if low else values.astype(np.intp, copy=False)
     present = np.zeros(high - low + 1, dtype=bool)
-    present[places] = True
+    present[places[:10_000]] = True  # enough to see them all, unless one is rare
+    if not present.all():
+        present[places] = True
     labels = tuple((np.flatnonzero(present) + low).tolist())
     if present.all():
         return places, labels

@@ -30,15 +30,21 @@ class Pool:
             return thresholds(self.scores, levels)[None, :]
         return weighted_thresholds(self.scores, levels, self.weights, test_weights)
 
-    def p_values(self, scores: FloatArray, tie_shares: FloatArray, test_weights: FloatArray | None) -> FloatArray:
-        """Return the weight of larger scores, plus a share of the ties' and the row's own, over all weight."""
+    def p_values(
+        self, scores: FloatArray, tie_shares: FloatArray | None = None, test_weights: FloatArray | None = None
+    ) -> FloatArray:
+        """Return the weight of scores at least as large, the row's own included, over all weight; 1 without any.
+
+        With tie shares, only that share of the ties' and the row's own weight counts.
+        """
         own = 1.0 if test_weights is None else test_weights
-        larger = self._weights_from[np.searchsorted(self._sorted, scores, side="right")]
-        tied = self._weights_from[np.searchsorted(self._sorted, scores, side="left")] - larger
-        total = self._weights_from[0] + own
-        weight = np.broadcast_to(total, scores.shape)
+        counted = self._weights_from[np.searchsorted(self._sorted, scores, side="left")] + own
+        if tie_shares is not None:
+            larger = self._weights_from[np.searchsorted(self._sorted, scores, side="right")]
+            counted = larger + tie_shares * (counted - larger)
+        total = np.broadcast_to(self._weights_from[0] + own, scores.shape)
         found = np.ones(scores.shape)
-        np.divide(larger + tie_shares * (tied + own), weight, out=found, where=weight > 0)
+        np.divide(counted, total, out=found, where=total > 0)
         return found
 
     @cached_property
@@ -96,12 +102,12 @@ class Answering:
             return list(table[0])
         return [column.take(self.numbers) for column in table.T]
 
-    def p_values(self, scores: FloatArray, tie_shares: FloatArray, weights: FloatArray | None) -> FloatArray:
+    def p_values(self, scores: FloatArray, tie_shares: FloatArray | None, weights: FloatArray | None) -> FloatArray:
         """Return each row's p-value in its pool. Shape (m,)."""
         found = np.empty(len(scores))
         for number, rows in rows_by_code(self.numbers, len(self.pools)):
-            own = None if weights is None else weights[rows]
-            found[rows] = self.pools[number].p_values(scores[rows], tie_shares[rows], own)
+            shares, own = (None if each is None else each[rows] for each in (tie_shares, weights))
+            found[rows] = self.pools[number].p_values(scores[rows], shares, own)
         return found
 
     def _weighted_thresholds(self, levels: tuple[Fraction, ...], weights: FloatArray) -> list[float | FloatArray]:

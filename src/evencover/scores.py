@@ -133,8 +133,10 @@ class Normalized:
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``[center − threshold × spread, center + threshold × spread]``."""
-        reach = threshold * _usable_spread(self, prediction)
-        return Intervals(prediction.center - reach, prediction.center + reach)
+        upper = threshold * _usable_spread(self, prediction)
+        lower = prediction.center - upper
+        upper += prediction.center  # in place: one large array less
+        return Intervals(lower, upper)
 
 
 @dataclass(frozen=True)

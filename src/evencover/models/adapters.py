@@ -71,6 +71,9 @@ class FromStd(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignor
             ) from error
         return Prediction(center, spread, level=self.level)
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "estimator_")
+
     def __sklearn_tags__(self) -> Tags:
         return _with_inputs_of(self.estimator, super().__sklearn_tags__())
 
@@ -115,9 +118,10 @@ class FromQuantiles(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type:
         """Fit the regressors; further arguments are passed on to each."""
         y = checked_target(self, X, y)
         remember_features(self, X)
-        self.lower_ = clone(self.lower).fit(X, y, **fit_params)
-        self.upper_ = clone(self.upper).fit(X, y, **fit_params)
-        self.center_ = None if self.center is None else clone(self.center).fit(X, y, **fit_params)
+        self.lower_, self.upper_, self.center_ = (
+            None if part is None else clone(part).fit(X, y, **fit_params)
+            for part in (self.lower, self.upper, self.center)
+        )
         return self
 
     def predict(self, X: Any) -> FloatArray:
@@ -129,6 +133,9 @@ class FromQuantiles(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type:
         refuse_unless_ready(self, X)
         center = None if self.center_ is None else self.center_.predict(X)
         return Prediction.from_quantiles(self.lower_.predict(X), self.upper_.predict(X), center, level=self.level)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "lower_")
 
     def __sklearn_tags__(self) -> Tags:
         return _with_inputs_of(self.lower, super().__sklearn_tags__())

@@ -1,0 +1,276 @@
+"""Bad input: one clear error that names the argument, what was expected and what came. Every policy has a row."""
+
+import re
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression, Ridge
+
+from evencover import (
+    ByFeature,
+    ByFunction,
+    ByPrediction,
+    BySpread,
+    ByTarget,
+    ConformalRegressor,
+    Groups,
+    IntervalDistance,
+    Intervals,
+    Normalized,
+    Prediction,
+    Product,
+    Residual,
+    Rows,
+    Standardized,
+    calibrate,
+    conformal_quantile,
+    conformal_rank,
+    coverage,
+    coverage_by_group,
+)
+
+ONES, ZEROS = np.ones(10), np.zeros(10)
+X, Y = np.arange(60.0).reshape(20, 3), np.arange(20.0)
+MODEL = ConformalRegressor(LinearRegression(), random_state=0)
+
+
+def with_value(value, at=3):
+    array = np.ones(10)
+    array[at] = value
+    return array
+
+
+def fitted(**arguments):
+    return ConformalRegressor(LinearRegression(), random_state=0, **arguments).fit(X, Y)
+
+
+CASES = {
+    # levels
+    "level 90": (lambda: conformal_rank(10, 90), "level must lie strictly between 0 and 1; got 90; did you mean 0.9?"),
+    "level 99.5": (lambda: conformal_rank(10, 99.5), "got 99.5; did you mean 0.995?"),
+    "level 0": (lambda: conformal_rank(10, 0), "level must lie strictly between 0 and 1; got 0"),
+    "level 1": (lambda: fitted().predict_interval(X, level=1), "level must lie strictly between 0 and 1; got 1"),
+    "level -0.1": (lambda: conformal_quantile(ONES, -0.1), "level must lie strictly between 0 and 1; got -0.1"),
+    "level nan": (lambda: conformal_rank(10, np.nan), "level must lie strictly between 0 and 1; got nan"),
+    "level as text": (
+        lambda: conformal_rank(10, "0.9"),
+        "level must be a number between 0 and 1, such as 0.9; got '0.9'",
+    ),
+    "level as a truth": (
+        lambda: conformal_rank(10, True),
+        "level must be a number between 0 and 1, such as 0.9; got True",
+    ),
+    "level None": (lambda: calibrate(ONES, ZEROS).interval(ZEROS, level=None), "level must be a number"),
+    "no levels": (lambda: calibrate(ONES, ZEROS).threshold([]), "level must be one level or several; got an empty"),
+    "level of a prediction": (lambda: Prediction(ZEROS, level=90), "did you mean 0.9?"),
+    # ranks and quantiles
+    "rank of half a row": (lambda: conformal_rank(1.5, 0.9), "n must be a whole number; got 1.5"),
+    "rank of less than no rows": (lambda: conformal_rank(-1, 0.9), "n must be 0 or more; got -1"),
+    "NaN scores": (lambda: conformal_quantile(with_value(np.nan), 0.9), "scores must be free of NaN; 1 of 10 values"),
+    "weights alone": (lambda: conformal_quantile(ONES, 0.9, weights=ONES), "weights and test_weight go together"),
+    "weights of another length": (
+        lambda: conformal_quantile(ONES, 0.9, weights=ONES[:9], test_weight=1.0),
+        "weights must have 10 rows, as many as the rest; got 9",
+    ),
+    "negative weights": (
+        lambda: conformal_quantile(ONES, 0.9, weights=-ONES, test_weight=1.0),
+        "weights must not be negative; got 10 negative of 10 values",
+    ),
+    # predictions
+    "NaN center": (
+        lambda: Prediction(with_value(np.nan)),
+        "center must be finite; 1 of 10 values are NaN or infinite (the first in row 3)",
+    ),
+    "infinite spread": (lambda: Prediction(ZEROS, with_value(np.inf)), "spread must be finite; 1 of 10 values"),
+    "NaN bound": (lambda: Prediction(ZEROS, None, with_value(np.nan), ONES), "lower must be finite"),
+    "one bound": (lambda: Prediction(ZEROS, lower=ZEROS), "lower and upper go together; got only one of them"),
+    "2-D center": (
+        lambda: Prediction(np.zeros((5, 2))),
+        "center must be one-dimensional, of shape (n,); got shape (5, 2)",
+    ),
+    "a number as center": (lambda: Prediction(3.0), "center must be one-dimensional, of shape (n,); got shape ()"),
+    "spread of another length": (lambda: Prediction(ZEROS, np.ones(9)), "spread must have 10 rows"),
+    "text as center": (lambda: Prediction(["a", "b"]), "center must hold numbers; got an array of dtype <U1"),
+    "numbers as text": (lambda: Prediction(np.array(["1.5"], dtype=object)), "center must hold numbers"),
+    "dates as center": (lambda: Prediction(np.array(["2020-01-01"], dtype="M8[D]")), "center must hold numbers"),
+    "complex center": (
+        lambda: Prediction(np.array([1j])),
+        "center must hold numbers; got an array of dtype complex128",
+    ),
+    "quantiles of two lengths": (lambda: Prediction.from_quantiles(ZEROS, np.ones(9)), "upper must have 10 rows"),
+    # scores
+    "no spread": (lambda: Normalized()(ONES, Prediction(ZEROS)), "Normalized needs a prediction with spread"),
+    "no spread for one tail": (lambda: Standardized()(ONES, Prediction(ZEROS)), "Standardized needs a prediction"),
+    "no bounds": (
+        lambda: IntervalDistance()(ONES, Prediction(ZEROS)),
+        "IntervalDistance needs a prediction with lower",
+    ),
+    "no baseline": (lambda: Prediction(ZEROS).interval(), "a baseline interval needs a prediction with lower"),
+    "zero spread": (
+        lambda: Normalized()(ONES, Prediction(ZEROS, with_value(0.0))),
+        "Normalized divides by the spread, which must be positive; 1 of 10 are zero or negative",
+    ),
+    "negative spread": (
+        lambda: calibrate(ONES, Prediction(ZEROS, -ONES), nonconformity=Standardized()),
+        "Standardized divides by the spread, which must be positive; 10 of 10 are zero or negative",
+    ),
+    "zero spread at prediction": (
+        lambda: calibrate(ONES, Prediction(ZEROS, ONES), nonconformity=Normalized()).interval(
+            Prediction(ZEROS, with_value(0.0)), level=0.5
+        ),
+        "1 of 10 are zero or negative",
+    ),
+    "floor without scale": (
+        lambda: Normalized(floor=0.1)(ONES, Prediction(ZEROS, ONES)),
+        "epsilon and floor are fractions of a scale fixed before calibration; give scale=",
+    ),
+    "negative epsilon": (
+        lambda: Normalized(epsilon=-1.0, scale=1.0)(ONES, Prediction(ZEROS, ONES)),
+        "Normalized: epsilon must be a finite number, not negative; got -1.0",
+    ),
+    "targets of another length": (lambda: Residual()(ONES[:9], Prediction(ZEROS)), "y must have 10 rows"),
+    # calibration
+    "NaN target": (
+        lambda: calibrate(with_value(np.nan), ZEROS),
+        "y must be finite; 1 of 10 values are NaN or infinite",
+    ),
+    "infinite target": (lambda: calibrate(with_value(-np.inf), ZEROS), "y must be finite"),
+    "2-D target": (
+        lambda: calibrate(np.ones((10, 2)), ZEROS),
+        "y must be one-dimensional, of shape (n,); got shape (10, 2)",
+    ),
+    "a score's class": (
+        lambda: calibrate(ONES, ZEROS, nonconformity=Residual),
+        "nonconformity must be a score such as",
+    ),
+    "a score's name": (lambda: calibrate(ONES, ZEROS, nonconformity="residual"), "got 'residual'"),
+    "a score for other groups": (
+        lambda: calibrate(ONES, ZEROS, nonconformity={"a": Residual()}, groups=["a", "b"] * 5),
+        "nonconformity must have one score for each group, ['a', 'b']; got ['a']",
+    ),
+    "groups of another length": (lambda: calibrate(ONES, ZEROS, groups=[1, 2]), "groups must have 10 rows"),
+    "2-D groups": (lambda: calibrate(ONES, ZEROS, groups=np.ones((10, 1))), "groups must be one-dimensional"),
+    "groups forgotten": (
+        lambda: calibrate(ONES, ZEROS, groups=["a", "b"] * 5).interval(ZEROS),
+        "groups must be given: the calibration has the groups ['a', 'b']",
+    ),
+    "an unseen group": (
+        lambda: calibrate(ONES, ZEROS, groups=["a", "b"] * 5).interval([0.0], groups=["z"]),
+        "groups holds ['z'], never seen in calibration, which has ['a', 'b']",
+    ),
+    "an unknown policy": (
+        lambda: calibrate(ONES, ZEROS).interval(ZEROS, unseen="drop"),
+        "unseen must be 'error', 'marginal' or 'inf'; got 'drop'",
+    ),
+    "weights for new rows only": (
+        lambda: calibrate(ONES, ZEROS).interval(ZEROS, weights=ONES),
+        "weights go together: the new rows have them and the calibration rows do not",
+    ),
+    "an unknown keyword": (lambda: calibrate(ONES, ZEROS, score=Residual()), "unexpected keyword argument 'score'"),
+    # intervals and metrics
+    "NaN target to cover": (lambda: coverage(with_value(np.nan), Intervals(ZEROS, ONES)), "y must be finite"),
+    "too few targets to cover": (lambda: Intervals(ZEROS, ONES).covers([1.0]), "y must have 10 rows"),
+    "no groups": (lambda: coverage_by_group(ONES, Intervals(ZEROS, ONES)), "groups must be given"),
+    "groups of few rows": (lambda: coverage_by_group(ONES, Intervals(ZEROS, ONES), ["a"]), "groups must have 10 rows"),
+    # taxonomies
+    "bins of an absent spread": (
+        lambda: BySpread(3).learn(Rows(Prediction(ZEROS))),
+        "BySpread needs a prediction with spread",
+    ),
+    "no bins": (
+        lambda: BySpread(0).learn(Rows(Prediction(ZEROS, ONES))),
+        "n_groups must be a whole number, 1 or more; got 0",
+    ),
+    "half a bin": (lambda: ByPrediction(2.5).learn(Rows(Prediction(ZEROS))), "n_groups must be a whole number"),
+    "bins twice": (
+        lambda: BySpread(3, edges=[1.0]).learn(Rows(Prediction(ZEROS, ONES))),
+        "BySpread takes n_groups or edges, not both",
+    ),
+    "edges that fall": (
+        lambda: ByTarget([2.0, 1.0]).learn(Rows(Prediction(ZEROS), y=ONES)),
+        "edges must increase; got [2.0, 1.0]",
+    ),
+    "a feature twice": (
+        lambda: ByFeature(0, edges=[1.0], categories=[1.0]).learn(Rows(Prediction(ZEROS), ONES[:, None])),
+        "ByFeature takes edges or categories, not both",
+    ),
+    "no features": (lambda: ByFeature(0).learn(Rows(Prediction(ZEROS))), "ByFeature(0) needs X, the features"),
+    "a name in an array": (
+        lambda: ByFeature("age").learn(Rows(Prediction(ZEROS), ONES[:, None])),
+        "ByFeature('age') names a column, but X is an array without names",
+    ),
+    "a column too far": (
+        lambda: ByFeature(3).learn(Rows(Prediction(ZEROS), ONES[:, None])),
+        "ByFeature(3) needs X with a column 3; got X of shape (10, 1)",
+    ),
+    "a feature with NaN": (
+        lambda: ByFeature(0, edges=[0.5]).learn(Rows(Prediction(ZEROS), with_value(np.nan)[:, None])),
+        "column 0 must be finite; 1 of 10 values",
+    ),
+    "a function of everything": (
+        lambda: ByFunction(np.mean).learn(Rows(Prediction(ZEROS), ONES[:, None])),
+        "ByFunction: mean must return one label a row, shape (10,); got shape ()",
+    ),
+    "an empty product": (lambda: Product([]).learn(Rows(Prediction(ZEROS))), "Product needs at least one taxonomy"),
+    "features of another length": (lambda: Rows(Prediction(ZEROS), ONES[:9, None]), "X must have 10 rows"),
+    # the estimator
+    "no target": (lambda: MODEL.fit(X, None), "requires y to be passed, but the target y is None"),
+    "two targets": (
+        lambda: MODEL.fit(X, np.column_stack([Y, Y])),
+        "y must be one target, of shape (n,); got shape (20, 2)",
+    ),
+    "a target with NaN": (lambda: MODEL.fit(X, np.append(Y[:-1], np.nan)), "y must be finite; 1 of 20 values"),
+    "targets as text": (lambda: MODEL.fit(X, Y.astype(str)), "y must hold numbers"),
+    "rows that do not match": (lambda: MODEL.fit(X, Y[:-1]), "inconsistent numbers of samples: [20, 19]"),
+    "other features": (
+        lambda: fitted().predict_interval(X[:, :2]),
+        "X has 2 features, but ConformalRegressor is expecting 3",
+    ),
+    "one row, flat": (
+        lambda: fitted().predict_interval(X[0]),
+        "X must be two-dimensional, of shape (n, features); got shape (3,)",
+    ),
+    "all rows to calibration": (
+        lambda: fitted(calibration_size=1.0),
+        "calibration_size must be a share of the rows, between 0 and 1; got 1.0",
+    ),
+    "a score the model cannot give": (
+        lambda: fitted(nonconformity=Normalized()),
+        "Normalized needs a prediction with spread",
+    ),
+    "an unknown fit argument": (lambda: MODEL.fit(X, Y, weight=Y), "unexpected keyword argument 'weight'"),
+    "clusters of another length": (
+        lambda: MODEL.fit(X, Y, groups=[1, 2]),
+        "groups must have 20 rows, as many as X; got 2",
+    ),
+    "an unknown constructor argument": (
+        lambda: ConformalRegressor(Ridge(), score=Residual()),
+        "unexpected keyword argument 'score'",
+    ),
+    "not a taxonomy": (lambda: fitted(taxonomy="spread"), "taxonomy must have methods learn(rows) and assign(rows)"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_gets_one_clear_error(case):
+    call, message = CASES[case]
+    with pytest.raises((ValueError, TypeError), match=re.escape(message)):
+        call()
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_interval", "predict_union"])
+def test_unfitted_use(method):
+    with pytest.raises(NotFittedError, match="ConformalRegressor instance is not fitted yet"):
+        getattr(MODEL, method)(X)
+
+
+def test_unfitted_calibration_and_p_values():
+    for call in (lambda: MODEL.calibrate(X, Y), lambda: MODEL.p_values(X, Y), lambda: MODEL.guarantee_):
+        with pytest.raises(NotFittedError, match="ConformalRegressor instance is not fitted yet"):
+            call()
+
+
+def test_missing_labels_are_counted():
+    with pytest.raises(ValueError, match=r"groups must name a group for every row; 2 of 3 are missing"):
+        Groups.from_labels([1.0, np.nan, np.nan])

@@ -1,0 +1,98 @@
+"""How models speak, and the adapters."""
+
+import numpy as np
+import pytest
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.linear_model import BayesianRidge, LinearRegression, QuantileRegressor, Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from evencover import Prediction, predictions_of
+from evencover.models import FromQuantiles, FromStd
+
+X, Y = load_diabetes(return_X_y=True)
+
+
+def test_a_plain_regressor_gives_a_center():
+    prediction = predictions_of(Ridge().fit(X, Y), X)
+    np.testing.assert_array_equal(prediction.center, Ridge().fit(X, Y).predict(X))
+    assert prediction.spread is None
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        lambda model: model,
+        FrozenEstimator,
+        lambda model: make_pipeline(StandardScaler(), model),
+        lambda model: make_pipeline(StandardScaler(), FrozenEstimator(model)),
+        lambda model: GridSearchCV(make_pipeline(StandardScaler(), model), {"fromstd__level": [0.9]}, cv=2),
+        lambda model: make_pipeline(StandardScaler(), GridSearchCV(model, {"level": [0.9]}, cv=2)),
+    ],
+)
+def test_a_full_prediction_is_found_through_wrappers(wrapped):
+    model = wrapped(FromStd(BayesianRidge()).fit(X, Y)).fit(X, Y)
+    assert predictions_of(model, X).spread is not None
+
+
+def test_a_transformed_target_gives_a_center_only():
+    """Spreads of the transformed target are not spreads of the target."""
+    model = TransformedTargetRegressor(FromStd(BayesianRidge()), func=np.log, inverse_func=np.exp).fit(X, Y)
+    assert predictions_of(model, X).spread is None
+
+
+def test_predict_full_must_return_a_prediction():
+    class Wrong(LinearRegression):
+        def predict_full(self, X):
+            return self.predict(X)
+
+    with pytest.raises(TypeError, match=r"Wrong\.predict_full must return a Prediction; got ndarray"):
+        predictions_of(Wrong().fit(X, Y), X)
+
+
+@pytest.mark.parametrize("estimator", [BayesianRidge(), GaussianProcessRegressor(alpha=0.5, normalize_y=True)])
+def test_from_std_is_the_estimators_own_deviation(estimator):
+    model = FromStd(estimator, level=0.8).fit(X, Y)
+    mean, std = estimator.fit(X, Y).predict(X, return_std=True)
+    prediction = model.predict_full(X)
+    np.testing.assert_allclose(prediction.center, mean)
+    np.testing.assert_allclose(prediction.spread, std)
+    np.testing.assert_allclose(model.predict(X), mean)
+    assert prediction.level == 0.8
+
+
+def test_from_std_refuses_a_regressor_without_one():
+    with pytest.raises(TypeError, match="FromStd needs an estimator whose predict takes return_std=True; Ridge"):
+        FromStd(Ridge()).fit(X, Y).predict_full(X)
+
+
+def test_from_quantiles_is_two_or_three_regressors():
+    low, high = (HistGradientBoostingRegressor(loss="quantile", quantile=q, random_state=0) for q in (0.1, 0.9))
+    middle = FromQuantiles(low, high, level=0.8).fit(X, Y)
+    prediction = middle.predict_full(X)
+    np.testing.assert_allclose(prediction.center, (prediction.lower + prediction.upper) / 2)
+    np.testing.assert_array_equal(middle.predict(X), prediction.center)
+    with_center = FromQuantiles(low, high, Ridge(), level=0.8).fit(X, Y)
+    np.testing.assert_array_equal(with_center.predict(X), Ridge().fit(X, Y).predict(X))
+    bounds = np.sort([low.fit(X, Y).predict(X), high.fit(X, Y).predict(X)], axis=0)
+    np.testing.assert_array_equal([prediction.lower, prediction.upper], bounds)
+
+
+def test_fit_arguments_reach_every_regressor():
+    weights = np.linspace(0.1, 5, 442)
+    model = FromQuantiles(QuantileRegressor(quantile=0.1), QuantileRegressor(quantile=0.9), Ridge())
+    weighted = model.fit(X, Y, sample_weight=weights).predict_full(X)
+    expected = Ridge().fit(X, Y, sample_weight=weights).predict(X)
+    np.testing.assert_array_equal(weighted.center, expected)
+
+
+def test_a_prediction_of_several_targets_is_refused():
+    several = LinearRegression().fit(X, np.column_stack([Y, Y]))
+    with pytest.raises(ValueError, match=r"center must be one-dimensional, of shape \(n,\); got shape \(442, 2\)"):
+        predictions_of(several, X)
+    assert isinstance(predictions_of(Ridge().fit(X, Y), X[:1]), Prediction)

@@ -1,0 +1,146 @@
+"""What each taxonomy does, and what it answers at the edges of its range."""
+
+import numpy as np
+import pytest
+
+from evencover import (
+    ByFeature,
+    ByPrediction,
+    BySpread,
+    Groups,
+    Prediction,
+    Product,
+    Rows,
+    TooFewRowsWarning,
+    calibrate,
+)
+
+
+def spread_rows(spread):
+    return Rows(Prediction(np.zeros(len(spread)), spread))
+
+
+@pytest.mark.parametrize(
+    ("n_groups", "labels"),
+    [
+        (1, ("all",)),
+        (2, ("low", "high")),
+        (3, ("low", "medium", "high")),
+        (4, ("1 (lowest)", "2", "3", "4 (highest)")),
+    ],
+)
+def test_bins_have_readable_labels(n_groups, labels):
+    assert BySpread(n_groups).learn(spread_rows(np.arange(1.0, 21.0))).labels == labels
+
+
+def test_edges_are_shown_in_the_repr_and_kept_in_full():
+    taxonomy = BySpread(2)
+    groups = taxonomy.learn(spread_rows(np.array([1 / 3, 2 / 3, 1.0, 2.0])))
+    assert repr(groups) == "Groups(4 rows: low (spread <= 0.6667) 2, high (0.6667 < spread) 2)"
+    assert taxonomy.edges_.tolist() == [2 / 3]
+    assert str(2 / 3) in groups.rules[0]
+
+
+def test_the_edge_row_stands_apart():
+    """Ten distinct spreads in three bins: the third, sixth rows are edges; six and two thirds of rows count."""
+    groups = BySpread(3).learn(spread_rows(np.arange(1.0, 11.0)))
+    assert groups.edge.tolist() == [0, 0, 1, 0, 0, 1, 0, 0, 0, 0]
+    calibration = calibrate(np.zeros(10), np.zeros(10), groups=groups)
+    assert calibration.sizes == {"low": 2, "medium": 2, "high": 4}
+
+
+def test_tied_edge_rows_below_the_rank_are_ordinary_members():
+    """The edge of 1 1 2 2 | 2 3 is 2, with a tie below its rank."""
+    groups = BySpread(2).learn(spread_rows(np.array([1.0, 2.0, 2.0, 2.0, 3.0, 3.0])))
+    assert groups.codes.tolist() == [0, 0, 0, 0, 1, 1]
+    assert groups.edge is None
+
+
+def test_tied_edge_rows_above_the_rank_all_stand_apart():
+    """The edge of 1 1 2 | 2 2 3 is 2, at the first of its ties."""
+    groups = BySpread(2).learn(spread_rows(np.array([1.0, 1.0, 2.0, 2.0, 2.0, 3.0])))
+    assert groups.codes.tolist() == [0, 0, 0, 0, 0, 1]
+    assert groups.edge.tolist() == [0, 0, 1, 1, 1, 0]
+
+
+def test_a_constant_spread_is_one_group():
+    groups = BySpread(3).learn(spread_rows(np.ones(30)))
+    assert groups.counts.tolist() == [30, 0, 0]
+    calibration = calibrate(np.arange(30.0), np.zeros(30), groups=groups)
+    assert calibration.sizes == {"low": 30, "medium": 0, "high": 0}
+    taxonomy = BySpread(3)
+    taxonomy.learn(spread_rows(np.ones(30)))
+    assert taxonomy.assign(spread_rows(np.array([0.5, 1.0, 2.0]))).label_of_rows().tolist() == ["low", "low", "high"]
+
+
+def test_fewer_rows_than_groups_leave_the_lowest_empty():
+    taxonomy = BySpread(5)
+    groups = taxonomy.learn(spread_rows(np.array([1.0, 2.0])))
+    assert groups.counts.tolist() == [0, 0, 1, 0, 1]
+    assert taxonomy.assign(spread_rows(np.array([0.1, 1.5, 9.0]))).codes.tolist() == [2, 4, 4]
+
+
+def test_no_rows_at_all():
+    taxonomy = BySpread(3)
+    taxonomy.learn(spread_rows(np.empty(0)))
+    assert taxonomy.assign(spread_rows(np.array([1.0]))).codes.tolist() == [2]
+
+
+@pytest.mark.parametrize(("n", "expected"), [(100, 9), (60, 5), (21, 1), (5, 1)])
+def test_bins_become_fewer_where_rows_are_few(n, expected):
+    """Decided from n and the settings alone; every bin then has the rows asked for."""
+    taxonomy = BySpread(9, min_rows=10)
+    groups = taxonomy.learn(spread_rows(np.arange(1.0, n + 1)))
+    assert len(taxonomy.labels_) == expected
+    sizes = calibrate(np.zeros(n), np.zeros(n), groups=groups).sizes
+    assert len(sizes) == 1 or min(sizes.values()) >= 10
+
+
+def test_given_edges_are_closed_above():
+    groups = ByPrediction(edges=[0.0, 1.0]).learn(Rows(Prediction([-1.0, 0.0, 0.5, 1.0, 2.0])))
+    assert groups.codes.tolist() == [0, 0, 1, 1, 2]
+    assert groups.edge is None
+
+
+def test_declared_categories_without_rows_are_infinite():
+    features = np.array([[0.0], [1.0]] * 10)
+    taxonomy = ByFeature(0, categories=[0.0, 1.0, 2.0])
+    groups = taxonomy.learn(Rows(Prediction(np.zeros(20)), features))
+    calibration = calibrate(np.arange(20.0), np.zeros(20), groups=groups)
+    new = taxonomy.assign(Rows(Prediction([0.0]), np.array([[2.0]])))
+    with pytest.warns(TooFewRowsWarning, match=r"group 2\.0 has 0, and 1 are needed"):
+        assert np.isinf(calibration.interval([0.0], groups=new, level=0.5).width[0])
+    with pytest.raises(ValueError, match=r"has values that are not among the categories: \[1\.0\]"):
+        ByFeature(0, categories=[0.0]).learn(Rows(Prediction(np.zeros(20)), features))
+
+
+def test_products_combine_labels_rules_and_edges():
+    features = np.array([["n"], ["s"]] * 4, dtype=object)
+    rows = Rows(Prediction(np.arange(8.0), np.arange(8.0)[::-1] + 1), features)
+    groups = Product([BySpread(2), ByPrediction(2), ByFeature(0)]).learn(rows)
+    assert groups.labels[:2] == ("low & low & n", "low & low & s")
+    assert len(groups.labels) == 8
+    assert groups.edge.tolist() == [0, 0, 0, 2, 1, 0, 0, 0]
+    assert groups.n_edge_bits == 2
+    assert groups.rules[0] == "spread <= 4.0 and prediction <= 3.0 and column 0 = 'n'"
+
+
+def test_labels_that_would_collide_are_refused():
+    a = Groups.from_labels(["x", "x & y"])
+    b = Groups.from_labels(["y & z", "z"])
+    with pytest.raises(ValueError, match="labels must stay distinct when joined"):
+        a.times(b)
+
+
+def test_sparse_features():
+    from scipy.sparse import csr_array
+
+    features = csr_array(np.array([[0.0, 1.0], [0.0, 0.0]] * 5))
+    groups = ByFeature(1).learn(Rows(Prediction(np.zeros(10)), features))
+    assert groups.counts.tolist() == [5, 5]
+
+
+@pytest.mark.parametrize("values", [["a", None, "b"], [1.0, np.nan, 2.0]])
+def test_missing_labels_are_refused(values):
+    with pytest.raises(ValueError, match="groups must name a group for every row; 1 of 3 are missing"):
+        Groups.from_labels(np.array(values, dtype=object))
