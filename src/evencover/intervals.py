@@ -32,6 +32,8 @@ class Intervals:
         The group whose threshold each row got.
     guarantee : Guarantee, optional
         What is promised, under which assumption, from how many rows.
+    frame : FrameKind, optional
+        The library and index of the table that was predicted on, for `to_frame`.
 
     Examples
     --------

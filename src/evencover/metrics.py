@@ -32,6 +32,11 @@ def coverage(y: Any, intervals: Intervals) -> float | FloatArray:
 def mean_width(intervals: Intervals) -> float | FloatArray:
     """Return the mean width: a number, or one for each level; inf if any interval is infinite.
 
+    Parameters
+    ----------
+    intervals : Intervals of n rows
+        Empty ones have width 0.
+
     Examples
     --------
     >>> mean_width(Intervals(np.zeros(2), np.array([1.0, 2.0])))
@@ -61,7 +66,7 @@ def coverage_by_group(y: Any, intervals: Intervals, groups: Any = None) -> dict[
 
 
 def mean_width_by_group(intervals: Intervals, groups: Any = None) -> dict[Label, float | FloatArray]:
-    """Return each group's mean width; arguments and result as in `coverage_by_group`."""
+    """Return each group's mean width; `intervals`, `groups` and the result as in `coverage_by_group`."""
     return _by_group(intervals.width, intervals, groups)
 
 

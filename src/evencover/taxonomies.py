@@ -96,13 +96,10 @@ class BySpread(BaseEstimator):  # type: ignore[misc]
     """
 
     needs_target = False
+    _bins: Bins
 
     def __init__(
-        self,
-        n_groups: int | None = None,
-        *,
-        edges: Sequence[float] | None = None,
-        min_rows: int | None = None,
+        self, n_groups: int | None = None, *, edges: Sequence[float] | None = None, min_rows: int | None = None
     ) -> None:
         self.n_groups = n_groups
         self.edges = edges
@@ -114,7 +111,7 @@ class BySpread(BaseEstimator):  # type: ignore[misc]
 
     def assign(self, rows: Rows) -> Groups:
         """Return the bin of each row's spread."""
-        return _bins_of(self).groups(self._values(rows))
+        return self._bins.groups(self._values(rows))
 
     def _values(self, rows: Rows) -> FloatArray:
         return rows.prediction.required("spread", by=type(self).__name__)
@@ -141,13 +138,10 @@ class ByPrediction(BaseEstimator):  # type: ignore[misc]
     """
 
     needs_target = False
+    _bins: Bins
 
     def __init__(
-        self,
-        n_groups: int | None = None,
-        *,
-        edges: Sequence[float] | None = None,
-        min_rows: int | None = None,
+        self, n_groups: int | None = None, *, edges: Sequence[float] | None = None, min_rows: int | None = None
     ) -> None:
         self.n_groups = n_groups
         self.edges = edges
@@ -159,7 +153,7 @@ class ByPrediction(BaseEstimator):  # type: ignore[misc]
 
     def assign(self, rows: Rows) -> Groups:
         """Return the bin of each row's center."""
-        return _bins_of(self).groups(rows.prediction.center)
+        return self._bins.groups(rows.prediction.center)
 
 
 class ByFeature(BaseEstimator):  # type: ignore[misc]
@@ -385,11 +379,6 @@ def _learned(taxonomy: BySpread | ByPrediction, values: FloatArray, name: str) -
     groups = bins.groups(values)
     taxonomy.labels_ = groups.labels
     return groups
-
-
-def _bins_of(taxonomy: BySpread | ByPrediction) -> Bins:
-    bins: Bins = taxonomy._bins
-    return bins
 
 
 def _number_of_bins(taxonomy: BySpread | ByPrediction, n: int) -> int:

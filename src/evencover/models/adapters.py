@@ -118,10 +118,9 @@ class FromQuantiles(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type:
         """Fit the regressors; further arguments are passed on to each."""
         y = checked_target(self, X, y)
         remember_features(self, X)
-        self.lower_, self.upper_, self.center_ = (
-            None if part is None else clone(part).fit(X, y, **fit_params)
-            for part in (self.lower, self.upper, self.center)
-        )
+        lower, upper = (clone(part).fit(X, y, **fit_params) for part in (self.lower, self.upper))
+        center = None if self.center is None else clone(self.center).fit(X, y, **fit_params)
+        self.lower_, self.upper_, self.center_ = lower, upper, center
         return self
 
     def predict(self, X: Any) -> FloatArray:

@@ -1,0 +1,50 @@
+# Everything runs in a virtual environment of its own, made on first use; only python3 (with pip and venv) is needed.
+PYTHON ?= python3
+VENV ?= .venv
+BENCH_VENV ?= .venv-bench
+BIN = $(VENV)/bin
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test test-all check bench picture clean
+
+demo: $(VENV)/.package
+	@$(BIN)/python examples/demo.py
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto
+
+test-all: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto -m ""
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/codespell
+
+bench: $(BENCH_VENV)/.bench
+	$(BENCH_VENV)/bin/python -m benchmarks.core
+
+picture: $(VENV)/.dev
+	$(BIN)/python docs/pictures/coverage_by_noise.py
+
+clean:
+	rm -rf $(VENV) $(BENCH_VENV)
+
+# The stamps: an environment with the package; the same with extras and tools; one with the peers to compare with.
+$(VENV)/.package: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evencover needs Python 3.11 or newer; make PYTHON=python3.12 names another")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Setting up $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.package requirements-dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all]' -r requirements-dev.txt
+	@touch $@
+
+$(BENCH_VENV)/.bench: pyproject.toml requirements-bench.txt
+	@test -x $(BENCH_VENV)/bin/python || $(PYTHON) -m venv $(BENCH_VENV)
+	@echo "Setting up $(BENCH_VENV) ..."
+	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e . -r requirements-bench.txt
+	@touch $@

@@ -1,0 +1,71 @@
+"""Draw the README's picture: coverage by noise level, with one threshold and with one for each level."""
+
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+from evencover import BySpread, Residual, Rows, calibrate, coverage_by_group
+from evencover.intervals import Intervals
+from evencover.synthetic import Sample, heteroskedastic
+
+LEVEL = 0.9
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"  # told apart by colour-blind readers
+
+
+def main() -> None:
+    """Write the picture beside this file."""
+    mpl.use("agg")
+    mpl.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False})
+    calibration, test = heteroskedastic(3000, seed=0), heteroskedastic(60_000, seed=1)
+    one, per_level = one_threshold(calibration, test), threshold_per_level(calibration, test)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.6), layout="constrained")
+    draw_rows(left, test, one, per_level)
+    draw_coverage(right, test, one, per_level)
+    figure.savefig(Path(__file__).with_suffix(".png"), dpi=160)
+
+
+def one_threshold(calibration: Sample, test: Sample) -> Intervals:
+    """Return split conformal prediction's intervals."""
+    return calibrate(calibration.y, calibration.oracle(), nonconformity=Residual()).interval(test.oracle(), level=LEVEL)
+
+
+def threshold_per_level(calibration: Sample, test: Sample) -> Intervals:
+    """Return the intervals calibrated for each of five noise levels."""
+    taxonomy = BySpread(5)
+    groups = taxonomy.learn(Rows(calibration.oracle()))
+    fitted = calibrate(calibration.y, calibration.oracle(), nonconformity=Residual(), groups=groups)
+    return fitted.interval(test.oracle(), groups=taxonomy.assign(Rows(test.oracle())), level=LEVEL)
+
+
+def draw_rows(axes: Axes, test: Sample, one: Intervals, per_level: Intervals) -> None:
+    """Draw some rows' residuals against their noise, with both kinds of interval."""
+    rows = np.argsort(test.spread)[::80]
+    spread, residual = test.spread[rows], (test.y - test.mean)[rows]
+    missed = ~one[rows].covers(test.y[rows])
+    axes.scatter(
+        spread[~missed], residual[~missed], s=5, color=GREY, alpha=0.45, linewidths=0, label="covered by one threshold"
+    )
+    axes.scatter(spread[missed], residual[missed], s=9, color=ORANGE, linewidths=0, label="missed by one threshold")
+    for intervals, color, name in ((one, ORANGE, "one threshold"), (per_level, BLUE, "one per noise level")):
+        axes.plot(spread, (intervals.lower - test.mean)[rows], color=color, lw=1.8)
+        axes.plot(spread, (intervals.upper - test.mean)[rows], color=color, lw=1.8, label=name)
+    axes.set(xlabel="noise of the row (standard deviation)", ylabel="target minus prediction", title="90 % intervals")
+    axes.legend(frameon=False, fontsize=8.5, loc="upper left")
+
+
+def draw_coverage(axes: Axes, test: Sample, one: Intervals, per_level: Intervals) -> None:
+    """Draw coverage at each noise level."""
+    axes.axhline(LEVEL, color=GREY, lw=1, ls="--", label="promised")
+    for intervals, color, name in ((one, ORANGE, "one threshold"), (per_level, BLUE, "one per noise level")):
+        found = coverage_by_group(test.y, intervals, per_level.groups)
+        axes.plot([str(label) for label in found], list(found.values()), "o-", color=color, ms=6, lw=1.8, label=name)
+    axes.set(xlabel="noise level", ylabel="share of targets covered", ylim=(0.6, 1.02))
+    axes.set_title("What they cover")
+    axes.legend(frameon=False, fontsize=8.5, loc="lower left")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""The documentation is true: its code runs, its output is what is printed, its links lead somewhere."""
+
+import contextlib
+import inspect
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import evencover
+import evencover.models
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
+
+
+def text_of(page):
+    return page.read_text(encoding="utf-8")
+
+
+def test_there_are_pages():
+    assert {"README.md", "guide.md", "architecture.md", "CHANGELOG.md", "CONTRIBUTING.md"} <= {p.name for p in PAGES}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_runs_and_prints_what_the_page_says(page):
+    """The blocks of a page run one after another, as a reader would paste them."""
+    names = {"__name__": "page"}
+    for code, expected in BLOCK.findall(text_of(page)):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(code, names)  # noqa: S102
+        assert printed.getvalue() == expected
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    targets = re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text_of(page))
+    missing = [target for target in targets if "://" not in target and not (page.parent / target).exists()]
+    assert not missing
+
+
+def test_the_examples_are_seen():
+    """The pages with code hold some, so the test above can fail."""
+    assert all(BLOCK.search(text_of(ROOT / page)) for page in ("README.md", "docs/guide.md"))
+
+
+@pytest.mark.parametrize("name", [name for name in evencover.__all__ if not name.startswith("_")])
+def test_every_public_name_is_documented(name):
+    """In its docstring, with its parameters, and on a page."""
+    value = getattr(evencover, name)
+    doc = inspect.getdoc(value)
+    assert doc
+    if not (inspect.isclass(value) and (issubclass(value, Warning) or getattr(value, "_is_protocol", False))):
+        assert [each for each in inspect.signature(value).parameters if each not in doc] == []
+    assert any(name in text_of(page) for page in PAGES if page.name in ("guide.md", "architecture.md"))
+
+
+@pytest.mark.parametrize("name", evencover.models.__all__)
+def test_every_model_is_documented(name):
+    assert inspect.getdoc(getattr(evencover.models, name))
+    assert name in text_of(ROOT / "docs/guide.md") + text_of(ROOT / "docs/architecture.md")
+
+
+def test_the_changelog_knows_this_version():
+    assert f"## {evencover.__version__}" in text_of(ROOT / "CHANGELOG.md")
+
+
+def test_the_demo_runs_and_finds_the_unevenness():
+    printed = subprocess.check_output([sys.executable, ROOT / "examples" / "demo.py"], text=True)
+    rows = re.findall(r"^(one [^\n]*?) +([01]\.\d+) .* ([01]\.\d+)$", printed, re.MULTILINE)
+    assert len(rows) == 6
+    gaps = [float(gap) for _, _, gap in rows[:3]]
+    assert gaps[0] > 0.1 > gaps[2]
