@@ -136,5 +136,5 @@ def test_columns_by_position_and_by_a_name_that_is_not_there(data):
     frame = pd.DataFrame(columns_of(data))
     model = ConformalRegressor(model_of_numbers(), taxonomy=ByFeature(3), random_state=0).fit(frame, data.y)
     assert set(model.calibration_.sizes) == {"noisy", "quiet"}
-    with pytest.raises(ValueError, match=r"ByFeature\('regoin'\) needs a column that X does not have; X has \['a', "):
-        ConformalRegressor(model_of_numbers(), taxonomy=ByFeature("regoin")).fit(frame, data.y)
+    with pytest.raises(ValueError, match=r"ByFeature\('county'\) needs a column that X does not have; X has \['a', "):
+        ConformalRegressor(model_of_numbers(), taxonomy=ByFeature("county")).fit(frame, data.y)
