@@ -83,7 +83,9 @@ def test_a_frozen_estimator_is_calibrated_on_every_row():
     np.testing.assert_array_equal(model.predict(X), fitted.predict(X))
     again = ConformalRegressor(FrozenEstimator(fitted)).calibrate(X[200:], Y[200:])
     np.testing.assert_array_equal(again.predict_interval(X).lower, model.predict_interval(X).lower)
-    with pytest.raises(ValueError, match="a frozen estimator is not fitted, so it takes no sample_weight"):
+    with pytest.raises(
+        ValueError, match="a frozen estimator is neither split nor fitted, so it takes no sample_weight"
+    ):
         ConformalRegressor(FrozenEstimator(fitted)).fit(X, Y, sample_weight=np.ones(442))
 
 

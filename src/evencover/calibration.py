@@ -16,6 +16,7 @@ from evencover.pools import Answering, Pool
 from evencover.predictions import as_prediction
 from evencover.quantiles import Levels, is_several, level_fractions
 from evencover.scores import Nonconformity, Residual, Score, intervals_by_group, scores_by_group
+from evencover.tables import frame_kind
 
 Unseen: TypeAlias = Literal["error", "marginal", "inf"]
 Cell: TypeAlias = tuple[int, int]  # group, edge bits
@@ -65,7 +66,7 @@ def calibrate(
     return Calibration(nonconformity, groups.labels, cells, groups.rules, weights is not None)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Calibration:
     """The calibration scores of every group. Made by `calibrate`; needs no model.
 
@@ -90,10 +91,10 @@ class Calibration:
 
     nonconformity: Nonconformity
     labels: tuple[Label, ...]
-    cells: Mapping[Cell, Pool] = field(repr=False)
-    rules: tuple[str, ...] = field(default=(), repr=False)
+    cells: Mapping[Cell, Pool]
+    rules: tuple[str, ...] = ()
     weighted: bool = False
-    _pools: dict[Cell | None, Pool] = field(default_factory=dict, init=False, repr=False)
+    _pools: dict[Cell | None, Pool] = field(default_factory=dict, init=False)
 
     @property
     def sizes(self) -> dict[Label, int]:
@@ -153,6 +154,7 @@ class Calibration:
         Intervals of m rows
             Bounds of shape (m,), or (m, L) for L levels.
         """
+        frame = frame_kind(prediction)
         prediction = as_prediction(prediction)
         levels = level_fractions(level)
         weights = self._checked_test_weights(weights, len(prediction))
@@ -170,6 +172,7 @@ class Calibration:
             level=names if several else names[0],
             groups=groups,
             guarantee=Guarantee(self.sizes, weighted=self.weighted, without=groups.labels_beyond(self.labels)),
+            frame=frame,
         )
 
     def p_values(
@@ -251,6 +254,8 @@ class Calibration:
         checked = _checked_groups(groups, length)
         _refuse_other_rules(self, checked)
         strange = checked.labels_beyond(self.labels)
+        if strange and unseen == "error" and self.labels == _MARGINAL:
+            raise ValueError("groups were given, but the calibration was made without: calibrate(..., groups=...)")
         if strange and unseen == "error":
             raise ValueError(
                 f"groups holds {list(strange)}, never seen in calibration, which has {list(self.labels)}; "
@@ -270,17 +275,15 @@ class Calibration:
         pools = [self._pool((group, 0)) for group in range(len(self.labels))]
         names: list[Label | None] = list(self.labels)
         codes = numbers = groups.codes_among(self.labels)
-        on_edge = np.flatnonzero(groups.edge) if groups.edge is not None else ()
-        unknown = np.flatnonzero(codes < 0) if len(codes) and codes.min() < 0 else ()
-        if len(on_edge) or len(unknown):
+        if groups.edge is not None:
             numbers = codes.copy()
-        if len(on_edge) and groups.edge is not None:
-            cells, places = np.unique([codes[on_edge], groups.edge[on_edge]], axis=1, return_inverse=True)
-            numbers[on_edge] = len(pools) + places.ravel()
-            pools += [self._pool((int(group), int(bits))) for group, bits in cells.T]
-            names += [self.labels[group] for group in cells[0]]
-        if len(unknown):
-            numbers[unknown] = len(pools)
+            for cell, rows in Groups(codes, self.labels, (), groups.edge, groups.n_edge_bits).cells():
+                if cell[1]:
+                    numbers[rows] = len(pools)
+                    pools.append(self._pool(cell))
+                    names.append(self.labels[cell[0]])
+        if len(codes) and codes.min() < 0:
+            numbers = np.where(codes < 0, len(pools), numbers)
             pools.append(self._pool(None) if unseen == "marginal" else self._nothing)
             names.append(None)
         return Answering(pools, names, numbers)
@@ -300,6 +303,10 @@ class Calibration:
             ]
             self._pools[cell] = Pool.joined(members) if members else self._nothing
         return self._pools[cell]
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{label} {n}" for label, n in self.sizes.items())
+        return f"Calibration({self.nonconformity}; rows: {sizes}{'; weighted' * self.weighted})"
 
     @property
     def _nothing(self) -> Pool:

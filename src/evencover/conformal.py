@@ -102,8 +102,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         target = checked_target(self, X, y)
         remember_features(self, X)
         if is_frozen(self.estimator):
-            if fit_params:
-                raise ValueError(f"a frozen estimator is not fitted, so it takes no {', '.join(fit_params)}")
+            useless = ["groups"] * (groups is not None) + list(fit_params)
+            if useless:
+                raise ValueError(f"a frozen estimator is neither split nor fitted, so it takes no {', '.join(useless)}")
             return self._calibrate(self._frozen(X, target), self._nonconformity(), X, target)
         training, held_out = self._split(n_rows(X), groups)
         params = {name: _training_rows(value, n_rows(X), training) for name, value in fit_params.items()}
@@ -263,5 +264,5 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
 
 def _training_rows(value: Any, n: int, training: IntArray) -> Any:
     """Return the training rows of a fit argument that has a row for each of the n, others as they are."""
-    by_row = hasattr(value, "__len__") and not isinstance(value, str | dict) and n_rows(value) == n
+    by_row = hasattr(value, "__len__") and not isinstance(value, str | dict) and np.ndim(value) and n_rows(value) == n
     return take(value, training) if by_row else value

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evencover.inputs import IntArray
+from evencover.inputs import BoolArray, IntArray, row_selection
 
 Label: TypeAlias = Hashable
 
@@ -32,7 +32,7 @@ class Groups:
     edge : ndarray of int, shape (n,), optional
         Non-zero where a row lies on an edge learned from the calibration rows, one bit for each such edge
         (products of taxonomies have several). A calibration row counts for a new row of its group only if all
-        its bits are set in the new row's too. `evencover.taxonomies` says why.
+        its bits are set in the new row's too. `evencover.bins` says why.
     n_edge_bits : int
         How many bits `edge` may use.
 
@@ -62,8 +62,11 @@ class Groups:
             What the caller calls the values, for the error.
         """
         array = np.asarray(values)
+        if array.dtype.kind in "US" and isinstance(values, Sequence):
+            array = np.asarray(values, dtype=object)  # a list of text and numbers keeps its numbers
         if array.ndim != 1:
-            raise ValueError(f"{name} must be one-dimensional, of shape (n,); got shape {array.shape}")
+            hint = "; a taxonomy's groups are what its learn and assign return" if hasattr(values, "learn") else ""
+            raise ValueError(f"{name} must be one-dimensional, of shape (n,); got shape {array.shape}{hint}")
         codes, found = _encoded(array, name)
         if labels is None or (found := tuple(found)) == tuple(labels):
             return cls(codes, tuple(found))
@@ -132,6 +135,7 @@ class Groups:
         return len(self.codes)
 
     def __getitem__(self, rows: Any) -> "Groups":
+        rows = row_selection(rows)
         edge = None if self.edge is None else self.edge[rows]
         return Groups(self.codes[rows], self.labels, self.rules, edge, self.n_edge_bits)
 
@@ -164,10 +168,12 @@ def _encoded(values: NDArray[Any], name: str) -> tuple[IntArray, tuple[Label, ..
         low, high = int(values.min()), int(values.max())
         if high - low < max(len(values), 1000):
             return _encoded_small_integers(values, low, high)
-    missing = values != values if values.dtype.kind in "fO" else np.zeros(len(values), dtype=bool)
-    missing = missing | (values == None) if values.dtype.kind == "O" else missing  # noqa: E711
-    if np.any(missing):
-        raise ValueError(f"{name} must name a group for every row; {np.sum(missing)} of {len(values)} are missing")
+    missing = _missing(values)
+    if missing.any():
+        raise ValueError(
+            f"{name} must name a group for every row; {missing.sum()} of {len(values)} are missing (the first in row "
+            f"{missing.argmax()})"
+        )
     try:
         labels, codes = np.unique(values, return_inverse=True)
         return codes, tuple(labels.tolist())
@@ -175,6 +181,13 @@ def _encoded(values: NDArray[Any], name: str) -> tuple[IntArray, tuple[Label, ..
         known: dict[Label, int] = {}
         codes = np.array([known.setdefault(value, len(known)) for value in values.tolist()], dtype=np.intp)
         return codes, tuple(known)
+
+
+def _missing(values: NDArray[Any]) -> BoolArray:
+    """Return which labels are None, NaN, NaT or pandas' NA, whose comparisons are not booleans."""
+    if values.dtype.kind == "O":
+        return np.array([value is None or (value == value) is not True for value in values.tolist()], dtype=bool)
+    return np.asarray(values != values)
 
 
 def _encoded_small_integers(values: NDArray[Any], low: int, high: int) -> tuple[IntArray, tuple[Label, ...]]:

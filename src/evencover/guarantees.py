@@ -7,11 +7,11 @@ from fractions import Fraction
 from evencover.groups import Label
 from evencover.quantiles import Level, conformal_rank
 
-_EXCHANGEABLE = "calibration rows and new rows are exchangeable (for example independent, from one source)"
-_SHIFTED = "the weights are the likelihood ratios of the new rows' features to the calibration rows'"
+_EXCHANGEABLE = "new rows are exchangeable with them (for example all independent, from one source)"
+_SHIFTED = "the weights are the likelihood ratios of the new rows' features to theirs"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Guarantee:
     """The coverage that is promised, the assumption behind it, and the rows it rests on.
 
@@ -27,7 +27,7 @@ class Guarantee:
     Examples
     --------
     >>> print(Guarantee({"all": 99}))
-    Marginal coverage: over all rows together, a target lies in its interval with probability at least the level, if calibration rows and new rows are exchangeable (for example independent, from one source). Calibration rows: 99.
+    Marginal coverage: over all rows together, a target lies in its interval with probability at least the level, if the model was not fitted on the calibration rows, and new rows are exchangeable with them (for example all independent, from one source). Calibration rows: 99.
     """  # noqa: E501
 
     sizes: Mapping[Label, int]
@@ -42,7 +42,7 @@ class Guarantee:
     @property
     def assumption(self) -> str:
         """What must hold for the promise to hold."""
-        return _SHIFTED if self.weighted else _EXCHANGEABLE
+        return f"the model was not fitted on the calibration rows, and {_SHIFTED if self.weighted else _EXCHANGEABLE}"
 
     def coverage(self, level: Level) -> dict[Label, Fraction]:
         """Return each group's exact probability k / (n + 1) of covering a new row, without ties or weights.
@@ -54,7 +54,7 @@ class Guarantee:
         """
         return {label: Fraction(conformal_rank(n, level), n + 1) for label, n in self.sizes.items()}
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         if self.kind == "marginal":
             whom, rows = "Marginal coverage: over all rows together", str(*self.sizes.values())
         else:

@@ -1,5 +1,7 @@
 """What arrays users may hand in, and the one error each wrong one gets."""
 
+import sys
+import warnings
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -41,6 +43,19 @@ def checked_nonnegative(values: Any, name: str, *, length: int | None = None) ->
     if array.size and array.min() < 0:
         raise ValueError(f"{name} must not be negative; got {(array < 0).sum()} negative of {array.size} values")
     return array
+
+
+def row_selection(rows: Any) -> Any:
+    """Return a selection of rows that keeps the rows' axis: one position becomes a list of one."""
+    return [rows] if isinstance(rows, int | np.integer) else rows
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the caller outside this package, however deep inside it the reason was found."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "evencover":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 def _as_float(values: Any, name: str) -> FloatArray:

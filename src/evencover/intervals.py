@@ -1,6 +1,5 @@
 """Prediction intervals, and unions of them."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -11,8 +10,8 @@ from numpy.typing import NDArray
 
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
-from evencover.inputs import BoolArray, FloatArray, checked_vector
-from evencover.tables import FrameKind, frame_kind, new_frame
+from evencover.inputs import BoolArray, FloatArray, checked_vector, row_selection, warn_user
+from evencover.tables import FrameKind, frame_kind, n_rows, new_frame
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,11 +91,13 @@ class Intervals:
         kind = self.frame if like is None else frame_kind(like)
         if kind is None:
             raise TypeError(
-                "to_frame needs a pandas, polars or pyarrow table to be like, and X was none; "
-                "pass one as to_frame(like=...), or use np.asarray(intervals)"
+                "to_frame needs a pandas, polars or pyarrow table (or column) to be like, and the rows came as plain "
+                "arrays; pass one as to_frame(like=...), or use np.asarray(intervals)"
             )
+        if like is not None and n_rows(like) != len(self):
+            raise ValueError(f"like must have {len(self)} rows, as many as the intervals; got {n_rows(like)}")
         if (n_empty := int(self.empty.sum())) > 0:
-            warnings.warn(f"{n_empty} of {self.lower.size} intervals are empty; their bounds are NaN", stacklevel=2)
+            warn_user(f"{n_empty} of {self.lower.size} intervals are empty; their bounds are NaN")
         columns = {
             f"{side}{suffix}": np.where(lower > upper, np.nan, bound)
             for suffix, lower, upper in self._by_level()
@@ -117,7 +118,8 @@ class Intervals:
         return len(self.lower)
 
     def __getitem__(self, rows: Any) -> "Intervals":
-        """Return the intervals of some rows, given by a slice, a mask or positions."""
+        """Return the intervals of some rows, given by a slice, a mask, positions or one position."""
+        rows = row_selection(rows)
         return Intervals(
             self.lower[rows],
             self.upper[rows],
@@ -135,7 +137,9 @@ class Intervals:
     def __repr__(self) -> str:
         level = "" if self.level is None else f", level={self.level}"
         empty = f", {n} empty" if (n := int(self.empty.sum())) else ""
-        return f"Intervals({len(self)} rows{level}, mean width {self.width.mean():.4g}{empty})"
+        widths = np.mean(self.width, axis=0) if len(self) else np.full(self.lower.shape[1:], np.nan)
+        means = ", ".join(f"{width:.4g}" for width in np.atleast_1d(widths))
+        return f"Intervals({len(self)} rows{level}, mean width {means}{empty})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +155,16 @@ class IntervalUnion:
     pieces: Sequence[Intervals]
 
     @property
+    def level(self) -> float | tuple[float, ...] | None:
+        """Nominal coverage."""
+        return self.pieces[0].level
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """What is promised, for every group of the target."""
+        return self.pieces[0].guarantee
+
+    @property
     def width(self) -> FloatArray:
         """Total length of each row's pieces; shaped as their bounds."""
         return sum((piece.width for piece in self.pieces), start=np.zeros_like(self.pieces[0].lower))
@@ -161,10 +175,9 @@ class IntervalUnion:
 
     def hull(self) -> Intervals:
         """Return the smallest interval that holds each row's pieces; empty where all are."""
-        first = self.pieces[0]
         lower = np.min([np.where(piece.empty, np.inf, piece.lower) for piece in self.pieces], axis=0)
         upper = np.max([np.where(piece.empty, -np.inf, piece.upper) for piece in self.pieces], axis=0)
-        return Intervals(lower, upper, level=first.level, guarantee=first.guarantee, frame=first.frame)
+        return Intervals(lower, upper, level=self.level, guarantee=self.guarantee, frame=self.pieces[0].frame)
 
     def __len__(self) -> int:
         return len(self.pieces[0])

@@ -7,11 +7,11 @@ import numpy as np
 
 from evencover.groups import Groups, Label
 from evencover.inputs import FloatArray, checked_vector
-from evencover.intervals import Intervals
+from evencover.intervals import Intervals, IntervalUnion
 from evencover.quantiles import Level, level_fraction
 
 
-def coverage(y: Any, intervals: Intervals) -> float | FloatArray:
+def coverage(y: Any, intervals: Intervals | IntervalUnion) -> float | FloatArray:
     """Return the share of targets inside their interval: a number, or one for each level, shape (L,).
 
     Parameters
@@ -26,10 +26,10 @@ def coverage(y: Any, intervals: Intervals) -> float | FloatArray:
     >>> coverage([1.0, 5.0], Intervals(np.zeros(2), np.full(2, 2.0)))
     0.5
     """
-    return _mean(intervals.covers(y))
+    return _mean(_checked_intervals(intervals).covers(y))
 
 
-def mean_width(intervals: Intervals) -> float | FloatArray:
+def mean_width(intervals: Intervals | IntervalUnion) -> float | FloatArray:
     """Return the mean width: a number, or one for each level; inf if any interval is infinite.
 
     Parameters
@@ -42,10 +42,12 @@ def mean_width(intervals: Intervals) -> float | FloatArray:
     >>> mean_width(Intervals(np.zeros(2), np.array([1.0, 2.0])))
     1.5
     """
-    return _mean(intervals.width)
+    return _mean(_checked_intervals(intervals).width)
 
 
-def coverage_by_group(y: Any, intervals: Intervals, groups: Any = None) -> dict[Label, float | FloatArray]:
+def coverage_by_group(
+    y: Any, intervals: Intervals | IntervalUnion, groups: Any = None
+) -> dict[Label, float | FloatArray]:
     """Return each group's coverage.
 
     Parameters
@@ -53,7 +55,7 @@ def coverage_by_group(y: Any, intervals: Intervals, groups: Any = None) -> dict[
     y : array-like of shape (n,)
         Targets.
     intervals : Intervals of n rows
-        From this package or any other.
+        From this package, or ``Intervals(lower, upper)`` from any other.
     groups : array-like of shape (n,) or Groups, optional
         The group of each row; by default those the intervals were made with.
 
@@ -62,12 +64,12 @@ def coverage_by_group(y: Any, intervals: Intervals, groups: Any = None) -> dict[
     dict from label to float, or to ndarray of shape (L,)
         NaN for a group without rows.
     """
-    return _by_group(intervals.covers(y), intervals, groups)
+    return _by_group(_checked_intervals(intervals).covers(y), intervals, groups)
 
 
-def mean_width_by_group(intervals: Intervals, groups: Any = None) -> dict[Label, float | FloatArray]:
+def mean_width_by_group(intervals: Intervals | IntervalUnion, groups: Any = None) -> dict[Label, float | FloatArray]:
     """Return each group's mean width; `intervals`, `groups` and the result as in `coverage_by_group`."""
-    return _by_group(intervals.width, intervals, groups)
+    return _by_group(_checked_intervals(intervals).width, intervals, groups)
 
 
 def interval_score(y: Any, intervals: Intervals, *, level: Level | None = None) -> float:
@@ -94,6 +96,8 @@ def interval_score(y: Any, intervals: Intervals, *, level: Level | None = None) 
     >>> interval_score([1.0, 2.5], Intervals(np.zeros(2), np.full(2, 2.0)), level=0.9)
     7.0
     """
+    if not isinstance(intervals, Intervals):
+        raise TypeError(f"interval_score takes Intervals(lower, upper); got {type(intervals).__name__}")
     level = intervals.level if level is None else level  # type: ignore[assignment]
     if level is None or intervals.lower.ndim != 1:
         raise ValueError("interval_score takes intervals for one level: give level=, or one column of bounds")
@@ -178,6 +182,9 @@ class IntervalScorer:
 
     level: float = 0.9
 
+    def __post_init__(self) -> None:
+        level_fraction(self.level)
+
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
         """Return minus the mean interval score on the rows (X, y)."""
         return -interval_score(y, estimator.predict_interval(X, level=self.level), level=self.level)
@@ -189,9 +196,19 @@ def _mean(values: Any) -> float | FloatArray:
     return means if np.ndim(means) else float(means)
 
 
-def _by_group(values: Any, intervals: Intervals, groups: Any) -> dict[Label, float | FloatArray]:
+def _checked_intervals(intervals: Any) -> Any:
+    """Return intervals, or a union of them, if that is what came."""
+    if not isinstance(intervals, Intervals | IntervalUnion):
+        raise TypeError(
+            f"intervals must be Intervals, made of others' bounds by Intervals(lower, upper); got "
+            f"{type(intervals).__name__}"
+        )
+    return intervals
+
+
+def _by_group(values: Any, intervals: Intervals | IntervalUnion, groups: Any) -> dict[Label, float | FloatArray]:
     """Return the mean of the values in each group."""
-    groups = intervals.groups if groups is None else groups
+    groups = getattr(intervals, "groups", None) if groups is None else groups
     if groups is None:
         raise ValueError("groups must be given: these intervals carry none")
     groups = groups if isinstance(groups, Groups) else Groups.from_labels(groups)

@@ -1,16 +1,18 @@
 """Pools: the calibration scores that one kind of new row is compared with, and which pool answers for whom."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 
 from evencover.groups import Label, rows_by_code
-from evencover.inputs import FloatArray, IntArray
+from evencover.inputs import FloatArray, IntArray, warn_user
 from evencover.quantiles import rows_for_finite_threshold, thresholds, weighted_thresholds
+
+_NAMED = 5  # groups that a warning names before it counts the rest
 
 
 class TooFewRowsWarning(UserWarning):
@@ -116,11 +118,10 @@ class Answering:
         for number, rows in rows_by_code(self.numbers, len(self.pools)):
             found[rows] = self.pools[number].thresholds(levels, weights[rows])
             if np.isinf(found[rows]).any() and self.names[number] is not None:
-                warnings.warn(
+                warn_user(
                     f"the calibration rows of group {self.names[number]!r} have too little weight beside some new "
                     f"rows' at level {float(max(levels))}, so these rows' intervals are infinite",
                     TooFewRowsWarning,
-                    stacklevel=4,
                 )
         return list(found.T)
 
@@ -129,12 +130,16 @@ class Answering:
         needed = rows_for_finite_threshold(level)
         if all(len(pool) >= needed for pool in self.pools):
             return
-        used = [(self.names[number], len(self.pools[number])) for number in np.unique(self.numbers)]
-        few = ", ".join(f"group {name!r} has {n}" for name, n in used if n < needed and name is not None)
+        few: dict[Label, int] = {}
+        for number in np.unique(self.numbers):
+            name, n = self.names[number], len(self.pools[number])
+            if n < needed and name is not None:
+                few[name] = min(n, few.get(name, n))
         if few:
-            warnings.warn(
-                f"too few calibration rows at level {float(level)}, so intervals are infinite: {few}, "
+            named = ", ".join(f"group {name!r} has {n}" for name, n in islice(few.items(), _NAMED))
+            more = f", {len(few) - _NAMED} more groups" if len(few) > _NAMED else ""
+            warn_user(
+                f"too few calibration rows at level {float(level)}, so intervals are infinite: {named}{more}, "
                 f"and {needed} are needed",
                 TooFewRowsWarning,
-                stacklevel=4,
             )

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from evencover.inputs import FloatArray, checked_vector
+from evencover.inputs import FloatArray, checked_vector, row_selection
 from evencover.intervals import Intervals
 from evencover.quantiles import level_fraction
 
@@ -112,8 +112,9 @@ class Prediction:
         values: FloatArray | None = getattr(self, part)
         if values is None:
             raise ValueError(
-                f"{by} needs a prediction with {part}, and this one has a center only; use a model that predicts "
-                "it, or wrap yours in evencover.models.FromStd or FromQuantiles"
+                f"{by} needs a prediction with {part}, and this one has a center only. From arrays: "
+                "Prediction(center, spread) or Prediction.from_quantiles(lower, upper). From models: one with "
+                "predict_full, or evencover.models.FromStd or FromQuantiles around yours"
             )
         return values
 
@@ -131,7 +132,8 @@ class Prediction:
         return len(self.center)
 
     def __getitem__(self, rows: Any) -> "Prediction":
-        """Return the prediction for some rows, given by a slice, a mask or positions."""
+        """Return the prediction for some rows, given by a slice, a mask, positions or one position."""
+        rows = row_selection(rows)
         spread = None if self._spread is None else self._spread[rows]
         lower, upper = (None, None) if self._bounds is None else (bound[rows] for bound in self._bounds)
         return Prediction(self.center[rows], spread, lower, upper, level=self.level)

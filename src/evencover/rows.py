@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from evencover.inputs import FloatArray, checked_vector
-from evencover.predictions import Prediction
+from evencover.inputs import FloatArray, checked_vector, row_selection
+from evencover.predictions import Prediction, as_prediction
 from evencover.tables import n_rows, take
 
 
@@ -29,6 +29,7 @@ class Rows:
     y: FloatArray | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "prediction", as_prediction(self.prediction))
         if self.X is not None and n_rows(self.X) != len(self):
             raise ValueError(f"X must have {len(self)} rows, as many as the prediction; got {n_rows(self.X)}")
         if self.y is not None:
@@ -38,6 +39,10 @@ class Rows:
         return len(self.prediction)
 
     def __getitem__(self, rows: Any) -> "Rows":
-        positions = np.arange(len(self))[rows]
+        positions = np.arange(len(self))[row_selection(rows)]
         y = None if self.y is None else self.y[positions]
         return Rows(self.prediction[positions], take(self.X, positions), y)
+
+    def __repr__(self) -> str:
+        parts = [part for part in ("prediction", "X", "y") if getattr(self, part) is not None]
+        return f"Rows({len(self)} rows of {', '.join(parts)})"

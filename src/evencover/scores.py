@@ -246,7 +246,8 @@ def _usable_spread(score: Normalized | Standardized, prediction: Prediction) -> 
     if spread.size and spread.min() <= 0:
         raise ValueError(
             f"{name} divides by the spread, which must be positive; {np.count_nonzero(spread <= 0)} of "
-            f"{spread.size} are zero or negative. {name}(floor=0.01) would use a hundredth of the scale there"
+            f"{spread.size} are zero or negative. {name}(floor=0.01, scale=...) would use a hundredth of the scale "
+            "there; ConformalRegressor finds the scale on its training rows"
         )
     return spread + epsilon if epsilon else spread
 
