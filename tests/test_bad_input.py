@@ -3,9 +3,10 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression, Ridge
 
 from evencover import (
     ByFeature,
@@ -17,6 +18,7 @@ from evencover import (
     Groups,
     IntervalDistance,
     Intervals,
+    IntervalScorer,
     Normalized,
     Prediction,
     Product,
@@ -29,10 +31,18 @@ from evencover import (
     coverage,
     coverage_by_group,
 )
+from evencover.models import FromQuantiles, FromStd
 
 ONES, ZEROS = np.ones(10), np.zeros(10)
 X, Y = np.arange(60.0).reshape(20, 3), np.arange(20.0)
 MODEL = ConformalRegressor(LinearRegression(), random_state=0)
+
+
+class Pair(Residual):
+    """A score whose inverse forgets to make Intervals."""
+
+    def interval(self, threshold, prediction):
+        return prediction.center - threshold, prediction.center + threshold
 
 
 def with_value(value, at=3):
@@ -185,7 +195,7 @@ CASES = {
     "half a bin": (lambda: ByPrediction(2.5).learn(Rows(Prediction(ZEROS))), "n_groups must be a whole number"),
     "bins twice": (
         lambda: BySpread(3, edges=[1.0]).learn(Rows(Prediction(ZEROS, ONES))),
-        "BySpread takes n_groups or edges, not both",
+        "bins of the spread take n_groups and min_rows, or edges, not both",
     ),
     "edges that fall": (
         lambda: ByTarget([2.0, 1.0]).learn(Rows(Prediction(ZEROS), y=ONES)),
@@ -214,7 +224,85 @@ CASES = {
     ),
     "an empty product": (lambda: Product([]).learn(Rows(Prediction(ZEROS))), "Product needs at least one taxonomy"),
     "features of another length": (lambda: Rows(Prediction(ZEROS), ONES[:9, None]), "X must have 10 rows"),
+    "a taxonomy for groups": (
+        lambda: calibrate(ONES, ZEROS, groups=BySpread(3)),
+        "a taxonomy's groups are what its learn",
+    ),
+    "categories twice": (
+        lambda: ByFeature(0, categories=[1.0, 1.0]).learn(Rows(Prediction(ZEROS), ONES[:, None])),
+        "the groups of column 0 must be declared once each; got [1.0, 1.0]",
+    ),
+    "codes too large": (
+        lambda: Groups(np.array([0, 2]), ("a", "b")),
+        "codes must be positions among the 2 labels, or -1",
+    ),
+    "labels twice": (lambda: Groups(np.array([0, 1]), ("a", "a")), "labels must be distinct; got ['a', 'a']"),
+    "a new row without a group": (
+        lambda: calibrate(ONES, ZEROS).interval([0.0], groups=Groups(np.array([-1]), ("all",))),
+        "groups must hold every new row; 1 are left out",
+    ),
+    "groups for a marginal calibration": (
+        lambda: calibrate(ONES, ZEROS).interval([0.0], groups=["a"]),
+        "groups were given, but the calibration was made without",
+    ),
+    "missing dates": (lambda: Groups.from_labels(np.array(["2020-01-01", "NaT"], dtype="M8[D]")), "1 of 2 are missing"),
+    "masked targets": (
+        lambda: calibrate(np.ma.masked_array(ONES, mask=ZEROS + 1), ZEROS),
+        "y must not be masked; got 10 masked values",
+    ),
+    "a huge whole number": (lambda: Prediction([10**400]), "center must hold numbers"),
+    "negative spread for bounds": (
+        lambda: Prediction(ZEROS, -ONES).interval(),
+        "spread must not be negative to give bounds; 10 of 10 values are",
+    ),
+    "others' intervals as an array": (
+        lambda: coverage(ONES, np.zeros((10, 2))),
+        "intervals must be Intervals, made of others' bounds by Intervals(lower, upper); got ndarray",
+    ),
+    "a frame of another length": (
+        lambda: Intervals(ZEROS, ONES).to_frame(like=pd.DataFrame({"x": [1]})),
+        "like must have 10 rows, as many as the intervals; got 1",
+    ),
+    "a score that returns a pair": (
+        lambda: calibrate(ONES, ZEROS, nonconformity=Pair()).interval(ZEROS, level=0.5),
+        "Pair.interval must return Intervals; got tuple",
+    ),
+    "a scorer for level 90": (lambda: IntervalScorer(90), "did you mean 0.9?"),
+    "a scorer for a plain model": (
+        lambda: IntervalScorer()(LinearRegression().fit(X, Y), X, Y),
+        "intervals come from a ConformalRegressor, or a pipeline or search of one; got LinearRegression()",
+    ),
     # the estimator
+    "a model's name": (
+        lambda: ConformalRegressor("ridge").fit(X, Y),
+        "estimator must be a regressor of scikit-learn's kind",
+    ),
+    "a model's class": (
+        lambda: FromStd(BayesianRidge).fit(X, Y),
+        "estimator must be a regressor of scikit-learn's kind",
+    ),
+    "quantiles for models": (
+        lambda: FromQuantiles(0.05, 0.95).fit(X, Y),
+        "lower must be a regressor of scikit-learn's kind",
+    ),
+    "a classifier": (
+        lambda: ConformalRegressor(LogisticRegression()).fit(X, Y > 9),
+        "estimator must be a regressor; got the classifier LogisticRegression",
+    ),
+    "a taxonomy's class": (lambda: fitted(taxonomy=BySpread), "taxonomy must be a taxonomy such as BySpread(3)"),
+    "a share as text": (
+        lambda: fitted(calibration_size="half"),
+        "calibration_size must be a share of the rows, between 0 and 1; got 'half'",
+    ),
+    "weights of another length for the model": (
+        lambda: MODEL.fit(X, Y, sample_weight=np.ones(5)),
+        "sample_weight must have 20 rows, as many as X; got 5",
+    ),
+    "one cluster": (lambda: MODEL.fit(X, Y, groups=["a"] * 20), "groups must name at least 2 clusters to split; got 1"),
+    "missing clusters": (
+        lambda: MODEL.fit(X, Y, groups=[None, "a"] * 10),
+        "groups must name a group for every row; 10 of 20",
+    ),
     "no target": (lambda: MODEL.fit(X, None), "requires y to be passed, but the target y is None"),
     "two targets": (
         lambda: MODEL.fit(X, np.column_stack([Y, Y])),
@@ -248,7 +336,7 @@ CASES = {
         lambda: ConformalRegressor(Ridge(), score=Residual()),
         "unexpected keyword argument 'score'",
     ),
-    "not a taxonomy": (lambda: fitted(taxonomy="spread"), "taxonomy must have methods learn(rows) and assign(rows)"),
+    "not a taxonomy": (lambda: fitted(taxonomy="spread"), "taxonomy must be a taxonomy such as BySpread(3)"),
 }
 
 
@@ -257,6 +345,14 @@ def test_bad_input_gets_one_clear_error(case):
     call, message = CASES[case]
     with pytest.raises((ValueError, TypeError), match=re.escape(message)):
         call()
+
+
+@pytest.mark.parametrize(
+    "taxonomy", [BySpread(3), ByPrediction(2), ByFeature(0), ByFunction(np.sign), Product([BySpread(2)])]
+)
+def test_unlearned_taxonomies(taxonomy):
+    with pytest.raises(NotFittedError, match="has no groups yet: call learn on the calibration rows before assign"):
+        taxonomy.assign(Rows(Prediction(ZEROS, ONES), ONES[:, None]))
 
 
 @pytest.mark.parametrize("method", ["predict", "predict_interval", "predict_union"])

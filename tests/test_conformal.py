@@ -28,6 +28,7 @@ from evencover import (
     Rows,
     calibrate,
     coverage_by_group,
+    intervals_of,
 )
 from evencover.models import FromStd
 from evencover.synthetic import heteroskedastic
@@ -238,8 +239,9 @@ def test_the_floors_scale_comes_from_training_rows():
         )
         for unit in (1.0, 1000.0)
     )
-    assert here.nonconformity_.scale > 0
-    np.testing.assert_allclose(there.nonconformity_.scale, 1000 * here.nonconformity_.scale)
+    assert here.scale_ > 0
+    np.testing.assert_allclose(there.scale_, 1000 * here.scale_)
+    assert here.calibration_.nonconformity.scale == here.scale_
     np.testing.assert_allclose(
         there.predict_interval(data.X).lower, 1000 * here.predict_interval(data.X).lower, rtol=1e-6
     )
@@ -300,8 +302,6 @@ def test_a_users_own_taxonomy_works(old, new):
     """Nothing but the protocol: learn and assign."""
 
     class Halves:
-        needs_target = False
-
         def learn(self, rows):
             self.labels_ = ("small", "large")
             return self.assign(rows)
@@ -324,3 +324,61 @@ def test_a_failed_fit_leaves_the_fitted_model_as_it_was():
     with pytest.raises(ValueError, match="BySpread needs a prediction with spread"):
         model.calibrate(X, Y)
     np.testing.assert_array_equal(model.predict_interval(X).lower, before)
+
+
+def test_a_failed_fit_keeps_the_features_too():
+    model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.full((442, 2), np.nan), Y)
+    assert model.predict(X).shape == (442,)
+
+
+def test_calibrating_anew_obeys_changed_settings():
+    """Another score and taxonomy without a refit; another frozen model too."""
+    model = ConformalRegressor(FromStd(BayesianRidge()), random_state=0).fit(X, Y)
+    model.set_params(nonconformity=Normalized(), taxonomy=BySpread(2)).calibrate(X[:200], Y[:200])
+    assert model.calibration_.nonconformity == Normalized()
+    assert model.calibration_.labels == ("low", "high")
+    other = Ridge().fit(X, Y + 1000)
+    model.set_params(estimator=FrozenEstimator(other), nonconformity=None, taxonomy=None).calibrate(X, Y)
+    np.testing.assert_array_equal(model.predict(X), other.predict(X))
+
+
+def test_intervals_through_pipelines_and_searches():
+    """The scorer and intervals_of look through what predict_interval cannot."""
+    piped = make_pipeline(StandardScaler(), ConformalRegressor(Ridge(), random_state=0)).fit(X, Y)
+    direct = piped[-1].predict_interval(piped[:-1].transform(X), level=0.8)
+    np.testing.assert_array_equal(intervals_of(piped, X, 0.8).lower, direct.lower)
+    grid = {"conformalregressor__estimator__alpha": [0.1, 100.0]}
+    search = GridSearchCV(piped, grid, scoring=IntervalScorer(0.8), cv=3).fit(X, Y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert len(intervals_of(search, X)) == 442
+
+
+def test_other_fit_arguments_are_passed_as_they_are():
+    """Validation sets as boosting libraries take them, scalars, ragged lists."""
+    ragged = [(X[:5], Y[:5])]
+    model = ConformalRegressor(Recorder(), random_state=0).fit(X, Y, sample_weight=np.array(1.0), note=ragged)
+    assert model.estimator_.seen_[3] is ragged
+
+
+def test_few_clusters_are_questioned():
+    with pytest.warns(UserWarning, match="groups names only 2 clusters.*that is a taxonomy, such as ByFeature"):
+        ConformalRegressor(Ridge(), random_state=0).fit(X, Y, groups=X[:, 1] > 0)
+
+
+def test_warnings_point_at_the_users_line():
+    model = ConformalRegressor(Ridge(), random_state=0).fit(X[:20], Y[:20])
+    with pytest.warns(UserWarning, match="too few calibration rows") as caught:
+        model.predict_interval(X, level=0.99)
+    assert caught[0].filename == __file__
+
+
+def test_numpy_numbers_are_settings_too():
+    search = GridSearchCV(
+        ConformalRegressor(FromStd(BayesianRidge()), taxonomy=BySpread(), random_state=0),
+        {"taxonomy__n_groups": np.arange(1, 3)},
+        scoring=IntervalScorer(0.8),
+        cv=2,
+    ).fit(X, Y)
+    assert search.best_params_["taxonomy__n_groups"] in (1, 2)

@@ -138,3 +138,12 @@ def test_columns_by_position_and_by_a_name_that_is_not_there(data):
     assert set(model.calibration_.sizes) == {"noisy", "quiet"}
     with pytest.raises(ValueError, match=r"ByFeature\('county'\) needs a column that X does not have; X has \['a', "):
         ConformalRegressor(model_of_numbers(), taxonomy=ByFeature("county")).fit(frame, data.y)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_predictions_in_a_column_come_back_in_a_frame(library, data):
+    column = LIBRARIES[library]({"a": data.mean})["a"]
+    intervals = calibrate(data.y, column).interval(column)
+    frame = intervals.to_frame()
+    np.testing.assert_array_equal(as_array(frame["upper"]), intervals.upper)
+    assert type(frame).__module__.startswith(library)

@@ -50,3 +50,16 @@ def test_a_union_adds_its_pieces():
     assert (hull.lower[0], hull.upper[0]) == (0.0, 4.0)
     assert hull.empty.tolist() == [False, True]
     assert len(union) == 2
+
+
+def test_one_row_is_still_a_row():
+    several = Intervals(np.zeros((3, 2)), np.ones((3, 2)), level=(0.5, 0.9))
+    assert several[0].lower.shape == (1, 2)
+    assert [len(row) for row in Intervals(np.zeros(3), np.ones(3))] == [1, 1, 1]
+
+
+def test_nan_bounds_are_an_empty_interval():
+    """As frames and files write it."""
+    intervals = Intervals([np.nan, 0.0], [np.nan, 1.0])
+    assert intervals.empty.tolist() == [True, False]
+    assert intervals.width.tolist() == [0.0, 1.0]

@@ -29,6 +29,7 @@ def test_a_plain_regressor_gives_a_center():
     [
         lambda model: model,
         FrozenEstimator,
+        make_pipeline,
         lambda model: make_pipeline(StandardScaler(), model),
         lambda model: make_pipeline(StandardScaler(), FrozenEstimator(model)),
         lambda model: GridSearchCV(make_pipeline(StandardScaler(), model), {"fromstd__level": [0.9]}, cv=2),
@@ -96,3 +97,11 @@ def test_a_prediction_of_several_targets_is_refused():
     with pytest.raises(ValueError, match=r"center must be one-dimensional, of shape \(n,\); got shape \(442, 2\)"):
         predictions_of(several, X)
     assert isinstance(predictions_of(Ridge().fit(X, Y), X[:1]), Prediction)
+
+
+def test_a_column_of_predictions_is_a_center():
+    class Column(LinearRegression):
+        def predict(self, X):
+            return super().predict(X)[:, None]
+
+    assert predictions_of(Column().fit(X, Y), X).center.shape == (442,)

@@ -50,3 +50,11 @@ def test_rows_are_taken_together(rows):
         np.testing.assert_array_equal(getattr(some, part), getattr(prediction, part)[rows])
     assert some.level == 0.5
     assert len(some) == 2
+
+
+def test_a_prediction_is_frozen_and_keeps_count_of_crossings():
+    prediction = Prediction.from_quantiles([0.0, 5.0], [1.0, 2.0])
+    with pytest.raises(AttributeError):
+        prediction.center = np.zeros(2)
+    assert (prediction[1:].crossings, prediction[:1].crossings) == (1, 0)
+    assert len(prediction[0]) == 1

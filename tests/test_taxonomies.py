@@ -1,6 +1,7 @@
 """What each taxonomy does, and what it answers at the edges of its range."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from evencover import (
@@ -144,3 +145,45 @@ def test_sparse_features():
 def test_missing_labels_are_refused(values):
     with pytest.raises(ValueError, match="groups must name a group for every row; 1 of 3 are missing"):
         Groups.from_labels(np.array(values, dtype=object))
+
+
+def test_fixed_edges_need_no_learning():
+    """So that groups can be assigned in another process, from the edges alone."""
+    taxonomy = BySpread(3)
+    rows = spread_rows(np.arange(1.0, 11.0))
+    taxonomy.learn(rows)
+    again = BySpread(edges=taxonomy.edges_).assign(rows)
+    np.testing.assert_array_equal(again.codes, taxonomy.assign(rows).codes)
+    assert again.rules == taxonomy.assign(rows).rules
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.Series(["a", None, "b"], dtype="string"),
+        pd.Series([1, None, 2], dtype="Int64"),
+        pd.Series(["a", None, "b"], dtype="category"),
+        ["a", float("nan"), "b"],
+        pd.to_datetime(pd.Series(["2020", None, "2021"])),
+    ],
+)
+def test_missing_labels_of_every_kind_are_refused(values):
+    with pytest.raises(ValueError, match=r"1 of 3 are missing \(the first in row 1\)"):
+        Groups.from_labels(values)
+
+
+def test_a_list_of_text_and_numbers_keeps_its_numbers():
+    assert set(Groups.from_labels(["a", 1, "b"]).labels) == {"a", 1, "b"}
+
+
+def test_dates_are_labels():
+    labels = Groups.from_labels(np.array(["2020-01-01", "2021-01-01"], dtype="M8[D]")).labels
+    assert [label.year for label in labels] == [2020, 2021]
+
+
+def test_columns_of_a_subclass_of_a_frame():
+    class Special(pd.DataFrame):
+        pass
+
+    groups = ByFeature("a").learn(Rows(Prediction(np.zeros(2)), Special({"a": ["x", "y"]})))
+    assert groups.labels == ("x", "y")

@@ -1,4 +1,4 @@
-"""Conformal regression whose coverage is even across noise levels, and which says when it is not.
+"""Conformal regression whose coverage is even across noise levels, not only on average.
 
 A prediction interval is the set of targets whose score is at most a calibrated threshold.
 
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from evencover.calibration import Calibration as Calibration
     from evencover.calibration import calibrate as calibrate
     from evencover.conformal import ConformalRegressor as ConformalRegressor
+    from evencover.conformal import IntervalScorer as IntervalScorer
+    from evencover.conformal import intervals_of as intervals_of
     from evencover.groups import Groups as Groups
     from evencover.guarantees import Guarantee as Guarantee
     from evencover.intervals import Intervals as Intervals
     from evencover.intervals import IntervalUnion as IntervalUnion
-    from evencover.metrics import IntervalScorer as IntervalScorer
     from evencover.metrics import coverage as coverage
     from evencover.metrics import coverage_by_group as coverage_by_group
     from evencover.metrics import crps as crps
@@ -49,12 +50,11 @@ if TYPE_CHECKING:
 
 _ROOMS = {
     "calibration": ("Calibration", "calibrate"),
-    "conformal": ("ConformalRegressor",),
+    "conformal": ("ConformalRegressor", "IntervalScorer", "intervals_of"),
     "groups": ("Groups",),
     "guarantees": ("Guarantee",),
     "intervals": ("Intervals", "IntervalUnion"),
     "metrics": (
-        "IntervalScorer",
         "coverage",
         "coverage_by_group",
         "crps",

@@ -9,6 +9,7 @@ marks the rows that stand apart, and with them the guarantee is exact for any va
 """
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -24,6 +25,15 @@ class Bins:
     edges: FloatArray  # (K - 1,), increasing
     apart: BoolArray  # (K - 1,)
     name: str
+
+    @classmethod
+    def chosen(cls, values: FloatArray, name: str, *, n_groups: Any, edges: Any, min_rows: Any) -> Self:
+        """Bins at given edges, else of equal frequency: `n_groups` (3 by default), or fewer for `min_rows` in each."""
+        if edges is None:
+            return cls.equal_frequency(values, _number_of_bins(len(values), n_groups, min_rows), name)
+        if n_groups is not None or min_rows is not None:
+            raise ValueError(f"bins of the {name} take n_groups and min_rows, or edges, not both")
+        return cls.fixed(edges, name)
 
     @classmethod
     def fixed(cls, edges: Any, name: str) -> Self:
@@ -54,7 +64,7 @@ class Bins:
         )
 
     def groups(self, values: FloatArray, labels: tuple[Label, ...] | None = None) -> Groups:
-        """Return each value's bin, the ones on an edge that stands apart marked."""
+        """Return each value's bin, named from low to high unless labels are given; rows that stand apart marked."""
         codes = np.searchsorted(self.edges, values, side="left")
         rules = () if labels == self.rules else self.rules
         labels = labels or _ordinal_labels(len(self.edges) + 1)
@@ -63,6 +73,16 @@ class Bins:
         edge = np.append(self.edges, np.nan)[codes] == values
         edge &= np.append(self.apart, False)[codes]
         return Groups(codes, labels, rules, edge.astype(np.intp), 1)
+
+
+def _number_of_bins(n: int, n_groups: Any, min_rows: Any) -> int:
+    """Return how many bins n calibration rows get: a function of n and the settings alone, so still exact."""
+    wanted = 3 if n_groups is None else n_groups
+    for name, value in (("n_groups", wanted), ("min_rows", min_rows)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < 1):
+            raise ValueError(f"{name} must be a whole number, 1 or more; got {value!r}")
+    # Each bin but the last gives one row to its edge.
+    return int(wanted if min_rows is None else max(1, min(wanted, n // (min_rows + 1))))
 
 
 def _ordinal_labels(n_groups: int) -> tuple[Label, ...]:

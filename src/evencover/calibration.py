@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from evencover import calibration_files
-from evencover.groups import Groups, Label
+from evencover.groups import Groups, Label, first_few
 from evencover.guarantees import Guarantee
 from evencover.inputs import FloatArray, checked_nonnegative, checked_vector
 from evencover.intervals import Intervals
@@ -188,7 +189,7 @@ class Calibration:
         """Return the share of scores, the row's own included, that are at least as large. Shape (m,).
 
         p = (1 + #{i : s_i >= s}) / (n + 1) within the row's group. If calibration and new rows are exchangeable,
-        P(p <= u) <= u for every u, and an interval at a level covers the target just where p > 1 − level.
+        P(p <= u) <= u for every u. In exact arithmetic, an interval covers the target just where p > 1 − level.
 
         Parameters
         ----------
@@ -250,15 +251,17 @@ class Calibration:
         if unseen not in ("error", "marginal", "inf"):
             raise ValueError(f"unseen must be 'error', 'marginal' or 'inf'; got {unseen!r}")
         if groups is None and self.labels != _MARGINAL:
-            raise ValueError(f"groups must be given: the calibration has the groups {list(self.labels)}")
+            raise ValueError(f"groups must be given: the calibration has the groups {first_few(self.labels)}")
         checked = _checked_groups(groups, length)
+        if length and checked.codes.min() < 0:
+            raise ValueError(f"groups must hold every new row; {np.count_nonzero(checked.codes < 0)} are left out")
         _refuse_other_rules(self, checked)
         strange = checked.labels_beyond(self.labels)
         if strange and unseen == "error" and self.labels == _MARGINAL:
             raise ValueError("groups were given, but the calibration was made without: calibrate(..., groups=...)")
         if strange and unseen == "error":
             raise ValueError(
-                f"groups holds {list(strange)}, never seen in calibration, which has {list(self.labels)}; "
+                f"groups holds {first_few(strange)}, never seen in calibration, which has {first_few(self.labels)}; "
                 "unseen='marginal' or unseen='inf' would answer for them"
             )
         return checked
@@ -296,13 +299,21 @@ class Calibration:
         if cell not in self._pools:
             if cell is None and isinstance(self.nonconformity, Mapping):
                 raise ValueError("unseen='marginal' needs one score for all groups; this calibration has one for each")
-            members = [
-                self.cells[other]
-                for other in sorted(self.cells)
-                if cell is None or (other[0] == cell[0] and not other[1] & ~cell[1])
-            ]
+            if cell is None:
+                members = [self.cells[each] for each in sorted(self.cells)]
+            else:
+                group, bits = cell
+                members = [self.cells[group, each] for each in self._bits_of.get(group, ()) if not each & ~bits]
             self._pools[cell] = Pool.joined(members) if members else self._nothing
         return self._pools[cell]
+
+    @cached_property
+    def _bits_of(self) -> dict[int, list[int]]:
+        """The edge bits of each group's cells, in order."""
+        found: dict[int, list[int]] = {}
+        for group, bits in sorted(self.cells):
+            found.setdefault(group, []).append(bits)
+        return found
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{label} {n}" for label, n in self.sizes.items())
@@ -341,7 +352,8 @@ def _checked_nonconformity(nonconformity: Any, labels: tuple[Label, ...]) -> Non
     if isinstance(nonconformity, Mapping):
         if set(nonconformity) != set(labels):
             raise ValueError(
-                f"nonconformity must have one score for each group, {list(labels)}; got {list(nonconformity)}"
+                f"nonconformity must have one score for each group, {first_few(labels)}; got "
+                f"{first_few(list(nonconformity))}"
             )
         return {label: _checked_score(nonconformity[label]) for label in labels}
     return _checked_score(nonconformity)

@@ -15,6 +15,7 @@ from evencover.groups import Label
 from evencover.pools import Pool
 from evencover.scores import IntervalDistance, Nonconformity, Normalized, Residual, Score, Standardized
 
+_DAMAGE = (BadZipFile, EOFError, KeyError, NotImplementedError, OSError, RuntimeError, TypeError, ValueError)
 FORMAT = "evencover.calibration"
 VERSION = 1
 _SCORES: dict[str, type[Any]] = {kind.__name__: kind for kind in (Residual, IntervalDistance, Normalized, Standardized)}
@@ -62,7 +63,7 @@ def read(path: str | Path, nonconformity: Nonconformity | None) -> Contents:
     with Path(path).open("rb") as file:
         try:
             return _contents(file, nonconformity)
-        except (BadZipFile, KeyError, EOFError, OSError, ValueError, TypeError) as error:
+        except _DAMAGE as error:
             if isinstance(error, _RefusedError):
                 raise ValueError(f"{path}: {error}") from None
             raise ValueError(f"{path} is no calibration that evencover wrote, or it is damaged: {error}") from error
@@ -102,10 +103,11 @@ def _described(nonconformity: Nonconformity) -> Any:
 
 
 def _rebuilt(described: Any, labels: tuple[Label, ...], given: Nonconformity | None) -> Nonconformity:
-    """Return the score a file describes, or the given one, which must have its name."""
+    """Return the score a file describes, or the given one, which must fit the description."""
     if given is not None:
-        if _names(_described(given)) != _names(described):
-            raise _RefusedError(f"its nonconformity is {_names(described)}; got {_names(_described(given))}")
+        given = {label: given[label] for label in labels if label in given} if isinstance(given, Mapping) else given
+        if _described(given) != described:
+            raise _RefusedError(f"its nonconformity is {described}; got {_described(given)}")
         return given
     if isinstance(described, list):
         return {label: _score(each) for label, each in zip(labels, described, strict=True)}
@@ -117,10 +119,6 @@ def _score(described: Mapping[str, Any]) -> Score:
         raise _RefusedError(f"its score is of your class {described['name']}: pass it as nonconformity=")
     score: Score = _SCORES[described["name"]](**described["settings"])
     return score
-
-
-def _names(described: Any) -> Any:
-    return [each["name"] for each in described] if isinstance(described, list) else described["name"]
 
 
 def _plain(label: Label) -> Label:

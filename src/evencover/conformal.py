@@ -1,10 +1,12 @@
 """The estimator: any regressor, with intervals that keep their promise."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -12,12 +14,18 @@ from evencover.calibration import Calibration, Unseen, calibrate
 from evencover.guarantees import Guarantee
 from evencover.inputs import FloatArray, IntArray
 from evencover.intervals import Intervals, IntervalUnion
-from evencover.models.speech import is_frozen, predictions_of
-from evencover.models.validation import checked_target, refuse_unless_ready, remember_features
-from evencover.quantiles import Levels
+from evencover.metrics import interval_score
+from evencover.models.speech import is_frozen, predictions_of, through_steps
+from evencover.models.validation import (
+    checked_target,
+    refuse_unless_ready,
+    refuse_unless_regressor,
+    remember_features,
+)
+from evencover.quantiles import Levels, level_fraction
 from evencover.rows import Rows
 from evencover.scores import Nonconformity, Residual, needs_scale, with_scale
-from evencover.splits import split_rows
+from evencover.splits import refuse_bad_share, split_rows
 from evencover.tables import frame_kind, n_rows, take
 from evencover.taxonomies import Marginal, Taxonomy
 
@@ -47,8 +55,10 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     ----------
     estimator_ : fitted regressor
         The model.
-    nonconformity_, taxonomy_
-        The score as used, and the taxonomy with what it learned.
+    taxonomy_ : taxonomy
+        With what it learned.
+    scale_ : float or None
+        Median spread on the training rows, where a floor or stabiliser needs it.
     calibration_ : Calibration
         The scores by group.
     calibration_rows_ : Rows
@@ -95,26 +105,26 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         y : array-like of shape (n,)
             Targets, by position.
         groups : array-like of shape (n,), optional
-            Clusters, such as patients: none has rows on both sides of the split.
+            Clusters, such as patients, for the split: none has rows on both sides of it. The groups to be covered
+            are the taxonomy's.
         **fit_params
             Passed on to the model's `fit`; those with n rows, such as ``sample_weight``, by their training rows.
         """
+        refuse_unless_regressor(self.estimator, "estimator")
         target = checked_target(self, X, y)
-        remember_features(self, X)
         if is_frozen(self.estimator):
             useless = ["groups"] * (groups is not None) + list(fit_params)
             if useless:
                 raise ValueError(f"a frozen estimator is neither split nor fitted, so it takes no {', '.join(useless)}")
-            return self._calibrate(self._frozen(X, target), self._nonconformity(), X, target)
-        training, held_out = self._split(n_rows(X), groups)
-        params = {name: _training_rows(value, n_rows(X), training) for name, value in fit_params.items()}
+            return self._calibrate(self._frozen(X, target), None, X, target)
+        refuse_bad_share("calibration_size", self.calibration_size)
+        n = n_rows(X)
+        training, held_out = split_rows(n, self.calibration_size, groups=groups, random_state=self.random_state)
         X_training = take(X, training)
+        params = {name: _training_rows(name, value, n, training) for name, value in fit_params.items()}
         fitted = clone(self.estimator).fit(X_training, target[training], **params)
-        nonconformity = self._nonconformity()
-        if needs_scale(nonconformity):
-            spread = predictions_of(fitted, X_training).required("spread", by="the scale of a score")
-            nonconformity = with_scale(nonconformity, float(np.median(spread)))
-        return self._calibrate(fitted, nonconformity, take(X, held_out), target[held_out])
+        scale = _median_spread(fitted, X_training) if needs_scale(self._nonconformity()) else None
+        return self._calibrate(fitted, scale, take(X, held_out), target[held_out])
 
     def calibrate(self, X: Any, y: Any, *, weights: Any = None) -> Self:
         """Calibrate anew on rows that the model was not fitted on; the model stays as it is.
@@ -129,11 +139,15 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             Weights for covariate shift; predictions then need the new rows' weights.
         """
         target = checked_target(self, X, y)
-        if not hasattr(self, "calibration_") and is_frozen(self.estimator):
-            remember_features(self, X)
-            return self._calibrate(self._frozen(X, target), self._nonconformity(), X, target, weights)
+        if is_frozen(self.estimator):
+            return self._calibrate(self._frozen(X, target), None, X, target, weights)
+        if not hasattr(self, "calibration_"):
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit'; or, to calibrate a fitted model "
+                "as it is, give it as FrozenEstimator(model)"
+            )
         refuse_unless_ready(self, X)
-        return self._calibrate(self.estimator_, self.nonconformity_, X, target, weights)
+        return self._calibrate(self.estimator_, self.scale_, X, target, weights)
 
     def predict(self, X: Any) -> FloatArray:
         """Return the model's own prediction. Shape (n,)."""
@@ -205,25 +219,18 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     def _nonconformity(self) -> Nonconformity:
         return Residual() if self.nonconformity is None else self.nonconformity
 
-    def _split(self, n: int, groups: Any) -> tuple[IntArray, IntArray]:
-        """Return the positions of training and calibration rows."""
-        if not 0 < self.calibration_size < 1:
-            raise ValueError(
-                f"calibration_size must be a share of the rows, between 0 and 1; got {self.calibration_size}"
-            )
-        return split_rows(n, self.calibration_size, groups=groups, random_state=self.random_state)
-
-    def _calibrate(
-        self, estimator: Any, nonconformity: Nonconformity, X: Any, y: FloatArray, weights: Any = None
-    ) -> Self:
+    def _calibrate(self, estimator: Any, scale: float | None, X: Any, y: FloatArray, weights: Any = None) -> Self:
         """Calibrate the model on these rows, and only then take everything over: a failure changes nothing."""
         rows = Rows(predictions_of(estimator, X), X, y)
+        nonconformity = self._nonconformity()
+        nonconformity = nonconformity if scale is None else with_scale(nonconformity, scale)
         taxonomy = self._taxonomy()
-        groups = taxonomy.learn(rows)
-        self.calibration_: Calibration = calibrate(
-            y, rows.prediction, nonconformity=nonconformity, groups=groups, weights=weights
+        calibration = calibrate(
+            y, rows.prediction, nonconformity=nonconformity, groups=taxonomy.learn(rows), weights=weights
         )
-        self.estimator_, self.nonconformity_, self.taxonomy_ = estimator, nonconformity, taxonomy
+        remember_features(self, X)
+        self.estimator_, self.scale_, self.taxonomy_ = estimator, scale, taxonomy
+        self.calibration_: Calibration = calibration
         self.calibration_rows_ = rows
         return self
 
@@ -231,15 +238,19 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         """Return a fresh copy of the taxonomy."""
         if self.taxonomy is None:
             return Marginal()
-        if not all(callable(getattr(self.taxonomy, method, None)) for method in ("learn", "assign")):
-            raise TypeError(f"taxonomy must have methods learn(rows) and assign(rows); got {self.taxonomy!r}")
+        methods = (getattr(self.taxonomy, name, None) for name in ("learn", "assign"))
+        if isinstance(self.taxonomy, type) or not all(map(callable, methods)):
+            raise TypeError(
+                "taxonomy must be a taxonomy such as BySpread(3), with methods learn(rows) and assign(rows); got "
+                f"{self.taxonomy!r}"
+            )
         copy: Taxonomy = clone(self.taxonomy, safe=False)
         return copy
 
     def _piece(self, rows: Rows, cell: tuple[float, float], level: Levels, weights: Any, unseen: Unseen) -> Intervals:
         """Return the part of each row's prediction set that lies in a cell of the target."""
         low, high = cell
-        if self.taxonomy_.needs_target:
+        if self._needs_target:
             rows = replace(rows, y=np.full(len(rows), high if np.isfinite(high) else max(low, 0.0)))
         made = self.calibration_.interval(
             rows.prediction, groups=self.taxonomy_.assign(rows), level=level, weights=weights, unseen=unseen
@@ -247,9 +258,13 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         lower, upper = np.maximum(made.lower, low), np.minimum(made.upper, high)
         return replace(made, lower=lower, upper=upper, frame=frame_kind(rows.X))
 
+    @property
+    def _needs_target(self) -> bool:
+        return bool(getattr(self.taxonomy_, "needs_target", False))
+
     def _target_cells(self) -> list[tuple[float, float]]:
         """Return the closed cells of the target between which no group changes; one unless groups depend on it."""
-        edges = self.taxonomy_.target_edges_.tolist() if self.taxonomy_.needs_target else []
+        edges = self.taxonomy_.target_edges_.tolist() if self._needs_target else []
         lows = [-np.inf, *(float(np.nextafter(edge, np.inf)) for edge in edges)]
         return list(zip(lows, [*edges, np.inf], strict=True))
 
@@ -262,7 +277,58 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         return tags
 
 
-def _training_rows(value: Any, n: int, training: IntArray) -> Any:
+def intervals_of(estimator: Any, X: Any, level: Levels = 0.9) -> Intervals:
+    """Return the intervals of a fitted `ConformalRegressor`, also one inside a pipeline or a search.
+
+    Parameters
+    ----------
+    estimator : fitted regressor
+        With `predict_interval`, or a pipeline that ends in one, or a search whose best one is one.
+    X : table of n rows
+        Features, as the outermost estimator takes them.
+    level : float or sequence of L floats
+        Nominal coverage.
+    """
+    if hasattr(estimator, "predict_interval"):
+        intervals: Intervals = estimator.predict_interval(X, level=level)
+        return intervals
+    if hasattr(estimator, "best_estimator_"):
+        return intervals_of(estimator.best_estimator_, X, level)
+    if isinstance(estimator, Pipeline):
+        return intervals_of(estimator[-1], through_steps(estimator, X), level)
+    raise TypeError(f"intervals come from a ConformalRegressor, or a pipeline or search of one; got {estimator!r}")
+
+
+@dataclass(frozen=True)
+class IntervalScorer:
+    """A scikit-learn scorer: minus the mean interval (Winkler) score of an estimator's intervals.
+
+    Pass it as ``scoring=`` to a grid search over `ConformalRegressor`, in a pipeline or not; larger is better.
+
+    Parameters
+    ----------
+    level : float
+        Nominal coverage.
+    """
+
+    level: float = 0.9
+
+    def __post_init__(self) -> None:
+        level_fraction(self.level)
+
+    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+        """Return minus the mean interval score on the rows (X, y)."""
+        return -interval_score(y, intervals_of(estimator, X, self.level), level=self.level)
+
+
+def _median_spread(estimator: Any, X: Any) -> float:
+    """Return the scale of floors and stabilisers: the median spread on these rows."""
+    return float(np.median(predictions_of(estimator, X).required("spread", by="the scale of a score")))
+
+
+def _training_rows(name: str, value: Any, n: int, training: IntArray) -> Any:
     """Return the training rows of a fit argument that has a row for each of the n, others as they are."""
-    by_row = hasattr(value, "__len__") and not isinstance(value, str | dict) and np.ndim(value) and n_rows(value) == n
-    return take(value, training) if by_row else value
+    shape = getattr(value, "shape", (len(value),) if isinstance(value, list | tuple) else ())
+    if name == "sample_weight" and shape and shape[0] != n:
+        raise ValueError(f"sample_weight must have {n} rows, as many as X; got {shape[0]}")
+    return take(value, training) if shape and shape[0] == n else value

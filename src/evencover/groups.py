@@ -48,6 +48,12 @@ class Groups:
     edge: IntArray | None = None
     n_edge_bits: int = 0
 
+    def __post_init__(self) -> None:
+        if len(set(self.labels)) < len(self.labels):
+            raise ValueError(f"labels must be distinct; got {first_few(self.labels)}")
+        if len(self.codes) and not -1 <= self.codes.min() <= self.codes.max() < len(self.labels):
+            raise ValueError(f"codes must be positions among the {len(self.labels)} labels, or -1")
+
     @classmethod
     def from_labels(cls, values: Any, labels: Sequence[Label] | None = None, *, name: str = "groups") -> "Groups":
         """Return the groups of plain values, one for each distinct one.
@@ -68,13 +74,17 @@ class Groups:
             hint = "; a taxonomy's groups are what its learn and assign return" if hasattr(values, "learn") else ""
             raise ValueError(f"{name} must be one-dimensional, of shape (n,); got shape {array.shape}{hint}")
         codes, found = _encoded(array, name)
-        if labels is None or (found := tuple(found)) == tuple(labels):
-            return cls(codes, tuple(found))
-        known = {label: code for code, label in enumerate(labels)}
-        for label in found:
-            known.setdefault(label, len(known))
-        table = np.array([known[label] for label in found], dtype=np.intp)
-        return cls(table[codes] if len(table) else codes, tuple(known))
+        if labels is None:
+            return cls(codes, found)
+        declared = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
+        if declared == found:
+            return cls(codes, found)
+        if len(set(declared)) < len(declared):
+            raise ValueError(f"the groups of {name} must be declared once each; got {first_few(declared)}")
+        every = tuple(dict.fromkeys(declared + found))
+        place = {label: code for code, label in enumerate(every)}
+        table = np.array([place[label] for label in found], dtype=np.intp)
+        return cls(table[codes] if len(table) else codes, every)
 
     @property
     def counts(self) -> IntArray:
@@ -91,11 +101,11 @@ class Groups:
 
     def label_of_rows(self) -> NDArray[Any]:
         """Return the label of each row. Shape (n,)."""
-        if not len(self):
-            return np.array([])
         kinds = {type(label) for label in self.labels}
-        dtype = object if len(kinds) > 1 or (self.codes < 0).any() else None
-        names = np.array([*self.labels, None] if dtype else list(self.labels), dtype=dtype)
+        if len(kinds) == 1 and kinds <= {str, int, float, bool} and (self.codes >= 0).all():
+            return np.array(self.labels)[self.codes]
+        names = np.empty(len(self.labels) + 1, dtype=object)  # None last, for the code -1
+        names[:-1] = self.labels
         return names[self.codes]
 
     def codes_among(self, labels: tuple[Label, ...]) -> IntArray:
@@ -145,6 +155,12 @@ class Groups:
         return f"Groups({len(self)} rows: {_with_short_numbers(', '.join(parts))})"
 
 
+def first_few(values: Sequence[Any], most: int = 8) -> str:
+    """Return a list of values as text, cut where it grows long."""
+    more = f", and {len(values) - most} more" if len(values) > most else ""
+    return f"{list(values[:most])}{more}"
+
+
 def rows_by_code(codes: IntArray, n_codes: int) -> Iterator[tuple[int, IntArray]]:
     """Yield each of the codes 0, 1, ... that has rows, with these rows' positions in order."""
     if n_codes <= _FEW:  # a pass for each is faster than sorting
@@ -166,8 +182,10 @@ def _encoded(values: NDArray[Any], name: str) -> tuple[IntArray, tuple[Label, ..
     """Return each value's code and the sorted distinct values as plain Python ones."""
     if values.dtype.kind in "iu" and len(values):
         low, high = int(values.min()), int(values.max())
-        if high - low < max(len(values), 1000):
+        if high - low < max(len(values), 1000) and high < 2**62:
             return _encoded_small_integers(values, low, high)
+    if values.dtype.kind in "mM":
+        values = np.where(np.isnat(values), None, values.astype(object))  # type: ignore[call-overload]
     missing = _missing(values)
     if missing.any():
         raise ValueError(

@@ -11,7 +11,7 @@ _EXCHANGEABLE = "new rows are exchangeable with them (for example all independen
 _SHIFTED = "the weights are the likelihood ratios of the new rows' features to theirs"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Guarantee:
     """The coverage that is promised, the assumption behind it, and the rows it rests on.
 
@@ -36,8 +36,8 @@ class Guarantee:
 
     @property
     def kind(self) -> str:
-        """``"marginal"`` with one group, ``"per group"`` with several."""
-        return "marginal" if len(self.sizes) == 1 else "per group"
+        """``"marginal"`` with one group, ``"per group"`` with several, ``"none"`` without any."""
+        return {0: "none", 1: "marginal"}.get(len(self.sizes), "per group")
 
     @property
     def assumption(self) -> str:
@@ -55,6 +55,8 @@ class Guarantee:
         return {label: Fraction(conformal_rank(n, level), n + 1) for label, n in self.sizes.items()}
 
     def __repr__(self) -> str:
+        if self.kind == "none":
+            return "Nothing is promised: there are no groups."
         if self.kind == "marginal":
             whom, rows = "Marginal coverage: over all rows together", str(*self.sizes.values())
         else:

@@ -32,7 +32,9 @@ def checked_vector(values: Any, name: str, *, length: int | None = None, finite:
     if length is not None and len(array) != length:
         raise ValueError(f"{name} must have {length} rows, as many as the rest; got {len(array)}")
     # One pass without a temporary: a finite sum has only finite terms.
-    if not np.isfinite(array.sum()):
+    with np.errstate(over="ignore", invalid="ignore"):
+        sound = np.isfinite(array.sum())
+    if not sound:
         _refuse_bad_values(array, name, finite=finite)
     return array
 
@@ -52,7 +54,7 @@ def row_selection(rows: Any) -> Any:
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the line of the caller outside this package, however deep inside it the reason was found."""
-    level, frame = 1, sys._getframe(1)
+    level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "evencover":
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
@@ -60,6 +62,8 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 
 def _as_float(values: Any, name: str) -> FloatArray:
     """Return numbers as float64; text, dates and complex numbers are not numbers here."""
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} must not be masked; got {np.ma.getmaskarray(values).sum()} masked values")
     array = np.asarray(values)
     numeric = array.dtype.kind in "biuf" or (
         array.dtype.kind == "O" and not any(isinstance(value, str | bytes) for value in array.ravel())
@@ -67,7 +71,7 @@ def _as_float(values: Any, name: str) -> FloatArray:
     try:
         if numeric:
             return array.astype(np.float64, copy=False)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass
     raise TypeError(f"{name} must hold numbers; got {_described(values, array)}")
 

@@ -1,7 +1,7 @@
 """Prediction intervals, and unions of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -61,8 +61,8 @@ class Intervals:
 
     @property
     def empty(self) -> BoolArray:
-        """Whether each interval is empty; shaped as the bounds."""
-        return self.lower > self.upper
+        """Whether each interval is empty, NaN bounds included; shaped as the bounds."""
+        return ~(self.lower <= self.upper)
 
     @property
     def width(self) -> FloatArray:
@@ -99,7 +99,7 @@ class Intervals:
         if (n_empty := int(self.empty.sum())) > 0:
             warn_user(f"{n_empty} of {self.lower.size} intervals are empty; their bounds are NaN")
         columns = {
-            f"{side}{suffix}": np.where(lower > upper, np.nan, bound)
+            f"{side}{suffix}": np.where(lower <= upper, bound, np.nan)
             for suffix, lower, upper in self._by_level()
             for side, bound in (("lower", lower), ("upper", upper))
         }
@@ -162,7 +162,11 @@ class IntervalUnion:
     @property
     def guarantee(self) -> Guarantee | None:
         """What is promised, for every group of the target."""
-        return self.pieces[0].guarantee
+        guarantee = self.pieces[0].guarantee
+        if guarantee is None:
+            return None
+        without = [label for piece in self.pieces if piece.guarantee for label in piece.guarantee.without]
+        return replace(guarantee, without=tuple(dict.fromkeys(without)))
 
     @property
     def width(self) -> FloatArray:

@@ -1,11 +1,10 @@
 """How good intervals and quantiles are."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from evencover.groups import Groups, Label
+from evencover.groups import Groups, Label, rows_by_code
 from evencover.inputs import FloatArray, checked_vector
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.quantiles import Level, level_fraction
@@ -168,28 +167,6 @@ def crps(y: Any, quantiles: Any, *, probabilities: Any) -> float:
     return float(2 * np.dot(np.diff(cuts), losses))
 
 
-@dataclass(frozen=True)
-class IntervalScorer:
-    """A scikit-learn scorer: minus the interval score of ``estimator.predict_interval(X, level=level)``.
-
-    Pass it as ``scoring=`` to a grid search over `ConformalRegressor`; larger is better.
-
-    Parameters
-    ----------
-    level : float
-        Nominal coverage.
-    """
-
-    level: float = 0.9
-
-    def __post_init__(self) -> None:
-        level_fraction(self.level)
-
-    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
-        """Return minus the mean interval score on the rows (X, y)."""
-        return -interval_score(y, estimator.predict_interval(X, level=self.level), level=self.level)
-
-
 def _mean(values: Any) -> float | FloatArray:
     """Return the mean over rows: NaN without rows, inf where a value is."""
     means = np.mean(values, axis=0, dtype=float) if len(values) else np.full(np.shape(values)[1:], np.nan)
@@ -214,7 +191,8 @@ def _by_group(values: Any, intervals: Intervals | IntervalUnion, groups: Any) ->
     groups = groups if isinstance(groups, Groups) else Groups.from_labels(groups)
     if len(groups) != len(intervals):
         raise ValueError(f"groups must have {len(intervals)} rows, as many as the intervals; got {len(groups)}")
-    return {label: _mean(values[groups.codes == code]) for code, label in enumerate(groups.labels)}
+    rows = dict(rows_by_code(groups.codes, len(groups.labels)))
+    return {label: _mean(values[rows.get(code, [])]) for code, label in enumerate(groups.labels)}
 
 
 def _pinball(y: FloatArray, quantile: FloatArray, tau: float) -> FloatArray:

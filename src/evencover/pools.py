@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from evencover.groups import Label, rows_by_code
+from evencover.groups import Label, first_few, rows_by_code
 from evencover.inputs import FloatArray, IntArray, warn_user
 from evencover.quantiles import rows_for_finite_threshold, thresholds, weighted_thresholds
 
@@ -39,7 +39,7 @@ class Pool:
 
         With tie shares, only that share of the ties' and the row's own weight counts.
         """
-        own = 1.0 if test_weights is None else test_weights
+        own = 1.0 if test_weights is None else test_weights / self._unit
         counted = self._weights_from[np.searchsorted(self._sorted, scores, side="left")] + own
         if tie_shares is not None:
             larger = self._weights_from[np.searchsorted(self._sorted, scores, side="right")]
@@ -58,11 +58,18 @@ class Pool:
         return np.sort(self.scores) if self.weights is None else self.scores[self._order]
 
     @cached_property
+    def _unit(self) -> float:
+        """The weight that all rows have, if they do and it is not 0: counted in it, their sums are exact."""
+        if self.weights is None or not len(self) or not 0 < self.weights.min() == self.weights.max():
+            return 1.0
+        return float(self.weights[0])
+
+    @cached_property
     def _weights_from(self) -> FloatArray:
-        """Weight of the i-th smallest score and all above it. Shape (n + 1,)."""
+        """Weight of the i-th smallest score and all above it, in units. Shape (n + 1,)."""
         if self.weights is None:
             return np.arange(len(self), -1.0, -1.0)
-        return np.append(np.cumsum(self.weights[self._order][::-1])[::-1], 0.0)
+        return np.append(np.cumsum(self.weights[self._order][::-1] / self._unit)[::-1], 0.0)
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -99,7 +106,8 @@ class Answering:
         if weights is not None:
             return self._weighted_thresholds(levels, weights)
         self._warn_if_too_few(max(levels))
-        table = np.concatenate([pool.thresholds(levels) for pool in self.pools])  # (pools, L)
+        found = [pool.thresholds(levels) for pool in self.pools]
+        table = np.concatenate([np.empty((0, len(levels))), *found])  # (pools, L)
         if len(table) == 1:
             return list(table[0])
         return [column.take(self.numbers) for column in table.T]
@@ -115,14 +123,17 @@ class Answering:
     def _weighted_thresholds(self, levels: tuple[Fraction, ...], weights: FloatArray) -> list[float | FloatArray]:
         """Return the thresholds for each row's own weight."""
         found = np.empty((len(self.numbers), len(levels)))
+        outweighed = []
         for number, rows in rows_by_code(self.numbers, len(self.pools)):
             found[rows] = self.pools[number].thresholds(levels, weights[rows])
-            if np.isinf(found[rows]).any() and self.names[number] is not None:
-                warn_user(
-                    f"the calibration rows of group {self.names[number]!r} have too little weight beside some new "
-                    f"rows' at level {float(max(levels))}, so these rows' intervals are infinite",
-                    TooFewRowsWarning,
-                )
+            if self.names[number] is not None and np.isinf(found[rows]).any():
+                outweighed.append(self.names[number])
+        if outweighed:
+            warn_user(
+                f"some new rows outweigh the calibration rows of their group at level {float(max(levels))}, so their "
+                f"intervals are infinite; groups: {first_few(outweighed)}",
+                TooFewRowsWarning,
+            )
         return list(found.T)
 
     def _warn_if_too_few(self, level: Fraction) -> None:

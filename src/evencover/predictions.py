@@ -1,16 +1,18 @@
 """What a model says about each row."""
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
-from evencover.inputs import FloatArray, checked_vector, row_selection
+from evencover.inputs import BoolArray, FloatArray, checked_vector, row_selection
 from evencover.intervals import Intervals
 from evencover.quantiles import level_fraction
 
 
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Prediction:
     """A model's word on each row: a center and, where the model knows them, a spread and two bounds.
 
@@ -30,11 +32,6 @@ class Prediction:
     level : float
         Nominal coverage of the model's own bounds.
 
-    Attributes
-    ----------
-    crossings : int
-        Number of rows whose bounds came in the wrong order.
-
     Examples
     --------
     >>> prediction = Prediction([1.0, 2.0], spread=[0.5, 1.0], level=0.9)
@@ -44,19 +41,24 @@ class Prediction:
 
     center: FloatArray
     level: float
-    crossings: int
+    _spread: FloatArray | None
+    _bounds: tuple[FloatArray, FloatArray] | None
+    _crossed: BoolArray | None  # None where no bounds are
 
     def __init__(
         self, center: Any, spread: Any = None, lower: Any = None, upper: Any = None, *, level: float = 0.9
     ) -> None:
         if (lower is None) != (upper is None):
             raise ValueError("lower and upper go together; got only one of them")
-        self.center = checked_vector(center, "center")
-        self.level = float(level_fraction(level))
-        self._spread = None if spread is None else checked_vector(spread, "spread", length=len(self.center))
-        self._bounds, self.crossings = None, 0
-        if lower is not None:
-            self._bounds, self.crossings = _in_order(lower, upper, len(self.center))
+        center = checked_vector(center, "center")
+        bounds = None if lower is None else _checked_bounds(lower, upper, len(center))
+        vars(self).update(
+            center=center,
+            level=float(level_fraction(level)),
+            _spread=None if spread is None else checked_vector(spread, "spread", length=len(center)),
+            _bounds=None if bounds is None else (np.minimum(*bounds), np.maximum(*bounds)),
+            _crossed=None if bounds is None else bounds[0] > bounds[1],
+        )
 
     @classmethod
     def from_quantiles(cls, lower: Any, upper: Any, center: Any = None, *, level: float = 0.9) -> "Prediction":
@@ -80,6 +82,11 @@ class Prediction:
             lower = checked_vector(lower, "lower")
             center = (lower + checked_vector(upper, "upper", length=len(lower))) / 2
         return cls(center, lower=lower, upper=upper, level=level)
+
+    @property
+    def crossings(self) -> int:
+        """Number of rows whose bounds came in the wrong order."""
+        return 0 if self._crossed is None else int(np.count_nonzero(self._crossed))
 
     @cached_property
     def spread(self) -> FloatArray | None:
@@ -122,7 +129,14 @@ class Prediction:
         """Return the given bound, else the normal one, else None."""
         if self._bounds is not None:
             return self._bounds[side]
-        return None if self._spread is None else self.center + sign * self._z * self._spread
+        if self._spread is None:
+            return None
+        if self._spread.size and self._spread.min() < 0:
+            raise ValueError(
+                f"spread must not be negative to give bounds; {np.count_nonzero(self._spread < 0)} of "
+                f"{self._spread.size} values are"
+            )
+        return self.center + sign * self._z * self._spread
 
     @property
     def _z(self) -> float:
@@ -136,10 +150,13 @@ class Prediction:
         rows = row_selection(rows)
         spread = None if self._spread is None else self._spread[rows]
         lower, upper = (None, None) if self._bounds is None else (bound[rows] for bound in self._bounds)
-        return Prediction(self.center[rows], spread, lower, upper, level=self.level)
+        some = Prediction(self.center[rows], spread, lower, upper, level=self.level)
+        vars(some).update(_crossed=None if self._crossed is None else self._crossed[rows])
+        return some
 
     def __repr__(self) -> str:
-        known = [part for part in ("center", "spread", "lower", "upper") if getattr(self, part) is not None]
+        more = ["spread", "lower", "upper"] if self._spread is not None or self._bounds is not None else []
+        known = ["center", *more]
         crossings = f", {self.crossings} crossings put in order" if self.crossings else ""
         return f"Prediction({len(self)} rows of {', '.join(known)}; level={self.level}{crossings})"
 
@@ -149,11 +166,6 @@ def as_prediction(prediction: Any) -> Prediction:
     return prediction if isinstance(prediction, Prediction) else Prediction(prediction)
 
 
-def _in_order(lower: Any, upper: Any, length: int) -> tuple[tuple[FloatArray, FloatArray], int]:
-    """Return the bounds with the smaller first, and how many rows had them crossed."""
-    lower = checked_vector(lower, "lower", length=length)
-    upper = checked_vector(upper, "upper", length=length)
-    crossings = int(np.count_nonzero(lower > upper))
-    if crossings:
-        lower, upper = np.minimum(lower, upper), np.maximum(lower, upper)
-    return (lower, upper), crossings
+def _checked_bounds(lower: Any, upper: Any, length: int) -> tuple[FloatArray, FloatArray]:
+    """Return the bounds as they came, in whatever order."""
+    return checked_vector(lower, "lower", length=length), checked_vector(upper, "upper", length=length)

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from evencover.groups import Label
+from evencover.groups import Label, rows_by_code
 from evencover.inputs import FloatArray, IntArray, checked_vector
 from evencover.intervals import Intervals
 from evencover.predictions import Prediction
@@ -37,6 +37,8 @@ class Score(Protocol):
 
 Nonconformity: TypeAlias = Score | Mapping[Label, Score]
 
+_ROOM = 4 * float(np.finfo(float).eps)
+
 
 @dataclass(frozen=True)
 class Residual:
@@ -57,7 +59,8 @@ class Residual:
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``[center − threshold, center + threshold]``."""
-        return Intervals(prediction.center - threshold, prediction.center + threshold)
+        reach = _with_room(threshold, prediction.center)
+        return Intervals(prediction.center - reach, prediction.center + reach)
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class IntervalDistance:
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``[lower − threshold, upper + threshold]``."""
         lower, upper = self._bounds(prediction)
-        return Intervals(lower - threshold, upper + threshold)
+        return Intervals(lower - _with_room(threshold, lower), upper + _with_room(threshold, upper))
 
     def _bounds(self, prediction: Prediction) -> tuple[FloatArray, FloatArray]:
         name = type(self).__name__
@@ -123,6 +126,9 @@ class Normalized:
     floor: float = field(default=0.0, kw_only=True)
     scale: float | None = field(default=None, kw_only=True)
 
+    def __post_init__(self) -> None:
+        _refuse_bad_settings(self)
+
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``|y − center| / spread``. Shape (n,)."""
         target = _checked_target(y, prediction)
@@ -133,7 +139,7 @@ class Normalized:
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``[center − threshold × spread, center + threshold × spread]``."""
-        upper = threshold * _usable_spread(self, prediction)
+        upper = _with_room(threshold * _usable_spread(self, prediction), prediction.center)
         lower = prediction.center - upper
         upper += prediction.center  # in place: one large array less
         return Intervals(lower, upper)
@@ -160,6 +166,9 @@ class Standardized:
     floor: float = field(default=0.0, kw_only=True)
     scale: float | None = field(default=None, kw_only=True)
 
+    def __post_init__(self) -> None:
+        _refuse_bad_settings(self)
+
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``(y − center) / spread``. Shape (n,)."""
         target = _checked_target(y, prediction)
@@ -167,24 +176,19 @@ class Standardized:
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``(−inf, center + threshold × spread]``."""
-        upper = prediction.center + threshold * _usable_spread(self, prediction)
-        return Intervals(np.full(len(prediction), -np.inf), upper)
+        reach = _with_room(threshold * _usable_spread(self, prediction), prediction.center)
+        return Intervals(np.full(len(prediction), -np.inf), prediction.center + reach)
 
 
 def scores_by_group(
-    nonconformity: Nonconformity,
-    labels: tuple[Label, ...],
-    y: FloatArray,
-    prediction: Prediction,
-    codes: IntArray,
+    nonconformity: Nonconformity, labels: tuple[Label, ...], y: FloatArray, prediction: Prediction, codes: IntArray
 ) -> FloatArray:
     """Return each target's score by its own group's measure; 0 where the code is -1. Shape (n,)."""
     if not isinstance(nonconformity, Mapping):
         return nonconformity(y, prediction)
     found = np.zeros(len(y))
-    for code, label in enumerate(labels):
-        rows = np.flatnonzero(codes == code)
-        found[rows] = nonconformity[label](y[rows], prediction[rows])
+    for code, rows in rows_by_code(codes, len(labels)):
+        found[rows] = nonconformity[labels[code]](y[rows], prediction[rows])
     return found
 
 
@@ -197,14 +201,21 @@ def intervals_by_group(
 ) -> Intervals:
     """Return each row's interval by its own group's measure; infinite where the code is -1."""
     if not isinstance(nonconformity, Mapping):
-        return nonconformity.interval(threshold, prediction)
+        return _interval_by(nonconformity, threshold, prediction)
     lower, upper = np.full(len(codes), -np.inf), np.full(len(codes), np.inf)
     each = np.broadcast_to(threshold, len(codes))
-    for code, label in enumerate(labels):
-        rows = np.flatnonzero(codes == code)
-        made = nonconformity[label].interval(each[rows], prediction[rows])
+    for code, rows in rows_by_code(codes, len(labels)):
+        made = _interval_by(nonconformity[labels[code]], each[rows], prediction[rows])
         lower[rows], upper[rows] = made.lower, made.upper
     return Intervals(lower, upper)
+
+
+def _interval_by(score: Score, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
+    """Return a score's intervals, sure to be such."""
+    made = score.interval(threshold, prediction)
+    if not isinstance(made, Intervals):
+        raise TypeError(f"{type(score).__name__}.interval must return Intervals; got {type(made).__name__}")
+    return made
 
 
 def needs_scale(nonconformity: Nonconformity) -> bool:
@@ -236,33 +247,43 @@ def _checked_target(y: Any, prediction: Prediction) -> FloatArray:
     return checked_vector(y, "y", length=len(prediction))
 
 
+def _with_room(reach: float | FloatArray, center: FloatArray) -> FloatArray:
+    """Return the reach from the center, with room for rounding: a few units in the last place of the bound.
+
+    Scores and bounds are rounded apart, so a target whose score *is* the threshold could fall just outside. With
+    tied targets (prices, counts) that would lose all of them at once.
+    """
+    room = np.abs(center)
+    room += np.abs(reach)
+    room *= _ROOM
+    room += reach
+    return room
+
+
 def _usable_spread(score: Normalized | Standardized, prediction: Prediction) -> FloatArray:
     """Return the spread to divide by: floored and stabilised if asked for, positive in any case."""
     name = type(score).__name__
     spread = prediction.required("spread", by=name)
-    epsilon, floor = _in_units_of_scale(score, name)
-    if floor:
-        spread = np.maximum(spread, floor)
+    if score.epsilon or score.floor:
+        if score.scale is None:
+            raise ValueError(
+                f"{name}: epsilon and floor are fractions of a scale fixed before calibration; give scale=, such as "
+                "the median spread on the training rows (ConformalRegressor takes that unless its model is frozen)"
+            )
+        spread = np.maximum(spread, score.floor * score.scale) if score.floor else spread
+        spread = spread + score.epsilon * score.scale
     if spread.size and spread.min() <= 0:
         raise ValueError(
             f"{name} divides by the spread, which must be positive; {np.count_nonzero(spread <= 0)} of "
             f"{spread.size} are zero or negative. {name}(floor=0.01, scale=...) would use a hundredth of the scale "
             "there; ConformalRegressor finds the scale on its training rows"
         )
-    return spread + epsilon if epsilon else spread
+    return spread
 
 
-def _in_units_of_scale(score: Normalized | Standardized, name: str) -> tuple[float, float]:
-    """Return epsilon and floor times the scale."""
+def _refuse_bad_settings(score: Normalized | Standardized) -> None:
+    """Raise unless epsilon, floor and scale are what they must be."""
     for part in ("epsilon", "floor", "scale"):
         value = getattr(score, part)
         if value is not None and not (0 <= value < np.inf):
-            raise ValueError(f"{name}: {part} must be a finite number, not negative; got {value}")
-    if not (score.epsilon or score.floor):
-        return 0.0, 0.0
-    if score.scale is None:
-        raise ValueError(
-            f"{name}: epsilon and floor are fractions of a scale fixed before calibration; give scale=, such as "
-            "the median spread on the training rows (ConformalRegressor takes that unless its model is frozen)"
-        )
-    return score.epsilon * score.scale, score.floor * score.scale
+            raise ValueError(f"{type(score).__name__}: {part} must be a finite number, not negative; got {value}")

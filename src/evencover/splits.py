@@ -1,13 +1,17 @@
 """Splitting rows into training, calibration and test parts."""
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
-from evencover.inputs import IntArray
+from evencover.groups import Groups
+from evencover.inputs import IntArray, warn_user
 from evencover.tables import n_rows, take
+
+_FEW_CLUSTERS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +62,10 @@ def three_way_split(
     >>> len(training), len(calibration), len(test)
     (4, 4, 2)
     """
+    if n_rows(y) != n_rows(X):
+        raise ValueError(f"y must have {n_rows(X)} rows, as many as X; got {n_rows(y)}")
     for name, size in (("calibration_size", calibration_size), ("test_size", test_size)):
-        _refuse_bad_share(name, size)
+        refuse_bad_share(name, size)
     if calibration_size + test_size >= 1:
         raise ValueError(
             f"calibration_size and test_size must leave rows for training; got {calibration_size} and {test_size}"
@@ -86,14 +92,23 @@ def split_rows(
         if values is not None and len(values) != n:
             raise ValueError(f"{name} must have {n} rows, as many as X; got {len(values)}")
     rows = np.arange(n)
-    if groups is not None:
-        split = GroupShuffleSplit(n_splits=1, test_size=size, random_state=random_state)
-        first, second = next(split.split(rows, groups=np.asarray(groups)))
-    else:
+    if groups is None:
         first, second = train_test_split(rows, test_size=size, stratify=stratify, random_state=random_state)
+        return first, second
+    clusters = Groups.from_labels(groups)
+    if len(clusters.labels) < 2:
+        raise ValueError(f"groups must name at least 2 clusters to split; got {len(clusters.labels)}")
+    if len(clusters.labels) < _FEW_CLUSTERS:
+        warn_user(
+            f"groups names only {len(clusters.labels)} clusters, each of which goes whole to one side of the split; if "
+            "every one of them is to be covered, that is a taxonomy, such as ByFeature"
+        )
+    split = GroupShuffleSplit(n_splits=1, test_size=size, random_state=random_state)
+    first, second = next(split.split(rows, groups=clusters.codes))
     return first, second
 
 
-def _refuse_bad_share(name: str, size: Any) -> None:
-    if not 0 < size < 1:
-        raise ValueError(f"{name} must be a share of the rows, between 0 and 1; got {size}")
+def refuse_bad_share(name: str, size: Any) -> None:
+    """Raise unless this is a share of the rows."""
+    if not isinstance(size, Real) or not 0 < float(size) < 1:
+        raise ValueError(f"{name} must be a share of the rows, between 0 and 1; got {size!r}")

@@ -87,13 +87,15 @@ def column_names(table: Any) -> list[Any] | None:
 
 
 def _library(table: Any) -> str:
-    return type(table).__module__.partition(".")[0]
+    """Return the frame library whose class the table's is or derives from, else nothing."""
+    origins = (base.__module__.partition(".")[0] for base in type(table).__mro__)
+    return next((origin for origin in origins if origin in ("pandas", "polars", "pyarrow")), "")
 
 
 def _named(key: str | int, names: list[Any], asker: str) -> Any:
     """Return the column's name: the key itself, or the name at that position."""
     if key in names:
         return key
-    if isinstance(key, int) and -len(names) <= key < len(names):
+    if isinstance(key, int | np.integer) and -len(names) <= key < len(names):
         return names[key]
     raise ValueError(f"{asker} needs a column that X does not have; X has {names}")

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
 
 from evencover.bins import Bins
 from evencover.groups import Groups, Label
@@ -96,7 +97,6 @@ class BySpread(BaseEstimator):  # type: ignore[misc]
     """
 
     needs_target = False
-    _bins: Bins
 
     def __init__(
         self, n_groups: int | None = None, *, edges: Sequence[float] | None = None, min_rows: int | None = None
@@ -111,7 +111,7 @@ class BySpread(BaseEstimator):  # type: ignore[misc]
 
     def assign(self, rows: Rows) -> Groups:
         """Return the bin of each row's spread."""
-        return self._bins.groups(self._values(rows))
+        return _ready_bins(self, "spread").groups(self._values(rows))
 
     def _values(self, rows: Rows) -> FloatArray:
         return rows.prediction.required("spread", by=type(self).__name__)
@@ -120,15 +120,7 @@ class BySpread(BaseEstimator):  # type: ignore[misc]
 class ByPrediction(BaseEstimator):  # type: ignore[misc]
     """Bins of the predicted center, as `BySpread` bins the spread.
 
-    Parameters
-    ----------
-    n_groups, edges, min_rows
-        As in `BySpread`.
-
-    Attributes
-    ----------
-    labels_, edges_
-        As in `BySpread`.
+    Parameters and attributes are those of `BySpread`: `n_groups`, `edges`, `min_rows`; `labels_`, `edges_`.
 
     Examples
     --------
@@ -138,7 +130,6 @@ class ByPrediction(BaseEstimator):  # type: ignore[misc]
     """
 
     needs_target = False
-    _bins: Bins
 
     def __init__(
         self, n_groups: int | None = None, *, edges: Sequence[float] | None = None, min_rows: int | None = None
@@ -153,7 +144,7 @@ class ByPrediction(BaseEstimator):  # type: ignore[misc]
 
     def assign(self, rows: Rows) -> Groups:
         """Return the bin of each row's center."""
-        return self._bins.groups(rows.prediction.center)
+        return _ready_bins(self, "prediction").groups(rows.prediction.center)
 
 
 class ByFeature(BaseEstimator):  # type: ignore[misc]
@@ -200,9 +191,9 @@ class ByFeature(BaseEstimator):  # type: ignore[misc]
         if self.edges is not None and self.categories is not None:
             raise ValueError("ByFeature takes edges or categories, not both")
         if self.edges is not None:
-            self._bins = Bins.fixed(self.edges, self._name)
-            self.labels_: tuple[Label, ...] = self._bins.rules
-            return self.assign(rows)
+            groups = self.assign(rows)
+            self.labels_: tuple[Label, ...] = groups.labels
+            return groups
         groups = _named_groups(self._values(rows), self.categories, self._name)
         if self.categories is not None and len(groups.labels) > len(self.categories):
             extra = list(groups.labels[len(self.categories) :])
@@ -213,8 +204,8 @@ class ByFeature(BaseEstimator):  # type: ignore[misc]
     def assign(self, rows: Rows) -> Groups:
         """Return the group of each row; values without a group get new labels at the end."""
         if self.edges is not None:
-            values = checked_vector(self._values(rows), self._name)
-            return self._bins.groups(values, self.labels_)
+            return _named_bins(checked_vector(self._values(rows), self._name), self.edges, self._name)
+        _refuse_unlearned(self)
         return _named_groups(self._values(rows), self.labels_, self._name)
 
     @property
@@ -260,6 +251,7 @@ class ByFunction(BaseEstimator):  # type: ignore[misc]
 
     def assign(self, rows: Rows) -> Groups:
         """Return the group of each row; labels not seen before come at the end."""
+        _refuse_unlearned(self)
         return self._groups(rows, self.labels_)
 
     def _groups(self, rows: Rows, labels: Sequence[Label] | None) -> Groups:
@@ -306,16 +298,16 @@ class ByTarget(BaseEstimator):  # type: ignore[misc]
 
     def learn(self, rows: Rows) -> Groups:
         """Set up the bins and return the calibration rows' groups."""
-        self._bins = Bins.fixed(self.edges, "y")
-        self.labels_: tuple[Label, ...] = self._bins.rules
-        self.target_edges_ = self._bins.edges
-        return self.assign(rows)
+        groups = self.assign(rows)
+        self.labels_: tuple[Label, ...] = groups.labels
+        self.target_edges_ = checked_vector(self.edges, "edges")
+        return groups
 
     def assign(self, rows: Rows) -> Groups:
         """Return the bin of each row's target."""
         if rows.y is None:
             raise ValueError("ByTarget needs y, the targets; none were given")
-        return self._bins.groups(rows.y, self.labels_)
+        return _named_bins(rows.y, self.edges, "y")
 
 
 class Product(BaseEstimator):  # type: ignore[misc]
@@ -363,34 +355,38 @@ class Product(BaseEstimator):  # type: ignore[misc]
 
     def assign(self, rows: Rows) -> Groups:
         """Return the combination of each row's groups."""
+        _refuse_unlearned(self)
         return reduce(Groups.times, (taxonomy.assign(rows) for taxonomy in self.taxonomies_))
 
 
 def _learned(taxonomy: BySpread | ByPrediction, values: FloatArray, name: str) -> Groups:
     """Set a binning taxonomy's bins from the calibration values and return their groups."""
-    if taxonomy.edges is not None and taxonomy.n_groups not in (None, len(taxonomy.edges) + 1):
-        raise ValueError(f"{type(taxonomy).__name__} takes n_groups or edges, not both")
-    if taxonomy.edges is not None:
-        bins = Bins.fixed(taxonomy.edges, name)
-    else:
-        bins = Bins.equal_frequency(values, _number_of_bins(taxonomy, len(values)), name)
-    taxonomy._bins = bins
-    taxonomy.edges_ = bins.edges
+    bins = Bins.chosen(values, name, n_groups=taxonomy.n_groups, edges=taxonomy.edges, min_rows=taxonomy.min_rows)
     groups = bins.groups(values)
-    taxonomy.labels_ = groups.labels
+    taxonomy.bins_, taxonomy.edges_, taxonomy.labels_ = bins, bins.edges, groups.labels
     return groups
 
 
-def _number_of_bins(taxonomy: BySpread | ByPrediction, n: int) -> int:
-    """Return how many bins n calibration rows get: a function of n and the settings alone."""
-    wanted = 3 if taxonomy.n_groups is None else taxonomy.n_groups
-    for name, value in (("n_groups", wanted), ("min_rows", taxonomy.min_rows)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise ValueError(f"{name} must be a whole number, 1 or more; got {value!r}")
-    if taxonomy.min_rows is None:
-        return wanted
-    # Each bin but the last gives one row to its edge.
-    return max(1, min(wanted, n // (taxonomy.min_rows + 1)))
+def _ready_bins(taxonomy: BySpread | ByPrediction, name: str) -> Bins:
+    """Return the learned bins, or the fixed ones, which need no learning."""
+    if taxonomy.edges is not None:
+        return Bins.fixed(taxonomy.edges, name)
+    _refuse_unlearned(taxonomy)
+    bins: Bins = taxonomy.bins_
+    return bins
+
+
+def _refuse_unlearned(taxonomy: Taxonomy) -> None:
+    if not hasattr(taxonomy, "labels_"):
+        raise NotFittedError(
+            f"{type(taxonomy).__name__} has no groups yet: call learn on the calibration rows before assign"
+        )
+
+
+def _named_bins(values: FloatArray, edges: Sequence[float], name: str) -> Groups:
+    """Return the groups of bins at fixed edges, each named by its rule."""
+    bins = Bins.fixed(edges, name)
+    return bins.groups(values, labels=bins.rules)
 
 
 def _named_groups(values: Any, labels: Sequence[Label] | None, name: str) -> Groups:

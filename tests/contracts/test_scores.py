@@ -43,6 +43,19 @@ def test_an_interval_is_the_set_of_targets_that_score_at_most_the_threshold(scor
 
 
 @each_score
+@given(
+    cents=arrays(int, N, elements=st.integers(-(10**9), 10**9)),
+    center=arrays(float, N, elements=st.floats(-1e7, 1e7).map(lambda value: round(value, 6))),
+    spread=arrays(float, N, elements=st.floats(1e-6, 1e6)),
+)
+def test_a_target_whose_score_is_the_threshold_is_covered(score, cents, center, spread):
+    """Whatever the rounding: with tied targets, such as prices, all of them would be lost at once."""
+    prediction = Prediction(center, spread)
+    y = cents / 100
+    assert score.interval(score(y, prediction), prediction).covers(y).all()
+
+
+@each_score
 @given(center=numbers, spread=spreads, pair=st.tuples(thresholds, thresholds))
 def test_larger_thresholds_contain_smaller(score, center, spread, pair):
     """Intervals are nested in the threshold."""

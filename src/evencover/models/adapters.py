@@ -7,7 +7,12 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clon
 from sklearn.utils import Tags, get_tags
 
 from evencover.inputs import FloatArray
-from evencover.models.validation import checked_target, refuse_unless_ready, remember_features
+from evencover.models.validation import (
+    checked_target,
+    refuse_unless_ready,
+    refuse_unless_regressor,
+    remember_features,
+)
 from evencover.predictions import Prediction
 
 
@@ -47,9 +52,9 @@ class FromStd(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignor
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
         """Fit the regressor; further arguments are passed on to it."""
-        y = checked_target(self, X, y)
+        refuse_unless_regressor(self.estimator, "estimator")
+        self.estimator_ = clone(self.estimator).fit(X, checked_target(self, X, y), **fit_params)
         remember_features(self, X)
-        self.estimator_ = clone(self.estimator).fit(X, y, **fit_params)
         return self
 
     def predict(self, X: Any) -> FloatArray:
@@ -116,11 +121,13 @@ class FromQuantiles(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type:
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
         """Fit the regressors; further arguments are passed on to each."""
+        for name in ("lower", "upper", *["center"] * (self.center is not None)):
+            refuse_unless_regressor(getattr(self, name), name)
         y = checked_target(self, X, y)
-        remember_features(self, X)
         lower, upper = (clone(part).fit(X, y, **fit_params) for part in (self.lower, self.upper))
         center = None if self.center is None else clone(self.center).fit(X, y, **fit_params)
         self.lower_, self.upper_, self.center_ = lower, upper, center
+        remember_features(self, X)
         return self
 
     def predict(self, X: Any) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
@@ -38,9 +39,15 @@ def predictions_of(estimator: Any, X: Any) -> Prediction:
         return predictions_of(estimator.best_estimator_, X)
     if isinstance(estimator, FrozenEstimator):
         return predictions_of(estimator.estimator, X)
-    if isinstance(estimator, Pipeline) and len(estimator) > 1:
-        return predictions_of(estimator[-1], estimator[:-1].transform(X))
-    return Prediction(estimator.predict(X))
+    if isinstance(estimator, Pipeline):
+        return predictions_of(estimator[-1], through_steps(estimator, X))
+    center = np.asarray(estimator.predict(X))
+    return Prediction(center.ravel() if center.ndim == 2 and center.shape[1] == 1 else center)
+
+
+def through_steps(pipeline: Pipeline, X: Any) -> Any:
+    """Return the features as the pipeline's last step sees them."""
+    return pipeline[:-1].transform(X) if len(pipeline) > 1 else X
 
 
 def is_frozen(estimator: Any) -> bool:

@@ -3,11 +3,19 @@
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from evencover.inputs import FloatArray, checked_vector
+
+
+def refuse_unless_regressor(estimator: Any, name: str) -> None:
+    """Raise unless this is an instance that can be fitted and predicts numbers."""
+    if isinstance(estimator, type) or not all(hasattr(estimator, method) for method in ("fit", "predict")):
+        raise TypeError(f"{name} must be a regressor of scikit-learn's kind, such as Ridge(); got {estimator!r}")
+    if is_classifier(estimator):
+        raise TypeError(f"{name} must be a regressor; got the classifier {type(estimator).__name__}")
 
 
 def remember_features(estimator: BaseEstimator, X: Any) -> None:
@@ -18,7 +26,7 @@ def remember_features(estimator: BaseEstimator, X: Any) -> None:
 def refuse_unless_ready(estimator: BaseEstimator, X: Any) -> None:
     """Raise unless the estimator is fitted, and on features of these names and number."""
     check_is_fitted(estimator)
-    if getattr(X, "ndim", 2) != 2:
+    if hasattr(estimator, "n_features_in_") and getattr(X, "ndim", 2) != 2:
         raise ValueError(
             f"X must be two-dimensional, of shape (n, features); got shape {np.shape(X)}. Reshape your data with "
             "X.reshape(-1, 1) if it is one feature, with X.reshape(1, -1) if it is one row"
