@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -382,3 +383,14 @@ def test_numpy_numbers_are_settings_too():
         cv=2,
     ).fit(X, Y)
     assert search.best_params_["taxonomy__n_groups"] in (1, 2)
+
+
+def test_metadata_routing_reaches_the_model():
+    """Weights go through a search to the model, in training rows."""
+    weights = np.linspace(0.1, 5.0, 442)
+    with config_context(enable_metadata_routing=True):
+        model = ConformalRegressor(Ridge().set_fit_request(sample_weight=True), random_state=0)
+        model.set_score_request(sample_weight=False)
+        search = GridSearchCV(model, {"estimator__alpha": [0.1]}, cv=2).fit(X, Y, sample_weight=weights)
+    plain = ConformalRegressor(Ridge(alpha=0.1), random_state=0).fit(X, Y, sample_weight=weights)
+    np.testing.assert_array_equal(search.predict(X), plain.predict(X))

@@ -52,7 +52,11 @@ def draw_rows(axes: Axes, test: Sample, one: Intervals, per_level: Intervals) ->
     for intervals, color, name in ((one, ORANGE, "one threshold"), (per_level, BLUE, "one per noise level")):
         axes.plot(spread, (intervals.lower - test.mean)[rows], color=color, lw=1.8)
         axes.plot(spread, (intervals.upper - test.mean)[rows], color=color, lw=1.8, label=name)
-    axes.set(xlabel="noise of the row (standard deviation)", ylabel="target minus prediction", title="90 % intervals")
+    axes.set(
+        xlabel="noise of the row (standard deviation)",
+        ylabel="target minus prediction",
+        title="90 % intervals, residual score",
+    )
     axes.legend(frameon=False, fontsize=8.5, loc="upper left")
 
 
@@ -62,7 +66,7 @@ def draw_coverage(axes: Axes, test: Sample, one: Intervals, per_level: Intervals
     for intervals, color, name in ((one, ORANGE, "one threshold"), (per_level, BLUE, "one per noise level")):
         found = coverage_by_group(test.y, intervals, per_level.groups)
         axes.plot([str(label) for label in found], list(found.values()), "o-", color=color, ms=6, lw=1.8, label=name)
-    axes.set(xlabel="noise level", ylabel="share of targets covered", ylim=(0.6, 1.02))
+    axes.set(xlabel="noise level", ylabel="share of targets covered", xlim=(-0.4, 4.4), ylim=(0.5, 1.02))
     axes.set_title("What they cover")
     axes.legend(frameon=False, fontsize=8.5, loc="lower left")
 

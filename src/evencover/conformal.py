@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clon
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from evencover.calibration import Calibration, Unseen, calibrate
@@ -267,6 +268,11 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         edges = self.taxonomy_.target_edges_.tolist() if self._needs_target else []
         lows = [-np.inf, *(float(np.nextafter(edge, np.inf)) for edge in edges)]
         return list(zip(lows, [*edges, np.inf], strict=True))
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return what scikit-learn's metadata routing may pass: the clusters to us, the rest to the model."""
+        fit_only = MethodMapping().add(caller="fit", callee="fit")
+        return MetadataRouter(owner=self).add_self_request(self).add(estimator=self.estimator, method_mapping=fit_only)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "calibration_")

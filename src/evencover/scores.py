@@ -254,7 +254,7 @@ def _with_room(reach: float | FloatArray, center: FloatArray) -> FloatArray:
     tied targets (prices, counts) that would lose all of them at once.
     """
     room = np.abs(center)
-    room += np.abs(reach)
+    room += np.abs(reach) if np.min(reach, initial=0.0) < 0 else reach
     room *= _ROOM
     room += reach
     return room
