@@ -59,9 +59,9 @@ def speed_lines() -> Iterator[Line]:
     what = "intervals, 1 000 000 + 1 000 000 rows, 3 groups"
     times = found["intervals"]
     ours = times["evencover"]
-    for floor, name in (("numpy", "numpy by hand, with masks"), ("fastest_numpy", "numpy by hand, at its fastest")):
+    for floor, name, bound in (("numpy", "numpy by hand", 1.25), ("fastest_numpy", "the same, tuned", None)):
         theirs = f"{name} {_milliseconds(times[floor])}"
-        yield Line(f"{what}: time", _milliseconds(ours), theirs, ours / times[floor], 1.25)
+        yield Line(f"{what}: time", _milliseconds(ours), theirs, ours / times[floor], bound)
     yield _times_as_fast(what, times, 1.7)
     yield _times_as_fast("p-values, 20 000 + 20 000 rows", found["p_values"], 50)
     yield _times_as_fast("p-values, the same in 3 groups", found["p_values_by_group"], None)
