@@ -79,7 +79,9 @@ def test_coverage_follows_its_law(score, taxonomy):
 def test_small_bins_follow_the_law(n_groups):
     """A handful of rows a bin, infinite thresholds among them."""
     with pytest.warns(TooFewRowsWarning):
-        counts = covered_counts(Residual(), BySpread(n_groups), repeats=1500, seed=2, levels=[0.01, 0.3, 0.6, 0.99], n=13)
+        counts = covered_counts(
+            Residual(), BySpread(n_groups), repeats=1500, seed=2, levels=[0.01, 0.3, 0.6, 0.99], n=13
+        )
     assert worst_p_value(counts) > ONE_IN_A_MILLION
 
 
