@@ -234,9 +234,12 @@ CASES = {
     ),
     "codes too large": (
         lambda: Groups(np.array([0, 2]), ("a", "b")),
-        "codes must be positions among the 2 labels, or -1",
+        "codes must lie from -1 to 1; got 0 to 2",
     ),
-    "labels twice": (lambda: Groups(np.array([0, 1]), ("a", "a")), "labels must be distinct; got ['a', 'a']"),
+    "labels twice": (
+        lambda: Groups(np.array([0, 1]), ("a", "a")),
+        "labels must be distinct, with a rule each or none; got ['a', 'a']",
+    ),
     "a new row without a group": (
         lambda: calibrate(ONES, ZEROS).interval([0.0], groups=Groups(np.array([-1]), ("all",))),
         "groups must hold every new row; 1 are left out",

@@ -353,9 +353,45 @@ def test_p_values_with_equal_weights_are_the_unweighted_ones(old, new):
 
 
 def test_many_groups_are_no_trouble():
-    labels = np.arange(40_000) % 4_000
-    calibration = calibrate(np.arange(40_000.0), np.zeros(40_000), groups=labels)
-    assert np.isfinite(calibration.interval(np.zeros(40_000), groups=labels, level=0.5).width).all()
+    """More than a 16-bit code holds, and as many unseen ones."""
+    labels = np.arange(80_000) % 40_000
+    calibration = calibrate(labels.astype(float), np.zeros(80_000), groups=labels)
+    reach = calibration.interval(np.zeros(40_000), groups=np.arange(40_000), level=0.5).width / 2
+    np.testing.assert_allclose(reach, np.arange(40_000))
+    unseen = calibration.interval(np.zeros(40_000), groups=np.arange(40_000, 80_000), unseen="inf")
+    assert np.isinf(unseen.width).all()
+
+
+def test_unseen_labels_on_learned_edges(old):
+    """In a product, a new row may be unseen in one factor and on an edge of another."""
+    taxonomy = Product([BySpread(2), ByFeature(0)])
+    groups = taxonomy.learn(Rows(old.prediction, old.X))
+    calibration = calibrate(old.y, old.prediction, groups=groups)
+    edge = np.flatnonzero(groups.edge)[0]
+    strange = np.repeat(old.X[[edge]], 2, axis=0)
+    strange[1, 0] = 7.0
+    new = taxonomy.assign(Rows(old.prediction[[edge, edge]], strange))
+    intervals = calibration.interval(old.prediction[[edge, edge]], groups=new, unseen="marginal")
+    pooled = calibrate(old.y, old.prediction).threshold(0.9)[0]
+    assert intervals.width[1] / 2 == pytest.approx(pooled)
+    assert intervals.width[0] / 2 != pytest.approx(pooled)
+
+
+def test_too_few_rows_for_the_marginal_answer_are_said_too():
+    calibration = calibrate(np.arange(5.0), np.zeros(5), groups=["a"] * 5)
+    with pytest.warns(TooFewRowsWarning, match="group 'all rows together' has 5, and 9 are needed"):
+        assert np.isinf(calibration.interval([0.0], groups=["b"], unseen="marginal").width[0])
+
+
+def test_p_values_without_any_weight_say_nothing():
+    calibration = calibrate([1.0, 2.0], [0.0, 0.0], weights=[0.0, 0.0])
+    assert calibration.p_values([5.0], [0.0], weights=[0.0])[0] == 1.0
+
+
+def test_settings_of_any_number_type_are_saved(old, tmp_path):
+    score = Normalized(floor=np.float64(0.5), scale=np.int64(2))
+    calibrate(old.y, old.prediction, nonconformity=score).save(tmp_path / "c.npz")
+    assert Calibration.load(tmp_path / "c.npz").nonconformity == score
 
 
 def test_groups_of_other_edges_are_refused(old, new):

@@ -3,6 +3,8 @@
 import pickle
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn import config_context
 from sklearn.base import BaseEstimator, RegressorMixin, clone
@@ -31,7 +33,7 @@ from evencover import (
     coverage_by_group,
     intervals_of,
 )
-from evencover.models import FromStd
+from evencover.models import FromQuantiles, FromStd
 from evencover.synthetic import heteroskedastic
 from tests.worlds import Oracle, draw
 
@@ -274,6 +276,15 @@ def test_target_groups_give_a_union_and_its_hull(old, new):
     np.testing.assert_array_equal(several.lower[:, 0], hull.lower)
 
 
+def test_a_union_says_where_nothing_is_promised(old, new):
+    taxonomy = Product([ByTarget([0.0]), ByFeature(0)])
+    model = ConformalRegressor(FrozenEstimator(Oracle().fit(old.X, old.y)), taxonomy=taxonomy).fit(old.X, old.y)
+    strange = new.X.copy()
+    strange[0, 0] = 7.0
+    union = model.predict_union(strange, unseen="marginal")
+    assert union.guarantee.without == ("y <= 0.0 & 7.0", "0.0 < y & 7.0")
+
+
 def test_without_target_groups_the_union_is_the_interval():
     model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y)
     np.testing.assert_array_equal(model.predict_union(X).hull().lower, model.predict_interval(X).lower)
@@ -394,3 +405,23 @@ def test_metadata_routing_reaches_the_model():
         search = GridSearchCV(model, {"estimator__alpha": [0.1]}, cv=2).fit(X, Y, sample_weight=weights)
     plain = ConformalRegressor(Ridge(alpha=0.1), random_state=0).fit(X, Y, sample_weight=weights)
     np.testing.assert_array_equal(search.predict(X), plain.predict(X))
+
+
+def test_metadata_routing_goes_through_adapters():
+    weights = np.linspace(0.1, 5.0, 442)
+    with config_context(enable_metadata_routing=True):
+        ridge = BayesianRidge().set_fit_request(sample_weight=True)
+        for adapter in (FromStd(ridge), FromQuantiles(ridge, ridge)):
+            model = ConformalRegressor(adapter, random_state=0)
+            search = GridSearchCV(model, {"calibration_size": [0.5]}, scoring=IntervalScorer(0.5), cv=2)
+            routed = search.fit(X, Y, sample_weight=weights).predict(X)
+            plain = ConformalRegressor(BayesianRidge(), random_state=0).fit(X, Y, sample_weight=weights)
+            np.testing.assert_allclose(routed, plain.predict(X))
+
+
+@pytest.mark.parametrize("form", [list, tuple, pd.Series, pa.array])
+def test_weights_in_any_form_follow_their_rows(form):
+    weights = np.linspace(0.1, 5.0, 442)
+    expected = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, sample_weight=weights).predict(X)
+    found = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, sample_weight=form(weights)).predict(X)
+    np.testing.assert_array_equal(found, expected)

@@ -1,5 +1,6 @@
 """Frames in, frames out: pandas, polars, pyarrow, by position."""
 
+import sys
 import warnings
 
 import numpy as np
@@ -147,3 +148,9 @@ def test_predictions_in_a_column_come_back_in_a_frame(library, data):
     frame = intervals.to_frame()
     np.testing.assert_array_equal(as_array(frame["upper"]), intervals.upper)
     assert type(frame).__module__.startswith(library)
+
+
+def test_without_narwhals_the_error_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "narwhals", None)
+    with pytest.raises(ImportError, match=r"frames out need narwhals: pip install 'evencover\[frames\]'"):
+        Intervals([0.0], [1.0]).to_frame(like=pd.DataFrame({"x": [1]}))

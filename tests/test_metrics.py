@@ -61,6 +61,7 @@ def test_interval_score_is_the_two_quantiles_pinball_loss(y, lower, upper, level
 def test_interval_score_of_infinite_intervals_is_infinite():
     assert interval_score(Y, WIDE) == np.inf
     assert interval_score([0.0], Intervals([-np.inf], [1.0]), level=0.9) == np.inf
+    assert interval_score([0.0], Intervals([np.inf], [-np.inf]), level=0.9) == np.inf
 
 
 def test_interval_score_needs_one_level():

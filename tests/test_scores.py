@@ -40,8 +40,8 @@ def test_scores_are_their_formula(score, expected):
 )
 def test_intervals_are_their_formula(score, lower, upper):
     intervals = score.interval(2.0, PREDICTION)
-    np.testing.assert_allclose(intervals.lower, lower)
-    np.testing.assert_allclose(intervals.upper, upper)
+    np.testing.assert_allclose(intervals.lower, lower, atol=1e-12)
+    np.testing.assert_allclose(intervals.upper, upper, atol=1e-12)
 
 
 def test_a_negative_threshold_narrows_to_nothing():
@@ -53,3 +53,10 @@ def test_a_negative_threshold_narrows_to_nothing():
 
 def test_a_stabiliser_also_serves_a_spread_of_zero():
     assert Normalized(epsilon=0.5, scale=2.0)([3.0], Prediction([0.0], spread=[0.0]))[0] == 3.0
+
+
+@pytest.mark.parametrize("score", [Residual(), IntervalDistance(), Normalized(), Standardized()], ids=repr)
+def test_infinite_thresholds_hold_everything_or_nothing(score):
+    assert not np.isfinite(score.interval(np.inf, PREDICTION).upper).any()
+    assert score.interval(np.inf, PREDICTION).covers(Y).all()
+    assert not score.interval(-np.inf, PREDICTION).covers(Y).any()

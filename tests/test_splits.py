@@ -55,3 +55,10 @@ def test_bad_arguments_are_refused(arguments, message):
 def test_lists_are_split_too():
     training, calibration, test = three_way_split(X.tolist(), Y.tolist(), random_state=0)
     assert len(training) == len(calibration) == 2 * len(test) == 40
+
+
+def test_few_clusters_are_questioned_once():
+    """With the count that was given."""
+    with pytest.warns(UserWarning, match="groups names only 9 clusters") as caught:
+        three_way_split(X, Y, groups=np.arange(100) % 9, random_state=0)
+    assert len(caught) == 1

@@ -1,5 +1,7 @@
 """What each taxonomy does, and what it answers at the edges of its range."""
 
+from datetime import datetime
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -43,7 +45,7 @@ def test_edges_are_shown_in_the_repr_and_kept_in_full():
 
 
 def test_the_edge_row_stands_apart():
-    """Ten distinct spreads in three bins: the third, sixth rows are edges; six and two thirds of rows count."""
+    """Ten distinct spreads in three bins: the third and the sixth are edges, the other eight count."""
     groups = BySpread(3).learn(spread_rows(np.arange(1.0, 11.0)))
     assert groups.edge.tolist() == [0, 0, 1, 0, 0, 1, 0, 0, 0, 0]
     calibration = calibrate(np.zeros(10), np.zeros(10), groups=groups)
@@ -51,7 +53,7 @@ def test_the_edge_row_stands_apart():
 
 
 def test_tied_edge_rows_below_the_rank_are_ordinary_members():
-    """The edge of 1 1 2 2 | 2 3 is 2, with a tie below its rank."""
+    """The edge of 1 2 2 | 2 3 3 is 2, with a tie below its rank."""
     groups = BySpread(2).learn(spread_rows(np.array([1.0, 2.0, 2.0, 2.0, 3.0, 3.0])))
     assert groups.codes.tolist() == [0, 0, 0, 0, 1, 1]
     assert groups.edge is None
@@ -176,9 +178,31 @@ def test_a_list_of_text_and_numbers_keeps_its_numbers():
     assert set(Groups.from_labels(["a", 1, "b"]).labels) == {"a", 1, "b"}
 
 
-def test_dates_are_labels():
-    labels = Groups.from_labels(np.array(["2020-01-01", "2021-01-01"], dtype="M8[D]")).labels
-    assert [label.year for label in labels] == [2020, 2021]
+@pytest.mark.parametrize("unit", ["D", "s", "ns"])
+def test_dates_are_labels(unit):
+    """The same ones in any unit."""
+    labels = Groups.from_labels(np.array(["2020-01-01", "2021-01-01"], dtype=f"M8[{unit}]")).labels
+    assert labels == (datetime(2020, 1, 1), datetime(2021, 1, 1))  # noqa: DTZ001
+
+
+@pytest.mark.parametrize("values", [[np.int64(3), "x"], [np.bool_(True), "x"], [np.float32(0.5), "x"]])
+def test_numpy_scalars_among_labels_are_plain(values):
+    labels = Groups.from_labels(pd.Series(values, dtype=object)).labels
+    assert {type(label) for label in labels} == {type(values[0].item()), str}
+
+
+def test_large_whole_numbers_are_labels():
+    assert Groups.from_labels(np.array([2**64 - 1, 2**64 - 2], dtype=np.uint64)).labels == (2**64 - 2, 2**64 - 1)
+
+
+def test_edge_bits_must_be_declared():
+    """No row is lost."""
+    with pytest.raises(ValueError, match="edge must lie from 0 to 0; got 0 to 1"):
+        Groups(np.zeros(2, dtype=int), ("a",), (), np.array([0, 1]))
+    with pytest.raises(ValueError, match="edge must have 2 rows, as many as codes; got 1"):
+        Groups(np.zeros(2, dtype=int), ("a",), (), np.array([0]), 1)
+    with pytest.raises(ValueError, match="codes must be whole numbers"):
+        Groups(np.zeros(2), ("a",))
 
 
 def test_columns_of_a_subclass_of_a_frame():

@@ -210,7 +210,7 @@ class Calibration:
         return self._answering(groups, unseen).p_values(scores, tie_shares, weights)
 
     def merge(self, *others: "Calibration") -> "Calibration":
-        """Return the calibration of all parts' rows together, equal to that of the whole.
+        """Return the calibration of all parts' rows together, equal to that of the whole: ``a.merge(b, c)``.
 
         The parts must have the same score, labels and rules (edges included): learn the groups once, and
         calibrate the parts with them.
@@ -288,7 +288,7 @@ class Calibration:
         if len(codes) and codes.min() < 0:
             numbers = np.where(codes < 0, len(pools), numbers)
             pools.append(self._pool(None) if unseen == "marginal" else self._nothing)
-            names.append(None)
+            names.append("all rows together" if unseen == "marginal" else None)
         return Answering(pools, names, numbers)
 
     def _pool(self, cell: Cell | None) -> Pool:

@@ -98,7 +98,11 @@ def _described(nonconformity: Nonconformity) -> Any:
     if isinstance(nonconformity, Mapping):
         return [_described(score) for score in nonconformity.values()]
     if type(nonconformity) in _SCORES.values():
-        return {"name": type(nonconformity).__name__, "settings": asdict(nonconformity)}  # type: ignore[call-overload]
+        settings = asdict(nonconformity)  # type: ignore[call-overload]
+        return {
+            "name": type(nonconformity).__name__,
+            "settings": {name: None if value is None else float(value) for name, value in settings.items()},
+        }
     return {"name": type(nonconformity).__name__, "own": True}
 
 

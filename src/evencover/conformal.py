@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clon
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, get_tags
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
 from evencover.calibration import Calibration, Unseen, calibrate
@@ -19,6 +19,7 @@ from evencover.metrics import interval_score
 from evencover.models.speech import is_frozen, predictions_of, through_steps
 from evencover.models.validation import (
     checked_target,
+    fit_router,
     refuse_unless_ready,
     refuse_unless_regressor,
     remember_features,
@@ -26,7 +27,7 @@ from evencover.models.validation import (
 from evencover.quantiles import Levels, level_fraction
 from evencover.rows import Rows
 from evencover.scores import Nonconformity, Residual, needs_scale, with_scale
-from evencover.splits import refuse_bad_share, split_rows
+from evencover.splits import refuse_bad_share, split_rows, warn_of_few_clusters
 from evencover.tables import frame_kind, n_rows, take
 from evencover.taxonomies import Marginal, Taxonomy
 
@@ -121,6 +122,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         refuse_bad_share("calibration_size", self.calibration_size)
         n = n_rows(X)
         training, held_out = split_rows(n, self.calibration_size, groups=groups, random_state=self.random_state)
+        warn_of_few_clusters(groups)
         X_training = take(X, training)
         params = {name: _training_rows(name, value, n, training) for name, value in fit_params.items()}
         fitted = clone(self.estimator).fit(X_training, target[training], **params)
@@ -271,8 +273,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return what scikit-learn's metadata routing may pass: the clusters to us, the rest to the model."""
-        fit_only = MethodMapping().add(caller="fit", callee="fit")
-        return MetadataRouter(owner=self).add_self_request(self).add(estimator=self.estimator, method_mapping=fit_only)
+        return fit_router(self, estimator=self.estimator)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "calibration_")
@@ -334,7 +335,8 @@ def _median_spread(estimator: Any, X: Any) -> float:
 
 def _training_rows(name: str, value: Any, n: int, training: IntArray) -> Any:
     """Return the training rows of a fit argument that has a row for each of the n, others as they are."""
-    shape = getattr(value, "shape", (len(value),) if isinstance(value, list | tuple) else ())
+    sized = hasattr(value, "__len__") and not isinstance(value, str | dict)
+    shape = value.shape if hasattr(value, "shape") else (len(value),) if sized else ()
     if name == "sample_weight" and shape and shape[0] != n:
         raise ValueError(f"sample_weight must have {n} rows, as many as X; got {shape[0]}")
     return take(value, training) if shape and shape[0] == n else value

@@ -25,7 +25,7 @@ class Groups:
     codes : ndarray of int, shape (n,)
         Position of each row's group in `labels`; -1 for a calibration row that is left out.
     labels : tuple
-        Name of each group: text, numbers or booleans, all different.
+        Name of each group, all different: anything that can be a key. Files hold text, numbers and booleans.
     rules : tuple of str, optional
         What puts a row into each group, with its edges in full: two sets of groups are the same if their labels
         and rules are.
@@ -49,10 +49,14 @@ class Groups:
     n_edge_bits: int = 0
 
     def __post_init__(self) -> None:
-        if len(set(self.labels)) < len(self.labels):
-            raise ValueError(f"labels must be distinct; got {first_few(self.labels)}")
-        if len(self.codes) and not -1 <= self.codes.min() <= self.codes.max() < len(self.labels):
-            raise ValueError(f"codes must be positions among the {len(self.labels)} labels, or -1")
+        if len(set(self.labels)) < len(self.labels) or len(self.rules) not in (0, len(self.labels)):
+            raise ValueError(f"labels must be distinct, with a rule each or none; got {first_few(self.labels)}")
+        object.__setattr__(self, "codes", _checked_codes(self.codes, "codes", -1, len(self.labels)))
+        if self.edge is not None:
+            edge = _checked_codes(self.edge, "edge", 0, 1 << self.n_edge_bits)
+            if len(edge) != len(self.codes):
+                raise ValueError(f"edge must have {len(self.codes)} rows, as many as codes; got {len(edge)}")
+            object.__setattr__(self, "edge", edge)
 
     @classmethod
     def from_labels(cls, values: Any, labels: Sequence[Label] | None = None, *, name: str = "groups") -> "Groups":
@@ -67,6 +71,8 @@ class Groups:
         name : str
             What the caller calls the values, for the error.
         """
+        if np.ma.is_masked(values):
+            raise ValueError(f"{name} must name a group for every row; {np.ma.getmaskarray(values).sum()} are masked")
         array = np.asarray(values)
         if array.dtype.kind in "US" and isinstance(values, Sequence):
             array = np.asarray(values, dtype=object)  # a list of text and numbers keeps its numbers
@@ -136,10 +142,9 @@ class Groups:
 
     def labels_beyond(self, labels: tuple[Label, ...]) -> tuple[Label, ...]:
         """Return the labels in use by some row that are not among the given ones."""
-        if set(self.labels) <= set(labels):
-            return ()
-        counts = self.counts
-        return tuple(label for code, label in enumerate(self.labels) if label not in labels and counts[code])
+        strange = set(self.labels) - set(labels)
+        counts = self.counts if strange else ()
+        return tuple(label for label, n in zip(self.labels, counts, strict=False) if n and label in strange)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -153,6 +158,16 @@ class Groups:
         rules = [f" ({rule})" for rule in self.rules] or [""] * len(self.labels)
         parts = [f"{label}{rule} {n}" for label, rule, n in zip(self.labels, rules, self.counts, strict=True)]
         return f"Groups({len(self)} rows: {_with_short_numbers(', '.join(parts))})"
+
+
+def _checked_codes(codes: Any, name: str, lowest: int, beyond: int) -> IntArray:
+    """Return whole numbers of shape (n,), none below the lowest, all below the bound."""
+    array = np.asarray(codes)
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and len(array)):
+        raise ValueError(f"{name} must be whole numbers of shape (n,); got {array.dtype} of shape {array.shape}")
+    if len(array) and not lowest <= array.min() <= array.max() < beyond:
+        raise ValueError(f"{name} must lie from {lowest} to {beyond - 1}; got {array.min()} to {array.max()}")
+    return array.astype(np.intp, copy=False)
 
 
 def first_few(values: Sequence[Any], most: int = 8) -> str:
@@ -184,8 +199,10 @@ def _encoded(values: NDArray[Any], name: str) -> tuple[IntArray, tuple[Label, ..
         low, high = int(values.min()), int(values.max())
         if high - low < max(len(values), 1000) and high < 2**62:
             return _encoded_small_integers(values, low, high)
-    if values.dtype.kind in "mM":
-        values = np.where(np.isnat(values), None, values.astype(object))  # type: ignore[call-overload]
+    if values.dtype.kind in "mM":  # in microseconds, for nanoseconds would become whole numbers
+        values = values.astype(f"{values.dtype.kind}8[us]").astype(object)
+    if values.dtype.kind == "O":
+        values = _plain(values)
     missing = _missing(values)
     if missing.any():
         raise ValueError(
@@ -199,6 +216,13 @@ def _encoded(values: NDArray[Any], name: str) -> tuple[IntArray, tuple[Label, ..
         known: dict[Label, int] = {}
         codes = np.array([known.setdefault(value, len(known)) for value in values.tolist()], dtype=np.intp)
         return codes, tuple(known)
+
+
+def _plain(values: NDArray[Any]) -> NDArray[Any]:
+    """Return objects with numpy's scalars as Python's own."""
+    found = np.empty(len(values), dtype=object)
+    found[:] = [value.item() if isinstance(value, np.generic) else value for value in values]
+    return found
 
 
 def _missing(values: NDArray[Any]) -> BoolArray:

@@ -137,9 +137,7 @@ class Intervals:
     def __repr__(self) -> str:
         level = "" if self.level is None else f", level={self.level}"
         empty = f", {n} empty" if (n := int(self.empty.sum())) else ""
-        widths = np.mean(self.width, axis=0) if len(self) else np.full(self.lower.shape[1:], np.nan)
-        means = ", ".join(f"{width:.4g}" for width in np.atleast_1d(widths))
-        return f"Intervals({len(self)} rows{level}, mean width {means}{empty})"
+        return f"Intervals({len(self)} rows{level}, mean width {_mean_width(self.width)}{empty})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,4 +185,10 @@ class IntervalUnion:
         return len(self.pieces[0])
 
     def __repr__(self) -> str:
-        return f"IntervalUnion({len(self)} rows, {len(self.pieces)} pieces, mean width {self.width.mean():.4g})"
+        return f"IntervalUnion({len(self)} rows, {len(self.pieces)} pieces, mean width {_mean_width(self.width)})"
+
+
+def _mean_width(widths: FloatArray) -> str:
+    """Return the mean width in words, of each level."""
+    means = np.mean(widths, axis=0) if len(widths) else np.full(widths.shape[1:], np.nan)
+    return ", ".join(f"{mean:.4g}" for mean in np.atleast_1d(means))

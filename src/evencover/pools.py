@@ -92,7 +92,7 @@ class Answering:
     pools : list of Pool
         The pools.
     names : list of labels
-        The group each pool stands for; None where nothing was calibrated, which is no reason to warn.
+        The group each pool stands for; None for the empty pool that was asked for, which is no reason to warn.
     numbers : ndarray of int, shape (m,)
         Position of each row's pool.
     """

@@ -18,7 +18,8 @@ class Prediction:
 
     Given a spread alone, the bounds are center ± z spread with z the normal quantile of the prediction's own
     level; given bounds alone, the spread is (upper − lower) / 2z. What cannot be known stays None, and a score or
-    taxonomy that needs it says so. Bounds that cross are put in order here, and counted in `crossings`.
+    taxonomy that needs it says so. Bounds that cross are put in order here, and counted in `crossings`. Arrays are
+    kept as they are, without a copy: do not change them afterwards.
 
     Parameters
     ----------

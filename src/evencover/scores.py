@@ -11,6 +11,7 @@ Any object with these two methods works wherever a score does.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -256,6 +257,8 @@ def _with_room(reach: float | FloatArray, center: FloatArray) -> FloatArray:
     room = np.abs(center)
     room += np.abs(reach) if np.min(reach, initial=0.0) < 0 else reach
     room *= _ROOM
+    if np.isinf(room.max(initial=0.0)):
+        room[np.isinf(room)] = 0.0  # an infinite reach needs none
     room += reach
     return room
 
@@ -268,7 +271,7 @@ def _usable_spread(score: Normalized | Standardized, prediction: Prediction) -> 
         if score.scale is None:
             raise ValueError(
                 f"{name}: epsilon and floor are fractions of a scale fixed before calibration; give scale=, such as "
-                "the median spread on the training rows (ConformalRegressor takes that unless its model is frozen)"
+                "the median spread on training rows (ConformalRegressor finds it in fit, unless the model is frozen)"
             )
         spread = np.maximum(spread, score.floor * score.scale) if score.floor else spread
         spread = spread + score.epsilon * score.scale
@@ -285,5 +288,5 @@ def _refuse_bad_settings(score: Normalized | Standardized) -> None:
     """Raise unless epsilon, floor and scale are what they must be."""
     for part in ("epsilon", "floor", "scale"):
         value = getattr(score, part)
-        if value is not None and not (0 <= value < np.inf):
-            raise ValueError(f"{type(score).__name__}: {part} must be a finite number, not negative; got {value}")
+        if value is not None and not (isinstance(value, Real) and 0 <= float(value) < np.inf):
+            raise ValueError(f"{type(score).__name__}: {part} must be a finite number, not negative; got {value!r}")

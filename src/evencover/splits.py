@@ -71,6 +71,7 @@ def three_way_split(
             f"calibration_size and test_size must leave rows for training; got {calibration_size} and {test_size}"
         )
     rest, test = split_rows(n_rows(X), test_size, groups=groups, stratify=stratify, random_state=random_state)
+    warn_of_few_clusters(groups)
     training, calibration = split_rows(
         len(rest),
         calibration_size / (1 - test_size),
@@ -98,14 +99,19 @@ def split_rows(
     clusters = Groups.from_labels(groups)
     if len(clusters.labels) < 2:
         raise ValueError(f"groups must name at least 2 clusters to split; got {len(clusters.labels)}")
-    if len(clusters.labels) < _FEW_CLUSTERS:
-        warn_user(
-            f"groups names only {len(clusters.labels)} clusters, each of which goes whole to one side of the split; if "
-            "every one of them is to be covered, that is a taxonomy, such as ByFeature"
-        )
     split = GroupShuffleSplit(n_splits=1, test_size=size, random_state=random_state)
     first, second = next(split.split(rows, groups=clusters.codes))
     return first, second
+
+
+def warn_of_few_clusters(groups: Any) -> None:
+    """Warn if there are so few clusters that groups to be covered may have been meant."""
+    n = 0 if groups is None else len(Groups.from_labels(groups).labels)
+    if 1 < n < _FEW_CLUSTERS:
+        warn_user(
+            f"groups names only {n} clusters, each of which goes whole to one side of the split; if every one of them "
+            "is to be covered, that is a taxonomy, such as ByFeature"
+        )
 
 
 def refuse_bad_share(name: str, size: Any) -> None:

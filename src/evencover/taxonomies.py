@@ -339,7 +339,7 @@ class Product(BaseEstimator):  # type: ignore[misc]
     @property
     def needs_target(self) -> bool:
         """Whether a factor looks at the target."""
-        return any(taxonomy.needs_target for taxonomy in self.taxonomies)
+        return any(getattr(taxonomy, "needs_target", False) for taxonomy in self.taxonomies)
 
     def learn(self, rows: Rows) -> Groups:
         """Learn every factor's groups from the calibration rows and return their combinations."""
@@ -347,7 +347,7 @@ class Product(BaseEstimator):  # type: ignore[misc]
             raise ValueError("Product needs at least one taxonomy; got none")
         self.taxonomies_: list[Taxonomy] = [clone(taxonomy, safe=False) for taxonomy in self.taxonomies]
         groups = reduce(Groups.times, (taxonomy.learn(rows) for taxonomy in self.taxonomies_))
-        edges = [taxonomy.target_edges_ for taxonomy in self.taxonomies_ if taxonomy.needs_target]
+        edges = [each.target_edges_ for each in self.taxonomies_ if getattr(each, "needs_target", False)]
         if edges:
             self.target_edges_ = np.unique(np.concatenate(edges))
         self.labels_: tuple[Label, ...] = groups.labels

@@ -5,10 +5,12 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.utils import Tags, get_tags
+from sklearn.utils.metadata_routing import MetadataRouter
 
 from evencover.inputs import FloatArray
 from evencover.models.validation import (
     checked_target,
+    fit_router,
     refuse_unless_ready,
     refuse_unless_regressor,
     remember_features,
@@ -76,6 +78,10 @@ class FromStd(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignor
             ) from error
         return Prediction(center, spread, level=self.level)
 
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return what scikit-learn's metadata routing may pass: everything to the regressor's fit."""
+        return fit_router(self, estimator=self.estimator)
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "estimator_")
 
@@ -139,6 +145,11 @@ class FromQuantiles(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type:
         refuse_unless_ready(self, X)
         center = None if self.center_ is None else self.center_.predict(X)
         return Prediction.from_quantiles(self.lower_.predict(X), self.upper_.predict(X), center, level=self.level)
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return what scikit-learn's metadata routing may pass: everything to the regressors' fits."""
+        parts = {"lower": self.lower, "upper": self.upper, "center": self.center}
+        return fit_router(self, **{name: part for name, part in parts.items() if part is not None})
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "lower_")

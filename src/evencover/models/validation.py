@@ -1,10 +1,11 @@
-"""What estimators check before they fit or predict: the features' width and names, and the target."""
+"""What estimators do before they fit or predict: check features and target, and say what they pass on."""
 
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import column_or_1d
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from evencover.inputs import FloatArray, checked_vector
@@ -46,3 +47,9 @@ def checked_target(estimator: BaseEstimator, X: Any, y: Any) -> FloatArray:
         )
     check_consistent_length(X, target)
     return checked_vector(column_or_1d(target, warn=True), "y")
+
+
+def fit_router(owner: BaseEstimator, **estimators: Any) -> MetadataRouter:
+    """Return the metadata routing of an estimator that passes what its `fit` gets on to others' `fit`."""
+    fit_only = MethodMapping().add(caller="fit", callee="fit")
+    return MetadataRouter(owner=owner).add_self_request(owner).add(**estimators, method_mapping=fit_only)
