@@ -1,6 +1,13 @@
-"""One thread a process: the tests run in several, and threads that outnumber the cores wait for each other."""
+"""How the tests run anywhere: one thread a process, and the same examples every time."""
 
 import os
 
+from hypothesis import settings
+
+# Tests run in several processes, and threads that outnumber the cores wait for each other.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+
+# A slow machine is no failure, and a new example found in passing should not be either.
+settings.register_profile("steady", deadline=None, derandomize=True)
+settings.load_profile("steady")
