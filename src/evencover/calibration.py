@@ -1,7 +1,7 @@
 """Calibration: scores by group, from which thresholds, intervals and p-values follow at any level."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -227,10 +227,7 @@ class Calibration:
 
     def save(self, path: str | Path) -> None:
         """Write the calibration to one file, without pickle: JSON and arrays in an npz archive."""
-        calibration_files.write(
-            path,
-            calibration_files.Contents(self.nonconformity, self.labels, self.rules, self.weighted, dict(self.cells)),
-        )
+        calibration_files.write(path, {part.name: getattr(self, part.name) for part in fields(self) if part.init})
 
     @classmethod
     def load(cls, path: str | Path, *, nonconformity: Nonconformity | None = None) -> "Calibration":
@@ -243,8 +240,7 @@ class Calibration:
         nonconformity : score or mapping, optional
             The score, where it is of a class of your own: a file holds this package's scores only.
         """
-        contents = calibration_files.read(path, nonconformity)
-        return cls(contents.nonconformity, contents.labels, contents.cells, contents.rules, contents.weighted)
+        return cls(**calibration_files.read(path, nonconformity))
 
     def _checked_groups(self, groups: Any, length: int, unseen: Unseen) -> Groups:
         """Return the new rows' groups, sure to be known unless the caller allows for unseen ones."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 from zipfile import BadZipFile
@@ -21,31 +21,20 @@ VERSION = 1
 _SCORES: dict[str, type[Any]] = {kind.__name__: kind for kind in (Residual, IntervalDistance, Normalized, Standardized)}
 
 
-@dataclass(frozen=True, eq=False)
-class Contents:
-    """What a file holds: the parts of a calibration."""
-
-    nonconformity: Nonconformity
-    labels: tuple[Label, ...]
-    rules: tuple[str, ...]
-    weighted: bool
-    cells: Mapping[tuple[int, int], Pool]
-
-
-def write(path: str | Path, contents: Contents) -> None:
-    """Write the file whole or not at all."""
+def write(path: str | Path, parts: Mapping[str, Any]) -> None:
+    """Write a calibration's parts, by their names, to one file: whole or not at all."""
     header = {
         "format": FORMAT,
         "version": VERSION,
         "evencover": __version__,
-        "nonconformity": _described(contents.nonconformity),
-        "labels": [_plain(label) for label in contents.labels],
-        "rules": contents.rules,
-        "weighted": contents.weighted,
-        "cells": list(contents.cells),
+        "nonconformity": _described(parts["nonconformity"]),
+        "labels": [_plain(label) for label in parts["labels"]],
+        "rules": parts["rules"],
+        "weighted": parts["weighted"],
+        "cells": list(parts["cells"]),
     }
     arrays: dict[str, NDArray[Any]] = {"header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)}
-    for place, pool in enumerate(contents.cells.values()):
+    for place, pool in enumerate(parts["cells"].values()):
         arrays[f"scores_{place}"] = pool.scores
         if pool.weights is not None:
             arrays[f"weights_{place}"] = pool.weights
@@ -58,11 +47,11 @@ def write(path: str | Path, contents: Contents) -> None:
         unfinished.unlink(missing_ok=True)
 
 
-def read(path: str | Path, nonconformity: Nonconformity | None) -> Contents:
-    """Read a file that `write` wrote, or say what is wrong with it."""
+def read(path: str | Path, nonconformity: Nonconformity | None) -> dict[str, Any]:
+    """Return the parts in a file that `write` wrote, or say what is wrong with it."""
     with Path(path).open("rb") as file:
         try:
-            return _contents(file, nonconformity)
+            return _parts(file, nonconformity)
         except _DAMAGE as error:
             if isinstance(error, _RefusedError):
                 raise ValueError(f"{path}: {error}") from None
@@ -73,7 +62,7 @@ class _RefusedError(ValueError):
     """The file is sound, but not for this reader."""
 
 
-def _contents(file: BinaryIO, nonconformity: Nonconformity | None) -> Contents:
+def _parts(file: BinaryIO, nonconformity: Nonconformity | None) -> dict[str, Any]:
     """Return what an open file holds."""
     with np.load(file, allow_pickle=False) as arrays:
         header = json.loads(arrays["header"].tobytes())
@@ -89,8 +78,13 @@ def _contents(file: BinaryIO, nonconformity: Nonconformity | None) -> Contents:
             for i, (group, bits) in enumerate(header["cells"])
         }
     labels = tuple(header["labels"])
-    score = _rebuilt(header["nonconformity"], labels, nonconformity)
-    return Contents(score, labels, tuple(header["rules"]), header["weighted"], cells)
+    return {
+        "nonconformity": _rebuilt(header["nonconformity"], labels, nonconformity),
+        "labels": labels,
+        "cells": cells,
+        "rules": tuple(header["rules"]),
+        "weighted": header["weighted"],
+    }
 
 
 def _described(nonconformity: Nonconformity) -> Any:
