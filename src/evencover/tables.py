@@ -7,6 +7,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from evencover.extras import imported
+
 
 @dataclass(frozen=True, eq=False)
 class FrameKind:
@@ -32,10 +34,7 @@ def frame_kind(table: Any) -> FrameKind | None:
 
 def new_frame(columns: Mapping[str, NDArray[Any]], kind: FrameKind) -> Any:
     """Return a frame of these columns in the kind's library, with its index."""
-    try:
-        import narwhals
-    except ImportError as error:
-        raise ImportError("frames out need narwhals: pip install 'evencover[frames]'") from error
+    narwhals = imported("narwhals", extra="frames", purpose="a result as a frame")
     frame = narwhals.from_dict(dict(columns), backend=kind.library).to_native()
     if kind.index is not None:
         frame.index = kind.index

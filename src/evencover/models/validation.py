@@ -35,6 +35,13 @@ def refuse_unless_ready(estimator: BaseEstimator, X: Any) -> None:
     validate_data(estimator, X, reset=False, skip_check_array=True)
 
 
+def checked_rows(estimator: BaseEstimator, X: Any) -> FloatArray:
+    """Return new rows as numbers, shape (n, features), for an estimator fitted on such features."""
+    check_is_fitted(estimator)
+    rows: FloatArray = validate_data(estimator, X, reset=False, dtype=np.float64)
+    return rows
+
+
 def checked_target(estimator: BaseEstimator, X: Any, y: Any) -> FloatArray:
     """Return the targets as an array, one for each row of X."""
     name = type(estimator).__name__

@@ -1,0 +1,129 @@
+"""Networks fitted in one pass, and what their outputs mean together."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from evencover.inputs import FloatArray, IntArray
+from evencover.models.layers import outputs
+from evencover.models.scaling import Scaling
+from evencover.models.settings import Training
+from evencover.models.training import Member, gpu_if_any, torch_device, train
+from evencover.models.validation import checked_rows, checked_target, remember_features
+from evencover.predictions import Prediction
+
+_LARGEST = 30.0  # a log-variance beyond this is no longer an estimate; e^30 is 10^13 times the target's variance
+
+
+def fit_together(
+    networks: Sequence[Any], X: Any, y: Any, *, rows: Sequence[Any] | None = None, progress: bool = False
+) -> list[Any]:
+    """Return the networks, fitted in one pass: several times as fast as one after the other.
+
+    Each network has its own rows, order of rows, initial weights and dropout, all from its own `random_state`: what it learns
+    does not depend on the others, up to rounding.
+
+    Parameters
+    ----------
+    networks : sequence of QuantileNetwork or MeanVarianceNetwork
+        Of the same layers and training settings; losses, levels and seeds may differ. Those with equal losses are fastest side
+        by side.
+    X : table of shape (n, features)
+        Features.
+    y : array-like of shape (n,)
+        Targets.
+    rows : sequence of arrays of positions, optional
+        The rows each network learns from, as many for each; all rows by default.
+    progress : bool
+        Whether to show a progress bar.
+
+    Examples
+    --------
+    >>> from evencover.models import MeanVarianceNetwork, QuantileNetwork
+    >>> from evencover.synthetic import heteroskedastic
+    >>> sample = heteroskedastic(500, seed=0)
+    >>> networks = [QuantileNetwork(epochs=5, random_state=0), MeanVarianceNetwork(epochs=5, random_state=1)]
+    >>> [network.predict(sample.X).shape for network in fit_together(networks, sample.X, sample.y)]
+    [(500,), (500,)]
+    """
+    networks = _checked_networks(networks)
+    training = Training.of(networks[0])
+    losses = [network._loss() for network in networks]
+    table: FloatArray = validate_data(networks[0], X, dtype=np.float64)
+    target = checked_target(networks[0], X, y)
+    places = _checked_places(rows, len(networks), len(target))
+    scalings = [Scaling.of(table[own], target[own]) for own in places]
+    members = [
+        Member(scaling.features(table[own]), scaling.target(target[own]), loss, _seed(network))
+        for network, own, loss, scaling in zip(networks, places, losses, scalings, strict=True)
+    ]
+    trained = train(members, training, progress=progress)
+    device = torch_device(training.device).type
+    for network, own, scaling, layers in zip(networks, places, scalings, trained, strict=True):
+        remember_features(network, X)
+        network.scaling_, network.layers_, network.device_ = scaling, layers, device
+        network._note(table[own], target[own])
+    return networks
+
+
+def outputs_of(model: Any, X: FloatArray) -> FloatArray:
+    """Return what a fitted model's networks say about rows, in the units they learn in. Shape (networks, n, outputs)."""
+    return outputs(model.layers_, model.scaling_.features(X), gpu_if_any() if model.device_ == "cuda" else None)
+
+
+def mixture_of(model: Any, X: Any) -> Prediction:
+    """Return the mean, total standard deviation and normal bounds of a fitted model's mean-variance networks.
+
+    The total variance is the mean of the variances plus the variance of the means.
+    """
+    values = outputs_of(model, checked_rows(model, X))
+    means, log_variances = values[..., 0], values[..., 1]
+    variance = np.exp(np.clip(log_variances, -_LARGEST, _LARGEST)).mean(0) + means.var(0)
+    spread = model.scaling_.y_scale * np.sqrt(variance)
+    return Prediction(model.scaling_.to_target(means.mean(0)), spread, level=model.level_)
+
+
+def _checked_networks(networks: Sequence[Any]) -> list[Any]:
+    """Return the networks, or say why they cannot train together."""
+    networks = list(networks)
+    if not networks:
+        raise ValueError("networks must not be empty")
+    for place, network in enumerate(networks):
+        if isinstance(network, type) or not hasattr(network, "_loss"):
+            raise TypeError(f"networks must be QuantileNetwork or MeanVarianceNetwork objects; got {network!r}")
+        if any(network is other for other in networks[:place]):
+            raise ValueError(f"networks must be distinct objects; number {place} is there twice: clone it")
+    first = asdict(Training.of(networks[0]))
+    for network in networks[1:]:
+        for name, value in asdict(Training.of(network)).items():
+            if value != first[name]:
+                raise ValueError(f"networks that train together must have the same {name}; got {first[name]!r} and {value!r}")
+    return networks
+
+
+def _checked_places(rows: Sequence[Any] | None, n_networks: int, n: int) -> list[IntArray]:
+    """Return the rows of each network as positions."""
+    if rows is None:
+        return [np.arange(n)] * n_networks
+    if len(rows) != n_networks:
+        raise ValueError(f"rows must have an array for each of the {n_networks} networks; got {len(rows)}")
+    places = [np.asarray(own) for own in rows]
+    for own in places:
+        if own.ndim != 1 or own.dtype.kind not in "iu":
+            raise ValueError(f"rows must hold arrays of positions; got one of dtype {own.dtype} and shape {own.shape}")
+        if own.size and not 0 <= own.min() <= own.max() < n:
+            raise ValueError(f"rows must hold positions from 0 to {n - 1}; got {own.min()} to {own.max()}")
+    sizes = sorted({len(own) for own in places})
+    if len(sizes) > 1 or sizes[0] == 0:
+        raise ValueError(f"rows must hold as many positions for each network, and at least one; got {sizes}")
+    return places
+
+
+def _seed(network: Any) -> int:
+    """Return the seed of everything random in a network's training."""
+    return int(check_random_state(network.random_state).randint(2**31))
+
