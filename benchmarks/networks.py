@@ -1,0 +1,105 @@
+"""How fast networks train: together on one thread, and all 240 of the paper's on a GPU, as JSON.
+
+``python -m benchmarks.networks`` compares ten networks trained together with the same ten one after the other in plain
+PyTorch. With ``EVENCOVER_DATA``, the folder of the paper's six data sets, and a GPU, it also trains the paper's 40
+networks for each of them.
+"""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.model_selection import train_test_split
+
+from evencover.models import MeanVarianceNetwork, QuantileNetwork, fit_together
+
+_SEEDS = (13, 2, 47, 1, 15, 31, 89, 666, 3, 43)  # of the paper's splits
+_EPOCHS = 5
+
+
+def main() -> None:
+    """Print the median seconds of each way, the ways in turn."""
+    torch.set_num_threads(1)
+    found: dict[str, Any] = {"ten_networks": seconds_of_ten(rounds=7)}
+    if torch.cuda.is_available() and "EVENCOVER_DATA" in os.environ:
+        found["gpu"] = torch.cuda.get_device_name()
+        found["paper"] = [seconds_of_the_paper(Path(os.environ["EVENCOVER_DATA"])) for _ in range(3)]
+    print(json.dumps(found))
+
+
+def seconds_of_ten(*, rounds: int) -> dict[str, float]:
+    """Return how long ten 3 x 64 networks take on 4000 x 32 rows, for five epochs on the CPU."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((4000, 32)), rng.standard_normal(4000)
+    ways: dict[str, Callable[[], Any]] = {
+        "together": lambda: fit_together(_ten(), X, y),
+        "one_by_one": lambda: [eager_network(X, y, seed, fused=None) for seed in range(10)],
+        "one_by_one_fused": lambda: [eager_network(X, y, seed, fused=True) for seed in range(10)],
+    }
+    times = [{name: _seconds(way) for name, way in ways.items()} for _ in range(rounds)]
+    return {name: median(each[name] for each in times) for name in ways}
+
+
+def eager_network(X: Any, y: Any, seed: int, *, fused: bool | None) -> torch.nn.Module:
+    """Return one network trained the plain way: a module, autograd, an optimiser, a loop over slices."""
+    torch.manual_seed(seed)
+    features, target = (torch.as_tensor(values, dtype=torch.float32) for values in (X, y))
+    layers: list[torch.nn.Module] = []
+    for size in (features.shape[1], 64, 64):
+        layers += [torch.nn.Linear(size, 64), torch.nn.ReLU(), torch.nn.Dropout(0.2)]
+    network = torch.nn.Sequential(*layers, torch.nn.Linear(64, 2))
+    optimizer = torch.optim.Adam(network.parameters(), lr=5e-4, weight_decay=1e-6, fused=fused)
+    for _ in range(_EPOCHS):
+        for start in range(0, len(features) - 63, 64):
+            mean, log_variance = network(features[start : start + 64]).unbind(1)
+            error = target[start : start + 64] - mean
+            loss = (0.5 * (log_variance + error * error / (log_variance.exp() + 1e-3))).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return network
+
+
+def seconds_of_the_paper(folder: Path) -> dict[str, float]:
+    """Return how long the paper's 40 networks take on each data set, from arrays to fitted models."""
+    tables = {path.stem: np.loadtxt(path, delimiter=",", skiprows=1) for path in sorted(folder.glob("*.csv"))}
+    return {name: _seconds(lambda table=table: fit_forty(table[:, :-1], table[:, -1])) for name, table in tables.items()}
+
+
+def fit_forty(X: Any, y: Any) -> Sequence[Any]:
+    """Return the networks of the paper's ten splits: quantiles at both levels, and two of mean and variance."""
+    kinds: list[Callable[[int], Any]] = [
+        lambda seed: QuantileNetwork(random_state=seed),
+        lambda seed: QuantileNetwork(random_state=seed, softening=2),
+        lambda seed: MeanVarianceNetwork(random_state=seed),
+        lambda seed: MeanVarianceNetwork(random_state=seed + 1000),
+    ]
+    rows = [_training_rows(len(y), seed) for seed in _SEEDS] * len(kinds)
+    return fit_together([kind(seed) for kind in kinds for seed in _SEEDS], X, y, rows=rows)
+
+
+def _training_rows(n: int, seed: int) -> Any:
+    """Return the paper's training rows: 20 % are for testing, and half of the others for calibration."""
+    rest, _ = train_test_split(np.arange(n), test_size=0.2, random_state=seed)
+    return train_test_split(rest, test_size=0.5, random_state=seed)[0]
+
+
+def _ten() -> list[MeanVarianceNetwork]:
+    return [MeanVarianceNetwork(epochs=_EPOCHS, device="cpu", random_state=seed) for seed in range(10)]
+
+
+def _seconds(way: Callable[[], Any]) -> float:
+    """Return how long one call took."""
+    start = perf_counter()
+    way()
+    return perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()
