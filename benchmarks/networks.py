@@ -69,7 +69,9 @@ def eager_network(X: Any, y: Any, seed: int, *, fused: bool | None) -> torch.nn.
 def seconds_of_the_paper(folder: Path) -> dict[str, float]:
     """Return how long the paper's 40 networks take on each data set, from arrays to fitted models."""
     tables = {path.stem: np.loadtxt(path, delimiter=",", skiprows=1) for path in sorted(folder.glob("*.csv"))}
-    return {name: _seconds(lambda table=table: fit_forty(table[:, :-1], table[:, -1])) for name, table in tables.items()}
+    return {
+        name: _seconds(lambda table=table: fit_forty(table[:, :-1], table[:, -1])) for name, table in tables.items()
+    }
 
 
 def fit_forty(X: Any, y: Any) -> Sequence[Any]:

@@ -13,27 +13,36 @@ import evencover
 SOURCE = Path(evencover.__file__).parent
 FLOORS = [  # a module imports from its own floor or from floors above, never from below
     {"_version"},
-    {"inputs", "quantiles", "tables", "groups", "guarantees", "intervals", "predictions", "rows"},
+    {"extras", "inputs", "quantiles", "tables", "groups", "guarantees", "intervals", "predictions", "rows"},
     {"scores", "bins", "taxonomies", "pools", "calibration_files", "calibration", "metrics"},
     {"synthetic"},
-    {"models", "models.validation", "models.speech", "models.adapters", "splits", "conformal"},
+    {"models.validation", "models.speech", "models.adapters", "models.spread", "models.floors"},
+    {"models.quantile_plans", "models.forest"},
+    {f"models.networks.{name}" for name in ("layers", "losses", "scaling", "settings", "training")},
+    {f"models.networks.{name}" for name in ("together", "files")},
+    {"models.networks.regressors", "models.networks.ensembles", "models.networks"},
+    {"models", "splits", "conformal"},
 ]
 MODULES = {
     ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path
     for path in SOURCE.rglob("*.py")
     if path != SOURCE / "__init__.py"
 }
-OPTIONAL = ["torch", "matplotlib", "pandas", "dask", "polars", "pyarrow", "narwhals", "numpy", "scipy", "sklearn"]
-WITHOUT_EXTRAS = """
+EXTRAS = ["torch", "safetensors", "tqdm", "quantile_forest", "matplotlib", "pandas", "dask", "polars", "pyarrow"]
+OPTIONAL = [*EXTRAS, "narwhals", "numpy", "scipy", "sklearn"]
+WITHOUT_EXTRAS = f"""
 import sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"torch", "matplotlib", "pandas", "dask", "polars", "pyarrow"}:
+        if name.partition(".")[0] in {
+    "torch", "safetensors", "quantile_forest", "matplotlib", "pandas", "dask", "polars", "pyarrow"
+}:
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Missing())
 import evencover
+import evencover.models
 for name in evencover.__all__:
     getattr(evencover, name)
 print(evencover.calibrate([1.0, 2.0], [0.0, 0.0]).threshold(0.5))

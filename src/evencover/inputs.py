@@ -47,6 +47,16 @@ def checked_nonnegative(values: Any, name: str, *, length: int | None = None) ->
     return array
 
 
+def is_count(value: Any) -> bool:
+    """Return whether a value is a whole number, 1 or more."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a real number."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
 def row_selection(rows: Any) -> Any:
     """Return a selection of rows that keeps the rows' axis: one position becomes a list of one."""
     return [rows] if isinstance(rows, int | np.integer) else rows

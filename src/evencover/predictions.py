@@ -122,7 +122,7 @@ class Prediction:
             raise ValueError(
                 f"{by} needs a prediction with {part}, and this one has a center only. From arrays: "
                 "Prediction(center, spread) or Prediction.from_quantiles(lower, upper). From models: one with "
-                "predict_full, or evencover.models.FromStd or FromQuantiles around yours"
+                "predict_full, such as evencover.models.WithSpread(model) around yours"
             )
         return values
 

@@ -1,18 +1,32 @@
 """Models whose predictions say more than a center."""
 
-from evencover.models.adapters import FromQuantiles, FromStd
-from evencover.models.ensembles import DeepEnsemble, DropoutEnsemble
-from evencover.models.networks import MeanVarianceNetwork, QuantileNetwork
+from evencover.models.adapters import FromDistribution, FromOutputs, FromQuantiles, FromStd
+from evencover.models.forest import QuantileForest
+from evencover.models.networks import (
+    DeepEnsemble,
+    DropoutEnsemble,
+    MeanVarianceNetwork,
+    QuantileNetwork,
+    fit_together,
+)
 from evencover.models.speech import is_frozen, predictions_of
-from evencover.models.together import fit_together
+from evencover.models.spread import Members, Neighbors, ResidualModel, SpreadSource, WithSpread
 
 __all__ = [
     "DeepEnsemble",
     "DropoutEnsemble",
+    "FromDistribution",
+    "FromOutputs",
     "FromQuantiles",
     "FromStd",
     "MeanVarianceNetwork",
+    "Members",
+    "Neighbors",
+    "QuantileForest",
     "QuantileNetwork",
+    "ResidualModel",
+    "SpreadSource",
+    "WithSpread",
     "fit_together",
     "is_frozen",
     "predictions_of",

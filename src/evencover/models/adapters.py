@@ -1,5 +1,6 @@
 """Adapters: other regressors' spreads and quantiles as full predictions."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +17,10 @@ from evencover.models.validation import (
     remember_features,
 )
 from evencover.predictions import Prediction
+from evencover.quantiles import level_fraction
+
+_QUANTILES = ("lower", "center", "upper")
+_OUTPUTS = ("lower", "center", "upper", "spread", "variance")
 
 
 class FromStd(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -54,9 +59,7 @@ class FromStd(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignor
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
         """Fit the regressor; further arguments are passed on to it."""
-        refuse_unless_regressor(self.estimator, "estimator")
-        self.estimator_ = clone(self.estimator).fit(X, checked_target(self, X, y), **fit_params)
-        remember_features(self, X)
+        _fit_inside(self, X, y, fit_params)
         return self
 
     def predict(self, X: Any) -> FloatArray:
@@ -156,6 +159,158 @@ class FromQuantiles(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type:
 
     def __sklearn_tags__(self) -> Tags:
         return _with_inputs_of(self.lower, super().__sklearn_tags__())
+
+
+class FromOutputs(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """A regressor whose `predict` gives several columns, such as XGBoost's and CatBoost's quantiles.
+
+    Parameters
+    ----------
+    estimator : regressor
+        Any whose `predict` has shape (n, columns).
+    outputs : sequence of str
+        What each column is: "lower" and "upper", "spread" or "variance", "center", or "" for one to leave alone. The
+        center is the middle of the bounds where there is none.
+    level : float
+        Nominal coverage of its own bounds.
+
+    Attributes
+    ----------
+    estimator_ : fitted regressor
+        The model.
+
+    Examples
+    --------
+    >>> from sklearn.frozen import FrozenEstimator
+    >>> from sklearn.linear_model import LinearRegression
+    >>> two = LinearRegression().fit([[0.0], [1.0]], [[-1.0, 1.0], [-2.0, 2.0]])
+    >>> model = FromOutputs(FrozenEstimator(two), ["lower", "upper"]).fit([[0.0], [1.0]], [0.1, -0.2])
+    >>> model.predict_full([[0.5]])
+    Prediction(1 rows of center, spread, lower, upper; level=0.9)
+    """
+
+    def __init__(self, estimator: Any, outputs: Sequence[str] = _QUANTILES, *, level: float = 0.9) -> None:
+        self.estimator = estimator
+        self.outputs = outputs
+        self.level = level
+
+    @property
+    def wrapped_estimators(self) -> list[Any]:
+        """The regressor inside, for `is_frozen`."""
+        return [self.estimator]
+
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
+        """Fit the regressor; further arguments are passed on to it."""
+        _refuse_unless_outputs(self.outputs)
+        _fit_inside(self, X, y, fit_params)
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return the center. Shape (n,)."""
+        return self.predict_full(X).center
+
+    def predict_full(self, X: Any) -> Prediction:
+        """Return center, spread and bounds; bounds that cross are put in order."""
+        refuse_unless_ready(self, X)
+        values = np.asarray(self.estimator_.predict(X), dtype=np.float64)
+        if values.shape[1:] != (len(self.outputs),):
+            name = type(self.estimator_).__name__
+            raise ValueError(
+                f"outputs must name every column that {name} predicts; got {self.outputs!r} for shape {values.shape}"
+            )
+        column = dict(zip(self.outputs, values.T, strict=True))
+        spread = np.sqrt(column["variance"]) if "variance" in column else column.get("spread")
+        center = column["center"] if "center" in column else (column["lower"] + column["upper"]) / 2
+        return Prediction(center, spread, column.get("lower"), column.get("upper"), level=self.level)
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return what scikit-learn's metadata routing may pass: everything to the regressor's fit."""
+        return fit_router(self, estimator=self.estimator)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "estimator_")
+
+    def __sklearn_tags__(self) -> Tags:
+        return _with_inputs_of(self.estimator, super().__sklearn_tags__())
+
+
+class FromDistribution(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """A regressor that predicts distributions, such as NGBoost's ``pred_dist(X)``.
+
+    Mean, standard deviation and the (1 ± level) / 2 quantiles of the distributions become center, spread and bounds.
+
+    Parameters
+    ----------
+    estimator : regressor
+        With a method that returns distributions with `mean`, `std` and `ppf`, as SciPy's have.
+    method : str
+        The name of that method.
+    level : float
+        Nominal coverage of its own bounds.
+
+    Attributes
+    ----------
+    estimator_ : fitted regressor
+        The model.
+    """
+
+    def __init__(self, estimator: Any, *, method: str = "pred_dist", level: float = 0.9) -> None:
+        self.estimator = estimator
+        self.method = method
+        self.level = level
+
+    @property
+    def wrapped_estimators(self) -> list[Any]:
+        """The regressor inside, for `is_frozen`."""
+        return [self.estimator]
+
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
+        """Fit the regressor; further arguments are passed on to it."""
+        if not callable(getattr(self.estimator, self.method, None)):
+            raise TypeError(f"estimator must have a method {self.method}(X); got {self.estimator!r}")
+        _fit_inside(self, X, y, fit_params)
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return the distributions' means. Shape (n,)."""
+        return self.predict_full(X).center
+
+    def predict_full(self, X: Any) -> Prediction:
+        """Return mean, standard deviation and quantiles of the distributions."""
+        refuse_unless_ready(self, X)
+        distribution = getattr(self.estimator_, self.method)(X)
+        level = float(level_fraction(self.level))
+        lower, upper = (distribution.ppf((1 + sign * level) / 2) for sign in (-1, 1))
+        return Prediction(distribution.mean(), distribution.std(), lower, upper, level=self.level)
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return what scikit-learn's metadata routing may pass: everything to the regressor's fit."""
+        return fit_router(self, estimator=self.estimator)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "estimator_")
+
+    def __sklearn_tags__(self) -> Tags:
+        return _with_inputs_of(self.estimator, super().__sklearn_tags__())
+
+
+def _fit_inside(adapter: Any, X: Any, y: Any, fit_params: Mapping[str, Any]) -> None:
+    """Fit an adapter's one regressor."""
+    refuse_unless_regressor(adapter.estimator, "estimator")
+    adapter.estimator_ = clone(adapter.estimator).fit(X, checked_target(adapter, X, y), **fit_params)
+    remember_features(adapter, X)
+
+
+def _refuse_unless_outputs(outputs: Sequence[str]) -> None:
+    """Raise unless the columns' names are known, each there once, and enough for a full prediction."""
+    names = [name for name in outputs if name]
+    unknown = [name for name in names if name not in _OUTPUTS]
+    if isinstance(outputs, str) or unknown or len(set(names)) < len(names):
+        raise ValueError(f"outputs must be distinct names out of {_OUTPUTS} or empty text; got {outputs!r}")
+    bounds = {"lower", "upper"} & set(names)
+    spreads = {"spread", "variance"} & set(names)
+    if len(bounds) == 1 or len(spreads) == 2 or not (bounds or (spreads and "center" in names)):
+        raise ValueError(f"outputs must have lower and upper, or center and spread or variance; got {outputs!r}")
 
 
 def _with_inputs_of(estimator: Any, tags: Tags) -> Tags:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evencover.inputs import FloatArray, checked_vector
+from evencover.inputs import FloatArray, checked_vector, is_number
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
 
@@ -44,18 +44,12 @@ class QuantilePlan:
         return Prediction(center, spread, lower, upper, level=self.own_level)
 
 
-def relative_floor(fraction: float, spread: Any, y: FloatArray) -> float:
-    """Return a fraction of the median spread on training rows; of the target's own size where that is zero."""
-    sizes = (float(np.median(spread)), float(np.std(y)), float(np.mean(np.abs(y))), 1.0)
-    return fraction * next(size for size in sizes if size > 0)
-
-
 def _softened(level: float, softening: float) -> Any:
     """Return the level to train at: it misses `softening` times as often as the one asked for."""
-    level = level_fraction(level)
-    if not (isinstance(softening, int | float) and 0 < softening * (1 - level) < 1):
+    alpha = 1 - level_fraction(level)
+    if not (is_number(softening) and 0 < softening * alpha < 1):
         raise ValueError(
             f"softening must be positive and leave a level: 0 < softening * (1 - level) < 1; got {softening!r} at "
-            f"level {float(level)}"
+            f"level {level}"
         )
-    return 1 - level_fraction(float(softening * (1 - level)))
+    return 1 - level_fraction(float(softening * alpha))

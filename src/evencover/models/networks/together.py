@@ -9,10 +9,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from evencover.inputs import FloatArray, IntArray
-from evencover.models.layers import outputs
-from evencover.models.scaling import Scaling
-from evencover.models.settings import Training
-from evencover.models.training import Member, gpu_if_any, torch_device, train
+from evencover.models.networks.layers import outputs
+from evencover.models.networks.scaling import Scaling
+from evencover.models.networks.settings import Training
+from evencover.models.networks.training import Member, gpu_if_any, torch_device, train
 from evencover.models.validation import checked_rows, checked_target, remember_features
 from evencover.predictions import Prediction
 
@@ -24,14 +24,14 @@ def fit_together(
 ) -> list[Any]:
     """Return the networks, fitted in one pass: several times as fast as one after the other.
 
-    Each network has its own rows, order of rows, initial weights and dropout, all from its own `random_state`: what it learns
-    does not depend on the others, up to rounding.
+    Each network has its own rows, order of rows, initial weights and dropout, all from its own `random_state`: what
+    it learns does not depend on the others, up to rounding.
 
     Parameters
     ----------
     networks : sequence of QuantileNetwork or MeanVarianceNetwork
-        Of the same layers and training settings; losses, levels and seeds may differ. Those with equal losses are fastest side
-        by side.
+        Of the same layers and training settings; losses, levels and seeds may differ. Those with equal losses are
+        fastest side by side.
     X : table of shape (n, features)
         Features.
     y : array-like of shape (n,)
@@ -71,7 +71,7 @@ def fit_together(
 
 
 def outputs_of(model: Any, X: FloatArray) -> FloatArray:
-    """Return what a fitted model's networks say about rows, in the units they learn in. Shape (networks, n, outputs)."""
+    """Return what a fitted model's networks say about rows, in their units. Shape (networks, n, outputs)."""
     return outputs(model.layers_, model.scaling_.features(X), gpu_if_any() if model.device_ == "cuda" else None)
 
 
@@ -101,7 +101,9 @@ def _checked_networks(networks: Sequence[Any]) -> list[Any]:
     for network in networks[1:]:
         for name, value in asdict(Training.of(network)).items():
             if value != first[name]:
-                raise ValueError(f"networks that train together must have the same {name}; got {first[name]!r} and {value!r}")
+                raise ValueError(
+                    f"networks that train together must have the same {name}; got {first[name]!r} and {value!r}"
+                )
     return networks
 
 
@@ -126,4 +128,3 @@ def _checked_places(rows: Sequence[Any] | None, n_networks: int, n: int) -> list
 def _seed(network: Any) -> int:
     """Return the seed of everything random in a network's training."""
     return int(check_random_state(network.random_state).randint(2**31))
-

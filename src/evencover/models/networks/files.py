@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from evencover._version import __version__
 from evencover.extras import imported
-from evencover.models.layers import Layer
+from evencover.models.networks.layers import Layer
+from evencover.models.networks.scaling import Scaling
 from evencover.models.quantile_plans import QuantilePlan
-from evencover.models.scaling import Scaling
 
 FORMAT = "evencover.network"
 VERSION = 1
@@ -24,7 +24,7 @@ _NUMBERS = ("level_", "spread_floor_")
 Model = TypeVar("Model")
 
 
-def write(model: Any, path: str | Path) -> None:
+def write_network(model: Any, path: str | Path) -> None:
     """Write a fitted model to one file: whole or not at all."""
     check_is_fitted(model)
     save_file = imported("safetensors.numpy", extra="networks", purpose="saving a network").save_file
@@ -36,8 +36,8 @@ def write(model: Any, path: str | Path) -> None:
         unfinished.unlink(missing_ok=True)
 
 
-def read(kind: type[Model], path: str | Path, inner: type[Any] | None = None) -> Model:
-    """Return the fitted model of this kind in a file that `write` wrote, or say what is wrong with it.
+def read_network(kind: type[Model], path: str | Path, inner: type[Any] | None = None) -> Model:
+    """Return the fitted model of this kind in a file that `write_network` wrote, or say what is wrong with it.
 
     ``inner`` is the kind of the network that an ensemble is made of.
     """
@@ -52,12 +52,13 @@ def read(kind: type[Model], path: str | Path, inner: type[Any] | None = None) ->
         raise ValueError(f"{path} is no network that evencover wrote, or it is damaged: {error}") from error
     if header["format"] != FORMAT or header["version"] > VERSION:
         raise ValueError(
-            f"{path}: written by evencover {header['evencover']} as {header['format']}, version {header['version']}; this "
-            f"evencover reads {FORMAT} up to version {VERSION}"
+            f"{path}: written by evencover {header['evencover']} as {header['format']}, version {header['version']}; "
+            f"this evencover reads {FORMAT} up to version {VERSION}"
         )
     if header["kind"] != kind.__name__:
         raise TypeError(f"{path} holds a {header['kind']}: {header['kind']}.load reads it")
-    return _restored(_rebuilt(kind, header["settings"], inner), header, arrays)
+    model: Model = _restored(_rebuilt(kind, header["settings"], inner), header, arrays)
+    return model
 
 
 def _header(model: Any) -> dict[str, Any]:

@@ -26,7 +26,9 @@ def initial_layers(sizes: Sequence[int], rng: np.random.Generator) -> Layers:
 
 def stacked(networks: Sequence[Layers]) -> Layers:
     """Return several networks of one shape as one stack."""
-    return tuple(Layer(*(np.concatenate(parts) for parts in zip(*same, strict=True))) for same in zip(*networks, strict=True))
+    return tuple(
+        Layer(*(np.concatenate(parts) for parts in zip(*same, strict=True))) for same in zip(*networks, strict=True)
+    )
 
 
 def forward(layers: Layers, X: Any) -> Any:

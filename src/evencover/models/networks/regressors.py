@@ -8,10 +8,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from evencover.inputs import FloatArray
-from evencover.models import network_files
-from evencover.models.losses import GaussianLikelihood, Pinball
-from evencover.models.quantile_plans import Center, QuantilePlan, relative_floor
-from evencover.models.together import fit_together, mixture_of, outputs_of
+from evencover.models.floors import relative_floor
+from evencover.models.networks.files import read_network, write_network
+from evencover.models.networks.losses import GaussianLikelihood, Pinball
+from evencover.models.networks.together import fit_together, mixture_of, outputs_of
+from evencover.models.quantile_plans import Center, QuantilePlan
 from evencover.models.validation import checked_rows
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
@@ -140,12 +141,12 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def save(self, path: str | Path) -> None:
         """Write the fitted network to one file, without pickle: `load` reads it."""
-        network_files.write(self, path)
+        write_network(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Return the network in a file that `save` wrote."""
-        return network_files.read(cls, path)
+        return read_network(cls, path)
 
     def _loss(self) -> Pinball:
         plan = self._plan()
@@ -161,7 +162,8 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _values(self, X: FloatArray) -> FloatArray:
         """Return the quantiles, then the mean if it is the center, in the target's unit. Shape (n, outputs)."""
-        return self.scaling_.to_target(outputs_of(self, X)[0])
+        values: FloatArray = self.scaling_.to_target(outputs_of(self, X)[0])
+        return values
 
     def _prediction(self, X: FloatArray) -> Prediction:
         values, q = self._values(X), len(self.plan_.levels)
@@ -173,8 +175,8 @@ class MeanVarianceNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """A network that learns a mean μ and a log-variance s by the Gaussian likelihood (the paper's MV).
 
     The loss is s + (y − μ)² / (eˢ + 0.001) in units of the standardised target. The spread is the standard deviation
-    e^(s/2), and the bounds are those of a normal target. Features and target are standardised inside. Rows are shuffled once
-    and batches go round in that order.
+    e^(s/2), and the bounds are those of a normal target. Features and target are standardised inside. Rows are
+    shuffled once and batches go round in that order.
 
     Parameters
     ----------
@@ -269,12 +271,12 @@ class MeanVarianceNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def save(self, path: str | Path) -> None:
         """Write the fitted network to one file, without pickle: `load` reads it."""
-        network_files.write(self, path)
+        write_network(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Return the network in a file that `save` wrote."""
-        return network_files.read(cls, path)
+        return read_network(cls, path)
 
     def _loss(self) -> GaussianLikelihood:
         level_fraction(self.level)

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from math import inf
-from numbers import Integral, Real
 from typing import Any
+
+from evencover.inputs import is_count, is_number
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,6 @@ class Training:
         return cls(**{**values, "hidden": tuple(int(size) for size in values["hidden"])})
 
 
-def is_count(value: Any) -> bool:
-    """Return whether a value is a whole number, 1 or more."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
-
-
 def _is_sizes(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str) and all(map(is_count, value))
 
@@ -44,8 +40,7 @@ def _is_within(low: float, high: float, *, open_below: bool) -> Callable[[Any], 
     """Return the test for a number in [low, high), or in (low, high)."""
 
     def is_right(value: Any) -> bool:
-        number = isinstance(value, Real) and not isinstance(value, bool)
-        return number and (low < value < high or (not open_below and value == low))
+        return is_number(value) and bool(low < value < high or (not open_below and value == low))
 
     return is_right
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from evencover.extras import imported
 from evencover.inputs import FloatArray, IntArray
-from evencover.models.layers import Layer, Layers, forward, initial_layers, stacked
-from evencover.models.losses import Loss
-from evencover.models.settings import Training
+from evencover.models.networks.layers import Layer, Layers, forward, initial_layers, stacked
+from evencover.models.networks.losses import Loss
+from evencover.models.networks.settings import Training
 
 _CHUNK_BYTES = 2**25  # of random bits drawn at a time
 
@@ -30,8 +30,8 @@ class Member:
 def train(members: Sequence[Member], training: Training, *, progress: bool = False) -> list[Layers]:
     """Return the layers of each member, trained in one pass.
 
-    Every member has its own rows, order of rows, initial weights and dropout, all drawn from its own seed, so its result
-    is that of training alone up to rounding. All must have the same numbers of rows and features.
+    Every member has its own rows, order of rows, initial weights and dropout, all drawn from its own seed, so its
+    result is that of training alone up to rounding. All must have the same numbers of rows and features.
     """
     torch = imported_torch()
     with _one_thread(torch), torch.no_grad():
@@ -58,7 +58,9 @@ def torch_device(name: str) -> Any:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
-        raise ValueError('device="cuda" needs a GPU that PyTorch can use, and it finds none; device="auto" takes the CPU then')
+        raise ValueError(
+            'device="cuda" needs a GPU that PyTorch can use, and it finds none; device="auto" takes the CPU then'
+        )
     return torch.device(name)
 
 
@@ -148,7 +150,7 @@ class _Stack:
         self.torch.baddbmm(self.layers[-1].bias, inputs, self.layers[-1].weight, alpha=scale, out=self.outputs)
 
     def _propagate_back(self) -> None:
-        """Compute the gradient from the slopes of the loss; a unit that is zero, rectified or dropped, passes none on."""
+        """Compute the gradient from the slopes of the loss; a unit at zero, rectified or dropped, passes none on."""
         torch, slopes = self.torch, self.slopes
         for place in reversed(range(len(self.layers))):
             inputs, scale = (self.activations[place - 1], self.scale) if place else (self.batch_X, 1.0)
@@ -219,10 +221,13 @@ class _Stack:
         self.outputs, self.slopes = (
             torch.zeros((rows[0], n_outputs, rows[1]), device=self.device).transpose(1, 2) for _ in "ab"
         )
-        self.activations, self.back = ([torch.zeros((*rows, size), device=self.device) for size in hidden] for _ in "ab")
+        self.activations, self.back = (
+            [torch.zeros((*rows, size), device=self.device) for size in hidden] for _ in "ab"
+        )
         self.runs = _runs([member.loss for member in self.members])
         self.scale = 1 / (1 - self.training.dropout)
-        self.coins, self.kept = None, [None] * len(hidden)
+        self.coins: _Coins | None = None
+        self.kept: list[Any] = [None] * len(hidden)
         if self.training.dropout and hidden:
             per_layer = [self.batch_size * size for size in hidden]
             self.coins = _Coins(torch, seeds, sum(per_layer), self.training.dropout, self.device)

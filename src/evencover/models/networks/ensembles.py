@@ -8,12 +8,11 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clon
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 
-from evencover.inputs import FloatArray
-from evencover.models import network_files
-from evencover.models.layers import stacked, thinned
-from evencover.models.networks import MeanVarianceNetwork
-from evencover.models.settings import is_count
-from evencover.models.together import fit_together, mixture_of
+from evencover.inputs import FloatArray, is_count
+from evencover.models.networks.files import read_network, write_network
+from evencover.models.networks.layers import stacked, thinned
+from evencover.models.networks.regressors import MeanVarianceNetwork
+from evencover.models.networks.together import fit_together, mixture_of
 from evencover.models.validation import checked_rows, checked_target, remember_features
 from evencover.predictions import Prediction
 
@@ -21,15 +20,15 @@ from evencover.predictions import Prediction
 class DropoutEnsemble(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """One mean-variance network, its dropout left on (the paper's MVE).
 
-    Each of the passes leaves out its own hidden units, the same for every row: a thinner network μ_k, σ_k, drawn once,
-    so that a row's prediction is a function of the row. The mean is that of the μ_k, and the variance that of the mixture:
-    the mean of the σ_k² plus the variance of the μ_k. The bounds are those of a normal target.
+    Each of the passes leaves out its own hidden units, the same for every row: a thinner network μ_k, σ_k, drawn
+    once, so that a row's prediction is a function of the row. The mean is that of the μ_k, and the variance that of
+    the mixture: the mean of the σ_k² plus the variance of the μ_k. The bounds are those of a normal target.
 
     Parameters
     ----------
     network : MeanVarianceNetwork, optional
-        The network to train, by default one with the paper's settings. A fitted one in scikit-learn's `FrozenEstimator` is
-        not trained again.
+        The network to train, by default one with the paper's settings. A fitted one in scikit-learn's
+        `FrozenEstimator` is not trained again.
     passes : int
         Number of thinned networks.
     random_state : int, RandomState or None
@@ -48,8 +47,8 @@ class DropoutEnsemble(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # typ
 
     References
     ----------
-    Gal and Ghahramani, "Dropout as a Bayesian approximation", ICML 2016. Kendall and Gal, "What uncertainties do we need in
-    Bayesian deep learning for computer vision?", NeurIPS 2017.
+    Gal and Ghahramani, "Dropout as a Bayesian approximation", ICML 2016. Kendall and Gal, "What uncertainties do we
+    need in Bayesian deep learning for computer vision?", NeurIPS 2017.
 
     Examples
     --------
@@ -99,19 +98,19 @@ class DropoutEnsemble(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # typ
 
     def save(self, path: str | Path) -> None:
         """Write the fitted ensemble to one file, without pickle: `load` reads it."""
-        network_files.write(self, path)
+        write_network(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Return the ensemble in a file that `save` wrote."""
-        return network_files.read(cls, path, MeanVarianceNetwork)
+        return read_network(cls, path, MeanVarianceNetwork)
 
 
 class DeepEnsemble(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Mean-variance networks that differ in initial weights, order of rows and dropout, trained in one pass.
 
-    Mean and variance are those of the mixture: the mean of the means, and the mean of the variances plus the variance of
-    the means. The bounds are those of a normal target.
+    Mean and variance are those of the mixture: the mean of the means, and the mean of the variances plus the variance
+    of the means. The bounds are those of a normal target.
 
     Parameters
     ----------
@@ -135,8 +134,8 @@ class DeepEnsemble(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: 
 
     References
     ----------
-    Lakshminarayanan, Pritzel and Blundell, "Simple and scalable predictive uncertainty estimation using deep ensembles",
-    NeurIPS 2017.
+    Lakshminarayanan, Pritzel and Blundell, "Simple and scalable predictive uncertainty estimation using deep
+    ensembles", NeurIPS 2017.
 
     Examples
     --------
@@ -176,12 +175,12 @@ class DeepEnsemble(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: 
 
     def save(self, path: str | Path) -> None:
         """Write the fitted ensemble to one file, without pickle: `load` reads it."""
-        network_files.write(self, path)
+        write_network(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Return the ensemble in a file that `save` wrote."""
-        return network_files.read(cls, path, MeanVarianceNetwork)
+        return read_network(cls, path, MeanVarianceNetwork)
 
 
 def _checked_network(network: Any) -> MeanVarianceNetwork:
@@ -189,7 +188,9 @@ def _checked_network(network: Any) -> MeanVarianceNetwork:
     inside = network.estimator if isinstance(network, FrozenEstimator) else network
     inside = MeanVarianceNetwork() if inside is None else inside
     if not isinstance(inside, MeanVarianceNetwork):
-        raise TypeError(f"network must be a MeanVarianceNetwork, a fitted one in FrozenEstimator, or None; got {network!r}")
+        raise TypeError(
+            f"network must be a MeanVarianceNetwork, a fitted one in FrozenEstimator, or None; got {network!r}"
+        )
     return inside
 
 

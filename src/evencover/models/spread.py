@@ -1,0 +1,323 @@
+"""A spread for models that have none: learned from residuals, neighbours, or an ensemble's members."""
+
+from collections.abc import Iterator
+from typing import Any, Literal, Protocol, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.dummy import DummyRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.neighbors import NearestNeighbors
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import Tags, check_array, get_tags
+from sklearn.utils.metadata_routing import MetadataRouter
+
+from evencover.inputs import FloatArray, is_count, is_number
+from evencover.models.floors import relative_floor
+from evencover.models.speech import through_steps
+from evencover.models.validation import (
+    checked_target,
+    fit_router,
+    refuse_unless_ready,
+    refuse_unless_regressor,
+    remember_features,
+)
+from evencover.predictions import Prediction
+from evencover.tables import n_rows, take
+
+_NORMAL = float(np.sqrt(np.pi / 2))  # a normal target's standard deviation by its mean absolute deviation
+_ROWS_FOR_CHECK = 100
+
+
+class SpreadSource(Protocol):
+    """What `WithSpread` asks for the spread: your own class with these members will do."""
+
+    needs_residuals: bool
+
+    def learn(self, estimator: Any, X: Any, y: FloatArray, residuals: FloatArray | None) -> FloatArray:
+        """Learn from the fitted model and its training rows; return the spread on them. Shape (n,)."""
+
+    def spread(self, estimator: Any, X: Any) -> FloatArray:
+        """Return the spread of new rows, zero or more. Shape (n,)."""
+
+
+class ResidualModel(BaseEstimator):  # type: ignore[misc]
+    """Spread from a second regressor, of the model's absolute residuals on rows it was not fitted on.
+
+    The spread is √(π/2) times the predicted absolute residual: the standard deviation, if the target is normal.
+
+    Parameters
+    ----------
+    regressor : regressor, optional
+        By default small boosted trees with a Poisson loss, which are never negative.
+
+    Attributes
+    ----------
+    regressor_ : fitted regressor
+        The model of the residuals.
+    """
+
+    needs_residuals = True
+
+    def __init__(self, regressor: Any = None) -> None:
+        self.regressor = regressor
+
+    def learn(self, estimator: Any, X: Any, y: FloatArray, residuals: FloatArray) -> FloatArray:  # noqa: ARG002
+        """Fit the regressor; return the spread on the training rows. Shape (n,)."""
+        sizes = np.abs(residuals)
+        self.regressor_ = (self._regressor() if sizes.any() else DummyRegressor()).fit(X, sizes)
+        return self.spread(estimator, X)
+
+    def spread(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
+        """Return the spread of new rows. Shape (n,)."""
+        return np.maximum(_NORMAL * np.asarray(self.regressor_.predict(X)), 0)
+
+    def _regressor(self) -> Any:
+        if self.regressor is None:
+            return HistGradientBoostingRegressor(loss="poisson", max_leaf_nodes=8, learning_rate=0.05, random_state=0)
+        refuse_unless_regressor(self.regressor, "regressor")
+        return clone(self.regressor)
+
+
+class Neighbors(BaseEstimator):  # type: ignore[misc]
+    """Spread from the nearest training rows, in standardised features.
+
+    A row is never its own neighbour: a training row at no distance at all is taken for the row itself, once.
+
+    Parameters
+    ----------
+    n_neighbors : int
+        How many; all the others where there are fewer.
+    of : {"residuals", "targets", "distance"}
+        What to look at. "residuals": √(π/2) times the mean absolute residual of the neighbours, on rows the model was
+        not fitted on. "targets": the standard deviation of their targets. "distance": their mean distance, in units
+        that make the mean spread on the training rows √(π/2) times the mean absolute residual.
+
+    Attributes
+    ----------
+    index_ : NearestNeighbors
+        Finds the neighbours.
+    """
+
+    def __init__(self, n_neighbors: int = 25, *, of: Literal["residuals", "targets", "distance"] = "residuals") -> None:
+        self.n_neighbors = n_neighbors
+        self.of = of
+
+    @property
+    def needs_residuals(self) -> bool:
+        """Whether the model must be cross-fitted."""
+        return self.of != "targets"
+
+    def learn(self, estimator: Any, X: Any, y: FloatArray, residuals: FloatArray | None) -> FloatArray:  # noqa: ARG002
+        """Index the rows; return the spread on them. Shape (n,)."""
+        if self.of not in ("residuals", "targets", "distance"):
+            raise ValueError(f'of must be "residuals", "targets" or "distance"; got {self.of!r}')
+        if not is_count(self.n_neighbors):
+            raise ValueError(f"n_neighbors must be a positive whole number; got {self.n_neighbors!r}")
+        if len(y) < 2:
+            raise ValueError(f"Neighbors needs at least 2 rows; got {len(y)} sample")
+        self.scaler_ = StandardScaler().fit(check_array(X, dtype=np.float64))
+        self.index_ = NearestNeighbors(n_neighbors=min(self.n_neighbors, len(y) - 1)).fit(self._scaled(X))
+        distances, places = self.index_.kneighbors()  # without rows: of the training rows, none its own neighbour
+        self.values_ = sizes = y if residuals is None else _NORMAL * np.abs(residuals)
+        if self.of == "distance":
+            mean = distances.mean()
+            self.unit_ = float(sizes.mean() / mean) if mean > 0 else 0.0
+        return self._spread(distances, places)
+
+    def spread(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
+        """Return the spread of new rows. Shape (n,)."""
+        k = self.index_.n_neighbors
+        distances, places = self.index_.kneighbors(self._scaled(X), n_neighbors=k + 1)
+        itself = distances[:, 0] == 0
+        chosen = np.arange(k) + itself[:, None]
+        return self._spread(np.take_along_axis(distances, chosen, 1), np.take_along_axis(places, chosen, 1))
+
+    def _scaled(self, X: Any) -> FloatArray:
+        rows: FloatArray = self.scaler_.transform(check_array(X, dtype=np.float64))
+        return rows
+
+    def _spread(self, distances: FloatArray, places: Any) -> FloatArray:
+        """Return the spread for neighbours at these distances and places, both of shape (n, k)."""
+        match self.of:
+            case "distance":
+                return np.asarray(self.unit_ * distances.mean(axis=1))
+            case "targets":
+                return np.asarray(self.values_[places].std(axis=1))
+            case _:
+                return np.asarray(self.values_[places].mean(axis=1))
+
+
+class Members(BaseEstimator):  # type: ignore[misc]
+    """Spread from the disagreement of an ensemble's members: the standard deviation of their predictions.
+
+    For ensembles whose prediction is the mean of their members' (`estimators_`): random forests, extra trees, bagging,
+    voting. Members disagree where they know little, which is not the same as noise; `ResidualModel` measures noise.
+    """
+
+    needs_residuals = False
+
+    def learn(self, estimator: Any, X: Any, y: FloatArray, residuals: None) -> FloatArray:  # noqa: ARG002
+        """Check that the members' mean is the prediction; return the spread on the training rows. Shape (n,)."""
+        some = take(X, np.arange(min(_ROWS_FOR_CHECK, n_rows(X))))
+        predicted = np.asarray(estimator.predict(some))
+        of_members = list(_member_predictions(estimator, some))
+        room = 1e-6 * np.abs(predicted).max()
+        if not of_members or not np.allclose(np.mean(of_members, axis=0), predicted, rtol=1e-6, atol=room):
+            raise TypeError(
+                "Members needs an ensemble whose prediction is the mean of its estimators_, such as a random forest; "
+                f"{type(estimator).__name__}'s is not"
+            )
+        return self.spread(estimator, X)
+
+    def spread(self, estimator: Any, X: Any) -> FloatArray:
+        """Return the spread of new rows. Shape (n,)."""
+        mean = np.asarray(estimator.predict(X))
+        total, count = np.zeros(len(mean)), 0
+        for predicted in _member_predictions(estimator, X):  # one at a time: memory for one
+            total += (predicted - mean) ** 2
+            count += 1
+        return np.sqrt(total / count)
+
+
+class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Any point regressor, with a spread learned beside it.
+
+    The center is the regressor's own prediction, fitted on all rows, and the bounds are center ± z spread. Where the
+    spread rests on residuals, they are cross-fitted: each is of a row that the regressor it comes from has not seen.
+    Residuals of the fitted rows themselves would be too small, most of all for flexible models. A frozen regressor is
+    not fitted again, so give `fit` rows that are new to it.
+
+    Parameters
+    ----------
+    estimator : regressor
+        The model of the center.
+    spread : ResidualModel, Neighbors or Members, optional
+        Where the spread comes from; `ResidualModel()` by default. Your own class with the methods of `SpreadSource`
+        will do.
+    cv : int or splitter
+        Folds for the residuals: a number of shuffled ones, or a splitter of scikit-learn's.
+    floor : float
+        Smallest spread, as a fraction of the median spread on the training rows.
+    level : float
+        Nominal coverage of its own bounds.
+    random_state : int, RandomState or None
+        Seed of the folds.
+
+    Attributes
+    ----------
+    estimator_ : fitted regressor
+        The model of the center.
+    spread_ : fitted source
+        The model of the spread.
+    spread_floor_ : float
+        The smallest spread, in the target's unit.
+
+    References
+    ----------
+    Papadopoulos, Vovk and Gammerman, "Regression conformal prediction with nearest neighbours", JAIR, 2011. Boström,
+    Linusson, Löfström and Johansson, "Accelerating difficulty estimation for conformal regression forests", AMAI,
+    2017.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> from evencover.synthetic import heteroskedastic
+    >>> sample = heteroskedastic(500, seed=0)
+    >>> WithSpread(Ridge(), random_state=0).fit(sample.X, sample.y).predict_full(sample.X[:3])
+    Prediction(3 rows of center, spread, lower, upper; level=0.9)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        spread: Any = None,
+        *,
+        cv: Any = 5,
+        floor: float = 1e-3,
+        level: float = 0.9,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.spread = spread
+        self.cv = cv
+        self.floor = floor
+        self.level = level
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
+        """Fit the regressor and its spread; further arguments are passed on to the regressor."""
+        refuse_unless_regressor(self.estimator, "estimator")
+        source = self._source()
+        if not (is_number(self.floor) and 0 < self.floor < 1):
+            raise ValueError(f"floor must lie strictly between 0 and 1; got {self.floor!r}")
+        target = checked_target(self, X, y)
+        residuals = None
+        if source.needs_residuals:
+            folds = self._folds(len(target))
+            residuals = target - np.ravel(cross_val_predict(self.estimator, X, target, cv=folds, params=fit_params))
+        fitted = clone(self.estimator).fit(X, target, **fit_params)
+        spread = source.learn(fitted, X, target, residuals)
+        self.estimator_, self.spread_ = fitted, source
+        self.spread_floor_ = relative_floor(self.floor, spread, target)
+        remember_features(self, X)
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return the regressor's own prediction. Shape (n,)."""
+        refuse_unless_ready(self, X)
+        return np.asarray(self.estimator_.predict(X))
+
+    def predict_full(self, X: Any) -> Prediction:
+        """Return center, spread and bounds."""
+        center = np.ravel(self.predict(X))
+        spread = np.maximum(self.spread_.spread(self.estimator_, X), self.spread_floor_)
+        return Prediction(center, spread, level=self.level)
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return what scikit-learn's metadata routing may pass: everything to the regressor's fit."""
+        return fit_router(self, estimator=self.estimator)
+
+    def _source(self) -> Any:
+        """Return a fresh copy of the source of the spread."""
+        if self.spread is None:
+            return ResidualModel()
+        if isinstance(self.spread, type) or not all(hasattr(self.spread, name) for name in ("learn", "spread")):
+            raise TypeError(f"spread must be ResidualModel(...), Neighbors(...) or Members(); got {self.spread!r}")
+        return clone(self.spread, safe=False)
+
+    def _folds(self, n: int) -> Any:
+        """Return the splitter for the residuals."""
+        if not is_number(self.cv):
+            return self.cv
+        if not is_count(self.cv) or self.cv < 2:
+            raise ValueError(f"cv must be at least 2 folds, or a splitter; got {self.cv!r}")
+        if n < 2:
+            raise ValueError(f"WithSpread needs at least 2 rows to cross-fit; got {n} sample")
+        return KFold(min(int(self.cv), n), shuffle=True, random_state=self.random_state)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "estimator_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self.estimator).input_tags
+        return tags
+
+
+def _member_predictions(estimator: Any, X: Any) -> Iterator[FloatArray]:
+    """Yield what each member of an ensemble predicts; a pipeline's members are those of its last step."""
+    if isinstance(estimator, FrozenEstimator):
+        estimator = estimator.estimator
+    if isinstance(estimator, Pipeline):
+        estimator, X = estimator[-1], through_steps(estimator, X)
+    members = getattr(estimator, "estimators_", ())
+    features = getattr(estimator, "estimators_features_", [slice(None)] * len(members))
+    for member, own in zip(members, features, strict=True):
+        if not hasattr(member, "predict"):  # boosting's are arrays of trees that add up
+            return
+        # Members know names only if the ensemble passed its frame on to them.
+        yield np.asarray(member.predict(X if hasattr(member, "feature_names_in_") else np.asarray(X)[:, own]))
