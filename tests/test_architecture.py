@@ -35,9 +35,7 @@ import sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {
-    "torch", "safetensors", "quantile_forest", "matplotlib", "pandas", "dask", "polars", "pyarrow"
-}:
+        if name.partition(".")[0] in {EXTRAS}:
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Missing())

@@ -1,18 +1,39 @@
 """scikit-learn's own checks, over every estimator of the package; none is expected to fail."""
 
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import LinearRegression, QuantileRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from evencover import BySpread, ConformalRegressor, Normalized
-from evencover.models import FromQuantiles, FromStd
+from evencover.models import (
+    DeepEnsemble,
+    DropoutEnsemble,
+    FromQuantiles,
+    FromStd,
+    MeanVarianceNetwork,
+    Members,
+    Neighbors,
+    QuantileForest,
+    QuantileNetwork,
+    WithSpread,
+)
 
 GAUSSIAN = GaussianProcessRegressor(alpha=0.1, optimizer=None)
+QUICK = {"hidden": (16,), "learning_rate": 0.01, "epochs": 100}
 ESTIMATORS = [
     ConformalRegressor(LinearRegression(), random_state=0),
     ConformalRegressor(FromStd(GAUSSIAN), nonconformity=Normalized(), taxonomy=BySpread(2), random_state=0),
     FromStd(GAUSSIAN),
     FromQuantiles(QuantileRegressor(quantile=0.05, alpha=0.01), QuantileRegressor(quantile=0.95, alpha=0.01)),
+    QuantileNetwork(**QUICK),
+    MeanVarianceNetwork(**QUICK),
+    DropoutEnsemble(MeanVarianceNetwork(**QUICK)),
+    DeepEnsemble(MeanVarianceNetwork(**QUICK)),
+    QuantileForest(n_estimators=10, min_samples_leaf=2),
+    WithSpread(LinearRegression()),
+    WithSpread(LinearRegression(), Neighbors()),
+    WithSpread(RandomForestRegressor(5, random_state=0), Members()),
 ]
 
 

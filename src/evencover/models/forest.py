@@ -1,5 +1,6 @@
 """The quantile forest."""
 
+import pickle
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -124,6 +125,15 @@ class QuantileForest(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Return all the quantiles, each row in order. Shape (n, q), for the levels ``plan_.levels``."""
         X = checked_rows(self, X)
         return self._quantiles(X)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Joblib hands large arrays to workers read-only, and quantile-forest cannot be rebuilt from such; bytes it copies.
+        state: dict[str, Any] = super().__getstate__()
+        return {**state, "forest_": pickle.dumps(state["forest_"])} if "forest_" in state else state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        forest = {"forest_": pickle.loads(state["forest_"])} if "forest_" in state else {}  # noqa: S301
+        super().__setstate__({**state, **forest})
 
     def _prediction(self, X: FloatArray) -> Prediction:
         mean = self.forest_.predict(X, quantiles="mean", weighted_leaves=True) if self.plan_.center == "mean" else None

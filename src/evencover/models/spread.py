@@ -65,6 +65,11 @@ class ResidualModel(BaseEstimator):  # type: ignore[misc]
     def __init__(self, regressor: Any = None) -> None:
         self.regressor = regressor
 
+    @property
+    def takes_sparse(self) -> bool:
+        """Whether the regressor takes sparse features."""
+        return bool(get_tags(self._regressor()).input_tags.sparse)
+
     def learn(self, estimator: Any, X: Any, y: FloatArray, residuals: FloatArray) -> FloatArray:  # noqa: ARG002
         """Fit the regressor; return the spread on the training rows. Shape (n,)."""
         sizes = np.abs(residuals)
@@ -105,6 +110,8 @@ class Neighbors(BaseEstimator):  # type: ignore[misc]
     def __init__(self, n_neighbors: int = 25, *, of: Literal["residuals", "targets", "distance"] = "residuals") -> None:
         self.n_neighbors = n_neighbors
         self.of = of
+
+    takes_sparse = False
 
     @property
     def needs_residuals(self) -> bool:
@@ -305,6 +312,7 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags = get_tags(self.estimator).input_tags
+        tags.input_tags.sparse &= getattr(self._source(), "takes_sparse", True)
         return tags
 
 
@@ -320,4 +328,9 @@ def _member_predictions(estimator: Any, X: Any) -> Iterator[FloatArray]:
         if not hasattr(member, "predict"):  # boosting's are arrays of trees that add up
             return
         # Members know names only if the ensemble passed its frame on to them.
-        yield np.asarray(member.predict(X if hasattr(member, "feature_names_in_") else np.asarray(X)[:, own]))
+        yield np.asarray(member.predict(X if hasattr(member, "feature_names_in_") else _nameless(X)[:, own]))
+
+
+def _nameless(X: Any) -> Any:
+    """Return features as an array, or as the sparse one they are."""
+    return X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
