@@ -152,5 +152,5 @@ def test_predictions_in_a_column_come_back_in_a_frame(library, data):
 
 def test_without_narwhals_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "narwhals", None)
-    with pytest.raises(ImportError, match=r"frames out need narwhals: pip install 'evencover\[frames\]'"):
+    with pytest.raises(ImportError, match=r"a result as a frame needs narwhals: pip install 'evencover\[frames\]'"):
         Intervals([0.0], [1.0]).to_frame(like=pd.DataFrame({"x": [1]}))

@@ -127,7 +127,7 @@ class QuantileForest(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self._quantiles(X)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Joblib hands large arrays to workers read-only, and quantile-forest cannot be rebuilt from such; bytes it copies.
+        # Joblib hands large arrays to workers read-only, and quantile-forest cannot be rebuilt from those.
         state: dict[str, Any] = super().__getstate__()
         return {**state, "forest_": pickle.dumps(state["forest_"])} if "forest_" in state else state
 

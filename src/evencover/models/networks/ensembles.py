@@ -75,8 +75,11 @@ class DropoutEnsemble(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # typ
         _refuse_unless_count(self.passes, "passes")
         rng = check_random_state(self.random_state)
         network = _checked_network(self.network)
-        if not network.dropout:
-            raise ValueError("network must have dropout above 0 to make an ensemble of it; got dropout=0")
+        for needed, name in (("dropout above 0", "dropout"), ("hidden layers", "hidden")):
+            if not getattr(network, name):
+                raise ValueError(
+                    f"network must have {needed} to make an ensemble of it; got {name}={getattr(network, name)!r}"
+                )
         if isinstance(self.network, FrozenEstimator):
             checked_rows(network, X)
             checked_target(self, X, y)

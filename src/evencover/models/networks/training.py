@@ -198,6 +198,8 @@ class _Stack:
         n_rows = len(orders[0])
         aside = 0 if self.training.patience is None else max(1, round(n_rows * self.training.validation_size))
         self.n = n_rows - aside
+        if self.n < 1:
+            raise ValueError(f"patience sets rows aside: at least 2 are needed; got {n_rows}")
         self.batch_size = min(self.training.batch_size, self.n)
         self.n_batches = self.n // self.batch_size
         self.n_loaded = 0

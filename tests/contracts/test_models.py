@@ -1,0 +1,209 @@
+"""The contract of every model: full predictions, positive spreads, each row by itself."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import betabinom, spearmanr
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+from sklearn.linear_model import LinearRegression, QuantileRegressor
+
+from evencover import BySpread, ConformalRegressor, Rows, conformal_rank, models, predictions_of
+from evencover.models import (
+    DeepEnsemble,
+    DropoutEnsemble,
+    FromDistribution,
+    FromOutputs,
+    FromQuantiles,
+    FromStd,
+    MeanVarianceNetwork,
+    Members,
+    Neighbors,
+    QuantileForest,
+    QuantileNetwork,
+    WithSpread,
+)
+from evencover.synthetic import heteroskedastic
+from tests.worlds import ALL_SCORES, ONE_IN_A_MILLION
+
+EPOCHS = 30  # of 300: the contracts hold early, and so does what must be recovered
+NETWORK = MeanVarianceNetwork(epochs=EPOCHS, random_state=0)
+FOREST = RandomForestRegressor(min_samples_leaf=5, n_estimators=50, random_state=0)
+# What finds the noise of a world it has seen 10 000 rows of.
+NOISE_MODELS = {
+    "quantile network": QuantileNetwork(epochs=EPOCHS, random_state=0),
+    "softened, with a mean": QuantileNetwork(softening=2, center="mean", epochs=EPOCHS, random_state=0),
+    "quantile forest": QuantileForest(random_state=0),
+    "mean-variance network": NETWORK,
+    "dropout ensemble": DropoutEnsemble(NETWORK, random_state=0),
+    "deep ensemble": DeepEnsemble(MeanVarianceNetwork(epochs=10), members=3, random_state=0),
+    "residual model": WithSpread(FOREST, random_state=0),
+    "neighbours' residuals": WithSpread(FOREST, Neighbors(), random_state=0),
+    "neighbours' targets": WithSpread(FOREST, Neighbors(of="targets"), random_state=0),
+}
+# What measures something else: how far or how sure, not how noisy.
+GAUSSIAN = GaussianProcessRegressor(RBF() + WhiteKernel(), optimizer=None, normalize_y=True)
+LINEAR = [QuantileRegressor(quantile=q, alpha=0) for q in (0.05, 0.95)]
+BOOSTED = [HistGradientBoostingRegressor(loss="quantile", quantile=q, random_state=0) for q in (0.05, 0.95)]
+ALL_MODELS = NOISE_MODELS | {
+    "neighbours' distance": WithSpread(FOREST, Neighbors(of="distance"), random_state=0),
+    "members": WithSpread(FOREST, Members(), random_state=0),
+    "standard deviation": FromStd(GAUSSIAN),
+    "linear quantiles": FromQuantiles(*LINEAR),
+    "boosted quantiles": FromQuantiles(*BOOSTED),
+}
+SMALL = heteroskedastic(300, seed=1)
+OWN_FLOOR = [name for name, model in ALL_MODELS.items() if not isinstance(model, FromQuantiles)]
+
+over_all_models = pytest.mark.parametrize("model", ALL_MODELS.values(), ids=ALL_MODELS)
+over_floored_models = pytest.mark.parametrize("model", [ALL_MODELS[name] for name in OWN_FLOOR], ids=OWN_FLOOR)
+
+
+def fitted(model, X=SMALL.X, y=SMALL.y):
+    return clone(model).fit(X, y)
+
+
+def test_every_model_has_a_place_here():
+    """Adapters of other libraries' models are tested with those."""
+    public = {getattr(models, name) for name in models.__all__}
+    full = {value for value in public if hasattr(value, "predict_full")}
+    assert {type(model) for model in ALL_MODELS.values()} == full - {FromOutputs, FromDistribution}
+
+
+@over_all_models
+def test_predictions_are_full(model):
+    """Four arrays of one length in float64, lower below upper, and `predict` is the center."""
+    model = fitted(model)
+    prediction = model.predict_full(SMALL.X)
+    for part in (prediction.center, prediction.spread, prediction.lower, prediction.upper):
+        assert part.shape == (300,)
+        assert part.dtype == np.float64
+    assert np.all(prediction.lower <= prediction.upper)
+    np.testing.assert_array_equal(model.predict(SMALL.X), prediction.center)
+    assert predictions_of(model, SMALL.X[:2]).spread.shape == (2,)
+
+
+@over_floored_models
+def test_spreads_are_positive(model):
+    assert np.all(fitted(model).predict_full(SMALL.X).spread > 0)
+
+
+@over_all_models
+def test_the_same_seed_gives_the_same_model(model):
+    first, second = (fitted(model).predict_full(SMALL.X) for _ in range(2))
+    np.testing.assert_array_equal(first.center, second.center)
+    np.testing.assert_array_equal(first.spread, second.spread)
+
+
+@over_all_models
+def test_a_row_does_not_depend_on_the_rows_beside_it(model):
+    model = fitted(model)
+    together, alone = model.predict_full(SMALL.X[:20]), model.predict_full(SMALL.X[7:8])
+    np.testing.assert_allclose(together[7].center, alone.center, rtol=1e-9)
+    np.testing.assert_allclose(together[7].spread, alone.spread, rtol=1e-9)
+
+
+@over_all_models
+def test_a_frame_is_an_array_with_names(model):
+    frame = pd.DataFrame(SMALL.X, columns=["a", "b", "c"], index=np.arange(300)[::-1])
+    model = fitted(model, frame)
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+    np.testing.assert_allclose(model.predict(frame), fitted(clone(model)).predict(SMALL.X))
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict_full(frame[["c", "b", "a"]])
+
+
+@over_all_models
+def test_a_column_that_never_changes_does_no_harm(model):
+    X = SMALL.X.copy()
+    X[:, 1] = 0.1
+    prediction = fitted(model, X).predict_full(X)
+    assert np.isfinite(prediction.center).all()
+    assert np.isfinite(prediction.spread).all()
+
+
+@over_floored_models
+def test_a_target_that_never_changes_has_a_small_positive_spread(model):
+    prediction = fitted(model, y=np.full(300, 7.5)).predict_full(SMALL.X)
+    np.testing.assert_allclose(prediction.center, 7.5, atol=0.5)
+    assert np.all(prediction.spread > 0)
+    assert np.all(prediction.spread < 2)
+
+
+@over_all_models
+def test_few_rows_will_do(model):
+    """Fewer than a batch, fewer than a leaf wants, fewer than the neighbours."""
+    prediction = fitted(model, SMALL.X[:9], SMALL.y[:9]).predict_full(SMALL.X)
+    assert np.isfinite(prediction.spread).all()
+
+
+@over_all_models
+def test_a_target_in_other_units_has_a_spread_in_those_units(model):
+    if isinstance(model, FromQuantiles):
+        pytest.skip("these regressors' own optimisers stop at absolute tolerances")
+    plain, other = (fitted(model, y=unit * SMALL.y).predict_full(SMALL.X) for unit in (1, 1024))
+    np.testing.assert_allclose(other.center, 1024 * plain.center, rtol=1e-6)
+    np.testing.assert_allclose(other.spread, 1024 * plain.spread, rtol=1e-6)
+
+
+@over_all_models
+def test_a_pickled_model_is_the_model(model):
+    model = fitted(model)
+    copy = pickle.loads(pickle.dumps(model))  # noqa: S301
+    np.testing.assert_array_equal(copy.predict_full(SMALL.X).spread, model.predict_full(SMALL.X).spread)
+
+
+@over_floored_models
+def test_a_model_works_with_every_score_in_noise_groups(model):
+    """In each group the number covered follows its law, whatever the model."""
+    calibration, test = heteroskedastic(300, seed=2), heteroskedastic(400, seed=3)
+    frozen = FrozenEstimator(fitted(model))
+    for score in ALL_SCORES:
+        regressor = ConformalRegressor(frozen, nonconformity=score, taxonomy=BySpread(3))
+        regressor.fit(calibration.X, calibration.y)
+        covered = regressor.predict_interval(test.X, level=0.8).covers(test.y)
+        codes = regressor.taxonomy_.assign(Rows(predictions_of(frozen, test.X))).codes
+        for code, n in enumerate(regressor.guarantee_.sizes.values()):
+            rank, own = conformal_rank(n, 0.8), covered[codes == code]
+            law = betabinom(len(own), rank, n + 1 - rank)
+            assert law.ppf(ONE_IN_A_MILLION) <= own.sum() <= law.isf(ONE_IN_A_MILLION)
+
+
+@pytest.mark.parametrize("name", NOISE_MODELS)
+def test_the_noise_is_found(name):
+    """From 10 000 rows: the spread ranks the rows as the true one does, and has its size."""
+    training, test = heteroskedastic(10_000, seed=0), heteroskedastic(4000, seed=1)
+    spread = fitted(NOISE_MODELS[name], training.X, training.y).predict_full(test.X).spread
+    assert spearmanr(spread, test.spread).statistic >= 0.8
+    assert np.median(np.abs(np.log(spread / test.spread))) <= 0.25
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "model",
+    [
+        QuantileNetwork(random_state=0),
+        QuantileNetwork(softening=2, random_state=0),
+        MeanVarianceNetwork(random_state=0),
+        DropoutEnsemble(random_state=0),
+        DeepEnsemble(random_state=0),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_the_noise_is_found_with_the_papers_settings(model):
+    training, test = heteroskedastic(10_000, seed=0), heteroskedastic(4000, seed=1)
+    spread = fitted(model, training.X, training.y).predict_full(test.X).spread
+    assert spearmanr(spread, test.spread).statistic >= 0.8
+    assert np.median(np.abs(np.log(spread / test.spread))) <= 0.25
+
+
+def test_noise_that_cannot_be_seen_is_not_found():
+    """The bounds above can fail: without the feature that the noise depends on, they do."""
+    training, test = heteroskedastic(10_000, seed=0), heteroskedastic(4000, seed=1)
+    spread = WithSpread(LinearRegression()).fit(training.X[:, :2], training.y).predict_full(test.X[:, :2]).spread
+    assert spearmanr(spread, test.spread).statistic < 0.8

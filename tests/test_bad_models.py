@@ -1,0 +1,238 @@
+"""Bad input to the models: one clear error that names the argument, what was expected and what came."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+
+from evencover import BySpread, ConformalRegressor, Normalized
+from evencover.models import (
+    DeepEnsemble,
+    DropoutEnsemble,
+    FromDistribution,
+    FromOutputs,
+    MeanVarianceNetwork,
+    Members,
+    Neighbors,
+    QuantileForest,
+    QuantileNetwork,
+    ResidualModel,
+    WithSpread,
+    fit_together,
+)
+
+X, Y = np.random.default_rng(0).random((40, 3)), np.arange(40.0)
+QUICK = {"hidden": (4,), "epochs": 2}
+TWO = LinearRegression().fit(X, np.column_stack([Y - 1, Y + 1]))
+
+
+def network(**settings):
+    return MeanVarianceNetwork(**{**QUICK, **settings}).fit(X, Y)
+
+
+def quantiles(**settings):
+    return QuantileNetwork(**{**QUICK, **settings}).fit(X, Y)
+
+
+def together(*networks, **arguments):
+    return fit_together([MeanVarianceNetwork(**{**QUICK, **each}) for each in networks], X, Y, **arguments)
+
+
+def with_value(value):
+    array = X.copy()
+    array[3, 1] = value
+    return array
+
+
+CASES = {
+    # settings of networks
+    "hidden as a number": (lambda: network(hidden=64), "hidden must be a sequence of positive whole numbers; got 64"),
+    "an empty layer": (
+        lambda: network(hidden=(64, 0)),
+        "hidden must be a sequence of positive whole numbers; got (64, 0)",
+    ),
+    "dropout 1": (lambda: network(dropout=1), "dropout must be at least 0 and less than 1; got 1"),
+    "dropout as text": (lambda: network(dropout="0.2"), "dropout must be at least 0 and less than 1; got '0.2'"),
+    "no learning": (lambda: network(learning_rate=0), "learning_rate must be a positive number; got 0"),
+    "NaN as a rate": (lambda: network(learning_rate=np.nan), "learning_rate must be a positive number; got nan"),
+    "negative decay": (lambda: network(weight_decay=-1), "weight_decay must be zero or a positive number; got -1"),
+    "half a batch": (lambda: network(batch_size=0.5), "batch_size must be a positive whole number; got 0.5"),
+    "no epochs": (lambda: network(epochs=0), "epochs must be a positive whole number; got 0"),
+    "no patience": (lambda: network(patience=0), "patience must be None or a positive whole number; got 0"),
+    "all set aside": (
+        lambda: network(validation_size=1.0),
+        "validation_size must be strictly between 0 and 1; got 1.0",
+    ),
+    "one row to stop by": (
+        lambda: MeanVarianceNetwork(patience=2, **QUICK).fit(X[:1], Y[:1]),
+        "patience sets rows aside: at least 2 are needed; got 1",
+    ),
+    "an unknown device": (lambda: network(device="gpu"), 'device must be "auto", "cpu" or "cuda"; got \'gpu\''),
+    "a level of 90": (lambda: network(level=90), "level must lie strictly between 0 and 1; got 90; did you mean 0.9?"),
+    "a rate that diverges": (
+        lambda: network(learning_rate=1e30, epochs=5),
+        "training diverged: with learning_rate=1e+30 some weights are not finite",
+    ),
+    # quantiles
+    "a quantile of 5": (lambda: quantiles(quantiles=[5]), "quantiles must lie strictly between 0 and 1; got [5]"),
+    "a quantile as text": (lambda: quantiles(quantiles=["low"]), "quantiles must hold numbers; got"),
+    "an unknown center": (lambda: quantiles(center="mode"), 'center must be "median" or "mean"; got \'mode\''),
+    "too much softening": (lambda: quantiles(softening=10), "0 < softening * (1 - level) < 1; got 10 at level 0.9"),
+    "no softening": (lambda: quantiles(softening=0), "softening must be positive and leave a level"),
+    "a forest's quantile": (lambda: QuantileForest(quantiles=[0]).fit(X, Y), "quantiles must lie strictly between 0"),
+    "a forest's level": (lambda: QuantileForest(level=1).fit(X, Y), "level must lie strictly between 0 and 1; got 1"),
+    # rows
+    "NaN in X": (lambda: MeanVarianceNetwork(**QUICK).fit(with_value(np.nan), Y), "Input X contains NaN"),
+    "infinity in X": (lambda: network().predict(with_value(np.inf)), "Input X contains infinity"),
+    "NaN in y": (lambda: MeanVarianceNetwork(**QUICK).fit(X, Y * np.nan), "y must be finite; 40 of 40 values are NaN"),
+    "no y": (lambda: MeanVarianceNetwork(**QUICK).fit(X, None), "requires y to be passed, but the target y is None"),
+    "two targets": (
+        lambda: QuantileForest().fit(X, np.c_[Y, Y]),
+        "y must be one target, of shape (n,); got shape (40, 2)",
+    ),
+    "fewer targets": (lambda: MeanVarianceNetwork(**QUICK).fit(X, Y[:9]), "inconsistent numbers of samples: [40, 9]"),
+    "fewer features": (
+        lambda: network().predict_full(X[:, :2]),
+        "X has 2 features, but MeanVarianceNetwork is expecting 3",
+    ),
+    "one dimension": (lambda: QuantileForest().fit(X, Y).predict(X[0]), "Expected 2D array, got 1D array instead"),
+    # networks together
+    "no networks": (lambda: together(), "networks must not be empty"),
+    "another model": (lambda: fit_together([Ridge()], X, Y), "networks must be QuantileNetwork or MeanVarianceNetwork"),
+    "one network twice": (lambda: fit_together([MeanVarianceNetwork()] * 2, X, Y), "number 1 is there twice: clone it"),
+    "different epochs": (
+        lambda: together({}, {"epochs": 3}),
+        "networks that train together must have the same epochs; got 2 and 3",
+    ),
+    "rows for one": (lambda: together({}, {}, rows=[[0]]), "rows must have an array for each of the 2 networks; got 1"),
+    "rows that differ in number": (
+        lambda: together({}, {}, rows=[[0, 1], [0, 1, 2]]),
+        "rows must hold as many positions for each network, and at least one; got [2, 3]",
+    ),
+    "a mask for rows": (
+        lambda: together({}, rows=[Y > 3]),
+        "rows must hold arrays of positions; got one of dtype bool",
+    ),
+    "rows out of reach": (lambda: together({}, rows=[[0, 40]]), "rows must hold positions from 0 to 39; got 0 to 40"),
+    # ensembles
+    "no passes": (lambda: DropoutEnsemble(passes=0).fit(X, Y), "passes must be a positive whole number; got 0"),
+    "half a member": (lambda: DeepEnsemble(members=2.5).fit(X, Y), "members must be a positive whole number; got 2.5"),
+    "an ensemble without dropout": (
+        lambda: DropoutEnsemble(MeanVarianceNetwork(dropout=0, **QUICK)).fit(X, Y),
+        "network must have dropout above 0 to make an ensemble of it; got dropout=0",
+    ),
+    "an ensemble without hidden units": (
+        lambda: DropoutEnsemble(MeanVarianceNetwork(hidden=())).fit(X, Y),
+        "network must have hidden layers to make an ensemble of it; got hidden=()",
+    ),
+    "an ensemble of quantiles": (
+        lambda: DropoutEnsemble(QuantileNetwork()).fit(X, Y),
+        "network must be a MeanVarianceNetwork",
+    ),
+    "a frozen deep ensemble": (
+        lambda: DeepEnsemble(FrozenEstimator(network())).fit(X, Y),
+        "network must not be frozen",
+    ),
+    "a frozen network of other features": (
+        lambda: DropoutEnsemble(FrozenEstimator(network())).fit(X[:, :2], Y),
+        "X has 2 features, but MeanVarianceNetwork is expecting 3",
+    ),
+    # spread
+    "no spread": (
+        lambda: ConformalRegressor(Ridge(), nonconformity=Normalized()).fit(X, Y),
+        "such as evencover.models.WithSpread(model) around yours",
+    ),
+    "no groups without spread": (
+        lambda: ConformalRegressor(Ridge(), taxonomy=BySpread(2)).fit(X, Y),
+        "such as evencover.models.WithSpread(model) around yours",
+    ),
+    "a classifier": (
+        lambda: WithSpread(LogisticRegression()).fit(X, Y),
+        "estimator must be a regressor; got the classifier",
+    ),
+    "a regressor as a source": (
+        lambda: WithSpread(Ridge(), Ridge()).fit(X, Y),
+        "spread must be ResidualModel(...), Neigh",
+    ),
+    "a class as a source": (
+        lambda: WithSpread(Ridge(), Members).fit(X, Y),
+        "spread must be ResidualModel(...), Neighbors",
+    ),
+    "a classifier of residuals": (
+        lambda: WithSpread(Ridge(), ResidualModel(LogisticRegression())).fit(X, Y),
+        "regressor must be a regressor; got the classifier LogisticRegression",
+    ),
+    "no neighbours": (
+        lambda: WithSpread(Ridge(), Neighbors(0)).fit(X, Y),
+        "n_neighbors must be a positive whole number; got 0",
+    ),
+    "neighbours of something": (
+        lambda: WithSpread(Ridge(), Neighbors(of="y")).fit(X, Y),
+        'of must be "residuals", "targets" or "distance"; got \'y\'',
+    ),
+    "a floor of zero": (
+        lambda: WithSpread(Ridge(), floor=0).fit(X, Y),
+        "floor must lie strictly between 0 and 1; got 0",
+    ),
+    "one fold": (lambda: WithSpread(Ridge(), cv=1).fit(X, Y), "cv must be at least 2 folds, or a splitter; got 1"),
+    "one row": (lambda: WithSpread(Ridge()).fit(X[:1], Y[:1]), "WithSpread needs at least 2 rows to cross-fit; got 1"),
+    # adapters
+    "an unknown output": (
+        lambda: FromOutputs(Ridge(), ["low", "high"]).fit(X, Y),
+        "outputs must be distinct names out of ('lower', 'center', 'upper', 'spread', 'variance') or empty text; got ['low', 'high']",
+    ),
+    "one bound": (
+        lambda: FromOutputs(Ridge(), ["lower", "center"]).fit(X, Y),
+        "outputs must have lower and upper, or center",
+    ),
+    "a spread alone": (
+        lambda: FromOutputs(Ridge(), ["spread"]).fit(X, Y),
+        "outputs must have lower and upper, or center",
+    ),
+    "too few outputs": (
+        lambda: FromOutputs(FrozenEstimator(TWO)).fit(X, Y).predict(X),
+        "outputs must name every column that FrozenEstimator predicts; got ('lower', 'center', 'upper') for shape (40, 2)",
+    ),
+    "no distribution": (
+        lambda: FromDistribution(Ridge()).fit(X, Y),
+        "estimator must have a method pred_dist(X); got Ridge()",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_gets_one_clear_error(case):
+    call, message = CASES[case]
+    with pytest.raises((ValueError, TypeError), match=re.escape(message)):
+        call()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        QuantileNetwork(),
+        MeanVarianceNetwork(),
+        DropoutEnsemble(),
+        DeepEnsemble(),
+        QuantileForest(),
+        WithSpread(Ridge()),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_unfitted_use(model, tmp_path):
+    for call in (model.predict, model.predict_full):
+        with pytest.raises(NotFittedError, match="instance is not fitted yet"):
+            call(X)
+    if hasattr(model, "save"):
+        with pytest.raises(NotFittedError, match="instance is not fitted yet"):
+            model.save(tmp_path / "model")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there():
+    with pytest.raises(ValueError, match='device="cuda" needs a GPU that PyTorch can use, and it finds none'):
+        network(device="cuda")

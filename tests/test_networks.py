@@ -1,0 +1,353 @@
+"""Networks: the same as plain PyTorch's, faster; each by itself whoever trains beside it."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binom, ks_2samp
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import QuantileRegressor
+
+from evencover import ConformalRegressor
+from evencover.models import (
+    DeepEnsemble,
+    DropoutEnsemble,
+    MeanVarianceNetwork,
+    QuantileNetwork,
+    fit_together,
+    is_frozen,
+)
+from evencover.models.networks import training
+from evencover.models.networks.layers import forward, initial_layers, thinned
+from evencover.models.networks.losses import GaussianLikelihood, Pinball
+from evencover.models.networks.settings import Training
+from evencover.models.networks.training import Member, train
+from evencover.synthetic import heteroskedastic
+from tests.worlds import ONE_IN_A_MILLION
+
+DATA = heteroskedastic(400, seed=0)
+LOSSES = [GaussianLikelihood(), Pinball((0.05, 0.5, 0.95)), Pinball((0.1, 0.9), mean=True)]
+SETTINGS = Training.of(MeanVarianceNetwork(epochs=2, device="cpu"))
+QUICK = {"hidden": (16, 16), "epochs": 5, "random_state": 0}
+
+
+def member(seed, loss=LOSSES[0], rows=slice(None)):
+    return Member(DATA.X[rows], DATA.y[rows], loss, seed)
+
+
+def assert_same(some, others, **tolerance):
+    for mine, theirs in zip(some, others, strict=True):
+        for part, other in zip(mine, theirs, strict=True):
+            np.testing.assert_allclose(part, other, **tolerance)
+
+
+def eager_losses(loss, outputs, y):
+    """Return each row's loss, from its formula, for autograd to differentiate."""
+    if isinstance(loss, GaussianLikelihood):
+        mean, s = outputs[..., :1], outputs[..., 1:]
+        return (0.5 * (s + (y - mean) ** 2 / (s.exp() + 1e-3))).sum(-1)
+    error = y - outputs
+    levels = torch.tensor([*loss.levels, *[0.5] * loss.mean], dtype=outputs.dtype)
+    losses = torch.maximum(levels * error, (levels - 1) * error)
+    if loss.mean:
+        losses = torch.cat([losses[..., :-1], error[..., -1:] ** 2], -1)
+    return losses.sum(-1)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_a_loss_and_its_gradient_agree(loss):
+    torch.manual_seed(0)
+    outputs, y = torch.randn(3, 7, loss.n_outputs, dtype=torch.float64), torch.randn(3, 7, 1, dtype=torch.float64)
+    outputs.requires_grad_()
+    losses = eager_losses(loss, outputs, y)
+    losses.sum().backward()
+    torch.testing.assert_close(loss.gradient(outputs.detach(), y), outputs.grad)
+    torch.testing.assert_close(loss.value(outputs.detach(), y), losses.detach().mean(1))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_the_backward_pass_is_autograds(loss, dropout):
+    """On the same batch, with the same units dropped."""
+    settings = Training.of(MeanVarianceNetwork(hidden=(8, 5), dropout=dropout, device="cpu"))
+    with torch.no_grad():
+        stack = training._Stack(torch, [member(1, loss), member(2, loss)], settings)
+        stack.load_batch()
+        before = stack.parameters.clone()
+        stack.step()
+    layers = training._as_layers(before.requires_grad_(), 2, stack.sizes)
+    units = stack.batch_X
+    for layer, kept in zip(layers[:-1], stack.kept, strict=True):
+        units = (units @ layer.weight + layer.bias).relu() * (1 if kept is None else kept / (1 - dropout))
+    outputs = units @ layers[-1].weight + layers[-1].bias
+    eager_losses(loss, outputs, stack.batch_y).mean(1).sum().backward()
+    torch.testing.assert_close(stack.parameters.grad, before.grad, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_a_member_learns_the_same_in_any_company(dropout):
+    """Also beside members with other rows and other losses, whose outputs are more; up to rounding."""
+    settings = Training.of(MeanVarianceNetwork(epochs=2, dropout=dropout, device="cpu"))
+    some, others = slice(0, 200), slice(200, 400)
+    company = [member(1, rows=some), member(2, LOSSES[1], others), member(3, rows=others), member(4, LOSSES[2], some)]
+    for together, own in zip(train(company, settings), company, strict=True):
+        assert_same(together, train([own], settings)[0], rtol=1e-3, atol=1e-5)
+
+
+def test_members_differ_by_their_seed():
+    first, second = train([member(1), member(2)], SETTINGS)
+    assert np.abs(first[0].weight - second[0].weight).max() > 0.1
+
+
+def test_every_row_is_used_equally_often():
+    """Batches go round: after n steps of a batch of b, each row was in exactly b of them."""
+    settings = Training.of(MeanVarianceNetwork(batch_size=64, device="cpu"))
+    stack = training._Stack(torch, [Member(np.arange(150.0)[:, None], np.zeros(150), LOSSES[0], 0)], settings)
+    seen = np.zeros(150)
+    for _ in range(150):
+        stack.load_batch()
+        np.add.at(seen, stack.batch_X[0, :, 0].numpy().astype(int), 1)
+    assert np.all(seen == 64)
+    assert stack.n_batches == 2
+
+
+@pytest.mark.parametrize("dropout", [0.1, 0.2, 0.5])
+def test_units_are_dropped_as_often_as_asked(dropout):
+    """Each independently: counts follow the binomial law, for each member and each unit."""
+    coins = training._Coins(torch, [1, 2], 1001, dropout, torch.device("cpu"))
+    tossed = torch.zeros(2, 1001)
+    kept = np.zeros((2, 1001))
+    for step in range(500):
+        coins.toss(step, tossed)
+        kept += tossed.numpy()
+    law = binom(500, 1 - dropout)
+    tail = ONE_IN_A_MILLION / kept.size
+    assert law.ppf(tail) <= kept.min()
+    assert kept.max() <= law.isf(tail)
+    total = binom(500 * 2002, 1 - dropout)
+    assert total.ppf(ONE_IN_A_MILLION) <= kept.sum() <= total.isf(ONE_IN_A_MILLION)
+    assert abs(np.corrcoef(kept)[0, 1]) < 0.2
+
+
+def test_initial_weights_are_orthogonal_and_biases_zero():
+    for layer in initial_layers((5, 64, 64, 3), np.random.default_rng(0)):
+        weight = layer.weight[0] if layer.weight.shape[1] >= layer.weight.shape[2] else layer.weight[0].T
+        np.testing.assert_allclose(weight.T @ weight, np.eye(weight.shape[1]), atol=1e-12)
+        assert not layer.bias.any()
+
+
+def plain_pytorch(seed, X, y, *, epochs):
+    """Return one network trained with modules, autograd and torch's own dropout, from orthogonal weights."""
+    torch.manual_seed(seed)
+    network = torch.nn.Sequential(
+        *(torch.nn.Linear(3, 16), torch.nn.ReLU(), torch.nn.Dropout(0.2)),
+        *(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(16, 2)),
+    )
+    for layer in network[::3]:
+        torch.nn.init.orthogonal_(layer.weight)
+        torch.nn.init.zeros_(layer.bias)
+    optimizer = torch.optim.Adam(network.parameters(), lr=5e-3, weight_decay=1e-6)
+    order = torch.randperm(len(X))
+    for _ in range(epochs):
+        for start in range(0, len(X) - 63, 64):
+            rows = order[start : start + 64]
+            optimizer.zero_grad()
+            eager_losses(LOSSES[0], network(X[rows]), y[rows, None]).mean().backward()
+            optimizer.step()
+    return network.eval()
+
+
+def test_losses_are_those_of_plain_pytorch():
+    """Over 20 seeds on rows not trained on: two samples of one distribution, by Kolmogorov and Smirnov."""
+    training_rows, test = heteroskedastic(512, seed=1), heteroskedastic(2000, seed=2)
+    mean, scale = training_rows.y.mean(), training_rows.y.std()
+    own = fit_together(
+        [MeanVarianceNetwork(hidden=(16, 16), learning_rate=5e-3, epochs=20, random_state=seed) for seed in range(20)],
+        training_rows.X,
+        training_rows.y,
+    )
+    X, X_test = (
+        torch.tensor(own[0].scaling_.features(rows), dtype=torch.float32) for rows in (training_rows.X, test.X)
+    )
+    y, y_test = (torch.tensor((rows - mean) / scale, dtype=torch.float32) for rows in (training_rows.y, test.y))
+    theirs = [plain_pytorch(seed, X, y, epochs=20) for seed in range(20)]
+    with torch.no_grad():
+        their_losses = [float(eager_losses(LOSSES[0], each(X_test), y_test[:, None]).mean()) for each in theirs]
+        our_losses = [
+            float(
+                eager_losses(LOSSES[0], torch.tensor(forward(each.layers_, X_test.numpy())[0]), y_test[:, None]).mean()
+            )
+            for each in own
+        ]
+    assert ks_2samp(our_losses, their_losses).pvalue > 0.01
+    assert np.std(our_losses) > 0
+
+
+def test_a_network_without_hidden_layers_finds_linear_quantiles():
+    """The pinball loss has one minimum then, which linear programming finds too."""
+    network = QuantileNetwork(hidden=(), dropout=0.0, learning_rate=0.01, epochs=400, random_state=0).fit(
+        DATA.X, DATA.y
+    )
+    exact = QuantileRegressor(quantile=0.95, alpha=0).fit(DATA.X, DATA.y)
+    np.testing.assert_allclose(network.predict_full(DATA.X).upper, exact.predict(DATA.X), atol=0.15)
+
+
+def test_quantiles_are_in_order_and_softened():
+    network = QuantileNetwork(softening=2, quantiles=[0.25, 0.75], **QUICK).fit(DATA.X, DATA.y)
+    np.testing.assert_allclose(network.plan_.levels, [0.1, 0.25, 0.5, 0.75, 0.9])
+    values = network.predict_quantiles(DATA.X)
+    assert values.shape == (400, 5)
+    assert np.all(np.diff(values, axis=1) >= 0)
+    prediction = network.predict_full(DATA.X)
+    assert prediction.level == pytest.approx(0.8)
+    np.testing.assert_allclose(prediction.spread, (prediction.upper - prediction.lower) / (2 * 1.2815515655446004))
+
+
+def test_early_stopping_keeps_the_best_weights_of_each_member():
+    """A learning rate at which training soon does harm: the loss on rows set aside is the smallest it was."""
+    settings = {"hidden": (64, 64), "dropout": 0.0, "learning_rate": 0.01, "random_state": 0}
+    stopped = MeanVarianceNetwork(epochs=500, patience=5, **settings).fit(DATA.X, DATA.y)
+    full = MeanVarianceNetwork(epochs=500, **settings).fit(DATA.X, DATA.y)
+    test = heteroskedastic(2000, seed=9)
+
+    def likelihood(network):
+        prediction = network.predict_full(test.X)
+        return np.mean(np.log(prediction.spread) + ((test.y - prediction.center) / prediction.spread) ** 2 / 2)
+
+    assert likelihood(stopped) < likelihood(full) - 1
+    together = fit_together([clone(stopped), clone(stopped).set_params(random_state=1)], DATA.X, DATA.y)[0]
+    assert_same(together.layers_, stopped.layers_, rtol=1e-2, atol=1e-3)
+
+
+def test_patience_that_never_ends_changes_nothing_but_the_rows():
+    """With one epoch to go there is nothing to choose from: the best weights are the last ones."""
+    stack = [MeanVarianceNetwork(epochs=1, patience=3, validation_size=0.25, random_state=seed) for seed in range(2)]
+    fit_together(stack, DATA.X, DATA.y)
+    assert all(np.isfinite(network.predict(DATA.X)).all() for network in stack)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_a_thinned_network_is_the_network_without_the_units(share):
+    network = MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y)
+    kept = [np.ones((1, 16)), np.ones((1, 16))]
+    kept[1][0, 3] = 0
+    removed = [type(layer)(*(part.copy() for part in layer)) for layer in network.layers_]
+    removed[2].weight[0, 3] = 0
+    for place in (1, 2):
+        removed[place].weight[:] /= 1 - share
+    np.testing.assert_allclose(
+        forward(thinned(network.layers_, kept, share), DATA.X), forward(tuple(removed), DATA.X), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_a_fitted_network_becomes_an_ensemble_without_training():
+    """Many passes have the mean of the passes' formula: variance of means plus mean of variances."""
+    network = MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y)
+    ensemble = DropoutEnsemble(FrozenEstimator(network), passes=7, random_state=0)
+    assert is_frozen(ensemble)
+    ensemble.fit(DATA.X[:5], DATA.y[:5])
+    values = forward(ensemble.layers_, network.scaling_.features(DATA.X)[None])
+    means, variances = values[..., 0], np.exp(values[..., 1])
+    total = np.mean(variances + means**2, axis=0) - np.mean(means, axis=0) ** 2
+    prediction = ensemble.predict_full(DATA.X)
+    np.testing.assert_allclose(prediction.spread, network.scaling_.y_scale * np.sqrt(total), rtol=1e-6)
+    conformal = ConformalRegressor(ensemble).fit(DATA.X, DATA.y)
+    assert len(conformal.calibration_rows_) == 400
+
+
+def test_an_ensemble_trains_what_it_is_given():
+    """One seed for all: the ensemble's, unless the network has its own."""
+    own = DropoutEnsemble(MeanVarianceNetwork(**QUICK), random_state=1).fit(DATA.X, DATA.y)
+    alone = MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y)
+    assert_same(own.layers_[:1], alone.layers_[:1])
+    unseeded = MeanVarianceNetwork(**{**QUICK, "random_state": None})
+    first, second = (DropoutEnsemble(unseeded, random_state=1).fit(DATA.X, DATA.y) for _ in range(2))
+    np.testing.assert_array_equal(first.predict(DATA.X), second.predict(DATA.X))
+
+
+def test_a_deep_ensemble_is_its_members():
+    ensemble = DeepEnsemble(MeanVarianceNetwork(**QUICK), members=3, random_state=0).fit(DATA.X, DATA.y)
+    seeds = np.random.RandomState(0).randint(2**31, size=3)
+    members = [MeanVarianceNetwork(**{**QUICK, "random_state": int(seed)}).fit(DATA.X, DATA.y) for seed in seeds]
+    predictions = [each.predict_full(DATA.X) for each in members]
+    np.testing.assert_allclose(
+        ensemble.predict(DATA.X), np.mean([each.center for each in predictions], axis=0), rtol=1e-3
+    )
+    variance = np.mean([each.spread**2 for each in predictions], axis=0) + np.var(
+        [p.center for p in predictions], axis=0
+    )
+    np.testing.assert_allclose(ensemble.predict_full(DATA.X).spread, np.sqrt(variance), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        QuantileNetwork(quantiles=(0.2,), center="mean", **QUICK),
+        MeanVarianceNetwork(level=0.8, **QUICK),
+        DropoutEnsemble(MeanVarianceNetwork(**QUICK), passes=5, random_state=np.random.RandomState(0)),
+        DropoutEnsemble(FrozenEstimator(MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y)), passes=5),
+        DeepEnsemble(MeanVarianceNetwork(**QUICK), members=2),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_saved_model_is_the_model(model, tmp_path, monkeypatch):
+    """Its file is read without torch, and says what its settings were."""
+    model = clone(model).fit(DATA.X, DATA.y)
+    model.save(tmp_path / "model.safetensors")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+    monkeypatch.setitem(sys.modules, "torch", None)
+    loaded = type(model).load(tmp_path / "model.safetensors")
+    for part in ("center", "spread", "lower", "upper"):
+        np.testing.assert_array_equal(
+            getattr(loaded.predict_full(DATA.X), part), getattr(model.predict_full(DATA.X), part)
+        )
+    assert loaded.n_features_in_ == 3
+    assert loaded.get_params()["random_state"] in (0, None)
+    clone(loaded)
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path):
+    MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y).save(tmp_path / "a")
+    with pytest.raises(TypeError, match=r"holds a MeanVarianceNetwork: MeanVarianceNetwork\.load reads it"):
+        QuantileNetwork.load(tmp_path / "a")
+    (tmp_path / "b").write_bytes(b"no network")
+    with pytest.raises(ValueError, match="is no network that evencover wrote, or it is damaged"):
+        QuantileNetwork.load(tmp_path / "b")
+    with pytest.raises(FileNotFoundError):
+        QuantileNetwork.load(tmp_path / "c")
+
+
+def test_without_torch_the_error_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match=r"training a network needs torch: pip install 'evencover\[networks\]'"):
+        QuantileNetwork().fit(DATA.X, DATA.y)
+
+
+def test_progress_is_shown_on_request(capsys):
+    MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y)
+    assert capsys.readouterr().err == ""
+    MeanVarianceNetwork(progress=True, **QUICK).fit(DATA.X, DATA.y)
+    assert "5/5" in capsys.readouterr().err
+
+
+def test_training_leaves_torch_as_it_was():
+    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    torch.set_num_threads(2)
+    try:
+        MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.is_grad_enabled()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch finds no GPU here")
+def test_a_gpu_gives_the_same_model_every_time_and_predicts_alike():
+    first, second = (MeanVarianceNetwork(device="cuda", **QUICK).fit(DATA.X, DATA.y) for _ in range(2))
+    assert_same(first.layers_, second.layers_, rtol=0)
+    on_gpu = first.predict_full(DATA.X)
+    first.device_ = "cpu"
+    np.testing.assert_allclose(first.predict_full(DATA.X).spread, on_gpu.spread, rtol=1e-12)

@@ -1,0 +1,188 @@
+"""A spread for models that have none: never from rows a model has seen, never from a row itself."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.ensemble import (
+    BaggingRegressor,
+    ExtraTreesRegressor,
+    GradientBoostingRegressor,
+    RandomForestRegressor,
+    VotingRegressor,
+)
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from evencover import BySpread, ConformalRegressor, IntervalScorer, Normalized
+from evencover.models import Members, Neighbors, ResidualModel, WithSpread
+from evencover.synthetic import heteroskedastic
+
+DATA = heteroskedastic(400, seed=0)
+NEW = heteroskedastic(200, seed=1)
+NORMAL = np.sqrt(np.pi / 2)
+
+
+class Memory(RegressorMixin, BaseEstimator):
+    """Knows the rows it was fitted on by heart, and predicts 0 elsewhere."""
+
+    def fit(self, X, y):
+        self.known_ = {tuple(row): target for row, target in zip(np.asarray(X), y, strict=True)}
+        return self
+
+    def predict(self, X):
+        return np.array([self.known_.get(tuple(row), 0.0) for row in np.asarray(X)])
+
+
+def test_residuals_are_of_rows_the_model_has_not_seen():
+    """A model that knows its rows by heart has no residuals on them; on others they are the targets."""
+    model = WithSpread(Memory(), ResidualModel(KNeighborsRegressor(1)), cv=3, random_state=0).fit(DATA.X, DATA.y)
+    np.testing.assert_allclose(model.predict(DATA.X), DATA.y)
+    spread = model.predict_full(DATA.X).spread
+    np.testing.assert_allclose(spread, np.maximum(NORMAL * np.abs(DATA.y), model.spread_floor_))
+
+
+def test_a_frozen_model_has_residuals_without_being_fitted():
+    """Its rows are new to it, so its residuals on them are honest as they are."""
+    frozen = FrozenEstimator(Ridge().fit(DATA.X, DATA.y))
+    model = WithSpread(frozen, ResidualModel(KNeighborsRegressor(1))).fit(NEW.X, NEW.y)
+    expected = NORMAL * np.abs(NEW.y - frozen.predict(NEW.X))
+    np.testing.assert_allclose(model.predict_full(NEW.X).spread, np.maximum(expected, model.spread_floor_))
+
+
+def test_folds_are_shuffled_or_the_users_own():
+    """Sorted rows in unshuffled folds would leave whole regions out."""
+    order = np.argsort(DATA.y)
+    X, y = DATA.X[order], DATA.y[order]
+    forest = RandomForestRegressor(20, min_samples_leaf=5, random_state=0)
+    shuffled = WithSpread(forest, random_state=0).fit(X, y).predict_full(NEW.X).spread
+    in_order = WithSpread(forest, cv=KFold(5)).fit(X, y).predict_full(NEW.X).spread
+    assert np.median(shuffled) < 0.8 * np.median(in_order)
+
+
+def neighbours_by_hand(of, k, new, *, skip):
+    """Return the spread from the k nearest rows in standardised features, leaving out the `skip` nearest."""
+    scaler = StandardScaler().fit(DATA.X)
+    distances = np.linalg.norm(scaler.transform(new)[:, None] - scaler.transform(DATA.X), axis=2)
+    nearest = np.argsort(distances, axis=1)[:, skip : k + skip]
+    if of == "targets":
+        return DATA.y[nearest].std(axis=1)
+    return np.take_along_axis(distances, nearest, 1).mean(axis=1)
+
+
+@pytest.mark.parametrize(("rows", "skip"), [(NEW.X, 0), (DATA.X, 1)], ids=["new rows", "training rows"])
+@pytest.mark.parametrize("of", ["targets", "distance"])
+def test_neighbours_are_the_nearest_others(of, rows, skip):
+    """By hand: of a training row the nearest row is itself, and does not count."""
+    model = WithSpread(LinearRegression(), Neighbors(10, of=of), floor=1e-9, random_state=0).fit(DATA.X, DATA.y)
+    expected = neighbours_by_hand(of, 10, rows, skip=skip)
+    spread = model.predict_full(rows).spread
+    np.testing.assert_allclose(spread / spread.mean(), expected / expected.mean())
+    if of == "targets":
+        np.testing.assert_allclose(spread, expected)
+
+
+def test_a_row_is_never_its_own_neighbour():
+    """With one neighbour, a training row's spread is another row's residual: its own target cannot change it."""
+    y = DATA.y.copy()
+    y[7] += 1e6
+    frozen = FrozenEstimator(LinearRegression().fit(NEW.X, NEW.y))
+    before, after = (
+        WithSpread(frozen, Neighbors(1)).fit(DATA.X, target).predict_full(DATA.X[7:8]) for target in (DATA.y, y)
+    )
+    assert before.spread == after.spread
+
+
+def test_distance_is_in_the_targets_unit():
+    """The mean spread on the training rows is √(π/2) times the mean absolute residual."""
+    frozen = FrozenEstimator(LinearRegression().fit(NEW.X, NEW.y))
+    model = WithSpread(frozen, Neighbors(of="distance")).fit(DATA.X, DATA.y)
+    expected = NORMAL * np.abs(DATA.y - frozen.predict(DATA.X)).mean()
+    assert model.predict_full(DATA.X).spread.mean() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "ensemble",
+    [
+        RandomForestRegressor(10, random_state=0),
+        ExtraTreesRegressor(10, random_state=0),
+        BaggingRegressor(Ridge(), max_features=2, random_state=0),
+        VotingRegressor([("a", Ridge()), ("b", RandomForestRegressor(5, random_state=0))]),
+        make_pipeline(StandardScaler(), RandomForestRegressor(10, random_state=0)),
+        FrozenEstimator(RandomForestRegressor(10, random_state=0).fit(DATA.X, DATA.y)),
+    ],
+    ids=lambda ensemble: type(ensemble).__name__,
+)
+@pytest.mark.parametrize("as_frame", [False, True], ids=["array", "frame"])
+def test_disagreement_is_the_standard_deviation_of_the_members(ensemble, as_frame):
+    X, new = (pd.DataFrame(rows, columns=list("abc")) if as_frame else rows for rows in (DATA.X, NEW.X))
+    ensemble = ensemble if isinstance(ensemble, FrozenEstimator) else clone(ensemble)
+    if as_frame and isinstance(ensemble, FrozenEstimator):
+        ensemble = FrozenEstimator(clone(ensemble.estimator).fit(X, DATA.y))
+    model = WithSpread(ensemble, Members(), floor=1e-9).fit(X, DATA.y)
+    inside = model.estimator_.estimator if isinstance(ensemble, FrozenEstimator) else model.estimator_
+    last, rows = (inside[-1], inside[:-1].transform(new)) if hasattr(inside, "steps") else (inside, new)
+    features = getattr(last, "estimators_features_", [slice(None)] * len(last.estimators_))
+    predicted = [
+        member.predict(rows if hasattr(member, "feature_names_in_") else np.asarray(rows)[:, own])
+        for member, own in zip(last.estimators_, features, strict=True)
+    ]
+    np.testing.assert_allclose(model.predict_full(new).spread, np.std(predicted, axis=0), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        GradientBoostingRegressor(n_estimators=5),
+        Ridge(),
+        VotingRegressor([("a", Ridge()), ("b", Ridge(9.0))], weights=[1, 9]),
+    ],
+)
+def test_members_that_do_not_average_to_the_prediction_are_refused(model):
+    with pytest.raises(TypeError, match=r"Members needs an ensemble whose prediction is the mean of its estimators_"):
+        WithSpread(model, Members()).fit(DATA.X, DATA.y)
+
+
+def test_the_floor_is_relative():
+    """No spread is below its share of the median; a second regressor that goes below zero is no exception."""
+    model = WithSpread(LinearRegression(), ResidualModel(LinearRegression()), floor=0.5, random_state=0)
+    model.fit(DATA.X, DATA.y)
+    typical, far = (NORMAL * model.spread_.regressor_.predict(X) for X in (DATA.X, DATA.X - 5))
+    assert far.max() < 0
+    np.testing.assert_allclose(model.spread_floor_, 0.5 * np.median(typical))
+    np.testing.assert_allclose(model.predict_full(DATA.X - 5).spread, model.spread_floor_)
+
+
+def test_fit_arguments_reach_the_model():
+    weights = np.linspace(0.1, 5, 400)
+    model = WithSpread(Ridge(), random_state=0).fit(DATA.X, DATA.y, sample_weight=weights)
+    np.testing.assert_array_equal(
+        model.predict(NEW.X), Ridge().fit(DATA.X, DATA.y, sample_weight=weights).predict(NEW.X)
+    )
+
+
+def test_a_source_of_your_own_will_do():
+    class Third:
+        """The third feature is the spread."""
+
+        needs_residuals = False
+
+        def learn(self, estimator, X, y, residuals):
+            return self.spread(estimator, X)
+
+        def spread(self, estimator, X):
+            return X[:, 2]
+
+    model = WithSpread(Ridge(), Third()).fit(DATA.X, DATA.y)
+    np.testing.assert_array_equal(model.predict_full(NEW.X).spread, np.maximum(NEW.X[:, 2], model.spread_floor_))
+
+
+def test_a_search_can_choose_the_source():
+    model = ConformalRegressor(WithSpread(Ridge()), nonconformity=Normalized(), taxonomy=BySpread(2), random_state=0)
+    choice = {"estimator__spread": [ResidualModel(), Neighbors(10), Neighbors(of="distance")]}
+    search = GridSearchCV(model, choice, scoring=IntervalScorer(0.9), cv=3).fit(DATA.X, DATA.y)
+    assert search.best_params_["estimator__spread"].needs_residuals
