@@ -1,6 +1,7 @@
 # Everything runs in a virtual environment of its own, made on first use; only python3 (with pip and venv) is needed.
 PYTHON ?= python3
 VENV ?= .venv
+ALL_VENV ?= .venv-all
 BENCH_VENV ?= .venv-bench
 BIN = $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
@@ -13,8 +14,8 @@ demo: $(VENV)/.package
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto
 
-test-all: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto -m ""
+test-all: $(ALL_VENV)/.all
+	$(ALL_VENV)/bin/python -m pytest -n auto -m ""
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -23,15 +24,16 @@ check: $(VENV)/.dev
 	$(BIN)/codespell
 
 bench: $(BENCH_VENV)/.bench
-	$(BENCH_VENV)/bin/python -m benchmarks.core
+	$(BENCH_VENV)/bin/python -m benchmarks
 
 picture: $(VENV)/.dev
 	$(BIN)/python docs/pictures/coverage_by_noise.py
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV)
+	rm -rf $(VENV) $(ALL_VENV) $(BENCH_VENV)
 
-# The stamps: an environment with the package; the same with extras and tools; one with the peers to compare with.
+# The stamps: an environment with the package; the same with extras and tools; one with the boosting libraries besides, which
+# hold some packages back; one with the peers to compare with.
 $(VENV)/.package: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evencover needs Python 3.11 or newer; make PYTHON=python3.12 names another")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -43,8 +45,14 @@ $(VENV)/.dev: $(VENV)/.package requirements-dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all]' -r requirements-dev.txt
 	@touch $@
 
+$(ALL_VENV)/.all: pyproject.toml requirements-dev.txt requirements-boosting.txt
+	@test -x $(ALL_VENV)/bin/python || $(PYTHON) -m venv $(ALL_VENV)
+	@echo "Setting up $(ALL_VENV) ..."
+	@$(ALL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[all]' -r requirements-dev.txt -r requirements-boosting.txt
+	@touch $@
+
 $(BENCH_VENV)/.bench: pyproject.toml requirements-bench.txt
 	@test -x $(BENCH_VENV)/bin/python || $(PYTHON) -m venv $(BENCH_VENV)
 	@echo "Setting up $(BENCH_VENV) ..."
-	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e . -r requirements-bench.txt
+	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[forest,networks]' -r requirements-bench.txt
 	@touch $@

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -13,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from evencover import Prediction, predictions_of
-from evencover.models import FromQuantiles, FromStd
+from evencover.models import FromDistribution, FromOutputs, FromQuantiles, FromStd, is_frozen
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -105,3 +106,31 @@ def test_a_column_of_predictions_is_a_center():
             return super().predict(X)[:, None]
 
     assert predictions_of(Column().fit(X, Y), X).center.shape == (442,)
+
+
+def test_from_outputs_reads_columns_by_name():
+    """Bounds in either order, a center or their middle, a variance as the square of a spread, others left alone."""
+    columns = np.column_stack([Y - 20, Y, Y + 10, np.full(442, 4.0)])
+    several = FrozenEstimator(LinearRegression().fit(X, columns))
+    predicted = several.predict(X)
+    bounds = FromOutputs(several, ["lower", "", "upper", ""], level=0.8).fit(X, Y).predict_full(X)
+    np.testing.assert_allclose(bounds.center, (predicted[:, 0] + predicted[:, 2]) / 2)
+    np.testing.assert_allclose([bounds.lower, bounds.upper], predicted[:, [0, 2]].T)
+    assert bounds.level == 0.8
+    variance = FromOutputs(several, ["", "center", "", "variance"]).fit(X, Y)
+    np.testing.assert_allclose(variance.predict(X), predicted[:, 1])
+    np.testing.assert_allclose(variance.predict_full(X).spread, 2.0)
+    assert is_frozen(variance)
+
+
+def test_from_distribution_reads_moments_and_quantiles():
+    class Gamma(LinearRegression):
+        def pred_dist(self, X):
+            return stats.gamma(3.0, loc=self.predict(X), scale=2.0)
+
+    prediction = FromDistribution(Gamma(), level=0.8).fit(X, Y).predict_full(X)
+    center = LinearRegression().fit(X, Y).predict(X)
+    np.testing.assert_allclose(prediction.center, center + 6.0)
+    np.testing.assert_allclose(prediction.spread, np.sqrt(12.0))
+    np.testing.assert_allclose(prediction.lower, center + stats.gamma(3.0, scale=2.0).ppf(0.1))
+    np.testing.assert_allclose(prediction.upper, center + stats.gamma(3.0, scale=2.0).ppf(0.9))

@@ -1,4 +1,4 @@
-"""Speed, memory and import time of the core, as a Markdown table: ``python -m benchmarks.core``.
+"""Speed, memory and import time, and what the models find, as Markdown tables: ``python -m benchmarks``.
 
 Needs what `requirements-bench.txt` lists. The status is 0 whether or not a target is met, and 1 if the ways that
 are compared give different answers. Everything is measured in processes of its own, and this one stays small: on
@@ -44,13 +44,14 @@ class Line:
 
 
 def main() -> None:
-    """Print the machine and the table."""
+    """Print the machine and the tables."""
     print(f"{_machine()}\n")
     _print_row(("what", "evencover", "floor or peer", "ratio", "target", "met"))
     _print_row(("---",) * 6)
-    for lines in (import_lines(), memory_lines(), speed_lines()):
+    for lines in (import_lines(), memory_lines(), speed_lines(), network_lines()):
         for line in lines:
             _print_row(line.cells())
+    print(f"\n{_output('-m', 'benchmarks.models')}")
 
 
 def speed_lines() -> Iterator[Line]:
@@ -65,6 +66,22 @@ def speed_lines() -> Iterator[Line]:
     yield _times_as_fast(what, times, 1.7)
     yield _times_as_fast("p-values, 20 000 + 20 000 rows", found["p_values"], 50)
     yield _times_as_fast("p-values, the same in 3 groups", found["p_values_by_group"], None)
+
+
+def network_lines() -> Iterator[Line]:
+    """Yield the lines on training: ten networks on one thread, and the paper's 240 where there are a GPU and its data."""
+    found = json.loads(_output("-m", "benchmarks.networks"))
+    times = found["ten_networks"]
+    what, ours = "ten networks trained together, 4000 x 32 rows, 5 epochs: times as fast", times["together"]
+    for peer, name, bound in (
+        ("one_by_one", "one by one in PyTorch", 4),
+        ("one_by_one_fused", "the same, Adam fused", None),
+    ):
+        theirs = f"{name} {_milliseconds(times[peer])}"
+        yield Line(what, _milliseconds(ours), theirs, times[peer] / ours, bound, at_least=True)
+    for run in found.get("paper", []):
+        seconds = sum(run.values())
+        yield Line(f"240 networks of the paper on an {found['gpu']}: seconds", f"{seconds:.2f}", "none", seconds, 12)
 
 
 def memory_lines() -> Iterator[Line]:
@@ -115,7 +132,8 @@ def _output(*arguments: str) -> str:
 
 def _machine() -> str:
     """Say in general terms where this runs, and with which versions."""
-    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scikit-learn", "crepes", "evencover"))
+    names = ("numpy", "scikit-learn", "crepes", "torch", "quantile-forest", "evencover")
+    packages = ", ".join(f"{name} {version(name)}" for name in names)
     machine = f"{os.cpu_count()} cores, {_processor()}, {platform.system()}"
     return f"{machine}; Python {platform.python_version()}, {packages}. Medians."
 
