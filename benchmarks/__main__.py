@@ -69,7 +69,7 @@ def speed_lines() -> Iterator[Line]:
 
 
 def network_lines() -> Iterator[Line]:
-    """Yield the lines on training: ten networks on one thread, and the paper's 240 where there are a GPU and its data."""
+    """Yield the lines on training: ten networks on one thread; the paper's 240 where there are a GPU and its data."""
     found = json.loads(_output("-m", "benchmarks.networks"))
     times = found["ten_networks"]
     what, ours = "ten networks trained together, 4000 x 32 rows, 5 epochs: times as fast", times["together"]
