@@ -76,7 +76,7 @@ def assert_same_words(prediction, words):
     if "lower" in words:
         words["lower"], words["upper"] = np.sort([words["lower"], words["upper"]], axis=0)
     for part, values in words.items():
-        np.testing.assert_allclose(getattr(prediction, part), values, rtol=1e-12)
+        np.testing.assert_allclose(getattr(prediction, part), values, rtol=1e-12, atol=1e-12)
 
 
 @pytest.fixture(scope="module", params=LINES)

@@ -22,8 +22,8 @@ from evencover.models import (
 from evencover.models.networks import training
 from evencover.models.networks.layers import forward, initial_layers, thinned
 from evencover.models.networks.losses import GaussianLikelihood, Pinball
-from evencover.models.networks.settings import Training
-from evencover.models.networks.training import Member, train
+from evencover.models.networks.settings import Member, Training
+from evencover.models.networks.training import train
 from evencover.synthetic import heteroskedastic
 from tests.worlds import ONE_IN_A_MILLION
 
@@ -34,7 +34,7 @@ QUICK = {"hidden": (16, 16), "epochs": 5, "random_state": 0}
 
 
 def member(seed, loss=LOSSES[0], rows=slice(None)):
-    return Member(DATA.X[rows], DATA.y[rows], loss, seed)
+    return Member(DATA.X[rows].astype(np.float32), DATA.y[rows].astype(np.float32), loss, seed)
 
 
 def assert_same(some, others, **tolerance):
@@ -73,7 +73,7 @@ def test_the_backward_pass_is_autograds(loss, dropout):
     """On the same batch, with the same units dropped."""
     settings = Training.of(MeanVarianceNetwork(hidden=(8, 5), dropout=dropout, device="cpu"))
     with torch.no_grad():
-        stack = training._Stack(torch, [member(1, loss), member(2, loss)], settings)
+        stack = training._Stack([member(1, loss), member(2, loss)], settings)
         stack.load_batch()
         before = stack.parameters.clone()
         stack.step()
@@ -104,7 +104,8 @@ def test_members_differ_by_their_seed():
 def test_every_row_is_used_equally_often():
     """Batches go round: after n steps of a batch of b, each row was in exactly b of them."""
     settings = Training.of(MeanVarianceNetwork(batch_size=64, device="cpu"))
-    stack = training._Stack(torch, [Member(np.arange(150.0)[:, None], np.zeros(150), LOSSES[0], 0)], settings)
+    numbered = Member(np.arange(150, dtype=np.float32)[:, None], np.zeros(150, np.float32), LOSSES[0], 0)
+    stack = training._Stack([numbered], settings)
     seen = np.zeros(150)
     for _ in range(150):
         stack.load_batch()
@@ -116,7 +117,7 @@ def test_every_row_is_used_equally_often():
 @pytest.mark.parametrize("dropout", [0.1, 0.2, 0.5])
 def test_units_are_dropped_as_often_as_asked(dropout):
     """Each independently: counts follow the binomial law, for each member and each unit."""
-    coins = training._Coins(torch, [1, 2], 1001, dropout, torch.device("cpu"))
+    coins = training._Coins([1, 2], 1001, dropout, torch.device("cpu"))
     tossed = torch.zeros(2, 1001)
     kept = np.zeros((2, 1001))
     for step in range(500):

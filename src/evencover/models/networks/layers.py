@@ -1,6 +1,7 @@
 """Networks as arrays: layers with a leading axis, one entry for each network of a stack."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -42,16 +43,17 @@ def forward(layers: Layers, X: Any) -> Any:
     return X @ last.weight + last.bias
 
 
-def outputs(layers: Layers, X: FloatArray, device: Any = None) -> FloatArray:
+def outputs(layers: Layers, X: FloatArray, device: str = "cpu") -> FloatArray:
     """Return the outputs for rows of shape (n, features), in float64 and block by block, so that memory is bounded.
 
     In float64 a row's outputs do not depend on the rows beside it; in float32 they would, in the seventh digit.
     """
     widest = max(layer.weight.shape[0] * layer.weight.shape[2] for layer in layers)
     rows = max(1, 2**22 // widest)
-    layers = tuple(Layer(*(_placed(part, device) for part in layer)) for layer in layers)
-    blocks = [forward(layers, _placed(X[None, start : start + rows], device)) for start in range(0, len(X), rows)]
-    return np.concatenate([np.asarray(block if device is None else block.cpu()) for block in blocks], axis=1)
+    placed, fetched = (_on_gpu, _from_gpu) if device == "cuda" and _has_gpu() else (_as_float64, np.asarray)
+    layers = tuple(Layer(*map(placed, layer)) for layer in layers)
+    blocks = [forward(layers, placed(X[None, start : start + rows])) for start in range(0, len(X), rows)]
+    return np.concatenate([fetched(block) for block in blocks], axis=1)
 
 
 def thinned(layers: Layers, kept: Sequence[Any], dropout: float) -> Layers:
@@ -64,14 +66,27 @@ def thinned(layers: Layers, kept: Sequence[Any], dropout: float) -> Layers:
     return first, *(Layer(mask * layer.weight, layer.bias) for mask, layer in zip(masks, others, strict=True))
 
 
-def _placed(array: Any, device: Any) -> Any:
-    """Return an array in float64 where the work is done: here, or on a device of torch's."""
-    array = np.asarray(array, dtype=np.float64)
-    if device is None:
-        return array
+def _as_float64(array: Any) -> FloatArray:
+    return np.asarray(array, dtype=np.float64)
+
+
+def _on_gpu(array: Any) -> Any:
     import torch
 
-    return torch.from_numpy(array).to(device)
+    return torch.from_numpy(_as_float64(array)).to("cuda")
+
+
+def _from_gpu(tensor: Any) -> FloatArray:
+    return np.asarray(tensor.cpu())
+
+
+def _has_gpu() -> bool:
+    """Return whether there is (still) a GPU, and PyTorch to use it."""
+    if find_spec("torch") is None:
+        return False
+    import torch
+
+    return bool(torch.cuda.is_available())
 
 
 def _orthogonal(rows: int, columns: int, rng: np.random.Generator) -> FloatArray:

@@ -1,11 +1,15 @@
-"""How a network is built and trained, checked."""
+"""What a training needs to know: how networks are built and trained, and what each brings."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from math import inf
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from evencover.inputs import is_count, is_number
+from evencover.models.networks.losses import Loss
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,16 @@ class Training:
             if not is_right(values[name]):
                 raise ValueError(f"{name} must be {expected}; got {values[name]!r}")
         return cls(**{**values, "hidden": tuple(int(size) for size in values["hidden"])})
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One network of a stack: its rows in the units it learns in, its loss, and the seed of all its random numbers."""
+
+    X: NDArray[np.float32]  # (n, features)
+    y: NDArray[np.float32]  # (n,)
+    loss: Loss
+    seed: int
 
 
 def _is_sizes(value: Any) -> bool:

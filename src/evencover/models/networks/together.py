@@ -5,14 +5,15 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+from evencover.extras import imported
 from evencover.inputs import FloatArray, IntArray
-from evencover.models.networks.layers import outputs
+from evencover.models.networks.layers import Layers, outputs
 from evencover.models.networks.scaling import Scaling
-from evencover.models.networks.settings import Training
-from evencover.models.networks.training import Member, gpu_if_any, torch_device, train
+from evencover.models.networks.settings import Member, Training
 from evencover.models.validation import checked_rows, checked_target, remember_features
 from evencover.predictions import Prediction
 
@@ -58,11 +59,10 @@ def fit_together(
     places = _checked_places(rows, len(networks), len(target))
     scalings = [Scaling.of(table[own], target[own]) for own in places]
     members = [
-        Member(scaling.features(table[own]), scaling.target(target[own]), loss, _seed(network))
+        Member(_float32(scaling.features(table[own])), _float32(scaling.target(target[own])), loss, _seed(network))
         for network, own, loss, scaling in zip(networks, places, losses, scalings, strict=True)
     ]
-    trained = train(members, training, progress=progress)
-    device = torch_device(training.device).type
+    trained, device = _trained(members, training, progress=progress)
     for network, own, scaling, layers in zip(networks, places, scalings, trained, strict=True):
         remember_features(network, X)
         network.scaling_, network.layers_, network.device_ = scaling, layers, device
@@ -72,7 +72,7 @@ def fit_together(
 
 def outputs_of(model: Any, X: FloatArray) -> FloatArray:
     """Return what a fitted model's networks say about rows, in their units. Shape (networks, n, outputs)."""
-    return outputs(model.layers_, model.scaling_.features(X), gpu_if_any() if model.device_ == "cuda" else None)
+    return outputs(model.layers_, model.scaling_.features(X), model.device_)
 
 
 def mixture_of(model: Any, X: Any) -> Prediction:
@@ -123,6 +123,18 @@ def _checked_places(rows: Sequence[Any] | None, n_networks: int, n: int) -> list
     if len(sizes) > 1 or sizes[0] == 0:
         raise ValueError(f"rows must hold as many positions for each network, and at least one; got {sizes}")
     return places
+
+
+def _trained(members: list[Member], training: Training, *, progress: bool) -> tuple[list[Layers], str]:
+    """Return the trained layers and where that was, or say how to install PyTorch."""
+    imported("torch", extra="networks", purpose="training a network")
+    from evencover.models.networks.training import device_of, train
+
+    return train(members, training, progress=progress), device_of(training.device).type
+
+
+def _float32(values: FloatArray) -> NDArray[np.float32]:
+    return values.astype(np.float32)
 
 
 def _seed(network: Any) -> int:

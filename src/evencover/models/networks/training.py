@@ -1,30 +1,23 @@
-"""Training of networks, many at once: one pass of batched matrix products, one optimiser, a backward pass by hand."""
+"""Training of networks, many at once: one pass of batched matrix products, one optimiser, a backward pass by hand.
+
+The one module that needs PyTorch; `together` loads it when there is something to train.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
+import torch
 
 from evencover.extras import imported
-from evencover.inputs import FloatArray, IntArray
+from evencover.inputs import IntArray
 from evencover.models.networks.layers import Layer, Layers, forward, initial_layers, stacked
 from evencover.models.networks.losses import Loss
-from evencover.models.networks.settings import Training
+from evencover.models.networks.settings import Member, Training
 
 _CHUNK_BYTES = 2**25  # of random bits drawn at a time
-
-
-@dataclass(frozen=True, eq=False)
-class Member:
-    """One network of a stack: its rows in the units it learns in, its loss, and the seed of all its random numbers."""
-
-    X: FloatArray  # (n, features)
-    y: FloatArray  # (n,)
-    loss: Loss
-    seed: int
 
 
 def train(members: Sequence[Member], training: Training, *, progress: bool = False) -> list[Layers]:
@@ -33,11 +26,10 @@ def train(members: Sequence[Member], training: Training, *, progress: bool = Fal
     Every member has its own rows, order of rows, initial weights and dropout, all drawn from its own seed, so its
     result is that of training alone up to rounding. All must have the same numbers of rows and features.
     """
-    torch = imported_torch()
-    with _one_thread(torch), torch.no_grad():
-        stack = _Stack(torch, members, training)
+    with _one_thread(), torch.no_grad():
+        stack = _Stack(members, training)
         step = stack.step if stack.device.type == "cpu" else stack.captured_step()
-        best = None if training.patience is None else _Best(torch, stack, training.patience)
+        best = None if training.patience is None else _Best(stack, training.patience)
         for _ in _shown(range(training.epochs), progress):
             for _ in range(stack.n_batches):
                 stack.load_batch()
@@ -47,14 +39,8 @@ def train(members: Sequence[Member], training: Training, *, progress: bool = Fal
         return stack.networks(stack.layers if best is None else best.layers)
 
 
-def imported_torch() -> Any:
-    """Return PyTorch, or say how to install it."""
-    return imported("torch", extra="networks", purpose="training a network")
-
-
-def torch_device(name: str) -> Any:
+def device_of(name: str) -> torch.device:
     """Return the device of this name, or say that it is not there; "auto" is a GPU where there is one."""
-    torch = imported_torch()
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
@@ -64,18 +50,12 @@ def torch_device(name: str) -> Any:
     return torch.device(name)
 
 
-def gpu_if_any() -> Any:
-    """Return the GPU, or None where there is none (any more)."""
-    device = torch_device("auto")
-    return None if device.type == "cpu" else device
-
-
 class _Stack:
     """Networks side by side: rows, parameters, activations and gradients with a leading axis, in buffers made once."""
 
-    def __init__(self, torch: Any, members: Sequence[Member], training: Training) -> None:
-        self.torch, self.members, self.training = torch, members, training
-        self.device = torch_device(training.device)
+    def __init__(self, members: Sequence[Member], training: Training) -> None:
+        self.members, self.training = members, training
+        self.device = device_of(training.device)
         rngs = [np.random.default_rng(member.seed) for member in members]
         n_outputs = max(member.loss.n_outputs for member in members)
         self.sizes = (members[0].X.shape[1], *training.hidden, n_outputs)
@@ -103,7 +83,6 @@ class _Stack:
 
     def captured_step(self) -> Callable[[], None]:
         """Return the step as one CUDA graph: replaying it costs one launch instead of one for each kernel."""
-        torch = self.torch
         start = self.parameters.clone()
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
@@ -142,16 +121,16 @@ class _Stack:
         """Compute the outputs; dropped units are zero, and the others' larger weight is left to the next product."""
         inputs, scale = self.batch_X, 1.0
         for layer, units, kept in zip(self.layers[:-1], self.activations, self.kept, strict=True):
-            self.torch.baddbmm(layer.bias, inputs, layer.weight, alpha=scale, out=units)
+            torch.baddbmm(layer.bias, inputs, layer.weight, alpha=scale, out=units)
             units.clamp_min_(0)
             if kept is not None:
                 units.mul_(kept)
             inputs, scale = units, self.scale
-        self.torch.baddbmm(self.layers[-1].bias, inputs, self.layers[-1].weight, alpha=scale, out=self.outputs)
+        torch.baddbmm(self.layers[-1].bias, inputs, self.layers[-1].weight, alpha=scale, out=self.outputs)
 
     def _propagate_back(self) -> None:
         """Compute the gradient from the slopes of the loss; a unit at zero, rectified or dropped, passes none on."""
-        torch, slopes = self.torch, self.slopes
+        slopes = self.slopes
         for place in reversed(range(len(self.layers))):
             inputs, scale = (self.activations[place - 1], self.scale) if place else (self.batch_X, 1.0)
             weight, bias = self.gradients[place]
@@ -171,7 +150,6 @@ class _Stack:
 
     def _place_parameters(self, networks: Sequence[Layers]) -> None:
         """Lay all parameters out in one vector, so that the optimiser has one thing to move."""
-        torch = self.torch
         n_parameters = sum(part.size for network in networks for layer in network for part in layer)
         self.parameters = torch.zeros(n_parameters, device=self.device)
         self.parameters.grad = torch.zeros_like(self.parameters)
@@ -211,13 +189,13 @@ class _Stack:
     def _rows_at(self, places: Sequence[IntArray]) -> tuple[Any, Any]:
         """Return the members' rows at their places on the device: X (members, n, features), y (members, n, 1)."""
         pairs = list(zip(self.members, places, strict=True))
-        parts = [member.X[rows] for member, rows in pairs], [member.y[rows, None] for member, rows in pairs]
-        X, y = (self.torch.from_numpy(np.stack(part).astype(np.float32)).to(self.device) for part in parts)
-        return X, y
+        X = np.stack([member.X[rows] for member, rows in pairs])
+        y = np.stack([member.y[rows, None] for member, rows in pairs])
+        return torch.from_numpy(X).to(self.device), torch.from_numpy(y).to(self.device)
 
     def _make_buffers(self, seeds: Sequence[int]) -> None:
         """Make what every step writes to, and note which members share a loss."""
-        torch, rows = self.torch, (len(self.members), self.batch_size)
+        rows = (len(self.members), self.batch_size)
         features, *hidden, n_outputs = self.sizes
         self.batch_X, self.batch_y = (torch.zeros((*rows, size), device=self.device) for size in (features, 1))
         self.outputs, self.slopes = (
@@ -232,7 +210,7 @@ class _Stack:
         self.kept: list[Any] = [None] * len(hidden)
         if self.training.dropout and hidden:
             per_layer = [self.batch_size * size for size in hidden]
-            self.coins = _Coins(torch, seeds, sum(per_layer), self.training.dropout, self.device)
+            self.coins = _Coins(seeds, sum(per_layer), self.training.dropout, self.device)
             self.tossed = torch.zeros((len(seeds), sum(per_layer)), device=self.device)
             self.kept = [
                 part.view(*rows, size) for part, size in zip(self.tossed.split(per_layer, dim=1), hidden, strict=True)
@@ -246,8 +224,8 @@ class _Coins:
     as a random float for each unit. Bits are drawn for many steps at once.
     """
 
-    def __init__(self, torch: Any, seeds: Sequence[int], n: int, dropout: float, device: Any) -> None:
-        self.torch, self.n = torch, n
+    def __init__(self, seeds: Sequence[int], n: int, dropout: float, device: torch.device) -> None:
+        self.n = n
         words = -(-n // 4)  # a word of 64 bits is four coins
         self.n_steps = max(1, min(64, _CHUNK_BYTES // (8 * words * len(seeds))))
         self.words = torch.zeros((len(seeds), self.n_steps, words), dtype=torch.int64, device=device)
@@ -260,13 +238,13 @@ class _Coins:
         if place == 0:
             for words, generator in zip(self.words, self.generators, strict=True):
                 words.random_(-(2**63), None, generator=generator)
-        self.torch.ge(self.words[:, place].view(self.torch.int16)[:, : self.n], self.first_kept, out=out)
+        torch.ge(self.words[:, place].view(torch.int16)[:, : self.n], self.first_kept, out=out)
 
 
 class _Best:
     """Early stopping: each member's weights at its smallest validation loss, until its patience ends."""
 
-    def __init__(self, torch: Any, stack: _Stack, patience: int) -> None:
+    def __init__(self, stack: _Stack, patience: int) -> None:
         self.patience = patience
         self.layers = tuple(Layer(*(part.clone() for part in layer)) for layer in stack.layers)
         self.losses = torch.full((len(stack.members),), torch.inf, device=stack.device)
@@ -310,7 +288,7 @@ def _runs(losses: Sequence[Loss]) -> list[tuple[slice, Loss]]:
 
 
 @contextmanager
-def _one_thread(torch: Any) -> Iterator[None]:
+def _one_thread() -> Iterator[None]:
     """Train on one thread: the products are small, and threads that wait for each other can cost a hundredfold."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
