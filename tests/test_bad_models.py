@@ -195,7 +195,7 @@ CASES = {
     ),
     "too few outputs": (
         lambda: FromOutputs(FrozenEstimator(TWO)).fit(X, Y).predict(X),
-        "outputs must name every column that FrozenEstimator predicts; got ('lower', 'center', 'upper') for shape (40, 2)",
+        "outputs must name every column that FrozenEstimator predicts; got ('lower', 'center', 'upper'), and it predicts 2",
     ),
     "no distribution": (
         lambda: FromDistribution(Ridge()).fit(X, Y),

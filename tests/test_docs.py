@@ -12,6 +12,7 @@ import pytest
 
 import evencover
 import evencover.models
+from tests.test_boosting import LINES
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -68,6 +69,11 @@ def test_every_public_name_is_documented(name):
 def test_every_model_is_documented(name):
     assert inspect.getdoc(getattr(evencover.models, name))
     assert name in text_of(ROOT / "docs/models.md") + text_of(ROOT / "docs/guide.md")
+
+
+@pytest.mark.parametrize("library", LINES)
+def test_the_line_that_plugs_a_library_in_is_the_tested_one(library):
+    assert LINES[library].replace("LGBMRegressor()", "model") in text_of(ROOT / "docs/models.md")
 
 
 def test_the_changelog_knows_this_version():

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
@@ -12,12 +12,14 @@ from evencover.inputs import FloatArray
 from evencover.models.validation import (
     checked_target,
     fit_router,
+    fitted_copy,
     refuse_unless_ready,
     refuse_unless_regressor,
     remember_features,
 )
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
+from evencover.tables import take
 
 _QUANTILES = ("lower", "center", "upper")
 _OUTPUTS = ("lower", "center", "upper", "spread", "variance")
@@ -133,8 +135,8 @@ class FromQuantiles(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type:
         for name in ("lower", "upper", *["center"] * (self.center is not None)):
             refuse_unless_regressor(getattr(self, name), name)
         y = checked_target(self, X, y)
-        lower, upper = (clone(part).fit(X, y, **fit_params) for part in (self.lower, self.upper))
-        center = None if self.center is None else clone(self.center).fit(X, y, **fit_params)
+        lower, upper = (fitted_copy(part, X, y, fit_params) for part in (self.lower, self.upper))
+        center = None if self.center is None else fitted_copy(self.center, X, y, fit_params)
         self.lower_, self.upper_, self.center_ = lower, upper, center
         remember_features(self, X)
         return self
@@ -203,6 +205,7 @@ class FromOutputs(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: i
         """Fit the regressor; further arguments are passed on to it."""
         _refuse_unless_outputs(self.outputs)
         _fit_inside(self, X, y, fit_params)
+        self.predict_full(take(X, np.arange(1)))  # a wrong number of columns should show now
         return self
 
     def predict(self, X: Any) -> FloatArray:
@@ -214,9 +217,9 @@ class FromOutputs(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: i
         refuse_unless_ready(self, X)
         values = np.asarray(self.estimator_.predict(X), dtype=np.float64)
         if values.shape[1:] != (len(self.outputs),):
-            name = type(self.estimator_).__name__
+            name, columns = type(self.estimator_).__name__, int(np.prod(values.shape[1:]))
             raise ValueError(
-                f"outputs must name every column that {name} predicts; got {self.outputs!r} for shape {values.shape}"
+                f"outputs must name every column that {name} predicts; got {self.outputs!r}, and it predicts {columns}"
             )
         column = dict(zip(self.outputs, values.T, strict=True))
         spread = np.sqrt(column["variance"]) if "variance" in column else column.get("spread")
@@ -297,7 +300,7 @@ class FromDistribution(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # ty
 def _fit_inside(adapter: Any, X: Any, y: Any, fit_params: Mapping[str, Any]) -> None:
     """Fit an adapter's one regressor."""
     refuse_unless_regressor(adapter.estimator, "estimator")
-    adapter.estimator_ = clone(adapter.estimator).fit(X, checked_target(adapter, X, y), **fit_params)
+    adapter.estimator_ = fitted_copy(adapter.estimator, X, checked_target(adapter, X, y), fit_params)
     remember_features(adapter, X)
 
 

@@ -1,6 +1,6 @@
 """A spread for models that have none: learned from residuals, neighbours, or an ensemble's members."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Protocol, Self
 
 import numpy as np
@@ -17,10 +17,11 @@ from sklearn.utils.metadata_routing import MetadataRouter
 
 from evencover.inputs import FloatArray, is_count, is_number
 from evencover.models.floors import relative_floor
-from evencover.models.speech import through_steps
+from evencover.models.speech import is_frozen, through_steps
 from evencover.models.validation import (
     checked_target,
     fit_router,
+    fitted_copy,
     refuse_unless_ready,
     refuse_unless_regressor,
     remember_features,
@@ -262,11 +263,8 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
         if not (is_number(self.floor) and 0 < self.floor < 1):
             raise ValueError(f"floor must lie strictly between 0 and 1; got {self.floor!r}")
         target = checked_target(self, X, y)
-        residuals = None
-        if source.needs_residuals:
-            folds = self._folds(len(target))
-            residuals = target - np.ravel(cross_val_predict(self.estimator, X, target, cv=folds, params=fit_params))
-        fitted = clone(self.estimator).fit(X, target, **fit_params)
+        fitted = fitted_copy(self.estimator, X, target, fit_params)
+        residuals = self._residuals(fitted, X, target, fit_params) if source.needs_residuals else None
         spread = source.learn(fitted, X, target, residuals)
         self.estimator_, self.spread_ = fitted, source
         self.spread_floor_ = relative_floor(self.floor, spread, target)
@@ -295,6 +293,12 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
         if isinstance(self.spread, type) or not all(hasattr(self.spread, name) for name in ("learn", "spread")):
             raise TypeError(f"spread must be ResidualModel(...), Neighbors(...) or Members(); got {self.spread!r}")
         return clone(self.spread, safe=False)
+
+    def _residuals(self, fitted: Any, X: Any, y: FloatArray, fit_params: Mapping[str, Any]) -> FloatArray:
+        """Return the residuals on rows that the model they come from has not seen. Shape (n,)."""
+        if is_frozen(self.estimator):
+            return y - np.ravel(fitted.predict(X))
+        return y - np.ravel(cross_val_predict(self.estimator, X, y, cv=self._folds(len(y)), params=dict(fit_params)))
 
     def _folds(self, n: int) -> Any:
         """Return the splitter for the residuals."""

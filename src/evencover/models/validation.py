@@ -1,9 +1,11 @@
 """What estimators do before they fit or predict: check features and target, and say what they pass on."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import column_or_1d
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
@@ -54,6 +56,15 @@ def checked_target(estimator: BaseEstimator, X: Any, y: Any) -> FloatArray:
         )
     check_consistent_length(X, target)
     return checked_vector(column_or_1d(target, warn=True), "y")
+
+
+def fitted_copy(estimator: Any, X: Any, y: FloatArray, fit_params: Mapping[str, Any]) -> Any:
+    """Return a fitted clone, or a frozen estimator as it is.
+
+    Frozen estimators' own `fit` would do nothing too, but not before it has looked for scikit-learn's marks of a fitted
+    model, which some libraries' models do not bear.
+    """
+    return estimator if isinstance(estimator, FrozenEstimator) else clone(estimator).fit(X, y, **fit_params)
 
 
 def fit_router(owner: BaseEstimator, **estimators: Any) -> MetadataRouter:
