@@ -14,8 +14,8 @@ class Loss(Protocol):
     def value(self, outputs: Any, y: Any) -> Any:
         """Return each network's mean loss. Shape (networks,)."""
 
-    def gradient(self, outputs: Any, y: Any) -> Any:
-        """Return the derivative of each row's loss by each output. Shape of the outputs."""
+    def gradient(self, outputs: Any, y: Any, out: Any) -> Any:
+        """Write the derivative of each row's loss by each output to `out`, of the outputs' shape, and return it."""
 
 
 @dataclass(frozen=True)
@@ -36,20 +36,19 @@ class Pinball:
 
     def value(self, outputs: Any, y: Any) -> Any:
         """Return each network's mean loss. Shape (networks,)."""
-        error = y - outputs
-        losses = (error * self.gradient(outputs, y)).neg()
+        losses = (outputs - y) * self.gradient(outputs, y, outputs.new_empty(outputs.shape))
         if self.mean:
-            losses[..., -1] *= 0.5  # the square of the error, not its error times its slope
+            losses[..., -1] *= 0.5  # the square of the error, not the error times its slope
         return losses.sum(2).mean(1)
 
-    def gradient(self, outputs: Any, y: Any) -> Any:
-        """Return 1[y < f] − q for each quantile, 2 (f − y) for the mean."""
-        slopes = (y < outputs).to(outputs.dtype)
+    def gradient(self, outputs: Any, y: Any, out: Any) -> Any:
+        """Write 1[y < f] − q for each quantile, 2 (f − y) for the mean."""
+        out.copy_(outputs).gt_(y)
         for place, level in enumerate(self.levels):  # a tensor of them could not be made inside a CUDA graph
-            slopes[..., place] -= level
+            out[..., place].sub_(level)
         if self.mean:
-            slopes[..., -1:] = 2 * (outputs[..., -1:] - y)
-        return slopes
+            out[..., -1:].copy_(outputs[..., -1:]).sub_(y).mul_(2)
+        return out
 
 
 @dataclass(frozen=True)
@@ -68,12 +67,10 @@ class GaussianLikelihood:
         error = y - mean
         return 0.5 * (log_variance + error * error / (log_variance.exp() + self.stabilizer)).mean((1, 2))
 
-    def gradient(self, outputs: Any, y: Any) -> Any:
-        """Return −w for the mean and (1 − w² eˢ) / 2 for s, where w = (y − μ) / (eˢ + ε)."""
-        mean, log_variance = outputs.unbind(2)
+    def gradient(self, outputs: Any, y: Any, out: Any) -> Any:
+        """Write v for the mean and (1 − v² eˢ) / 2 for s, where v = (μ − y) / (eˢ + ε)."""
+        (mean, log_variance), (by_mean, by_log_variance) = outputs.unbind(2), out.unbind(2)
         variance = log_variance.exp()
-        ratio = (y[..., 0] - mean) / (variance + self.stabilizer)
-        slopes = outputs.new_empty(outputs.shape)
-        slopes[..., 0] = -ratio
-        slopes[..., 1] = 0.5 - 0.5 * ratio * ratio * variance
-        return slopes
+        by_mean.copy_(mean).sub_(y[..., 0]).div_(variance + self.stabilizer)
+        by_log_variance.copy_(variance).mul_(by_mean).mul_(by_mean).mul_(-0.5).add_(0.5)
+        return out

@@ -76,8 +76,9 @@ class _Stack:
         """Move every network one step of Adam down the gradient of its batch's mean loss."""
         self._propagate()
         for run, loss in self.runs:
-            some = self.outputs[run, :, : loss.n_outputs]
-            self.slopes[run, :, : loss.n_outputs] = loss.gradient(some, self.batch_y[run]).div_(self.batch_size)
+            own = slice(0, loss.n_outputs)
+            loss.gradient(self.outputs[run, :, own], self.batch_y[run], out=self.slopes[run, :, own])
+        self.slopes.div_(self.batch_size)
         self._propagate_back()
         self.optimizer.step()
 
