@@ -58,8 +58,8 @@ def eager_network(X: Any, y: Any, seed: int, *, fused: bool | None) -> torch.nn.
     for _ in range(_EPOCHS):
         for start in range(0, len(features) - 63, 64):
             mean, log_variance = network(features[start : start + 64]).unbind(1)
-            error = target[start : start + 64] - mean
-            loss = (0.5 * (log_variance + error * error / (log_variance.exp() + 1e-3))).mean()
+            variance = log_variance.exp() + 1e-3
+            loss = (0.5 * (variance.log() + (target[start : start + 64] - mean) ** 2 / variance)).mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -174,6 +174,11 @@ CASES = {
         lambda: WithSpread(Ridge(), Neighbors(of="y")).fit(X, Y),
         'of must be "residuals", "targets" or "distance"; got \'y\'',
     ),
+    "a level of 90 for a spread": (lambda: WithSpread(Ridge(), level=90).fit(X, Y), "got 90; did you mean 0.9?"),
+    "a level of 90 for columns": (
+        lambda: FromOutputs(FrozenEstimator(TWO), ["lower", "upper"], level=90).fit(X, Y),
+        "got 90; did",
+    ),
     "a floor of zero": (
         lambda: WithSpread(Ridge(), floor=0).fit(X, Y),
         "floor must lie strictly between 0 and 1; got 0",

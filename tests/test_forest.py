@@ -15,29 +15,44 @@ NEW = heteroskedastic(50, seed=1)
 
 def weights_by_hand(model, X):
     """Return how much each training row counts for each row: 1 / leaf size where they share a leaf, over the trees."""
-    forest = model.forest_
+    forest, units = model.forest_, model.scaling_
+    new, old = (units.features(rows).astype(np.float32) for rows in (X, DATA.X))
     total = np.zeros((len(X), len(DATA.y)))
     for tree, bag in zip(forest.estimators_, forest.estimators_samples_, strict=True):
-        of_rows, of_bag = tree.apply(X.astype(np.float32)), tree.apply(DATA.X[bag].astype(np.float32))
-        shares = (of_rows[:, None] == of_bag).astype(float)
+        shares = (tree.apply(new)[:, None] == tree.apply(old[bag])).astype(float)
         shares /= shares.sum(axis=1, keepdims=True)
         for place, row in enumerate(bag):
             total[:, row] += shares[:, place]
     return total / len(forest.estimators_)
 
 
-def test_the_mean_and_the_quantiles_are_of_the_weighted_targets():
-    """Half the weight lies at or below the median, and 95 % at or below the upper bound, up to one row's weight."""
-    model = QuantileForest(n_estimators=20, center="mean", quantiles=[0.5], random_state=0).fit(DATA.X, DATA.y)
-    weights = weights_by_hand(model, NEW.X)
-    np.testing.assert_allclose(model.predict(NEW.X), weights @ DATA.y)
+def test_the_mean_is_of_the_weighted_targets():
+    model = QuantileForest(n_estimators=20, center="mean", random_state=0).fit(DATA.X, DATA.y)
+    np.testing.assert_allclose(model.predict(NEW.X), weights_by_hand(model, NEW.X) @ DATA.y)
+
+
+def test_quantiles_are_of_the_weighted_targets():
+    """Between the two targets around a quantile, the weight passes its level."""
+    model = QuantileForest(n_estimators=20, quantiles=[0.25, 0.75], random_state=0).fit(DATA.X, DATA.y)
     quantiles = model.predict_quantiles(NEW.X)
-    for level, values in zip(model.plan_.levels, quantiles.T, strict=True):
-        below = (weights * (DATA.y < values[:, None] - 1e-12)).sum(axis=1)
-        up_to = (weights * (DATA.y <= values[:, None] + 1e-12)).sum(axis=1)
-        room = weights.max(axis=1)
-        assert np.all(below <= level + room)
-        assert np.all(level - room <= up_to)
+    order = np.argsort(DATA.y)
+    for weights, row in zip(weights_by_hand(model, NEW.X)[:, order], quantiles, strict=True):
+        counted = weights > 0
+        targets, total = DATA.y[order][counted], np.cumsum(weights[counted])
+        for level, value in zip(model.plan_.levels, row, strict=True):
+            above = np.searchsorted(targets, value - 1e-12)
+            assert (total[above - 2] if above > 1 else 0) <= level + 1e-9
+            assert level - 1e-9 <= total[min(above, len(total) - 1)]
+
+
+@pytest.mark.parametrize(("unit", "offset"), [(1.0, 1e9), (1e-9, 0.0), (1e9, 0.0)])
+def test_the_targets_unit_and_zero_make_no_difference(unit, offset):
+    """Trees alone lose digits where the mean is large, and do not split where the variance is tiny."""
+    plain, other = (
+        QuantileForest(n_estimators=20, random_state=0).fit(DATA.X + offset, y).predict_full(NEW.X + offset)
+        for y in (DATA.y, unit * DATA.y + offset)
+    )
+    np.testing.assert_allclose(other.spread, unit * plain.spread, rtol=1e-4)
 
 
 def test_quantiles_are_in_order_and_softened():

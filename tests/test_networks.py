@@ -3,6 +3,7 @@
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.stats import binom, ks_2samp
@@ -46,8 +47,7 @@ def assert_same(some, others, **tolerance):
 def eager_losses(loss, outputs, y):
     """Return each row's loss, from its formula, for autograd to differentiate."""
     if isinstance(loss, GaussianLikelihood):
-        mean, s = outputs[..., :1], outputs[..., 1:]
-        return (0.5 * (s + (y - mean) ** 2 / (s.exp() + 1e-3))).sum(-1)
+        return torch.nn.GaussianNLLLoss(reduction="none")(outputs[..., 0], y[..., 0], outputs[..., 1].exp() + 1e-3)
     error = y - outputs
     levels = torch.tensor([*loss.levels, *[0.5] * loss.mean], dtype=outputs.dtype)
     losses = torch.maximum(levels * error, (levels - 1) * error)
@@ -222,11 +222,78 @@ def test_early_stopping_keeps_the_best_weights_of_each_member():
     assert_same(together.layers_, stopped.layers_, rtol=1e-2, atol=1e-3)
 
 
-def test_patience_that_never_ends_changes_nothing_but_the_rows():
-    """With one epoch to go there is nothing to choose from: the best weights are the last ones."""
-    stack = [MeanVarianceNetwork(epochs=1, patience=3, validation_size=0.25, random_state=seed) for seed in range(2)]
-    fit_together(stack, DATA.X, DATA.y)
-    assert all(np.isfinite(network.predict(DATA.X)).all() for network in stack)
+def test_rows_set_aside_are_never_trained_on():
+    settings = Training.of(MeanVarianceNetwork(batch_size=16, patience=1, validation_size=0.3, device="cpu"))
+    numbered = Member(np.arange(100, dtype=np.float32)[:, None], np.zeros(100, np.float32), LOSSES[0], 0)
+    stack = training._Stack([numbered], settings)
+    aside, seen = set(stack.validation_X.ravel().tolist()), set()
+    for _ in range(70):
+        stack.load_batch()
+        seen |= set(stack.batch_X.ravel().tolist())
+    assert len(aside) == 30
+    assert seen == set(range(100)) - aside
+
+
+def test_patience_counts_epochs_since_the_best_one(monkeypatch):
+    """Of two members with scripted losses: each keeps its own best weights, and the last to lose patience ends it."""
+    script = iter([[5.0, 5.0], [4.0, 6.0], [4.5, 7.0], [3.0, 1.0], [3.5, 0.5], [3.6, 0.6]])
+    settings = Training.of(MeanVarianceNetwork(hidden=(3,), patience=2, device="cpu"))
+    with torch.no_grad():
+        stack = training._Stack([member(1), member(2)], settings)
+        monkeypatch.setattr(stack, "validation_losses", lambda: torch.tensor(next(script)))
+        best, ends = training._Best(stack, 2), []
+        for epoch in range(6):
+            stack.parameters.fill_(epoch)
+            ends.append(best.is_final(stack))
+    assert ends == [False, False, False, False, False, True]
+    assert best.layers[0].weight[:, 0, 0].tolist() == [3.0, 0.0]  # the second had lost its patience before its best
+
+
+@pytest.mark.parametrize("patience", [None, 3])
+def test_a_training_that_diverges_is_no_model(patience):
+    """Not even its first weights, where the best were to be kept; the error says whose it was."""
+    networks = [MeanVarianceNetwork(learning_rate=1e30, patience=patience, epochs=5) for _ in range(2)]
+    with pytest.raises(ValueError, match=r"training of networks \[0, 1\] diverged: with learning_rate=1e\+30"):
+        fit_together(networks, DATA.X, DATA.y)
+
+
+def test_little_noise_is_no_trouble():
+    """The likelihood has a minimum: a mean that can be learned is learned, and the spread is small."""
+    train, test = (heteroskedastic(2000, seed=seed) for seed in (1, 2))
+    y, y_test = (rows.mean + 0.03 * (rows.y - rows.mean) for rows in (train, test))
+    network = MeanVarianceNetwork(epochs=60, random_state=0).fit(train.X, y)
+    assert network.score(test.X, y_test) > 0.9
+    assert network.predict_full(test.X).interval().covers(y_test).mean() > 0.5
+
+
+def test_the_default_number_type_makes_no_difference():
+    torch.set_default_dtype(torch.float64)
+    try:
+        doubled = MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert_same(doubled.layers_, MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y).layers_, rtol=0)
+
+
+def test_a_failed_fit_leaves_a_fitted_network_as_it_was():
+    network = MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y)
+    before = network.predict(DATA.X)
+    with pytest.raises(ValueError, match="y must be finite"):
+        network.fit(DATA.X[:, :2], DATA.y * np.nan)
+    np.testing.assert_array_equal(network.predict(DATA.X), before)
+
+
+def test_bounds_that_meet_have_the_smallest_spread():
+    """And bounds that cross are put in order and counted; all quantiles are in one order."""
+    network = QuantileNetwork(quantiles=np.linspace(0.1, 0.9, 9), **QUICK).fit(DATA.X, DATA.y)
+    prediction, quantiles = network.predict_full(DATA.X), network.predict_quantiles(DATA.X)
+    np.testing.assert_array_equal(prediction.center, quantiles[:, network.plan_.levels.index(0.5)])
+    np.testing.assert_array_equal(np.column_stack([prediction.lower, prediction.upper]), quantiles[:, [0, -1]])
+    network.layers_[-1].weight[:] = 0
+    network.layers_[-1].bias[:] = 0
+    assert set(network.predict_full(DATA.X).spread) == {network.spread_floor_}
+    network.layers_[-1].bias[..., 0] = 1
+    assert network.predict_full(DATA.X).crossings == 400
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
@@ -250,12 +317,23 @@ def test_a_fitted_network_becomes_an_ensemble_without_training():
     assert is_frozen(ensemble)
     ensemble.fit(DATA.X[:5], DATA.y[:5])
     values = forward(ensemble.layers_, network.scaling_.features(DATA.X)[None])
-    means, variances = values[..., 0], np.exp(values[..., 1])
+    means, variances = values[..., 0], np.exp(values[..., 1]) + 1e-3
     total = np.mean(variances + means**2, axis=0) - np.mean(means, axis=0) ** 2
     prediction = ensemble.predict_full(DATA.X)
     np.testing.assert_allclose(prediction.spread, network.scaling_.y_scale * np.sqrt(total), rtol=1e-6)
     conformal = ConformalRegressor(ensemble).fit(DATA.X, DATA.y)
     assert len(conformal.calibration_rows_) == 400
+
+
+def test_passes_drop_their_own_units_as_often_as_the_network_did():
+    network = MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y)
+    ensemble = DropoutEnsemble(FrozenEstimator(network), passes=500, random_state=0).fit(DATA.X, DATA.y)
+    kept = np.stack([layer.weight.any(axis=2) for layer in ensemble.layers_[1:]])  # (layers, passes, units)
+    law = binom(kept.size, 0.8)
+    assert law.ppf(ONE_IN_A_MILLION) <= kept.sum() <= law.isf(ONE_IN_A_MILLION)
+    assert len(np.unique(kept[0], axis=0)) > 300
+    assert np.abs(np.corrcoef(kept[0, :, 0], kept[1, :, 0])[0, 1]) < 0.3
+    assert np.all(ensemble.predict_full(DATA.X).spread > 0)
 
 
 def test_an_ensemble_trains_what_it_is_given():
@@ -309,6 +387,13 @@ def test_a_saved_model_is_the_model(model, tmp_path, monkeypatch):
     clone(loaded)
 
 
+def test_a_saved_model_knows_its_features(tmp_path):
+    frame = pd.DataFrame(DATA.X, columns=["a", "b", "c"])
+    MeanVarianceNetwork(**QUICK).fit(frame, DATA.y).save(tmp_path / "model")
+    with pytest.raises(ValueError, match="feature names should match"):
+        MeanVarianceNetwork.load(tmp_path / "model").predict(frame[["c", "b", "a"]])
+
+
 def test_a_file_of_another_kind_is_refused(tmp_path):
     MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y).save(tmp_path / "a")
     with pytest.raises(TypeError, match=r"holds a MeanVarianceNetwork: MeanVarianceNetwork\.load reads it"):
@@ -318,6 +403,8 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
         QuantileNetwork.load(tmp_path / "b")
     with pytest.raises(FileNotFoundError):
         QuantileNetwork.load(tmp_path / "c")
+    with pytest.raises(FileNotFoundError):
+        MeanVarianceNetwork.load(tmp_path / "a").save(tmp_path / "nowhere" / "a")
 
 
 def test_without_torch_the_error_says_how_to_get_it(monkeypatch):

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
     BaggingRegressor,
     ExtraTreesRegressor,
@@ -16,7 +17,8 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils import get_tags
 
 from evencover import BySpread, ConformalRegressor, IntervalScorer, Normalized
 from evencover.models import Members, Neighbors, ResidualModel, WithSpread
@@ -97,6 +99,31 @@ def test_a_row_is_never_its_own_neighbour():
     assert before.spread == after.spread
 
 
+def test_nor_among_many_features():
+    """Where distances are rounded, and a row's own is not exactly zero; here of rows far from the origin too."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 40)) * 100, rng.normal(size=300)
+    model = WithSpread(LinearRegression(), Neighbors(3, of="targets"), floor=1e-9).fit(X, y)
+    np.testing.assert_allclose(model.predict_full(X).spread, model.spread_.learn(None, X, y, None))
+
+
+def test_rows_all_in_one_place_have_one_spread():
+    """Their mean distance is zero, which says nothing about the noise."""
+    X, y = np.zeros((100, 2)), np.random.default_rng(0).normal(size=100)
+    model = WithSpread(LinearRegression(), Neighbors(5, of="distance"), random_state=0).fit(X, y)
+    assert 0.8 < model.predict_full(X).spread.mean() < 1.2
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+@pytest.mark.parametrize("source", [ResidualModel(), Neighbors(), Neighbors(of="targets"), Neighbors(of="distance")])
+def test_the_targets_unit_makes_no_difference(source, unit):
+    plain, other = (
+        WithSpread(LinearRegression(), source, random_state=0).fit(DATA.X, y).predict_full(NEW.X).spread
+        for y in (DATA.y, unit * DATA.y)
+    )
+    np.testing.assert_allclose(other, unit * plain, rtol=1e-6)
+
+
 def test_distance_is_in_the_targets_unit():
     """The mean spread on the training rows is √(π/2) times the mean absolute residual."""
     frozen = FrozenEstimator(LinearRegression().fit(NEW.X, NEW.y))
@@ -151,10 +178,42 @@ def test_the_floor_is_relative():
     """No spread is below its share of the median; a second regressor that goes below zero is no exception."""
     model = WithSpread(LinearRegression(), ResidualModel(LinearRegression()), floor=0.5, random_state=0)
     model.fit(DATA.X, DATA.y)
-    typical, far = (NORMAL * model.spread_.regressor_.predict(X) for X in (DATA.X, DATA.X - 5))
+    typical, far = (NORMAL * model.spread_.unit_ * model.spread_.regressor_.predict(X) for X in (DATA.X, DATA.X - 5))
     assert far.max() < 0
     np.testing.assert_allclose(model.spread_floor_, 0.5 * np.median(typical))
     np.testing.assert_allclose(model.predict_full(DATA.X - 5).spread, model.spread_floor_)
+
+
+def test_members_are_judged_by_their_own_differences():
+    """However far the targets are from zero, a weighted vote is no mean."""
+    votes = VotingRegressor([("a", Ridge()), ("b", Ridge(99.0))], weights=[1, 9])
+    with pytest.raises(TypeError, match="VotingRegressor's is not"):
+        WithSpread(votes, Members()).fit(DATA.X, DATA.y + 1e9)
+    WithSpread(RandomForestRegressor(10), Members()).fit(DATA.X, DATA.y + 1e9)
+
+
+def test_rows_of_a_group_share_a_fold():
+    """Twins: with the other one in the training rows, a model that knows rows by heart would have no residuals."""
+    X, y, twins = np.repeat(DATA.X, 2, axis=0), np.repeat(DATA.y, 2), np.repeat(np.arange(400), 2)
+    model = WithSpread(Memory(), ResidualModel(KNeighborsRegressor(1)), random_state=0)
+    honest = np.maximum(NORMAL * np.abs(DATA.y), 0)
+    apart, together = (clone(model).fit(X, y, **given).predict_full(DATA.X).spread for given in ({}, {"groups": twins}))
+    assert np.mean(apart < honest / 2) > 0.5
+    np.testing.assert_allclose(together, honest, atol=0.01)
+
+
+def test_tags_say_what_both_parts_take():
+    forest = RandomForestRegressor()
+    found = [get_tags(WithSpread(forest, source)).input_tags for source in (None, Neighbors(), Members(), "wrong")]
+    assert [tags.allow_nan for tags in found] == [True, False, True, True]
+    assert [tags.sparse for tags in found] == [False, False, True, True]
+
+
+def test_text_is_told_where_to_be_prepared():
+    frame = pd.DataFrame({"a": ["x", "y"] * 200, "b": DATA.y})
+    ready = make_pipeline(make_column_transformer((OneHotEncoder(), ["a"]), remainder="passthrough"), Ridge())
+    with pytest.raises(ValueError, match="In a Pipeline that prepares them put WithSpread last"):
+        WithSpread(ready, Neighbors()).fit(frame, DATA.y)
 
 
 def test_fit_arguments_reach_the_model():

@@ -1,14 +1,18 @@
 """scikit-learn's own checks, over every estimator of the package; none is expected to fail."""
 
+import numpy as np
+from scipy.stats import norm
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import LinearRegression, QuantileRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from evencover import BySpread, ConformalRegressor, Normalized
+from evencover import BySpread, ConformalRegressor, Normalized, models
 from evencover.models import (
     DeepEnsemble,
     DropoutEnsemble,
+    FromDistribution,
+    FromOutputs,
     FromQuantiles,
     FromStd,
     MeanVarianceNetwork,
@@ -21,6 +25,23 @@ from evencover.models import (
 
 GAUSSIAN = GaussianProcessRegressor(alpha=0.1, optimizer=None)
 QUICK = {"hidden": (16,), "learning_rate": 0.01, "epochs": 100}
+
+
+class ThreeColumns(LinearRegression):
+    """A line, and bounds around it."""
+
+    def predict(self, X):
+        center = super().predict(X)
+        return np.column_stack([center - 1, center, center + 1])
+
+
+class Normals(LinearRegression):
+    """A line, and normal distributions around it."""
+
+    def pred_dist(self, X):
+        return norm(self.predict(X), 1.0)
+
+
 ESTIMATORS = [
     ConformalRegressor(LinearRegression(), random_state=0),
     ConformalRegressor(FromStd(GAUSSIAN), nonconformity=Normalized(), taxonomy=BySpread(2), random_state=0),
@@ -33,8 +54,17 @@ ESTIMATORS = [
     QuantileForest(n_estimators=10, min_samples_leaf=2),
     WithSpread(LinearRegression()),
     WithSpread(LinearRegression(), Neighbors()),
+    WithSpread(LinearRegression(), Neighbors(of="targets")),
+    WithSpread(LinearRegression(), Neighbors(of="distance")),
     WithSpread(RandomForestRegressor(5, random_state=0), Members()),
+    FromOutputs(ThreeColumns()),
+    FromDistribution(Normals()),
 ]
+
+
+def test_every_estimator_is_checked():
+    public = {getattr(models, name) for name in models.__all__} | {ConformalRegressor}
+    assert {type(estimator) for estimator in ESTIMATORS} == {each for each in public if hasattr(each, "fit")}
 
 
 @parametrize_with_checks(ESTIMATORS)

@@ -61,7 +61,8 @@ class FromStd(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignor
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
         """Fit the regressor; further arguments are passed on to it."""
-        _fit_inside(self, X, y, fit_params)
+        self.estimator_ = _fitted_inside(self, X, y, fit_params)
+        remember_features(self, X)
         return self
 
     def predict(self, X: Any) -> FloatArray:
@@ -134,6 +135,7 @@ class FromQuantiles(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type:
         """Fit the regressors; further arguments are passed on to each."""
         for name in ("lower", "upper", *["center"] * (self.center is not None)):
             refuse_unless_regressor(getattr(self, name), name)
+        level_fraction(self.level)
         y = checked_target(self, X, y)
         lower, upper = (fitted_copy(part, X, y, fit_params) for part in (self.lower, self.upper))
         center = None if self.center is None else fitted_copy(self.center, X, y, fit_params)
@@ -204,8 +206,10 @@ class FromOutputs(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: i
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
         """Fit the regressor; further arguments are passed on to it."""
         _refuse_unless_outputs(self.outputs)
-        _fit_inside(self, X, y, fit_params)
-        self.predict_full(take(X, np.arange(1)))  # a wrong number of columns should show now
+        fitted = _fitted_inside(self, X, y, fit_params)
+        self._prediction(fitted, take(X, np.arange(1)))  # a wrong number of columns should show now
+        self.estimator_ = fitted
+        remember_features(self, X)
         return self
 
     def predict(self, X: Any) -> FloatArray:
@@ -215,9 +219,12 @@ class FromOutputs(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: i
     def predict_full(self, X: Any) -> Prediction:
         """Return center, spread and bounds; bounds that cross are put in order."""
         refuse_unless_ready(self, X)
-        values = np.asarray(self.estimator_.predict(X), dtype=np.float64)
+        return self._prediction(self.estimator_, X)
+
+    def _prediction(self, fitted: Any, X: Any) -> Prediction:
+        values = np.asarray(fitted.predict(X), dtype=np.float64)
         if values.shape[1:] != (len(self.outputs),):
-            name, columns = type(self.estimator_).__name__, int(np.prod(values.shape[1:]))
+            name, columns = type(fitted).__name__, int(np.prod(values.shape[1:]))
             raise ValueError(
                 f"outputs must name every column that {name} predicts; got {self.outputs!r}, and it predicts {columns}"
             )
@@ -271,7 +278,8 @@ class FromDistribution(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # ty
         """Fit the regressor; further arguments are passed on to it."""
         if not callable(getattr(self.estimator, self.method, None)):
             raise TypeError(f"estimator must have a method {self.method}(X); got {self.estimator!r}")
-        _fit_inside(self, X, y, fit_params)
+        self.estimator_ = _fitted_inside(self, X, y, fit_params)
+        remember_features(self, X)
         return self
 
     def predict(self, X: Any) -> FloatArray:
@@ -297,11 +305,11 @@ class FromDistribution(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # ty
         return _with_inputs_of(self.estimator, super().__sklearn_tags__())
 
 
-def _fit_inside(adapter: Any, X: Any, y: Any, fit_params: Mapping[str, Any]) -> None:
-    """Fit an adapter's one regressor."""
+def _fitted_inside(adapter: Any, X: Any, y: Any, fit_params: Mapping[str, Any]) -> Any:
+    """Return an adapter's one regressor, fitted."""
     refuse_unless_regressor(adapter.estimator, "estimator")
-    adapter.estimator_ = fitted_copy(adapter.estimator, X, checked_target(adapter, X, y), fit_params)
-    remember_features(adapter, X)
+    level_fraction(adapter.level)
+    return fitted_copy(adapter.estimator, X, checked_target(adapter, X, y), fit_params)
 
 
 def _refuse_unless_outputs(outputs: Sequence[str]) -> None:

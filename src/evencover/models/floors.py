@@ -7,7 +7,7 @@ import numpy as np
 from evencover.inputs import FloatArray
 
 
-def relative_floor(fraction: float, spread: Any, y: FloatArray) -> float:
+def relative_floor(spread: Any, y: FloatArray, fraction: float = 1e-3) -> float:
     """Return a fraction of the median spread on training rows; of the target's own size where that is zero.
 
     Being relative it makes no difference to a target in other units.

@@ -6,17 +6,18 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import validate_data
+from sklearn.utils import check_array
 
 from evencover.extras import imported
 from evencover.inputs import FloatArray
 from evencover.models.floors import relative_floor
 from evencover.models.quantile_plans import Center, QuantilePlan
-from evencover.models.validation import checked_rows, checked_target
+from evencover.models.scaling import Scaling
+from evencover.models.validation import checked_rows, checked_target, remember_features
 from evencover.predictions import Prediction
 
-_FLOOR = 1e-3  # of the median spread on training rows: where quantiles meet, a spread is still positive
 _ROWS_FOR_FLOOR = 1000
+_ROWS_AT_A_TIME = 10_000  # memory for a prediction is a few kB a row
 
 
 class QuantileForest(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -51,7 +52,9 @@ class QuantileForest(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     forest_ : RandomForestQuantileRegressor
-        The fitted forest, of the package quantile-forest.
+        The fitted forest, of the package quantile-forest, in units of `scaling_`.
+    scaling_ : Scaling
+        Means and deviations of features and target; with large means or small numbers trees lose digits otherwise.
     plan_ : QuantilePlan
         What it predicts; ``plan_.levels`` has all the quantile levels, in order.
     spread_floor_ : float
@@ -99,7 +102,8 @@ class QuantileForest(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         plan = QuantilePlan.of(self.level, self.softening, self.quantiles, self.center)
         package = imported("quantile_forest", extra="forest", purpose="QuantileForest")
         target = checked_target(self, X, y)
-        rows = validate_data(self, X, dtype=np.float64)
+        rows = check_array(X, dtype=np.float64, estimator=self, input_name="X")
+        scaling = Scaling.of(rows, target)
         forest = package.RandomForestQuantileRegressor(
             n_estimators=self.n_estimators,
             min_samples_leaf=self.min_samples_leaf,
@@ -108,9 +112,11 @@ class QuantileForest(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             n_jobs=self.n_jobs,
             random_state=self.random_state,
         )
-        self.forest_, self.plan_, self.spread_floor_ = forest.fit(rows, target), plan, 0.0
+        forest.fit(scaling.features(rows), scaling.target(target))
+        remember_features(self, X)
+        self.forest_, self.scaling_, self.plan_, self.spread_floor_ = forest, scaling, plan, 0.0
         some = rows[:: -(-len(rows) // _ROWS_FOR_FLOOR)]
-        self.spread_floor_ = relative_floor(_FLOOR, self._prediction(some).spread, target)
+        self.spread_floor_ = relative_floor(self._prediction(some).spread, target)
         return self
 
     def predict(self, X: Any) -> FloatArray:
@@ -136,10 +142,14 @@ class QuantileForest(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         super().__setstate__({**state, **forest})
 
     def _prediction(self, X: FloatArray) -> Prediction:
-        mean = self.forest_.predict(X, quantiles="mean", weighted_leaves=True) if self.plan_.center == "mean" else None
+        mean = self._asked(X, "mean")[:, 0] if self.plan_.center == "mean" else None
         return self.plan_.prediction(self._quantiles(X), mean, self.spread_floor_)
 
     def _quantiles(self, X: FloatArray) -> FloatArray:
-        """Return the quantiles; leaves count alike, whatever their size. Shape (n, levels)."""
-        values = self.forest_.predict(X, quantiles=list(self.plan_.levels), weighted_leaves=True)
-        return np.asarray(values, dtype=np.float64).reshape(len(X), -1)
+        return self._asked(X, list(self.plan_.levels))
+
+    def _asked(self, X: FloatArray, quantiles: Any) -> FloatArray:
+        """Return what the forest says, in blocks; leaves count alike, whatever their size. Shape (n, asked)."""
+        blocks = (self.scaling_.features(X[i : i + _ROWS_AT_A_TIME]) for i in range(0, len(X), _ROWS_AT_A_TIME))
+        values = [self.forest_.predict(block, quantiles=quantiles, weighted_leaves=True) for block in blocks]
+        return self.scaling_.to_target(np.concatenate(values)).reshape(len(X), -1)

@@ -36,9 +36,16 @@ class QuantilePlan:
         return cls(float(own), bounds, tuple(sorted({*bounds, *others, *median})), center)
 
     def prediction(self, quantiles: FloatArray, mean: FloatArray | None, floor: float) -> Prediction:
-        """Return the prediction of learned quantiles, shape (n, levels), with no spread below the floor."""
-        lower, upper = (quantiles[:, self.levels.index(bound)] for bound in self.bounds)
-        center = quantiles[:, self.levels.index(0.5)] if mean is None else mean
+        """Return the prediction of learned quantiles, shape (n, levels), with no spread below the floor.
+
+        Each row's quantiles are put in order. Where the bounds themselves crossed they are handed on crossed, to be
+        counted.
+        """
+        places = [self.levels.index(bound) for bound in self.bounds]
+        crossed = np.greater(*quantiles[:, places].T)
+        ordered = np.sort(quantiles, axis=1)
+        lower, upper = np.where(crossed, ordered[:, places[::-1]].T, ordered[:, places].T)
+        center = ordered[:, self.levels.index(0.5)] if mean is None else mean
         from_bounds = Prediction.from_quantiles(lower, upper, center, level=self.own_level)
         spread = np.maximum(from_bounds.required("spread", by="a quantile model"), floor)
         return Prediction(center, spread, lower, upper, level=self.own_level)

@@ -8,15 +8,15 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clon
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.model_selection import GroupKFold, KFold, check_cv, cross_val_predict
 from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.utils import Tags, check_array, get_tags
+from sklearn.utils import InputTags, Tags, check_array, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
-from evencover.inputs import FloatArray, is_count, is_number
+from evencover.inputs import FloatArray, IntArray, is_count, is_number
 from evencover.models.floors import relative_floor
+from evencover.models.scaling import mean_and_scale
 from evencover.models.speech import is_frozen, through_steps
 from evencover.models.validation import (
     checked_target,
@@ -27,10 +27,13 @@ from evencover.models.validation import (
     remember_features,
 )
 from evencover.predictions import Prediction
+from evencover.quantiles import level_fraction
 from evencover.tables import n_rows, take
 
 _NORMAL = float(np.sqrt(np.pi / 2))  # a normal target's standard deviation by its mean absolute deviation
+_NEAR = 1e-3  # of a standard deviation: within this a training row may be the row itself
 _ROWS_FOR_CHECK = 100
+_BOOSTED_TREES = HistGradientBoostingRegressor(loss="poisson", max_leaf_nodes=8, learning_rate=0.05, random_state=0)
 
 
 class SpreadSource(Protocol):
@@ -58,7 +61,7 @@ class ResidualModel(BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     regressor_ : fitted regressor
-        The model of the residuals.
+        The model of the absolute residuals, in units of their mean, `unit_`.
     """
 
     needs_residuals = True
@@ -67,25 +70,22 @@ class ResidualModel(BaseEstimator):  # type: ignore[misc]
         self.regressor = regressor
 
     @property
-    def takes_sparse(self) -> bool:
-        """Whether the regressor takes sparse features."""
-        return bool(get_tags(self._regressor()).input_tags.sparse)
+    def takes(self) -> InputTags:
+        """What features the regressor takes."""
+        return get_tags(_BOOSTED_TREES if self.regressor is None else self.regressor).input_tags
 
     def learn(self, estimator: Any, X: Any, y: FloatArray, residuals: FloatArray) -> FloatArray:  # noqa: ARG002
         """Fit the regressor; return the spread on the training rows. Shape (n,)."""
+        regressor = _BOOSTED_TREES if self.regressor is None else self.regressor
+        refuse_unless_regressor(regressor, "regressor")
         sizes = np.abs(residuals)
-        self.regressor_ = (self._regressor() if sizes.any() else DummyRegressor()).fit(X, sizes)
+        self.unit_ = float(sizes.mean())  # regressors have absolute tolerances, so they get sizes around 1
+        self.regressor_ = clone(regressor).fit(X, sizes / self.unit_) if self.unit_ else DummyRegressor().fit(X, sizes)
         return self.spread(estimator, X)
 
     def spread(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
         """Return the spread of new rows. Shape (n,)."""
-        return np.maximum(_NORMAL * np.asarray(self.regressor_.predict(X)), 0)
-
-    def _regressor(self) -> Any:
-        if self.regressor is None:
-            return HistGradientBoostingRegressor(loss="poisson", max_leaf_nodes=8, learning_rate=0.05, random_state=0)
-        refuse_unless_regressor(self.regressor, "regressor")
-        return clone(self.regressor)
+        return np.maximum(_NORMAL * self.unit_ * np.asarray(self.regressor_.predict(X)), 0)
 
 
 class Neighbors(BaseEstimator):  # type: ignore[misc]
@@ -112,7 +112,7 @@ class Neighbors(BaseEstimator):  # type: ignore[misc]
         self.n_neighbors = n_neighbors
         self.of = of
 
-    takes_sparse = False
+    takes = InputTags()
 
     @property
     def needs_residuals(self) -> bool:
@@ -127,32 +127,41 @@ class Neighbors(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"n_neighbors must be a positive whole number; got {self.n_neighbors!r}")
         if len(y) < 2:
             raise ValueError(f"Neighbors needs at least 2 rows; got {len(y)} sample")
-        self.scaler_ = StandardScaler().fit(check_array(X, dtype=np.float64))
-        self.index_ = NearestNeighbors(n_neighbors=min(self.n_neighbors, len(y) - 1)).fit(self._scaled(X))
+        rows = _numbers(X)
+        self.mean_, self.scale_ = mean_and_scale(rows)
+        self.rows_ = (rows - self.mean_) / self.scale_
+        self.index_ = NearestNeighbors(n_neighbors=min(self.n_neighbors, len(y) - 1)).fit(self.rows_)
+        self.values_ = y if residuals is None else _NORMAL * np.abs(residuals)
         distances, places = self.index_.kneighbors()  # without rows: of the training rows, none its own neighbour
-        self.values_ = sizes = y if residuals is None else _NORMAL * np.abs(residuals)
-        if self.of == "distance":
-            mean = distances.mean()
-            self.unit_ = float(sizes.mean() / mean) if mean > 0 else 0.0
+        self.mean_distance_ = float(distances.mean())
         return self._spread(distances, places)
 
     def spread(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
         """Return the spread of new rows. Shape (n,)."""
-        k = self.index_.n_neighbors
-        distances, places = self.index_.kneighbors(self._scaled(X), n_neighbors=k + 1)
-        itself = distances[:, 0] == 0
-        chosen = np.arange(k) + itself[:, None]
+        k, rows = self.index_.n_neighbors, (_numbers(X) - self.mean_) / self.scale_
+        distances, places = self.index_.kneighbors(rows, n_neighbors=k + 1)
+        itself = self._itself(rows, distances, places)
+        chosen = np.arange(k) + (np.arange(k) >= itself[:, None])
         return self._spread(np.take_along_axis(distances, chosen, 1), np.take_along_axis(places, chosen, 1))
 
-    def _scaled(self, X: Any) -> FloatArray:
-        rows: FloatArray = self.scaler_.transform(check_array(X, dtype=np.float64))
-        return rows
+    def _itself(self, rows: FloatArray, distances: FloatArray, places: Any) -> IntArray:
+        """Return which of its k + 1 neighbours is each row itself; the farthest, which is one too many, if none is."""
+        itself = np.full(len(rows), distances.shape[1] - 1)
+        for column in reversed(range(distances.shape[1])):
+            # Equal rows need not be at distance zero exactly: among many features distances are rounded.
+            near = np.flatnonzero(distances[:, column] < _NEAR)
+            equal = (self.rows_[places[near, column]] == rows[near]).all(axis=1)
+            itself[near[equal]] = column
+        return itself
 
     def _spread(self, distances: FloatArray, places: Any) -> FloatArray:
         """Return the spread for neighbours at these distances and places, both of shape (n, k)."""
         match self.of:
             case "distance":
-                return np.asarray(self.unit_ * distances.mean(axis=1))
+                unit = self.mean_distance_
+                return np.asarray(
+                    self.values_.mean() * (distances.mean(axis=1) / unit if unit else np.ones(len(places)))
+                )
             case "targets":
                 return np.asarray(self.values_[places].std(axis=1))
             case _:
@@ -173,8 +182,8 @@ class Members(BaseEstimator):  # type: ignore[misc]
         some = take(X, np.arange(min(_ROWS_FOR_CHECK, n_rows(X))))
         predicted = np.asarray(estimator.predict(some))
         of_members = list(_member_predictions(estimator, some))
-        room = 1e-6 * np.abs(predicted).max()
-        if not of_members or not np.allclose(np.mean(of_members, axis=0), predicted, rtol=1e-6, atol=room):
+        room = 1e-6 * np.ptp(of_members) + 1e-14 * np.abs(predicted).max() if of_members else 0.0
+        if not of_members or np.abs(np.mean(of_members, axis=0) - predicted).max() > room:
             raise TypeError(
                 "Members needs an ensemble whose prediction is the mean of its estimators_, such as a random forest; "
                 f"{type(estimator).__name__}'s is not"
@@ -256,18 +265,22 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
         self.level = level
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
-        """Fit the regressor and its spread; further arguments are passed on to the regressor."""
+    def fit(self, X: Any, y: Any, *, groups: Any = None, **fit_params: Any) -> Self:
+        """Fit the regressor and its spread.
+
+        Rows with the same entry in `groups` share a fold; further arguments go to the regressor.
+        """
         refuse_unless_regressor(self.estimator, "estimator")
+        level_fraction(self.level)
         source = self._source()
         if not (is_number(self.floor) and 0 < self.floor < 1):
             raise ValueError(f"floor must lie strictly between 0 and 1; got {self.floor!r}")
         target = checked_target(self, X, y)
         fitted = fitted_copy(self.estimator, X, target, fit_params)
-        residuals = self._residuals(fitted, X, target, fit_params) if source.needs_residuals else None
+        residuals = self._residuals(fitted, X, target, groups, fit_params) if source.needs_residuals else None
         spread = source.learn(fitted, X, target, residuals)
         self.estimator_, self.spread_ = fitted, source
-        self.spread_floor_ = relative_floor(self.floor, spread, target)
+        self.spread_floor_ = relative_floor(spread, target, self.floor)
         remember_features(self, X)
         return self
 
@@ -294,20 +307,23 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
             raise TypeError(f"spread must be ResidualModel(...), Neighbors(...) or Members(); got {self.spread!r}")
         return clone(self.spread, safe=False)
 
-    def _residuals(self, fitted: Any, X: Any, y: FloatArray, fit_params: Mapping[str, Any]) -> FloatArray:
+    def _residuals(self, fitted: Any, X: Any, y: FloatArray, groups: Any, fit_params: Mapping[str, Any]) -> FloatArray:
         """Return the residuals on rows that the model they come from has not seen. Shape (n,)."""
         if is_frozen(self.estimator):
             return y - np.ravel(fitted.predict(X))
-        return y - np.ravel(cross_val_predict(self.estimator, X, y, cv=self._folds(len(y)), params=dict(fit_params)))
+        folds = list(self._splitter(len(y), groups).split(X, y, groups))
+        return y - np.ravel(cross_val_predict(self.estimator, X, y, cv=folds, params=dict(fit_params)))
 
-    def _folds(self, n: int) -> Any:
-        """Return the splitter for the residuals."""
+    def _splitter(self, n: int, groups: Any) -> Any:
+        """Return what splits the rows for the residuals."""
         if not is_number(self.cv):
-            return self.cv
+            return check_cv(self.cv)
         if not is_count(self.cv) or self.cv < 2:
             raise ValueError(f"cv must be at least 2 folds, or a splitter; got {self.cv!r}")
         if n < 2:
             raise ValueError(f"WithSpread needs at least 2 rows to cross-fit; got {n} sample")
+        if groups is not None:
+            return GroupKFold(int(self.cv))
         return KFold(min(int(self.cv), n), shuffle=True, random_state=self.random_state)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -316,7 +332,9 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags = get_tags(self.estimator).input_tags
-        tags.input_tags.sparse &= getattr(self._source(), "takes_sparse", True)
+        takes = getattr(ResidualModel() if self.spread is None else self.spread, "takes", tags.input_tags)
+        tags.input_tags.sparse &= takes.sparse
+        tags.input_tags.allow_nan &= takes.allow_nan
         return tags
 
 
@@ -333,6 +351,19 @@ def _member_predictions(estimator: Any, X: Any) -> Iterator[FloatArray]:
             return
         # Members know names only if the ensemble passed its frame on to them.
         yield np.asarray(member.predict(X if hasattr(member, "feature_names_in_") else _nameless(X)[:, own]))
+
+
+def _numbers(X: Any) -> FloatArray:
+    """Return features as numbers, or say where to prepare them."""
+    try:
+        rows: FloatArray = check_array(X, dtype=np.float64, input_name="X")
+    except ValueError as error:
+        if "could not convert" not in str(error):
+            raise
+        raise ValueError(
+            f"Neighbors needs features that are numbers; {error}. In a Pipeline that prepares them put WithSpread last"
+        ) from error
+    return rows
 
 
 def _nameless(X: Any) -> Any:

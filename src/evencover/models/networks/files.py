@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from evencover._version import __version__
 from evencover.extras import imported
 from evencover.models.networks.layers import Layer
-from evencover.models.networks.scaling import Scaling
 from evencover.models.quantile_plans import QuantilePlan
+from evencover.models.scaling import Scaling
 
 FORMAT = "evencover.network"
 VERSION = 1
@@ -27,10 +27,11 @@ Model = TypeVar("Model")
 def write_network(model: Any, path: str | Path) -> None:
     """Write a fitted model to one file: whole or not at all."""
     check_is_fitted(model)
-    save_file = imported("safetensors.numpy", extra="networks", purpose="saving a network").save_file
+    safetensors = imported("safetensors.numpy", extra="networks", purpose="saving a network")
+    content = safetensors.save(_arrays(model), metadata={"evencover": json.dumps(_header(model), default=_plain)})
     unfinished = Path(f"{path}.part")
     try:
-        save_file(_arrays(model), unfinished, metadata={"evencover": json.dumps(_header(model), default=_plain)})
+        unfinished.write_bytes(content)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -69,6 +70,7 @@ def _header(model: Any) -> dict[str, Any]:
         "evencover": __version__,
         "kind": type(model).__name__,
         "settings": _settings(model),
+        "device": model.device_,
         "features": model.n_features_in_,
         "names": getattr(model, "feature_names_in_", None),
         "plan": asdict(model.plan_) if hasattr(model, "plan_") else None,
@@ -90,9 +92,7 @@ def _restored(model: Any, header: dict[str, Any], arrays: dict[str, NDArray[Any]
     places = takewhile(lambda place: f"weight_{place}" in arrays, count())
     model.layers_ = tuple(Layer(arrays[f"weight_{place}"], arrays[f"bias_{place}"]) for place in places)
     model.scaling_ = Scaling(arrays["X_mean"], arrays["X_scale"], *arrays["y"].tolist())
-    network = getattr(model, "network", model)
-    model.device_ = "cuda" if network is not None and network.device == "cuda" else "cpu"
-    model.n_features_in_ = header["features"]
+    model.device_, model.n_features_in_ = header["device"], header["features"]
     if header["names"] is not None:
         model.feature_names_in_ = np.array(header["names"], dtype=object)
     if header["plan"] is not None:

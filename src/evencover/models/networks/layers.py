@@ -43,17 +43,34 @@ def forward(layers: Layers, X: Any) -> Any:
     return X @ last.weight + last.bias
 
 
-def outputs(layers: Layers, X: FloatArray, device: str = "cpu") -> FloatArray:
-    """Return the outputs for rows of shape (n, features), in float64 and block by block, so that memory is bounded.
-
-    In float64 a row's outputs do not depend on the rows beside it; in float32 they would, in the seventh digit.
-    """
+def rows_at_a_time(layers: Layers) -> int:
+    """Return how many rows the networks may see at once for the widest layer of all to stay within 32 MB."""
     widest = max(layer.weight.shape[0] * layer.weight.shape[2] for layer in layers)
-    rows = max(1, 2**22 // widest)
-    placed, fetched = (_on_gpu, _from_gpu) if device == "cuda" and _has_gpu() else (_as_float64, np.asarray)
-    layers = tuple(Layer(*map(placed, layer)) for layer in layers)
-    blocks = [forward(layers, placed(X[None, start : start + rows])) for start in range(0, len(X), rows)]
-    return np.concatenate([fetched(block) for block in blocks], axis=1)
+    return max(1, 2**22 // int(widest))
+
+
+def layers_on(device: str, layers: Layers) -> Layers:
+    """Return the layers in float64, as arrays, or as tensors on the GPU if that is the device and (still) there.
+
+    In float64 a row's outputs do not depend on the rows beside it, but for their last bits; in float32 they would, in
+    the seventh digit.
+    """
+    layers = tuple(Layer(*(np.asarray(part, dtype=np.float64) for part in layer)) for layer in layers)
+    if device == "cpu" or find_spec("torch") is None:
+        return layers
+    import torch
+
+    if not torch.cuda.is_available():
+        return layers
+    return tuple(Layer(*(torch.from_numpy(part).to("cuda") for part in layer)) for layer in layers)
+
+
+def outputs(layers: Layers, X: FloatArray) -> FloatArray:
+    """Return the outputs, shape (networks, n, outputs), for rows (n, features), computed where the layers are."""
+    bias = layers[0].bias
+    if isinstance(bias, np.ndarray):
+        return np.asarray(forward(layers, X[None]))
+    return np.asarray(forward(layers, bias.new_tensor(X[None])).cpu())
 
 
 def thinned(layers: Layers, kept: Sequence[Any], dropout: float) -> Layers:
@@ -64,29 +81,6 @@ def thinned(layers: Layers, kept: Sequence[Any], dropout: float) -> Layers:
     first, *others = layers
     masks = [mask[:, :, None] / (1 - dropout) for mask in kept]
     return first, *(Layer(mask * layer.weight, layer.bias) for mask, layer in zip(masks, others, strict=True))
-
-
-def _as_float64(array: Any) -> FloatArray:
-    return np.asarray(array, dtype=np.float64)
-
-
-def _on_gpu(array: Any) -> Any:
-    import torch
-
-    return torch.from_numpy(_as_float64(array)).to("cuda")
-
-
-def _from_gpu(tensor: Any) -> FloatArray:
-    return np.asarray(tensor.cpu())
-
-
-def _has_gpu() -> bool:
-    """Return whether there is (still) a GPU, and PyTorch to use it."""
-    if find_spec("torch") is None:
-        return False
-    import torch
-
-    return bool(torch.cuda.is_available())
 
 
 def _orthogonal(rows: int, columns: int, rng: np.random.Generator) -> FloatArray:

@@ -1,7 +1,7 @@
 """What networks learn by: each loss with its gradient, written in tensors' own methods."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 
 class Loss(Protocol):
@@ -53,24 +53,24 @@ class Pinball:
 
 @dataclass(frozen=True)
 class GaussianLikelihood:
-    """Minus the log-likelihood of a normal target: (s + (y − μ)² / (eˢ + ε)) / 2, for outputs μ and s = log σ².
+    """Minus the log-likelihood of a normal target, (log v + (y − μ)² / v) / 2, for outputs μ and s, with v = eˢ + ε.
 
-    ε keeps a row that is met exactly from pulling σ to zero.
+    ε keeps the variance of rows that are met exactly from falling without end, and the slopes with it from growing.
     """
 
-    stabilizer: float = 1e-3
-    n_outputs: int = 2
+    stabilizer: ClassVar[float] = 1e-3
+    n_outputs: ClassVar[int] = 2
 
     def value(self, outputs: Any, y: Any) -> Any:
         """Return each network's mean loss. Shape (networks,)."""
-        mean, log_variance = outputs[..., :1], outputs[..., 1:]
-        error = y - mean
-        return 0.5 * (log_variance + error * error / (log_variance.exp() + self.stabilizer)).mean((1, 2))
+        mean, variance = outputs[..., :1], outputs[..., 1:].exp() + self.stabilizer
+        return 0.5 * (variance.log() + (y - mean) ** 2 / variance).mean((1, 2))
 
     def gradient(self, outputs: Any, y: Any, out: Any) -> Any:
-        """Write v for the mean and (1 − v² eˢ) / 2 for s, where v = (μ − y) / (eˢ + ε)."""
+        """Write w for the mean and (eˢ / v − w² eˢ) / 2 for s, where w = (μ − y) / v."""
         (mean, log_variance), (by_mean, by_log_variance) = outputs.unbind(2), out.unbind(2)
-        variance = log_variance.exp()
-        by_mean.copy_(mean).sub_(y[..., 0]).div_(variance + self.stabilizer)
-        by_log_variance.copy_(variance).mul_(by_mean).mul_(by_mean).mul_(-0.5).add_(0.5)
+        exponential = log_variance.exp()
+        variance = exponential + self.stabilizer
+        by_mean.copy_(mean).sub_(y[..., 0]).div_(variance)
+        by_log_variance.copy_(variance.reciprocal_()).addcmul_(by_mean, by_mean, value=-1).mul_(exponential).mul_(0.5)
         return out

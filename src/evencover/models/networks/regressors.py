@@ -17,8 +17,6 @@ from evencover.models.validation import checked_rows
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
 
-_FLOOR = 1e-3  # of the median spread on training rows: where quantiles meet, a spread is still positive
-
 
 class QuantileNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """A network that learns quantiles by the pinball loss (the paper's QR).
@@ -47,7 +45,7 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     batch_size : int
         Rows a step; all where there are fewer.
     epochs : int
-        Passes over the rows.
+        Each has as many steps as whole batches fit into the rows.
     patience : int, optional
         Stop when the loss on rows set aside has not fallen for so many epochs, and take the best weights.
     validation_size : float
@@ -136,8 +134,8 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_quantiles(self, X: Any) -> FloatArray:
         """Return all the quantiles it has learned, each row in order. Shape (n, q), for the levels ``plan_.levels``."""
-        values = self._values(checked_rows(self, X))
-        return np.sort(values[:, : len(self.plan_.levels)], axis=1)
+        X = checked_rows(self, X)
+        return np.sort(self._values(X)[:, : len(self.plan_.levels)], axis=1)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted network to one file, without pickle: `load` reads it."""
@@ -155,14 +153,14 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _note(self, X: FloatArray, y: FloatArray) -> None:
         """Note what is learned beside the weights, on the training rows."""
         self.plan_, self.spread_floor_ = self._plan(), 0.0
-        self.spread_floor_ = relative_floor(_FLOOR, self._prediction(X).spread, y)
+        self.spread_floor_ = relative_floor(self._prediction(X).spread, y)
 
     def _plan(self) -> QuantilePlan:
         return QuantilePlan.of(self.level, self.softening, self.quantiles, self.center)
 
     def _values(self, X: FloatArray) -> FloatArray:
         """Return the quantiles, then the mean if it is the center, in the target's unit. Shape (n, outputs)."""
-        values: FloatArray = self.scaling_.to_target(outputs_of(self, X)[0])
+        values: FloatArray = self.scaling_.to_target(np.concatenate([block[0] for block in outputs_of(self, X)]))
         return values
 
     def _prediction(self, X: FloatArray) -> Prediction:
@@ -174,9 +172,9 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 class MeanVarianceNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """A network that learns a mean μ and a log-variance s by the Gaussian likelihood (the paper's MV).
 
-    The loss is s + (y − μ)² / (eˢ + 0.001) in units of the standardised target. The spread is the standard deviation
-    e^(s/2), and the bounds are those of a normal target. Features and target are standardised inside. Rows are
-    shuffled once and batches go round in that order.
+    The loss is log v + (y − μ)² / v with v = eˢ + 0.001, in units of the standardised target. The spread is the
+    standard deviation √v, and the bounds are those of a normal target. Features and target are standardised inside.
+    Rows are shuffled once and batches go round in that order.
 
     Parameters
     ----------
@@ -191,7 +189,7 @@ class MeanVarianceNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     batch_size : int
         Rows a step; all where there are fewer.
     epochs : int
-        Passes over the rows.
+        Each has as many steps as whole batches fit into the rows.
     patience : int, optional
         Stop when the loss on rows set aside has not fallen for so many epochs, and take the best weights.
     validation_size : float

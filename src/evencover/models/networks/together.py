@@ -1,19 +1,19 @@
 """Networks fitted in one pass, and what their outputs mean together."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
+from sklearn.utils import check_array, check_random_state
 
 from evencover.extras import imported
 from evencover.inputs import FloatArray, IntArray
-from evencover.models.networks.layers import Layers, outputs
-from evencover.models.networks.scaling import Scaling
+from evencover.models.networks.layers import Layers, layers_on, outputs, rows_at_a_time
+from evencover.models.networks.losses import GaussianLikelihood
 from evencover.models.networks.settings import Member, Training
+from evencover.models.scaling import Scaling
 from evencover.models.validation import checked_rows, checked_target, remember_features
 from evencover.predictions import Prediction
 
@@ -54,7 +54,7 @@ def fit_together(
     networks = _checked_networks(networks)
     training = Training.of(networks[0])
     losses = [network._loss() for network in networks]
-    table: FloatArray = validate_data(networks[0], X, dtype=np.float64)
+    table: FloatArray = check_array(X, dtype=np.float64, estimator=networks[0], input_name="X")
     target = checked_target(networks[0], X, y)
     places = _checked_places(rows, len(networks), len(target))
     scalings = [Scaling.of(table[own], target[own]) for own in places]
@@ -70,9 +70,12 @@ def fit_together(
     return networks
 
 
-def outputs_of(model: Any, X: FloatArray) -> FloatArray:
-    """Return what a fitted model's networks say about rows, in their units. Shape (networks, n, outputs)."""
-    return outputs(model.layers_, model.scaling_.features(X), model.device_)
+def outputs_of(model: Any, X: FloatArray) -> Iterator[FloatArray]:
+    """Yield what a model's networks say about rows, in their units: blocks of shape (networks, rows, outputs)."""
+    rows = rows_at_a_time(model.layers_)
+    placed = layers_on(model.device_, model.layers_)
+    for start in range(0, len(X), rows):
+        yield outputs(placed, model.scaling_.features(X[start : start + rows]))
 
 
 def mixture_of(model: Any, X: Any) -> Prediction:
@@ -80,11 +83,14 @@ def mixture_of(model: Any, X: Any) -> Prediction:
 
     The total variance is the mean of the variances plus the variance of the means.
     """
-    values = outputs_of(model, checked_rows(model, X))
-    means, log_variances = values[..., 0], values[..., 1]
-    variance = np.exp(np.clip(log_variances, -_LARGEST, _LARGEST)).mean(0) + means.var(0)
-    spread = model.scaling_.y_scale * np.sqrt(variance)
-    return Prediction(model.scaling_.to_target(means.mean(0)), spread, level=model.level_)
+    centers, variances = [], []
+    for values in outputs_of(model, checked_rows(model, X)):
+        means, log_variances = values[..., 0], values[..., 1]
+        own = np.exp(np.minimum(log_variances, _LARGEST)) + GaussianLikelihood.stabilizer
+        centers.append(means.mean(0))
+        variances.append(own.mean(0) + means.var(0))
+    spread = model.scaling_.y_scale * np.sqrt(np.concatenate(variances))
+    return Prediction(model.scaling_.to_target(np.concatenate(centers)), spread, level=model.level_)
 
 
 def _checked_networks(networks: Sequence[Any]) -> list[Any]:

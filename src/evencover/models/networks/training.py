@@ -36,7 +36,7 @@ def train(members: Sequence[Member], training: Training, *, progress: bool = Fal
                 step()
             if best is not None and best.is_final(stack):
                 break
-        return stack.networks(stack.layers if best is None else best.layers)
+        return stack.networks(stack.layers if best is None else best.layers_or_nan())
 
 
 def device_of(name: str) -> torch.device:
@@ -109,12 +109,14 @@ class _Stack:
         return losses
 
     def networks(self, layers: Layers) -> list[Layers]:
-        """Return each member's layers as arrays, or say that its training came to nothing."""
+        """Return each member's layers as arrays, or say whose training came to nothing."""
         arrays = tuple(Layer(*(part.cpu().numpy() for part in layer)) for layer in layers)
-        if not all(np.isfinite(part).all() for layer in arrays for part in layer):
+        sound = np.all([np.isfinite(part).all(axis=(1, 2)) for layer in arrays for part in layer], axis=0)
+        if not sound.all():
+            whose = f" of networks {np.flatnonzero(~sound).tolist()}" if len(sound) > 1 else ""
             raise ValueError(
-                f"training diverged: with learning_rate={self.training.learning_rate} some weights are not finite; "
-                "lower it, or look for outliers in X and y"
+                f"training{whose} diverged: with learning_rate={self.training.learning_rate} some weights are not "
+                "finite; lower it, or look for outliers in X and y"
             )
         return [_member_layers(arrays, place, member.loss.n_outputs) for place, member in enumerate(self.members)]
 
@@ -152,7 +154,7 @@ class _Stack:
     def _place_parameters(self, networks: Sequence[Layers]) -> None:
         """Lay all parameters out in one vector, so that the optimiser has one thing to move."""
         n_parameters = sum(part.size for network in networks for layer in network for part in layer)
-        self.parameters = torch.zeros(n_parameters, device=self.device)
+        self.parameters = self._zeros(n_parameters)
         self.parameters.grad = torch.zeros_like(self.parameters)
         self.layers, self.gradients = (
             _as_layers(vector, len(self.members), self.sizes) for vector in (self.parameters, self.parameters.grad)
@@ -198,13 +200,9 @@ class _Stack:
         """Make what every step writes to, and note which members share a loss."""
         rows = (len(self.members), self.batch_size)
         features, *hidden, n_outputs = self.sizes
-        self.batch_X, self.batch_y = (torch.zeros((*rows, size), device=self.device) for size in (features, 1))
-        self.outputs, self.slopes = (
-            torch.zeros((rows[0], n_outputs, rows[1]), device=self.device).transpose(1, 2) for _ in "ab"
-        )
-        self.activations, self.back = (
-            [torch.zeros((*rows, size), device=self.device) for size in hidden] for _ in "ab"
-        )
+        self.batch_X, self.batch_y = self._zeros(*rows, features), self._zeros(*rows, 1)
+        self.outputs, self.slopes = (self._zeros(rows[0], n_outputs, rows[1]).transpose(1, 2) for _ in "ab")
+        self.activations, self.back = ([self._zeros(*rows, size) for size in hidden] for _ in "ab")
         self.runs = _runs([member.loss for member in self.members])
         self.scale = 1 / (1 - self.training.dropout)
         self.coins: _Coins | None = None
@@ -212,10 +210,14 @@ class _Stack:
         if self.training.dropout and hidden:
             per_layer = [self.batch_size * size for size in hidden]
             self.coins = _Coins(seeds, sum(per_layer), self.training.dropout, self.device)
-            self.tossed = torch.zeros((len(seeds), sum(per_layer)), device=self.device)
+            self.tossed = self._zeros(len(seeds), sum(per_layer))
             self.kept = [
                 part.view(*rows, size) for part, size in zip(self.tossed.split(per_layer, dim=1), hidden, strict=True)
             ]
+
+    def _zeros(self, *shape: int) -> torch.Tensor:
+        """Return a buffer on the device."""
+        return torch.zeros(shape, dtype=torch.float32, device=self.device)
 
 
 class _Coins:
@@ -250,6 +252,14 @@ class _Best:
         self.layers = tuple(Layer(*(part.clone() for part in layer)) for layer in stack.layers)
         self.losses = torch.full((len(stack.members),), torch.inf, device=stack.device)
         self.waited = torch.zeros(len(stack.members), dtype=torch.int64, device=stack.device)
+
+    def layers_or_nan(self) -> Layers:
+        """Return the best weights; NaN for a member whose loss never was a number, so that none are the best."""
+        unsound = ~self.losses.isfinite()
+        for layer in self.layers:
+            for part in layer:
+                part[unsound] = torch.nan
+        return self.layers
 
     def is_final(self, stack: _Stack) -> bool:
         """Take over the members that got better, and say whether all patience has ended."""

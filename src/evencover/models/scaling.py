@@ -1,10 +1,9 @@
-"""The units networks learn in."""
+"""The units models learn in."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.preprocessing import StandardScaler
 
 from evencover.inputs import FloatArray
 
@@ -21,8 +20,8 @@ class Scaling:
     @classmethod
     def of(cls, X: FloatArray, y: FloatArray) -> "Scaling":
         """Return the units in which these rows have mean 0 and standard deviation 1."""
-        features, target = StandardScaler().fit(X), StandardScaler().fit(y[:, None])
-        return cls(features.mean_, features.scale_, float(target.mean_[0]), float(target.scale_[0]))
+        (X_mean, X_scale), (y_mean, y_scale) = mean_and_scale(X), mean_and_scale(y[:, None])
+        return cls(X_mean, X_scale, float(y_mean[0]), float(y_scale[0]))
 
     def features(self, X: FloatArray) -> FloatArray:
         """Return features in these units."""
@@ -35,3 +34,10 @@ class Scaling:
     def to_target(self, values: Any) -> FloatArray:
         """Return values in the target's own unit."""
         return np.asarray(values * self.y_scale + self.y_mean)
+
+
+def mean_and_scale(columns: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return mean and standard deviation of each column; 1 for one whose values differ by rounding only."""
+    mean = columns.mean(axis=0)
+    scale = (columns - mean).std(axis=0)  # of centered values: nothing cancels where the mean is large
+    return mean, np.where(scale > 4 * np.finfo(np.float64).eps * np.abs(mean), scale, 1.0)
