@@ -289,6 +289,7 @@ def test_bounds_that_meet_have_the_smallest_spread():
     prediction, quantiles = network.predict_full(DATA.X), network.predict_quantiles(DATA.X)
     np.testing.assert_array_equal(prediction.center, quantiles[:, network.plan_.levels.index(0.5)])
     np.testing.assert_array_equal(np.column_stack([prediction.lower, prediction.upper]), quantiles[:, [0, -1]])
+    assert network.spread_floor_ == pytest.approx(1e-3 * np.median(prediction.spread))
     network.layers_[-1].weight[:] = 0
     network.layers_[-1].bias[:] = 0
     assert set(network.predict_full(DATA.X).spread) == {network.spread_floor_}
