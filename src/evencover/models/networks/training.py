@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.optim.adam import adam
 
 from evencover.extras import imported
 from evencover.inputs import IntArray
@@ -80,7 +81,7 @@ class _Stack:
             loss.gradient(self.outputs[run, :, own], self.batch_y[run], out=self.slopes[run, :, own])
         self.slopes.div_(self.batch_size)
         self._propagate_back()
-        self.optimizer.step()
+        self._descend()
 
     def captured_step(self) -> Callable[[], None]:
         """Return the step as one CUDA graph: replaying it costs one launch instead of one for each kernel."""
@@ -95,8 +96,8 @@ class _Stack:
         with torch.cuda.graph(graph):
             self.step()
         self.parameters.copy_(start)
-        for value in self.optimizer.state[self.parameters].values():
-            value.zero_()
+        for state in self.adam_state:
+            state.zero_()
         replay: Callable[[], None] = graph.replay
         return replay
 
@@ -145,6 +146,27 @@ class _Stack:
                 torch.sign(inputs, out=inputs)
                 slopes.mul_(inputs)
 
+    def _descend(self) -> None:
+        """Take Adam's step. As a function: an optimiser object would load the compiler first, for a second or more."""
+        moment, square, n_steps = self.adam_state
+        adam(
+            [self.parameters],
+            [self.parameters.grad],
+            [moment],
+            [square],
+            [],
+            [n_steps],
+            fused=True,
+            capturable=self.device.type == "cuda",
+            amsgrad=False,
+            maximize=False,
+            beta1=0.9,
+            beta2=0.999,
+            eps=1e-8,
+            lr=self.training.learning_rate,
+            weight_decay=self.training.weight_decay,
+        )
+
     def _initial_layers(self, member: Member, rng: np.random.Generator) -> Layers:
         """Return the member's first weights; outputs that only others have are zero and stay so."""
         *before, last = initial_layers((*self.sizes[:-1], member.loss.n_outputs), rng)
@@ -162,13 +184,7 @@ class _Stack:
         for views, values in zip(self.layers, stacked(networks), strict=True):
             for view, value in zip(views, values, strict=True):
                 view.copy_(torch.from_numpy(value))
-        self.optimizer = torch.optim.Adam(
-            [self.parameters],
-            lr=self.training.learning_rate,
-            weight_decay=self.training.weight_decay,
-            fused=True,
-            capturable=self.device.type == "cuda",
-        )
+        self.adam_state = self._zeros(n_parameters), self._zeros(n_parameters), self._zeros()  # two moments, and steps
 
     def _place_rows(self, orders: Sequence[IntArray]) -> None:
         """Put every member's rows in its order, those for validation aside.
