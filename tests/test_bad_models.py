@@ -27,6 +27,7 @@ from evencover.models import (
 
 X, Y = np.random.default_rng(0).random((40, 3)), np.arange(40.0)
 QUICK = {"hidden": (4,), "epochs": 2}
+NEGATIVE = LinearRegression().fit(X, np.column_stack([-Y - 1, Y]))
 TWO = LinearRegression().fit(X, np.column_stack([Y - 1, Y + 1]))
 
 
@@ -69,7 +70,7 @@ CASES = {
     ),
     "one row to stop by": (
         lambda: MeanVarianceNetwork(patience=2, **QUICK).fit(X[:1], Y[:1]),
-        "patience sets rows aside: at least 2 are needed; got 1",
+        "patience sets rows aside: validation_size=0.1 of 1 rows leaves none to learn from",
     ),
     "an unknown device": (lambda: network(device="gpu"), 'device must be "auto", "cpu" or "cuda"; got \'gpu\''),
     "a level of 90": (lambda: network(level=90), "level must lie strictly between 0 and 1; got 90; did you mean 0.9?"),
@@ -102,6 +103,14 @@ CASES = {
     "one dimension": (lambda: QuantileForest().fit(X, Y).predict(X[0]), "Expected 2D array, got 1D array instead"),
     # networks together
     "no networks": (lambda: together(), "networks must not be empty"),
+    "one network alone": (
+        lambda: fit_together(MeanVarianceNetwork(), X, Y),
+        "networks must be a sequence of networks; got",
+    ),
+    "a frozen network": (
+        lambda: fit_together([FrozenEstimator(network())], X, Y),
+        "networks must be QuantileNetwork or Mean",
+    ),
     "another model": (lambda: fit_together([Ridge()], X, Y), "networks must be QuantileNetwork or MeanVarianceNetwork"),
     "one network twice": (lambda: fit_together([MeanVarianceNetwork()] * 2, X, Y), "number 1 is there twice: clone it"),
     "different epochs": (
@@ -202,6 +211,11 @@ CASES = {
         lambda: FromOutputs(FrozenEstimator(TWO)).fit(X, Y).predict(X),
         "outputs must name every column that FrozenEstimator predicts; got ('lower', 'center', 'upper'), and it predicts 2",
     ),
+    "a negative variance": (
+        lambda: FromOutputs(FrozenEstimator(NEGATIVE), ["variance", "center"]).fit(X, Y),
+        "variance must not be negative; got",
+    ),
+    "outputs without names": (lambda: FromOutputs(Ridge(), None).fit(X, Y), "outputs must be distinct names out of"),
     "no distribution": (
         lambda: FromDistribution(Ridge()).fit(X, Y),
         "estimator must have a method pred_dist(X); got Ridge()",

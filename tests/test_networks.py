@@ -92,12 +92,12 @@ def test_a_member_learns_the_same_in_any_company(dropout):
     settings = Training.of(MeanVarianceNetwork(epochs=2, dropout=dropout, device="cpu"))
     some, others = slice(0, 200), slice(200, 400)
     company = [member(1, rows=some), member(2, LOSSES[1], others), member(3, rows=others), member(4, LOSSES[2], some)]
-    for together, own in zip(train(company, settings), company, strict=True):
-        assert_same(together, train([own], settings)[0], rtol=1e-3, atol=1e-5)
+    for (together, _), own in zip(train(company, settings), company, strict=True):
+        assert_same(together, train([own], settings)[0][0], rtol=1e-3, atol=1e-5)
 
 
 def test_members_differ_by_their_seed():
-    first, second = train([member(1), member(2)], SETTINGS)
+    (first, _), (second, _) = train([member(1), member(2)], SETTINGS)
     assert np.abs(first[0].weight - second[0].weight).max() > 0.1
 
 
@@ -218,6 +218,7 @@ def test_early_stopping_keeps_the_best_weights_of_each_member():
         return np.mean(np.log(prediction.spread) + ((test.y - prediction.center) / prediction.spread) ** 2 / 2)
 
     assert likelihood(stopped) < likelihood(full) - 1
+    assert stopped.n_epochs_ < 500 == full.n_epochs_
     together = fit_together([clone(stopped), clone(stopped).set_params(random_state=1)], DATA.X, DATA.y)[0]
     assert_same(together.layers_, stopped.layers_, rtol=1e-2, atol=1e-3)
 
@@ -247,6 +248,7 @@ def test_patience_counts_epochs_since_the_best_one(monkeypatch):
             ends.append(best.is_final(stack))
     assert ends == [False, False, False, False, False, True]
     assert best.layers[0].weight[:, 0, 0].tolist() == [3.0, 0.0]  # the second had lost its patience before its best
+    assert best.epochs.tolist() == [4, 1]
 
 
 @pytest.mark.parametrize("patience", [None, 3])
@@ -397,7 +399,7 @@ def test_a_saved_model_knows_its_features(tmp_path):
 
 def test_a_file_of_another_kind_is_refused(tmp_path):
     MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y).save(tmp_path / "a")
-    with pytest.raises(TypeError, match=r"holds a MeanVarianceNetwork: MeanVarianceNetwork\.load reads it"):
+    with pytest.raises(ValueError, match=r"holds a MeanVarianceNetwork: MeanVarianceNetwork\.load reads it"):
         QuantileNetwork.load(tmp_path / "a")
     (tmp_path / "b").write_bytes(b"no network")
     with pytest.raises(ValueError, match="is no network that evencover wrote, or it is damaged"):

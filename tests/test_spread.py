@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
@@ -212,8 +213,11 @@ def test_tags_say_what_both_parts_take():
 def test_text_is_told_where_to_be_prepared():
     frame = pd.DataFrame({"a": ["x", "y"] * 200, "b": DATA.y})
     ready = make_pipeline(make_column_transformer((OneHotEncoder(), ["a"]), remainder="passthrough"), Ridge())
-    with pytest.raises(ValueError, match="In a Pipeline that prepares them put WithSpread last"):
-        WithSpread(ready, Neighbors()).fit(frame, DATA.y)
+    for source in (None, Neighbors()):
+        with pytest.raises(ValueError, match="in a Pipeline that prepares the features put WithSpread last"):
+            WithSpread(ready, source).fit(frame, DATA.y)
+    with pytest.raises(TypeError, match="with a regressor that takes sparse features will do"):
+        WithSpread(Ridge()).fit(csr_array(DATA.X), DATA.y)
 
 
 def test_fit_arguments_reach_the_model():

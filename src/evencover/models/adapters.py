@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
-from evencover.inputs import FloatArray
+from evencover.inputs import FloatArray, checked_nonnegative
 from evencover.models.validation import (
     checked_target,
     fit_router,
@@ -229,7 +229,8 @@ class FromOutputs(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: i
                 f"outputs must name every column that {name} predicts; got {self.outputs!r}, and it predicts {columns}"
             )
         column = dict(zip(self.outputs, values.T, strict=True))
-        spread = np.sqrt(column["variance"]) if "variance" in column else column.get("spread")
+        variance = column.get("variance")
+        spread = column.get("spread") if variance is None else np.sqrt(checked_nonnegative(variance, "variance"))
         center = column["center"] if "center" in column else (column["lower"] + column["upper"]) / 2
         return Prediction(center, spread, column.get("lower"), column.get("upper"), level=self.level)
 
@@ -276,7 +277,7 @@ class FromDistribution(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # ty
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
         """Fit the regressor; further arguments are passed on to it."""
-        if not callable(getattr(self.estimator, self.method, None)):
+        if not callable(getattr(self.estimator, str(self.method), None)):
             raise TypeError(f"estimator must have a method {self.method}(X); got {self.estimator!r}")
         self.estimator_ = _fitted_inside(self, X, y, fit_params)
         remember_features(self, X)
@@ -314,9 +315,8 @@ def _fitted_inside(adapter: Any, X: Any, y: Any, fit_params: Mapping[str, Any]) 
 
 def _refuse_unless_outputs(outputs: Sequence[str]) -> None:
     """Raise unless the columns' names are known, each there once, and enough for a full prediction."""
-    names = [name for name in outputs if name]
-    unknown = [name for name in names if name not in _OUTPUTS]
-    if isinstance(outputs, str) or unknown or len(set(names)) < len(names):
+    names = [name for name in outputs if name] if isinstance(outputs, Sequence) else []
+    if isinstance(outputs, str) or not names or set(names) - set(_OUTPUTS) or len(set(names)) < len(names):
         raise ValueError(f"outputs must be distinct names out of {_OUTPUTS} or empty text; got {outputs!r}")
     bounds = {"lower", "upper"} & set(names)
     spreads = {"spread", "variance"} & set(names)

@@ -102,15 +102,25 @@ class Neighbors(BaseEstimator):  # type: ignore[misc]
         not fitted on. "targets": the standard deviation of their targets. "distance": their mean distance, in units
         that make the mean spread on the training rows √(π/2) times the mean absolute residual.
 
+    n_jobs : int, optional
+        Number of threads of the search.
+
     Attributes
     ----------
     index_ : NearestNeighbors
         Finds the neighbours.
     """
 
-    def __init__(self, n_neighbors: int = 25, *, of: Literal["residuals", "targets", "distance"] = "residuals") -> None:
+    def __init__(
+        self,
+        n_neighbors: int = 25,
+        *,
+        of: Literal["residuals", "targets", "distance"] = "residuals",
+        n_jobs: int | None = None,
+    ) -> None:
         self.n_neighbors = n_neighbors
         self.of = of
+        self.n_jobs = n_jobs
 
     takes = InputTags()
 
@@ -130,7 +140,8 @@ class Neighbors(BaseEstimator):  # type: ignore[misc]
         rows = _numbers(X)
         self.mean_, self.scale_ = mean_and_scale(rows)
         self.rows_ = (rows - self.mean_) / self.scale_
-        self.index_ = NearestNeighbors(n_neighbors=min(self.n_neighbors, len(y) - 1)).fit(self.rows_)
+        k = min(self.n_neighbors, len(y) - 1)
+        self.index_ = NearestNeighbors(n_neighbors=k, n_jobs=self.n_jobs).fit(self.rows_)
         self.values_ = y if residuals is None else _NORMAL * np.abs(residuals)
         distances, places = self.index_.kneighbors()  # without rows: of the training rows, none its own neighbour
         self.mean_distance_ = float(distances.mean())
@@ -278,7 +289,7 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
         target = checked_target(self, X, y)
         fitted = fitted_copy(self.estimator, X, target, fit_params)
         residuals = self._residuals(fitted, X, target, groups, fit_params) if source.needs_residuals else None
-        spread = source.learn(fitted, X, target, residuals)
+        spread = _learned(source, fitted, X, target, residuals)
         self.estimator_, self.spread_ = fitted, source
         self.spread_floor_ = relative_floor(spread, target, self.floor)
         remember_features(self, X)
@@ -353,16 +364,26 @@ def _member_predictions(estimator: Any, X: Any) -> Iterator[FloatArray]:
         yield np.asarray(member.predict(X if hasattr(member, "feature_names_in_") else _nameless(X)[:, own]))
 
 
-def _numbers(X: Any) -> FloatArray:
-    """Return features as numbers, or say where to prepare them."""
+def _learned(source: Any, fitted: Any, X: Any, y: FloatArray, residuals: FloatArray | None) -> FloatArray:
+    """Return the spread on the training rows; add to errors about features what can be done."""
+    remedies = {
+        "could not convert": "in a Pipeline that prepares the features put WithSpread last",
+        "Sparse data was passed": "ResidualModel(regressor) with a regressor that takes sparse features will do",
+    }
     try:
-        rows: FloatArray = check_array(X, dtype=np.float64, input_name="X")
-    except ValueError as error:
-        if "could not convert" not in str(error):
+        spread: FloatArray = source.learn(fitted, X, y, residuals)
+    except (TypeError, ValueError) as error:
+        remedy = next((remedy for sign, remedy in remedies.items() if sign in str(error)), None)
+        if remedy is None:
             raise
-        raise ValueError(
-            f"Neighbors needs features that are numbers; {error}. In a Pipeline that prepares them put WithSpread last"
+        raise type(error)(
+            f"{source!r} cannot learn the spread from these features: {error} Remedy: {remedy}"
         ) from error
+    return spread
+
+
+def _numbers(X: Any) -> FloatArray:
+    rows: FloatArray = check_array(X, dtype=np.float64, input_name="X")
     return rows
 
 

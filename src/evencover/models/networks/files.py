@@ -19,7 +19,7 @@ from evencover.models.scaling import Scaling
 
 FORMAT = "evencover.network"
 VERSION = 1
-_NUMBERS = ("level_", "spread_floor_")
+_NUMBERS = ("level_", "n_epochs_", "spread_floor_")
 
 Model = TypeVar("Model")
 
@@ -27,7 +27,7 @@ Model = TypeVar("Model")
 def write_network(model: Any, path: str | Path) -> None:
     """Write a fitted model to one file: whole or not at all."""
     check_is_fitted(model)
-    safetensors = imported("safetensors.numpy", extra="networks", purpose="saving a network")
+    safetensors = imported("safetensors.numpy", extra="files", purpose="saving a network")
     content = safetensors.save(_arrays(model), metadata={"evencover": json.dumps(_header(model), default=_plain)})
     unfinished = Path(f"{path}.part")
     try:
@@ -42,24 +42,35 @@ def read_network(kind: type[Model], path: str | Path, inner: type[Any] | None = 
 
     ``inner`` is the kind of the network that an ensemble is made of.
     """
-    safetensors = imported("safetensors", extra="networks", purpose="loading a network")
+    safetensors = imported("safetensors", extra="files", purpose="loading a network")
     with Path(path).open("rb"):
         pass  # a missing file is the system's own error
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             header = json.loads(file.metadata()["evencover"])
+            _refuse_unless_readable(header, kind)
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        model: Model = _restored(_rebuilt(kind, header["settings"], inner), header, arrays)
+    except _RefusedError as error:
+        raise ValueError(f"{path}: {error}") from None
     except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is no network that evencover wrote, or it is damaged: {error}") from error
+        raise ValueError(f"{path} is no network that evencover wrote, or it is damaged: {error!r}") from error
+    return model
+
+
+class _RefusedError(ValueError):
+    """The file is sound, but not for this reader."""
+
+
+def _refuse_unless_readable(header: dict[str, Any], kind: type[Any]) -> None:
+    """Raise unless the file is of this format, of a version known here, and holds this kind of model."""
     if header["format"] != FORMAT or header["version"] > VERSION:
-        raise ValueError(
-            f"{path}: written by evencover {header['evencover']} as {header['format']}, version {header['version']}; "
+        raise _RefusedError(
+            f"written by evencover {header['evencover']} as {header['format']}, version {header['version']}; "
             f"this evencover reads {FORMAT} up to version {VERSION}"
         )
     if header["kind"] != kind.__name__:
-        raise TypeError(f"{path} holds a {header['kind']}: {header['kind']}.load reads it")
-    model: Model = _restored(_rebuilt(kind, header["settings"], inner), header, arrays)
-    return model
+        raise _RefusedError(f"it holds a {header['kind']}: {header['kind']}.load reads it")
 
 
 def _header(model: Any) -> dict[str, Any]:
@@ -74,7 +85,7 @@ def _header(model: Any) -> dict[str, Any]:
         "features": model.n_features_in_,
         "names": getattr(model, "feature_names_in_", None),
         "plan": asdict(model.plan_) if hasattr(model, "plan_") else None,
-        "numbers": {name: float(getattr(model, name)) for name in _NUMBERS if hasattr(model, name)},
+        "numbers": {name: getattr(model, name) for name in _NUMBERS if hasattr(model, name)},
     }
 
 
@@ -115,8 +126,9 @@ def _settings(model: Any) -> dict[str, Any]:
 
 def _rebuilt(kind: type[Any], settings: dict[str, Any], inner: type[Any] | None) -> Any:
     """Return an unfitted model with these settings."""
-    network = settings.get("network")
-    return kind(**{**settings, **({} if network is None or inner is None else {"network": inner(**network)})})
+    network = settings.pop("network", None)
+    settings = {name: _hashable(value) for name, value in settings.items()}
+    return kind(**settings, **({} if inner is None else {"network": network and _rebuilt(inner, network, None)}))
 
 
 def _hashable(value: Any) -> Any:

@@ -67,6 +67,8 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         The units it learns in.
     spread_floor_ : float
         A thousandth of the median spread on the training rows; no spread is smaller.
+    n_epochs_ : int
+        After how many epochs the weights are from: all, or the best one with `patience`.
     device_ : str
         Where it was trained.
 
@@ -207,6 +209,8 @@ class MeanVarianceNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Weights and biases, in float32.
     scaling_ : Scaling
         The units it learns in.
+    n_epochs_ : int
+        After how many epochs the weights are from: all, or the best one with `patience`.
     device_ : str
         Where it was trained.
     level_ : float

@@ -47,7 +47,7 @@ class Member:
 
 
 def _is_sizes(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str) and all(map(is_count, value))
+    return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) and all(map(is_count, value))
 
 
 def _is_within(low: float, high: float, *, open_below: bool) -> Callable[[Any], bool]:

@@ -1,6 +1,6 @@
 """Networks fitted in one pass, and what their outputs mean together."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -26,7 +26,7 @@ def fit_together(
     """Return the networks, fitted in one pass: several times as fast as one after the other.
 
     Each network has its own rows, order of rows, initial weights and dropout, all from its own `random_state`: what
-    it learns does not depend on the others, up to rounding.
+    it learns does not depend on the others, up to rounding (which a long training amplifies, as between machines).
 
     Parameters
     ----------
@@ -63,9 +63,9 @@ def fit_together(
         for network, own, loss, scaling in zip(networks, places, losses, scalings, strict=True)
     ]
     trained, device = _trained(members, training, progress=progress)
-    for network, own, scaling, layers in zip(networks, places, scalings, trained, strict=True):
+    for network, own, scaling, (layers, n_epochs) in zip(networks, places, scalings, trained, strict=True):
         remember_features(network, X)
-        network.scaling_, network.layers_, network.device_ = scaling, layers, device
+        network.scaling_, network.layers_, network.n_epochs_, network.device_ = scaling, layers, n_epochs, device
         network._note(table[own], target[own])
     return networks
 
@@ -95,11 +95,13 @@ def mixture_of(model: Any, X: Any) -> Prediction:
 
 def _checked_networks(networks: Sequence[Any]) -> list[Any]:
     """Return the networks, or say why they cannot train together."""
+    if not isinstance(networks, Iterable):
+        raise TypeError(f"networks must be a sequence of networks; got {networks!r}")
     networks = list(networks)
     if not networks:
         raise ValueError("networks must not be empty")
     for place, network in enumerate(networks):
-        if isinstance(network, type) or not hasattr(network, "_loss"):
+        if not hasattr(type(network), "_loss"):
             raise TypeError(f"networks must be QuantileNetwork or MeanVarianceNetwork objects; got {network!r}")
         if any(network is other for other in networks[:place]):
             raise ValueError(f"networks must be distinct objects; number {place} is there twice: clone it")
@@ -131,8 +133,8 @@ def _checked_places(rows: Sequence[Any] | None, n_networks: int, n: int) -> list
     return places
 
 
-def _trained(members: list[Member], training: Training, *, progress: bool) -> tuple[list[Layers], str]:
-    """Return the trained layers and where that was, or say how to install PyTorch."""
+def _trained(members: list[Member], training: Training, *, progress: bool) -> tuple[list[tuple[Layers, int]], str]:
+    """Return the trained layers, the epochs that took, and where it was, or say how to install PyTorch."""
     imported("torch", extra="networks", purpose="training a network")
     from evencover.models.networks.training import device_of, train
 

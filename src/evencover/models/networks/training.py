@@ -21,8 +21,8 @@ from evencover.models.networks.settings import Member, Training
 _CHUNK_BYTES = 2**25  # of random bits drawn at a time
 
 
-def train(members: Sequence[Member], training: Training, *, progress: bool = False) -> list[Layers]:
-    """Return the layers of each member, trained in one pass.
+def train(members: Sequence[Member], training: Training, *, progress: bool = False) -> list[tuple[Layers, int]]:
+    """Return each member's layers, trained in one pass, and after which epoch they are.
 
     Every member has its own rows, order of rows, initial weights and dropout, all drawn from its own seed, so its
     result is that of training alone up to rounding. All must have the same numbers of rows and features.
@@ -37,7 +37,9 @@ def train(members: Sequence[Member], training: Training, *, progress: bool = Fal
                 step()
             if best is not None and best.is_final(stack):
                 break
-        return stack.networks(stack.layers if best is None else best.layers_or_nan())
+        networks = stack.networks(stack.layers if best is None else best.layers_or_nan())
+        epochs = [training.epochs] * len(members) if best is None else best.epochs.tolist()
+        return list(zip(networks, epochs, strict=True))
 
 
 def device_of(name: str) -> torch.device:
@@ -196,7 +198,10 @@ class _Stack:
         aside = 0 if self.training.patience is None else max(1, round(n_rows * self.training.validation_size))
         self.n = n_rows - aside
         if self.n < 1:
-            raise ValueError(f"patience sets rows aside: at least 2 are needed; got {n_rows}")
+            share = self.training.validation_size
+            raise ValueError(
+                f"patience sets rows aside: validation_size={share} of {n_rows} rows leaves none to learn from"
+            )
         self.batch_size = min(self.training.batch_size, self.n)
         self.n_batches = self.n // self.batch_size
         self.n_loaded = 0
@@ -267,7 +272,10 @@ class _Best:
         self.patience = patience
         self.layers = tuple(Layer(*(part.clone() for part in layer)) for layer in stack.layers)
         self.losses = torch.full((len(stack.members),), torch.inf, device=stack.device)
-        self.waited = torch.zeros(len(stack.members), dtype=torch.int64, device=stack.device)
+        self.epoch = 0
+        self.epochs, self.waited = (
+            torch.zeros(len(stack.members), dtype=torch.int64, device=stack.device) for _ in ("best", "since")
+        )
 
     def layers_or_nan(self) -> Layers:
         """Return the best weights; NaN for a member whose loss never was a number, so that none are the best."""
@@ -285,6 +293,8 @@ class _Best:
         for kept, current in zip(self.layers, stack.layers, strict=True):
             for part, now in zip(kept, current, strict=True):
                 part[better] = now[better]
+        self.epoch += 1
+        self.epochs[better] = self.epoch
         self.waited += 1
         self.waited[better] = 0
         return bool((self.waited >= self.patience).all())
@@ -329,5 +339,5 @@ def _shown(epochs: Iterable[int], progress: bool) -> Iterable[int]:
     """Return the epochs, with a progress bar if one is asked for."""
     if not progress:
         return epochs
-    bar: Iterable[int] = imported("tqdm", extra="networks", purpose="progress").tqdm(epochs, unit="epoch")
+    bar: Iterable[int] = imported("tqdm", extra="networks", purpose="progress").tqdm(epochs, "training", unit="epoch")
     return bar
