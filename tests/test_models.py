@@ -86,6 +86,17 @@ def test_from_quantiles_is_two_or_three_regressors():
     np.testing.assert_array_equal([prediction.lower, prediction.upper], bounds)
 
 
+def test_swapped_quantiles_are_told():
+    """They are put in order as ever; a few that cross are nothing to speak of."""
+    low, high = (QuantileRegressor(quantile=q, alpha=0) for q in (0.05, 0.95))
+    with pytest.warns(UserWarning, match="lower is above upper in 100 of 100 rows; are the two swapped"):
+        swapped = FromQuantiles(high, low).fit(X, Y).predict_full(X)
+    np.testing.assert_array_equal(swapped.lower, FromQuantiles(low, high).fit(X, Y).predict_full(X).lower)
+    two = FrozenEstimator(LinearRegression().fit(X, np.column_stack([Y + 1, Y - 1])))
+    with pytest.warns(UserWarning, match="are the two swapped"):
+        FromOutputs(two, ["lower", "upper"]).fit(X, Y)
+
+
 def test_fit_arguments_reach_every_regressor():
     weights = np.linspace(0.1, 5, 442)
     model = FromQuantiles(QuantileRegressor(quantile=0.1), QuantileRegressor(quantile=0.9), Ridge())

@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
-from evencover.inputs import FloatArray, checked_nonnegative
+from evencover.inputs import FloatArray, checked_nonnegative, warn_user
 from evencover.models.validation import (
     checked_target,
     fit_router,
@@ -19,7 +19,7 @@ from evencover.models.validation import (
 )
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
-from evencover.tables import take
+from evencover.tables import n_rows, take
 
 _QUANTILES = ("lower", "center", "upper")
 _OUTPUTS = ("lower", "center", "upper", "spread", "variance")
@@ -141,6 +141,7 @@ class FromQuantiles(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type:
         center = None if self.center is None else fitted_copy(self.center, X, y, fit_params)
         self.lower_, self.upper_, self.center_ = lower, upper, center
         remember_features(self, X)
+        _warn_if_swapped(self.predict_full(_first_rows(X)))
         return self
 
     def predict(self, X: Any) -> FloatArray:
@@ -207,7 +208,7 @@ class FromOutputs(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: i
         """Fit the regressor; further arguments are passed on to it."""
         _refuse_unless_outputs(self.outputs)
         fitted = _fitted_inside(self, X, y, fit_params)
-        self._prediction(fitted, take(X, np.arange(1)))  # a wrong number of columns should show now
+        _warn_if_swapped(self._prediction(fitted, _first_rows(X)))  # a wrong number of columns shows now, too
         self.estimator_ = fitted
         remember_features(self, X)
         return self
@@ -311,6 +312,18 @@ def _fitted_inside(adapter: Any, X: Any, y: Any, fit_params: Mapping[str, Any]) 
     refuse_unless_regressor(adapter.estimator, "estimator")
     level_fraction(adapter.level)
     return fitted_copy(adapter.estimator, X, checked_target(adapter, X, y), fit_params)
+
+
+def _first_rows(X: Any) -> Any:
+    """Return a few of the rows, to try a model on."""
+    return take(X, np.arange(min(100, n_rows(X))))
+
+
+def _warn_if_swapped(prediction: Prediction) -> None:
+    """Warn if most bounds come in the wrong order: now and then quantiles cross, but not as a rule."""
+    if prediction.crossings > len(prediction) / 2:
+        found = f"{prediction.crossings} of {len(prediction)} rows"
+        warn_user(f"lower is above upper in {found}; are the two swapped? They are put in order")
 
 
 def _refuse_unless_outputs(outputs: Sequence[str]) -> None:

@@ -101,7 +101,6 @@ class Neighbors(BaseEstimator):  # type: ignore[misc]
         What to look at. "residuals": √(π/2) times the mean absolute residual of the neighbours, on rows the model was
         not fitted on. "targets": the standard deviation of their targets. "distance": their mean distance, in units
         that make the mean spread on the training rows √(π/2) times the mean absolute residual.
-
     n_jobs : int, optional
         Number of threads of the search.
 
