@@ -132,11 +132,11 @@ CASES = {
     "half a member": (lambda: DeepEnsemble(members=2.5).fit(X, Y), "members must be a positive whole number; got 2.5"),
     "an ensemble without dropout": (
         lambda: DropoutEnsemble(MeanVarianceNetwork(dropout=0, **QUICK)).fit(X, Y),
-        "network must have dropout above 0 to make an ensemble of it; got dropout=0",
+        "network must have hidden layers and dropout above 0 to make an ensemble of it; got hidden=(4,), dropout=0",
     ),
     "an ensemble without hidden units": (
         lambda: DropoutEnsemble(MeanVarianceNetwork(hidden=())).fit(X, Y),
-        "network must have hidden layers to make an ensemble of it; got hidden=()",
+        "network must have hidden layers and dropout above 0 to make an ensemble of it; got hidden=(), dropout=0.2",
     ),
     "an ensemble of quantiles": (
         lambda: DropoutEnsemble(QuantileNetwork()).fit(X, Y),

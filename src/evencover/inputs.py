@@ -52,6 +52,12 @@ def is_count(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
 
 
+def refuse_unless_count(value: Any, name: str) -> None:
+    """Raise unless a value is a whole number, 1 or more."""
+    if not is_count(value):
+        raise ValueError(f"{name} must be a positive whole number; got {value!r}")
+
+
 def is_number(value: Any) -> bool:
     """Return whether a value is a real number."""
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import InputTags, Tags, check_array, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
-from evencover.inputs import FloatArray, IntArray, is_count, is_number
+from evencover.inputs import FloatArray, IntArray, is_count, is_number, refuse_unless_count
 from evencover.models.floors import relative_floor
 from evencover.models.scaling import mean_and_scale
 from evencover.models.speech import is_frozen, through_steps
@@ -132,8 +132,7 @@ class Neighbors(BaseEstimator):  # type: ignore[misc]
         """Index the rows; return the spread on them. Shape (n,)."""
         if self.of not in ("residuals", "targets", "distance"):
             raise ValueError(f'of must be "residuals", "targets" or "distance"; got {self.of!r}')
-        if not is_count(self.n_neighbors):
-            raise ValueError(f"n_neighbors must be a positive whole number; got {self.n_neighbors!r}")
+        refuse_unless_count(self.n_neighbors, "n_neighbors")
         if len(y) < 2:
             raise ValueError(f"Neighbors needs at least 2 rows; got {len(y)} sample")
         rows = _numbers(X)

@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clon
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 
-from evencover.inputs import FloatArray, is_count
+from evencover.inputs import FloatArray, refuse_unless_count
 from evencover.models.networks.files import read_network, write_network
 from evencover.models.networks.layers import stacked, thinned
 from evencover.models.networks.regressors import MeanVarianceNetwork
@@ -72,14 +72,14 @@ class DropoutEnsemble(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # typ
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train the network unless it is frozen, and draw the passes."""
-        _refuse_unless_count(self.passes, "passes")
+        refuse_unless_count(self.passes, "passes")
         rng = check_random_state(self.random_state)
         network = _checked_network(self.network)
-        for needed, name in (("dropout above 0", "dropout"), ("hidden layers", "hidden")):
-            if not getattr(network, name):
-                raise ValueError(
-                    f"network must have {needed} to make an ensemble of it; got {name}={getattr(network, name)!r}"
-                )
+        if np.size(network.hidden) == 0 or not network.dropout:
+            raise ValueError(
+                "network must have hidden layers and dropout above 0 to make an ensemble of it; got "
+                f"hidden={network.hidden!r}, dropout={network.dropout!r}"
+            )
         if isinstance(self.network, FrozenEstimator):
             checked_rows(network, X)
             checked_target(self, X, y)
@@ -156,7 +156,7 @@ class DeepEnsemble(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: 
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train the members together."""
-        _refuse_unless_count(self.members, "members")
+        refuse_unless_count(self.members, "members")
         if isinstance(self.network, FrozenEstimator):
             raise TypeError("network must not be frozen: the members are trained from weights of their own")
         rng = check_random_state(self.random_state)
@@ -191,9 +191,7 @@ def _checked_network(network: Any) -> MeanVarianceNetwork:
     inside = network.estimator if isinstance(network, FrozenEstimator) else network
     inside = MeanVarianceNetwork() if inside is None else inside
     if not isinstance(inside, MeanVarianceNetwork):
-        raise TypeError(
-            f"network must be a MeanVarianceNetwork, a fitted one in FrozenEstimator, or None; got {network!r}"
-        )
+        raise TypeError(f"network must be a MeanVarianceNetwork; got {network!r}")
     return inside
 
 
@@ -207,8 +205,3 @@ def _take_over(ensemble: Any, network: MeanVarianceNetwork, layers: Any) -> None
     """Give an ensemble its networks' weights, and what else a member knows."""
     ensemble.layers_, ensemble.scaling_ = layers, network.scaling_
     ensemble.level_, ensemble.device_ = network.level_, network.device_
-
-
-def _refuse_unless_count(value: Any, name: str) -> None:
-    if not is_count(value):
-        raise ValueError(f"{name} must be a positive whole number; got {value!r}")
