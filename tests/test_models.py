@@ -121,13 +121,13 @@ def test_a_column_of_predictions_is_a_center():
 
 
 def test_what_varies_has_a_scale_and_what_does_not_has_none():
-    """Also far from zero, where a sum of squares has no digits left; 0.1 a thousand times has only rounding."""
+    """Also far from zero, where a sum of squares has no digits left; 0.1 + 0.2 beside 0.3 has only rounding."""
     rng = np.random.default_rng(0)
     noise = rng.normal(size=100_000)
-    columns = np.column_stack([1e12 + 200 * noise, 1.7e9 + 0.01 * noise, 1e-12 * noise, np.full(100_000, 0.1)])
-    mean, scale = mean_and_scale(columns)
+    rounded = np.where(noise > 0, 0.1 + 0.2, 0.3)
+    mean, scale = mean_and_scale(np.column_stack([1e12 + 200 * noise, 1.7e9 + 0.01 * noise, 1e-12 * noise, rounded]))
     np.testing.assert_allclose(scale, [200, 0.01, 1e-12, 1], rtol=0.01)
-    np.testing.assert_allclose(mean, [1e12, 1.7e9, 0, 0.1], rtol=1e-9, atol=1e-14)
+    np.testing.assert_allclose(mean, [1e12, 1.7e9, 0, 0.3], rtol=1e-9, atol=1e-14)
 
 
 def test_from_outputs_reads_columns_by_name():
