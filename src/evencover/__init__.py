@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from evencover.taxonomies import Marginal as Marginal
     from evencover.taxonomies import Product as Product
     from evencover.taxonomies import Taxonomy as Taxonomy
+    from evencover.theory.pivotality import is_pivotal as is_pivotal
 
 _ROOMS = {
     "calibration": ("Calibration", "calibrate"),
@@ -80,6 +81,7 @@ _ROOMS = {
         "Product",
         "Taxonomy",
     ),
+    "theory.pivotality": ("is_pivotal",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

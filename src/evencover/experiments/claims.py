@@ -1,0 +1,290 @@
+"""The paper's claims on synthetic data, each as a check that can fail.
+
+*Even* means: in every class, the number of test rows covered is within what its exact law allows (`Tally.z`).
+*Uneven* means: in some class it is beyond. Both use one limit, 5.5 standard errors, which chance passes a few times
+in a million among a hundred classes. So a claim can fail (what should be even is not), or not be shown (what should
+be uneven could be chance); more repeats make both checks sharper, never laxer.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+
+from evencover.experiments.exact import SharedSecret, pooled_coverage, secret_tally
+from evencover.experiments.repeats import Design, Tally, cut_at, simulated, tally
+from evencover.experiments.scenarios import SHIFTED, TYPES_1_TO_3, VARIANTS, coverages
+from evencover.inputs import FloatArray, is_count
+from evencover.predictions import Prediction
+from evencover.scores import Residual
+from evencover.synthetic.worlds import Sample, two_modes, two_subgroups, unit_square
+
+Scenarios: TypeAlias = Mapping[tuple[str, str], Mapping[tuple[str, str], Tally]]
+
+REPEATS = 400
+LIMIT = 5.5  # standard errors
+_SMALL = 25  # times as many repeats where a repeat has 40 rows
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim, and whether it held.
+
+    Parameters
+    ----------
+    number : int
+        Which of the eight.
+    statement : str
+        What is claimed.
+    verdict : str
+        "holds"; "fails" if a part of it is refuted; "not shown" if a part of it could be chance.
+    evidence : str
+        What was found, in short.
+    figure : str or None
+        The figure that shows it.
+    found : mapping of str to list of float
+        Coverage in each class, by scenario.
+    """
+
+    number: int
+    statement: str
+    verdict: str
+    evidence: str
+    figure: str | None = None
+    found: Mapping[str, list[float]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.number}  {self.verdict.upper():9}  {self.statement}  [{self.evidence}]"
+
+
+def claims(*, repeats: int = REPEATS, seed: int = 0) -> Iterator[Claim]:
+    """Yield the eight claims, each checked over `repeats` draws of 1000 calibration and 1000 test rows.
+
+    Parameters
+    ----------
+    repeats : int
+        How many. With few, small deviations (Type 4) cannot be told from chance.
+    seed : int
+        Seed of the draws; the same one gives the same numbers.
+    """
+    if not is_count(repeats) or repeats < 2:
+        raise ValueError(f"repeats must be a whole number, 2 or more, to have a scatter; got {repeats!r}")
+    scenarios = {
+        (make().name.partition(",")[0], variant): coverages(make(), changes, repeats=repeats, seed=seed)
+        for make in TYPES_1_TO_3
+        for variant, changes in VARIANTS.items()
+    }
+    yield _oracle(scenarios)
+    yield _noise_on_the_spread(scenarios)
+    yield _scaled_spread(scenarios)
+    yield _shifted_mean(scenarios)
+    yield _two_modes(repeats, seed)
+    yield _running_example(repeats, seed)
+    yield _two_subgroups(repeats, seed)
+    yield _shared_secret(repeats, seed)
+
+
+def _oracle(scenarios: Scenarios) -> Claim:
+    normalised, residual = (_column(scenarios, "oracle", score) for score in ("normalised", "residual"))
+    return Claim(
+        1,
+        "Types 1 to 3, oracle: the normalised score is even, the residual score is not.",
+        _verdict(even=normalised.values(), uneven=residual.values()),
+        f"normalised: |z| up to {_largest_z(normalised.values()):.1f}; residual: {_words(residual)}",
+        "coverage_types_1_to_3",
+        _found(normalised=normalised, residual=residual),
+    )
+
+
+def _noise_on_the_spread(scenarios: Scenarios) -> Claim:
+    by_size = [_column(scenarios, name, "normalised") for name in SHIFTED]
+    small, medium, large = by_size
+    worse = [_gap_grows(small[key], medium[key]) for key in small]
+    # Where the noise on the variance exceeds the variance itself, more of it changes little.
+    saturated = [0.5 < _gap(large[key]) / _gap(medium[key]) < 2 for key in large if key[0] != "Type 3"]
+    gaps = (", ".join(f"{_gap(column[key]):.3f}" for column in by_size) for key in small if key[1] == "as run")
+    return Claim(
+        2,
+        "σ-shifted: the normalised score gets worse from 0.01 to 0.1, is uneven at 0.1 and 1, and saturates: at 1 "
+        "the worst class is as far off as at 0.1, within a factor of 2 (Types 1 and 2, whose variance is about 0.1).",
+        _verdict(uneven=(*medium.values(), *large.values()), shown=worse, true=saturated),
+        f"worst class off by {'; '.join(gaps)}",
+        "coverage_types_1_to_3",
+        _found(**dict(zip(SHIFTED, by_size, strict=True))),
+    )
+
+
+def _scaled_spread(scenarios: Scenarios) -> Claim:
+    scaled = {score: _column(scenarios, "σ-scaled 5", score) for score in ("residual", "interval", "normalised")}
+    same = [
+        np.array_equal(scaled[score][key].covered, _column(scenarios, "oracle", score)[key].covered)
+        for score in ("residual", "normalised")
+        for key in scaled[score]
+    ]
+    return Claim(
+        3,
+        "σ-scaled: the normalised and residual scores cover exactly what they did; the interval score becomes uneven.",
+        _verdict(uneven=scaled["interval"].values(), true=same),
+        f"changed: {same.count(False)} of {len(same)}; interval: {_words(scaled['interval'])}",
+        "coverage_types_1_to_3",
+        _found(**scaled),
+    )
+
+
+def _shifted_mean(scenarios: Scenarios) -> Claim:
+    constant = {score: _column(scenarios, "μ-shifted 1", score) for score in ("residual", "interval", "normalised")}
+    by_spread = _column(scenarios, "μ-shifted σ", "normalised")
+    return Claim(
+        4,
+        "μ-shifted by a constant: all three scores are uneven. By a multiple of σ: the normalised score stays even.",
+        _verdict(even=by_spread.values(), uneven=[each for column in constant.values() for each in column.values()]),
+        f"constant, normalised: {_words(constant['normalised'])}; σ: |z| up to {_largest_z(by_spread.values()):.1f}",
+        "coverage_types_1_to_3",
+        _found(by_spread=by_spread, **constant),
+    )
+
+
+def _two_modes(repeats: int, seed: int) -> Claim:
+    decided, coin = two_modes(), two_modes(coin=True)
+    covered = partial(coverages, changes={"oracle": ()}, repeats=repeats, seed=seed)
+    paper, truth, mixture = covered(decided, oracle=coin), covered(decided), covered(coin)
+    shown = {"paper's oracle": paper, "true mean and variance": truth, "mode by a coin": mixture}
+    normalised = {name: found["oracle", "normalised"] for name, found in shown.items()}
+    return Claim(
+        5,
+        "Type 4: no score is even for the paper's oracle, nor in a real mixture; with the true mean and variance the "
+        "normalised score is.",
+        _verdict(even=[normalised["true mean and variance"]], uneven=(*paper.values(), *mixture.values())),
+        "normalised: " + "; ".join(f"{name} {_shares(each)}" for name, each in normalised.items()),
+        "coverage_type_4",
+        {f"{name} {score}": _list(found["oracle", score]) for name, found in shown.items() for _, score in found},
+    )
+
+
+def _running_example(repeats: int, seed: int) -> Claim:
+    def classes(xi: float, error: Callable[[FloatArray], FloatArray]) -> Tally:
+        def tallies(sample: Sample, _: np.random.Generator) -> dict[str, Tally]:
+            x2 = sample.X[:, 1]
+            said = Prediction(sample.mean + error(x2))
+            return {"": tally(Residual(), sample.y, said, design=Design(), by=x2, edges=cut_at(xi))}
+
+        return simulated(unit_square(), tallies, design=Design(), repeats=repeats, seed=seed)[""]
+
+    even = {
+        "ξ = 0.5": classes(0.5, np.zeros_like),
+        "ξ = 0.5, mean off by x₂ − 0.5": classes(0.5, lambda x2: x2 - 0.5),
+    }
+    uneven = {
+        "ξ = 0.2": classes(0.2, np.zeros_like),
+        "ξ = 0.5, mean off by x₂": classes(0.5, lambda x2: x2),
+    }
+    return Claim(
+        6,
+        "Unit square: the residual score, not pivotal, is even at ξ = 0.5, also with the mean off antisymmetrically; "
+        "it is not at ξ = 0.2, nor with the mean off by x₂.",
+        _verdict(even=even.values(), uneven=uneven.values()),
+        "; ".join(f"{name}: {_shares(each)}" for name, each in (even | uneven).items()),
+        "two_taxonomies",
+        {name: _list(each) for name, each in (even | uneven).items()},
+    )
+
+
+def _two_subgroups(repeats: int, seed: int) -> Claim:
+    design = Design(n_calibration=20, n_test=20, level=0.8)
+
+    def tallies(sample: Sample, _: np.random.Generator) -> dict[str, Tally]:
+        subgroup = sample.X[:, 1]
+        return {"": tally(Residual(), sample.y, sample.oracle(), design=design, by=subgroup, edges=cut_at(0.5))}
+
+    found = simulated(two_subgroups(), tallies, design=design, repeats=_SMALL * repeats, seed=seed)[""]
+    exact = np.array([pooled_coverage(each, (0.1, 0.5), each=10, rank=design.rank) for each in (0.1, 0.5)])
+    return Claim(
+        7,
+        "Two subgroups of 10, noise 0.1 and 0.5, one residual threshold at level 0.8: the quiet one is covered far "
+        "more often, the noisy one far less, as the exact integrals say.",
+        _verdict(uneven=[found], true=[_agrees(found, exact)]),
+        f"found {_shares(found)}, exactly {' / '.join(f'{each:.3f}' for each in exact)}",
+        "two_subgroups",
+        {"found": _list(found), "exact": exact.tolist()},
+    )
+
+
+def _shared_secret(repeats: int, seed: int) -> Claim:
+    world, design = SharedSecret(), Design()
+    found = secret_tally(world, design=design, repeats=repeats, seed=seed)
+    exact = np.array([world.coverage(group, design) for group in (0, 1)])
+    independent = world.big_given_class(0) == world.big_given_class(1)
+    off = np.abs(found.coverage - design.level) > LIMIT * found.error
+    return Claim(
+        8,
+        "Independence of score and class, row by row, is not enough: rows that share a secret are covered unevenly.",
+        _verdict(shown=off, true=[independent, _agrees(found, exact)]),
+        f"P(big score) {world.big_given_class(0)} and {world.big_given_class(1)}; found {_shares(found)}, exactly "
+        + " / ".join(f"{each:.3f}" for each in exact),
+        None,
+        {"found": _list(found), "exact": exact.tolist()},
+    )
+
+
+def _column(scenarios: Scenarios, change: str, score: str) -> dict[tuple[str, str], Tally]:
+    """Return one score under one change, by type and variant."""
+    return {key: found[change, score] for key, found in scenarios.items()}
+
+
+def _verdict(
+    *,
+    even: Iterable[Tally] = (),
+    uneven: Iterable[Tally] = (),
+    true: Iterable[bool] = (),
+    shown: Iterable[bool] = (),
+) -> str:
+    """Return the verdict on what must be even or true, which can be refuted, and what must be shown beyond chance."""
+    if not all(map(_even, even)) or not all(true):
+        return "fails"
+    return "not shown" if any(map(_even, uneven)) or not all(shown) else "holds"
+
+
+def _even(found: Tally) -> bool:
+    """Return whether what was covered is within what the exact law allows, in every class."""
+    return bool(np.abs(found.z).max() <= LIMIT)
+
+
+def _agrees(found: Tally, exact: FloatArray) -> bool:
+    """Return whether the shares covered are within their sampling error of exact ones."""
+    return bool((np.abs(found.coverage - exact) <= LIMIT * found.error).all())
+
+
+def _gap(found: Tally) -> float:
+    """Return how far the worst class is from the level."""
+    return float(np.abs(found.coverage - found.design.level).max())
+
+
+def _gap_grows(one: Tally, other: Tally) -> bool:
+    """Return whether the other's worst class is further off than the same class of the one, beyond chance."""
+    gaps = [np.abs(each.coverage - each.design.level) for each in (one, other)]
+    worst = gaps[1].argmax()
+    return bool((gaps[1] - gaps[0])[worst] > LIMIT * np.hypot(one.error, other.error)[worst])
+
+
+def _largest_z(column: Iterable[Tally]) -> float:
+    return max(float(np.abs(found.z).max()) for found in column)
+
+
+def _shares(found: Tally) -> str:
+    return " / ".join(f"{share:.3f}" for share in found.coverage)
+
+
+def _list(found: Tally) -> list[float]:
+    return [float(share) for share in found.coverage]
+
+
+def _words(column: Mapping[tuple[str, str], Tally]) -> str:
+    """Return the coverage in each type, as run."""
+    return "; ".join(_shares(found) for (_, variant), found in column.items() if variant == "as run")
+
+
+def _found(**columns: Mapping[tuple[str, str], Tally]) -> dict[str, list[float]]:
+    """Return the coverages of some columns as plain lists."""
+    return {f"{name} {' '.join(key)}": _list(found) for name, each in columns.items() for key, found in each.items()}

@@ -1,0 +1,113 @@
+"""Two coverages that can be computed exactly: a pooled threshold for two subgroups, and rows that share a secret."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from operator import add
+
+import numpy as np
+from scipy.integrate import quad
+from scipy.stats import beta, binom, halfnorm
+
+from evencover.experiments.repeats import Design, Tally, blocks
+from evencover.inputs import FloatArray, IntArray
+
+
+def pooled_coverage(spread: float, spreads: tuple[float, float], *, each: int, rank: int) -> float:
+    """Return the coverage of new rows of one spread by the rank-th smallest residual of two pooled subgroups.
+
+    A new residual a is covered if fewer than `rank` of the others lie below it. Given a, their number is the sum of
+    two binomials; the result is the mean of that probability over a. Noise is normal, the mean is known.
+
+    Parameters
+    ----------
+    spread : float
+        Standard deviation of the new rows.
+    spreads : tuple of two floats
+        Standard deviation in the two subgroups.
+    each : int
+        Calibration rows in each subgroup.
+    rank : int
+        The rank of the threshold among all of them.
+
+    Examples
+    --------
+    >>> round(pooled_coverage(1.0, (1.0, 1.0), each=10, rank=17), 6) == round(17 / 21, 6)  # one kind of rows
+    True
+    """
+    counts = np.arange(each + 1)
+
+    def covered(u: float) -> float:
+        a = halfnorm.ppf(u, scale=spread)
+        quiet, noisy = (binom.pmf(counts, each, halfnorm.cdf(a, scale=other)) for other in spreads)
+        return float(np.convolve(quiet, noisy)[:rank].sum())
+
+    return float(quad(covered, 0.0, 1.0, limit=200)[0])
+
+
+@dataclass(frozen=True)
+class SharedSecret:
+    """Exchangeable rows that are not independent, although each row's score is independent of its class.
+
+    A secret L, 1 or 2 with probability 1/2, is shared by all rows. Given L, rows are independent: the class is 1 with
+    a probability that depends on L, and the score is uniform on (0, 1), plus 1 if it is *big*, which depends on class
+    and L. Averaged over L, big scores are equally likely in both classes. Yet the calibration rows tell of L, and L
+    of the class of the new row.
+    """
+
+    class_1: tuple[Fraction, Fraction] = (Fraction(8, 10), Fraction(2, 10))  # by L
+    big: tuple[tuple[Fraction, Fraction], ...] = (  # by class, then L
+        (Fraction(4, 10), Fraction(1, 10)),
+        (Fraction(2, 10), Fraction(0)),
+    )
+
+    def probability(self, group: int, secret: int) -> Fraction:
+        """Return the probability of a class, given L."""
+        return self.class_1[secret] if group == 1 else 1 - self.class_1[secret]
+
+    def big_given_class(self, group: int) -> Fraction:
+        """Return the probability of a big score in a class: the same for both, so score and class are independent."""
+        joint = [self.probability(group, secret) * self.big[group][secret] for secret in (0, 1)]
+        return sum(joint, Fraction(0)) / sum(self.probability(group, secret) for secret in (0, 1))
+
+    def coverage(self, group: int, design: Design) -> float:
+        """Return the coverage of a new row of a class, by one threshold for all rows."""
+        weights = [self.probability(group, secret) for secret in (0, 1)]
+        each = [self._coverage_given(group, secret, design) for secret in (0, 1)]
+        return float(np.average(each, weights=[float(weight) for weight in weights]))
+
+    def sample(self, repeats: int, rows: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
+        """Return scores and classes, each of shape (repeats, rows); a secret for each repeat."""
+        secret = rng.integers(0, 2, (repeats, 1))
+        group = (rng.random((repeats, rows)) < np.array(self.class_1, dtype=float)[secret]).astype(np.intp)
+        big = rng.random((repeats, rows)) < np.array(self.big, dtype=float)[group, secret]
+        return rng.random((repeats, rows)) + big, group
+
+    def _coverage_given(self, group: int, secret: int, design: Design) -> float:
+        """Return the coverage given L: the class's share below a threshold whose probability in all is Beta."""
+        all_big = float(sum(self.probability(c, secret) * self.big[c][secret] for c in (0, 1)))
+        own_big = float(self.big[group][secret])
+        law = beta(design.rank, design.n_calibration + 1 - design.rank)
+
+        def share(p: float) -> float:
+            if p <= 1 - all_big:  # the threshold p / (1 − big) is small
+                return (1 - own_big) * p / (1 - all_big)
+            return 1 - own_big + own_big * (p - 1 + all_big) / all_big
+
+        low, high = (float(end) for end in law.ppf([1e-12, 1 - 1e-12]))
+        return float(quad(lambda p: float(law.pdf(p)) * share(p), low, high, points=[1 - all_big], limit=200)[0])
+
+
+def secret_tally(world: SharedSecret, *, design: Design, repeats: int, seed: int) -> Tally:
+    """Return what one threshold for all rows covers in each class of such a world."""
+    counted = (_tally_of(*world.sample(size, design.n_rows, rng), design) for size, rng in blocks(repeats, seed))
+    return reduce(add, counted)
+
+
+def _tally_of(scores: FloatArray, groups: IntArray, design: Design) -> Tally:
+    """Return what is covered in one block of repeats."""
+    n = design.n_calibration
+    thresholds = np.partition(scores[:, :n], design.rank - 1, axis=1)[:, design.rank - 1, None]
+    members = np.stack([groups[:, n:] == group for group in (0, 1)], axis=2)  # (repeats, tests, classes)
+    covered = ((scores[:, n:] <= thresholds)[:, :, None] & members).sum(axis=1)
+    return Tally(covered, members.sum(axis=1), np.full(covered.shape, np.nan), design)

@@ -1,0 +1,123 @@
+"""The synthetic experiment: three scores under each way of being wrong, in worlds of each type.
+
+The paper's text and the code behind its figures differ in some of the ways: *as run* puts noise on the variance
+and shifts the mean by σ itself; *as written* puts it on σ, and shifts the mean by noise in units of σ.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from evencover.experiments.repeats import Design, Tally, simulated, tally
+from evencover.scores import IntervalDistance, Normalized, Residual, Score
+from evencover.synthetic.misspecification import (
+    Change,
+    NoisyCenter,
+    NoisySpread,
+    NoisyVariance,
+    ScaledSpread,
+    ShiftedBySpread,
+    ShiftedCenter,
+    misspecified,
+)
+from evencover.synthetic.worlds import Sample, World, constant_mean, functional_dependence, low_dimensional
+
+SCORES: Mapping[str, Score] = {
+    "residual": Residual(),
+    "interval": IntervalDistance(),
+    "normalised": Normalized(),
+}
+SHIFTED = {"σ-shifted 0.01": 0.01, "σ-shifted 0.1": 0.1, "σ-shifted 1": 1.0}
+_SCALED = {"σ-scaled 5": ScaledSpread(float(np.sqrt(5.0)))}  # the variance times 5
+VARIANTS: Mapping[str, Mapping[str, tuple[Change, ...]]] = {
+    "as run": {
+        "oracle": (),
+        **{name: (NoisyVariance(size),) for name, size in SHIFTED.items()},
+        **{name: (change,) for name, change in _SCALED.items()},
+        "μ-shifted 1": (ShiftedCenter(1.0),),
+        "μ-shifted σ": (ShiftedBySpread(1.0),),
+    },
+    "as written": {
+        "oracle": (),
+        **{name: (NoisySpread(size),) for name, size in SHIFTED.items()},
+        **{name: (change,) for name, change in _SCALED.items()},
+        "μ-shifted 1": (ShiftedCenter(1.0),),
+        "μ-shifted σ": (NoisyCenter(0.1, in_spreads=True),),
+    },
+}
+TYPES_1_TO_3 = (constant_mean, functional_dependence, low_dimensional)
+CLASSES = ("low", "medium", "high")
+
+
+def coverages(
+    world: World,
+    changes: Mapping[str, tuple[Change, ...]],
+    *,
+    repeats: int,
+    seed: int,
+    oracle: World | None = None,
+    design: Design | None = None,
+) -> dict[tuple[str, str], Tally]:
+    """Return what each score covers under each change, by thirds of the estimated variance.
+
+    Every change sees the same rows, so differences between changes are not those of the draws.
+
+    Parameters
+    ----------
+    world : World
+        Where rows come from.
+    changes : mapping of str to tuple of Change
+        What is done to the oracle's prediction.
+    repeats, seed : int
+        How often, and the seed of the draws.
+    oracle : World, optional
+        The world whose mean and spread the oracle believes in; the true one by default.
+    design : Design, optional
+        The rows of a repeat; 1000 for calibration and 1000 for the test by default.
+    """
+    design = design or Design()
+
+    def tallies(sample: Sample, rng: np.random.Generator) -> dict[tuple[str, str], Tally]:
+        believed = (oracle or world).oracle(sample.X)
+        said = {name: misspecified(believed, *change, seed=rng) for name, change in changes.items()}
+        return {
+            (change, name): tally(score, sample.y, prediction, design=design)
+            for change, prediction in said.items()
+            for name, score in SCORES.items()
+        }
+
+    return simulated(world, tallies, design=design, repeats=repeats, seed=seed)
+
+
+def told_apart(
+    world: World, *changes: Change, score: Score, repeats: int, seed: int, design: Design | None = None
+) -> dict[tuple[str, str], Tally]:
+    """Return what a score covers when it is right or wrong, in classes that are right or wrong.
+
+    The first name of a key says whether the score was computed from the right or the wrong prediction (the wrong
+    one: misspecification), the second the same of the classes (contamination).
+
+    Parameters
+    ----------
+    world : World
+        Where rows come from.
+    *changes : Change
+        What makes the wrong prediction of the right one.
+    score : Score
+        The nonconformity score.
+    repeats, seed : int
+        How often, and the seed of the draws.
+    design : Design, optional
+        The rows of a repeat; 1000 for calibration and 1000 for the test by default.
+    """
+    design = design or Design()
+
+    def tallies(sample: Sample, rng: np.random.Generator) -> dict[tuple[str, str], Tally]:
+        said = {"right": sample.oracle(), "wrong": misspecified(sample.oracle(), *changes, seed=rng)}
+        return {
+            (scored, classed): tally(score, sample.y, said[scored], design=design, by=said[classed].spread)
+            for scored in said
+            for classed in said
+        }
+
+    return simulated(world, tallies, design=design, repeats=repeats, seed=seed)

@@ -1,0 +1,109 @@
+"""Pictures of results. Each function takes data and, if given, axes to draw on, and returns the axes.
+
+Colours can be told apart by colour-blind readers (Okabe and Ito's palette), and differ in marker or line as well.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from evencover.extras import imported
+from evencover.inputs import FloatArray
+
+BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE, GREY = (
+    *("#000000", "#E69F00", "#56B4E9", "#009E73"),
+    *("#0072B2", "#D55E00", "#CC79A7", "#666666"),
+)
+PALETTE = (VERMILION, PURPLE, BLUE, GREEN, ORANGE, SKY, BLACK)
+BY_NOISE = (BLUE, ORANGE, VERMILION)  # low, medium, high
+LINES = ("-", "--", "-.")
+MARKERS = ("o", "s", "D", "^", "v", "P", "X")
+STYLE: Mapping[str, Any] = {
+    "axes.grid": False,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 10,
+    "font.size": 9,
+    "legend.frameon": False,
+    "savefig.dpi": 200,
+    "svg.hashsalt": "evencover",  # the same picture is the same file
+}
+
+
+def axes_or_new(ax: Any) -> Any:
+    """Return the axes given, or those of a new figure."""
+    if ax is not None:
+        return ax
+    return imported("matplotlib.pyplot", extra="plots", purpose="a picture").subplots(layout="constrained")[1]
+
+
+def new_figure(rows: int, columns: int, *, size: tuple[float, float], **shared: Any) -> tuple[Any, Any]:
+    """Return a figure outside any window, and its axes as an array of shape (rows, columns)."""
+    figure = imported("matplotlib.figure", extra="plots", purpose="a picture").Figure(size, layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
+
+
+def plot_score_cdfs(
+    scores: Mapping[str, FloatArray], *, level: float = 0.9, threshold: float | None = None, ax: Any = None
+) -> Any:
+    """Draw the empirical distribution of the scores: of all rows together, and of each group.
+
+    Where the groups' lines meet the level at the threshold, one threshold for all is even at that level; where they
+    coincide, it is at every level. The shaded bands hold a group's whole true distribution with probability 95 %
+    (Dvoretzky, Kiefer, Wolfowitz; Massart's constant).
+
+    Parameters
+    ----------
+    scores : mapping of str to ndarray
+        Each group's scores.
+    level : float
+        Nominal coverage, a horizontal line.
+    threshold : float, optional
+        The threshold of all rows together, a vertical line.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    """
+    ax = axes_or_new(ax)
+    together = np.concatenate(list(scores.values()))
+    ax.ecdf(together, color=BLACK, lw=1.4, label="all rows")
+    colors = BY_NOISE if len(scores) == len(BY_NOISE) else PALETTE
+    for i, (name, values) in enumerate(scores.items()):
+        color, line = colors[i % len(colors)], LINES[i % len(LINES)]
+        ax.ecdf(values, color=color, lw=1.4, ls=line, label=name)
+        ladder = np.sort(values)
+        share = np.arange(1, len(ladder) + 1) / len(ladder)
+        reach = np.sqrt(np.log(2 / 0.05) / (2 * len(ladder)))
+        band = np.clip(share - reach, 0, 1), np.clip(share + reach, 0, 1)
+        ax.fill_between(ladder, *band, step="post", color=color, alpha=0.13, lw=0)
+    ax.axhline(level, color=GREY, lw=0.8, ls=":")
+    if threshold is not None:
+        ax.axvline(threshold, color=GREY, lw=0.8, ls=":")
+    ends = np.quantile(together, [0.0, 0.995])
+    ax.set(xlim=(min(0.0, ends[0]), ends[1]), ylim=(0, 1.01), xlabel="score", ylabel="share of rows")
+    return ax
+
+
+def plot_shares(shares: Sequence[tuple[str, FloatArray, float]], *, level: float = 0.9, ax: Any = None) -> Any:
+    """Draw coverage over repeats: mean, two standard errors as a bar, the middle 90 % of single repeats as a thin line.
+
+    Parameters
+    ----------
+    shares : sequence of (name, ndarray of shape (repeats,), position)
+        What was covered in each repeat, and where on the horizontal axis; equal names look the same.
+    level : float
+        Nominal coverage, a horizontal line.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    """
+    ax = axes_or_new(ax)
+    ax.axhline(level, color=GREY, lw=0.9, ls="--", zorder=0)
+    names: list[str] = []
+    for name, values, x in shares:
+        label = None if name in names else name
+        names += [name] if label else []
+        color, marker = (each[names.index(name) % len(each)] for each in (PALETTE, MARKERS))
+        ax.vlines(x, *np.quantile(values, [0.05, 0.95]), lw=0.8, alpha=0.6, color=color)
+        error = 2 * values.std(ddof=1) / np.sqrt(len(values))
+        ax.errorbar(x, values.mean(), error, fmt=marker, ms=3.4, elinewidth=2.4, color=color, label=label)
+    return ax

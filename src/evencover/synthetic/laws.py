@@ -1,0 +1,129 @@
+"""How the target is distributed, given the features."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from evencover.inputs import FloatArray, checked_vector
+from evencover.theory.families import NORMAL, LocationScale
+
+RowFunction: TypeAlias = Callable[[FloatArray], FloatArray]
+
+_HALVINGS = 100  # of the bracket around a quantile: more than a float has digits
+
+
+class Law(Protocol):
+    """The conditional distribution of the target. X has shape (n, features); everything else (n,)."""
+
+    def mean(self, X: FloatArray, /) -> FloatArray:
+        """Return the conditional mean."""
+
+    def spread(self, X: FloatArray, /) -> FloatArray:
+        """Return the conditional standard deviation."""
+
+    def density(self, y: FloatArray, X: FloatArray) -> FloatArray:
+        """Return the conditional density at y."""
+
+    def cdf(self, y: FloatArray, X: FloatArray) -> FloatArray:
+        """Return the conditional probability of at most y."""
+
+    def quantile(self, p: float, X: FloatArray) -> FloatArray:
+        """Return the target that is not exceeded with probability p."""
+
+    def sample(self, X: FloatArray, rng: Any) -> FloatArray:
+        """Return a target for each row."""
+
+
+@dataclass(frozen=True, eq=False)
+class Noisy:
+    """Mean plus spread times noise: a location-scale family.
+
+    Parameters
+    ----------
+    mean, spread : callable
+        Of X, shape (n, features), to shape (n,): the conditional mean and standard deviation.
+    noise : LocationScale
+        The family; normal by default.
+    """
+
+    mean: RowFunction
+    spread: RowFunction
+    noise: LocationScale = NORMAL
+
+    def density(self, y: FloatArray, X: FloatArray) -> FloatArray:
+        """Return the conditional density at y."""
+        return np.asarray(self.noise.density(y, self.mean(X), self.spread(X)))
+
+    def cdf(self, y: FloatArray, X: FloatArray) -> FloatArray:
+        """Return the conditional probability of at most y."""
+        return np.asarray(self.noise.cdf(y, self.mean(X), self.spread(X)))
+
+    def quantile(self, p: float, X: FloatArray) -> FloatArray:
+        """Return the target that is not exceeded with probability p."""
+        return np.asarray(self.noise.quantile(p, self.mean(X), self.spread(X)))
+
+    def sample(self, X: FloatArray, rng: Any) -> FloatArray:
+        """Return a target for each row."""
+        return self.noise.sample(self.mean(X), self.spread(X), rng)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """One of several laws, drawn for each row anew.
+
+    Parameters
+    ----------
+    laws : sequence of Law
+        The components.
+    weights : sequence of float, optional
+        Their probabilities, positive and with sum 1; equal by default.
+    """
+
+    laws: tuple[Law, ...]
+    weights: Any = field(default=None)
+
+    def __post_init__(self) -> None:
+        n = len(self.laws)
+        weights = np.full(n, 1 / n) if self.weights is None else checked_vector(self.weights, "weights", length=n)
+        if weights.min() <= 0 or not np.isclose(weights.sum(), 1):
+            raise ValueError(f"weights must be positive, with sum 1; got {weights.tolist()}")
+        object.__setattr__(self, "weights", weights)
+
+    def mean(self, X: FloatArray) -> FloatArray:
+        """Return the conditional mean."""
+        return self._average([law.mean(X) for law in self.laws])
+
+    def spread(self, X: FloatArray) -> FloatArray:
+        """Return the conditional standard deviation: that within the components, and between them."""
+        mean = self.mean(X)
+        return np.sqrt(self._average([law.spread(X) ** 2 + (law.mean(X) - mean) ** 2 for law in self.laws]))
+
+    def density(self, y: FloatArray, X: FloatArray) -> FloatArray:
+        """Return the conditional density at y."""
+        return self._average([law.density(y, X) for law in self.laws])
+
+    def cdf(self, y: FloatArray, X: FloatArray) -> FloatArray:
+        """Return the conditional probability of at most y."""
+        return self._average([law.cdf(y, X) for law in self.laws])
+
+    def quantile(self, p: float, X: FloatArray) -> FloatArray:
+        """Return the target that is not exceeded with probability p, by bisection between the components' own."""
+        each = [law.quantile(p, X) for law in self.laws]
+        lower, upper = np.min(each, axis=0), np.max(each, axis=0)
+        for _ in range(_HALVINGS):
+            middle = (lower + upper) / 2
+            below = self.cdf(middle, X) < p
+            lower, upper = np.where(below, middle, lower), np.where(below, upper, middle)
+        return np.asarray(upper)
+
+    def sample(self, X: FloatArray, rng: Any) -> FloatArray:
+        """Return a target for each row."""
+        which = np.searchsorted(np.cumsum(self.weights)[:-1], rng.uniform(size=len(X)), side="right")
+        return np.asarray(np.choose(which, [law.sample(X, rng) for law in self.laws]))
+
+    def _average(self, values: list[FloatArray]) -> FloatArray:
+        """Return the components' values weighted by their probabilities. Shape (n,)."""
+        averaged: FloatArray = np.einsum("k,kn->n", self.weights, np.array(values))
+        return averaged

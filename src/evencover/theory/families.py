@@ -1,0 +1,213 @@
+"""Families of distributions of the target, given its features."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, Protocol
+
+import numpy as np
+from scipy import stats
+
+from evencover.inputs import FloatArray, checked_vector, is_number
+
+_METHODS = ("pdf", "cdf", "ppf", "rvs", "mean", "std")
+
+
+class Distribution(Protocol):
+    """What is asked of one member of a family; SciPy's frozen distributions have it."""
+
+    def cdf(self, y: Any, /) -> Any:
+        """Return the probability of at most y."""
+
+    def ppf(self, p: Any, /) -> Any:
+        """Return the quantile of p."""
+
+    def mean(self) -> Any:
+        """Return the mean."""
+
+    def std(self) -> Any:
+        """Return the standard deviation."""
+
+
+@dataclass(frozen=True, eq=False)
+class LocationScale:
+    """Everything of the form Y = mean + spread × noise, for noise of one distribution.
+
+    The conditional density is ``f(y; mean, spread) = g((y − mean) / spread) / spread``. Here g, the *standardised
+    density*, is that of the noise moved and scaled to mean 0 and standard deviation 1, so that `mean` and `spread`
+    are the target's own.
+
+    Parameters
+    ----------
+    noise : SciPy distribution
+        Continuous and with its shapes fixed, such as ``scipy.stats.t(5)``.
+    name : str
+        What to call the family.
+    location, scale : float, optional
+        What counts as the noise's 0 and 1 instead of its mean and standard deviation. Needed where these do not
+        exist: ``LocationScale(scipy.stats.cauchy(), location=0, scale=1)``.
+
+    Examples
+    --------
+    >>> student = LocationScale(stats.t(5), "Student's t")
+    >>> student.quantile(0.5, mean=3.0, spread=2.0)
+    np.float64(3.0)
+    """
+
+    noise: Any
+    name: str = "a location-scale family"
+    location: float | None = field(default=None, kw_only=True)
+    scale: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        lacking = [method for method in _METHODS if not hasattr(self.noise, method)]
+        if lacking:
+            raise TypeError(
+                "noise must be a continuous SciPy distribution, such as scipy.stats.t(5); "
+                f"got {self.noise!r}, which has no {', '.join(lacking)}"
+            )
+        try:
+            mean, std = float(self.noise.mean()), float(self.noise.std())
+        except TypeError as error:  # a distribution whose shapes were left open
+            raise TypeError(f"noise must have its shapes fixed, as scipy.stats.t(5) has; {error}") from error
+        for part, own in (("location", mean), ("scale", std)):
+            value = own if getattr(self, part) is None else getattr(self, part)
+            if not (is_number(value) and np.isfinite(value)) or (part == "scale" and value <= 0):
+                raise ValueError(
+                    f"{part} must be a {'positive ' if part == 'scale' else ''}finite number; got {value}. Noise "
+                    "without a mean or variance needs location= and scale="
+                )
+            object.__setattr__(self, part, float(value))
+
+    def standard_density(self, x: Any) -> Any:
+        """Return g(x), the density of the standardised target."""
+        return self.scale * self.noise.pdf(self._raw(x))
+
+    def density(self, y: Any, mean: Any, spread: Any) -> Any:
+        """Return the conditional density at `y`."""
+        return self.standard_density((y - mean) / spread) / spread
+
+    def cdf(self, y: Any, mean: Any, spread: Any) -> Any:
+        """Return the conditional probability of at most `y`."""
+        return self.noise.cdf(self._raw((y - mean) / spread))
+
+    def quantile(self, p: Any, mean: Any, spread: Any) -> Any:
+        """Return the target that is not exceeded with probability `p`."""
+        return mean + spread * self._standard(self.noise.ppf(p))
+
+    def sample(self, mean: FloatArray, spread: FloatArray, rng: Any) -> FloatArray:
+        """Return one target for each row's mean and spread. Shape (n,).
+
+        `rng` is a numpy ``Generator`` or the legacy ``RandomState``.
+        """
+        drawn: FloatArray = mean + spread * self._standard(self.noise.rvs(size=np.shape(mean), random_state=rng))
+        return drawn
+
+    def along(self, moments: Callable[..., tuple[Any, Any]], **values: Any) -> "Family":
+        """Return the members on a path: mean and spread as functions of other parameters.
+
+        Parameters
+        ----------
+        moments : callable
+            Takes the parameters by name, returns mean and spread. With plain operators only, it also serves the
+            symbolic proofs.
+        **values : sequences of float
+            Some values of each parameter, two or more, to compare numerically.
+
+        Examples
+        --------
+        >>> NORMAL.along(lambda mean: (mean, 1.0), mean=(-1.0, 0.0, 2.0))  # constant noise
+        Family(normal, mean)
+        """
+
+        def member(**theta: float) -> Distribution:
+            return _Member(self, *moments(**theta))
+
+        return Family(member, values, self.name, standard=self, moments=moments)
+
+    def _raw(self, x: Any) -> Any:
+        """Return standardised values in the noise's own units."""
+        return self.location + self.scale * x
+
+    def _standard(self, noise: Any) -> Any:
+        """Return the noise's own values standardised."""
+        return (noise - self.location) / self.scale
+
+    def __repr__(self) -> str:
+        return f"LocationScale({self.name})"
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A location-scale family at one mean and spread."""
+
+    family: LocationScale
+    at_mean: float
+    at_spread: float
+
+    def cdf(self, y: Any) -> Any:
+        return self.family.cdf(y, self.at_mean, self.at_spread)
+
+    def ppf(self, p: Any) -> Any:
+        return self.family.quantile(p, self.at_mean, self.at_spread)
+
+    def mean(self) -> float:
+        return self.at_mean
+
+    def std(self) -> float:
+        return self.at_spread
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Distributions f(y; θ) of the target, one for each value of the parameters θ.
+
+    Parameters
+    ----------
+    distribution : callable
+        Takes the parameters by name, returns a SciPy distribution: ``lambda shape: scipy.stats.gamma(shape)``.
+    values : mapping of str to sequence of float
+        Some values of each parameter, two or more: where members are compared. All combinations are.
+    name : str
+        What to call the family.
+    standard : LocationScale, optional
+        The location-scale family that all members belong to, if there is one.
+    moments : callable, optional
+        Mean and spread of the member, in terms of the parameters. Goes with `standard`.
+
+    Examples
+    --------
+    >>> Family(lambda shape: stats.gamma(shape), {"shape": (1.0, 2.0, 5.0)}, "gamma")
+    Family(gamma, shape)
+    """
+
+    distribution: Callable[..., Distribution]
+    values: Mapping[str, Any]
+    name: str = "a family"
+    standard: LocationScale | None = field(default=None, kw_only=True)
+    moments: Callable[..., tuple[Any, Any]] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        values = {name: checked_vector(given, f"values of {name}") for name, given in self.values.items()}
+        if not values or any(len(np.unique(given)) < 2 for given in values.values()):
+            raise ValueError(
+                "a family needs one parameter or more, with two or more different values each; "
+                f"got { ({name: list(given) for name, given in values.items()}) }"
+            )
+        object.__setattr__(self, "values", values)
+
+    def members(self) -> Iterator[tuple[dict[str, float], Distribution]]:
+        """Yield every combination of parameter values, with its distribution."""
+        for combination in product(*self.values.values()):
+            theta = {name: float(value) for name, value in zip(self.values, combination, strict=True)}
+            yield theta, self.distribution(**theta)
+
+    def __repr__(self) -> str:
+        return f"Family({self.name}, {', '.join(self.values)})"
+
+
+NORMAL = LocationScale(stats.norm(), "normal")
+LAPLACE = LocationScale(stats.laplace(), "Laplace")
+UNIFORM = LocationScale(stats.uniform(), "uniform")
+TRIANGULAR = LocationScale(stats.triang(1), "triangular")  # the paper's: density 2y / λ² on [0, λ]
+EXPONENTIAL = LocationScale(stats.expon(), "exponential")
