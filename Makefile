@@ -6,7 +6,7 @@ BENCH_VENV ?= .venv-bench
 BIN = $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all check bench picture clean
+.PHONY: demo test test-all check bench pictures clean
 
 demo: $(VENV)/.package
 	@$(BIN)/python examples/demo.py
@@ -26,8 +26,8 @@ check: $(VENV)/.dev
 bench: $(BENCH_VENV)/.bench
 	$(BENCH_VENV)/bin/python -m benchmarks
 
-picture: $(VENV)/.dev
-	$(BIN)/python docs/pictures/coverage_by_noise.py
+pictures: $(VENV)/.dev
+	$(BIN)/python docs/pictures/draw.py
 
 clean:
 	rm -rf $(VENV) $(ALL_VENV) $(BENCH_VENV)

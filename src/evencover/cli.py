@@ -131,11 +131,9 @@ def _status(doing: str) -> Iterator[None]:
 
 def _tables_in_words(found: dict[str, list[papers_tables.Row]]) -> str:
     """Return the tables as text."""
-    lines = [
-        "Coverage at level 0.9, by thirds of the estimated variance: mean ± standard deviation over the test sets."
-    ]
+    lines = ["Coverage at level 0.9, by thirds of the estimated variance: mean ± standard deviation over the repeats."]
     for name, rows in found.items():
-        lines += ["", f"{name:24}" + "".join(f"{column:16}" for column in papers_tables.COLUMNS).rstrip()]
+        lines += ["", name, " " * 24 + "".join(f"{column:16}" for column in papers_tables.COLUMNS).rstrip()]
         for row in rows:
             cells = zip(row.coverage, row.deviation, strict=True)
             text = "".join(f"{mean:.3f} ± {deviation:.3f}   " for mean, deviation in cells)

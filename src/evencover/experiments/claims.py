@@ -15,7 +15,7 @@ import numpy as np
 
 from evencover.experiments.exact import SharedSecret, pooled_coverage, secret_tally
 from evencover.experiments.repeats import Design, Tally, cut_at, simulated, tally
-from evencover.experiments.scenarios import SHIFTED, TYPES_1_TO_3, VARIANTS, coverages
+from evencover.experiments.scenarios import SCORES, SHIFTED, TYPES_1_TO_3, VARIANTS, coverages
 from evencover.inputs import FloatArray, is_count
 from evencover.predictions import Prediction
 from evencover.scores import Residual
@@ -117,7 +117,7 @@ def _noise_on_the_spread(scenarios: Scenarios) -> Claim:
 
 
 def _scaled_spread(scenarios: Scenarios) -> Claim:
-    scaled = {score: _column(scenarios, "σ-scaled 5", score) for score in ("residual", "interval", "normalised")}
+    scaled = {score: _column(scenarios, "σ-scaled 5", score) for score in SCORES}
     same = [
         np.array_equal(scaled[score][key].covered, _column(scenarios, "oracle", score)[key].covered)
         for score in ("residual", "normalised")
@@ -134,7 +134,7 @@ def _scaled_spread(scenarios: Scenarios) -> Claim:
 
 
 def _shifted_mean(scenarios: Scenarios) -> Claim:
-    constant = {score: _column(scenarios, "μ-shifted 1", score) for score in ("residual", "interval", "normalised")}
+    constant = {score: _column(scenarios, "μ-shifted 1", score) for score in SCORES}
     by_spread = _column(scenarios, "μ-shifted σ", "normalised")
     return Claim(
         4,
@@ -147,19 +147,25 @@ def _shifted_mean(scenarios: Scenarios) -> Claim:
 
 
 def _two_modes(repeats: int, seed: int) -> Claim:
-    decided, coin = two_modes(), two_modes(coin=True)
     covered = partial(coverages, changes={"oracle": ()}, repeats=repeats, seed=seed)
-    paper, truth, mixture = covered(decided, oracle=coin), covered(decided), covered(coin)
-    shown = {"paper's oracle": paper, "true mean and variance": truth, "mode by a coin": mixture}
-    normalised = {name: found["oracle", "normalised"] for name, found in shown.items()}
+    shown: dict[tuple[str, str], dict[tuple[str, str], Tally]] = {}
+    for variant in VARIANTS:
+        decided, coin = (two_modes(coin=coin, as_written=variant == "as written") for coin in (False, True))
+        shown["paper's oracle", variant] = covered(decided, oracle=coin)
+        shown["true moments", variant] = covered(decided)
+        shown["mode by a coin", variant] = covered(coin)
+    columns = {score: _column(shown, "oracle", score) for score in SCORES}
+    normalised = columns["normalised"]
+    uneven = [each for column in columns.values() for (name, _), each in column.items() if name != "true moments"]
     return Claim(
         5,
         "Type 4: no score is even for the paper's oracle, nor in a real mixture; with the true mean and variance the "
         "normalised score is.",
-        _verdict(even=[normalised["true mean and variance"]], uneven=(*paper.values(), *mixture.values())),
-        "normalised: " + "; ".join(f"{name} {_shares(each)}" for name, each in normalised.items()),
+        _verdict(even=[each for (name, _), each in normalised.items() if name == "true moments"], uneven=uneven),
+        "normalised: "
+        + "; ".join(f"{name} {_shares(each)}" for (name, v), each in normalised.items() if v == "as run"),
         "coverage_type_4",
-        {f"{name} {score}": _list(found["oracle", score]) for name, found in shown.items() for _, score in found},
+        _found(**columns),
     )
 
 

@@ -189,7 +189,8 @@ def _counted(covered: BoolArray, width: FloatArray, values: FloatArray, cuts: Fl
     cells = (codes + n_classes * np.arange(repeats)[:, None]).ravel()
 
     def total(weights: FloatArray) -> FloatArray:
-        return np.bincount(cells, weights, minlength=repeats * n_classes).reshape(repeats, n_classes)
+        summed = np.bincount(cells, weights, minlength=repeats * n_classes)
+        return np.asarray(summed.reshape(repeats, n_classes), dtype=float)
 
     sizes = np.bincount(cells, minlength=repeats * n_classes).reshape(repeats, n_classes)
     with np.errstate(invalid="ignore"):

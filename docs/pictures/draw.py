@@ -1,30 +1,38 @@
-"""Draw the README's picture: coverage by noise level, with one threshold and with one for each level."""
+"""Draw the pictures of the README and the pages, beside this file."""
 
 from pathlib import Path
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from evencover import BySpread, Residual, Rows, calibrate, coverage_by_group
+from evencover.experiments.figures import figures
 from evencover.intervals import Intervals
+from evencover.plots import BLUE, GREY, STYLE, VERMILION, new_figure
 from evencover.synthetic import Sample, heteroskedastic
 
 LEVEL = 0.9
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"  # told apart by colour-blind readers
+OF_THE_PAPER = ("coverage_types_1_to_3", "score_cdfs")
 
 
 def main() -> None:
-    """Write the picture beside this file."""
-    mpl.use("agg")
-    mpl.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False})
+    """Write the pictures."""
+    drawings = {"coverage_by_noise": coverage_by_noise} | {name: figures()[name] for name in OF_THE_PAPER}
+    for name, draw in drawings.items():
+        with mpl.rc_context({**STYLE, "savefig.dpi": 160}):
+            draw().savefig(Path(__file__).with_name(f"{name}.png"))
+
+
+def coverage_by_noise() -> Figure:
+    """Coverage by noise level, with one threshold and with one for each level."""
     calibration, test = heteroskedastic(3000, seed=0), heteroskedastic(60_000, seed=1)
     one, per_level = one_threshold(calibration, test), threshold_per_level(calibration, test)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.6), layout="constrained")
+    figure, ((left, right),) = new_figure(1, 2, size=(9.6, 3.6))
     draw_rows(left, test, one, per_level)
     draw_coverage(right, test, one, per_level)
-    figure.savefig(Path(__file__).with_suffix(".png"), dpi=160)
+    return figure
 
 
 def one_threshold(calibration: Sample, test: Sample) -> Intervals:
@@ -48,8 +56,8 @@ def draw_rows(axes: Axes, test: Sample, one: Intervals, per_level: Intervals) ->
     axes.scatter(
         spread[~missed], residual[~missed], s=5, color=GREY, alpha=0.45, linewidths=0, label="covered by one threshold"
     )
-    axes.scatter(spread[missed], residual[missed], s=9, color=ORANGE, linewidths=0, label="missed by one threshold")
-    for intervals, color, name in ((one, ORANGE, "one threshold"), (per_level, BLUE, "one per noise level")):
+    axes.scatter(spread[missed], residual[missed], s=9, color=VERMILION, linewidths=0, label="missed by one threshold")
+    for intervals, color, name in ((one, VERMILION, "one threshold"), (per_level, BLUE, "one per noise level")):
         axes.plot(spread, (intervals.lower - test.mean)[rows], color=color, lw=1.8)
         axes.plot(spread, (intervals.upper - test.mean)[rows], color=color, lw=1.8, label=name)
     axes.set(
@@ -63,7 +71,7 @@ def draw_rows(axes: Axes, test: Sample, one: Intervals, per_level: Intervals) ->
 def draw_coverage(axes: Axes, test: Sample, one: Intervals, per_level: Intervals) -> None:
     """Draw coverage at each noise level."""
     axes.axhline(LEVEL, color=GREY, lw=1, ls="--", label="promised")
-    for intervals, color, name in ((one, ORANGE, "one threshold"), (per_level, BLUE, "one per noise level")):
+    for intervals, color, name in ((one, VERMILION, "one threshold"), (per_level, BLUE, "one per noise level")):
         found = coverage_by_group(test.y, intervals, per_level.groups)
         axes.plot([str(label) for label in found], list(found.values()), "o-", color=color, ms=6, lw=1.8, label=name)
     axes.set(xlabel="noise level", ylabel="share of targets covered", xlim=(-0.4, 4.4), ylim=(0.5, 1.02))
