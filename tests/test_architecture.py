@@ -66,7 +66,9 @@ def imports_of(path):
         if isinstance(node, ast.ImportFrom) and node.module == "evencover":
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("evencover."):
-            found.add(node.module.removeprefix("evencover."))
+            room = node.module.removeprefix("evencover.")
+            modules = {f"{room}.{alias.name}" for alias in node.names} & set(MODULES)
+            found |= modules or {room}
     return found
 
 

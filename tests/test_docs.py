@@ -8,15 +8,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import evencover
+import evencover.cli
 import evencover.models
+import evencover.synthetic
+import evencover.theory
+from evencover.experiments.claims import claims
 from tests.test_boosting import LINES
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
+WITH_CODE = ("README.md", "docs/guide.md", "docs/models.md", "docs/theory.md", "docs/reproduction.md")
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -51,7 +57,7 @@ def test_links_lead_somewhere(page):
 
 def test_the_examples_are_seen():
     """The pages with code hold some, so the test above can fail."""
-    assert all(BLOCK.search(text_of(ROOT / page)) for page in ("README.md", "docs/guide.md", "docs/models.md"))
+    assert all(BLOCK.search(text_of(ROOT / page)) for page in WITH_CODE)
 
 
 @pytest.mark.parametrize("name", [name for name in evencover.__all__ if not name.startswith("_")])
@@ -69,6 +75,44 @@ def test_every_public_name_is_documented(name):
 def test_every_model_is_documented(name):
     assert inspect.getdoc(getattr(evencover.models, name))
     assert name in text_of(ROOT / "docs/models.md") + text_of(ROOT / "docs/guide.md")
+
+
+@pytest.mark.parametrize(
+    ("page", "room", "name"),
+    [
+        (page, room, name)
+        for page, room in (("theory.md", evencover.theory), ("reproduction.md", evencover.synthetic))
+        for name in room.__all__
+    ],
+)
+def test_every_name_of_theory_and_worlds_is_documented(page, room, name):
+    value = getattr(room, name)
+    if inspect.isclass(value) or inspect.isfunction(value):
+        doc = inspect.getdoc(value)
+        assert doc
+        if inspect.isfunction(value) or not getattr(value, "_is_protocol", False):
+            described = [each for each in inspect.signature(value).parameters if each not in ("noise", "features")]
+            assert [each for each in described if each not in doc] == []
+    assert name in text_of(ROOT / "docs" / page) + text_of(ROOT / "docs/architecture.md")
+
+
+def test_every_verb_is_documented():
+    verbs = re.findall(r"^def ([a-z]+)\(\*,", text_of(Path(evencover.cli.__file__)), re.MULTILINE)
+    assert verbs == ["tables", "figures", "claims"]
+    assert all(f"evencover reproduce {verb}" in text_of(ROOT / "docs/reproduction.md") for verb in verbs)
+
+
+def test_the_table_of_claims_is_what_is_found_now():
+    """The page's eight lines, from the command's own output."""
+    rows = re.findall(
+        r"^\| (\d) \| (.*?) \| \*\*holds\*\*: (.*?) \|$", text_of(ROOT / "docs/reproduction.md"), re.MULTILINE
+    )
+    found = [(str(each.number), each.statement, each.evidence.replace("|z|", "z")) for each in claims()]
+    assert [(number, statement) for number, statement, _ in rows] == [(n, statement) for n, statement, _ in found]
+    for (_, _, said), (_, _, evidence) in zip(rows, found, strict=True):
+        assert NUMBER.sub("#", said) == NUMBER.sub("#", evidence)
+        numbers = ([float(number) for number in NUMBER.findall(text)] for text in (said, evidence))
+        np.testing.assert_allclose(*numbers, atol=0.002)
 
 
 @pytest.mark.parametrize("library", LINES)

@@ -1,20 +1,192 @@
 """Worlds against their own truth."""
 
 import numpy as np
-from scipy.stats import kstest
+import pytest
+from scipy import stats
+from scipy.integrate import quad
 
-from evencover.synthetic import heteroskedastic
+from evencover import Intervals, Residual, calibrate
+from evencover.synthetic import (
+    Mixture,
+    Noisy,
+    NormalFeatures,
+    SubgroupFeatures,
+    TwoModeFeatures,
+    UniformFeatures,
+    World,
+    constant_mean,
+    functional_dependence,
+    heteroskedastic,
+    homoskedastic,
+    low_dimensional,
+    toy,
+    two_modes,
+    two_subgroups,
+    unit_square,
+)
+from evencover.theory import EXPONENTIAL, LAPLACE, NORMAL, TRIANGULAR, UNIFORM
 from tests.worlds import ONE_IN_A_MILLION
 
+MAKERS = [
+    homoskedastic,
+    constant_mean,
+    functional_dependence,
+    low_dimensional,
+    two_modes,
+    toy,
+    two_subgroups,
+    unit_square,
+]
+FAMILIES = [NORMAL, LAPLACE, UNIFORM, TRIANGULAR, EXPONENTIAL]
+VARIANTS = {
+    "type 4, coin": two_modes(coin=True),
+    "type 4, coin, as written": two_modes(coin=True, as_written=True),
+    "type 4, as written": two_modes(as_written=True),
+    "toy, as written": toy(as_written=True),
+    "three modes": World(
+        "three modes",
+        UniformFeatures(1),
+        Mixture([Noisy(lambda X, m=m: X[:, 0] + m, lambda X: 0.1 + X[:, 0]) for m in (-3, 0, 3)], [0.2, 0.5, 0.3]),
+    ),
+}
+WORLDS = {f"{make.__name__}, {noise.name}": make(noise) for make in MAKERS for noise in FAMILIES} | VARIANTS
 
-def test_standardised_noise_is_standard_normal_at_every_noise_level():
-    sample = heteroskedastic(30_000, seed=0)
+
+@pytest.fixture(params=WORLDS)
+def world(request):
+    return WORLDS[request.param]
+
+
+def test_targets_follow_the_law_at_every_noise_level(world):
+    """F(Y | X) is uniform, in each third of the spread."""
+    sample = world.sample(15_000, seed=0)
+    p = world.law.cdf(sample.y, sample.X)
+    for rows in np.array_split(np.argsort(sample.spread, kind="stable"), 3):
+        assert stats.kstest(p[rows], "uniform").pvalue > ONE_IN_A_MILLION
+
+
+def test_mean_and_spread_are_the_targets_own(world):
+    """Standardised residuals have mean 0 and mean square 1, within five standard errors."""
+    sample = world.sample(50_000, seed=1)
     noise = (sample.y - sample.mean) / sample.spread
-    for rows in np.array_split(np.argsort(sample.spread), 3):
-        assert kstest(noise[rows], "norm").pvalue > ONE_IN_A_MILLION
-    np.testing.assert_array_equal(sample.oracle().center, sample.mean)
+    for values in (noise, noise**2 - 1):
+        assert abs(values.mean()) < 5 * values.std() / np.sqrt(len(values))
 
 
-def test_the_seed_decides():
+def test_the_density_is_the_slope_of_the_cdf(world):
+    row = world.sample(3, seed=2).X[2:]
+    low, high = (float(world.law.quantile(p, row)[0]) for p in (0.2, 0.7))
+
+    def density(y):
+        return float(world.law.density(np.array([y]), row)[0])
+
+    breaks = [float(world.law.mean(row)[0])]
+    assert quad(density, low, high, limit=300, points=breaks)[0] == pytest.approx(0.5, abs=1e-6)
+
+
+def test_the_oracle_interval_covers_every_row_at_the_level(world):
+    sample = world.sample(500, seed=3)
+    for level in (0.5, 0.9):
+        intervals = world.oracle_interval(sample.X, level=level)
+        np.testing.assert_allclose(world.coverage(intervals, sample.X), level, atol=1e-9)
+        assert intervals.level == level
+
+
+def test_conditional_coverage_is_what_is_covered(world):
+    """Counts of rows covered by some interval against the sum of their probabilities."""
+    sample = world.sample(20_000, seed=4)
+    intervals = Residual().interval(0.7 * float(np.median(sample.spread)), sample.oracle())
+    truth = sample.coverage(intervals)
+    excess = intervals.covers(sample.y).sum() - truth.sum()
+    assert abs(excess) < 5 * np.sqrt((truth * (1 - truth)).sum())
+
+
+def test_conditional_coverage_of_several_levels_of_empty_and_of_infinite_intervals():
+    sample = heteroskedastic(50, seed=0)
+    several = calibrate(sample.y, sample.oracle()).interval(sample.oracle(), level=[0.5, 0.8])
+    truth = sample.coverage(several)
+    assert truth.shape == (50, 2)
+    for column in (0, 1):
+        one = Intervals(several.lower[:, column], several.upper[:, column])
+        np.testing.assert_array_equal(truth[:, column], sample.coverage(one))
+    assert (sample.coverage(Intervals(np.ones(50), np.zeros(50))) == 0).all()
+    assert (sample.coverage(Intervals(np.full(50, -np.inf), np.full(50, np.inf))) == 1).all()
+
+
+def test_a_mixture_of_one_law_twice_is_that_law():
+    law = constant_mean().law
+    sample = constant_mean().sample(100, seed=0)
+    twice = Mixture([law, law])
+    for part in ("mean", "spread"):
+        np.testing.assert_allclose(getattr(twice, part)(sample.X), getattr(law, part)(sample.X))
+    np.testing.assert_allclose(twice.quantile(0.3, sample.X), law.quantile(0.3, sample.X))
+
+
+def test_a_coin_makes_what_the_paper_calls_the_oracle_right():
+    """Mean mean(x) and variance within + 1: the true moments if a coin draws the mode, not if the mean decides it."""
+    decided, coin = two_modes(), two_modes(coin=True)
+    X = decided.sample(1000, seed=0).X
+    np.testing.assert_allclose(coin.law.mean(X), X.mean(axis=1))
+    np.testing.assert_allclose(coin.law.spread(X) ** 2, 0.1 * np.abs(X).mean(axis=1) + 1)
+    np.testing.assert_allclose(np.abs(decided.law.mean(X) - X.mean(axis=1)), 1)
+
+
+@pytest.mark.parametrize(
+    ("features", "mean", "variance"),
+    [
+        (UniformFeatures(4, -1.0, 5.0), 2.0, 3.0),
+        (NormalFeatures(3, 10.0), 0.0, 10.0),
+        (TwoModeFeatures(2, 0.0, 9.0), 4.5, 9.75),
+    ],
+)
+def test_features_have_their_moments_and_range(features, mean, variance):
+    X = features.draw(40_000, np.random.default_rng(0))
+    assert X.shape == (40_000, features.n_features)
+    error = 5 * np.sqrt(variance / len(X))
+    np.testing.assert_allclose(X.mean(axis=0), mean, atol=error)
+    np.testing.assert_allclose(X.var(axis=0), variance, rtol=0.05)
+
+
+def test_two_modes_of_features_leave_the_middle_empty():
+    X = TwoModeFeatures(3, 0.0, 9.0).draw(2000, np.random.default_rng(0))
+    assert not ((X > 3) & (X < 6)).any()
+    assert (X.max(axis=1) < 3).sum() + (X.min(axis=1) > 6).sum() == 2000
+
+
+def test_subgroups_come_in_turn():
+    assert SubgroupFeatures().draw(20, np.random.default_rng(0))[:, 1].sum() == 10
+
+
+def test_the_seed_decides_and_a_generator_goes_on():
     assert np.array_equal(heteroskedastic(10, seed=1).y, heteroskedastic(10, seed=1).y)
     assert not np.array_equal(heteroskedastic(10, seed=1).y, heteroskedastic(10, seed=2).y)
+    rng = np.random.default_rng(0)
+    assert not np.array_equal(toy().sample(10, seed=rng).y, toy().sample(10, seed=rng).y)
+
+
+def test_the_toy_model_is_drawn_as_the_authors_drew_it():
+    """From the legacy generator: features first, then the noise."""
+    state = np.random.RandomState(15)
+    X = state.uniform(0, 10, (50, 5))
+    mean = X.mean(axis=1)
+    y = mean + state.normal(0, np.sqrt(0.1 * mean))
+    sample = toy().sample(50, seed=np.random.RandomState(15))
+    np.testing.assert_array_equal(sample.X, X)
+    np.testing.assert_array_equal(sample.y, y)
+
+
+def test_features_and_noise_can_be_chosen():
+    world = constant_mean(LAPLACE, features=UniformFeatures(2, 1.0, 2.0))
+    sample = world.sample(100, seed=0)
+    assert sample.X.shape == (100, 2)
+    assert sample.X.min() >= 1
+    np.testing.assert_allclose(sample.spread**2, 0.1 * sample.X.mean(axis=1))
+
+
+def test_the_oracle_knows_mean_and_spread():
+    sample = heteroskedastic(20, seed=0)
+    said = sample.oracle(level=0.8)
+    np.testing.assert_array_equal(said.center, sample.mean)
+    np.testing.assert_array_equal(said.spread, sample.spread)
+    assert said.level == 0.8
+    np.testing.assert_array_equal(sample.world.oracle(sample.X).center, sample.mean)

@@ -107,9 +107,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         app()(arguments)
     except (ImportError, OSError, ValueError) as error:
         sys.exit(f"evencover: {error}")
-    except KeyboardInterrupt:
-        sys.stderr.write("\nevencover: interrupted\n")
-        sys.exit(130)
 
 
 def _print(text: str) -> None:

@@ -58,6 +58,15 @@ def refuse_unless_count(value: Any, name: str) -> None:
         raise ValueError(f"{name} must be a positive whole number; got {value!r}")
 
 
+def generator(seed: Any) -> Any:
+    """Return a new generator for a whole number; a generator, numpy's or its legacy one, as it is."""
+    if isinstance(seed, np.random.Generator | np.random.RandomState):
+        return seed
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"seed must be a whole number, 0 or more, or a numpy random generator; got {seed!r}")
+    return np.random.default_rng(seed)
+
+
 def is_number(value: Any) -> bool:
     """Return whether a value is a real number."""
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

@@ -14,9 +14,9 @@ from typing import TypeAlias
 import numpy as np
 
 from evencover.experiments.exact import SharedSecret, pooled_coverage, secret_tally
-from evencover.experiments.repeats import Design, Tally, cut_at, simulated, tally
+from evencover.experiments.repeats import Design, Tally, cut_at, refuse_without_scatter, simulated, tally
 from evencover.experiments.scenarios import SCORES, SHIFTED, TYPES_1_TO_3, VARIANTS, coverages
-from evencover.inputs import FloatArray, is_count
+from evencover.inputs import FloatArray
 from evencover.predictions import Prediction
 from evencover.scores import Residual
 from evencover.synthetic.worlds import Sample, two_modes, two_subgroups, unit_square
@@ -69,8 +69,7 @@ def claims(*, repeats: int = REPEATS, seed: int = 0) -> Iterator[Claim]:
     seed : int
         Seed of the draws; the same one gives the same numbers.
     """
-    if not is_count(repeats) or repeats < 2:
-        raise ValueError(f"repeats must be a whole number, 2 or more, to have a scatter; got {repeats!r}")
+    refuse_without_scatter(repeats)
     scenarios = {
         (make().name.partition(",")[0], variant): coverages(make(), changes, repeats=repeats, seed=seed)
         for make in TYPES_1_TO_3

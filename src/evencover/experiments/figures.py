@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from evencover.experiments.exact import pooled_coverage
-from evencover.experiments.repeats import LEVEL, Tally, thirds
+from evencover.experiments.repeats import LEVEL, Tally, refuse_without_scatter, thirds
 from evencover.experiments.scenarios import CLASSES, SCORES, TYPES_1_TO_3, VARIANTS, coverages
 from evencover.experiments.tables import papers_calibration
 from evencover.extras import imported
@@ -49,6 +49,9 @@ def write_figures(folder: Path, *, repeats: int = REPEATS) -> Iterator[Path]:
         Repeats of the coverage figures; the paper has 10.
     """
     matplotlib = imported("matplotlib", extra="plots", purpose="a figure")
+    refuse_without_scatter(repeats)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"output must be a folder; {folder} is a file")
     folder.mkdir(parents=True, exist_ok=True)
     for name, draw in figures(repeats).items():
         with matplotlib.rc_context(dict(STYLE)):

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from evencover.inputs import BoolArray, FloatArray, IntArray, refuse_unless_count
+from evencover.inputs import BoolArray, FloatArray, IntArray, generator, is_count, refuse_unless_count
 from evencover.predictions import Prediction
 from evencover.quantiles import conformal_rank
 from evencover.scores import Score
@@ -28,8 +28,15 @@ _BLOCK = 50  # repeats drawn at once
 def blocks(repeats: int, seed: int) -> Iterator[tuple[int, np.random.Generator]]:
     """Yield the number of repeats in each block, with the block's own generator."""
     refuse_unless_count(repeats, "repeats")
+    generator(seed)  # refused here if it is none
     for block, start in enumerate(range(0, repeats, _BLOCK)):
         yield min(_BLOCK, repeats - start), np.random.default_rng([seed, block])
+
+
+def refuse_without_scatter(repeats: int) -> None:
+    """Raise unless there are repeats enough for a standard error."""
+    if not is_count(repeats) or repeats < 2:
+        raise ValueError(f"repeats must be a whole number, 2 or more, to have a scatter; got {repeats!r}")
 
 
 @dataclass(frozen=True)
@@ -185,8 +192,9 @@ def simulated(
 def _counted(covered: BoolArray, width: FloatArray, values: FloatArray, cuts: FloatArray, design: Design) -> Tally:
     """Return the tally of test rows, given whether each is covered, its width, its value and the repeats' edges."""
     repeats, n_classes = len(cuts), cuts.shape[1] + 1
-    codes = (values.reshape(repeats, -1, 1) > cuts[:, None, :]).sum(axis=2)  # (repeats, tests)
-    cells = (codes + n_classes * np.arange(repeats)[:, None]).ravel()
+    cells = np.repeat(n_classes * np.arange(repeats), len(values) // repeats)  # of the first class in each repeat
+    for cut in cuts.T:
+        cells += values > np.repeat(cut, len(values) // repeats)
 
     def total(weights: FloatArray) -> FloatArray:
         summed = np.bincount(cells, weights, minlength=repeats * n_classes)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from evencover.inputs import FloatArray, is_number
+from evencover.inputs import FloatArray, generator, is_number
 from evencover.predictions import Prediction
 
 _SMALLEST = 1e-3  # of the median spread: where noise would make it smaller
@@ -48,7 +48,7 @@ def misspecified(prediction: Prediction, *changes: Change, seed: Any = 0) -> Pre
     >>> wrong.center, wrong.spread
     (array([2., 4.]), array([1., 2.]))
     """
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     center, spread = prediction.center, prediction.required("spread", by="misspecified")
     for change in changes:
         center, spread = change(center, spread, rng)

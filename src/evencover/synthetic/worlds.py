@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover.inputs import FloatArray, refuse_unless_count
+from evencover.inputs import FloatArray, generator, refuse_unless_count
 from evencover.intervals import Intervals
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
@@ -60,7 +60,7 @@ class World:
             An int gives the same rows each time; a generator goes on from where it is.
         """
         refuse_unless_count(n, "n")
-        rng = seed if hasattr(seed, "uniform") else np.random.default_rng(seed)
+        rng = generator(seed)
         X = self.features.draw(n, rng)
         return Sample(X, self.law.sample(X, rng), self.law.mean(X), self.law.spread(X), world=self)
 

@@ -10,12 +10,15 @@ is the paper's system of two partial differential equations. The first form need
 densities with jumps as well.
 """
 
+import random
 from dataclasses import dataclass, field
 from typing import Any
 
 from evencover.extras import imported
 from evencover.scores import IntervalDistance, Normalized, Residual, Score, Standardized
 from evencover.theory.families import Family
+
+_POINTS, _ZERO = 50, 1e-9  # where expressions are tried, and what rounding may leave of a zero
 
 
 def _sympy() -> Any:
@@ -73,6 +76,8 @@ def inverse_of(score: Any, family: SymbolicFamily, a: Any) -> Any:
 def pivotality_condition(score: Any, family: SymbolicFamily) -> tuple[Any, ...]:
     """Return the derivative of the score's distribution by each parameter: all zero if, and only if, it is pivotal.
 
+    Each is taken at the score of a target y, and is an expression of y and the parameters.
+
     Parameters
     ----------
     score : sympy.Expr
@@ -87,7 +92,7 @@ def pivotality_condition(score: Any, family: SymbolicFamily) -> tuple[Any, ...]:
         law = family.cdf.subs(family.y, inverse)
     else:
         law = family.density.subs(family.y, inverse) * sympy.diff(inverse, a)
-    return tuple(sympy.simplify(sympy.diff(law, parameter)) for parameter in family.parameters)
+    return tuple(sympy.simplify(sympy.diff(law, each)).subs(a, score) for each in family.parameters)
 
 
 def standardization_system(density: Any, y: Any, mean: Any, spread: Any) -> tuple[Any, Any]:
@@ -111,11 +116,26 @@ def standardization_system(density: Any, y: Any, mean: Any, spread: Any) -> tupl
 
 
 def vanishes(expressions: tuple[Any, ...]) -> bool | None:
-    """Return whether all expressions are zero; None where algebra cannot tell."""
-    answers = [_sympy().sympify(each).equals(0) for each in expressions]
-    if False in answers:
+    """Return whether all expressions are zero; None where algebra cannot tell.
+
+    One point at which an expression is not zero is a disproof; that all points tried are zero is no proof.
+    """
+    if any(_is_nonzero_somewhere(each) for each in expressions):
         return False
-    return None if None in answers else True
+    answers = [_sympy().simplify(each).equals(0) for each in expressions]
+    return True if all(answers) else None
+
+
+def _is_nonzero_somewhere(expression: Any) -> bool:
+    """Return whether an expression has a value other than 0 at one of some points, always the same ones."""
+    rng = random.Random(0)  # noqa: S311  # points, not secrets
+    symbols = sorted(expression.free_symbols, key=str)
+    for _ in range(_POINTS):
+        point = {each: rng.uniform(0.3, 3.0) * (1 if each.is_positive else rng.choice((-1, 1))) for each in symbols}
+        value = expression.subs(point).evalf()
+        if value.is_number and value.is_finite and abs(value) > _ZERO:
+            return True
+    return False
 
 
 @dataclass(frozen=True)

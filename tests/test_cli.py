@@ -1,0 +1,141 @@
+"""The command line, as it is typed."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import evencover
+from evencover import cli
+from evencover.experiments import tables
+
+SCRIPT = [sys.executable, "-c", "from evencover.cli import main; main()"]
+
+
+def run(*arguments, **settings):
+    return subprocess.run([*SCRIPT, *arguments], capture_output=True, text=True, check=False, **settings)
+
+
+def typed(capsys, *arguments):
+    """Return exit status, output and errors of a command run in this process."""
+    with pytest.raises(SystemExit) as left:
+        cli.main(arguments)
+    captured = capsys.readouterr()
+    status = left.value.code
+    if isinstance(status, str):  # what the interpreter does with it
+        return 1, captured.out, status
+    return status or 0, captured.out, captured.err
+
+
+def test_the_script_is_installed():
+    from importlib.metadata import entry_points
+
+    (script,) = entry_points(group="console_scripts", name="evencover")
+    assert script.value == "evencover.cli:main"
+
+
+def test_help_and_version(capsys):
+    assert run("--version").stdout.strip() == evencover.__version__
+    assert "reproduce" in typed(capsys, "--help")[1]
+    for verb in ("tables", "figures", "claims"):
+        assert verb in typed(capsys, "reproduce", "--help")[1]
+        assert "--repeats" in typed(capsys, "reproduce", verb, "--help")[1]
+
+
+def test_tables_in_words_and_as_data(capsys):
+    status, text, _ = typed(capsys, "reproduce", "tables")
+    assert status == 0
+    assert "oracle       residual   0.905 ± 0.008   0.951 ± 0.010   0.904 ± 0.017   0.856 ± 0.018" in text
+    assert tables.WHY_THEY_DIFFER in text
+    status, text, _ = typed(capsys, "reproduce", "tables", "--json")
+    data = json.loads(text)
+    assert list(data) == ["as run", "as written"]
+    assert data["as run"] == [row.as_data() for row in tables.as_run()]
+    assert round(data["as run"][1]["high"]["mean_width"], 3) == 2.652
+
+
+def test_tables_over_more_calibration_sets(capsys):
+    _, text, _ = typed(capsys, "reproduce", "tables", "--repeats", "3", "--json")
+    assert list(json.loads(text))[2:] == ["as run, 3 calibration sets", "as written, 3 calibration sets"]
+    _, again, _ = typed(capsys, "reproduce", "tables", "--repeats", "3", "--json")
+    _, other, _ = typed(capsys, "reproduce", "tables", "--repeats", "3", "--seed", "1", "--json")
+    assert text == again != other
+
+
+def test_claims_say_by_their_status_whether_all_hold(capsys):
+    status, text, _ = typed(capsys, "reproduce", "claims", "--repeats", "3")
+    assert status == 1
+    assert len(text.splitlines()) == 8
+    assert "NOT SHOWN" in text
+    status, text, _ = typed(capsys, "reproduce", "claims", "--repeats", "3", "--json")
+    data = json.loads(text)
+    assert (status, data["repeats"], len(data["claims"])) == (1, 3, 8)
+    assert {"number", "statement", "verdict", "evidence", "figure", "found"} == set(data["claims"][0])
+
+
+def test_claims_that_hold_leave_with_0(capsys, monkeypatch):
+    monkeypatch.setattr(cli.papers_claims, "_verdict", lambda **_: "holds")
+    assert typed(capsys, "reproduce", "claims", "--repeats", "2")[0] == 0
+
+
+def test_figures_are_named_as_they_are_written(capsys, tmp_path, monkeypatch):
+    one = {"two_taxonomies": cli.papers_figures.taxonomies_figure}
+    monkeypatch.setattr(cli.papers_figures, "figures", lambda repeats: one)
+    status, text, _ = typed(capsys, "reproduce", "figures", "--output", str(tmp_path / "new"), "--repeats", "3")
+    assert status == 0
+    assert sorted(text.split()) == sorted(str(path) for path in (tmp_path / "new").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [  # nothing is written by those with an output
+        (("reproduce", "claims", "--repeats", "1"), "evencover: repeats must be a whole number, 2 or more"),
+        (("reproduce", "tables", "--repeats", "-1"), "evencover: repeats must be a positive whole number; got -1"),
+        (
+            ("reproduce", "tables", "--repeats", "2", "--seed", "-1"),
+            "evencover: seed must be a whole number, 0 or more",
+        ),
+        (("reproduce", "figures", "--output", __file__), "evencover: output must be a folder"),
+        (
+            ("reproduce", "figures", "--output", ".", "--repeats", "1"),
+            "evencover: repeats must be a whole number, 2 or more",
+        ),
+        (("reproduce", "figures"), "--output"),
+        (("reproduce", "claims", "--repeats", "many"), "many"),
+        (("reprodce", "claims"), "reproduce"),
+    ],
+)
+def test_errors_are_short_and_leave_with_a_status(capsys, arguments, said):
+    status, out, error = typed(capsys, *arguments)
+    assert status != 0
+    assert out == ""
+    assert said in error
+    assert "Traceback" not in error
+
+
+def test_without_its_extra_the_command_line_says_what_to_install(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cyclopts", None)
+    assert typed(capsys, "--help")[2] == "evencover: the command line needs cyclopts: pip install 'evencover[cli]'"
+
+
+def test_an_interruption_is_not_a_traceback():
+    process = subprocess.Popen(
+        [*SCRIPT, "reproduce", "claims", "--repeats", "100000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(4)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in error
+
+
+def test_a_closed_pipe_is_not_a_traceback():
+    command = f"{sys.executable} -c 'from evencover.cli import main; main()' reproduce tables --json | head -1"
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("{", "")

@@ -1,0 +1,286 @@
+"""Which scores are pivotal for which families: by algebra and by comparison, and both must agree."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import sympy
+from scipy import stats
+
+import evencover.theory.pivotality as pivotality
+from evencover import IntervalDistance, Intervals, Normalized, Prediction, Residual, Standardized, is_pivotal
+from evencover.synthetic import Mixture, Noisy
+from evencover.theory import (
+    EXPONENTIAL,
+    LAPLACE,
+    NORMAL,
+    TRIANGULAR,
+    UNIFORM,
+    Family,
+    LocationScale,
+    SymbolicFamily,
+    pivotality_condition,
+    standardization_system,
+)
+
+FAMILIES = {
+    "normal": NORMAL,
+    "Laplace": LAPLACE,
+    "uniform": UNIFORM,
+    "triangular": TRIANGULAR,
+    "exponential": EXPONENTIAL,
+    "t": LocationScale(stats.t(3), "Student's t"),
+    "Cauchy": LocationScale(stats.cauchy(), "Cauchy", location=0, scale=1),
+    "rate": EXPONENTIAL.along(lambda rate: (1 / rate, 1 / rate), rate=(0.5, 1, 3)),
+    "width": TRIANGULAR.along(lambda width: (2 * width / 3, width / (3 * 2**0.5)), width=(1, 2, 5)),
+}
+HARMLESS = {
+    "the truth": None,
+    "σ times 5": lambda mean, spread: (mean, 5 * spread),
+    "μ off by 0.3 σ": lambda mean, spread: (mean + 0.3 * spread, spread),
+    "both": lambda mean, spread: (mean - spread, spread / 3),
+}
+HARMFUL = {
+    "μ off by 1": lambda mean, spread: (mean + 1, spread),
+    "μ times 2": lambda mean, spread: (2 * mean, spread),
+    "σ squared": lambda mean, spread: (mean, spread**2),
+    "σ plus 1": lambda mean, spread: (mean, spread + 1),
+    "σ constant": lambda mean, spread: (mean, 1.0),
+}
+
+
+@pytest.fixture(params=["algebra first", "comparison alone"])
+def ways(request, monkeypatch):
+    """Every answer must be the same with and without SymPy."""
+    if request.param == "comparison alone":
+        monkeypatch.setattr(pivotality, "proof", lambda *arguments: None)
+    return "proved" if request.param == "algebra first" else "compared"
+
+
+@pytest.mark.parametrize("score", [Normalized(), Standardized()], ids=repr)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_normalised_and_standardised_scores_are_pivotal_for_location_scale_families(name, score, ways):
+    answer = is_pivotal(score, FAMILIES[name])
+    assert answer
+    assert answer.how == ways
+    assert str(answer) == f"Pivotal ({ways}): one threshold is even at every level."
+
+
+@pytest.mark.parametrize("belief", HARMLESS)
+@pytest.mark.parametrize("name", ["normal", "triangular"])
+def test_they_stay_pivotal_if_the_spread_is_off_by_a_factor_and_the_mean_by_multiples_of_it(name, belief, ways):
+    assert is_pivotal(Normalized(), FAMILIES[name], estimate=HARMLESS[belief]).how == ways
+    assert is_pivotal(Normalized(), FAMILIES[name], estimate=HARMLESS[belief])
+
+
+@pytest.mark.parametrize("belief", HARMFUL)
+def test_they_are_not_if_the_model_is_wrong_otherwise(belief, ways):
+    assert not is_pivotal(Normalized(), NORMAL, estimate=HARMFUL[belief])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_residual_score_is_not_pivotal(name, ways):
+    answer = is_pivotal(Residual(), FAMILIES[name])
+    assert not answer
+    assert answer.difference > 0.3
+    assert len(answer.between) == 2
+    assert answer.even_at == ()
+
+
+def test_the_residual_score_is_pivotal_if_the_spread_is_constant(ways):
+    assert is_pivotal(Residual(), NORMAL.along(lambda mean: (mean, 0.7), mean=(-1, 0, 5)))
+
+
+@pytest.mark.parametrize("name", ["normal", "Laplace", "uniform", "triangular", "exponential", "t"])
+@pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
+def test_the_interval_score_is_even_at_one_level_only(name, factor, ways):
+    """At P(|ε| <= λz), for σ off by a factor λ; where that is 1 there is no such level."""
+    level, family = 0.6, FAMILIES[name]
+    answer = is_pivotal(IntervalDistance(), family, level=level, estimate=lambda mean, spread: (mean, factor * spread))
+    z = factor * stats.norm.ppf((1 + level) / 2)
+    even = family.cdf(z, 0.0, 1.0) - family.cdf(-z, 0.0, 1.0)
+    assert not answer
+    assert answer.even_at == pytest.approx(() if even > 1 - 1e-9 else (even,), abs=1e-8)
+    if even < 1 - 1e-9:
+        assert f"It is even at level {even:.6g} only" in str(answer)
+
+
+@pytest.mark.parametrize(("change", "pivotal"), [(np.sqrt, True), (lambda a: np.minimum(a, 1.5), True)])
+def test_a_fixed_function_of_a_pivotal_score_is_pivotal(change, pivotal):
+    assert bool(is_pivotal(lambda y, said: change(np.abs(y - said.center) / said.spread), NORMAL)) is pivotal
+
+
+def test_a_function_is_told_from_a_pivotal_one():
+    answer = is_pivotal(lambda y, said: np.abs(y - said.center) / said.spread**1.05, NORMAL)
+    assert not answer
+    assert answer.how == "compared"
+
+
+@pytest.mark.parametrize(("epsilon", "floor"), [(0.1, 0.0), (0.0, 0.8)])
+def test_stabiliser_and_floor_cost_pivotality(epsilon, floor, ways):
+    assert not is_pivotal(Normalized(epsilon=epsilon, floor=floor, scale=1.0), NORMAL)
+
+
+@dataclass(frozen=True)
+class Squared:
+    """A user's score."""
+
+    def __call__(self, y, prediction):
+        return ((y - prediction.center) / prediction.spread) ** 2
+
+    def interval(self, threshold, prediction):
+        reach = np.sqrt(np.maximum(threshold, 0)) * prediction.spread
+        return Intervals(prediction.center - reach, prediction.center + reach)
+
+
+def test_a_users_score_is_compared_exactly():
+    answer = is_pivotal(Squared(), FAMILIES["t"])
+    assert answer
+    assert answer.difference < 1e-9
+    assert not is_pivotal(Squared(), NORMAL, estimate=lambda mean, spread: (mean + 0.01, spread))
+
+
+def test_a_model_may_know_its_own_quantiles():
+    """The score of an interval between true quantiles is even at the level between them, whatever the noise."""
+
+    def quantiles(mean, spread):
+        bounds = EXPONENTIAL.quantile(np.array([0.1, 0.9]), mean, spread)
+        return Prediction([mean], lower=bounds[:1], upper=bounds[1:], level=0.8)
+
+    answer = is_pivotal(IntervalDistance(), EXPONENTIAL, estimate=quantiles)
+    assert answer.even_at == pytest.approx((0.8,), abs=1e-8)
+
+
+def test_noise_whose_shape_differs_has_no_pivotal_score_of_center_and_spread():
+    gamma = Family(lambda shape: stats.gamma(shape), {"shape": (1, 2, 5)}, "gamma")
+    assert not any(is_pivotal(score, gamma) for score in (Residual(), Normalized(), Standardized(), IntervalDistance()))
+
+
+@dataclass
+class Modes:
+    """Two modes, 1 below and above 0, of a spread."""
+
+    within: float
+
+    def law(self):
+        return Mixture(
+            [Noisy(lambda X, m=m: np.full(len(X), m), lambda X: np.full(len(X), self.within)) for m in (-1, 1)]
+        )
+
+    def cdf(self, y):
+        return self.law().cdf(np.asarray(y), np.zeros((np.size(y), 1)))
+
+    def ppf(self, p):
+        return np.concatenate([self.law().quantile(each, np.zeros((1, 1))) for each in p])
+
+    def mean(self):
+        return 0.0
+
+    def std(self):
+        return np.sqrt(1 + self.within**2)
+
+
+def test_mixtures_have_no_pivotal_normalised_score(monkeypatch):
+    monkeypatch.setattr(pivotality, "_GRID", 200)
+    answer = is_pivotal(Normalized(), Family(Modes, {"within": (0.1, 1.0)}, "two modes"))
+    assert not answer
+    assert answer.difference > 0.1
+
+
+# Algebra: the paper's conditions on expressions.
+
+y, mu, a = sympy.symbols("y mu a", real=True)
+sigma, lam, shape, scale = sympy.symbols("sigma lambda shape scale", positive=True)
+STANDARD = (y - mu) / sigma
+DENSITIES = {
+    "normal": sympy.exp(-(STANDARD**2) / 2) / (sigma * sympy.sqrt(2 * sympy.pi)),
+    "Laplace": sympy.exp(-sympy.sqrt(2) * sympy.Abs(STANDARD)) / (sigma * sympy.sqrt(2)),
+    "logistic": sympy.exp(-STANDARD) / (sigma * (1 + sympy.exp(-STANDARD)) ** 2),
+    "any": sympy.Function("g")(STANDARD) / sigma,
+}
+
+
+@pytest.mark.parametrize("name", DENSITIES)
+def test_location_scale_densities_solve_the_papers_two_equations(name):
+    assert standardization_system(DENSITIES[name], y, mu, sigma) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "density",
+    [
+        DENSITIES["normal"] / sigma,  # not normalised
+        DENSITIES["normal"].subs(sigma, sigma**2),
+        DENSITIES["normal"].subs(mu, 2 * mu),
+        sympy.exp(-y / mu) / mu,
+    ],
+)
+def test_other_densities_do_not(density):
+    assert standardization_system(density, y, mu, sigma) != (0, 0)
+
+
+def test_the_two_equations_leave_no_other_form():
+    """∂(σ f̃)/∂σ = 0 has only the solutions g(a)/σ."""
+    f = sympy.Function("f")
+    solution = sympy.dsolve(sympy.diff(sigma * f(sigma), sigma), f(sigma))
+    assert solution.rhs == sympy.Symbol("C1") / sigma
+
+
+@pytest.mark.parametrize(("score", "pivotal"), [(STANDARD, True), (sympy.exp(STANDARD), True), (y - mu, False)])
+@pytest.mark.parametrize("name", ["normal", "logistic"])
+def test_the_condition_on_the_density_decides_increasing_scores(name, score, pivotal):
+    assert bool(is_pivotal(score, SymbolicFamily(y, (mu, sigma), density=DENSITIES[name]))) is pivotal
+
+
+def test_the_derivative_must_be_total():
+    """With θ's way through g left out, the condition would not hold for the standardised normal score."""
+    inverse = mu + a * sigma
+    partial = sympy.diff(inverse, a) * sympy.diff(DENSITIES["normal"], mu).subs(y, inverse)
+    partial += DENSITIES["normal"].subs(y, inverse) * sympy.diff(inverse, a, mu)
+    assert sympy.simplify(partial) != 0
+    assert pivotality_condition(STANDARD, SymbolicFamily(y, (mu, sigma), density=DENSITIES["normal"])) == (0, 0)
+
+
+PIECEWISE = {  # distribution functions with corners: where densities jump
+    "uniform": (
+        SymbolicFamily(
+            y, (mu, sigma), cdf=sympy.Min(sympy.Max(STANDARD / (2 * sympy.sqrt(3)) + sympy.Rational(1, 2), 0), 1)
+        ),
+        STANDARD,
+        y - mu,
+    ),
+    "triangular": (
+        SymbolicFamily(y, (lam,), cdf=sympy.Piecewise((0, y < 0), ((y / lam) ** 2, y < lam), (1, True))),
+        (y - 2 * lam / 3) / (lam / (3 * sympy.sqrt(2))),
+        y - 2 * lam / 3,
+    ),
+    "exponential": (
+        SymbolicFamily(y, (lam,), cdf=sympy.Piecewise((0, y < 0), (1 - sympy.exp(-y / lam), True))),
+        (y - lam) / lam,
+        y - lam,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PIECEWISE)
+def test_the_condition_on_the_cdf_serves_densities_with_jumps(name):
+    family, standardised, residual = PIECEWISE[name]
+    assert is_pivotal(standardised, family)
+    assert not is_pivotal(residual, family)
+
+
+def test_families_beyond_location_and_scale():
+    t = sympy.Symbol("t", positive=True)
+    weibull = SymbolicFamily(t, (shape, scale), cdf=1 - sympy.exp(-((t / scale) ** shape)))
+    assert is_pivotal((t / scale) ** shape, weibull)
+    assert is_pivotal(weibull.cdf, weibull)
+    answer = is_pivotal(t / scale, weibull)
+    assert not answer
+    assert str(answer) == "Not pivotal (proved)."
+
+
+def test_density_and_cdf_give_the_same_answers():
+    t = sympy.Symbol("t", positive=True)
+    cdf = 1 - sympy.exp(-((t / scale) ** shape))
+    by_density = SymbolicFamily(t, (shape, scale), density=sympy.diff(cdf, t))
+    assert is_pivotal((t / scale) ** shape, by_density)
+    assert not is_pivotal(t / scale, by_density)

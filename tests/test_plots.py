@@ -1,0 +1,106 @@
+"""Pictures show what they are given."""
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from evencover.experiments import figures as figures_room
+from evencover.experiments.figures import figures, write_figures
+from evencover.plots import plot_score_cdfs, plot_shares
+
+mpl.use("agg")
+NAMES = [
+    *("two_subgroups", "two_taxonomies", "triangular_density", "variance_cdf", "variance_comparison", "score_cdfs"),
+    *("coverage_types_1_to_3", "coverage_types_1_to_3_as_written", "coverage_type_4"),
+]
+
+
+@pytest.fixture
+def ax():
+    return Figure().subplots()
+
+
+def test_score_cdfs_are_the_empirical_ones_with_level_and_threshold(ax):
+    rng = np.random.default_rng(0)
+    scores = {"quiet": rng.random(50), "noisy": 2 * rng.random(70)}
+    assert plot_score_cdfs(scores, level=0.8, threshold=1.3, ax=ax) is ax
+    lines = {line.get_label(): line for line in ax.lines}
+    for name, values in (*scores.items(), ("all rows", np.concatenate(list(scores.values())))):
+        x, share = lines[name].get_data()
+        np.testing.assert_allclose(x[1:], np.sort(values))
+        np.testing.assert_allclose(share[1:], np.arange(1, len(values) + 1) / len(values))
+    assert any(list(line.get_ydata()) == [0.8, 0.8] for line in ax.lines)
+    assert any(list(line.get_xdata()) == [1.3, 1.3] for line in ax.lines)
+
+
+def test_bands_hold_the_true_distribution_nineteen_times_in_twenty(ax):
+    """Of scores uniform on (0, 1): the band around the empirical distribution holds the diagonal."""
+    rng = np.random.default_rng(1)
+    held = 0
+    for _ in range(300):
+        ax.clear()
+        plot_score_cdfs({"group": rng.random(40)}, ax=ax)
+        path = ax.collections[0].get_paths()[0].vertices
+        reach = np.sqrt(np.log(40) / 80)
+        share = ax.lines[1].get_ydata()[1:]
+        assert path[:, 1].max() == pytest.approx(min(1, share.max() + reach))
+        x = ax.lines[1].get_xdata()[1:]
+        held += bool(
+            (np.abs(np.arange(1, 41) / 40 - x) <= reach).all() and (np.abs(np.arange(40) / 40 - x) <= reach).all()
+        )
+    assert held >= 270  # 95 % of 300 is 285; nearly a million to one
+
+
+def test_shares_are_drawn_with_mean_error_and_scatter(ax):
+    values = np.linspace(0.8, 1.0, 101)
+    assert plot_shares([("one", values, 0.0), ("two", values - 0.1, 1.0), ("one", values, 2.0)], level=0.9, ax=ax) is ax
+    handles, labels = ax.get_legend_handles_labels()
+    assert labels == ["one", "two"]
+    bar = handles[0].lines[2][0].get_segments()[0]
+    np.testing.assert_allclose(bar[:, 1], 0.9 + np.array([-2, 2]) * values.std(ddof=1) / np.sqrt(101))
+    scatter = ax.collections[0].get_segments()[0]
+    np.testing.assert_allclose(scatter[:, 1], [0.81, 0.99])
+
+
+def test_without_axes_a_new_figure_is_made():
+    made = plot_score_cdfs({"group": np.array([1.0, 2.0])})
+    assert made.figure is plt.gcf()
+    plt.close("all")
+
+
+def test_every_synthetic_figure_of_the_paper_is_there():
+    assert list(figures()) == NAMES
+
+
+def test_figures_are_written_as_png_and_svg(tmp_path):
+    written = list(write_figures(tmp_path, repeats=4))
+    assert [path.name for path in written] == [f"{name}.{ending}" for name in NAMES for ending in ("png", "svg")]
+    for path in written:
+        assert path.read_bytes().startswith(b"\x89PNG" if path.suffix == ".png" else b"<?xml")
+        assert path.stat().st_size > 10_000
+
+
+def test_the_same_figure_is_the_same_file(tmp_path, monkeypatch):
+    some = {name: figures()[name] for name in ("two_taxonomies", "score_cdfs")}
+    monkeypatch.setattr(figures_room, "figures", lambda repeats: some)
+    first, second = (list(write_figures(tmp_path / name)) for name in ("one", "two"))
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_the_coverage_figure_has_a_panel_for_each_type_and_class_and_the_target_line():
+    figure = figures(4)["coverage_types_1_to_3"]()
+    panels = figure.axes
+    assert len(panels) == 9
+    for panel in panels:
+        assert any(list(line.get_ydata()) == [0.9, 0.9] for line in panel.lines)
+        assert len(panel.containers) == 21  # seven misspecifications by three scores
+    assert [text.get_text() for text in figure.legends[0].texts] == ["residual", "interval", "normalised"]
+
+
+def test_the_picture_of_two_subgroups_counts_its_points():
+    labels = figures()["two_subgroups"]().axes[0].get_legend_handles_labels()[1]
+    counts = [int(label.split(": ")[1].split(" of ")[0]) for label in labels]
+    assert sum(counts) == 17  # the rank of the threshold among the 20
+    assert [label.rsplit(" ", 1)[1] for label in labels] == ["0.998", "0.637"]

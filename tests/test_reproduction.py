@@ -1,0 +1,284 @@
+"""The paper's evidence: tables digit for digit, claims as checks that can fail, figures with what they must show."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evencover import Normalized, Residual, calibrate, coverage, mean_width
+from evencover.experiments import claims as claims_room
+from evencover.experiments import scenarios, tables
+from evencover.experiments.claims import claims
+from evencover.experiments.exact import SharedSecret, pooled_coverage, secret_tally
+from evencover.experiments.repeats import Design, Tally, blocks, cut_at, simulated, tally
+from evencover.experiments.scenarios import SCORES, VARIANTS, coverages
+from evencover.synthetic import NoisyVariance, constant_mean, low_dimensional, toy
+from tests.worlds import ONE_IN_A_MILLION
+
+PRINTED = """
+oracle       residual   0.905 0.008 0.951 0.010 0.904 0.017 0.856 0.018
+oracle       normalised 0.902 0.008 0.905 0.018 0.902 0.015 0.898 0.017
+misspecified residual   0.905 0.008 0.905 0.017 0.905 0.014 0.905 0.012
+misspecified normalised 0.905 0.008 0.886 0.017 0.897 0.014 0.931 0.008
+"""
+WIDTHS = """
+oracle       residual   2.359 2.359 2.359 2.359
+oracle       normalised 2.318 1.980 2.347 2.652
+misspecified residual   2.359 2.359 2.359 2.359
+misspecified normalised 2.390 2.230 2.308 2.614
+"""
+HAND = Design(n_calibration=300, n_test=200)
+
+
+def in_words(row, *columns):
+    return " ".join(
+        [row.model, row.score, *(f"{value:.3f}" for values in zip(*columns, strict=True) for value in values)]
+    )
+
+
+def lines(text):
+    return [" ".join(line.split()) for line in text.strip().splitlines()]
+
+
+def test_as_run_all_32_printed_numbers_are_equal():
+    assert [in_words(row, row.coverage, row.deviation) for row in tables.as_run()] == lines(PRINTED)
+
+
+def test_as_run_the_mean_widths_are_those_of_the_same_run():
+    assert [in_words(row, row.width) for row in tables.as_run()] == lines(WIDTHS)
+
+
+def test_as_written_the_residual_score_is_more_uneven_than_printed():
+    residual, normalised = tables.as_written()[:2]
+    assert [f"{share:.3f}" for share in residual.coverage[1:]] == ["0.978", "0.917", "0.826"]
+    assert (
+        in_words(normalised, normalised.coverage, normalised.deviation) == lines(PRINTED)[1]
+    )  # pivotal: any noise will do
+
+
+def test_the_tables_go_through_the_same_doors_as_a_users_data():
+    """One calibration set and one test set by `calibrate`, against the vectorised way."""
+    calibration = tables.papers_calibration(toy())
+    test = toy().sample(1000, seed=np.random.RandomState(574594))
+    y = np.concatenate([calibration.y, test.y])
+    said = toy().oracle(np.concatenate([calibration.X, test.X]))
+    for score in (Residual(), Normalized()):
+        by_hand = calibrate(calibration.y, calibration.oracle(), nonconformity=score).interval(test.oracle(), level=0.9)
+        found = tally(score, y, said, design=Design(5000, 1000)).marginal
+        assert found.shares[0, 0] == coverage(test.y, by_hand)
+        assert found.widths[0, 0] == pytest.approx(mean_width(by_hand), rel=1e-12)
+
+
+def test_repeated_tables_average_the_luck_of_one_calibration_set_out():
+    """Marginal coverage is k / (n + 1) = 4501 / 5001, whatever the score; within five standard errors."""
+    for row in tables.repeated(60, seed=1):
+        assert abs(row.coverage[0] - 4501 / 5001) < 5 * row.deviation[0] / np.sqrt(60)
+
+
+def test_classes_and_counts_by_hand():
+    sample = low_dimensional().sample(2 * HAND.n_rows, seed=5)
+    found = tally(Residual(), sample.y, sample.oracle(), design=HAND)
+    for repeat, start in enumerate((0, HAND.n_rows)):
+        old, new = slice(start, start + 300), slice(start + 300, start + 500)
+        scores = np.abs(sample.y - sample.mean)
+        threshold = np.sort(scores[old])[270]  # the 271st: ceil(0.9 * 301)
+        edges = np.quantile(sample.spread[old] ** 2, [1 / 3, 2 / 3])
+        codes = np.searchsorted(edges, sample.spread[new] ** 2)
+        for code in range(3):
+            rows = scores[new][codes == code]
+            assert found.sizes[repeat, code] == len(rows)
+            assert found.covered[repeat, code] == (rows <= threshold).sum()
+            assert found.widths[repeat, code] == pytest.approx(2 * threshold)
+
+
+def tallies_of(world, score, design, repeats, seed, **how):
+    def tallies(sample, _):
+        return {"": tally(score, sample.y, sample.oracle(), design=design, **how)}
+
+    return simulated(world, tallies, design=design, repeats=repeats, seed=seed)[""]
+
+
+def test_counts_of_a_pivotal_score_follow_their_exact_law():
+    """In each class BetaBinomial(m, k, n + 1 - k): the randomised probabilities of the counts are uniform."""
+    design = Design(n_calibration=99, n_test=60)
+    found = tallies_of(low_dimensional(), Normalized(), design, 2000, 3)
+    rng = np.random.default_rng(0)
+    for code in range(3):
+        law = stats.betabinom(found.sizes[:, code], design.rank, 100 - design.rank)
+        covered = found.covered[:, code]
+        p = law.cdf(covered) - rng.random(len(covered)) * law.pmf(covered)
+        assert stats.kstest(p, "uniform").pvalue > ONE_IN_A_MILLION
+
+
+def test_z_is_standard_normal_if_the_score_is_pivotal_and_not_if_it_is_not():
+    design = Design(n_calibration=200, n_test=90)
+    for score, even in ((Normalized(), True), (Residual(), False)):
+        z = [tallies_of(constant_mean(), score, design, 40, seed).z for seed in range(100)]
+        assert (stats.kstest(z, "norm", axis=0).pvalue.min() > ONE_IN_A_MILLION) == even
+
+
+def test_the_error_is_that_of_the_share():
+    """Over many seeds, (coverage - true) / error has mean square 1."""
+    design = Design(n_calibration=200, n_test=100)
+    found = [tallies_of(constant_mean(), Residual(), design, 50, seed) for seed in range(150)]
+    truth = np.mean([each.coverage for each in found], axis=0)
+    square = np.mean([((each.coverage - truth) / each.error) ** 2 for each in found])
+    assert 0.8 < square < 1.25
+
+
+def test_repeats_do_not_depend_on_how_many_follow():
+    few, many = (tallies_of(toy(), Residual(), HAND, repeats, 0) for repeats in (100, 130))
+    np.testing.assert_array_equal(few.covered, many.covered[:100])
+    assert [size for size, _ in blocks(130, 0)] == [50, 50, 30]
+
+
+def test_fixed_edges_make_two_classes():
+    found = tallies_of(toy(), Residual(), HAND, 3, 0, edges=cut_at(0.5))
+    assert found.sizes.shape == (3, 2)
+    assert (found.sizes.sum(axis=1) == 200).all()
+
+
+def test_all_changes_see_the_same_rows():
+    found = coverages(constant_mean(), VARIANTS["as run"], repeats=5, seed=0, design=HAND)
+    assert set(found) == set(product(VARIANTS["as run"], SCORES))
+    np.testing.assert_array_equal(found["oracle", "residual"].covered, found["σ-scaled 5", "residual"].covered)
+
+
+@pytest.fixture(scope="module")
+def checked():
+    return list(claims(repeats=200, seed=1))
+
+
+def test_all_eight_claims_hold(checked):
+    assert [claim.number for claim in checked] == list(range(1, 9))
+    assert [(claim.number, claim.verdict) for claim in checked] == [(number, "holds") for number in range(1, 9)]
+
+
+def test_a_claim_is_one_line_with_what_was_found(checked):
+    for claim in checked:
+        assert "\n" not in str(claim)
+        assert claim.found
+        assert all(0 <= share <= 1 for shares in claim.found.values() for share in shares)
+    assert str(checked[0]).startswith("1  HOLDS      Types 1 to 3, oracle")
+
+
+def test_the_numbers_of_the_claims_are_those_of_independent_code(checked):
+    """Within the sampling error of 200 repeats: from another implementation, of more repeats."""
+    known = {
+        4: ("normalised Type 1 as run", (0.70, 1.00, 1.00)),
+        5: ("normalised paper's oracle as run", (0.916, 0.898, 0.888)),
+        7: ("exact", (0.998, 0.64)),
+        8: ("exact", (0.872, 0.929)),
+    }
+    for number, (name, shares) in known.items():
+        np.testing.assert_allclose(checked[number - 1].found[name], shares, atol=0.006)
+
+
+def test_few_repeats_show_less_but_refute_nothing():
+    verdicts = {claim.number: claim.verdict for claim in claims(repeats=5, seed=0)}
+    assert "fails" not in verdicts.values()
+    assert verdicts[5] == "not shown"
+
+
+def test_a_broken_normalised_score_makes_the_claims_fail(monkeypatch):
+    """Divided by the variance where the standard deviation is meant."""
+
+    class ByVariance:
+        def __call__(self, y, said):
+            return np.abs(y - said.center) / said.spread**2
+
+        def interval(self, threshold, said):
+            return Residual().interval(threshold * said.spread**2, said)
+
+    monkeypatch.setattr(scenarios, "SCORES", {**SCORES, "normalised": ByVariance()})
+    verdicts = {claim.number: claim.verdict for claim in claims(repeats=30, seed=0)}
+    assert {number for number, verdict in verdicts.items() if verdict == "fails"} == {1, 4, 5}
+
+
+def test_a_broken_residual_score_makes_a_claim_fail(monkeypatch):
+    """A scaled spread must not move it."""
+    monkeypatch.setattr(scenarios, "SCORES", {**SCORES, "residual": Normalized(epsilon=0.1, scale=1.0)})
+    verdicts = {claim.number: claim.verdict for claim in claims(repeats=10, seed=0)}
+    assert verdicts[3] == "fails"
+
+
+def test_rows_that_are_independent_of_their_class_by_chance_only_make_claim_8_fail(monkeypatch):
+    monkeypatch.setattr(claims_room, "SharedSecret", lambda: SharedSecret(class_1=SharedSecret().class_1[::-1]))
+    assert list(claims(repeats=10, seed=0))[-1].verdict == "fails"
+
+
+# Coverages that can be computed exactly.
+
+
+def test_pooled_coverage_of_one_kind_of_rows_is_the_conformal_one():
+    for rank in (1, 5, 8):
+        assert pooled_coverage(2.0, (2.0, 2.0), each=4, rank=rank) == pytest.approx(rank / 9)
+
+
+def test_pooled_coverage_averages_to_the_conformal_one_if_the_groups_are_equally_likely_to_come_next():
+    """Not so here: the new row's group is given, so its calibration share is fixed. It lies between, and adds up."""
+    quiet, noisy = (pooled_coverage(each, (0.1, 0.5), each=10, rank=17) for each in (0.1, 0.5))
+    assert noisy < 17 / 21 < quiet
+    assert pooled_coverage(0.5, (0.1, 0.5), each=10, rank=20) < pooled_coverage(0.5, (0.5, 0.5), each=10, rank=20)
+
+
+@pytest.mark.parametrize("spread", [0.1, 0.5])
+def test_pooled_coverage_is_what_a_simulation_finds(spread):
+    rng = np.random.default_rng(0)
+    scores = np.abs(rng.normal(size=(200_000, 6))) * np.repeat([0.1, 0.5], 3)
+    covered = np.abs(rng.normal(size=200_000)) * spread <= np.sort(scores, axis=1)[:, 3]
+    exact = pooled_coverage(spread, (0.1, 0.5), each=3, rank=4)
+    assert abs(covered.mean() - exact) < 5 * np.sqrt(exact * (1 - exact) / 200_000)
+
+
+def test_a_shared_secret_leaves_single_rows_independent_of_their_class():
+    world = SharedSecret()
+    scores, groups = world.sample(60_000, 1, np.random.default_rng(0))
+    by_class = [scores[groups == group] for group in (0, 1)]
+    assert world.big_given_class(0) == world.big_given_class(1)
+    assert stats.ks_2samp(*by_class).pvalue > ONE_IN_A_MILLION
+
+
+@pytest.mark.parametrize("design", [Design(19, 50), Design(300, 100)], ids=["19 rows", "300 rows"])
+def test_a_shared_secrets_exact_coverage_is_what_a_simulation_finds(design):
+    world = SharedSecret()
+    found = secret_tally(world, design=design, repeats=8000, seed=0)
+    exact = [world.coverage(group, design) for group in (0, 1)]
+    assert (np.abs(found.coverage - exact) < 5 * found.error).all()
+
+
+def test_thresholds_of_its_own_make_each_class_even_under_a_shared_secret():
+    """Mondrian: rows of one class are exchangeable among themselves."""
+    scores, groups = SharedSecret().sample(4000, 240, np.random.default_rng(1))
+    excess, n_tests = 0.0, 0
+    for repeat in range(4000):
+        mine = scores[repeat][groups[repeat] == groups[repeat, -1]]
+        n = len(mine) - 1
+        rank = int(np.ceil(0.9 * (n + 1) - 1e-9))
+        if rank <= n:
+            excess += (mine[-1] <= np.sort(mine[:-1])[rank - 1]) - rank / (n + 1)
+            n_tests += 1
+    assert abs(excess) < 5 * np.sqrt(0.1 * 0.9 * n_tests)
+
+
+def test_tallies_add_up():
+    one = Tally(np.array([[9, 8]]), np.array([[10, 10]]), np.array([[1.0, 2.0]]), HAND)
+    both = one + one
+    assert both.covered.shape == (2, 2)
+    np.testing.assert_allclose(both.coverage, [0.9, 0.8])
+    assert both.marginal.shares[0, 0] == 0.85
+    assert both.marginal.widths[0, 0] == 1.5
+
+
+def test_a_class_without_rows_has_no_share():
+    found = tallies_of(toy(), Residual(), HAND, 2, 0, edges=cut_at(-1.0))
+    assert np.isnan(found.shares[:, 0]).all()
+    assert np.isnan(found.widths[:, 0]).all()
+    np.testing.assert_array_equal(found.marginal.sizes, [[200], [200]])
+
+
+def test_noise_on_the_variance_reaches_the_classes():
+    """In classes of mere noise the residual score becomes even: contamination, not merit."""
+    found = coverages(constant_mean(), {"noise": (NoisyVariance(50.0),)}, repeats=50, seed=0)
+    assert np.abs(found["noise", "residual"].z).max() < 5
