@@ -11,14 +11,22 @@ from scipy import stats
 from evencover import Intervals, Normalized, Prediction, Residual, is_pivotal
 from evencover.experiments.claims import claims
 from evencover.experiments.figures import write_figures
+from evencover.experiments.repeats import Design, tally
 from evencover.experiments.tables import repeated
 from evencover.synthetic import (
     Mixture,
+    Noisy,
     NoisyCenter,
     NoisySpread,
     NoisyVariance,
+    NormalFeatures,
     ScaledSpread,
     ShiftedCenter,
+    TwoModeFeatures,
+    UniformFeatures,
+    World,
+    homoskedastic,
+    low_dimensional,
     misspecified,
     toy,
 )
@@ -30,11 +38,20 @@ SYMBOLIC = SymbolicFamily(
     y, (mu, sigma), density=sympy.exp(-(((y - mu) / sigma) ** 2) / 2) / (sigma * sympy.sqrt(2 * sympy.pi))
 )
 ORACLE = Prediction(np.zeros(3), np.ones(3))
+
+
+class Pair(Residual):
+    """A score whose inverse forgets to make Intervals."""
+
+    def interval(self, threshold, prediction):
+        return prediction.center - threshold, prediction.center + threshold
+
+
 CASES = {
     # families
     "noise, no distribution": (
         lambda: LocationScale(3),
-        "noise must be a continuous SciPy distribution, such as scipy.stats.t(5); got 3, which has no pdf",
+        "noise must be one of SciPy's classic continuous distributions, such as scipy.stats.t(5); got 3, which has no pdf",
     ),
     "noise, discrete": (lambda: LocationScale(stats.poisson(3)), "which has no pdf"),
     "noise, open shapes": (lambda: LocationScale(stats.t), "noise must have its shapes fixed, as scipy.stats.t(5) has"),
@@ -43,7 +60,47 @@ CASES = {
         "location must be a finite number; got nan. Noise without a mean or variance needs location= and scale=",
     ),
     "noise, no variance": (lambda: LocationScale(stats.t(2)), "scale must be a positive finite number; got inf"),
-    "noise, scale 0": (lambda: LocationScale(stats.norm(), scale=0), "scale must be a positive finite number; got 0"),
+    "noise, scale 0": (
+        lambda: LocationScale(stats.cauchy(), location=0, scale=0),
+        "scale must be a positive finite number; got 0",
+    ),
+    "noise, location of its own": (
+        lambda: LocationScale(stats.expon(), location=0.0),
+        "location is for noise that has none of its own; this noise has 1",
+    ),
+    "family, list": (
+        lambda: Family(stats.gamma, [1, 2]),
+        "values must map each parameter to some values, such as {'shape': (1, 2)}; got [1, 2]",
+    ),
+    "family, open shapes": (
+        lambda: is_pivotal(Residual(), Family(lambda a: stats.gamma, {"a": (1, 2)})),
+        "distribution must return a distribution with its shapes fixed",
+    ),
+    "family, spread": (
+        lambda: is_pivotal(Residual(), NORMAL.along(lambda m: (m, m), m=(-1.0, 2.0))),
+        "spread must be positive at all values of the parameters; got -1.0 at {'m': -1.0}",
+    ),
+    "family, no moments": (
+        lambda: is_pivotal(Residual(), Family(stats.cauchy, {"loc": (1, 2)})),
+        "has no mean or no standard deviation; say what is believed by estimate=",
+    ),
+    "symbolic family, both": (
+        lambda: SymbolicFamily(y, mu, density=y * mu, cdf=y * mu),
+        "a symbolic family needs density= or cdf=; got both",
+    ),
+    "symbolic family, text": (
+        lambda: SymbolicFamily(y, mu, cdf="y - mu"),
+        "cdf must be a SymPy expression; got 'y - mu'",
+    ),
+    "symbolic family, unused": (
+        lambda: SymbolicFamily(y, (mu, sigma), cdf=y - mu),
+        "cdf must contain the target and every parameter, as the same symbols with the same assumptions; -mu + y is without sigma",
+    ),
+    "symbolic family, no parameter": (lambda: SymbolicFamily(y, (), cdf=y + 0), "is without parameters"),
+    "symbolic family, jumps": (
+        lambda: SymbolicFamily(y, mu, density=sympy.Piecewise((1, y > mu), (0, True))),
+        "density must be smooth; for Piecewise((1, mu < y), (0, True)), which is not, give cdf= instead",
+    ),
     "family, one value": (
         lambda: Family(stats.gamma, {"a": [1.0]}),
         "with two or more different values each; got {'a': [1.0]}",
@@ -80,12 +137,38 @@ CASES = {
     ),
     "score, two solutions": (
         lambda: pivotality_condition((y - mu) ** 2, SYMBOLIC),
-        "score must increase in y, so that one target has each score; (-mu + y)**2 = _a has 2 solutions",
+        "score must be monotone in y; the slope of (-mu + y)**2 is between",
+    ),
+    "score, unknown symbol": (
+        lambda: pivotality_condition(y - sympy.Symbol("tau"), SYMBOLIC),
+        "score must be made of y and the family's parameters; got -tau + y with {tau}",
+    ),
+    "score, not real": (
+        lambda: pivotality_condition(sympy.I * y, SYMBOLIC),
+        "score must be monotone in y; the slope of I*y is not real",
+    ),
+    "score, NaN": (
+        lambda: is_pivotal(lambda y, said: y * np.nan, NORMAL),
+        "the score's values must be free of NaN; 10000 of 10000 values are NaN",
+    ),
+    "score, too few": (lambda: is_pivotal(lambda y, said: y[:3], NORMAL), "the score's values must have 10000 rows"),
+    "score, interval": (lambda: is_pivotal(Pair(), NORMAL), "Pair.interval must return Intervals; got tuple"),
+    "estimate, no function": (
+        lambda: is_pivotal(Residual(), NORMAL, estimate=(0, 1)),
+        "estimate must be a function of the family's parameters; got (0, 1)",
+    ),
+    "estimate, two rows": (
+        lambda: is_pivotal(Residual(), NORMAL, estimate=lambda mean, spread: ORACLE),
+        "estimate must return a pair (center, spread) or a Prediction of one row; got Prediction(3 rows",
+    ),
+    "estimate, symbolic": (
+        lambda: is_pivotal((y - mu) / sigma, SYMBOLIC, estimate=lambda: 0),
+        "estimate goes with a LocationScale or a Family",
     ),
     "score, without y": (lambda: pivotality_condition(mu, SYMBOLIC), "score must depend on y; got mu"),
     "estimate, one number": (
         lambda: is_pivotal(Residual(), NORMAL, estimate=lambda mean, spread: 3),
-        "estimate must return a pair (center, spread) or a Prediction; got 3",
+        "estimate must return a pair (center, spread) or a Prediction of one row; got 3",
     ),
     "estimate, negative spread": (
         lambda: is_pivotal(Normalized(), NORMAL, estimate=lambda mean, spread: (mean, spread - 4)),
@@ -95,7 +178,7 @@ CASES = {
         lambda: is_pivotal(Residual(), NORMAL, estimate=lambda mu, sigma: (mu, sigma)),
         "estimate must take the family's parameters by name, mean and spread",
     ),
-    "level 90": (lambda: is_pivotal(Residual(), NORMAL, level=90), "did you mean 0.9?"),
+    "level 90": (lambda: is_pivotal(Normalized(), NORMAL, level=90), "did you mean 0.9?"),
     # worlds
     "n": (lambda: toy().sample(0), "n must be a positive whole number; got 0"),
     "seed, text": (
@@ -112,7 +195,44 @@ CASES = {
         "weights must be positive, with sum 1; got [0.5, 0.6]",
     ),
     "mixture, too many weights": (lambda: Mixture([toy().law] * 2, [0.5, 0.2, 0.3]), "weights must have 2 rows"),
-    "mixture, no law": (lambda: Mixture([]), "a mixture needs one law or more; got none"),
+    "mixture, no law": (lambda: Mixture([]), "laws must be a sequence of one law or more; got []"),
+    "mixture, laws apart": (
+        lambda: Mixture(toy().law, toy().law),
+        "laws must be a sequence of one law or more; got Noisy(",
+    ),
+    "noise of a world": (
+        lambda: low_dimensional(stats.t(4)),
+        "noise must be a LocationScale, such as evencover.theory.LAPLACE or LocationScale(scipy.stats.t(5)); got",
+    ),
+    "rows for noise": (lambda: homoskedastic(1000), "noise must be a LocationScale"),
+    "law, number": (
+        lambda: Noisy(lambda X: X[:, 0], 1.0),
+        "spread must be a function of X, shape (n, features); got 1.0",
+    ),
+    "law, shape": (
+        lambda: World("w", UniformFeatures(2), Noisy(lambda X: X, lambda X: 1.0)).sample(5),
+        "mean must give a number for each row, shape (5,); got shape (5, 2)",
+    ),
+    "law, spread": (
+        lambda: World("w", UniformFeatures(2), Noisy(lambda X: 0.0, lambda X: -X[:, 0])).sample(5),
+        "spread must be positive; 5 of 5 rows are not",
+    ),
+    "world, order": (
+        lambda: World(UniformFeatures(2), toy().law, "w"),
+        "features must have the methods of Features; got Noisy(",
+    ),
+    "X, one-dimensional": (lambda: toy().oracle(np.ones(5)), "X must have shape (n, features); got shape (5,)"),
+    "X, NaN": (lambda: toy().oracle(np.full((2, 5), np.nan)), "X must be finite; 10 of 10 values are not"),
+    "intervals, pair": (
+        lambda: toy().coverage((0, 1), np.ones((4, 5))),
+        "intervals must be Intervals, such as Intervals(lower, upper); got tuple",
+    ),
+    "features, none": (lambda: UniformFeatures(0), "n_features must be a positive whole number; got 0"),
+    "features, range": (
+        lambda: TwoModeFeatures(2, 5.0, 1.0),
+        "low and high must be finite numbers, low below high; got 5.0 and 1.0",
+    ),
+    "features, variance": (lambda: NormalFeatures(2, -1.0), "variance must be a positive finite number; got -1.0"),
     # misspecification
     **{
         f"{kind.__name__}, {value}": (
@@ -131,12 +251,35 @@ CASES = {
         lambda: misspecified(ORACLE, ScaledSpread),
         "changes must be functions of (center, spread, generator) or objects such as ScaledSpread(2.0); got",
     ),
+    "changes, no pair": (
+        lambda: misspecified(ORACLE, lambda c, s, rng: c),
+        "a change must return a center and a spread;",
+    ),
+    "changes, fewer rows": (
+        lambda: misspecified(ORACLE, lambda c, s, rng: (c[:1], s[:1])),
+        "must have 3 rows, as many as the rest; got 1",
+    ),
+    "changes, negative": (
+        lambda: misspecified(ORACLE, lambda c, s, rng: (c, -s)),
+        "must not be negative; got 3 negative of 3 values",
+    ),
+    "prediction of changes": (
+        lambda: misspecified(toy().sample(3), ScaledSpread(2.0)),
+        "prediction must be a Prediction, such as sample.oracle(); got Sample",
+    ),
     "seed of changes": (
         lambda: misspecified(ORACLE, NoisySpread(1.0), seed=1.5),
         "seed must be a whole number, 0 or more",
     ),
     # experiments
-    "repeats of tables": (lambda: repeated(0), "repeats must be a positive whole number; got 0"),
+    "repeats of tables": (lambda: repeated(0), "repeats must be a whole number, 2 or more"),
+    "design, too few rows": (lambda: Design(5, 5), "5 calibration rows are too few for a threshold at level 0.9"),
+    "design, no test": (lambda: Design(50, 0), "n_test must be a positive whole number; got 0"),
+    "design, level": (lambda: Design(level=90), "did you mean 0.9?"),
+    "tally, rows": (
+        lambda: tally(Residual(), np.ones(3), ORACLE, design=Design(9, 1)),
+        "y must hold whole repeats of 10 rows; got 3 rows",
+    ),
     "repeats of claims": (
         lambda: next(claims(repeats=1)),
         "repeats must be a whole number, 2 or more, to have a scatter; got 1",

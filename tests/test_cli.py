@@ -1,6 +1,7 @@
 """The command line, as it is typed."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 import evencover
 from evencover import cli
 from evencover.experiments import tables
+from evencover.experiments.claims import Claim
 
 SCRIPT = [sys.executable, "-c", "from evencover.cli import main; main()"]
 
@@ -67,18 +69,20 @@ def test_tables_over_more_calibration_sets(capsys):
 
 def test_claims_say_by_their_status_whether_all_hold(capsys):
     status, text, _ = typed(capsys, "reproduce", "claims", "--repeats", "3")
-    assert status == 1
+    assert status == 4
     assert len(text.splitlines()) == 8
     assert "NOT SHOWN" in text
     status, text, _ = typed(capsys, "reproduce", "claims", "--repeats", "3", "--json")
     data = json.loads(text)
-    assert (status, data["repeats"], len(data["claims"])) == (1, 3, 8)
+    assert (status, data["repeats"], len(data["claims"])) == (4, 3, 8)
     assert {"number", "statement", "verdict", "evidence", "figure", "found"} == set(data["claims"][0])
 
 
-def test_claims_that_hold_leave_with_0(capsys, monkeypatch):
-    monkeypatch.setattr(cli.papers_claims, "_verdict", lambda **_: "holds")
-    assert typed(capsys, "reproduce", "claims", "--repeats", "2")[0] == 0
+@pytest.mark.parametrize(("verdict", "status"), [("holds", 0), ("fails", 3), ("not shown", 4)])
+def test_the_status_is_the_worst_verdict(capsys, monkeypatch, verdict, status):
+    found = [Claim(1, "one", "not shown" if verdict == "fails" else "holds", ""), Claim(2, "two", verdict, "")]
+    monkeypatch.setattr(cli.papers_claims, "claims", lambda **_: iter(found))
+    assert typed(capsys, "reproduce", "claims")[0] == status
 
 
 def test_figures_are_named_as_they_are_written(capsys, tmp_path, monkeypatch):
@@ -93,7 +97,7 @@ def test_figures_are_named_as_they_are_written(capsys, tmp_path, monkeypatch):
     ("arguments", "said"),
     [  # nothing is written by those with an output
         (("reproduce", "claims", "--repeats", "1"), "evencover: repeats must be a whole number, 2 or more"),
-        (("reproduce", "tables", "--repeats", "-1"), "evencover: repeats must be a positive whole number; got -1"),
+        (("reproduce", "tables", "--repeats", "-1"), "evencover: repeats must be a whole number, 2 or more"),
         (
             ("reproduce", "tables", "--repeats", "2", "--seed", "-1"),
             "evencover: seed must be a whole number, 0 or more",
@@ -104,7 +108,10 @@ def test_figures_are_named_as_they_are_written(capsys, tmp_path, monkeypatch):
             "evencover: repeats must be a whole number, 2 or more",
         ),
         (("reproduce", "figures"), "--output"),
-        (("reproduce", "claims", "--repeats", "many"), "many"),
+        (("reproduce", "figures", "--output", ""), "a folder must have a name"),
+        (("reproduce", "claims", "--repeats", "many"), "must be a whole number; got 'many'"),
+        (("reproduce", "tables", "--repeats", "1.5"), "must be a whole number; got '1.5'"),
+        (("reproduce", "tables", "--repeats", "1"), "evencover: repeats must be a whole number, 2 or more"),
         (("reprodce", "claims"), "reproduce"),
     ],
 )
@@ -118,7 +125,8 @@ def test_errors_are_short_and_leave_with_a_status(capsys, arguments, said):
 
 def test_without_its_extra_the_command_line_says_what_to_install(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "cyclopts", None)
-    assert typed(capsys, "--help")[2] == "evencover: the command line needs cyclopts: pip install 'evencover[cli]'"
+    said = typed(capsys, "--help")[2]
+    assert said.startswith("evencover: the command line needs cyclopts: pip install 'evencover[cli]'")
 
 
 def test_an_interruption_is_not_a_traceback():
@@ -135,7 +143,18 @@ def test_an_interruption_is_not_a_traceback():
     assert "Traceback" not in error
 
 
+def test_letters_that_the_output_lacks_do_not_stop_it():
+    done = run("reproduce", "tables", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0
+    assert "0.905 ? 0.008" in done.stdout
+
+
+def test_it_is_a_module_too():
+    done = subprocess.run([sys.executable, "-m", "evencover", "--version"], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == evencover.__version__
+
+
 def test_a_closed_pipe_is_not_a_traceback():
-    command = f"{sys.executable} -c 'from evencover.cli import main; main()' reproduce tables --json | head -1"
+    command = f"{sys.executable} -m evencover reproduce claims --json --repeats 2 | head -1"
     done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.stderr) == ("{", "")

@@ -47,7 +47,7 @@ def test_changes_act_one_after_another():
     shifted_first = misspecified(ORACLE, ShiftedBySpread(1.0), ScaledSpread(2.0))
     np.testing.assert_allclose(shifted_last.center, ORACLE.center + 2 * ORACLE.spread)
     np.testing.assert_allclose(shifted_first.center, ORACLE.center + ORACLE.spread)
-    assert misspecified(ORACLE).center is ORACLE.center
+    assert misspecified(ORACLE) is ORACLE
 
 
 @pytest.mark.parametrize(
@@ -88,12 +88,19 @@ def test_a_function_is_a_change_too():
     np.testing.assert_allclose(wrong.center, ORACLE.center**2)
 
 
+def test_a_change_in_place_leaves_the_truth_alone():
+    before = ORACLE.spread.copy()
+    wrong = misspecified(ORACLE, lambda center, spread, rng: (center, spread.__imul__(2)))
+    np.testing.assert_array_equal(ORACLE.spread, before)
+    np.testing.assert_array_equal(wrong.spread, 2 * before)
+
+
 def worst(tally):
     return np.abs(tally.z).max()
 
 
 def test_contamination_and_misspecification_are_told_apart():
-    """A pivotal score is even in any classes, a wrong one uneven in the right ones; wrong classes hide unevenness."""
+    """A pivotal score is even in any groups, a wrong one uneven in the right ones; wrong groups hide unevenness."""
     settings = {"repeats": 150, "seed": 0}
     normalised = told_apart(toy(), QuadraticVariance(), score=Normalized(), **settings)
     residual = told_apart(toy(), QuadraticVariance(), score=Residual(), **settings)

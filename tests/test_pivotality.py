@@ -46,15 +46,25 @@ HARMFUL = {
     "σ squared": lambda mean, spread: (mean, spread**2),
     "σ plus 1": lambda mean, spread: (mean, spread + 1),
     "σ constant": lambda mean, spread: (mean, 1.0),
+    "μ with the wrong sign, if positive": lambda mean, spread: (-abs(mean), spread),
+    "μ cut at 0": lambda mean, spread: (min(mean, 0), spread),
+    "σ by a condition": lambda mean, spread: (mean, 9 * spread if mean > 0 else spread),
+    "σ wrong at one mean": lambda mean, spread: (mean, 7 * spread if mean == 0 else spread),
+    "σ with a floor": lambda mean, spread: (mean, max(spread, 0.3)),
+    "μ rounded": lambda mean, spread: (round(mean), spread),
 }
 
 
-@pytest.fixture(params=["algebra first", "comparison alone"])
+def without_sympy(*arguments):
+    raise ImportError("no SymPy")
+
+
+@pytest.fixture(params=["algebra too", "comparison alone"])
 def ways(request, monkeypatch):
     """Every answer must be the same with and without SymPy."""
     if request.param == "comparison alone":
-        monkeypatch.setattr(pivotality, "proof", lambda *arguments: None)
-    return "proved" if request.param == "algebra first" else "compared"
+        monkeypatch.setattr(pivotality, "proof", without_sympy)
+    return "proved" if request.param == "algebra too" else "compared"
 
 
 @pytest.mark.parametrize("score", [Normalized(), Standardized()], ids=repr)
@@ -63,7 +73,8 @@ def test_the_normalised_and_standardised_scores_are_pivotal_for_location_scale_f
     answer = is_pivotal(score, FAMILIES[name])
     assert answer
     assert answer.how == ways
-    assert str(answer) == f"Pivotal ({ways}): one threshold is even at every level."
+    words = "proved" if ways == "proved" else f"compared: no difference between {answer.members} members"
+    assert str(answer) == f"Pivotal ({words}): one threshold is even at every level."
 
 
 @pytest.mark.parametrize("belief", HARMLESS)
@@ -102,7 +113,7 @@ def test_the_interval_score_is_even_at_one_level_only(name, factor, ways):
     assert not answer
     assert answer.even_at == pytest.approx(() if even > 1 - 1e-9 else (even,), abs=1e-8)
     if even < 1 - 1e-9:
-        assert f"It is even at level {even:.6g} only" in str(answer)
+        assert f"At level {even:.6g} it is even nevertheless." in str(answer)
 
 
 @pytest.mark.parametrize(("change", "pivotal"), [(np.sqrt, True), (lambda a: np.minimum(a, 1.5), True)])
@@ -116,9 +127,56 @@ def test_a_function_is_told_from_a_pivotal_one():
     assert answer.how == "compared"
 
 
-@pytest.mark.parametrize(("epsilon", "floor"), [(0.1, 0.0), (0.0, 0.8)])
+@pytest.mark.parametrize(("epsilon", "floor"), [(0.1, 0.0), (1e-7, 0.0), (0.0, 0.8)])
 def test_stabiliser_and_floor_cost_pivotality(epsilon, floor, ways):
     assert not is_pivotal(Normalized(epsilon=epsilon, floor=floor, scale=1.0), NORMAL)
+
+
+def test_parameters_may_have_any_name(ways):
+    """Also those that formulas use."""
+    for name in ("t", "z", "a", "y"):
+        family = NORMAL.along(eval(f"lambda {name}: (0.0 * {name}, {name})"), **{name: (1.0, 2.0)})  # noqa: S307
+        assert is_pivotal(IntervalDistance(), family).even_at == pytest.approx((0.9,))
+
+
+def test_levels_that_are_even_are_found_by_algebra_and_by_comparison(ways):
+    wide = is_pivotal(IntervalDistance(), NORMAL, estimate=lambda mean, spread: (mean, spread + 1))
+    assert wide.even_at == pytest.approx((0.9,))
+    path = NORMAL.along(lambda m: (m, 1 + m * m), m=(0.0, 1.0))
+    one_tail = is_pivotal(Standardized(), path, estimate=lambda m: (0.0, 1.0))
+    assert one_tail.even_at == pytest.approx((stats.norm.cdf(-1),))
+
+
+class Disguised(Normalized):
+    """A subclass that computes something else."""
+
+    def __call__(self, y, prediction):
+        return Residual()(y, prediction)
+
+    def interval(self, threshold, prediction):
+        return Residual().interval(threshold, prediction)
+
+
+def test_a_subclass_is_not_taken_for_its_parent(ways):
+    assert not is_pivotal(Disguised(), NORMAL)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Distance from the center with bounds not rounded outward."""
+
+    def __call__(self, y, prediction):
+        return np.abs(y - prediction.center)
+
+    def interval(self, threshold, prediction):
+        return Intervals(prediction.center - threshold, prediction.center + threshold)
+
+
+def test_intervals_are_closed_so_discrete_targets_count_at_both_ends():
+    """|Y − ½| of a coin is ½, however biased the coin."""
+    coins = Family(lambda p: stats.bernoulli(p), {"p": (0.2, 0.5, 0.8)}, "coins")
+    assert is_pivotal(Plain(), coins, estimate=lambda p: (0.5, 1.0))
+    assert not is_pivotal(Plain(), coins, estimate=lambda p: (0.4, 1.0))
 
 
 @dataclass(frozen=True)
@@ -229,6 +287,29 @@ def test_the_two_equations_leave_no_other_form():
 @pytest.mark.parametrize("name", ["normal", "logistic"])
 def test_the_condition_on_the_density_decides_increasing_scores(name, score, pivotal):
     assert bool(is_pivotal(score, SymbolicFamily(y, (mu, sigma), density=DENSITIES[name]))) is pivotal
+
+
+@pytest.mark.parametrize(
+    "score", [STANDARD**3, STANDARD**3 + STANDARD, sympy.sinh(STANDARD), sympy.atan(STANDARD), -STANDARD]
+)
+def test_any_monotone_function_of_the_standardised_score_is_proved_pivotal(score):
+    assert is_pivotal(score, SymbolicFamily(y, (mu, sigma), density=DENSITIES["normal"]))
+
+
+def test_a_monotone_score_of_a_positive_target_may_have_any_sign():
+    t = sympy.Symbol("t", positive=True)
+    exponential = SymbolicFamily(t, scale, cdf=1 - sympy.exp(-t / scale))
+    assert is_pivotal(-scale / t, exponential)
+    assert is_pivotal(sympy.log(t) - sympy.log(scale), exponential)
+    lopsided = SymbolicFamily(t, scale, cdf=sympy.Piecewise((t ** (1 / scale) / 2, t < 1), (1 - 1 / (2 * t), True)))
+    assert not is_pivotal(sympy.log(t), lopsided)
+
+
+def test_a_support_that_moves_is_seen_through_the_cdf():
+    theta = sympy.Symbol("theta", real=True)
+    sliding = sympy.Piecewise((0, y < theta), (y - theta, y < theta + 1), (1, True))
+    assert not is_pivotal(y, SymbolicFamily(y, theta, cdf=sliding))
+    assert is_pivotal(y - theta, SymbolicFamily(y, theta, cdf=sliding))
 
 
 def test_the_derivative_must_be_total():

@@ -46,6 +46,7 @@ def test_bands_hold_the_true_distribution_nineteen_times_in_twenty(ax):
         reach = np.sqrt(np.log(40) / 80)
         share = ax.lines[1].get_ydata()[1:]
         assert path[:, 1].max() == pytest.approx(min(1, share.max() + reach))
+        assert path[:, 0].min() == 0
         x = ax.lines[1].get_xdata()[1:]
         held += bool(
             (np.abs(np.arange(1, 41) / 40 - x) <= reach).all() and (np.abs(np.arange(40) / 40 - x) <= reach).all()
@@ -89,7 +90,7 @@ def test_the_same_figure_is_the_same_file(tmp_path, monkeypatch):
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
-def test_the_coverage_figure_has_a_panel_for_each_type_and_class_and_the_target_line():
+def test_the_coverage_figure_has_a_panel_for_each_type_and_group_and_the_target_line():
     figure = figures(4)["coverage_types_1_to_3"]()
     panels = figure.axes
     assert len(panels) == 9
@@ -103,4 +104,4 @@ def test_the_picture_of_two_subgroups_counts_its_points():
     labels = figures()["two_subgroups"]().axes[0].get_legend_handles_labels()[1]
     counts = [int(label.split(": ")[1].split(" of ")[0]) for label in labels]
     assert sum(counts) == 17  # the rank of the threshold among the 20
-    assert [label.rsplit(" ", 1)[1] for label in labels] == ["0.998", "0.637"]
+    assert [label.rsplit(" ", 1)[1] for label in labels] == ["0.998)", "0.637)"]

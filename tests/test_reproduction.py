@@ -1,5 +1,6 @@
 """The paper's evidence: tables digit for digit, claims as checks that can fail, figures with what they must show."""
 
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -11,9 +12,9 @@ from evencover.experiments import claims as claims_room
 from evencover.experiments import scenarios, tables
 from evencover.experiments.claims import claims
 from evencover.experiments.exact import SharedSecret, pooled_coverage, secret_tally
-from evencover.experiments.repeats import Design, Tally, blocks, cut_at, simulated, tally
+from evencover.experiments.repeats import Design, Tally, blocks_of, cut_at, seed_of, simulated, tally
 from evencover.experiments.scenarios import SCORES, VARIANTS, coverages
-from evencover.synthetic import NoisyVariance, constant_mean, low_dimensional, toy
+from evencover.synthetic import NoisyVariance, constant_mean, homoskedastic, low_dimensional, toy
 from tests.worlds import ONE_IN_A_MILLION
 
 PRINTED = """
@@ -76,7 +77,7 @@ def test_repeated_tables_average_the_luck_of_one_calibration_set_out():
         assert abs(row.coverage[0] - 4501 / 5001) < 5 * row.deviation[0] / np.sqrt(60)
 
 
-def test_classes_and_counts_by_hand():
+def test_groups_and_counts_by_hand():
     sample = low_dimensional().sample(2 * HAND.n_rows, seed=5)
     found = tally(Residual(), sample.y, sample.oracle(), design=HAND)
     for repeat, start in enumerate((0, HAND.n_rows)):
@@ -100,7 +101,7 @@ def tallies_of(world, score, design, repeats, seed, **how):
 
 
 def test_counts_of_a_pivotal_score_follow_their_exact_law():
-    """In each class BetaBinomial(m, k, n + 1 - k): the randomised probabilities of the counts are uniform."""
+    """In each group BetaBinomial(m, k, n + 1 - k): the randomised probabilities of the counts are uniform."""
     design = Design(n_calibration=99, n_test=60)
     found = tallies_of(low_dimensional(), Normalized(), design, 2000, 3)
     rng = np.random.default_rng(0)
@@ -128,12 +129,24 @@ def test_the_error_is_that_of_the_share():
 
 
 def test_repeats_do_not_depend_on_how_many_follow():
-    few, many = (tallies_of(toy(), Residual(), HAND, repeats, 0) for repeats in (100, 130))
-    np.testing.assert_array_equal(few.covered, many.covered[:100])
-    assert [size for size, _ in blocks(130, 0)] == [50, 50, 30]
+    few, many = (tallies_of(toy(), Residual(), HAND, repeats, 0) for repeats in (70, 130))
+    np.testing.assert_array_equal(few.covered, many.covered[:70])
+    assert (len(few.covered), len(many.covered)) == (70, 130)
+    assert [size for size, _ in blocks_of(130, 0)] == [50, 50, 50]
 
 
-def test_fixed_edges_make_two_classes():
+def test_seeds_come_from_names():
+    assert seed_of(0, "Type 1", "as run") == seed_of(0, "Type 1", "as run")
+    assert len({seed_of(seed, name) for seed in (0, 1) for name in ("Type 1", "Type 2")}) == 4
+
+
+def test_scenarios_of_other_names_have_other_draws(checked):
+    """So that two of them are two pieces of evidence."""
+    normalised = [tuple(shares) for name, shares in checked[0].found.items() if name.startswith("normalised")]
+    assert len(set(normalised)) == len(normalised) == 6
+
+
+def test_fixed_edges_make_two_groups():
     found = tallies_of(toy(), Residual(), HAND, 3, 0, edges=cut_at(0.5))
     assert found.sizes.shape == (3, 2)
     assert (found.sizes.sum(axis=1) == 200).all()
@@ -142,7 +155,7 @@ def test_fixed_edges_make_two_classes():
 def test_all_changes_see_the_same_rows():
     found = coverages(constant_mean(), VARIANTS["as run"], repeats=5, seed=0, design=HAND)
     assert set(found) == set(product(VARIANTS["as run"], SCORES))
-    np.testing.assert_array_equal(found["oracle", "residual"].covered, found["σ-scaled 5", "residual"].covered)
+    np.testing.assert_array_equal(found["oracle", "residual"].covered, found["σ²-scaled 5", "residual"].covered)
 
 
 @pytest.fixture(scope="module")
@@ -203,9 +216,16 @@ def test_a_broken_residual_score_makes_a_claim_fail(monkeypatch):
     assert verdicts[3] == "fails"
 
 
-def test_rows_that_are_independent_of_their_class_by_chance_only_make_claim_8_fail(monkeypatch):
-    monkeypatch.setattr(claims_room, "SharedSecret", lambda: SharedSecret(class_1=SharedSecret().class_1[::-1]))
+def test_rows_whose_scores_depend_on_their_group_make_claim_8_fail(monkeypatch):
+    monkeypatch.setattr(claims_room, "SharedSecret", lambda: SharedSecret(group_1=SharedSecret().group_1[::-1]))
     assert list(claims(repeats=10, seed=0))[-1].verdict == "fails"
+
+
+def test_an_integral_that_is_off_makes_claim_7_fail(monkeypatch):
+    monkeypatch.setattr(
+        claims_room, "pooled_coverage", lambda *arguments, **more: 0.02 + pooled_coverage(*arguments, **more) / 2
+    )
+    assert list(claims(repeats=10, seed=0))[6].verdict == "fails"
 
 
 # Coverages that can be computed exactly.
@@ -216,11 +236,14 @@ def test_pooled_coverage_of_one_kind_of_rows_is_the_conformal_one():
         assert pooled_coverage(2.0, (2.0, 2.0), each=4, rank=rank) == pytest.approx(rank / 9)
 
 
-def test_pooled_coverage_averages_to_the_conformal_one_if_the_groups_are_equally_likely_to_come_next():
-    """Not so here: the new row's group is given, so its calibration share is fixed. It lies between, and adds up."""
+def test_pooled_coverage_lies_on_both_sides_of_the_level():
     quiet, noisy = (pooled_coverage(each, (0.1, 0.5), each=10, rank=17) for each in (0.1, 0.5))
     assert noisy < 17 / 21 < quiet
-    assert pooled_coverage(0.5, (0.1, 0.5), each=10, rank=20) < pooled_coverage(0.5, (0.5, 0.5), each=10, rank=20)
+
+
+def test_pooled_coverage_sees_a_subgroup_that_is_far_quieter():
+    """The noisy row must lie among the quiet ones: about 10⁻⁵ of its range."""
+    assert pooled_coverage(100.0, (1e-3, 100.0), each=10, rank=8) == pytest.approx(9.2e-6, rel=0.05)
 
 
 @pytest.mark.parametrize("spread", [0.1, 0.5])
@@ -232,12 +255,12 @@ def test_pooled_coverage_is_what_a_simulation_finds(spread):
     assert abs(covered.mean() - exact) < 5 * np.sqrt(exact * (1 - exact) / 200_000)
 
 
-def test_a_shared_secret_leaves_single_rows_independent_of_their_class():
+def test_a_shared_secret_leaves_single_rows_independent_of_their_group():
     world = SharedSecret()
     scores, groups = world.sample(60_000, 1, np.random.default_rng(0))
-    by_class = [scores[groups == group] for group in (0, 1)]
-    assert world.big_given_class(0) == world.big_given_class(1)
-    assert stats.ks_2samp(*by_class).pvalue > ONE_IN_A_MILLION
+    by_group = [scores[groups == group] for group in (0, 1)]
+    assert world.big_given_group(0) == world.big_given_group(1)
+    assert stats.ks_2samp(*by_group).pvalue > ONE_IN_A_MILLION
 
 
 @pytest.mark.parametrize("design", [Design(19, 50), Design(300, 100)], ids=["19 rows", "300 rows"])
@@ -248,8 +271,20 @@ def test_a_shared_secrets_exact_coverage_is_what_a_simulation_finds(design):
     assert (np.abs(found.coverage - exact) < 5 * found.error).all()
 
 
-def test_thresholds_of_its_own_make_each_class_even_under_a_shared_secret():
-    """Mondrian: rows of one class are exchangeable among themselves."""
+def test_given_the_calibration_rows_matters_too():
+    """The new group tells nothing of the calibration rows, each row's score nothing of its group; still uneven."""
+    fifth, none, often = Fraction(1, 5), Fraction(0), Fraction(9, 10)
+    world = SharedSecret(group_1=(often, often), big=((none, fifth), (fifth, none)))
+    assert world.big_given_group(0) == world.big_given_group(1) == Fraction(1, 10)
+    found = secret_tally(world, design=Design(), repeats=1000, seed=0)
+    exact = np.array([world.coverage(group, Design()) for group in (0, 1)])
+    assert (np.abs(found.coverage - exact) < 5 * found.error).all()
+    assert exact[0] < 0.88
+    assert exact[1] > 0.9
+
+
+def test_thresholds_of_its_own_make_each_group_even_under_a_shared_secret():
+    """Mondrian: rows of one group are exchangeable among themselves."""
     scores, groups = SharedSecret().sample(4000, 240, np.random.default_rng(1))
     excess, n_tests = 0.0, 0
     for repeat in range(4000):
@@ -262,23 +297,29 @@ def test_thresholds_of_its_own_make_each_class_even_under_a_shared_secret():
     assert abs(excess) < 5 * np.sqrt(0.1 * 0.9 * n_tests)
 
 
-def test_tallies_add_up():
+def test_tallies_are_joined():
     one = Tally(np.array([[9, 8]]), np.array([[10, 10]]), np.array([[1.0, 2.0]]), HAND)
-    both = one + one
+    both = Tally.joined([one, one, one], 2)
     assert both.covered.shape == (2, 2)
     np.testing.assert_allclose(both.coverage, [0.9, 0.8])
     assert both.marginal.shares[0, 0] == 0.85
     assert both.marginal.widths[0, 0] == 1.5
 
 
-def test_a_class_without_rows_has_no_share():
+def test_a_group_without_rows_has_no_share_and_speaks_against_nothing():
     found = tallies_of(toy(), Residual(), HAND, 2, 0, edges=cut_at(-1.0))
     assert np.isnan(found.shares[:, 0]).all()
     assert np.isnan(found.widths[:, 0]).all()
     np.testing.assert_array_equal(found.marginal.sizes, [[200], [200]])
+    assert found.z[0] == 0
 
 
-def test_noise_on_the_variance_reaches_the_classes():
-    """In classes of mere noise the residual score becomes even: contamination, not merit."""
+def test_the_homoskedastic_control_is_even_with_any_score():
+    found = coverages(homoskedastic(), {"oracle": ()}, repeats=50, seed=0)
+    assert all(np.abs(each.z).max() < 5 for each in found.values())
+
+
+def test_noise_on_the_variance_reaches_the_groups():
+    """In groups of mere noise the residual score becomes even: contamination, not merit."""
     found = coverages(constant_mean(), {"noise": (NoisyVariance(50.0),)}, repeats=50, seed=0)
     assert np.abs(found["noise", "residual"].z).max() < 5

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from evencover import Intervals, Residual, calibrate
+from evencover import Intervals, IntervalUnion, Residual, calibrate
 from evencover.synthetic import (
     Mixture,
     Noisy,
@@ -111,6 +111,28 @@ def test_conditional_coverage_of_several_levels_of_empty_and_of_infinite_interva
         np.testing.assert_array_equal(truth[:, column], sample.coverage(one))
     assert (sample.coverage(Intervals(np.ones(50), np.zeros(50))) == 0).all()
     assert (sample.coverage(Intervals(np.full(50, -np.inf), np.full(50, np.inf))) == 1).all()
+
+
+def test_conditional_coverage_of_a_union_adds_up():
+    sample = heteroskedastic(30, seed=0)
+    pieces = [Intervals(sample.mean - 2, sample.mean - 1), Intervals(sample.mean, sample.mean + 1)]
+    np.testing.assert_allclose(sample.coverage(IntervalUnion(pieces)), sum(map(sample.coverage, pieces)))
+
+
+def test_rows_can_be_lists_and_constants_are_one_for_all_rows():
+    world = World("constant", UniformFeatures(2), Noisy(lambda X: 1.0, lambda X: 0.5))
+    sample = world.sample(2000, seed=0)
+    assert sample.mean.shape == sample.spread.shape == (2000,)
+    assert stats.kstest((sample.y - 1) / 0.5, "norm").pvalue > ONE_IN_A_MILLION
+    np.testing.assert_array_equal(world.oracle(sample.X.tolist()).center, sample.mean)
+    assert repr(sample) == "Sample(2000 rows of 2 features from World(constant))"
+    assert len(sample) == 2000
+
+
+def test_a_mixture_of_many_laws():
+    laws = [Noisy(lambda X, m=m: float(m), lambda X: 0.01) for m in range(100)]
+    y = World("many", UniformFeatures(1), Mixture(laws)).sample(5000, seed=0).y
+    assert len(np.unique(y.round())) == 100
 
 
 def test_a_mixture_of_one_law_twice_is_that_law():

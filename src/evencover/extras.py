@@ -19,4 +19,5 @@ def imported(name: str, *, extra: str, purpose: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        raise ImportError(f"{purpose} needs {name}: pip install 'evencover[{extra}]'", name=name) from error
+        how = f"pip install 'evencover[{extra}]' (from a clone: pip install '.[{extra}]')"
+        raise ImportError(f"{purpose} needs {name}: {how}", name=name) from error

@@ -72,6 +72,12 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
+def refuse_unless_positive(value: Any, name: str) -> None:
+    """Raise unless a value is a positive finite number."""
+    if not is_number(value) or not 0 < value < np.inf:
+        raise ValueError(f"{name} must be a positive finite number; got {value!r}")
+
+
 def row_selection(rows: Any) -> Any:
     """Return a selection of rows that keeps the rows' axis: one position becomes a list of one."""
     return [rows] if isinstance(rows, int | np.integer) else rows

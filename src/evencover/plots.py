@@ -71,15 +71,15 @@ def plot_score_cdfs(
     for i, (name, values) in enumerate(scores.items()):
         color, line = colors[i % len(colors)], LINES[i % len(LINES)]
         ax.ecdf(values, color=color, lw=1.4, ls=line, label=name)
-        ladder = np.sort(values)
-        share = np.arange(1, len(ladder) + 1) / len(ladder)
-        reach = np.sqrt(np.log(2 / 0.05) / (2 * len(ladder)))
+        ladder = np.sort(np.append(values, min(0.0, together.min())))
+        share = np.arange(len(ladder)) / len(values)
+        reach = np.sqrt(np.log(2 / 0.05) / (2 * len(values)))
         band = np.clip(share - reach, 0, 1), np.clip(share + reach, 0, 1)
-        ax.fill_between(ladder, *band, step="post", color=color, alpha=0.13, lw=0)
+        ax.fill_between(ladder, *band, step="post", color=color, alpha=0.13, lw=0, rasterized=True)
     ax.axhline(level, color=GREY, lw=0.8, ls=":")
     if threshold is not None:
         ax.axvline(threshold, color=GREY, lw=0.8, ls=":")
-    ends = np.quantile(together, [0.0, 0.995])
+    ends = np.quantile(together, [0.0, 0.999])
     ax.set(xlim=(min(0.0, ends[0]), ends[1]), ylim=(0, 1.01), xlabel="score", ylabel="share of rows")
     return ax
 

@@ -202,17 +202,17 @@ def intervals_by_group(
 ) -> Intervals:
     """Return each row's interval by its own group's measure; infinite where the code is -1."""
     if not isinstance(nonconformity, Mapping):
-        return _interval_by(nonconformity, threshold, prediction)
+        return interval_by(nonconformity, threshold, prediction)
     lower, upper = np.full(len(codes), -np.inf), np.full(len(codes), np.inf)
     each = np.broadcast_to(threshold, len(codes))
     for code, rows in rows_by_code(codes, len(labels)):
-        made = _interval_by(nonconformity[labels[code]], each[rows], prediction[rows])
+        made = interval_by(nonconformity[labels[code]], each[rows], prediction[rows])
         lower[rows], upper[rows] = made.lower, made.upper
     return Intervals(lower, upper)
 
 
-def _interval_by(score: Score, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
-    """Return a score's intervals, sure to be such."""
+def interval_by(score: Score, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
+    """Return a score's intervals, or say that it returned something else."""
     made = score.interval(threshold, prediction)
     if not isinstance(made, Intervals):
         raise TypeError(f"{type(score).__name__}.interval must return Intervals; got {type(made).__name__}")

@@ -1,9 +1,10 @@
 """The paper's claims on synthetic data, each as a check that can fail.
 
-*Even* means: in every class, the number of test rows covered is within what its exact law allows (`Tally.z`).
-*Uneven* means: in some class it is beyond. Both use one limit, 5.5 standard errors, which chance passes a few times
-in a million among a hundred classes. So a claim can fail (what should be even is not), or not be shown (what should
-be uneven could be chance); more repeats make both checks sharper, never laxer.
+*Even* means: in every group, the number of test rows covered is within what its exact law allows (`Tally.z`).
+*Uneven* means: in some group it is beyond. Everything is held to one limit, the two-sided probability of 5.5 standard
+errors, which chance passes a few times in a million among a hundred groups. So a claim can fail (what should be even
+or equal is not), or not be shown (what should be uneven could be chance); more repeats make both checks sharper,
+never laxer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,10 +13,19 @@ from functools import partial
 from typing import TypeAlias
 
 import numpy as np
+from scipy.stats import binomtest, norm, t
 
 from evencover.experiments.exact import SharedSecret, pooled_coverage, secret_tally
-from evencover.experiments.repeats import Design, Tally, cut_at, refuse_without_scatter, simulated, tally
-from evencover.experiments.scenarios import SCORES, SHIFTED, TYPES_1_TO_3, VARIANTS, coverages
+from evencover.experiments.repeats import (
+    Design,
+    Tally,
+    cut_at,
+    refuse_without_scatter,
+    seed_of,
+    simulated,
+    tally,
+)
+from evencover.experiments.scenarios import SCORES, SHIFTED, TYPES, VARIANTS, coverages
 from evencover.inputs import FloatArray
 from evencover.predictions import Prediction
 from evencover.scores import Residual
@@ -25,7 +35,8 @@ Scenarios: TypeAlias = Mapping[tuple[str, str], Mapping[tuple[str, str], Tally]]
 
 REPEATS = 400
 LIMIT = 5.5  # standard errors
-_SMALL = 25  # times as many repeats where a repeat has 40 rows
+_CHANCE = 2 * float(norm.sf(LIMIT))  # the probability of as much or more
+_MORE = 50  # times as many repeats where a repeat tests one row of a group
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,7 @@ class Claim:
     figure : str or None
         The figure that shows it.
     found : mapping of str to list of float
-        Coverage in each class, by scenario.
+        Coverage in each group, by scenario.
     """
 
     number: int
@@ -71,8 +82,8 @@ def claims(*, repeats: int = REPEATS, seed: int = 0) -> Iterator[Claim]:
     """
     refuse_without_scatter(repeats)
     scenarios = {
-        (make().name.partition(",")[0], variant): coverages(make(), changes, repeats=repeats, seed=seed)
-        for make in TYPES_1_TO_3
+        (kind, variant): coverages(make(), changes, repeats=repeats, seed=seed_of(seed, kind, variant))
+        for kind, make in TYPES.items()
         for variant, changes in VARIANTS.items()
     }
     yield _oracle(scenarios)
@@ -102,21 +113,21 @@ def _noise_on_the_spread(scenarios: Scenarios) -> Claim:
     small, medium, large = by_size
     worse = [_gap_grows(small[key], medium[key]) for key in small]
     # Where the noise on the variance exceeds the variance itself, more of it changes little.
-    saturated = [0.5 < _gap(large[key]) / _gap(medium[key]) < 2 for key in large if key[0] != "Type 3"]
+    saturated = [_within_a_factor_of_2(medium[key], large[key]) for key in large if key[0] != "Type 3"]
     gaps = (", ".join(f"{_gap(column[key]):.3f}" for column in by_size) for key in small if key[1] == "as run")
     return Claim(
         2,
         "σ-shifted: the normalised score gets worse from 0.01 to 0.1, is uneven at 0.1 and 1, and saturates: at 1 "
-        "the worst class is as far off as at 0.1, within a factor of 2 (Types 1 and 2, whose variance is about 0.1).",
+        "the worst group is as far off as at 0.1, within a factor of 2 (Types 1 and 2, whose variance is about 0.1).",
         _verdict(uneven=(*medium.values(), *large.values()), shown=worse, true=saturated),
-        f"worst class off by {'; '.join(gaps)}",
+        f"worst group off, at 0.01, 0.1, 1: {'; '.join(gaps)}",
         "coverage_types_1_to_3",
         _found(**dict(zip(SHIFTED, by_size, strict=True))),
     )
 
 
 def _scaled_spread(scenarios: Scenarios) -> Claim:
-    scaled = {score: _column(scenarios, "σ-scaled 5", score) for score in SCORES}
+    scaled = {score: _column(scenarios, "σ²-scaled 5", score) for score in SCORES}
     same = [
         np.array_equal(scaled[score][key].covered, _column(scenarios, "oracle", score)[key].covered)
         for score in ("residual", "normalised")
@@ -124,9 +135,9 @@ def _scaled_spread(scenarios: Scenarios) -> Claim:
     ]
     return Claim(
         3,
-        "σ-scaled: the normalised and residual scores cover exactly what they did; the interval score becomes uneven.",
+        "σ²-scaled: the normalised and residual scores cover exactly what they did; the interval score becomes uneven.",
         _verdict(uneven=scaled["interval"].values(), true=same),
-        f"changed: {same.count(False)} of {len(same)}; interval: {_words(scaled['interval'])}",
+        f"counts changed in {same.count(False)} of {len(same)} tables; interval: {_words(scaled['interval'])}",
         "coverage_types_1_to_3",
         _found(**scaled),
     )
@@ -146,9 +157,9 @@ def _shifted_mean(scenarios: Scenarios) -> Claim:
 
 
 def _two_modes(repeats: int, seed: int) -> Claim:
-    covered = partial(coverages, changes={"oracle": ()}, repeats=repeats, seed=seed)
     shown: dict[tuple[str, str], dict[tuple[str, str], Tally]] = {}
     for variant in VARIANTS:
+        covered = partial(coverages, changes={"oracle": ()}, repeats=repeats, seed=seed_of(seed, "Type 4", variant))
         decided, coin = (two_modes(coin=coin, as_written=variant == "as written") for coin in (False, True))
         shown["paper's oracle", variant] = covered(decided, oracle=coin)
         shown["true moments", variant] = covered(decided)
@@ -169,67 +180,68 @@ def _two_modes(repeats: int, seed: int) -> Claim:
 
 
 def _running_example(repeats: int, seed: int) -> Claim:
-    def classes(xi: float, error: Callable[[FloatArray], FloatArray]) -> Tally:
+    def groups(xi: float, error: Callable[[FloatArray], FloatArray], name: str) -> Tally:
         def tallies(sample: Sample, _: np.random.Generator) -> dict[str, Tally]:
             x2 = sample.X[:, 1]
             said = Prediction(sample.mean + error(x2))
             return {"": tally(Residual(), sample.y, said, design=Design(), by=x2, edges=cut_at(xi))}
 
-        return simulated(unit_square(), tallies, design=Design(), repeats=repeats, seed=seed)[""]
+        draws = {"repeats": repeats, "seed": seed_of(seed, "unit square", name)}
+        return simulated(unit_square(), tallies, design=Design(), **draws)[""]
 
-    even = {
-        "ξ = 0.5": classes(0.5, np.zeros_like),
-        "ξ = 0.5, mean off by x₂ − 0.5": classes(0.5, lambda x2: x2 - 0.5),
+    settings: dict[str, tuple[float, Callable[[FloatArray], FloatArray]]] = {
+        "ξ = 0.5": (0.5, np.zeros_like),
+        "ξ = 0.5, mean off by x₂ − 0.5": (0.5, lambda x2: x2 - 0.5),
+        "ξ = 0.2": (0.2, np.zeros_like),
+        "ξ = 0.5, mean off by x₂": (0.5, lambda x2: x2),
     }
-    uneven = {
-        "ξ = 0.2": classes(0.2, np.zeros_like),
-        "ξ = 0.5, mean off by x₂": classes(0.5, lambda x2: x2),
-    }
+    found = {name: groups(*setting, name) for name, setting in settings.items()}
+    tallies = list(found.values())
     return Claim(
         6,
         "Unit square: the residual score, not pivotal, is even at ξ = 0.5, also with the mean off antisymmetrically; "
         "it is not at ξ = 0.2, nor with the mean off by x₂.",
-        _verdict(even=even.values(), uneven=uneven.values()),
-        "; ".join(f"{name}: {_shares(each)}" for name, each in (even | uneven).items()),
+        _verdict(even=tallies[:2], uneven=tallies[2:]),
+        "; ".join(f"{name}: {_shares(each)}" for name, each in found.items()),
         "two_taxonomies",
-        {name: _list(each) for name, each in (even | uneven).items()},
+        {name: _list(each) for name, each in found.items()},
     )
 
 
 def _two_subgroups(repeats: int, seed: int) -> Claim:
-    design = Design(n_calibration=20, n_test=20, level=0.8)
+    design = Design(n_calibration=20, n_test=2, level=0.8)  # one test row of each subgroup
 
     def tallies(sample: Sample, _: np.random.Generator) -> dict[str, Tally]:
         subgroup = sample.X[:, 1]
         return {"": tally(Residual(), sample.y, sample.oracle(), design=design, by=subgroup, edges=cut_at(0.5))}
 
-    found = simulated(two_subgroups(), tallies, design=design, repeats=_SMALL * repeats, seed=seed)[""]
-    exact = np.array([pooled_coverage(each, (0.1, 0.5), each=10, rank=design.rank) for each in (0.1, 0.5)])
+    draws = {"repeats": _MORE * repeats, "seed": seed_of(seed, "two subgroups")}
+    found = simulated(two_subgroups(), tallies, design=design, **draws)[""]
+    exact = [pooled_coverage(each, (0.1, 0.5), each=10, rank=design.rank) for each in (0.1, 0.5)]
     return Claim(
         7,
         "Two subgroups of 10, noise 0.1 and 0.5, one residual threshold at level 0.8: the quiet one is covered far "
         "more often, the noisy one far less, as the exact integrals say.",
-        _verdict(uneven=[found], true=[_agrees(found, exact)]),
+        _verdict(true=_could_be(found, exact), shown=~np.array(_could_be(found, [design.level] * 2))),
         f"found {_shares(found)}, exactly {' / '.join(f'{each:.3f}' for each in exact)}",
         "two_subgroups",
-        {"found": _list(found), "exact": exact.tolist()},
+        {"found": _list(found), "exact": exact},
     )
 
 
 def _shared_secret(repeats: int, seed: int) -> Claim:
-    world, design = SharedSecret(), Design()
-    found = secret_tally(world, design=design, repeats=repeats, seed=seed)
-    exact = np.array([world.coverage(group, design) for group in (0, 1)])
-    independent = world.big_given_class(0) == world.big_given_class(1)
-    off = np.abs(found.coverage - design.level) > LIMIT * found.error
+    world, design = SharedSecret(), Design(n_test=1)
+    found = secret_tally(world, design=design, repeats=_MORE * repeats, seed=seed_of(seed, "shared secret"))
+    exact = [world.coverage(group, design) for group in (0, 1)]
+    independent = world.big_given_group(0) == world.big_given_group(1)
     return Claim(
         8,
-        "Independence of score and class, row by row, is not enough: rows that share a secret are covered unevenly.",
-        _verdict(shown=off, true=[independent, _agrees(found, exact)]),
-        f"P(big score) {world.big_given_class(0)} and {world.big_given_class(1)}; found {_shares(found)}, exactly "
+        "Independence of score and group, row by row, is not enough: rows that share a secret are covered unevenly.",
+        _verdict(true=[independent, *_could_be(found, exact)], shown=~np.array(_could_be(found, [design.level] * 2))),
+        f"P(big score) {world.big_given_group(0)} and {world.big_given_group(1)}; found {_shares(found)}, exactly "
         + " / ".join(f"{each:.3f}" for each in exact),
         None,
-        {"found": _list(found), "exact": exact.tolist()},
+        {"found": _list(found), "exact": exact},
     )
 
 
@@ -252,25 +264,41 @@ def _verdict(
 
 
 def _even(found: Tally) -> bool:
-    """Return whether what was covered is within what the exact law allows, in every class."""
+    """Return whether what was covered is within what the exact law allows, in every group."""
     return bool(np.abs(found.z).max() <= LIMIT)
 
 
-def _agrees(found: Tally, exact: FloatArray) -> bool:
-    """Return whether the shares covered are within their sampling error of exact ones."""
-    return bool((np.abs(found.coverage - exact) <= LIMIT * found.error).all())
+def _could_be(found: Tally, coverages: Iterable[float]) -> list[bool]:
+    """Return whether each group's count could come from a coverage; a repeat tests one row of a group at most.
+
+    Then rows of a group are independent over the repeats, and the count is binomial.
+    """
+    counts = zip(found.covered.sum(axis=0), found.sizes.sum(axis=0), coverages, strict=True)
+    return [not n or binomtest(int(k), int(n), p).pvalue > _CHANCE for k, n, p in counts]
 
 
 def _gap(found: Tally) -> float:
-    """Return how far the worst class is from the level."""
+    """Return how far the worst group is from the level."""
     return float(np.abs(found.coverage - found.design.level).max())
 
 
 def _gap_grows(one: Tally, other: Tally) -> bool:
-    """Return whether the other's worst class is further off than the same class of the one, beyond chance."""
+    """Return whether the other's worst group is further off than the same group of the one, beyond chance."""
     gaps = [np.abs(each.coverage - each.design.level) for each in (one, other)]
     worst = gaps[1].argmax()
-    return bool((gaps[1] - gaps[0])[worst] > LIMIT * np.hypot(one.error, other.error)[worst])
+    return bool((gaps[1] - gaps[0])[worst] > _limit(one) * np.hypot(one.error, other.error)[worst])
+
+
+def _within_a_factor_of_2(one: Tally, other: Tally) -> bool:
+    """Return whether neither worst group is more than twice as far off as the other's, but for chance."""
+    errors = [each.error[np.abs(each.coverage - each.design.level).argmax()] for each in (one, other)]
+    room = _limit(one) * np.hypot(2 * errors[0], 2 * errors[1])
+    return bool(max(_gap(one) - 2 * _gap(other), _gap(other) - 2 * _gap(one)) <= room)
+
+
+def _limit(found: Tally) -> float:
+    """Return the limit in standard errors that were estimated from the repeats."""
+    return float(t.isf(_CHANCE / 2, len(found.sizes) - 1))
 
 
 def _largest_z(column: Iterable[Tally]) -> float:

@@ -2,14 +2,12 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
-from operator import add
 
 import numpy as np
 from scipy.integrate import quad
 from scipy.stats import beta, binom, halfnorm
 
-from evencover.experiments.repeats import Design, Tally, blocks
+from evencover.experiments.repeats import Design, Tally, blocks_of, thresholds
 from evencover.inputs import FloatArray, IntArray
 
 
@@ -42,49 +40,59 @@ def pooled_coverage(spread: float, spreads: tuple[float, float], *, each: int, r
         quiet, noisy = (binom.pmf(counts, each, halfnorm.cdf(a, scale=other)) for other in spreads)
         return float(np.convolve(quiet, noisy)[:rank].sum())
 
-    return float(quad(covered, 0.0, 1.0, limit=200)[0])
+    # Where the others' residuals lie, however small a part of the new row's own range that is.
+    reach = [halfnorm.cdf(times * other, scale=spread) for other in spreads for times in (0.5, 1, 2, 4)]
+    points = sorted({float(u) for u in reach if 0 < u < 1})
+    return float(quad(covered, 0.0, 1.0, points=points, limit=500)[0])
 
 
 @dataclass(frozen=True)
 class SharedSecret:
-    """Exchangeable rows that are not independent, although each row's score is independent of its class.
+    """Exchangeable rows that are not independent, although each row's score is independent of its group.
 
-    A secret L, 1 or 2 with probability 1/2, is shared by all rows. Given L, rows are independent: the class is 1 with
-    a probability that depends on L, and the score is uniform on (0, 1), plus 1 if it is *big*, which depends on class
-    and L. Averaged over L, big scores are equally likely in both classes. Yet the calibration rows tell of L, and L
-    of the class of the new row.
+    A secret L, 1 or 2 with probability 1/2, is shared by all rows. Given L, rows are independent: the group is 1 with
+    a probability that depends on L, and the score is uniform on (0, 1), plus 1 if it is *big*, which depends on group
+    and L. Averaged over L, big scores are equally likely in both groups. Yet the calibration rows tell of L, and L
+    of the group of the new row.
+
+    Parameters
+    ----------
+    group_1 : tuple of two Fraction
+        Probability of group 1, by L.
+    big : tuple of two tuples of two Fraction
+        Probability of a big score, by group and L.
     """
 
-    class_1: tuple[Fraction, Fraction] = (Fraction(8, 10), Fraction(2, 10))  # by L
-    big: tuple[tuple[Fraction, Fraction], ...] = (  # by class, then L
+    group_1: tuple[Fraction, Fraction] = (Fraction(8, 10), Fraction(2, 10))
+    big: tuple[tuple[Fraction, Fraction], ...] = (
         (Fraction(4, 10), Fraction(1, 10)),
         (Fraction(2, 10), Fraction(0)),
     )
 
     def probability(self, group: int, secret: int) -> Fraction:
-        """Return the probability of a class, given L."""
-        return self.class_1[secret] if group == 1 else 1 - self.class_1[secret]
+        """Return the probability of a group, given L."""
+        return self.group_1[secret] if group == 1 else 1 - self.group_1[secret]
 
-    def big_given_class(self, group: int) -> Fraction:
-        """Return the probability of a big score in a class: the same for both, so score and class are independent."""
+    def big_given_group(self, group: int) -> Fraction:
+        """Return the probability of a big score in a group: the same for both, so score and group are independent."""
         joint = [self.probability(group, secret) * self.big[group][secret] for secret in (0, 1)]
         return sum(joint, Fraction(0)) / sum(self.probability(group, secret) for secret in (0, 1))
 
     def coverage(self, group: int, design: Design) -> float:
-        """Return the coverage of a new row of a class, by one threshold for all rows."""
+        """Return the coverage of a new row of a group, by one threshold for all rows."""
         weights = [self.probability(group, secret) for secret in (0, 1)]
         each = [self._coverage_given(group, secret, design) for secret in (0, 1)]
         return float(np.average(each, weights=[float(weight) for weight in weights]))
 
     def sample(self, repeats: int, rows: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
-        """Return scores and classes, each of shape (repeats, rows); a secret for each repeat."""
+        """Return scores and groups, each of shape (repeats, rows); a secret for each repeat."""
         secret = rng.integers(0, 2, (repeats, 1))
-        group = (rng.random((repeats, rows)) < np.array(self.class_1, dtype=float)[secret]).astype(np.intp)
+        group = (rng.random((repeats, rows)) < np.array(self.group_1, dtype=float)[secret]).astype(np.intp)
         big = rng.random((repeats, rows)) < np.array(self.big, dtype=float)[group, secret]
         return rng.random((repeats, rows)) + big, group
 
     def _coverage_given(self, group: int, secret: int, design: Design) -> float:
-        """Return the coverage given L: the class's share below a threshold whose probability in all is Beta."""
+        """Return the coverage given L: the group's share below a threshold whose probability in all is Beta."""
         all_big = float(sum(self.probability(c, secret) * self.big[c][secret] for c in (0, 1)))
         own_big = float(self.big[group][secret])
         law = beta(design.rank, design.n_calibration + 1 - design.rank)
@@ -95,19 +103,20 @@ class SharedSecret:
             return 1 - own_big + own_big * (p - 1 + all_big) / all_big
 
         low, high = (float(end) for end in law.ppf([1e-12, 1 - 1e-12]))
-        return float(quad(lambda p: float(law.pdf(p)) * share(p), low, high, points=[1 - all_big], limit=200)[0])
+        points = [1 - all_big] if low < 1 - all_big < high else None
+        return float(quad(lambda p: float(law.pdf(p)) * share(p), low, high, points=points, limit=200)[0])
 
 
 def secret_tally(world: SharedSecret, *, design: Design, repeats: int, seed: int) -> Tally:
-    """Return what one threshold for all rows covers in each class of such a world."""
-    counted = (_tally_of(*world.sample(size, design.n_rows, rng), design) for size, rng in blocks(repeats, seed))
-    return reduce(add, counted)
+    """Return what one threshold for all rows covers in each group of such a world."""
+    blocks = (_tally_of(*world.sample(size, design.n_rows, rng), design) for size, rng in blocks_of(repeats, seed))
+    return Tally.joined(blocks, repeats)
 
 
 def _tally_of(scores: FloatArray, groups: IntArray, design: Design) -> Tally:
     """Return what is covered in one block of repeats."""
     n = design.n_calibration
-    thresholds = np.partition(scores[:, :n], design.rank - 1, axis=1)[:, design.rank - 1, None]
-    members = np.stack([groups[:, n:] == group for group in (0, 1)], axis=2)  # (repeats, tests, classes)
-    covered = ((scores[:, n:] <= thresholds)[:, :, None] & members).sum(axis=1)
+    below = scores[:, n:] <= thresholds(scores[:, :n], design)[:, None]
+    members = np.stack([groups[:, n:] == group for group in (0, 1)], axis=2)  # (repeats, tests, groups)
+    covered = (below[:, :, None] & members).sum(axis=1)
     return Tally(covered, members.sum(axis=1), np.full(covered.shape, np.nan), design)

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 
 from evencover.experiments.exact import pooled_coverage
-from evencover.experiments.repeats import LEVEL, Tally, refuse_without_scatter, thirds
-from evencover.experiments.scenarios import CLASSES, SCORES, TYPES_1_TO_3, VARIANTS, coverages
+from evencover.experiments.repeats import LEVEL, Tally, refuse_without_scatter, seed_of, thirds
+from evencover.experiments.scenarios import GROUPS, SCORES, TYPES, VARIANTS, coverages
 from evencover.experiments.tables import papers_calibration
 from evencover.extras import imported
 from evencover.inputs import FloatArray, IntArray
@@ -17,9 +18,11 @@ from evencover.plots import (
     BLACK,
     BLUE,
     BY_NOISE,
+    GREEN,
     GREY,
+    LINES,
     MARKERS,
-    ORANGE,
+    PURPLE,
     STYLE,
     VERMILION,
     new_figure,
@@ -35,7 +38,8 @@ from evencover.theory.families import TRIANGULAR
 
 REPEATS = 100
 _SEED = 13
-_CLASS_NAMES = tuple(f"{name} variance" for name in CLASSES)
+_TICKS = {("as written", "μ-shifted σ"): "μ-shifted N(0, 0.01σ²)"}  # where the name would be untrue
+_GROUP_NAMES = tuple(f"{name} estimated variance" for name in GROUPS)
 
 
 def write_figures(folder: Path, *, repeats: int = REPEATS) -> Iterator[Path]:
@@ -82,15 +86,18 @@ def subgroups_figure() -> Any:
     sample = two_subgroups().sample(20, seed=_SEED)
     threshold = float(conformal_quantile(Residual()(sample.y, sample.oracle()), 0.8))
     figure, ((ax,),) = new_figure(1, 1, size=(6.4, 3.8))
+    spreads = (0.1, 0.5)
     x = np.array([0.0, 10.0])
     for group, color, marker, name in ((0, BLUE, "o", "quiet, σ = 0.1"), (1, VERMILION, "s", "noisy, σ = 0.5")):
         rows = sample.X[:, 1] == group
         mean = 0.1 * x + 2 * group
         covered = np.abs(sample.y - sample.mean)[rows] <= threshold * (1 + 1e-12)
-        exact = pooled_coverage((0.1, 0.5)[group], (0.1, 0.5), each=10, rank=conformal_rank(20, 0.8))
+        here = 1 - 2 * norm.sf(threshold / spreads[group])
+        average = pooled_coverage(spreads[group], spreads, each=10, rank=conformal_rank(20, 0.8))
         ax.fill_between(x, mean - threshold, mean + threshold, color=color, alpha=0.15, lw=0)
         ax.plot(x, mean, color=color, lw=1)
-        label = f"{name}: {covered.sum()} of {rows.sum()} covered; of new rows {exact:.3f}"
+        counts = f"{covered.sum()} of {rows.sum()} covered; of new rows {here:.3f} (over many such sets {average:.3f})"
+        label = f"{name}: {counts}"
         ax.plot(sample.X[rows, 0], sample.y[rows], marker, color=color, ms=5, label=label)
     ax.set(xlabel="x", ylabel="y", title="One residual threshold, level 0.8, calibrated on these 20 points")
     ax.legend(loc="upper left")
@@ -100,21 +107,21 @@ def subgroups_figure() -> Any:
 
 def taxonomies_figure() -> Any:
     """The unit square, divided by a feature and by the spread."""
-    figure, axes = new_figure(1, 2, size=(7.2, 3.6), sharey=True)
+    figure, axes = new_figure(1, 2, size=(6.6, 3.9), sharey=True)
     sample = unit_square().sample(600, seed=_SEED)
     x2 = sample.X[:, 1]
     by_feature, by_spread = x2 > 0.2, sample.spread > np.sqrt(1.25)  # the median: |x₂ − 0.5| = 0.25
     panels = (
-        (by_feature, (0.2,), "by a feature, at ξ = 0.2", ("$x_2$ ≤ 0.2", "$x_2$ > 0.2")),
-        (by_spread, (0.25, 0.75), "by the spread, two equal halves", ("low spread", "high spread")),
+        (by_feature, (0.2,), "by a feature, at ξ = 0.2", ("$x_2$ ≤ 0.2", "$x_2$ > 0.2"), (GREEN, PURPLE)),
+        (by_spread, (0.25, 0.75), "by the spread, two equal halves", ("low spread", "high spread"), (BLUE, VERMILION)),
     )
-    for ax, (high, edges, title, names) in zip(axes[0], panels, strict=True):
-        for kind, color, marker in ((~high, BLUE, "o"), (high, ORANGE, "^")):
-            ax.scatter(*sample.X[kind].T, s=10, color=color, marker=marker, lw=0, label=names[int(color == ORANGE)])
+    for ax, (high, edges, title, names, colors) in zip(axes[0], panels, strict=True):
+        for rows, name, color, marker in zip((~high, high), names, colors, ("o", "^"), strict=True):
+            ax.scatter(*sample.X[rows].T, s=10, color=color, marker=marker, lw=0, label=name, clip_on=False)
         for edge in edges:
             ax.axhline(edge, color=BLACK, lw=1)
         ax.set(xlabel="$x_1$", title=title, xlim=(0, 1), ylim=(0, 1), aspect="equal")
-        ax.legend(loc="lower center", bbox_to_anchor=(0.5, -0.36), ncols=2)
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     axes[0, 0].set_ylabel("$x_2$")
     return figure
 
@@ -125,11 +132,13 @@ def triangular_figure() -> Any:
     mean, spread = 2 * width / 3, width / (3 * np.sqrt(2))
     figure, ((ax,),) = new_figure(1, 1, size=(5.6, 3.2))
     y = np.array([-1.0, 0.0, width, np.nextafter(width, 6.0), 6.0])
-    ax.plot(y, TRIANGULAR.density(y, mean, spread), color=BLUE, lw=1.8)
+    ax.plot(y, TRIANGULAR.density(y, mean, spread), color=BLUE, lw=1.8, clip_on=False)
     ax.axvline(mean, color=GREY, lw=0.9, ls="--", label=f"mean 2λ/3 = {mean:.2f}")
-    ax.axvspan(mean - spread, mean + spread, color=GREY, alpha=0.15, lw=0, label=f"± σ = λ/(3√2) = {spread:.2f}")
+    ax.axvspan(
+        mean - spread, mean + spread, color=GREY, alpha=0.15, lw=0, label=f"mean ± σ, σ = λ/(3√2) = {spread:.2f}"
+    )
     ax.set(xlabel="y", ylabel="density", title="$f(y) = 2y/λ^2$ on [0, λ], λ = 5", ylim=(0, 0.45))
-    ax.legend(loc="upper left")
+    ax.legend(loc="upper left", fontsize=8)
     return figure
 
 
@@ -142,11 +151,13 @@ def variance_cdf_figure() -> Any:
     codes = _thirds_of(variance)
     for code, color in enumerate(BY_NOISE):
         rows = codes == code
-        ax.plot(variance[rows], share[rows], color=color, lw=3.2, label=_CLASS_NAMES[code])
-    for third in (1 / 3, 2 / 3):
-        ax.axhline(third, color=GREY, lw=0.8, ls=":")
-    ax.set(xlabel="true variance", ylabel="share of rows", ylim=(0, 1.01), title="Toy model: thirds of the variance")
-    ax.legend(loc="lower right")
+        ax.plot(variance[rows], share[rows], color=color, lw=3.2, ls=LINES[code], label=f"{GROUPS[code]} variance")
+    for third, cut in zip((1 / 3, 2 / 3), thirds(variance[None, :])[0], strict=True):
+        ax.plot([0, cut, cut], [third, third, 0], color=GREY, lw=0.8, ls=":")
+        ax.annotate(f"{cut:.2f}", (cut, 0), xytext=(3, 3), textcoords="offset points", color=GREY)
+    ax.set(xlabel="true variance", ylabel="share of rows", xlim=(0, None), ylim=(0, 1.01))
+    ax.set_title("Toy model: thirds of the variance")
+    ax.legend(loc="upper left")
     return figure
 
 
@@ -159,11 +170,11 @@ def variance_comparison_figure() -> Any:
     for code, color in enumerate(BY_NOISE):
         rows = codes == code
         points = {"s": 9, "lw": 0, "marker": MARKERS[code], "rasterized": True}
-        ax.scatter(true[rows], estimated[rows], color=color, label=_CLASS_NAMES[code], **points)
+        ax.scatter(true[rows], estimated[rows], color=color, label=_GROUP_NAMES[code], **points)
     ends = np.array([true.min(), true.max()])
     ax.plot(ends, ends, color=BLACK, lw=1, ls="--", label="if it were right")
-    ax.set(xlabel="true variance", ylabel="estimated variance", title="Classes of the misspecified model")
-    ax.legend(loc="upper center", title="by the estimate:")
+    ax.set(xlabel="true variance", ylabel="estimated variance", title="Groups of the misspecified model")
+    ax.legend(loc="upper center")
     return figure
 
 
@@ -175,40 +186,47 @@ def score_cdfs_figure() -> Any:
         codes = _thirds_of(_variance(said))
         for row, name in enumerate(("residual", "normalised")):
             scores = SCORES[name](sample.y, said)
-            grouped = {label: scores[codes == code] for code, label in enumerate(_CLASS_NAMES)}
+            grouped = {label: scores[codes == code] for code, label in enumerate(_GROUP_NAMES)}
             ax = axes[row, column]
             plot_score_cdfs(grouped, level=LEVEL, threshold=float(conformal_quantile(scores, LEVEL)), ax=ax)
             ax.set(
                 title=f"({'acbd'[2 * column + row]}) {name} score, {model}", ylabel="" if column else "share of rows"
             )
-    axes[0, 0].legend(loc="lower right")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    figure.suptitle(
+        "Scores by group. Shaded: 95 % bands. Dotted: level 0.9, and the threshold of all rows", fontsize=9.5
+    )
     return figure
 
 
 def types_figure(variant: str, repeats: int) -> Any:
     """Coverage of three scores under each misspecification, for Types 1 to 3."""
-    rows = {make().name: coverages(make(), VARIANTS[variant], repeats=repeats, seed=_SEED) for make in TYPES_1_TO_3}
-    return _coverage_figure(rows, tuple(VARIANTS[variant]), f"misspecifications {variant}", repeats)
+    changes = VARIANTS[variant]
+    rows = {
+        make().name: coverages(make(), changes, repeats=repeats, seed=seed_of(_SEED, kind, variant))
+        for kind, make in TYPES.items()
+    }
+    return _coverage_figure(rows, variant, f"misspecifications {variant}", repeats)
 
 
 def two_modes_figure(repeats: int) -> Any:
     """Coverage in Type 4: what the paper calls the oracle, the true one, and a real mixture."""
     decided, coin = two_modes(), two_modes(coin=True)
-    changes = VARIANTS["as run"]
-    covered = partial(coverages, changes=changes, repeats=repeats, seed=_SEED)
+    covered = partial(coverages, changes=VARIANTS["as run"], repeats=repeats, seed=seed_of(_SEED, "Type 4"))
     rows = {
         "mode by the mean,\nthe paper's oracle": covered(decided, oracle=coin),
         "mode by the mean,\ntrue mean and variance": covered(decided),
         "mode by a coin,\ntrue mean and variance": covered(coin),
     }
-    return _coverage_figure(rows, tuple(changes), "Type 4, misspecifications as run", repeats)
+    return _coverage_figure(rows, "as run", "Type 4, misspecifications as run", repeats)
 
 
 def _coverage_figure(
-    rows: Mapping[str, Mapping[tuple[str, str], Tally]], changes: tuple[str, ...], title: str, repeats: int
+    rows: Mapping[str, Mapping[tuple[str, str], Tally]], variant: str, title: str, repeats: int
 ) -> Any:
-    """Draw one row of panels for each world, one panel for each class."""
-    figure, axes = new_figure(len(rows), len(CLASSES), size=(11.0, 2.4 * len(rows) + 1.2), sharex=True, sharey=True)
+    """Draw one row of panels for each world, one panel for each group."""
+    changes = tuple(VARIANTS[variant])
+    figure, axes = new_figure(len(rows), len(GROUPS), size=(11.0, 2.4 * len(rows) + 1.2), sharex=True, sharey=True)
     for line, (world, found) in zip(axes, rows.items(), strict=True):
         for code, ax in enumerate(line):
             shares = [
@@ -219,15 +237,16 @@ def _coverage_figure(
             plot_shares(shares, level=LEVEL, ax=ax)
             for i in range(0, len(changes), 2):
                 ax.axvspan(i - 0.5, i + 0.5, color=GREY, alpha=0.07, lw=0, zorder=-1)
-            ax.set(xlim=(-0.5, len(changes) - 0.5), ylim=(0.63, 1.02))
-            ax.set_xticks(range(len(changes)), changes, rotation=35, ha="right", rotation_mode="anchor")
+            ax.set(xlim=(-0.5, len(changes) - 0.5), ylim=(0.6, 1.02))
+            names = [_TICKS.get((variant, change), change) for change in changes]
+            ax.set_xticks(range(len(changes)), names, rotation=35, ha="right", rotation_mode="anchor")
         line[0].set_ylabel(f"{world}\ncoverage")
-    for ax, name in zip(axes[0], _CLASS_NAMES, strict=True):
-        ax.set_title(f"{name} (estimated)")
+    for ax, name in zip(axes[0], _GROUP_NAMES, strict=True):
+        ax.set_title(name)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(SCORES))
     figure.suptitle(
-        f"Coverage by class at level {LEVEL}: {title}. {repeats} repeats; bars: two standard errors of the mean, "
-        "thin lines: the middle 90 % of repeats",
+        f"Coverage by group at level {LEVEL}: {title}\nMean of {repeats} repeats. Thick bars, often smaller than the "
+        "marker: two standard errors of it. Thin lines: the middle 90 % of repeats",
         fontsize=9.5,
     )
     return figure

@@ -1,14 +1,14 @@
-"""A marginal conformal predictor, many times over: what it covers in each class, and whether that is chance.
+"""A marginal conformal predictor, many times over: what it covers in each group, and whether that is chance.
 
-Repeats are vectorised: the rows of all of them are drawn, predicted and scored as one long array, then seen as an
+Repeats are vectorised: the rows of many of them are drawn, predicted and scored as one long array, then seen as an
 array of shape (repeats, rows) in which the first rows calibrate and the others test. They come in blocks of fixed
-size, each with a seed of its own, so that memory does not grow with the number of repeats and the first repeats
-are the same however many follow.
+size, each with a seed of its own: beyond the counts, memory does not grow with the number of repeats, and the first
+repeats are the same however many follow.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from hashlib import sha256
 from typing import TypeVar
 
 import numpy as np
@@ -25,27 +25,27 @@ LEVEL = 0.9
 _BLOCK = 50  # repeats drawn at once
 
 
-def blocks(repeats: int, seed: int) -> Iterator[tuple[int, np.random.Generator]]:
-    """Yield the number of repeats in each block, with the block's own generator."""
-    refuse_unless_count(repeats, "repeats")
-    generator(seed)  # refused here if it is none
-    for block, start in enumerate(range(0, repeats, _BLOCK)):
-        yield min(_BLOCK, repeats - start), np.random.default_rng([seed, block])
-
-
-def refuse_without_scatter(repeats: int) -> None:
-    """Raise unless there are repeats enough for a standard error."""
-    if not is_count(repeats) or repeats < 2:
-        raise ValueError(f"repeats must be a whole number, 2 or more, to have a scatter; got {repeats!r}")
-
-
 @dataclass(frozen=True)
 class Design:
-    """How many rows a repeat has, and for which level it is calibrated."""
+    """How many rows a repeat has, and for which level it is calibrated.
+
+    Parameters
+    ----------
+    n_calibration, n_test : int
+        Rows that calibrate, and rows that test.
+    level : float
+        Nominal coverage.
+    """
 
     n_calibration: int = 1000
     n_test: int = 1000
     level: float = LEVEL
+
+    def __post_init__(self) -> None:
+        refuse_unless_count(self.n_calibration, "n_calibration")
+        refuse_unless_count(self.n_test, "n_test")
+        if self.rank > self.n_calibration:
+            raise ValueError(f"{self.n_calibration} calibration rows are too few for a threshold at level {self.level}")
 
     @property
     def n_rows(self) -> int:
@@ -57,22 +57,17 @@ class Design:
         """The conformal rank of the threshold."""
         return conformal_rank(self.n_calibration, self.level)
 
-    def samples(self, world: World, repeats: int, seed: int) -> Iterator[tuple[Sample, np.random.Generator]]:
-        """Yield all repeats' rows, some repeats at a time, with the generator that drew them."""
-        for size, rng in blocks(repeats, seed):
-            yield world.sample(size * self.n_rows, seed=rng), rng
-
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Test rows covered in each repeat and class, of how many, with the widths of their intervals.
+    """Test rows covered in each repeat and group, of how many, with the widths of their intervals.
 
     Parameters
     ----------
-    covered, sizes : ndarray of shape (repeats, classes)
+    covered, sizes : ndarray of shape (repeats, groups)
         Rows covered, and rows.
-    widths : ndarray of shape (repeats, classes)
-        Mean width; NaN where a class has no rows.
+    widths : ndarray of shape (repeats, groups)
+        Mean width; NaN where a group has no rows.
     design : Design
         What was repeated.
     """
@@ -82,51 +77,52 @@ class Tally:
     widths: FloatArray
     design: Design
 
+    @classmethod
+    def joined(cls, tallies: Iterable["Tally"], repeats: int) -> "Tally":
+        """Return the first repeats of some tallies of one design, one after another."""
+        parts = list(tallies)
+        return cls(
+            np.concatenate([part.covered for part in parts])[:repeats],
+            np.concatenate([part.sizes for part in parts])[:repeats],
+            np.concatenate([part.widths for part in parts])[:repeats],
+            parts[0].design,
+        )
+
     @property
     def shares(self) -> FloatArray:
-        """Share covered in each repeat and class. Shape (repeats, classes)."""
-        with np.errstate(invalid="ignore"):
-            return self.covered / self.sizes
+        """Share covered in each repeat and group; NaN where a group has no rows. Shape (repeats, groups)."""
+        return _ratio(self.covered, self.sizes)
 
     @property
     def coverage(self) -> FloatArray:
-        """Share covered in each class, all repeats together. Shape (classes,)."""
-        return np.asarray(self.covered.sum(axis=0) / self.sizes.sum(axis=0))
+        """Share covered in each group, all repeats together. Shape (groups,)."""
+        return _ratio(self.covered.sum(axis=0), self.sizes.sum(axis=0))
 
     @property
     def error(self) -> FloatArray:
-        """Standard error of `coverage`, from the scatter over the repeats. Shape (classes,)."""
+        """Standard error of `coverage`, from the scatter over the repeats. Shape (groups,)."""
         scatter = (self.covered - self.coverage * self.sizes).std(axis=0, ddof=1)
-        return np.asarray(scatter * np.sqrt(len(self.sizes)) / self.sizes.sum(axis=0))
+        return _ratio(scatter * np.sqrt(len(self.sizes)), self.sizes.sum(axis=0))
 
-    @cached_property
+    @property
     def z(self) -> FloatArray:
-        """How far each class is from even coverage, in standard errors. Shape (classes,).
+        """How far each group is from even coverage, in standard errors; 0 for one without rows. Shape (groups,).
 
-        If the score does not depend on the class, the number covered among m rows of a class is
+        If the score does not depend on the group, the number covered among m rows of a group is
         BetaBinomial(m, k, n + 1 − k), k the conformal rank; exactly, and independently over the repeats.
         """
         k, total = self.design.rank, self.design.n_calibration + 1
         p = k / total
         variance = self.sizes * p * (1 - p) * (total + self.sizes) / (total + 1)
         excess = (self.covered - p * self.sizes).sum(axis=0)
-        return np.asarray(excess / np.sqrt(variance.sum(axis=0)))
+        return np.nan_to_num(_ratio(excess, np.sqrt(variance.sum(axis=0))))
 
     @property
     def marginal(self) -> "Tally":
-        """The same with all classes together: one class."""
+        """The same with all groups together: one group."""
         sizes = self.sizes.sum(axis=1, keepdims=True)
         widths = np.nansum(self.widths * self.sizes, axis=1, keepdims=True) / sizes
         return Tally(self.covered.sum(axis=1, keepdims=True), sizes, widths, self.design)
-
-    def __add__(self, other: "Tally") -> "Tally":
-        """Return both tallies' repeats, one after the other."""
-        return Tally(
-            np.concatenate([self.covered, other.covered]),
-            np.concatenate([self.sizes, other.sizes]),
-            np.concatenate([self.widths, other.widths]),
-            self.design,
-        )
 
 
 def tally(
@@ -138,7 +134,7 @@ def tally(
     by: FloatArray | None = None,
     edges: Callable[[FloatArray], FloatArray] | None = None,
 ) -> Tally:
-    """Calibrate each repeat's first rows together, and count what is covered of its other rows, by class.
+    """Calibrate each repeat's first rows together, and count what is covered of its other rows, by group.
 
     Parameters
     ----------
@@ -151,19 +147,25 @@ def tally(
     design : Design
         The rows of a repeat.
     by : ndarray of shape (repeats × rows,), optional
-        What the classes are cut by; the predicted variance by default.
+        What the groups are cut by; the predicted variance by default.
     edges : callable, optional
-        From the calibration rows' values, shape (repeats, n), to the edges of the classes, shape
-        (repeats, classes − 1); thirds by default.
+        From the calibration rows' values, shape (repeats, n), to the edges of the groups, shape
+        (repeats, groups − 1); thirds by default.
     """
-    values = prediction.required("spread", by="classes of the variance") ** 2 if by is None else by
+    if len(y) % design.n_rows:
+        raise ValueError(f"y must hold whole repeats of {design.n_rows} rows; got {len(y)} rows")
+    values = prediction.required("spread", by="groups of the variance") ** 2 if by is None else by
     calibrates = np.tile(np.arange(design.n_rows) < design.n_calibration, len(y) // design.n_rows)
     test = ~calibrates
     scores = score(y[calibrates], prediction[calibrates]).reshape(-1, design.n_calibration)
-    thresholds = np.partition(scores, design.rank - 1, axis=1)[:, design.rank - 1]  # (repeats,)
-    intervals = score.interval(np.repeat(thresholds, design.n_test), prediction[test])
+    intervals = score.interval(np.repeat(thresholds(scores, design), design.n_test), prediction[test])
     cuts = (edges or thirds)(values[calibrates].reshape(-1, design.n_calibration))
     return _counted(intervals.covers(y[test]), intervals.width, values[test], cuts, design)
+
+
+def thresholds(scores: FloatArray, design: Design) -> FloatArray:
+    """Return the threshold of each repeat, from its calibration scores of shape (repeats, n). Shape (repeats,)."""
+    return np.partition(scores, design.rank - 1, axis=1)[:, design.rank - 1]
 
 
 def thirds(values: FloatArray) -> FloatArray:
@@ -172,7 +174,7 @@ def thirds(values: FloatArray) -> FloatArray:
 
 
 def cut_at(edge: float) -> Callable[[FloatArray], FloatArray]:
-    """Return the rule of two classes: up to a fixed edge, and above it."""
+    """Return the rule of two groups: up to a fixed edge, and above it."""
     return lambda values: np.full((len(values), 1), edge)
 
 
@@ -184,22 +186,59 @@ def simulated(
     repeats: int,
     seed: int,
 ) -> dict[Name, Tally]:
-    """Return what `tallies` counts in one block after another, added up."""
-    counted = (tallies(*drawn) for drawn in design.samples(world, repeats, seed))
-    return reduce(lambda one, other: {name: one[name] + other[name] for name in one}, counted)
+    """Return what `tallies` counts in many repeats.
+
+    Parameters
+    ----------
+    world : World
+        Where rows come from.
+    tallies : callable
+        Takes the rows of a block of repeats and the generator that drew them, returns tallies by name.
+    design : Design
+        The rows of a repeat.
+    repeats, seed : int
+        How often, and the seed of the draws.
+    """
+    blocks = [tallies(world.sample(size * design.n_rows, seed=rng), rng) for size, rng in blocks_of(repeats, seed)]
+    return {name: Tally.joined((block[name] for block in blocks), repeats) for name in blocks[0]}
+
+
+def blocks_of(repeats: int, seed: int) -> Iterator[tuple[int, np.random.Generator]]:
+    """Yield, until there are repeats enough, the size of a block and its generator; the last block is whole too."""
+    refuse_unless_count(repeats, "repeats")
+    generator(seed)  # refused here if it is none
+    for block in range(-(-repeats // _BLOCK)):
+        yield _BLOCK, np.random.default_rng([seed, block])
+
+
+def seed_of(seed: int, *names: str) -> int:
+    """Return the seed of something with a name: by a hash, so that no order or number of things changes it."""
+    generator(seed)
+    return int.from_bytes(sha256("/".join([str(seed), *names]).encode()).digest()[:8], "big")
+
+
+def refuse_without_scatter(repeats: int) -> None:
+    """Raise unless there are repeats enough for a standard error."""
+    if not is_count(repeats) or repeats < 2:
+        raise ValueError(f"repeats must be a whole number, 2 or more, to have a scatter; got {repeats!r}")
 
 
 def _counted(covered: BoolArray, width: FloatArray, values: FloatArray, cuts: FloatArray, design: Design) -> Tally:
     """Return the tally of test rows, given whether each is covered, its width, its value and the repeats' edges."""
-    repeats, n_classes = len(cuts), cuts.shape[1] + 1
-    cells = np.repeat(n_classes * np.arange(repeats), len(values) // repeats)  # of the first class in each repeat
+    repeats, n_groups = len(cuts), cuts.shape[1] + 1
+    cells = np.repeat(n_groups * np.arange(repeats), len(values) // repeats)  # of the first group in each repeat
     for cut in cuts.T:
         cells += values > np.repeat(cut, len(values) // repeats)
 
     def total(weights: FloatArray) -> FloatArray:
-        summed = np.bincount(cells, weights, minlength=repeats * n_classes)
-        return np.asarray(summed.reshape(repeats, n_classes), dtype=float)
+        summed = np.bincount(cells, weights, minlength=repeats * n_groups)
+        return np.asarray(summed.reshape(repeats, n_groups), dtype=float)
 
-    sizes = np.bincount(cells, minlength=repeats * n_classes).reshape(repeats, n_classes)
+    sizes = np.bincount(cells, minlength=repeats * n_groups).reshape(repeats, n_groups)
+    return Tally(total(covered.astype(float)).astype(np.intp), sizes, _ratio(total(width), sizes), design)
+
+
+def _ratio(numerator: FloatArray | IntArray, denominator: FloatArray | IntArray) -> FloatArray:
+    """Return a quotient, NaN where nothing is divided by nothing."""
     with np.errstate(invalid="ignore"):
-        return Tally(total(covered.astype(float)).astype(np.intp), sizes, total(width) / sizes, design)
+        return np.asarray(numerator / denominator)

@@ -28,7 +28,7 @@ SCORES: Mapping[str, Score] = {
     "normalised": Normalized(),
 }
 SHIFTED = {"σ-shifted 0.01": 0.01, "σ-shifted 0.1": 0.1, "σ-shifted 1": 1.0}
-_SCALED = {"σ-scaled 5": ScaledSpread(float(np.sqrt(5.0)))}  # the variance times 5
+_SCALED = {"σ²-scaled 5": ScaledSpread(float(np.sqrt(5.0)))}  # the variance times 5
 VARIANTS: Mapping[str, Mapping[str, tuple[Change, ...]]] = {
     "as run": {
         "oracle": (),
@@ -45,8 +45,8 @@ VARIANTS: Mapping[str, Mapping[str, tuple[Change, ...]]] = {
         "μ-shifted σ": (NoisyCenter(0.1, in_spreads=True),),
     },
 }
-TYPES_1_TO_3 = (constant_mean, functional_dependence, low_dimensional)
-CLASSES = ("low", "medium", "high")
+TYPES = {"Type 1": constant_mean, "Type 2": functional_dependence, "Type 3": low_dimensional}
+GROUPS = ("low", "medium", "high")
 
 
 def coverages(
@@ -92,10 +92,10 @@ def coverages(
 def told_apart(
     world: World, *changes: Change, score: Score, repeats: int, seed: int, design: Design | None = None
 ) -> dict[tuple[str, str], Tally]:
-    """Return what a score covers when it is right or wrong, in classes that are right or wrong.
+    """Return what a score covers when it is right or wrong, in groups that are right or wrong.
 
     The first name of a key says whether the score was computed from the right or the wrong prediction (the wrong
-    one: misspecification), the second the same of the classes (contamination).
+    one: misspecification), the second the same of the groups (contamination).
 
     Parameters
     ----------
@@ -114,10 +114,11 @@ def told_apart(
 
     def tallies(sample: Sample, rng: np.random.Generator) -> dict[tuple[str, str], Tally]:
         said = {"right": sample.oracle(), "wrong": misspecified(sample.oracle(), *changes, seed=rng)}
+        variance = {name: each.required("spread", by="a taxonomy") ** 2 for name, each in said.items()}
         return {
-            (scored, classed): tally(score, sample.y, said[scored], design=design, by=said[classed].spread)
+            (scored, grouped): tally(score, sample.y, said[scored], design=design, by=variance[grouped])
             for scored in said
-            for classed in said
+            for grouped in said
         }
 
     return simulated(world, tallies, design=design, repeats=repeats, seed=seed)

@@ -1,4 +1,4 @@
-"""The paper's two tables: coverage of the toy model by class of the estimated variance.
+"""The paper's two tables: coverage of the toy model by thirds of the estimated variance.
 
 *As run* is what stands behind the printed tables: features on [0, 10], variance 0.1 mean(x), the authors' seeds. It
 gives every printed digit. *As written* is the printed equation: features on [0, 100], variance 0.01 mean(x)².
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover.experiments.repeats import Design, Tally, simulated, tally
+from evencover.experiments.repeats import Design, Tally, refuse_without_scatter, simulated, tally
 from evencover.inputs import FloatArray
 from evencover.predictions import Prediction
 from evencover.scores import Normalized, Residual, Score
@@ -20,7 +20,7 @@ from evencover.synthetic.worlds import Sample, World, toy
 COLUMNS = ("marginal", "low", "medium", "high")
 WHY_THEY_DIFFER = (
     "They differ because the printed equation has another noise: the variance goes up to 100 where what was run stays "
-    "between 0 and 1, around the 0.5 at which the misspecified model has its minimum and mixes the classes up."
+    "between 0 and 1, around the 0.5 at which the misspecified model has its minimum and mixes the groups up."
 )
 
 _CALIBRATION_SEED = 15
@@ -35,7 +35,7 @@ _SCORES: Mapping[str, Score] = {"residual": Residual(), "normalised": Normalized
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One row of a table: coverage and mean width, over all rows and by class.
+    """One row of a table: coverage and mean width, over all rows and by group.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def as_written() -> list[Row]:
     return _with_the_papers_seeds(toy(as_written=True))
 
 
-def repeated(repeats: int, *, seed: int = 0, written: bool = False) -> list[Row]:
+def repeated(repeats: int, *, seed: int = 0, as_written: bool = False) -> list[Row]:
     """Return the tables over many calibration sets, each with 20 000 test rows of its own.
 
     The paper's tables have one calibration set; here its luck averages out.
@@ -83,15 +83,16 @@ def repeated(repeats: int, *, seed: int = 0, written: bool = False) -> list[Row]
         Number of calibration sets.
     seed : int
         Seed of the draws.
-    written : bool
+    as_written : bool
         Whether the world is the printed equation's.
     """
+    refuse_without_scatter(repeats)
 
     def tallies(sample: Sample, _: np.random.Generator) -> dict[str, Tally]:
         return _tallies(sample.y, sample.oracle(), _REPEATED)
 
-    counted = simulated(toy(as_written=written), tallies, design=_REPEATED, repeats=repeats, seed=seed)
-    return [_row(name, classes) for name, classes in counted.items()]
+    counted = simulated(toy(as_written=as_written), tallies, design=_REPEATED, repeats=repeats, seed=seed)
+    return [_row(name, groups) for name, groups in counted.items()]
 
 
 def papers_calibration(world: World) -> Sample:
@@ -106,11 +107,11 @@ def _with_the_papers_seeds(world: World) -> list[Row]:
     samples = [each for test in tests for each in (calibration, test)]
     y, mean, spread = (np.concatenate([getattr(each, part) for each in samples]) for part in ("y", "mean", "spread"))
     counted = _tallies(y, Prediction(mean, spread), _DESIGN)
-    return [_row(name, classes) for name, classes in counted.items()]
+    return [_row(name, groups) for name, groups in counted.items()]
 
 
 def _tallies(y: FloatArray, oracle: Prediction, design: Design) -> dict[str, Tally]:
-    """Return what each model and score covers, by class."""
+    """Return what each model and score covers, by group."""
     models = {"oracle": oracle, "misspecified": misspecified(oracle, QuadraticVariance())}
     return {
         f"{model} {score}": tally(_SCORES[score], y, said, design=design)
@@ -119,9 +120,9 @@ def _tallies(y: FloatArray, oracle: Prediction, design: Design) -> dict[str, Tal
     }
 
 
-def _row(name: str, classes: Tally) -> Row:
-    """Return one row of a table: the marginal numbers before those of the classes."""
-    shares = np.hstack([classes.marginal.shares, classes.shares])  # (repeats, 4)
-    widths = np.hstack([classes.marginal.widths, classes.widths])
+def _row(name: str, groups: Tally) -> Row:
+    """Return one row of a table: the marginal numbers before those of the groups."""
+    shares = np.hstack([groups.marginal.shares, groups.shares])  # (repeats, 4)
+    widths = np.hstack([groups.marginal.widths, groups.widths])
     model, score = name.split()
     return Row(model, score, shares.mean(axis=0), shares.std(axis=0), widths.mean(axis=0))

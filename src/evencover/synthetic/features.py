@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from evencover.inputs import FloatArray
+from evencover.inputs import FloatArray, is_number, refuse_unless_count, refuse_unless_positive
 
 
 class Features(Protocol):
@@ -31,6 +31,9 @@ class UniformFeatures:
     low: float = 0.0
     high: float = 1.0
 
+    def __post_init__(self) -> None:
+        _refuse_bad_range(self)
+
     def draw(self, n: int, rng: Any) -> FloatArray:
         """Return n rows. Shape (n, features)."""
         drawn: FloatArray = rng.uniform(self.low, self.high, (n, self.n_features))
@@ -51,6 +54,10 @@ class NormalFeatures:
 
     n_features: int
     variance: float = 1.0
+
+    def __post_init__(self) -> None:
+        refuse_unless_count(self.n_features, "n_features")
+        refuse_unless_positive(self.variance, "variance")
 
     def draw(self, n: int, rng: Any) -> FloatArray:
         """Return n rows. Shape (n, features)."""
@@ -74,6 +81,9 @@ class TwoModeFeatures:
     low: float = 0.0
     high: float = 1.0
 
+    def __post_init__(self) -> None:
+        _refuse_bad_range(self)
+
     def draw(self, n: int, rng: Any) -> FloatArray:
         """Return n rows. Shape (n, features)."""
         third = (self.high - self.low) / 3
@@ -89,3 +99,11 @@ class SubgroupFeatures:
     def draw(self, n: int, rng: Any) -> FloatArray:
         """Return n rows. Shape (n, 2)."""
         return np.column_stack([rng.uniform(0.0, 10.0, n), np.arange(n) % 2])
+
+
+def _refuse_bad_range(features: UniformFeatures | TwoModeFeatures) -> None:
+    """Raise unless there are some features, on a range."""
+    refuse_unless_count(features.n_features, "n_features")
+    low, high = features.low, features.high
+    if not (is_number(low) and is_number(high) and -np.inf < low < high < np.inf):
+        raise ValueError(f"low and high must be finite numbers, low below high; got {low!r} and {high!r}")

@@ -1,6 +1,6 @@
 """How the target is distributed, given the features."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -43,7 +43,8 @@ class Noisy:
     Parameters
     ----------
     mean, spread : callable
-        Of X, shape (n, features), to shape (n,): the conditional mean and standard deviation.
+        Of X, shape (n, features), to shape (n,) or one number for all rows: the conditional mean and standard
+        deviation.
     noise : LocationScale
         The family; normal by default.
     """
@@ -51,6 +52,15 @@ class Noisy:
     mean: RowFunction
     spread: RowFunction
     noise: LocationScale = NORMAL
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.noise, LocationScale):
+            raise TypeError(
+                "noise must be a LocationScale, such as evencover.theory.LAPLACE or LocationScale(scipy.stats.t(5)); "
+                f"got {self.noise!r}"
+            )
+        for part in ("mean", "spread"):
+            object.__setattr__(self, part, _by_row(getattr(self, part), part))
 
     def density(self, y: FloatArray, X: FloatArray) -> FloatArray:
         """Return the conditional density at y."""
@@ -81,10 +91,12 @@ class Mixture:
         Their probabilities, positive and with sum 1; equal by default.
     """
 
-    laws: tuple[Law, ...]
+    laws: Sequence[Law]
     weights: Any = field(default=None)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.laws, Sequence) or not self.laws:
+            raise ValueError(f"laws must be a sequence of one law or more; got {self.laws!r}")
         n = len(self.laws)
         weights = np.full(n, 1 / n) if self.weights is None else checked_vector(self.weights, "weights", length=n)
         if weights.min() <= 0 or not np.isclose(weights.sum(), 1):
@@ -121,9 +133,27 @@ class Mixture:
     def sample(self, X: FloatArray, rng: Any) -> FloatArray:
         """Return a target for each row."""
         which = np.searchsorted(np.cumsum(self.weights)[:-1], rng.uniform(size=len(X)), side="right")
-        return np.asarray(np.choose(which, [law.sample(X, rng) for law in self.laws]))
+        drawn = np.array([law.sample(X, rng) for law in self.laws])  # (laws, n)
+        return np.asarray(np.take_along_axis(drawn, which[None, :], axis=0)[0])
 
     def _average(self, values: list[FloatArray]) -> FloatArray:
         """Return the components' values weighted by their probabilities. Shape (n,)."""
         averaged: FloatArray = np.einsum("k,kn->n", self.weights, np.array(values))
         return averaged
+
+
+def _by_row(function: RowFunction, name: str) -> RowFunction:
+    """Return the same function, its values sure to be one finite number a row, and positive if a spread."""
+    if not callable(function):
+        raise TypeError(f"{name} must be a function of X, shape (n, features); got {function!r}")
+
+    def values(X: FloatArray) -> FloatArray:
+        found = np.asarray(function(X), dtype=float)
+        if found.shape not in ((), (len(X),)):
+            raise ValueError(f"{name} must give a number for each row, shape ({len(X)},); got shape {found.shape}")
+        found = checked_vector(np.broadcast_to(found, len(X)), name)
+        if name == "spread" and (found <= 0).any():
+            raise ValueError(f"spread must be positive; {np.count_nonzero(found <= 0)} of {len(X)} rows are not")
+        return found
+
+    return values

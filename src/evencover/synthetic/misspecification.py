@@ -14,7 +14,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from evencover.inputs import FloatArray, generator, is_number
+from evencover.inputs import (
+    FloatArray,
+    checked_nonnegative,
+    checked_vector,
+    generator,
+    is_number,
+    refuse_unless_positive,
+)
 from evencover.predictions import Prediction
 
 _SMALLEST = 1e-3  # of the median spread: where noise would make it smaller
@@ -48,16 +55,18 @@ def misspecified(prediction: Prediction, *changes: Change, seed: Any = 0) -> Pre
     >>> wrong.center, wrong.spread
     (array([2., 4.]), array([1., 2.]))
     """
+    if not isinstance(prediction, Prediction):
+        raise TypeError(f"prediction must be a Prediction, such as sample.oracle(); got {type(prediction).__name__}")
     rng = generator(seed)
     center, spread = prediction.center, prediction.required("spread", by="misspecified")
     for change in changes:
-        center, spread = change(center, spread, rng)
-    return Prediction(center, spread, level=prediction.level)
+        center, spread = _after(change, center, spread, rng)
+    return Prediction(center, spread, level=prediction.level) if changes else prediction
 
 
 @dataclass(frozen=True)
 class NoisySpread:
-    """Normal noise on the spread, which is kept above a thousandth of its median.
+    """Normal noise on the spread, which is kept above a thousandth of the rows' median.
 
     Parameters
     ----------
@@ -68,7 +77,7 @@ class NoisySpread:
     size: float
 
     def __post_init__(self) -> None:
-        _refuse_unless_positive(self.size, "size")
+        refuse_unless_positive(self.size, "size")
 
     def __call__(self, center: FloatArray, spread: FloatArray, rng: Any) -> tuple[FloatArray, FloatArray]:
         """Return the same center, another spread."""
@@ -89,7 +98,7 @@ class NoisyVariance:
     size: float
 
     def __post_init__(self) -> None:
-        _refuse_unless_positive(self.size, "size")
+        refuse_unless_positive(self.size, "size")
 
     def __call__(self, center: FloatArray, spread: FloatArray, rng: Any) -> tuple[FloatArray, FloatArray]:
         """Return the same center, another spread."""
@@ -110,7 +119,7 @@ class ScaledSpread:
     factor: float
 
     def __post_init__(self) -> None:
-        _refuse_unless_positive(self.factor, "factor")
+        refuse_unless_positive(self.factor, "factor")
 
     def __call__(self, center: FloatArray, spread: FloatArray, _: Any) -> tuple[FloatArray, FloatArray]:
         """Return the same center, another spread."""
@@ -138,6 +147,9 @@ class ShiftedCenter:
 
     by: float
 
+    def __post_init__(self) -> None:
+        _refuse_unless_finite(self.by, "by")
+
     def __call__(self, center: FloatArray, spread: FloatArray, _: Any) -> tuple[FloatArray, FloatArray]:
         """Return another center, the same spread."""
         return center + self.by, spread
@@ -154,6 +166,9 @@ class ShiftedBySpread:
     """
 
     by: float
+
+    def __post_init__(self) -> None:
+        _refuse_unless_finite(self.by, "by")
 
     def __call__(self, center: FloatArray, spread: FloatArray, _: Any) -> tuple[FloatArray, FloatArray]:
         """Return another center, the same spread."""
@@ -176,7 +191,7 @@ class NoisyCenter:
     in_spreads: bool = False
 
     def __post_init__(self) -> None:
-        _refuse_unless_positive(self.size, "size")
+        refuse_unless_positive(self.size, "size")
 
     def __call__(self, center: FloatArray, spread: FloatArray, rng: Any) -> tuple[FloatArray, FloatArray]:
         """Return another center, the same spread."""
@@ -184,7 +199,22 @@ class NoisyCenter:
         return center + unit * rng.normal(0.0, self.size, len(center)), spread
 
 
-def _refuse_unless_positive(value: Any, name: str) -> None:
-    """Raise unless a setting is a positive finite number."""
-    if not is_number(value) or not 0 < value < np.inf:
-        raise ValueError(f"{name} must be a positive finite number; got {value!r}")
+def _after(change: Change, center: FloatArray, spread: FloatArray, rng: Any) -> tuple[FloatArray, FloatArray]:
+    """Return what a change makes of center and spread, which it may not alter in place."""
+    if isinstance(change, type) or not callable(change):
+        raise TypeError(
+            "changes must be functions of (center, spread, generator) or objects such as ScaledSpread(2.0); "
+            f"got {change!r}"
+        )
+    made = change(center.copy(), spread.copy(), rng)
+    if not isinstance(made, tuple) or len(made) != 2:
+        raise TypeError(f"a change must return a center and a spread; {change!r} returned {type(made).__name__}")
+    after = f"after {change!r}"
+    center = checked_vector(made[0], f"the center {after}", length=len(center))
+    return center, checked_nonnegative(made[1], f"the spread {after}", length=len(center))
+
+
+def _refuse_unless_finite(value: Any, name: str) -> None:
+    """Raise unless a setting is a finite number."""
+    if not is_number(value) or not np.isfinite(value):
+        raise ValueError(f"{name} must be a finite number; got {value!r}")

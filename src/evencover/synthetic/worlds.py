@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from evencover.inputs import FloatArray, generator, refuse_unless_count
-from evencover.intervals import Intervals
+from evencover.intervals import Intervals, IntervalUnion
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
 from evencover.synthetic.features import (
@@ -49,6 +49,11 @@ class World:
     features: Features
     law: Law
 
+    def __post_init__(self) -> None:
+        for part, method in (("features", "draw"), ("law", "cdf")):
+            if not hasattr(getattr(self, part), method):
+                raise TypeError(f"{part} must have the methods of {part.capitalize()}; got {getattr(self, part)!r}")
+
     def sample(self, n: int, *, seed: Any = 0) -> "Sample":
         """Return n rows.
 
@@ -61,7 +66,7 @@ class World:
         """
         refuse_unless_count(n, "n")
         rng = generator(seed)
-        X = self.features.draw(n, rng)
+        X = _checked_features(self.features.draw(n, rng))
         return Sample(X, self.law.sample(X, rng), self.law.mean(X), self.law.spread(X), world=self)
 
     def oracle(self, X: FloatArray, *, level: float = 0.9) -> Prediction:
@@ -69,24 +74,33 @@ class World:
 
         Its bounds are center ± z spread, the normal ones at `level`.
         """
+        X = _checked_features(X)
         return Prediction(self.law.mean(X), self.law.spread(X), level=level)
 
     def oracle_interval(self, X: FloatArray, *, level: float = 0.9) -> Intervals:
         """Return the interval between the true quantiles (1 − level) / 2 and (1 + level) / 2."""
+        X = _checked_features(X)
         tail = float(1 - level_fraction(level)) / 2
         return Intervals(self.law.quantile(tail, X), self.law.quantile(1 - tail, X), level=level)
 
-    def coverage(self, intervals: Intervals, X: FloatArray) -> FloatArray:
+    def coverage(self, intervals: Intervals | IntervalUnion, X: FloatArray) -> FloatArray:
         """Return the probability that each row's target lies in its interval, given its features.
 
-        Shaped as the intervals' bounds: (n,), or (n, L) for L levels.
+        Shaped as the intervals' bounds: (n,), or (n, L) for L levels. The pieces of a union are disjoint, and add up.
         """
+        if isinstance(intervals, IntervalUnion):
+            return np.asarray(sum(self.coverage(piece, X) for piece in intervals.pieces))
+        if not isinstance(intervals, Intervals):
+            raise TypeError(
+                f"intervals must be Intervals, such as Intervals(lower, upper); got {type(intervals).__name__}"
+            )
+        X = _checked_features(X)
         if len(intervals) != len(X):
             raise ValueError(f"X must have {len(intervals)} rows, as many as the intervals; got {len(X)}")
-        columns = np.asarray(intervals).reshape(len(X), -1, 2)  # (n, levels, 2)
-        inside = [self.law.cdf(upper, X) - self.law.cdf(lower, X) for lower, upper in columns.transpose(1, 2, 0)]
-        shape = intervals.lower.shape
-        return np.where(intervals.empty, 0.0, np.stack(inside, axis=-1).reshape(shape))
+        below = np.nextafter(intervals.lower, -np.inf)  # intervals are closed
+        columns = zip(below.reshape(len(X), -1).T, intervals.upper.reshape(len(X), -1).T, strict=True)  # one a level
+        inside = [self.law.cdf(upper, X) - self.law.cdf(lower, X) for lower, upper in columns]
+        return np.where(intervals.empty, 0.0, np.stack(inside, axis=-1).reshape(intervals.lower.shape))
 
     def __repr__(self) -> str:
         return f"World({self.name})"
@@ -118,9 +132,15 @@ class Sample:
         """Return the prediction of a model that knows the truth."""
         return Prediction(self.mean, self.spread, level=level)
 
-    def coverage(self, intervals: Intervals) -> FloatArray:
+    def coverage(self, intervals: Intervals | IntervalUnion) -> FloatArray:
         """Return the probability that each row's target lies in its interval, given its features."""
         return self.world.coverage(intervals, self.X)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __repr__(self) -> str:
+        return f"Sample({len(self)} rows of {self.X.shape[1]} features from {self.world!r})"
 
 
 def heteroskedastic(n: int, *, seed: int = 0) -> Sample:
@@ -223,6 +243,16 @@ def unit_square(noise: LocationScale = NORMAL) -> World:
     """The running example: features on the unit square, mean x₁ + x₂, variance 1 + |x₂ − 0.5|."""
     law = Noisy(lambda X: X[:, 0] + X[:, 1], lambda X: np.sqrt(1 + np.abs(X[:, 1] - 0.5)), noise)
     return World("unit square", UniformFeatures(2), law)
+
+
+def _checked_features(X: Any) -> FloatArray:
+    """Return features as an array of shape (n, features), or say what is wrong with them."""
+    array = np.asarray(X, dtype=float)
+    if array.ndim != 2:
+        raise ValueError(f"X must have shape (n, features); got shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"X must be finite; {np.count_nonzero(~np.isfinite(array))} of {array.size} values are not")
+    return array
 
 
 def _average(X: FloatArray) -> FloatArray:

@@ -44,8 +44,8 @@ class LocationScale:
     name : str
         What to call the family.
     location, scale : float, optional
-        What counts as the noise's 0 and 1 instead of its mean and standard deviation. Needed where these do not
-        exist: ``LocationScale(scipy.stats.cauchy(), location=0, scale=1)``.
+        What counts as mean and standard deviation of noise that has none:
+        ``LocationScale(scipy.stats.cauchy(), location=0, scale=1)``.
 
     Examples
     --------
@@ -60,18 +60,12 @@ class LocationScale:
     scale: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        lacking = [method for method in _METHODS if not hasattr(self.noise, method)]
-        if lacking:
-            raise TypeError(
-                "noise must be a continuous SciPy distribution, such as scipy.stats.t(5); "
-                f"got {self.noise!r}, which has no {', '.join(lacking)}"
-            )
-        try:
-            mean, std = float(self.noise.mean()), float(self.noise.std())
-        except TypeError as error:  # a distribution whose shapes were left open
-            raise TypeError(f"noise must have its shapes fixed, as scipy.stats.t(5) has; {error}") from error
-        for part, own in (("location", mean), ("scale", std)):
-            value = own if getattr(self, part) is None else getattr(self, part)
+        _refuse_unless_continuous(self.noise)
+        for part, own in zip(("location", "scale"), _moments(self.noise), strict=True):
+            given = getattr(self, part)
+            if given is not None and np.isfinite(own):
+                raise ValueError(f"{part} is for noise that has none of its own; this noise has {own:g}")
+            value = own if given is None else given
             if not (is_number(value) and np.isfinite(value)) or (part == "scale" and value <= 0):
                 raise ValueError(
                     f"{part} must be a {'positive ' if part == 'scale' else ''}finite number; got {value}. Noise "
@@ -100,7 +94,8 @@ class LocationScale:
 
         `rng` is a numpy ``Generator`` or the legacy ``RandomState``.
         """
-        drawn: FloatArray = mean + spread * self._standard(self.noise.rvs(size=np.shape(mean), random_state=rng))
+        shape = np.broadcast_shapes(np.shape(mean), np.shape(spread))
+        drawn: FloatArray = mean + spread * self._standard(self.noise.rvs(size=shape, random_state=rng))
         return drawn
 
     def along(self, moments: Callable[..., tuple[Any, Any]], **values: Any) -> "Family":
@@ -121,9 +116,12 @@ class LocationScale:
         """
 
         def member(**theta: float) -> Distribution:
-            return _Member(self, *moments(**theta))
+            mean, spread = moments(**theta)
+            if not spread > 0:
+                raise ValueError(f"spread must be positive at all values of the parameters; got {spread} at {theta}")
+            return _Member(self, mean, spread)
 
-        return Family(member, values, self.name, standard=self, moments=moments)
+        return Family(member, values, self.name, moments=moments)
 
     def _raw(self, x: Any) -> Any:
         """Return standardised values in the noise's own units."""
@@ -170,10 +168,9 @@ class Family:
         Some values of each parameter, two or more: where members are compared. All combinations are.
     name : str
         What to call the family.
-    standard : LocationScale, optional
-        The location-scale family that all members belong to, if there is one.
     moments : callable, optional
-        Mean and spread of the member, in terms of the parameters. Goes with `standard`.
+        Of a family that is part of a location-scale one: mean and spread in terms of the parameters.
+        `LocationScale.along` gives it.
 
     Examples
     --------
@@ -184,15 +181,18 @@ class Family:
     distribution: Callable[..., Distribution]
     values: Mapping[str, Any]
     name: str = "a family"
-    standard: LocationScale | None = field(default=None, kw_only=True)
     moments: Callable[..., tuple[Any, Any]] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.values, Mapping):
+            raise TypeError(
+                f"values must map each parameter to some values, such as {{'shape': (1, 2)}}; got {self.values!r}"
+            )
         values = {name: checked_vector(given, f"values of {name}") for name, given in self.values.items()}
         if not values or any(len(np.unique(given)) < 2 for given in values.values()):
             raise ValueError(
                 "a family needs one parameter or more, with two or more different values each; "
-                f"got { ({name: list(given) for name, given in values.items()}) }"
+                f"got { ({name: given.tolist() for name, given in values.items()}) }"
             )
         object.__setattr__(self, "values", values)
 
@@ -200,10 +200,41 @@ class Family:
         """Yield every combination of parameter values, with its distribution."""
         for combination in product(*self.values.values()):
             theta = {name: float(value) for name, value in zip(self.values, combination, strict=True)}
-            yield theta, self.distribution(**theta)
+            member = self.distribution(**theta)
+            _refuse_unless_distribution(member)
+            yield theta, member
 
     def __repr__(self) -> str:
         return f"Family({self.name}, {', '.join(self.values)})"
+
+
+def _refuse_unless_continuous(noise: Any) -> None:
+    """Raise unless this is one of SciPy's continuous distributions."""
+    lacking = [method for method in _METHODS if not hasattr(noise, method)]
+    if lacking:
+        raise TypeError(
+            "noise must be one of SciPy's classic continuous distributions, such as scipy.stats.t(5); "
+            f"got {noise!r}, which has no {', '.join(lacking)}"
+        )
+
+
+def _moments(noise: Any) -> tuple[float, float]:
+    """Return mean and standard deviation of the noise."""
+    try:
+        return float(noise.mean()), float(noise.std())
+    except TypeError as error:  # a distribution whose shapes were left open
+        raise TypeError(f"noise must have its shapes fixed, as scipy.stats.t(5) has; {error}") from error
+
+
+def _refuse_unless_distribution(member: Any) -> None:
+    """Raise unless a family's member has what is asked of one, its shapes fixed."""
+    lacking = [method for method in ("cdf", "ppf", "mean", "std") if not hasattr(member, method)]
+    open_shapes = isinstance(member, stats.rv_continuous | stats.rv_discrete) and member.shapes
+    if lacking or open_shapes:
+        raise TypeError(
+            "distribution must return a distribution with its shapes fixed, such as scipy.stats.gamma(2.0); "
+            f"got {member!r}"
+        )
 
 
 NORMAL = LocationScale(stats.norm(), "normal")

@@ -1,28 +1,29 @@
-"""Is a score a pivotal quantity? By algebra where that is possible, by comparing distributions elsewhere.
+"""Is a score a pivotal quantity? By algebra where that is possible, by comparing distributions everywhere.
 
 A score is *pivotal* for a family of distributions if its own distribution is the same for every member. Then one
 threshold, calibrated on all rows together, covers every kind of row evenly, at every level.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from inspect import signature
 from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.optimize import brentq
 
-from evencover.inputs import FloatArray
-from evencover.intervals import Intervals
+from evencover.inputs import FloatArray, checked_vector
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
-from evencover.scores import Score
+from evencover.scores import interval_by
 from evencover.theory.families import Distribution, Family, LocationScale
 from evencover.theory.symbolic import Proof, SymbolicFamily, pivotality_condition, proof, vanishes
 
 Theta: TypeAlias = dict[str, float]
 
-_MEANS, _SPREADS = (-2.0, 0.0, 3.0), (0.5, 1.0, 4.0)  # where location-scale families are compared
-_SAME = 1e-6  # of two probabilities computed from the same cdf
+_MEANS, _SPREADS = (-2.3, 0.0, 3.7), (0.2, 1.0, 4.5)  # where location-scale families are compared
+_SAME = 1e-9  # of two probabilities computed from a cdf
 _SAME_ON_GRID = 1e-3  # of two probabilities counted on a grid of targets
 _GRID = 10_000  # targets at equal steps of probability
 _PROBABILITIES = np.linspace(0.0005, 0.9995, 200)  # at which each member's scores give a threshold to compare at
@@ -37,18 +38,22 @@ class Pivotality:
     pivotal : bool
         Whether the score's distribution is free of the parameters.
     how : str
-        "proved" by algebra, or "compared" numerically over the family's values.
-    difference : float
-        Largest difference between two members' probabilities of a score up to the same threshold; 0 if proved.
+        "proved" by algebra, or "compared" between members of the family.
+    members : int
+        How many members were compared; 0 for a symbolic family.
+    difference : float, optional
+        Largest difference between two members' probabilities of a score up to the same threshold.
     between : tuple of two dict
-        The parameters of these two members; empty if proved or disproved by algebra alone.
+        The parameters of these two members, if the score is not pivotal.
     even_at : tuple of float
-        Single levels at which one threshold is even although the score is not pivotal.
+        Single levels at which one threshold is even although the score is not pivotal. Not looked for where the
+        score is a plain function.
     """
 
     pivotal: bool
     how: str
-    difference: float = 0.0
+    members: int = 0
+    difference: float | None = None
     between: tuple[Theta, ...] = ()
     even_at: tuple[float, ...] = ()
 
@@ -57,10 +62,11 @@ class Pivotality:
 
     def __str__(self) -> str:
         if self.pivotal:
-            return f"Pivotal ({self.how}): one threshold is even at every level."
+            how = "proved" if self.how == "proved" else f"compared: no difference between {self.members} members"
+            return f"Pivotal ({how}): one threshold is even at every level."
         where = " and ".join(", ".join(f"{name}={value:g}" for name, value in theta.items()) for theta in self.between)
-        gap = f" One threshold can cover {self.difference:.3f} more of one member than of another ({where})."
-        even = f" It is even at level {' and '.join(f'{level:.6g}' for level in self.even_at)} only."
+        gap = f" One threshold can cover {self.difference or 0:.3g} more of one member than of another ({where})."
+        even = f" At level {' and '.join(f'{level:.6g}' for level in self.even_at)} it is even nevertheless."
         return f"Not pivotal ({self.how}).{gap if self.between else ''}{even if self.even_at else ''}"
 
 
@@ -73,22 +79,22 @@ def is_pivotal(
 ) -> Pivotality:
     """Decide whether a score is a pivotal quantity for a family of distributions.
 
-    For location-scale families the scores of this package are decided by algebra if SymPy is there (extra
-    `theory`) and the answer is yes. Everything else is compared: the probability of a score of at most t, by the
-    score's interval and the member's cdf, at many t, over all combinations of the family's values. That is exact
-    up to rounding, without sampling; only a plain function, which has no interval, is counted on a grid of
-    10 000 targets.
+    Members of the family are compared: the probability of a score of at most t, by the score's interval and the
+    member's cdf, at many t, over all combinations of the family's values. That is exact up to rounding, without
+    sampling; only a plain function, which has no interval, is counted on a grid of 10 000 targets. For location-scale
+    families and the scores of this package (without epsilon and floor), a yes is also proved by algebra, for all
+    parameters and any noise, if SymPy is there (extra `theory`).
 
     Parameters
     ----------
     score : Score, callable, or sympy.Expr
-        A nonconformity score; any function of (y, prediction); or, for a `SymbolicFamily`, an expression that
-        increases in y.
+        A nonconformity score; any function of (y, prediction); or, for a `SymbolicFamily`, an expression that is
+        monotone in y.
     family : LocationScale, Family or SymbolicFamily
-        The distributions of the target, given its features.
+        The distributions of the target, given its features. A symbolic one is decided by algebra alone.
     estimate : callable, optional
         What the model believes, in terms of the family's parameters by name: a pair (center, spread) or a
-        `Prediction`. The true mean and standard deviation by default. For algebra, use plain operators.
+        `Prediction` of one row. The true mean and standard deviation by default. For algebra, use plain operators.
     level : float
         Level of the prediction's own bounds, center ± z spread, which `IntervalDistance` measures from.
 
@@ -102,14 +108,22 @@ def is_pivotal(
     (0.8,)
     """
     if isinstance(family, SymbolicFamily):
-        return _decided_by_condition(score, family)
+        return _decided_by_condition(score, family, estimate)
+    _refuse_unless_score(score)
+    family = _as_family(family)
+    _refuse_other_parameters(estimate, family)
+    comparison = _Comparison(score, family, estimate, float(level_fraction(level)))
+    return comparison.answer(_proof(comparison))
+
+
+def _refuse_unless_score(score: Any) -> None:
+    """Raise unless a score can be called on targets and predictions."""
+    if isinstance(score, type):
+        raise TypeError(f"score must be a score, such as Normalized(), not the class itself; got {score.__name__}")
+    if hasattr(score, "free_symbols"):
+        raise TypeError(f"a SymPy expression goes with a SymbolicFamily; got {score}")
     if not callable(score):
         raise TypeError(f"score must be a score, such as Normalized(), or a function of (y, prediction); got {score!r}")
-    family = _as_family(family)
-    proved = _proof(score, family, estimate)
-    if proved is not None and proved.pivotal:
-        return Pivotality(pivotal=True, how="proved")
-    return _compared(score, family, estimate, proved, level=float(level_fraction(level)))
 
 
 def _as_family(family: Any) -> Family:
@@ -121,12 +135,31 @@ def _as_family(family: Any) -> Family:
     return family
 
 
-def _decided_by_condition(score: Any, family: SymbolicFamily) -> Pivotality:
+def _refuse_other_parameters(estimate: Callable[..., Any] | None, family: Family) -> None:
+    """Raise unless what the model believes is a function of the family's parameters."""
+    if estimate is None:
+        return
+    if not callable(estimate):
+        raise TypeError(f"estimate must be a function of the family's parameters; got {estimate!r}")
+    try:
+        signature(estimate).bind(**family.values)
+    except TypeError:
+        raise TypeError(
+            f"estimate must take the family's parameters by name, {' and '.join(family.values)}; got one that takes "
+            f"{signature(estimate)}"
+        ) from None
+
+
+def _decided_by_condition(score: Any, family: SymbolicFamily, estimate: Any) -> Pivotality:
     """Return the answer of the paper's condition."""
     if not hasattr(score, "free_symbols"):
         raise TypeError(
             "score must be a SymPy expression for a SymbolicFamily; scores of this package go with a LocationScale or "
             f"a Family. Got {type(score).__name__}"
+        )
+    if estimate is not None:
+        raise ValueError(
+            "estimate goes with a LocationScale or a Family; a symbolic score says itself what is believed"
         )
     answer = vanishes(pivotality_condition(score, family))
     if answer is None:
@@ -134,92 +167,108 @@ def _decided_by_condition(score: Any, family: SymbolicFamily) -> Pivotality:
     return Pivotality(pivotal=answer, how="proved")
 
 
-def _proof(score: Any, family: Family, estimate: Callable[..., Any] | None) -> Proof | None:
+def _proof(comparison: "_Comparison") -> Proof | None:
     """Return what algebra says, if it applies and SymPy is installed."""
-    if family.standard is None or family.moments is None:
+    family = comparison.family
+    if family.moments is None:
         return None
     try:
-        return proof(score, family, estimate or family.moments)
+        return proof(comparison.score, family, comparison.estimate or family.moments, comparison.level)
     except ImportError:
         return None
 
 
-def _compared(
-    score: Any, family: Family, estimate: Callable[..., Any] | None, proved: Proof | None, *, level: float
-) -> Pivotality:
-    """Return the answer of a comparison of all members' score distributions."""
-    thetas, members = zip(*family.members(), strict=True)
-    predictions = [_prediction(theta, member, estimate, level) for theta, member in family.members()]
-    on_grid = [_scores_on_grid(score, member, said) for member, said in zip(members, predictions, strict=True)]
-    thresholds = np.unique(np.quantile(on_grid, _PROBABILITIES, axis=1))
-    invertible = hasattr(score, "interval")
+@dataclass(frozen=True, eq=False)
+class _Comparison:
+    """The score's distribution under every member of a family."""
 
-    def law(threshold: FloatArray, which: int) -> FloatArray:
-        if not invertible:
-            return np.searchsorted(on_grid[which], threshold, side="right") / _GRID
-        return _probability(score, threshold, members[which], predictions[which])
+    score: Any
+    family: Family
+    estimate: Callable[..., Any] | None
+    level: float
+    members: list[tuple[Theta, Distribution, Prediction]] = field(init=False)
 
-    laws = np.array([law(thresholds, which) for which in range(len(members))])  # (members, thresholds)
-    gaps = np.ptp(laws, axis=0)
-    if gaps.max() < (_SAME if invertible else _SAME_ON_GRID):
-        return Pivotality(pivotal=True, how="compared", difference=float(gaps.max()))
-    widest = laws[:, gaps.argmax()].round(9)  # of members that are the same but for rounding, the first
-    pair = int(widest.argmax()), int(widest.argmin())
-    crossings = (
-        () if not invertible else _crossings(law, thresholds, pair) if proved is None else proved.even_thresholds
-    )
-    return Pivotality(
-        pivotal=False,
-        how="compared",
-        difference=float(gaps.max()),
-        between=tuple(thetas[which] for which in pair),
-        even_at=_even_levels(law, crossings, len(members)),
-    )
+    def __post_init__(self) -> None:
+        members = [(theta, each, self._said(theta, each)) for theta, each in self.family.members()]
+        object.__setattr__(self, "members", members)
 
+    def answer(self, proved: Proof | None) -> Pivotality:
+        """Return whether the members agree; a proof counts only if they do."""
+        laws = np.array([self._law(self._thresholds, which) for which in range(len(self.members))])
+        gaps = np.ptp(laws, axis=0)
+        difference = float(gaps.max())
+        if difference < (_SAME if self._invertible else _SAME_ON_GRID):
+            how = "proved" if proved is not None and proved.pivotal else "compared"
+            return Pivotality(pivotal=True, how=how, members=len(laws), difference=difference)
+        widest = laws[:, gaps.argmax()].round(9)  # of members that are the same but for rounding, the first
+        pair = int(widest.argmax()), int(widest.argmin())
+        crossings = self._crossings(laws[pair[0]] - laws[pair[1]], pair) if self._invertible else ()
+        return Pivotality(
+            pivotal=False,
+            how="compared",
+            members=len(laws),
+            difference=difference,
+            between=tuple(self.members[which][0] for which in pair),
+            even_at=self._even_levels((*crossings, *(proved.even_thresholds if proved else ()))),
+        )
 
-def _prediction(theta: Theta, member: Distribution, estimate: Callable[..., Any] | None, level: float) -> Prediction:
-    """Return what a model says about one row of this member."""
-    said = (member.mean(), member.std()) if estimate is None else estimate(**theta)
-    if isinstance(said, Prediction):
-        return said
-    try:
-        center, spread = said
-        return Prediction([float(center)], [float(spread)], level=level)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"estimate must return a pair (center, spread) or a Prediction; got {said!r}") from error
+    def _said(self, theta: Theta, member: Distribution) -> Prediction:
+        """Return what a model says about one row of this member."""
+        said = (member.mean(), member.std()) if self.estimate is None else self.estimate(**theta)
+        if self.estimate is None and not np.isfinite(said).all():
+            raise ValueError(
+                f"the member at {theta} has no mean or no standard deviation; say what is believed by estimate="
+            )
+        if isinstance(said, Prediction) and len(said) == 1:
+            return said
+        try:
+            center, spread = said
+            return Prediction([float(center)], [float(spread)], level=self.level)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"estimate must return a pair (center, spread) or a Prediction of one row; got {said!r}"
+            ) from error
 
+    @property
+    def _invertible(self) -> bool:
+        return hasattr(self.score, "interval")
 
-def _scores_on_grid(score: Any, member: Distribution, said: Prediction) -> FloatArray:
-    """Return the sorted scores of targets at equal steps of probability. Shape (grid,)."""
-    targets = member.ppf((np.arange(_GRID) + 0.5) / _GRID)
-    return np.sort(score(targets, said[np.zeros(_GRID, dtype=int)]))
+    @cached_property
+    def _on_grid(self) -> list[FloatArray]:
+        """Each member's sorted scores of targets at equal steps of probability, each of shape (grid,)."""
+        p = (np.arange(_GRID) + 0.5) / _GRID
+        rows = np.zeros(_GRID, dtype=int)
+        found = [self.score(np.asarray(member.ppf(p)), said[rows]) for _, member, said in self.members]
+        return [np.sort(checked_vector(scores, "the score's values", length=_GRID, finite=False)) for scores in found]
 
+    @cached_property
+    def _thresholds(self) -> FloatArray:
+        """Where distributions are compared: quantiles of each member's scores."""
+        return np.unique(np.quantile(self._on_grid, _PROBABILITIES, axis=1))
 
-def _probability(score: Score, threshold: FloatArray, member: Distribution, said: Prediction) -> FloatArray:
-    """Return the member's probability of a score of at most each threshold, exactly."""
-    made: Intervals = score.interval(threshold, said[np.zeros(len(threshold), dtype=int)])
-    inside = np.asarray(member.cdf(made.upper)) - np.asarray(member.cdf(made.lower))
-    return np.where(made.empty, 0.0, inside)
+    def _law(self, thresholds: FloatArray, which: int) -> FloatArray:
+        """Return a member's probability of a score of at most each threshold."""
+        if not self._invertible:
+            return np.searchsorted(self._on_grid[which], thresholds, side="right") / _GRID
+        _, member, said = self.members[which]
+        made = interval_by(self.score, thresholds, said[np.zeros(len(thresholds), dtype=int)])
+        below = member.cdf(np.nextafter(made.lower, -np.inf))  # the interval is closed
+        return np.where(made.empty, 0.0, np.asarray(member.cdf(made.upper)) - np.asarray(below))
 
+    def _crossings(self, gaps: FloatArray, pair: tuple[int, int]) -> tuple[float, ...]:
+        """Return the thresholds at which two members agree, given their difference at the thresholds compared."""
 
-def _crossings(
-    law: Callable[[FloatArray, int], FloatArray], thresholds: FloatArray, pair: tuple[int, int]
-) -> tuple[float, ...]:
-    """Return the thresholds at which the two members that differ most agree."""
+        def gap(threshold: float) -> float:
+            one, other = (self._law(np.array([threshold]), which)[0] for which in pair)
+            return float(one - other)
 
-    def gap(threshold: float) -> float:
-        one, other = (law(np.array([threshold]), which)[0] for which in pair)
-        return float(one - other)
+        signed = np.flatnonzero(gaps)
+        changes = np.flatnonzero(np.diff(np.sign(gaps[signed])))
+        brackets = [self._thresholds[signed[[i, i + 1]]] for i in changes]
+        return tuple(float(brentq(gap, low, high, xtol=1e-14)) for low, high in brackets)
 
-    gaps = law(thresholds, pair[0]) - law(thresholds, pair[1])
-    changes = np.flatnonzero(gaps[:-1] * gaps[1:] < 0)
-    return tuple(float(brentq(gap, thresholds[i], thresholds[i + 1], xtol=1e-14)) for i in changes)
-
-
-def _even_levels(
-    law: Callable[[FloatArray, int], FloatArray], crossings: tuple[float, ...], n_members: int
-) -> tuple[float, ...]:
-    """Return the levels of those thresholds at which all members agree."""
-    laws = [[law(np.array([threshold]), which)[0] for which in range(n_members)] for threshold in crossings]
-    levels = [round(float(np.mean(each)), 9) for each in laws if np.ptp(each) < _SAME]
-    return tuple(level for level in levels if 0 < level < 1)
+    def _even_levels(self, thresholds: tuple[float, ...]) -> tuple[float, ...]:
+        """Return the levels of those thresholds at which all members agree."""
+        laws = [[self._law(np.array([t]), which)[0] for which in range(len(self.members))] for t in thresholds]
+        levels = {round(float(np.mean(each)), 9) for each in laws if np.ptp(each) < _SAME}
+        return tuple(sorted(level for level in levels if 0 < level < 1))

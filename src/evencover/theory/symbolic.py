@@ -1,18 +1,20 @@
 """Pivotality by algebra: the paper's conditions, in SymPy.
 
-For a score that increases in y, write g(a, θ) for the target whose score is a. The score is a pivotal quantity if
-and only if the probability of a score of at most a, F(g(a, θ); θ), does not depend on θ:
+Let a score A(y; θ) be monotone in y, and write g(a, θ) for the target whose score is a. The score is a pivotal
+quantity if and only if the probability of a score of at most a, F(g(a, θ); θ), does not depend on θ:
 
-    d/dθ F(g(a, θ); θ) = 0        and, differentiated by a,        d/dθ [ f(g(a, θ); θ) ∂g/∂a ] = 0
+    d/dθ F(g(a, θ); θ) = 0        or, where there is a smooth density,        d/dθ [ f(g(a, θ); θ) ∂g/∂a ] = 0
 
-The derivative by θ is total: θ also moves the argument g. For the standardised score, g = μ + aσ, the second form
-is the paper's system of two partial differential equations. The first form needs no density, so it serves
-densities with jumps as well.
+The derivative by θ is total: θ also moves the argument g. For the standardised score, g = μ + aσ, the second form is
+the paper's system of two partial differential equations. The first form needs no density, so it serves densities with
+jumps as well. Neither needs g itself: at a target y, ∂g/∂θ is −A_θ / A_y and ∂g/∂a is 1 / A_y.
 """
 
 import random
 from dataclasses import dataclass, field
 from typing import Any
+
+from scipy.special import ndtri
 
 from evencover.extras import imported
 from evencover.scores import IntervalDistance, Normalized, Residual, Score, Standardized
@@ -34,9 +36,10 @@ class SymbolicFamily:
     y : sympy.Symbol
         The target.
     parameters : sequence of sympy.Symbol
-        θ. State what is known of them (``positive=True``): it helps the algebra.
+        θ, from a connected set. State what is known of them (``positive=True``): it helps the algebra.
     density, cdf : sympy.Expr, optional
-        In terms of y and θ; one of them, or both.
+        In terms of y and θ; one of them. A density must be smooth and positive for every y, so that its support does
+        not move with θ; for any other give the cdf.
 
     Examples
     --------
@@ -53,46 +56,44 @@ class SymbolicFamily:
     cdf: Any = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.density is None and self.cdf is None:
-            raise ValueError("a symbolic family needs density= or cdf=; got neither")
-        object.__setattr__(self, "parameters", tuple(self.parameters))
-
-
-def inverse_of(score: Any, family: SymbolicFamily, a: Any) -> Any:
-    """Return g(a, θ): the target whose score, a SymPy expression, is a.
-
-    A score that several targets share is refused: the paper's condition is one for scores that increase in y.
-    """
-    sympy = _sympy()
-    solutions = [each for each in sympy.solve(sympy.Eq(score, a), family.y) if each.is_real is not False]
-    if len(solutions) != 1:
-        raise ValueError(
-            f"score must increase in {family.y}, so that one target has each score; {score} = {a} has "
-            f"{len(solutions)} solutions. Scores with two bounds, such as Normalized(), are compared numerically"
-        )
-    return solutions[0]
+        if (self.density is None) == (self.cdf is None):
+            raise ValueError(
+                f"a symbolic family needs density= or cdf=; got {'neither' if self.cdf is None else 'both'}"
+            )
+        parameters = (self.parameters,) if hasattr(self.parameters, "free_symbols") else tuple(self.parameters)
+        object.__setattr__(self, "parameters", parameters)
+        name, law = ("density", self.density) if self.cdf is None else ("cdf", self.cdf)
+        if not hasattr(law, "free_symbols"):
+            raise TypeError(f"{name} must be a SymPy expression; got {law!r}")
+        absent = [str(each) for each in (self.y, *parameters) if each not in law.free_symbols]
+        if absent or not parameters:
+            raise ValueError(
+                f"{name} must contain the target and every parameter, as the same symbols with the same assumptions; "
+                f"{law} is without {', '.join(absent) or 'parameters'}"
+            )
+        _refuse_jumps(self)
 
 
 def pivotality_condition(score: Any, family: SymbolicFamily) -> tuple[Any, ...]:
     """Return the derivative of the score's distribution by each parameter: all zero if, and only if, it is pivotal.
 
-    Each is taken at the score of a target y, and is an expression of y and the parameters.
+    At a target y, with L the cdf F: ``∂L/∂θ − ∂L/∂y · (∂A/∂θ) / (∂A/∂y)``. Given a density alone, L is f / (∂A/∂y): the
+    paper's form.
 
     Parameters
     ----------
     score : sympy.Expr
-        In terms of y and the parameters; increasing in y.
+        A(y; θ), strictly monotone in y.
     family : SymbolicFamily
-        By its cdf the first form of the condition is used, by its density alone the paper's.
+        The distributions of the target.
     """
     sympy = _sympy()
-    a = sympy.Dummy("a", real=True) if not family.y.is_positive else sympy.Dummy("a", positive=True)
-    inverse = inverse_of(score, family, a)
-    if family.cdf is not None:
-        law = family.cdf.subs(family.y, inverse)
-    else:
-        law = family.density.subs(family.y, inverse) * sympy.diff(inverse, a)
-    return tuple(sympy.simplify(sympy.diff(law, each)).subs(a, score) for each in family.parameters)
+    slope = sympy.diff(score, family.y)
+    _refuse_unless_monotone(score, slope, family)
+    law = family.density / slope if family.cdf is None else family.cdf
+    moved = sympy.diff(law, family.y) / slope
+    conditions = (sympy.diff(law, each) - moved * sympy.diff(score, each) for each in family.parameters)
+    return tuple(sympy.simplify(sympy.expand_log(condition)) for condition in conditions)
 
 
 def standardization_system(density: Any, y: Any, mean: Any, spread: Any) -> tuple[Any, Any]:
@@ -109,9 +110,8 @@ def standardization_system(density: Any, y: Any, mean: Any, spread: Any) -> tupl
         The target, μ and σ.
     """
     sympy = _sympy()
-    family = SymbolicFamily(y, (mean, spread), density=density)
     a = sympy.Dummy("a", real=True)
-    law = spread * family.density.subs(y, mean + a * spread)
+    law = spread * density.subs(y, mean + a * spread)
     return sympy.simplify(sympy.diff(law, mean)), sympy.simplify(sympy.diff(law, spread))
 
 
@@ -120,22 +120,9 @@ def vanishes(expressions: tuple[Any, ...]) -> bool | None:
 
     One point at which an expression is not zero is a disproof; that all points tried are zero is no proof.
     """
-    if any(_is_nonzero_somewhere(each) for each in expressions):
+    if any(abs(value) > _ZERO for each in expressions for value in _values(each)):
         return False
-    answers = [_sympy().simplify(each).equals(0) for each in expressions]
-    return True if all(answers) else None
-
-
-def _is_nonzero_somewhere(expression: Any) -> bool:
-    """Return whether an expression has a value other than 0 at one of some points, always the same ones."""
-    rng = random.Random(0)  # noqa: S311  # points, not secrets
-    symbols = sorted(expression.free_symbols, key=str)
-    for _ in range(_POINTS):
-        point = {each: rng.uniform(0.3, 3.0) * (1 if each.is_positive else rng.choice((-1, 1))) for each in symbols}
-        value = expression.subs(point).evalf()
-        if value.is_number and value.is_finite and abs(value) > _ZERO:
-            return True
-    return False
+    return True if all(_sympy().simplify(each).equals(0) for each in expressions) else None
 
 
 @dataclass(frozen=True)
@@ -146,7 +133,7 @@ class Proof:
     even_thresholds: tuple[float, ...]
 
 
-def proof(score: Score, family: Family, estimate: Any) -> Proof | None:
+def proof(score: Score, family: Family, estimate: Any, level: float) -> Proof | None:
     """Return what holds for *every* distribution of the noise, or None where algebra does not apply.
 
     The score is at most t where the standardised target (y − μ)/σ lies between two bounds. If neither depends on
@@ -154,38 +141,72 @@ def proof(score: Score, family: Family, estimate: Any) -> Proof | None:
     the bounds stop depending on θ.
     """
     sympy = _sympy()
-    theta = {name: sympy.Symbol(name, positive=min(values) > 0, real=True) for name, values in family.values.items()}
-    t = sympy.Symbol("t", real=True)
+    theta = {name: sympy.Dummy(name, real=True, positive=min(v) > 0 or None) for name, v in family.values.items()}
+    t, z = sympy.Dummy("t", real=True), sympy.Dummy("z", positive=True)
     try:
         mean, spread = family.moments(**theta)  # type: ignore[misc]  # asked for location-scale families only
-        bounds = _bounds(score, t, *estimate(**theta))
+        bounds = _bounds(score, t, z, *estimate(**theta))
     except (TypeError, AttributeError):  # not plain operators, so not algebra
         return None
-    if bounds is None:
-        return None
-    slopes = [
+    slopes = tuple(
         sympy.simplify(sympy.diff((bound - mean) / spread, parameter))
         for bound in bounds
         for parameter in theta.values()
-    ]
-    if vanishes(tuple(slopes)):
-        return Proof(pivotal=True, even_thresholds=())
+    )
+    if not bounds or vanishes(slopes):
+        return Proof(pivotal=True, even_thresholds=()) if bounds else None
     try:
-        found = sympy.solve(slopes, t, dict=True)
+        solutions = [each[t] for each in sympy.solve(slopes, t, dict=True) if t in each]
     except NotImplementedError:  # equations that algebra cannot solve
-        found = []
-    return Proof(pivotal=False, even_thresholds=tuple(float(each[t]) for each in found if each.get(t, t).is_number))
+        solutions = []
+    found = [solution.subs(z, float(ndtri((1 + level) / 2))) for solution in solutions]
+    return Proof(pivotal=False, even_thresholds=tuple(float(each) for each in found if each.is_number))
 
 
-def _bounds(score: Score, t: Any, center: Any, spread: Any) -> tuple[Any, ...] | None:
-    """Return the finite ends of the score's interval at t, for the scores whose formula is known."""
-    sympy = _sympy()
-    if isinstance(score, Residual):
+def _bounds(score: Score, t: Any, z: Any, center: Any, spread: Any) -> tuple[Any, ...]:
+    """Return the finite ends of the score's interval at t, for the scores whose formula is known; none for others."""
+    kind: Any = type(score)  # a subclass may compute something else
+    if kind is Residual:
         return center - t, center + t
-    if isinstance(score, IntervalDistance):
-        z = sympy.Symbol("z", positive=True)  # the normal quantile of the level; no proof needs its value
+    if kind is IntervalDistance:
         return center - z * spread - t, center + z * spread + t
-    if isinstance(score, Normalized | Standardized) and not score.floor:
-        unit = spread + sympy.nsimplify(score.epsilon * (score.scale or 0))
-        return (center + t * unit,) if isinstance(score, Standardized) else (center - t * unit, center + t * unit)
-    return None
+    if kind in (Normalized, Standardized) and not (score.floor or score.epsilon):  # type: ignore[attr-defined]
+        return (center - t * spread, center + t * spread)[kind is Standardized :]
+    return ()
+
+
+def _values(expression: Any) -> list[float]:
+    """Return the expression's real values at some points, always the same ones, where it has any."""
+    rng = random.Random(0)  # noqa: S311  # points, not secrets
+    symbols = sorted(expression.free_symbols, key=str)
+    found = []
+    for _ in range(_POINTS):
+        point = {each: rng.uniform(0.3, 3.0) * (1 if each.is_positive else rng.choice((-1, 1))) for each in symbols}
+        value = expression.subs(point).evalf()
+        if value.is_real and value.is_finite:
+            found.append(float(value))
+    return found
+
+
+def _refuse_jumps(family: SymbolicFamily) -> None:
+    """Raise if a density alone has jumps: where they move with θ, its derivative does not see them."""
+    sympy = _sympy()
+    jumping = (sympy.Piecewise, sympy.Heaviside, sympy.Min, sympy.Max)
+    if family.cdf is None and family.density.has(*jumping):
+        raise ValueError(f"density must be smooth; for {family.density}, which is not, give cdf= instead")
+
+
+def _refuse_unless_monotone(score: Any, slope: Any, family: SymbolicFamily) -> None:
+    """Raise unless the score has a slope of one sign."""
+    if family.y not in score.free_symbols:
+        raise ValueError(f"score must depend on {family.y}; got {score}")
+    unknown = score.free_symbols - {family.y, *family.parameters}
+    if unknown:
+        raise ValueError(f"score must be made of {family.y} and the family's parameters; got {score} with {unknown}")
+    slopes = _values(slope)
+    if not slopes or not (min(slopes) > 0 or max(slopes) < 0):
+        found = f"between {min(slopes):.3g} and {max(slopes):.3g}" if slopes else "not real"
+        raise ValueError(
+            f"score must be monotone in {family.y}; the slope of {score} is {found}. Scores with two bounds, such as "
+            "Normalized(), go with a LocationScale or a Family"
+        )
