@@ -48,7 +48,7 @@ def main() -> None:
     print(f"{_machine()}\n")
     _print_row(("what", "evencover", "floor or peer", "ratio", "target", "met"))
     _print_row(("---",) * 6)
-    for lines in (import_lines(), memory_lines(), speed_lines(), network_lines()):
+    for lines in (import_lines(), memory_lines(), speed_lines(), repeat_lines(), network_lines()):
         for line in lines:
             _print_row(line.cells())
     print(f"\n{_output('-m', 'benchmarks.models')}")
@@ -66,6 +66,18 @@ def speed_lines() -> Iterator[Line]:
     yield _times_as_fast(what, times, 1.7)
     yield _times_as_fast("p-values, 20 000 + 20 000 rows", found["p_values"], 50)
     yield _times_as_fast("p-values, the same in 3 groups", found["p_values_by_group"], None)
+
+
+def repeat_lines() -> Iterator[Line]:
+    """Yield the lines on the synthetic experiment: repeats all at once, one by one, and their drawing alone."""
+    times = json.loads(_output("-m", "benchmarks.repeats"))
+    what, ours = "100 repeats of 1000 + 1000 rows, two scores, three groups", times["vectorised"]
+    one_by_one = f"one by one, by `calibrate` {_milliseconds(times['one_by_one'])}"
+    drawing = f"drawing the rows alone {_milliseconds(times['drawing'])}"
+    yield Line(
+        f"{what}: times as fast", _milliseconds(ours), one_by_one, times["one_by_one"] / ours, None, at_least=True
+    )
+    yield Line(f"{what}: time", _milliseconds(ours), drawing, ours / times["drawing"], 4)
 
 
 def network_lines() -> Iterator[Line]:

@@ -132,6 +132,12 @@ def test_stabiliser_and_floor_cost_pivotality(epsilon, floor, ways):
     assert not is_pivotal(Normalized(epsilon=epsilon, floor=floor, scale=1.0), NORMAL)
 
 
+def test_what_was_only_compared_is_not_called_proved():
+    """A floor below all spreads compared changes nothing there."""
+    answer = is_pivotal(Normalized(floor=0.01, scale=1.0), NORMAL)
+    assert (bool(answer), answer.how, answer.members) == (True, "compared", 9)
+
+
 def test_parameters_may_have_any_name(ways):
     """Also those that formulas use."""
     for name in ("t", "z", "a", "y"):

@@ -52,10 +52,10 @@ def write_figures(folder: Path, *, repeats: int = REPEATS) -> Iterator[Path]:
     repeats : int
         Repeats of the coverage figures; the paper has 10.
     """
-    matplotlib = imported("matplotlib", extra="plots", purpose="a figure")
     refuse_without_scatter(repeats)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"output must be a folder; {folder} is a file")
+    matplotlib = imported("matplotlib", extra="plots", purpose="a figure")
     folder.mkdir(parents=True, exist_ok=True)
     for name, draw in figures(repeats).items():
         with matplotlib.rc_context(dict(STYLE)):
