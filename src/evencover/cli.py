@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -36,8 +36,9 @@ def tables(*, repeats: int = 0, seed: int = 0, json: bool = False) -> None:
     """
     found = {"as run": papers_tables.as_run(), "as written": papers_tables.as_written()}
     if repeats:
-        with _status(f"drawing {repeats} calibration sets, twice"):
+        with _status() as tell:
             for name, as_written in (("as run", False), ("as written", True)):
+                tell(f"drawing {repeats} calibration sets, {name}")
                 rows = papers_tables.repeated(repeats, seed=seed, as_written=as_written)
                 found[f"{name}, {repeats} calibration sets"] = rows
     if json:
@@ -56,9 +57,11 @@ def figures(*, output: Path, repeats: int = papers_figures.REPEATS) -> None:
     repeats
         Repeats of the coverage figures; the paper has 10.
     """
-    with _status("drawing"):
+    with _status() as tell:
+        tell("drawing")
         for path in papers_figures.write_figures(output, repeats=repeats):
             _print(str(path))
+            tell(f"drawing, after {path.name}")
 
 
 def claims(*, repeats: int = papers_claims.REPEATS, seed: int = 0, json: bool = False) -> int:
@@ -76,8 +79,8 @@ def claims(*, repeats: int = papers_claims.REPEATS, seed: int = 0, json: bool = 
         Print data: what was covered in each class.
     """
     checked = []
-    with _status("checking"):
-        for claim in papers_claims.claims(repeats=repeats, seed=seed):
+    with _status() as tell:
+        for claim in papers_claims.claims(repeats=repeats, seed=seed, progress=tell):
             checked.append(claim)
             if not json:
                 _print(str(claim))
@@ -137,11 +140,11 @@ def _print_json(data: Any) -> None:
 
 
 @contextmanager
-def _status(doing: str) -> Iterator[None]:
-    """Show on a terminal that something is being done."""
+def _status() -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows on a terminal, and only there, what is being done."""
     console = imported("rich.console", extra="cli", purpose="the command line").Console(stderr=True)
-    with console.status(doing):
-        yield
+    with console.status("") as status:
+        yield status.update
 
 
 def _tables_in_words(found: dict[str, list[papers_tables.Row]]) -> str:

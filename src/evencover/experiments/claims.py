@@ -10,6 +10,7 @@ never laxer.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from typing import TypeAlias
 
 import numpy as np
@@ -70,7 +71,9 @@ class Claim:
         return f"{self.number}  {self.verdict.upper():9}  {self.statement}  [{self.evidence}]"
 
 
-def claims(*, repeats: int = REPEATS, seed: int = 0) -> Iterator[Claim]:
+def claims(
+    *, repeats: int = REPEATS, seed: int = 0, progress: Callable[[str], object] | None = None
+) -> Iterator[Claim]:
     """Yield the eight claims, each checked over `repeats` draws of 1000 calibration and 1000 test rows.
 
     Parameters
@@ -79,21 +82,21 @@ def claims(*, repeats: int = REPEATS, seed: int = 0) -> Iterator[Claim]:
         How many. With few, small deviations (Type 4) cannot be told from chance.
     seed : int
         Seed of the draws; the same one gives the same numbers.
+    progress : callable, optional
+        Told in words what is drawn next.
     """
     refuse_without_scatter(repeats)
-    scenarios = {
-        (kind, variant): coverages(make(), changes, repeats=repeats, seed=seed_of(seed, kind, variant))
-        for kind, make in TYPES.items()
-        for variant, changes in VARIANTS.items()
-    }
-    yield _oracle(scenarios)
-    yield _noise_on_the_spread(scenarios)
-    yield _scaled_spread(scenarios)
-    yield _shifted_mean(scenarios)
-    yield _two_modes(repeats, seed)
-    yield _running_example(repeats, seed)
-    yield _two_subgroups(repeats, seed)
-    yield _shared_secret(repeats, seed)
+    tell = progress or (lambda _: None)
+    scenarios = {}
+    for (kind, make), (variant, changes) in product(TYPES.items(), VARIANTS.items()):
+        tell(f"drawing {kind} {variant}")
+        draws = seed_of(seed, kind, variant)
+        scenarios[kind, variant] = coverages(make(), changes, repeats=repeats, seed=draws)
+    for check in (_oracle, _noise_on_the_spread, _scaled_spread, _shifted_mean):
+        yield check(scenarios)
+    for number, draw in enumerate((_two_modes, _running_example, _two_subgroups, _shared_secret), start=5):
+        tell(f"drawing for claim {number}")
+        yield draw(repeats, seed)
 
 
 def _oracle(scenarios: Scenarios) -> Claim:
