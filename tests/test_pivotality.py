@@ -22,6 +22,7 @@ from evencover.theory import (
     pivotality_condition,
     standardization_system,
 )
+from evencover.theory.symbolic import proof
 
 FAMILIES = {
     "normal": NORMAL,
@@ -130,6 +131,14 @@ def test_a_function_is_told_from_a_pivotal_one():
 @pytest.mark.parametrize(("epsilon", "floor"), [(0.1, 0.0), (1e-7, 0.0), (0.0, 0.8)])
 def test_stabiliser_and_floor_cost_pivotality(epsilon, floor, ways):
     assert not is_pivotal(Normalized(epsilon=epsilon, floor=floor, scale=1.0), NORMAL)
+
+
+@pytest.mark.parametrize("belief", HARMFUL)
+def test_algebra_by_itself_proves_nothing_false(belief):
+    """The comparison would overrule it; it should not have to. What branches on values is no algebra."""
+    family = NORMAL.along(lambda mean, spread: (mean, spread), mean=(-1.0, 2.0), spread=(0.5, 1.0))
+    answer = proof(Normalized(), family, HARMFUL[belief], 0.9)
+    assert answer is None or not answer.pivotal or belief == "σ wrong at one mean"  # == is decided by the letters
 
 
 def test_what_was_only_compared_is_not_called_proved():
