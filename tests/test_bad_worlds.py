@@ -47,6 +47,23 @@ class Pair(Residual):
         return prediction.center - threshold, prediction.center + threshold
 
 
+class Short(Noisy):
+    """A law that draws too few."""
+
+    def __init__(self):
+        super().__init__(lambda X: 0.0, lambda X: 1.0)
+
+    def sample(self, X, rng):
+        return np.zeros(3)
+
+
+class Few:
+    """Features that draw too few."""
+
+    def draw(self, n, rng):
+        return np.ones((3, 5))
+
+
 CASES = {
     # families
     "noise, no distribution": (
@@ -97,6 +114,22 @@ CASES = {
         "cdf must contain the target and every parameter, as the same symbols with the same assumptions; -mu + y is without sigma",
     ),
     "symbolic family, no parameter": (lambda: SymbolicFamily(y, (), cdf=y + 0), "is without parameters"),
+    "symbolic family, no density": (
+        lambda: SymbolicFamily(y, sigma, density=2 * y / sigma**2),
+        "density must integrate to 1 over all y; 2*y/sigma**2 gives",
+    ),
+    "family, other names": (
+        lambda: Family(lambda a: stats.gamma(a), {"shape": (1, 2)}),
+        "distribution must take the family's parameters by name, shape; got one that takes (a)",
+    ),
+    "path, other names": (
+        lambda: NORMAL.along(lambda m: (m, 1.0), mean=(1.0, 2.0)),
+        "moments must take the family's parameters by name, mean; got one that takes (m)",
+    ),
+    "path, one number": (
+        lambda: is_pivotal(Residual(), NORMAL.along(lambda m: m, m=(1.0, 2.0))),
+        "moments must return a pair (mean, spread); got 1.0",
+    ),
     "symbolic family, jumps": (
         lambda: SymbolicFamily(y, mu, density=sympy.Piecewise((1, y > mu), (0, True))),
         "density must be smooth; for Piecewise((1, mu < y), (0, True)), which is not, give cdf= instead",
@@ -139,6 +172,10 @@ CASES = {
         lambda: pivotality_condition((y - mu) ** 2, SYMBOLIC),
         "score must be monotone in y; the slope of (-mu + y)**2 is between",
     ),
+    "score, turns far out": (
+        lambda: pivotality_condition((y - 20) ** 2 / mu**2, SYMBOLIC),
+        "score must be monotone in y; the slope of",
+    ),
     "score, unknown symbol": (
         lambda: pivotality_condition(y - sympy.Symbol("tau"), SYMBOLIC),
         "score must be made of y and the family's parameters; got -tau + y with {tau}",
@@ -172,7 +209,7 @@ CASES = {
     ),
     "estimate, negative spread": (
         lambda: is_pivotal(Normalized(), NORMAL, estimate=lambda mean, spread: (mean, spread - 4)),
-        "Normalized divides by the spread, which must be positive",
+        "estimate must return a finite center and a positive spread; got (",
     ),
     "estimate, other names": (
         lambda: is_pivotal(Residual(), NORMAL, estimate=lambda mu, sigma: (mu, sigma)),
@@ -219,8 +256,25 @@ CASES = {
     ),
     "world, order": (
         lambda: World(UniformFeatures(2), toy().law, "w"),
-        "features must have the methods of Features; got Noisy(",
+        "features must be an object with the method of Features, draw; got Noisy(",
     ),
+    "world, class": (
+        lambda: World("w", UniformFeatures, toy().law),
+        "features must be an object with the method of Features, draw; got <class",
+    ),
+    "world, distribution": (
+        lambda: World("w", UniformFeatures(1), stats.norm()),
+        "a law must be an object with the methods of Law; got",
+    ),
+    "mixture, no laws": (
+        lambda: Mixture("ab"),
+        "a law must be an object with the methods of Law; got 'a', which has no mean",
+    ),
+    "law, too few": (
+        lambda: World("w", UniformFeatures(1), Short()).sample(5),
+        "the law's sample must have 5 rows, as many as the rest; got 3",
+    ),
+    "features, too few": (lambda: World("w", Few(), toy().law).sample(5), "features must draw 5 rows; got 3"),
     "X, one-dimensional": (lambda: toy().oracle(np.ones(5)), "X must have shape (n, features); got shape (5,)"),
     "X, NaN": (lambda: toy().oracle(np.full((2, 5), np.nan)), "X must be finite; 10 of 10 values are not"),
     "intervals, pair": (
@@ -276,6 +330,14 @@ CASES = {
     "design, too few rows": (lambda: Design(5, 5), "5 calibration rows are too few for a threshold at level 0.9"),
     "design, no test": (lambda: Design(50, 0), "n_test must be a positive whole number; got 0"),
     "design, level": (lambda: Design(level=90), "did you mean 0.9?"),
+    "tally, none": (
+        lambda: tally(Residual(), np.ones(0), ORACLE[:0], design=Design(9, 1)),
+        "y must hold whole repeats of 10 rows; got 0 rows",
+    ),
+    "tally, by": (
+        lambda: tally(Residual(), np.ones(3), ORACLE, design=Design(2, 1, 0.5), by=np.ones(2)),
+        "by must have 3 rows, as many as y; got 2",
+    ),
     "tally, rows": (
         lambda: tally(Residual(), np.ones(3), ORACLE, design=Design(9, 1)),
         "y must hold whole repeats of 10 rows; got 3 rows",
@@ -283,6 +345,10 @@ CASES = {
     "repeats of claims": (
         lambda: next(claims(repeats=1)),
         "repeats must be a whole number, 2 or more, to have a scatter; got 1",
+    ),
+    "generator for claims": (
+        lambda: next(claims(repeats=2, seed=np.random.default_rng(0))),
+        "seed must be a whole number, 0 or more; got Generator",
     ),
     "seed of claims": (lambda: next(claims(repeats=2, seed=-3)), "seed must be a whole number, 0 or more"),
     "repeats of figures": (

@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from inspect import signature
 
 import pytest
 
 import evencover
 from evencover import cli
+from evencover.experiments import claims as claims_room
+from evencover.experiments import figures as figures_room
 from evencover.experiments import tables
 from evencover.experiments.claims import Claim
 
@@ -81,13 +83,13 @@ def test_claims_say_by_their_status_whether_all_hold(capsys):
 @pytest.mark.parametrize(("verdict", "status"), [("holds", 0), ("fails", 3), ("not shown", 4)])
 def test_the_status_is_the_worst_verdict(capsys, monkeypatch, verdict, status):
     found = [Claim(1, "one", "not shown" if verdict == "fails" else "holds", ""), Claim(2, "two", verdict, "")]
-    monkeypatch.setattr(cli.papers_claims, "claims", lambda **_: iter(found))
+    monkeypatch.setattr(claims_room, "claims", lambda **_: iter(found))
     assert typed(capsys, "reproduce", "claims")[0] == status
 
 
 def test_figures_are_named_as_they_are_written(capsys, tmp_path, monkeypatch):
-    one = {"two_taxonomies": cli.papers_figures.taxonomies_figure}
-    monkeypatch.setattr(cli.papers_figures, "figures", lambda repeats: one)
+    one = {"two_taxonomies": figures_room.taxonomies_figure}
+    monkeypatch.setattr(figures_room, "figures", lambda repeats: one)
     status, text, _ = typed(capsys, "reproduce", "figures", "--output", str(tmp_path / "new"), "--repeats", "3")
     assert status == 0
     assert sorted(text.split()) == sorted(str(path) for path in (tmp_path / "new").iterdir())
@@ -102,6 +104,7 @@ def test_figures_are_named_as_they_are_written(capsys, tmp_path, monkeypatch):
             ("reproduce", "tables", "--repeats", "2", "--seed", "-1"),
             "evencover: seed must be a whole number, 0 or more",
         ),
+        (("reproduce", "tables", "--seed", "-1"), "evencover: seed must be a whole number, 0 or more; got -1"),
         (("reproduce", "figures", "--output", __file__), "evencover: output must be a folder"),
         (
             ("reproduce", "figures", "--output", ".", "--repeats", "1"),
@@ -129,18 +132,25 @@ def test_without_its_extra_the_command_line_says_what_to_install(capsys, monkeyp
     assert said.startswith("evencover: the command line needs cyclopts: pip install 'evencover[cli]'")
 
 
-def test_an_interruption_is_not_a_traceback():
-    process = subprocess.Popen(
-        [*SCRIPT, "reproduce", "claims", "--repeats", "100000"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    time.sleep(4)
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=60)
+def test_an_interruption_is_not_a_traceback(tmp_path):
+    command = [*SCRIPT, "reproduce", "figures", "--repeats", "100000", "--output", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert "two_subgroups" in process.stdout.readline()  # it is under way
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in error
+
+
+def test_defaults_are_the_librarys():
+    for verb, room in ((cli.claims, claims_room), (cli.figures, figures_room)):
+        assert signature(verb).parameters["repeats"].default == room.REPEATS
+
+
+def test_help_loads_no_numbers():
+    """It should come at once."""
+    code = "import sys, evencover.cli as cli; cli.app(); print({'numpy', 'scipy'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
 
 
 def test_letters_that_the_output_lacks_do_not_stop_it():

@@ -99,6 +99,29 @@ def test_the_residual_score_is_not_pivotal(name, ways):
     assert answer.even_at == ()
 
 
+@pytest.mark.parametrize(
+    ("score", "family"),
+    [
+        (Normalized(), LocationScale(stats.gamma(0.1), "a density without bound")),
+        (Standardized(), LocationScale(stats.powerlaw(0.3), "another")),
+        (
+            Normalized(),
+            NORMAL.along(lambda mean, spread: (mean, spread), mean=(0.0, 1e4), spread=(0.001, 1.0)),
+        ),
+    ],
+    ids=["gamma", "power law", "far from 0"],
+)
+def test_rounding_does_not_cost_pivotality(score, family, ways):
+    assert is_pivotal(score, family).how == ways
+
+
+def test_what_sympy_cannot_handle_is_compared():
+    def stepwise(mean, spread):
+        return mean, spread * (1 + (mean + 50) // 100)
+
+    assert is_pivotal(Normalized(), NORMAL, estimate=stepwise).how == "compared"
+
+
 def test_the_residual_score_is_pivotal_if_the_spread_is_constant(ways):
     assert is_pivotal(Residual(), NORMAL.along(lambda mean: (mean, 0.7), mean=(-1, 0, 5)))
 
@@ -117,9 +140,9 @@ def test_the_interval_score_is_even_at_one_level_only(name, factor, ways):
         assert f"At level {even:.6g} it is even nevertheless." in str(answer)
 
 
-@pytest.mark.parametrize(("change", "pivotal"), [(np.sqrt, True), (lambda a: np.minimum(a, 1.5), True)])
-def test_a_fixed_function_of_a_pivotal_score_is_pivotal(change, pivotal):
-    assert bool(is_pivotal(lambda y, said: change(np.abs(y - said.center) / said.spread), NORMAL)) is pivotal
+@pytest.mark.parametrize("change", [np.sqrt, lambda a: np.minimum(a, 1.5)], ids=["root", "cut"])
+def test_a_fixed_function_of_a_pivotal_score_is_pivotal(change):
+    assert is_pivotal(lambda y, said: change(np.abs(y - said.center) / said.spread), NORMAL)
 
 
 def test_a_function_is_told_from_a_pivotal_one():
@@ -318,6 +341,22 @@ def test_a_monotone_score_of_a_positive_target_may_have_any_sign():
     assert is_pivotal(sympy.log(t) - sympy.log(scale), exponential)
     lopsided = SymbolicFamily(t, scale, cdf=sympy.Piecewise((t ** (1 / scale) / 2, t < 1), (1 - 1 / (2 * t), True)))
     assert not is_pivotal(sympy.log(t), lopsided)
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_range_of_scores_that_moves_is_not_proved_pivotal_by_the_density(moved):
+    """Its density is seen point by point only; the distribution function knows better."""
+    t = sympy.Symbol("t", positive=True)
+    survival = sympy.exp(-t / scale)
+    score = survival + scale if moved else survival
+    by_density = SymbolicFamily(t, scale, density=survival / scale)
+    by_cdf = SymbolicFamily(t, scale, cdf=1 - survival)
+    assert bool(is_pivotal(score, by_cdf)) is not moved
+    if moved:
+        with pytest.raises(ValueError, match="algebra cannot tell"):
+            is_pivotal(score, by_density)
+    else:
+        assert is_pivotal(score, by_density)
 
 
 def test_a_support_that_moves_is_seen_through_the_cdf():

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from evencover.experiments import figures as figures_room
 from evencover.experiments.figures import figures, write_figures
-from evencover.plots import plot_score_cdfs, plot_shares
+from evencover.plots import plot_coverages, plot_score_cdfs
 
 mpl.use("agg")
 NAMES = [
@@ -50,9 +50,11 @@ def test_bands_hold_the_true_distribution_nineteen_times_in_twenty(ax):
     assert 265 <= held <= 299  # 285 expected or more; a band twice as wide would always hold
 
 
-def test_shares_are_drawn_with_mean_error_and_scatter(ax):
+def test_coverages_are_drawn_with_mean_error_and_scatter(ax):
     values = np.linspace(0.8, 1.0, 101)
-    assert plot_shares([("one", values, 0.0), ("two", values - 0.1, 1.0), ("one", values, 2.0)], level=0.9, ax=ax) is ax
+    assert (
+        plot_coverages([("one", values, 0.0), ("two", values - 0.1, 1.0), ("one", values, 2.0)], level=0.9, ax=ax) is ax
+    )
     handles, labels = ax.get_legend_handles_labels()
     assert labels == ["one", "two"]
     bar = handles[0].lines[2][0].get_segments()[0]

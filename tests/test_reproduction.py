@@ -12,7 +12,8 @@ from evencover.experiments import claims as claims_room
 from evencover.experiments import scenarios, tables
 from evencover.experiments.claims import claims
 from evencover.experiments.exact import SharedSecret, pooled_coverage, secret_tally
-from evencover.experiments.repeats import Design, Tally, blocks_of, cut_at, seed_of, simulated, tally
+from evencover.experiments.figures import figures
+from evencover.experiments.repeats import Design, Tally, blocks_of, cut_at, seed_of, simulated_tally, tally
 from evencover.experiments.scenarios import SCORES, VARIANTS, coverages
 from evencover.synthetic import NoisyVariance, constant_mean, homoskedastic, low_dimensional, toy
 from tests.worlds import ONE_IN_A_MILLION
@@ -67,7 +68,7 @@ def test_the_tables_go_through_the_same_doors_as_a_users_data():
     for score in (Residual(), Normalized()):
         by_hand = calibrate(calibration.y, calibration.oracle(), nonconformity=score).interval(test.oracle(), level=0.9)
         found = tally(score, y, said, design=Design(5000, 1000)).marginal
-        assert found.shares[0, 0] == coverage(test.y, by_hand)
+        assert found.coverage_by_repeat[0, 0] == coverage(test.y, by_hand)
         assert found.widths[0, 0] == pytest.approx(mean_width(by_hand), rel=1e-12)
 
 
@@ -94,10 +95,10 @@ def test_groups_and_counts_by_hand():
 
 
 def tallies_of(world, score, design, repeats, seed, **how):
-    def tallies(sample, _):
-        return {"": tally(score, sample.y, sample.oracle(), design=design, **how)}
+    def tallied(sample):
+        return tally(score, sample.y, sample.oracle(), design=design, **how)
 
-    return simulated(world, tallies, design=design, repeats=repeats, seed=seed)[""]
+    return simulated_tally(world, tallied, design=design, repeats=repeats, seed=seed)
 
 
 def test_counts_of_a_pivotal_score_follow_their_exact_law():
@@ -121,13 +122,13 @@ def test_z_has_variance_1_if_the_score_is_pivotal_and_not_if_it_is_not():
         assert bool(tails.min() > ONE_IN_A_MILLION) is even
 
 
-def test_the_error_is_that_of_the_share():
-    """Over many seeds, (coverage - true) / error has mean square 1."""
-    design = Design(n_calibration=200, n_test=100)
-    found = [tallies_of(constant_mean(), Residual(), design, 50, seed) for seed in range(150)]
-    truth = np.mean([each.coverage for each in found], axis=0)
-    square = np.mean([((each.coverage - truth) / each.error) ** 2 for each in found])
-    assert 0.8 < square < 1.25
+def test_the_error_is_that_of_the_coverage():
+    """(coverage - true) / error is Student's t with 49 degrees of freedom; its mean square is held to that law."""
+    design = Design(n_calibration=199, n_test=300)
+    found = [tallies_of(constant_mean(), Normalized(), design, 50, seed) for seed in range(300)]
+    squares = np.square([(each.coverage - design.rank / 200) / each.error for each in found])
+    mean, fourth = 49 / 47, 3 * 49**2 / (47 * 45)
+    assert (np.abs(squares.mean(axis=0) - mean) < 5 * np.sqrt((fourth - mean**2) / len(found))).all()
 
 
 def test_repeats_do_not_depend_on_how_many_follow():
@@ -171,6 +172,7 @@ def test_all_eight_claims_hold(checked):
 
 
 def test_a_claim_is_one_line_with_what_was_found(checked):
+    assert {claim.figure for claim in checked} - {None} <= set(figures())
     for claim in checked:
         assert "\n" not in str(claim)
         assert claim.found
@@ -311,13 +313,13 @@ def test_tallies_are_joined():
     both = Tally.joined([one, one, one], 2)
     assert both.covered.shape == (2, 2)
     np.testing.assert_allclose(both.coverage, [0.9, 0.8])
-    assert both.marginal.shares[0, 0] == 0.85
+    assert both.marginal.coverage_by_repeat[0, 0] == 0.85
     assert both.marginal.widths[0, 0] == 1.5
 
 
 def test_a_group_without_rows_has_no_share_and_speaks_against_nothing():
     found = tallies_of(toy(), Residual(), HAND, 2, 0, edges=cut_at(-1.0))
-    assert np.isnan(found.shares[:, 0]).all()
+    assert np.isnan(found.coverage_by_repeat[:, 0]).all()
     assert np.isnan(found.widths[:, 0]).all()
     np.testing.assert_array_equal(found.marginal.sizes, [[200], [200]])
     assert found.z[0] == 0

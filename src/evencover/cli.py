@@ -1,4 +1,4 @@
-"""The command line: thin verbs around the library."""
+"""The command line: thin verbs around the library, each of which loads what it needs."""
 
 import json
 import os
@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evencover._version import __version__
-from evencover.experiments import claims as papers_claims
-from evencover.experiments import figures as papers_figures
-from evencover.experiments import tables as papers_tables
 from evencover.extras import imported
+
+if TYPE_CHECKING:
+    from evencover.experiments.tables import Row
 
 _HELP = """Conformal regression whose coverage is even across noise levels.
 
@@ -28,18 +28,22 @@ def tables(*, repeats: int = 0, seed: int = 0, json: bool = False) -> None:
     Parameters
     ----------
     repeats
-        Also average over this many calibration sets; the paper has one.
+        Also average over this many calibration sets, 2 or more; the paper has one.
     seed
-        Seed of those.
+        Seed of those; without --repeats it changes nothing.
     json
         Print data, unrounded, with the mean widths.
     """
-    found = {"as run": papers_tables.as_run(), "as written": papers_tables.as_written()}
+    from evencover.experiments.tables import as_run, as_written, repeated
+    from evencover.inputs import refuse_unless_seed
+
+    refuse_unless_seed(seed)
+    found = {"as run": as_run(), "as written": as_written()}
     if repeats:
         with _status() as tell:
-            for name, as_written in (("as run", False), ("as written", True)):
+            for name in list(found):
                 tell(f"drawing {repeats} calibration sets, {name}")
-                rows = papers_tables.repeated(repeats, seed=seed, as_written=as_written)
+                rows = repeated(repeats, seed=seed, as_written=name == "as written")
                 found[f"{name}, {repeats} calibration sets"] = rows
     if json:
         _print_json({name: [row.as_data() for row in rows] for name, rows in found.items()})
@@ -47,7 +51,7 @@ def tables(*, repeats: int = 0, seed: int = 0, json: bool = False) -> None:
         _print(_tables_in_words(found))
 
 
-def figures(*, output: Path, repeats: int = papers_figures.REPEATS) -> None:
+def figures(*, output: Path, repeats: int = 100) -> None:
     """Draw every synthetic figure of the paper, as PNG and SVG.
 
     Parameters
@@ -55,16 +59,18 @@ def figures(*, output: Path, repeats: int = papers_figures.REPEATS) -> None:
     output
         The folder they go to; made if it is not there.
     repeats
-        Repeats of the coverage figures; the paper has 10.
+        Repeats of the coverage figures, 2 or more; the paper has 10.
     """
+    from evencover.experiments.figures import write_figures
+
     with _status() as tell:
         tell("drawing")
-        for path in papers_figures.write_figures(output, repeats=repeats):
+        for path in write_figures(output, repeats=repeats):
             _print(str(path))
             tell(f"drawing, after {path.name}")
 
 
-def claims(*, repeats: int = papers_claims.REPEATS, seed: int = 0, json: bool = False) -> int:
+def claims(*, repeats: int = 400, seed: int = 0, json: bool = False) -> int:
     """Check the paper's eight claims on synthetic data, one line each.
 
     The exit status is 0 if all of them hold, 3 if one fails, 4 if one is merely not shown with so few repeats.
@@ -72,15 +78,17 @@ def claims(*, repeats: int = papers_claims.REPEATS, seed: int = 0, json: bool = 
     Parameters
     ----------
     repeats
-        Draws of 1000 calibration and 1000 test rows for each check. More make it sharper.
+        Draws of 1000 calibration and 1000 test rows for each check, 2 or more. The more, the sharper the checks.
     seed
         Seed of the draws.
     json
-        Print data: what was covered in each class.
+        Print data: what was covered in each group.
     """
+    from evencover.experiments.claims import claims as papers_claims
+
     checked = []
     with _status() as tell:
-        for claim in papers_claims.claims(repeats=repeats, seed=seed, progress=tell):
+        for claim in papers_claims(repeats=repeats, seed=seed, progress=tell):
             checked.append(claim)
             if not json:
                 _print(str(claim))
@@ -147,14 +155,16 @@ def _status() -> Iterator[Callable[[str], None]]:
         yield status.update
 
 
-def _tables_in_words(found: dict[str, list[papers_tables.Row]]) -> str:
+def _tables_in_words(found: "dict[str, list[Row]]") -> str:
     """Return the tables as text."""
+    from evencover.experiments.tables import COLUMNS, WHY_THEY_DIFFER
+
     lines = ["Coverage at level 0.9, by thirds of the estimated variance: mean ± standard deviation over 20 test sets"]
     lines[0] += ", or over the calibration sets where there are many." if len(found) > 2 else "."
     for name, rows in found.items():
-        lines += ["", name, " " * 24 + "".join(f"{column:16}" for column in papers_tables.COLUMNS).rstrip()]
+        lines += ["", name, " " * 24 + "".join(f"{column:16}" for column in COLUMNS).rstrip()]
         for row in rows:
             cells = zip(row.coverage, row.deviation, strict=True)
             text = "".join(f"{mean:.3f} ± {deviation:.3f}   " for mean, deviation in cells)
             lines.append(f"{row.model:13}{row.score:11}{text}".rstrip())
-    return "\n".join([*lines, "", papers_tables.WHY_THEY_DIFFER])
+    return "\n".join([*lines, "", WHY_THEY_DIFFER])

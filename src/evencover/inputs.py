@@ -62,9 +62,14 @@ def generator(seed: Any) -> Any:
     """Return a new generator for a whole number; a generator, numpy's or its legacy one, as it is."""
     if isinstance(seed, np.random.Generator | np.random.RandomState):
         return seed
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"seed must be a whole number, 0 or more, or a numpy random generator; got {seed!r}")
+    refuse_unless_seed(seed, ", or a numpy random generator")
     return np.random.default_rng(seed)
+
+
+def refuse_unless_seed(seed: Any, or_else: str = "") -> None:
+    """Raise unless a seed is a whole number, 0 or more."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"seed must be a whole number, 0 or more{or_else}; got {seed!r}")
 
 
 def is_number(value: Any) -> bool:

@@ -84,13 +84,13 @@ def plot_score_cdfs(
     return ax
 
 
-def plot_shares(shares: Sequence[tuple[str, FloatArray, float]], *, level: float = 0.9, ax: Any = None) -> Any:
+def plot_coverages(coverages: Sequence[tuple[str, FloatArray, float]], *, level: float = 0.9, ax: Any = None) -> Any:
     """Draw coverage over repeats: mean, two standard errors as a bar, the middle 90 % of single repeats as a thin line.
 
     Parameters
     ----------
-    shares : sequence of (name, ndarray of shape (repeats,), position)
-        What was covered in each repeat, and where on the horizontal axis; equal names look the same.
+    coverages : sequence of (name, ndarray of shape (repeats,), position)
+        Coverage in each repeat, and where on the horizontal axis; equal names look the same.
     level : float
         Nominal coverage, a horizontal line.
     ax : matplotlib Axes, optional
@@ -99,7 +99,7 @@ def plot_shares(shares: Sequence[tuple[str, FloatArray, float]], *, level: float
     ax = axes_or_new(ax)
     ax.axhline(level, color=GREY, lw=0.9, ls="--", zorder=0)
     names: list[str] = []
-    for name, values, x in shares:
+    for name, values, x in coverages:
         label = None if name in names else name
         names += [name] if label else []
         color, marker = (each[names.index(name) % len(each)] for each in (PALETTE, MARKERS))

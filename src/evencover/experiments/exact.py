@@ -48,12 +48,12 @@ def pooled_coverage(spread: float, spreads: tuple[float, float], *, each: int, r
 
 @dataclass(frozen=True)
 class SharedSecret:
-    """Exchangeable rows that are not independent, although each row's score is independent of its group.
+    """Exchangeable rows that are not independent, although, by default, each row's score is independent of its group.
 
-    A secret L, 1 or 2 with probability 1/2, is shared by all rows. Given L, rows are independent: the group is 1 with
+    A secret L, 0 or 1 with probability 1/2, is shared by all rows. Given L, rows are independent: the group is 1 with
     a probability that depends on L, and the score is uniform on (0, 1), plus 1 if it is *big*, which depends on group
-    and L. Averaged over L, big scores are equally likely in both groups. Yet the calibration rows tell of L, and L
-    of the group of the new row.
+    and L. With the default probabilities, big scores are, averaged over L, equally likely in both groups. Yet the
+    calibration rows tell of L, and L of the group of the new row.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class SharedSecret:
         return self.group_1[secret] if group == 1 else 1 - self.group_1[secret]
 
     def big_given_group(self, group: int) -> Fraction:
-        """Return the probability of a big score in a group: the same for both, so score and group are independent."""
+        """Return the probability of a big score in a group: if equal in both, score and group are independent."""
         joint = [self.probability(group, secret) * self.big[group][secret] for secret in (0, 1)]
         return sum(joint, Fraction(0)) / sum(self.probability(group, secret) for secret in (0, 1))
 

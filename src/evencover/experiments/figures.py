@@ -26,8 +26,8 @@ from evencover.plots import (
     STYLE,
     VERMILION,
     new_figure,
+    plot_coverages,
     plot_score_cdfs,
-    plot_shares,
 )
 from evencover.predictions import Prediction
 from evencover.quantiles import conformal_quantile, conformal_rank
@@ -83,21 +83,23 @@ def figures(repeats: int = REPEATS) -> dict[str, Callable[[], Any]]:
 
 def subgroups_figure() -> Any:
     """The introduction's example: one residual threshold for a quiet and a noisy subgroup."""
-    sample = two_subgroups().sample(20, seed=_SEED)
+    world = two_subgroups()
+    sample = world.sample(20, seed=_SEED)
     threshold = float(conformal_quantile(Residual()(sample.y, sample.oracle()), 0.8))
-    figure, ((ax,),) = new_figure(1, 1, size=(6.4, 3.8))
-    spreads = (0.1, 0.5)
+    covered = Residual().interval(threshold, sample.oracle()).covers(sample.y)
     x = np.array([0.0, 10.0])
-    for group, color, marker, name in ((0, BLUE, "o", "quiet, σ = 0.1"), (1, VERMILION, "s", "noisy, σ = 0.5")):
-        rows = sample.X[:, 1] == group
-        mean = 0.1 * x + 2 * group
-        covered = np.abs(sample.y - sample.mean)[rows] <= threshold * (1 + 1e-12)
-        here = 1 - 2 * norm.sf(threshold / spreads[group])
-        average = pooled_coverage(spreads[group], spreads, each=10, rank=conformal_rank(20, 0.8))
+    ends = [np.column_stack([x, [group, group]]) for group in (0, 1)]  # of each subgroup's line
+    quiet, noisy = (float(world.law.spread(end)[0]) for end in ends)
+    figure, ((ax,),) = new_figure(1, 1, size=(6.4, 3.8))
+    kinds = (("quiet", quiet, BLUE, "o"), ("noisy", noisy, VERMILION, "s"))
+    for group, (name, spread, color, marker) in enumerate(kinds):
+        rows, mean = sample.X[:, 1] == group, world.law.mean(ends[group])
+        here = 1 - 2 * norm.sf(threshold / spread)
+        average = pooled_coverage(spread, (quiet, noisy), each=10, rank=conformal_rank(20, 0.8))
         ax.fill_between(x, mean - threshold, mean + threshold, color=color, alpha=0.15, lw=0)
         ax.plot(x, mean, color=color, lw=1)
-        counts = f"{covered.sum()} of {rows.sum()} covered; of new rows {here:.3f} (over many such sets {average:.3f})"
-        label = f"{name}: {counts}"
+        counts = f"{covered[rows].sum()} of {rows.sum()} covered"
+        label = f"{name}, σ = {spread:g}: {counts}; of new rows {here:.3f} (over many such sets {average:.3f})"
         ax.plot(sample.X[rows, 0], sample.y[rows], marker, color=color, ms=5, label=label)
     ax.set(xlabel="x", ylabel="y", title="One residual threshold, level 0.8, calibrated on these 20 points")
     ax.legend(loc="upper left")
@@ -229,12 +231,12 @@ def _coverage_figure(
     figure, axes = new_figure(len(rows), len(GROUPS), size=(11.0, 2.4 * len(rows) + 1.2), sharex=True, sharey=True)
     for line, (world, found) in zip(axes, rows.items(), strict=True):
         for code, ax in enumerate(line):
-            shares = [
-                (score, found[change, score].shares[:, code], i + 0.24 * (j - 1))
+            drawn = [
+                (score, found[change, score].coverage_by_repeat[:, code], i + 0.24 * (j - 1))
                 for i, change in enumerate(changes)
                 for j, score in enumerate(SCORES)
             ]
-            plot_shares(shares, level=LEVEL, ax=ax)
+            plot_coverages(drawn, level=LEVEL, ax=ax)
             for i in range(0, len(changes), 2):
                 ax.axvspan(i - 0.5, i + 0.5, color=GREY, alpha=0.07, lw=0, zorder=-1)
             ax.set(xlim=(-0.5, len(changes) - 0.5), ylim=(0.6, 1.02))

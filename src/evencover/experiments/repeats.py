@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from evencover.inputs import BoolArray, FloatArray, IntArray, generator, is_count, refuse_unless_count
+from evencover.inputs import BoolArray, FloatArray, IntArray, is_count, refuse_unless_count, refuse_unless_seed
 from evencover.predictions import Prediction
 from evencover.quantiles import conformal_rank
 from evencover.scores import Score
@@ -89,13 +89,13 @@ class Tally:
         )
 
     @property
-    def shares(self) -> FloatArray:
-        """Share covered in each repeat and group; NaN where a group has no rows. Shape (repeats, groups)."""
+    def coverage_by_repeat(self) -> FloatArray:
+        """Coverage in each repeat and group; NaN where a group has no rows. Shape (repeats, groups)."""
         return _ratio(self.covered, self.sizes)
 
     @property
     def coverage(self) -> FloatArray:
-        """Share covered in each group, all repeats together. Shape (groups,)."""
+        """Coverage in each group, all repeats together. Shape (groups,)."""
         return _ratio(self.covered.sum(axis=0), self.sizes.sum(axis=0))
 
     @property
@@ -152,9 +152,11 @@ def tally(
         From the calibration rows' values, shape (repeats, n), to the edges of the groups, shape
         (repeats, groups − 1); thirds by default.
     """
-    if len(y) % design.n_rows:
+    if not len(y) or len(y) % design.n_rows:
         raise ValueError(f"y must hold whole repeats of {design.n_rows} rows; got {len(y)} rows")
     values = prediction.required("spread", by="groups of the variance") ** 2 if by is None else by
+    if len(values) != len(y):
+        raise ValueError(f"by must have {len(y)} rows, as many as y; got {len(values)}")
     calibrates = np.tile(np.arange(design.n_rows) < design.n_calibration, len(y) // design.n_rows)
     test = ~calibrates
     scores = score(y[calibrates], prediction[calibrates]).reshape(-1, design.n_calibration)
@@ -203,17 +205,24 @@ def simulated(
     return {name: Tally.joined((block[name] for block in blocks), repeats) for name in blocks[0]}
 
 
+def simulated_tally(
+    world: World, tallied: Callable[[Sample], Tally], *, design: Design, repeats: int, seed: int
+) -> Tally:
+    """Return what one way of counting, a function of the rows alone, finds in many repeats."""
+    return simulated(world, lambda sample, _: {"": tallied(sample)}, design=design, repeats=repeats, seed=seed)[""]
+
+
 def blocks_of(repeats: int, seed: int) -> Iterator[tuple[int, np.random.Generator]]:
     """Yield, until there are repeats enough, the size of a block and its generator; the last block is whole too."""
     refuse_unless_count(repeats, "repeats")
-    generator(seed)  # refused here if it is none
+    refuse_unless_seed(seed)
     for block in range(-(-repeats // _BLOCK)):
         yield _BLOCK, np.random.default_rng([seed, block])
 
 
 def seed_of(seed: int, *names: str) -> int:
     """Return the seed of something with a name: by a hash, so that no order or number of things changes it."""
-    generator(seed)
+    refuse_unless_seed(seed)
     return int.from_bytes(sha256("/".join([str(seed), *names]).encode()).digest()[:8], "big")
 
 
@@ -239,6 +248,6 @@ def _counted(covered: BoolArray, width: FloatArray, values: FloatArray, cuts: Fl
 
 
 def _ratio(numerator: FloatArray | IntArray, denominator: FloatArray | IntArray) -> FloatArray:
-    """Return a quotient, NaN where nothing is divided by nothing."""
+    """Return a quotient, NaN where both numbers are 0."""
     with np.errstate(invalid="ignore"):
         return np.asarray(numerator / denominator)

@@ -1,10 +1,10 @@
 """The synthetic experiment: three scores under each way of being wrong, in worlds of each type.
 
-The paper's text and the code behind its figures differ in some of the ways: *as run* puts noise on the variance
-and shifts the mean by σ itself; *as written* puts it on σ, and shifts the mean by noise in units of σ.
+The paper's text and the code behind its figures differ in two of the ways. *As run*: noise is added to the variance,
+and the mean is shifted by σ. *As written*: noise is added to σ, and the mean is shifted by noise in units of σ.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -28,22 +28,22 @@ SCORES: Mapping[str, Score] = {
     "normalised": Normalized(),
 }
 SHIFTED = {"σ-shifted 0.01": 0.01, "σ-shifted 0.1": 0.1, "σ-shifted 1": 1.0}
-_SCALED = {"σ²-scaled 5": ScaledSpread(float(np.sqrt(5.0)))}  # the variance times 5
+
+
+def _ways(noisy: Callable[[float], Change], shifted: Change) -> dict[str, tuple[Change, ...]]:
+    """Return the figures' seven columns, given what noise on σ and a shift by σ are."""
+    return {
+        "oracle": (),
+        **{name: (noisy(size),) for name, size in SHIFTED.items()},
+        "σ²-scaled 5": (ScaledSpread(5**0.5),),
+        "μ-shifted 1": (ShiftedCenter(1.0),),
+        "μ-shifted σ": (shifted,),
+    }
+
+
 VARIANTS: Mapping[str, Mapping[str, tuple[Change, ...]]] = {
-    "as run": {
-        "oracle": (),
-        **{name: (NoisyVariance(size),) for name, size in SHIFTED.items()},
-        **{name: (change,) for name, change in _SCALED.items()},
-        "μ-shifted 1": (ShiftedCenter(1.0),),
-        "μ-shifted σ": (ShiftedBySpread(1.0),),
-    },
-    "as written": {
-        "oracle": (),
-        **{name: (NoisySpread(size),) for name, size in SHIFTED.items()},
-        **{name: (change,) for name, change in _SCALED.items()},
-        "μ-shifted 1": (ShiftedCenter(1.0),),
-        "μ-shifted σ": (NoisyCenter(0.1, in_spreads=True),),
-    },
+    "as run": _ways(NoisyVariance, ShiftedBySpread(1.0)),
+    "as written": _ways(NoisySpread, NoisyCenter(0.1, in_spreads=True)),
 }
 TYPES = {"Type 1": constant_mean, "Type 2": functional_dependence, "Type 3": low_dimensional}
 GROUPS = ("low", "medium", "high")

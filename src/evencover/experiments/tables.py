@@ -122,7 +122,7 @@ def _tallies(y: FloatArray, oracle: Prediction, design: Design) -> dict[str, Tal
 
 def _row(name: str, groups: Tally) -> Row:
     """Return one row of a table: the marginal numbers before those of the groups."""
-    shares = np.hstack([groups.marginal.shares, groups.shares])  # (repeats, 4)
+    coverage = np.hstack([groups.marginal.coverage_by_repeat, groups.coverage_by_repeat])  # (repeats, 4)
     widths = np.hstack([groups.marginal.widths, groups.widths])
     model, score = name.split()
-    return Row(model, score, shares.mean(axis=0), shares.std(axis=0), widths.mean(axis=0))
+    return Row(model, score, coverage.mean(axis=0), coverage.std(axis=0), widths.mean(axis=0))

@@ -97,6 +97,8 @@ class Mixture:
     def __post_init__(self) -> None:
         if not isinstance(self.laws, Sequence) or not self.laws:
             raise ValueError(f"laws must be a sequence of one law or more; got {self.laws!r}")
+        for law in self.laws:
+            refuse_unless_law(law)
         n = len(self.laws)
         weights = np.full(n, 1 / n) if self.weights is None else checked_vector(self.weights, "weights", length=n)
         if weights.min() <= 0 or not np.isclose(weights.sum(), 1):
@@ -138,8 +140,17 @@ class Mixture:
 
     def _average(self, values: list[FloatArray]) -> FloatArray:
         """Return the components' values weighted by their probabilities. Shape (n,)."""
-        averaged: FloatArray = np.einsum("k,kn->n", self.weights, np.array(values))
-        return averaged
+        return np.asarray(np.tensordot(self.weights, np.array(values), axes=1))
+
+
+def refuse_unless_law(law: Any) -> None:
+    """Raise unless an object has the methods of a law."""
+    lacking = [name for name in ("mean", "spread", "density", "cdf", "quantile", "sample") if not hasattr(law, name)]
+    if isinstance(law, type) or lacking:
+        raise TypeError(
+            f"a law must be an object with the methods of Law; got {law!r}"
+            + (f", which has no {', '.join(lacking)}" if lacking else ", the class itself")
+        )
 
 
 def _by_row(function: RowFunction, name: str) -> RowFunction:

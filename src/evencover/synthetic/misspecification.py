@@ -87,7 +87,7 @@ class NoisySpread:
 
 @dataclass(frozen=True)
 class NoisyVariance:
-    """Normal noise on the variance; where it would become negative, the noise's sign is turned.
+    """Normal noise on the variance; where the sum would be negative, the noise is subtracted instead of added.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class NoisyVariance:
 
 @dataclass(frozen=True)
 class ScaledSpread:
-    """The spread times a constant. No score that divides by it is moved in its order.
+    """The spread times a constant. ``Normalized()`` ranks targets as before.
 
     Parameters
     ----------

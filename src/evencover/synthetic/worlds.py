@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover.inputs import FloatArray, generator, refuse_unless_count
+from evencover.inputs import FloatArray, checked_nonnegative, checked_vector, generator, refuse_unless_count
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
@@ -16,7 +16,7 @@ from evencover.synthetic.features import (
     TwoModeFeatures,
     UniformFeatures,
 )
-from evencover.synthetic.laws import Law, Mixture, Noisy
+from evencover.synthetic.laws import Law, Mixture, Noisy, refuse_unless_law
 from evencover.theory.families import NORMAL, LocationScale
 
 _TEN_NORMAL = NormalFeatures(10, variance=10.0)
@@ -50,9 +50,9 @@ class World:
     law: Law
 
     def __post_init__(self) -> None:
-        for part, method in (("features", "draw"), ("law", "cdf")):
-            if not hasattr(getattr(self, part), method):
-                raise TypeError(f"{part} must have the methods of {part.capitalize()}; got {getattr(self, part)!r}")
+        if isinstance(self.features, type) or not hasattr(self.features, "draw"):
+            raise TypeError(f"features must be an object with the method of Features, draw; got {self.features!r}")
+        refuse_unless_law(self.law)
 
     def sample(self, n: int, *, seed: Any = 0) -> "Sample":
         """Return n rows.
@@ -67,15 +67,17 @@ class World:
         refuse_unless_count(n, "n")
         rng = generator(seed)
         X = _checked_features(self.features.draw(n, rng))
-        return Sample(X, self.law.sample(X, rng), self.law.mean(X), self.law.spread(X), world=self)
+        if len(X) != n:
+            raise ValueError(f"features must draw {n} rows; got {len(X)}")
+        y = checked_vector(self.law.sample(X, rng), "the law's sample", length=n)
+        return Sample(X, y, *self._moments(X), world=self)
 
     def oracle(self, X: FloatArray, *, level: float = 0.9) -> Prediction:
         """Return the prediction of a model that knows the conditional mean and standard deviation.
 
         Its bounds are center ± z spread, the normal ones at `level`.
         """
-        X = _checked_features(X)
-        return Prediction(self.law.mean(X), self.law.spread(X), level=level)
+        return Prediction(*self._moments(_checked_features(X)), level=level)
 
     def oracle_interval(self, X: FloatArray, *, level: float = 0.9) -> Intervals:
         """Return the interval between the true quantiles (1 − level) / 2 and (1 + level) / 2."""
@@ -101,6 +103,11 @@ class World:
         columns = zip(below.reshape(len(X), -1).T, intervals.upper.reshape(len(X), -1).T, strict=True)  # one a level
         inside = [self.law.cdf(upper, X) - self.law.cdf(lower, X) for lower, upper in columns]
         return np.where(intervals.empty, 0.0, np.stack(inside, axis=-1).reshape(intervals.lower.shape))
+
+    def _moments(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the law's mean and spread, sure to be one number a row."""
+        mean = checked_vector(self.law.mean(X), "the law's mean", length=len(X))
+        return mean, checked_nonnegative(self.law.spread(X), "the law's spread", length=len(X))
 
     def __repr__(self) -> str:
         return f"World({self.name})"

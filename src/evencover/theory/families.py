@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from inspect import signature
 from itertools import product
 from typing import Any, Protocol
 
@@ -114,9 +115,13 @@ class LocationScale:
         >>> NORMAL.along(lambda mean: (mean, 1.0), mean=(-1.0, 0.0, 2.0))  # constant noise
         Family(normal, mean)
         """
+        refuse_other_parameters(moments, "moments", values)
 
         def member(**theta: float) -> Distribution:
-            mean, spread = moments(**theta)
+            said = moments(**theta)
+            if not isinstance(said, tuple) or len(said) != 2:
+                raise TypeError(f"moments must return a pair (mean, spread); got {said!r}")
+            mean, spread = said
             if not spread > 0:
                 raise ValueError(f"spread must be positive at all values of the parameters; got {spread} at {theta}")
             return _Member(self, mean, spread)
@@ -195,6 +200,8 @@ class Family:
                 f"got { ({name: given.tolist() for name, given in values.items()}) }"
             )
         object.__setattr__(self, "values", values)
+        if self.moments is None:
+            refuse_other_parameters(self.distribution, "distribution", values)
 
     def members(self) -> Iterator[tuple[dict[str, float], Distribution]]:
         """Yield every combination of parameter values, with its distribution."""
@@ -206,6 +213,22 @@ class Family:
 
     def __repr__(self) -> str:
         return f"Family({self.name}, {', '.join(self.values)})"
+
+
+def refuse_other_parameters(function: Any, name: str, parameters: Mapping[str, Any]) -> None:
+    """Raise unless a function takes a family's parameters by name."""
+    if not callable(function):
+        raise TypeError(f"{name} must be a function of the family's parameters; got {function!r}")
+    try:
+        taken = signature(function)
+    except ValueError:  # written in C, and silent about what it takes
+        return
+    try:
+        taken.bind(**parameters)
+    except TypeError:
+        raise TypeError(
+            f"{name} must take the family's parameters by name, {' and '.join(parameters)}; got one that takes {taken}"
+        ) from None
 
 
 def _refuse_unless_continuous(noise: Any) -> None:

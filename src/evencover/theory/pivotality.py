@@ -7,7 +7,6 @@ threshold, calibrated on all rows together, covers every kind of row evenly, at 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from inspect import signature
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,13 +16,14 @@ from evencover.inputs import FloatArray, checked_vector
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
 from evencover.scores import interval_by
-from evencover.theory.families import Distribution, Family, LocationScale
-from evencover.theory.symbolic import Proof, SymbolicFamily, pivotality_condition, proof, vanishes
+from evencover.theory.families import Distribution, Family, LocationScale, refuse_other_parameters
+from evencover.theory.symbolic import Proof, SymbolicFamily, has_fixed_range, pivotality_condition, proof, vanishes
 
 Theta: TypeAlias = dict[str, float]
 
 _MEANS, _SPREADS = (-2.3, 0.0, 3.7), (0.2, 1.0, 4.5)  # where location-scale families are compared
 _SAME = 1e-9  # of two probabilities computed from a cdf
+_ULPS = 16  # by how many units in the last place a bound may be off
 _SAME_ON_GRID = 1e-3  # of two probabilities counted on a grid of targets
 _GRID = 10_000  # targets at equal steps of probability
 _PROBABILITIES = np.linspace(0.0005, 0.9995, 200)  # at which each member's scores give a threshold to compare at
@@ -42,7 +42,7 @@ class Pivotality:
     members : int
         How many members were compared; 0 for a symbolic family.
     difference : float, optional
-        Largest difference between two members' probabilities of a score up to the same threshold.
+        Largest difference between two members' probabilities of a score up to the same threshold, beyond rounding.
     between : tuple of two dict
         The parameters of these two members, if the score is not pivotal.
     even_at : tuple of float
@@ -111,7 +111,8 @@ def is_pivotal(
         return _decided_by_condition(score, family, estimate)
     _refuse_unless_score(score)
     family = _as_family(family)
-    _refuse_other_parameters(estimate, family)
+    if estimate is not None:
+        refuse_other_parameters(estimate, "estimate", family.values)
     comparison = _Comparison(score, family, estimate, float(level_fraction(level)))
     return comparison.answer(_proof(comparison))
 
@@ -135,21 +136,6 @@ def _as_family(family: Any) -> Family:
     return family
 
 
-def _refuse_other_parameters(estimate: Callable[..., Any] | None, family: Family) -> None:
-    """Raise unless what the model believes is a function of the family's parameters."""
-    if estimate is None:
-        return
-    if not callable(estimate):
-        raise TypeError(f"estimate must be a function of the family's parameters; got {estimate!r}")
-    try:
-        signature(estimate).bind(**family.values)
-    except TypeError:
-        raise TypeError(
-            f"estimate must take the family's parameters by name, {' and '.join(family.values)}; got one that takes "
-            f"{signature(estimate)}"
-        ) from None
-
-
 def _decided_by_condition(score: Any, family: SymbolicFamily, estimate: Any) -> Pivotality:
     """Return the answer of the paper's condition."""
     if not hasattr(score, "free_symbols"):
@@ -162,8 +148,8 @@ def _decided_by_condition(score: Any, family: SymbolicFamily, estimate: Any) -> 
             "estimate goes with a LocationScale or a Family; a symbolic score says itself what is believed"
         )
     answer = vanishes(pivotality_condition(score, family))
-    if answer is None:
-        raise ValueError(f"algebra cannot tell whether {score} is pivotal; compare it numerically with a Family")
+    if answer is None or (answer and family.cdf is None and not has_fixed_range(score, family)):
+        raise ValueError(f"algebra cannot tell whether {score} is pivotal; give cdf=, or compare it with a Family")
     return Pivotality(pivotal=answer, how="proved")
 
 
@@ -194,8 +180,8 @@ class _Comparison:
 
     def answer(self, proved: Proof | None) -> Pivotality:
         """Return whether the members agree; a proof counts only if they do."""
+        gaps = self._gaps(self._thresholds)
         laws = np.array([self._law(self._thresholds, which) for which in range(len(self.members))])
-        gaps = np.ptp(laws, axis=0)
         difference = float(gaps.max())
         if difference < (_SAME if self._invertible else _SAME_ON_GRID):
             how = "proved" if proved is not None and proved.pivotal else "compared"
@@ -222,12 +208,14 @@ class _Comparison:
         if isinstance(said, Prediction) and len(said) == 1:
             return said
         try:
-            center, spread = said
-            return Prediction([float(center)], [float(spread)], level=self.level)
-        except (TypeError, ValueError) as error:
+            center, spread = (float(part) for part in said)
+        except (TypeError, ValueError):
             raise TypeError(
                 f"estimate must return a pair (center, spread) or a Prediction of one row; got {said!r}"
-            ) from error
+            ) from None
+        if not (np.isfinite(center) and 0 < spread < np.inf):
+            raise ValueError(f"estimate must return a finite center and a positive spread; got {said!r} at {theta}")
+        return Prediction([center], [spread], level=self.level)
 
     @property
     def _invertible(self) -> bool:
@@ -243,17 +231,26 @@ class _Comparison:
 
     @cached_property
     def _thresholds(self) -> FloatArray:
-        """Where distributions are compared: quantiles of each member's scores."""
-        return np.unique(np.quantile(self._on_grid, _PROBABILITIES, axis=1))
+        """Where distributions are compared: at quantiles of each member's scores, and between them."""
+        found = np.unique(np.quantile(self._on_grid, _PROBABILITIES, axis=1))
+        return np.sort(np.concatenate([found, (found[1:] + found[:-1]) / 2]))
 
-    def _law(self, thresholds: FloatArray, which: int) -> FloatArray:
-        """Return a member's probability of a score of at most each threshold."""
+    def _law(self, thresholds: FloatArray, which: int, ulps: int = 0) -> FloatArray:
+        """Return a member's probability of a score of at most each threshold; its interval wider by some ulps."""
         if not self._invertible:
             return np.searchsorted(self._on_grid[which], thresholds, side="right") / _GRID
         _, member, said = self.members[which]
         made = interval_by(self.score, thresholds, said[np.zeros(len(thresholds), dtype=int)])
-        below = member.cdf(np.nextafter(made.lower, -np.inf))  # the interval is closed
-        return np.where(made.empty, 0.0, np.asarray(member.cdf(made.upper)) - np.asarray(below))
+        lower, upper = (_moved(bound, side * ulps, said) for side, bound in ((-1, made.lower), (1, made.upper)))
+        below = member.cdf(np.nextafter(lower, -np.inf))  # the interval is closed
+        return np.where(lower > upper, 0.0, np.asarray(member.cdf(upper)) - np.asarray(below))
+
+    def _gaps(self, thresholds: FloatArray) -> FloatArray:
+        """Return the largest difference between two members at each threshold, beyond what rounding may do."""
+        which = range(len(self.members))
+        most = np.min([self._law(thresholds, each, _ULPS) for each in which], axis=0)
+        least = np.max([self._law(thresholds, each, -_ULPS) for each in which], axis=0)
+        return np.asarray(np.maximum(least - most, 0.0))
 
     def _crossings(self, gaps: FloatArray, pair: tuple[int, int]) -> tuple[float, ...]:
         """Return the thresholds at which two members agree, given their difference at the thresholds compared."""
@@ -269,6 +266,12 @@ class _Comparison:
 
     def _even_levels(self, thresholds: tuple[float, ...]) -> tuple[float, ...]:
         """Return the levels of those thresholds at which all members agree."""
-        laws = [[self._law(np.array([t]), which)[0] for which in range(len(self.members))] for t in thresholds]
-        levels = {round(float(np.mean(each)), 9) for each in laws if np.ptp(each) < _SAME}
+        even = [t for t in thresholds if self._gaps(np.array([t]))[0] < _SAME]
+        levels = {round(float(self._law(np.array([t]), 0)[0]), 9) for t in even}
         return tuple(sorted(level for level in levels if 0 < level < 1))
+
+
+def _moved(bound: FloatArray, ulps: int, said: Prediction) -> FloatArray:
+    """Return bounds moved by some units in the last place of what they were computed from."""
+    size = np.where(np.isinf(bound), 0.0, np.abs(bound)) + np.abs(said.center)
+    return np.asarray(bound + ulps * np.finfo(float).eps * size)

@@ -3,24 +3,31 @@
 Let a score A(y; θ) be monotone in y, and write g(a, θ) for the target whose score is a. The score is a pivotal
 quantity if and only if the probability of a score of at most a, F(g(a, θ); θ), does not depend on θ:
 
-    d/dθ F(g(a, θ); θ) = 0        or, where there is a smooth density,        d/dθ [ f(g(a, θ); θ) ∂g/∂a ] = 0
+    d/dθ F(g(a, θ); θ) = 0        and then its density, too:        d/dθ [ f(g(a, θ); θ) ∂g/∂a ] = 0
 
 The derivative by θ is total: θ also moves the argument g. For the standardised score, g = μ + aσ, the second form is
 the paper's system of two partial differential equations. The first form needs no density, so it serves densities with
-jumps as well. Neither needs g itself: at a target y, ∂g/∂θ is −A_θ / A_y and ∂g/∂a is 1 / A_y.
+jumps as well; from the second the first follows if the scores' range does not move with θ. Neither needs g itself: at
+a target y, ∂g/∂θ is −A_θ / A_y and ∂g/∂a is 1 / A_y.
 """
 
 import random
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
+import numpy as np
+from scipy.integrate import IntegrationWarning, quad
 from scipy.special import ndtri
 
 from evencover.extras import imported
 from evencover.scores import IntervalDistance, Normalized, Residual, Score, Standardized
 from evencover.theory.families import Family
 
-_POINTS, _ZERO = 50, 1e-9  # where expressions are tried, and what rounding may leave of a zero
+_POINTS, _ZERO = 80, 1e-9  # where expressions are tried, and what rounding may leave of a zero
+_ONE = 1e-3  # what quadrature may leave of a density's integral
 
 
 def _sympy() -> Any:
@@ -71,19 +78,22 @@ class SymbolicFamily:
                 f"{name} must contain the target and every parameter, as the same symbols with the same assumptions; "
                 f"{law} is without {', '.join(absent) or 'parameters'}"
             )
-        _refuse_jumps(self)
+        if self.cdf is None:
+            _refuse_jumps(self.density)
+            _refuse_unless_integral_is_one(self)
 
 
 def pivotality_condition(score: Any, family: SymbolicFamily) -> tuple[Any, ...]:
     """Return the derivative of the score's distribution by each parameter: all zero if, and only if, it is pivotal.
 
-    At a target y, with L the cdf F: ``∂L/∂θ − ∂L/∂y · (∂A/∂θ) / (∂A/∂y)``. Given a density alone, L is f / (∂A/∂y): the
-    paper's form.
+    At a target y, with L the cdf F: ``∂L/∂θ − ∂L/∂y · (∂A/∂θ) / (∂A/∂y)``. Given a density instead, L is f / (∂A/∂y),
+    which is the paper's form. Then "if" holds only where the range of the scores does not depend on θ; `is_pivotal`
+    looks at that as well.
 
     Parameters
     ----------
     score : sympy.Expr
-        A(y; θ), strictly monotone in y.
+        A(y; θ), strictly monotone in y; tried at many points.
     family : SymbolicFamily
         The distributions of the target.
     """
@@ -116,13 +126,21 @@ def standardization_system(density: Any, y: Any, mean: Any, spread: Any) -> tupl
 
 
 def vanishes(expressions: tuple[Any, ...]) -> bool | None:
-    """Return whether all expressions are zero; None where algebra cannot tell.
+    """Return whether all expressions, simplified before, are zero; None where algebra cannot tell.
 
     One point at which an expression is not zero is a disproof; that all points tried are zero is no proof.
     """
     if any(abs(value) > _ZERO for each in expressions for value in _values(each)):
         return False
-    return True if all(_sympy().simplify(each).equals(0) for each in expressions) else None
+    return True if all(each.equals(0) for each in expressions) else None
+
+
+def has_fixed_range(score: Any, family: SymbolicFamily) -> bool:
+    """Return whether the scores' range is seen not to depend on θ: by the limits at both ends of y."""
+    sympy = _sympy()
+    ends = (0 if family.y.is_positive else -sympy.oo, sympy.oo)
+    limits = [sympy.limit(score, family.y, end, "-" if end == sympy.oo else "+") for end in ends]
+    return not any(limit.free_symbols or limit.has(sympy.Limit, sympy.AccumBounds) for limit in limits)
 
 
 @dataclass(frozen=True)
@@ -146,21 +164,16 @@ def proof(score: Score, family: Family, estimate: Any, level: float) -> Proof | 
     try:
         mean, spread = family.moments(**theta)  # type: ignore[misc]  # asked for location-scale families only
         bounds = _bounds(score, t, z, *estimate(**theta))
-    except (TypeError, AttributeError):  # not plain operators, so not algebra
+        slopes = tuple(
+            sympy.simplify(sympy.diff((bound - mean) / spread, parameter))
+            for bound in bounds
+            for parameter in theta.values()
+        )
+        pivotal = vanishes(slopes) is True
+        even = () if pivotal else _solutions(slopes, t, z, level)
+    except Exception:  # whatever is not algebra: conditions, numpy, formulas beyond SymPy
         return None
-    slopes = tuple(
-        sympy.simplify(sympy.diff((bound - mean) / spread, parameter))
-        for bound in bounds
-        for parameter in theta.values()
-    )
-    if not bounds or vanishes(slopes):
-        return Proof(pivotal=True, even_thresholds=()) if bounds else None
-    try:
-        solutions = [each[t] for each in sympy.solve(slopes, t, dict=True) if t in each]
-    except NotImplementedError:  # equations that algebra cannot solve
-        solutions = []
-    found = [solution.subs(z, float(ndtri((1 + level) / 2))) for solution in solutions]
-    return Proof(pivotal=False, even_thresholds=tuple(float(each) for each in found if each.is_number))
+    return Proof(pivotal, even) if bounds else None
 
 
 def _bounds(score: Score, t: Any, z: Any, center: Any, spread: Any) -> tuple[Any, ...]:
@@ -170,41 +183,71 @@ def _bounds(score: Score, t: Any, z: Any, center: Any, spread: Any) -> tuple[Any
         return center - t, center + t
     if kind is IntervalDistance:
         return center - z * spread - t, center + z * spread + t
-    if kind in (Normalized, Standardized) and not (score.floor or score.epsilon):  # type: ignore[attr-defined]
-        return (center - t * spread, center + t * spread)[kind is Standardized :]
-    return ()
+    if kind in (Normalized, Standardized) and (score.floor or score.epsilon):  # type: ignore[attr-defined]
+        return ()
+    if kind is Normalized:
+        return center - t * spread, center + t * spread
+    return (center + t * spread,) if kind is Standardized else ()
+
+
+def _solutions(slopes: tuple[Any, ...], t: Any, z: Any, level: float) -> tuple[float, ...]:
+    """Return the thresholds t at which all slopes are zero, as numbers."""
+    found = [each[t] for each in _sympy().solve(slopes, t, dict=True) if t in each]
+    numbers = [solution.subs(z, float(ndtri((1 + level) / 2))) for solution in found]
+    return tuple(float(number) for number in numbers if number.is_number)
 
 
 def _values(expression: Any) -> list[float]:
     """Return the expression's real values at some points, always the same ones, where it has any."""
+    found = (expression.subs(point).evalf() for point in _points(expression.free_symbols))
+    return [float(value) for value in found if value.is_real and value.is_finite]
+
+
+def _points(symbols: Any) -> Iterator[dict[Any, float]]:
+    """Yield values for some symbols: numbers around 1, then of any size; of any sign unless positive."""
     rng = random.Random(0)  # noqa: S311  # points, not secrets
-    symbols = sorted(expression.free_symbols, key=str)
-    found = []
-    for _ in range(_POINTS):
-        point = {each: rng.uniform(0.3, 3.0) * (1 if each.is_positive else rng.choice((-1, 1))) for each in symbols}
-        value = expression.subs(point).evalf()
-        if value.is_real and value.is_finite:
-            found.append(float(value))
-    return found
+    ordered = sorted(symbols, key=str)
+    for i in range(_POINTS):
+        reach = 0.5 if i < _POINTS // 2 else 2.0
+        sizes = [10 ** rng.uniform(-reach, reach) for _ in ordered]
+        signs = [1 if each.is_positive else rng.choice((-1, 1)) for each in ordered]
+        yield {each: size * sign for each, size, sign in zip(ordered, sizes, signs, strict=True)}
 
 
-def _refuse_jumps(family: SymbolicFamily) -> None:
-    """Raise if a density alone has jumps: where they move with θ, its derivative does not see them."""
+def _refuse_jumps(density: Any) -> None:
+    """Raise if a density has jumps: where they move with θ, its derivative does not see them."""
     sympy = _sympy()
-    jumping = (sympy.Piecewise, sympy.Heaviside, sympy.Min, sympy.Max)
-    if family.cdf is None and family.density.has(*jumping):
-        raise ValueError(f"density must be smooth; for {family.density}, which is not, give cdf= instead")
+    if density.has(sympy.Piecewise, sympy.Heaviside, sympy.Min, sympy.Max):
+        raise ValueError(f"density must be smooth; for {density}, which is not, give cdf= instead")
+
+
+def _refuse_unless_integral_is_one(family: SymbolicFamily) -> None:
+    """Raise if a density does not integrate to 1 over all y, as one whose support was left out; tried at some θ."""
+    sympy = _sympy()
+    if family.density.has(sympy.core.function.AppliedUndef):
+        return
+    for point in islice(_points(family.parameters), 3):
+        density = sympy.lambdify(family.y, family.density.subs(point), ["scipy", "numpy"])
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", IntegrationWarning)
+            lowest = 0.0 if family.y.is_positive else -np.inf
+            total = quad(lambda y: float(np.nan_to_num(density(y))), lowest, np.inf, limit=500)[0]  # noqa: B023
+        if not abs(total - 1) < _ONE:
+            raise ValueError(
+                f"density must integrate to 1 over all {family.y}; {family.density} gives {total:.3g} at {point}. "
+                "Where the support is limited, give cdf= instead"
+            )
 
 
 def _refuse_unless_monotone(score: Any, slope: Any, family: SymbolicFamily) -> None:
-    """Raise unless the score has a slope of one sign."""
+    """Raise unless the score has a slope of one sign, at all points tried."""
     if family.y not in score.free_symbols:
         raise ValueError(f"score must depend on {family.y}; got {score}")
     unknown = score.free_symbols - {family.y, *family.parameters}
     if unknown:
         raise ValueError(f"score must be made of {family.y} and the family's parameters; got {score} with {unknown}")
     slopes = _values(slope)
-    if not slopes or not (min(slopes) > 0 or max(slopes) < 0):
+    if not slopes or min(slopes) < 0 < max(slopes) or not any(slopes):
         found = f"between {min(slopes):.3g} and {max(slopes):.3g}" if slopes else "not real"
         raise ValueError(
             f"score must be monotone in {family.y}; the slope of {score} is {found}. Scores with two bounds, such as "
