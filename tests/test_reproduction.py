@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evencover import Normalized, Residual, calibrate, coverage, mean_width
+from evencover import Normalized, Prediction, Residual, calibrate, coverage, mean_width
 from evencover.experiments import claims as claims_room
 from evencover.experiments import scenarios, tables
 from evencover.experiments.claims import claims
@@ -15,7 +15,7 @@ from evencover.experiments.exact import SharedSecret, pooled_coverage, secret_ta
 from evencover.experiments.figures import figures
 from evencover.experiments.repeats import Design, Tally, blocks_of, cut_at, seed_of, simulated_tally, tally
 from evencover.experiments.scenarios import SCORES, VARIANTS, coverages
-from evencover.synthetic import NoisyVariance, constant_mean, homoskedastic, low_dimensional, toy
+from evencover.synthetic import NoisyVariance, constant_mean, homoskedastic, low_dimensional, misspecified, toy
 from tests.worlds import ONE_IN_A_MILLION
 
 PRINTED = """
@@ -153,6 +153,24 @@ def test_fixed_edges_make_two_groups():
     found = tallies_of(toy(), Residual(), HAND, 3, 0, edges=cut_at(0.5))
     assert found.sizes.shape == (3, 2)
     assert (found.sizes.sum(axis=1) == 200).all()
+
+
+def test_the_misspecifications_do_what_the_figures_columns_say():
+    """To an oracle of mean 0 and standard deviation 2, by the table of what was run and what is written."""
+    said = Prediction(np.zeros(100_000), np.full(100_000, 2.0))
+    for variant, changes in VARIANTS.items():
+        wrong = {name: misspecified(said, *change, seed=0) for name, change in changes.items()}
+        assert (wrong["oracle"].center == 0).all()
+        assert (wrong["oracle"].spread == 2).all()
+        for size in (0.01, 0.1, 1.0):
+            noisy = wrong[f"σ-shifted {size:g}"].spread ** (2 if variant == "as run" else 1)
+            assert noisy.std() == pytest.approx(size, rel=0.02)
+            assert noisy.mean() == pytest.approx(4 if variant == "as run" else 2, abs=0.02)
+        np.testing.assert_allclose(wrong["σ²-scaled 5"].spread ** 2, 20)
+        assert (wrong["μ-shifted 1"].center == 1).all()
+        by_spread = wrong["μ-shifted σ"].center
+        assert by_spread.mean() == pytest.approx(2 if variant == "as run" else 0, abs=0.01)
+        assert by_spread.std() == pytest.approx(0 if variant == "as run" else 0.2, rel=0.02)
 
 
 def test_all_changes_see_the_same_rows():
