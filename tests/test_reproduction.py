@@ -156,21 +156,21 @@ def test_fixed_edges_make_two_groups():
 
 
 def test_the_misspecifications_do_what_the_figures_columns_say():
-    """To an oracle of mean 0 and standard deviation 2, by the table of what was run and what is written."""
-    said = Prediction(np.zeros(100_000), np.full(100_000, 2.0))
+    """To an oracle of mean 0 and standard deviation 10, by the table of what was run and what is written."""
+    said = Prediction(np.zeros(100_000), np.full(100_000, 10.0))
     for variant, changes in VARIANTS.items():
         wrong = {name: misspecified(said, *change, seed=0) for name, change in changes.items()}
         assert (wrong["oracle"].center == 0).all()
-        assert (wrong["oracle"].spread == 2).all()
+        assert (wrong["oracle"].spread == 10).all()
         for size in (0.01, 0.1, 1.0):
             noisy = wrong[f"σ-shifted {size:g}"].spread ** (2 if variant == "as run" else 1)
             assert noisy.std() == pytest.approx(size, rel=0.02)
-            assert noisy.mean() == pytest.approx(4 if variant == "as run" else 2, abs=0.02)
-        np.testing.assert_allclose(wrong["σ²-scaled 5"].spread ** 2, 20)
+            assert noisy.mean() == pytest.approx(100 if variant == "as run" else 10, abs=0.02)
+        np.testing.assert_allclose(wrong["σ²-scaled 5"].spread ** 2, 500)
         assert (wrong["μ-shifted 1"].center == 1).all()
         by_spread = wrong["μ-shifted σ"].center
-        assert by_spread.mean() == pytest.approx(2 if variant == "as run" else 0, abs=0.01)
-        assert by_spread.std() == pytest.approx(0 if variant == "as run" else 0.2, rel=0.02)
+        assert by_spread.mean() == pytest.approx(10 if variant == "as run" else 0, abs=0.02)
+        assert by_spread.std() == pytest.approx(0 if variant == "as run" else 1, rel=0.02)
 
 
 def test_all_changes_see_the_same_rows():
