@@ -216,6 +216,7 @@ CASES = {
         "estimate must take the family's parameters by name, mean and spread",
     ),
     "level 90": (lambda: is_pivotal(Normalized(), NORMAL, level=90), "did you mean 0.9?"),
+    "level 90, symbolic": (lambda: is_pivotal((y - mu) / sigma, SYMBOLIC, level=90), "did you mean 0.9?"),
     # worlds
     "n": (lambda: toy().sample(0), "n must be a positive whole number; got 0"),
     "seed, text": (

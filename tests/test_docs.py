@@ -91,8 +91,7 @@ def test_every_name_of_theory_and_worlds_is_documented(page, room, name):
         doc = inspect.getdoc(value)
         assert doc
         if inspect.isfunction(value) or not getattr(value, "_is_protocol", False):
-            described = [each for each in inspect.signature(value).parameters if each not in ("noise", "features")]
-            assert [each for each in described if each not in doc] == []
+            assert [each for each in inspect.signature(value).parameters if each not in doc] == []
     assert name in text_of(ROOT / "docs" / page) + text_of(ROOT / "docs/architecture.md")
 
 

@@ -359,6 +359,11 @@ def test_a_range_of_scores_that_moves_is_not_proved_pivotal_by_the_density(moved
         assert is_pivotal(score, by_density)
 
 
+def test_a_density_whose_mass_is_far_out_at_some_parameters_is_one():
+    far = DENSITIES["normal"].subs(mu, mu**7)
+    assert is_pivotal((y - mu**7) / sigma, SymbolicFamily(y, (mu, sigma), density=far))
+
+
 def test_a_support_that_moves_is_seen_through_the_cdf():
     theta = sympy.Symbol("theta", real=True)
     sliding = sympy.Piecewise((0, y < theta), (y - theta, y < theta + 1), (1, True))

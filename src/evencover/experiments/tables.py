@@ -88,11 +88,11 @@ def repeated(repeats: int, *, seed: int = 0, as_written: bool = False) -> list[R
     """
     refuse_without_scatter(repeats)
 
-    def tallies(sample: Sample, _: np.random.Generator) -> dict[str, Tally]:
+    def tallies(sample: Sample, _: np.random.Generator) -> dict[tuple[str, str], Tally]:
         return _tallies(sample.y, sample.oracle(), _REPEATED)
 
     counted = simulated(toy(as_written=as_written), tallies, design=_REPEATED, repeats=repeats, seed=seed)
-    return [_row(name, groups) for name, groups in counted.items()]
+    return [_row(*name, groups) for name, groups in counted.items()]
 
 
 def papers_calibration(world: World) -> Sample:
@@ -107,22 +107,21 @@ def _with_the_papers_seeds(world: World) -> list[Row]:
     samples = [each for test in tests for each in (calibration, test)]
     y, mean, spread = (np.concatenate([getattr(each, part) for each in samples]) for part in ("y", "mean", "spread"))
     counted = _tallies(y, Prediction(mean, spread), _DESIGN)
-    return [_row(name, groups) for name, groups in counted.items()]
+    return [_row(*name, groups) for name, groups in counted.items()]
 
 
-def _tallies(y: FloatArray, oracle: Prediction, design: Design) -> dict[str, Tally]:
+def _tallies(y: FloatArray, oracle: Prediction, design: Design) -> dict[tuple[str, str], Tally]:
     """Return what each model and score covers, by group."""
     models = {"oracle": oracle, "misspecified": misspecified(oracle, QuadraticVariance())}
     return {
-        f"{model} {score}": tally(_SCORES[score], y, said, design=design)
+        (model, score): tally(_SCORES[score], y, said, design=design)
         for model, said in models.items()
         for score in _SCORES
     }
 
 
-def _row(name: str, groups: Tally) -> Row:
+def _row(model: str, score: str, groups: Tally) -> Row:
     """Return one row of a table: the marginal numbers before those of the groups."""
     coverage = np.hstack([groups.marginal.coverage_by_repeat, groups.coverage_by_repeat])  # (repeats, 4)
     widths = np.hstack([groups.marginal.widths, groups.widths])
-    model, score = name.split()
     return Row(model, score, coverage.mean(axis=0), coverage.std(axis=0), widths.mean(axis=0))

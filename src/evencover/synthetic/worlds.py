@@ -174,25 +174,25 @@ def heteroskedastic(n: int, *, seed: int = 0) -> Sample:
 
 
 def homoskedastic(noise: LocationScale = NORMAL, *, features: Features | None = None) -> World:
-    """The control: mean(x), variance 0.1, ten features of two modes on [0, 10]."""
+    """The control: mean(x), variance 0.1; by default normal `noise` and ten `features` of two modes on [0, 10]."""
     law = Noisy(_average, lambda X: np.full(len(X), np.sqrt(0.1)), noise)
     return World("homoskedastic control", features or TwoModeFeatures(10, 0.0, 10.0), law)
 
 
 def constant_mean(noise: LocationScale = NORMAL, *, features: Features | None = None) -> World:
-    """Type 1: mean 1, variance 0.1 |mean(x)|, ten normal features of variance 10."""
+    """Type 1: mean 1, variance 0.1 |mean(x)|; by default normal `noise` and ten normal `features` of variance 10."""
     law = Noisy(lambda X: np.ones(len(X)), lambda X: np.sqrt(0.1 * np.abs(_average(X))), noise)
     return World("Type 1, constant mean", features or _TEN_NORMAL, law)
 
 
 def functional_dependence(noise: LocationScale = NORMAL, *, features: Features | None = None) -> World:
-    """Type 2: mean(x), variance 0.1 √|mean(x)|, ten normal features of variance 10."""
+    """Type 2: mean(x), variance 0.1 √|mean(x)|; by default normal `noise` and ten normal `features` of variance 10."""
     law = Noisy(_average, lambda X: np.sqrt(0.1 * np.sqrt(np.abs(_average(X)))), noise)
     return World("Type 2, functional dependence", features or _TEN_NORMAL, law)
 
 
 def low_dimensional(noise: LocationScale = NORMAL, *, features: Features | None = None) -> World:
-    """Type 3: mean(x), variance 0.1 |x₂ + 0.1| of one feature alone, ten features uniform on [0, 10]."""
+    """Type 3: mean(x), variance 0.1 |x₂ + 0.1|; by default normal `noise` and ten `features` uniform on [0, 10]."""
     law = Noisy(_average, lambda X: np.sqrt(0.1 * np.abs(X[:, 1] + 0.1)), noise)
     return World("Type 3, low-dimensional noise", features or _TEN_UNIFORM, law)
 
@@ -241,13 +241,13 @@ def toy(noise: LocationScale = NORMAL, *, as_written: bool = False) -> World:
 
 
 def two_subgroups(noise: LocationScale = NORMAL) -> World:
-    """The introduction's example: 0.1 x + 2 s, standard deviation 0.1 where s = 0 and 0.5 where s = 1."""
+    """The introduction's example: 0.1 x + 2 s, `noise` (normal by default) of deviation 0.1 (s = 0) or 0.5 (s = 1)."""
     law = Noisy(lambda X: 0.1 * X[:, 0] + 2 * X[:, 1], lambda X: np.where(X[:, 1] == 1, 0.5, 0.1), noise)
     return World("two subgroups", SubgroupFeatures(), law)
 
 
 def unit_square(noise: LocationScale = NORMAL) -> World:
-    """The running example: features on the unit square, mean x₁ + x₂, variance 1 + |x₂ − 0.5|."""
+    """The running example: the unit square, mean x₁ + x₂, `noise` of variance 1 + |x₂ − 0.5|; normal by default."""
     law = Noisy(lambda X: X[:, 0] + X[:, 1], lambda X: np.sqrt(1 + np.abs(X[:, 1] - 0.5)), noise)
     return World("unit square", UniformFeatures(2), law)
 

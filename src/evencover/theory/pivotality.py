@@ -107,13 +107,14 @@ def is_pivotal(
     >>> is_pivotal(IntervalDistance(), NORMAL, level=0.8).even_at
     (0.8,)
     """
+    level = float(level_fraction(level))
     if isinstance(family, SymbolicFamily):
         return _decided_by_condition(score, family, estimate)
     _refuse_unless_score(score)
     family = _as_family(family)
     if estimate is not None:
         refuse_other_parameters(estimate, "estimate", family.values)
-    comparison = _Comparison(score, family, estimate, float(level_fraction(level)))
+    comparison = _Comparison(score, family, estimate, level)
     return comparison.answer(_proof(comparison))
 
 
