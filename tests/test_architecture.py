@@ -23,6 +23,10 @@ FLOORS = [  # a module imports from its own floor or from floors above, never fr
     {f"models.networks.{name}" for name in ("together", "files")},
     {"models.networks.regressors", "models.networks.ensembles", "models.networks"},
     {"models", "splits", "conformal"},
+    {f"diagnostics.{name}" for name in ("counts", "verdicts", "words", "evenness", "quantile_differences")},
+    {f"diagnostics.{name}" for name in ("distributions", "dependence", "features", "planning", "options")},
+    {"diagnostics", "diagnostics.diagnosis", "diagnostics.audits", "diagnostics.advice"},
+    {f"diagnostics.{name}" for name in ("diagnosing", "auditing", "choosing")},
     {"plots", "experiments"}
     | {f"experiments.{name}" for name in ("repeats", "tables", "scenarios", "exact", "claims")},
     {"experiments.figures"},

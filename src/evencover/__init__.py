@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from evencover.conformal import ConformalRegressor as ConformalRegressor
     from evencover.conformal import IntervalScorer as IntervalScorer
     from evencover.conformal import intervals_of as intervals_of
+    from evencover.diagnostics.auditing import audit as audit
+    from evencover.diagnostics.audits import Audit as Audit
+    from evencover.diagnostics.choosing import recommend as recommend
+    from evencover.diagnostics.diagnosing import diagnose as diagnose
+    from evencover.diagnostics.diagnosing import diagnose_scores as diagnose_scores
+    from evencover.diagnostics.diagnosis import Diagnosis as Diagnosis
+    from evencover.diagnostics.planning import groups_affordable as groups_affordable
+    from evencover.diagnostics.planning import rows_needed as rows_needed
     from evencover.groups import Groups as Groups
     from evencover.guarantees import Guarantee as Guarantee
     from evencover.intervals import Intervals as Intervals
@@ -52,6 +60,12 @@ if TYPE_CHECKING:
 _ROOMS = {
     "calibration": ("Calibration", "calibrate"),
     "conformal": ("ConformalRegressor", "IntervalScorer", "intervals_of"),
+    "diagnostics.auditing": ("audit",),
+    "diagnostics.audits": ("Audit",),
+    "diagnostics.choosing": ("recommend",),
+    "diagnostics.diagnosing": ("diagnose", "diagnose_scores"),
+    "diagnostics.diagnosis": ("Diagnosis",),
+    "diagnostics.planning": ("groups_affordable", "rows_needed"),
     "groups": ("Groups",),
     "guarantees": ("Guarantee",),
     "intervals": ("Intervals", "IntervalUnion"),

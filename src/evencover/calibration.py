@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from evencover import calibration_files
-from evencover.groups import Groups, Label, first_few
+from evencover.groups import Groups, Label, checked_groups, first_few
 from evencover.guarantees import Guarantee
 from evencover.inputs import FloatArray, checked_nonnegative, checked_vector
 from evencover.intervals import Intervals
@@ -324,10 +324,7 @@ def _checked_groups(groups: Any, length: int) -> Groups:
     """Return what the caller calls groups as `Groups` of that many rows; one group for None."""
     if groups is None:
         return Groups(np.zeros(length, dtype=np.intp), _MARGINAL)
-    checked = groups if isinstance(groups, Groups) else Groups.from_labels(groups)
-    if len(checked) != length:
-        raise ValueError(f"groups must have {length} rows, as many as the prediction; got {len(checked)}")
-    return checked
+    return checked_groups(groups, length, "the prediction")
 
 
 def _refuse_other_rules(calibration: Calibration, groups: Groups) -> None:

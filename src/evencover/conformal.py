@@ -227,7 +227,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         rows = Rows(predictions_of(estimator, X), X, y)
         nonconformity = self._nonconformity()
         nonconformity = nonconformity if scale is None else with_scale(nonconformity, scale)
-        taxonomy = self._taxonomy()
+        taxonomy = Marginal() if self.taxonomy is None else fresh_taxonomy(self.taxonomy)
         calibration = calibrate(
             y, rows.prediction, nonconformity=nonconformity, groups=taxonomy.learn(rows), weights=weights
         )
@@ -236,19 +236,6 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self.calibration_: Calibration = calibration
         self.calibration_rows_ = rows
         return self
-
-    def _taxonomy(self) -> Taxonomy:
-        """Return a fresh copy of the taxonomy."""
-        if self.taxonomy is None:
-            return Marginal()
-        methods = (getattr(self.taxonomy, name, None) for name in ("learn", "assign"))
-        if isinstance(self.taxonomy, type) or not all(map(callable, methods)):
-            raise TypeError(
-                "taxonomy must be a taxonomy such as BySpread(3), with methods learn(rows) and assign(rows); got "
-                f"{self.taxonomy!r}"
-            )
-        copy: Taxonomy = clone(self.taxonomy, safe=False)
-        return copy
 
     def _piece(self, rows: Rows, cell: tuple[float, float], level: Levels, weights: Any, unseen: Unseen) -> Intervals:
         """Return the part of each row's prediction set that lies in a cell of the target."""
@@ -326,6 +313,18 @@ class IntervalScorer:
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
         """Return minus the mean interval score on the rows (X, y)."""
         return -interval_score(y, intervals_of(estimator, X, self.level), level=self.level)
+
+
+def fresh_taxonomy(taxonomy: Taxonomy) -> Taxonomy:
+    """Return a copy of a taxonomy that has learned nothing, or say that this is none."""
+    methods = (getattr(taxonomy, name, None) for name in ("learn", "assign"))
+    if isinstance(taxonomy, type) or not all(map(callable, methods)):
+        raise TypeError(
+            "taxonomy must be a taxonomy such as BySpread(3), with methods learn(rows) and assign(rows); got "
+            f"{taxonomy!r}"
+        )
+    copy: Taxonomy = clone(taxonomy, safe=False)
+    return copy
 
 
 def _median_spread(estimator: Any, X: Any) -> float:

@@ -160,6 +160,14 @@ class Groups:
         return f"Groups({len(self)} rows: {_with_short_numbers(', '.join(parts))})"
 
 
+def checked_groups(groups: Any, length: int, beside: str) -> Groups:
+    """Return labels, or `Groups`, as `Groups` of as many rows as what they stand beside."""
+    checked = groups if isinstance(groups, Groups) else Groups.from_labels(groups)
+    if len(checked) != length:
+        raise ValueError(f"groups must have {length} rows, as many as {beside}; got {len(checked)}")
+    return checked
+
+
 def _checked_codes(codes: Any, name: str, lowest: int, beyond: int) -> IntArray:
     """Return whole numbers of shape (n,), none below the lowest, all below the bound."""
     array = np.asarray(codes)
@@ -203,7 +211,7 @@ def _encoded(values: NDArray[Any], name: str) -> tuple[IntArray, tuple[Label, ..
         values = values.astype(f"{values.dtype.kind}8[us]").astype(object)
     if values.dtype.kind == "O":
         values = _plain(values)
-    missing = _missing(values)
+    missing = is_missing(values)
     if missing.any():
         raise ValueError(
             f"{name} must name a group for every row; {missing.sum()} of {len(values)} are missing (the first in row "
@@ -225,7 +233,7 @@ def _plain(values: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
-def _missing(values: NDArray[Any]) -> BoolArray:
+def is_missing(values: NDArray[Any]) -> BoolArray:
     """Return which labels are None, NaN, NaT or pandas' NA, whose comparisons are not booleans."""
     if values.dtype.kind == "O":
         return np.array([value is None or (value == value) is not True for value in values.tolist()], dtype=bool)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover.groups import Groups, Label, rows_by_code
+from evencover.groups import Label, checked_groups, rows_by_code
 from evencover.inputs import FloatArray, checked_vector
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.quantiles import Level, level_fraction
@@ -100,12 +100,16 @@ def interval_score(y: Any, intervals: Intervals, *, level: Level | None = None) 
     level = intervals.level if level is None else level  # type: ignore[assignment]
     if level is None or intervals.lower.ndim != 1:
         raise ValueError("interval_score takes intervals for one level: give level=, or one column of bounds")
+    return float(np.mean(interval_scores(checked_vector(y, "y", length=len(intervals)), intervals, level)))
+
+
+def interval_scores(y: FloatArray, intervals: Intervals, level: Level) -> FloatArray:
+    """Return each row's interval score; inf where bounds have no distance. Shape (n,)."""
     alpha = float(1 - level_fraction(level))
-    y = checked_vector(y, "y", length=len(intervals))
-    missed = np.maximum(intervals.lower - y, 0) + np.maximum(y - intervals.upper, 0)
-    with np.errstate(invalid="ignore"):  # infinite bounds on the same side: no width is defined
+    with np.errstate(invalid="ignore"):  # infinite bounds on the same side, NaN bounds: no width is defined
+        missed = np.maximum(intervals.lower - y, 0) + np.maximum(y - intervals.upper, 0)
         scores = intervals.upper - intervals.lower + 2 / alpha * missed
-    return float(np.mean(np.where(np.isnan(scores), np.inf, scores)))
+    return np.where(np.isnan(scores), np.inf, scores)
 
 
 def pinball_loss(y: Any, quantile: Any, *, probability: float) -> float:
@@ -188,9 +192,7 @@ def _by_group(values: Any, intervals: Intervals | IntervalUnion, groups: Any) ->
     groups = getattr(intervals, "groups", None) if groups is None else groups
     if groups is None:
         raise ValueError("groups must be given: these intervals carry none")
-    groups = groups if isinstance(groups, Groups) else Groups.from_labels(groups)
-    if len(groups) != len(intervals):
-        raise ValueError(f"groups must have {len(intervals)} rows, as many as the intervals; got {len(groups)}")
+    groups = checked_groups(groups, len(intervals), "the intervals")
     rows = dict(rows_by_code(groups.codes, len(groups.labels)))
     return {label: _mean(values[rows.get(code, [])]) for code, label in enumerate(groups.labels)}
 

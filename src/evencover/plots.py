@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from evencover.diagnostics.audits import Audit
+from evencover.diagnostics.diagnosis import Diagnosis
+from evencover.diagnostics.verdicts import Covered, excludes
 from evencover.extras import imported
 from evencover.inputs import FloatArray
 
@@ -19,6 +22,7 @@ PALETTE = (VERMILION, PURPLE, BLUE, GREEN, ORANGE, SKY, BLACK)
 BY_NOISE = (BLUE, ORANGE, VERMILION)  # low, medium, high
 LINES = ("-", "--", "-.")
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
+_MOST_STEPS = 5000
 STYLE: Mapping[str, Any] = {
     "axes.grid": False,
     "axes.spines.right": False,
@@ -45,17 +49,18 @@ def new_figure(rows: int, columns: int, *, size: tuple[float, float], **shared: 
 
 
 def plot_score_cdfs(
-    scores: Mapping[str, FloatArray], *, level: float = 0.9, threshold: float | None = None, ax: Any = None
+    scores: Mapping[Any, FloatArray], *, level: float = 0.9, threshold: float | None = None, ax: Any = None
 ) -> Any:
     """Draw the empirical distribution of the scores: of all rows together, and of each group.
 
     Where the groups' lines meet the level at the threshold, one threshold for all is even at that level; where they
-    coincide, it is at every level. The shaded bands hold a group's whole true distribution with probability 95 %
-    (Dvoretzky, Kiefer, Wolfowitz; Massart's constant).
+    coincide, it is at every level. The shaded bands hold all groups' true distributions, all along, with probability
+    95 % (Dvoretzky, Kiefer, Wolfowitz; Massart's constant; Bonferroni over the groups). Infinite scores count, off the
+    picture.
 
     Parameters
     ----------
-    scores : mapping of str to ndarray
+    scores : mapping from label to ndarray
         Each group's scores.
     level : float
         Nominal coverage, a horizontal line.
@@ -66,21 +71,61 @@ def plot_score_cdfs(
     """
     ax = axes_or_new(ax)
     together = np.concatenate(list(scores.values()))
-    ax.ecdf(together, color=BLACK, lw=1.4, label="all rows")
+    finite = together[np.isfinite(together)]
+    left, right = (min(0.0, finite.min()), np.quantile(finite, 0.999)) if len(finite) else (0.0, 1.0)
+    ax.step(*_steps(together, left, right), where="post", color=BLACK, lw=1.4, label="all rows")
     colors = BY_NOISE if len(scores) == len(BY_NOISE) else PALETTE
     for i, (name, values) in enumerate(scores.items()):
         color, line = colors[i % len(colors)], LINES[i % len(LINES)]
-        ax.ecdf(values, color=color, lw=1.4, ls=line, label=name)
-        ladder = np.sort(np.append(values, min(0.0, together.min())))
-        share = np.arange(len(ladder)) / len(values)
-        reach = np.sqrt(np.log(2 / 0.05) / (2 * len(values)))
+        ladder, share = _steps(values, left, right)
+        ax.step(ladder, share, where="post", color=color, lw=1.4, ls=line, label=str(name))
+        reach = np.sqrt(np.log(2 * len(scores) / 0.05) / (2 * len(values)))
         band = np.clip(share - reach, 0, 1), np.clip(share + reach, 0, 1)
         ax.fill_between(ladder, *band, step="post", color=color, alpha=0.13, lw=0, rasterized=True)
     ax.axhline(level, color=GREY, lw=0.8, ls=":")
-    if threshold is not None:
+    if threshold is not None and np.isfinite(threshold):
         ax.axvline(threshold, color=GREY, lw=0.8, ls=":")
-    ends = np.quantile(together, [0.0, 0.999])
-    ax.set(xlim=(min(0.0, ends[0]), ends[1]), ylim=(0, 1.01), xlabel="score", ylabel="share of rows")
+    ax.set(xlim=(left, right), ylim=(0, 1.01), xlabel="score", ylabel="share of rows")
+    return ax
+
+
+def plot_diagnosis(diagnosis: Diagnosis, *, ax: Any = None) -> Any:
+    """Draw the scores that a diagnosis rests on: the paper's CDF plot.
+
+    Parameters
+    ----------
+    diagnosis : Diagnosis
+        From `diagnose` or `diagnose_scores`.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    """
+    ax = plot_score_cdfs(diagnosis.scores, level=diagnosis.level, threshold=diagnosis.threshold, ax=ax)
+    ax.set_title(f"One threshold for all rows: {diagnosis.verdict}")
+    ax.legend(loc="lower right")
+    return ax
+
+
+def plot_group_coverages(result: Diagnosis | Audit, *, ax: Any = None) -> Any:
+    """Draw each group's coverage with its 95 % interval, the level, and the band that counts as even.
+
+    Parameters
+    ----------
+    result : Diagnosis or Audit
+        What to draw the table of.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    """
+    ax = axes_or_new(ax)
+    ax.axhspan(result.level - result.tolerance, result.level + result.tolerance, color=GREY, alpha=0.15, lw=0)
+    ax.axhline(result.level, color=GREY, lw=0.9, ls="--")
+    table: Sequence[Covered] = result.table
+    for x, group in enumerate(table):
+        color, marker = (VERMILION, "D") if excludes(group, result.level) else (BLUE, "o")
+        ax.vlines(x, group.low, group.high, color=color, lw=2.4)
+        ax.plot(x, group.coverage, marker, color=color)
+    ax.set_xticks(range(len(table)), [f"{group.group}\n{group.rows} rows" for group in table])
+    ax.margins(x=0.15)
+    ax.set(ylabel="coverage", title=f"Coverage by group, with 95 % intervals: {result.verdict}")
     return ax
 
 
@@ -107,3 +152,14 @@ def plot_coverages(coverages: Sequence[tuple[str, FloatArray, float]], *, level:
         error = 2 * values.std(ddof=1) / np.sqrt(len(values))
         ax.errorbar(x, values.mean(), error, fmt=marker, ms=3.4, elinewidth=2.4, color=color, label=label)
     return ax
+
+
+def _steps(values: FloatArray, left: float, right: float) -> tuple[FloatArray, FloatArray]:
+    """Return where the empirical distribution steps up, and to what, between two ends; thinned where there are many."""
+    ladder = np.sort(values)
+    places = np.unique(np.linspace(0, len(ladder) - 1, min(len(ladder), _MOST_STEPS)).astype(int))
+    places = places[(ladder[places] >= left) & (ladder[places] <= right)]
+    start = np.searchsorted(ladder, left, side="left")
+    stop = np.searchsorted(ladder, right, side="right")
+    shares = np.concatenate([[start], places + 1, [stop]]) / len(ladder)
+    return np.concatenate([[left], ladder[places], [right]]), shares

@@ -1,0 +1,240 @@
+"""After: where did these intervals miss, whoever made them, and is that chance."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from evencover.diagnostics.advice import advice_on_audit
+from evencover.diagnostics.audits import Audit, GroupAudit
+from evencover.diagnostics.counts import covered_law, holm, lower_share, tails, two_sided, upper_share
+from evencover.diagnostics.features import ExcessRisk, Feature, excess_risk, features_of, standardized, worst_slab
+from evencover.diagnostics.verdicts import checked_settings, verdict
+from evencover.groups import Groups, Label, checked_groups, rows_by_code
+from evencover.inputs import BoolArray, FloatArray, IntArray, checked_vector, is_count, refuse_unless_count
+from evencover.intervals import Intervals, IntervalUnion
+from evencover.metrics import interval_scores
+from evencover.quantiles import Level
+from evencover.tables import n_rows
+
+_DIGITS = 9  # to which widths are compared
+_DRAWN_ANEW = "for calibration rows drawn anew (BetaBinomial)"
+_GIVEN = "given this calibration (Binomial)"
+
+
+def audit(
+    y: Any,
+    intervals: Any,
+    *,
+    X: Any = None,
+    groups: Any = None,
+    level: Level | None = None,
+    tolerance: float = 0.03,
+    calibration_sizes: int | Mapping[Any, int] | None = None,
+    seed: int = 0,
+) -> Audit:
+    """Return where intervals missed, and whether that is chance.
+
+    Intervals of a valid split predictor scatter with its calibration rows: among m rows of a group, with n calibration
+    scores behind their threshold, BetaBinomial(m, k, n + 1 − k) are covered, k the conformal rank. A binomial test
+    takes that scatter for a fault. So where n is known the tests are BetaBinomial; where not, the result says that its
+    p-values are for this calibration as it is.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        Targets that neither model nor calibration have seen.
+    intervals : Intervals, array-like of shape (n, 2), or pair of arrays of shape (n,)
+        From this package or any other: lower and upper bounds. Infinite and empty ones (lower > upper, NaN) are legal.
+    X : table of n rows, optional
+        Features, to look for rows that are missed more often: by each feature, in the worst slab, by a classifier.
+    groups : array-like of shape (n,) or Groups, optional
+        The group of each row. By default those that the intervals were made with, if several; else thirds by width.
+    level : float, optional
+        Nominal coverage; by default the one the intervals carry, else 0.9.
+    tolerance : float
+        Distance from the level that counts as even.
+    calibration_sizes : int or mapping from label to int, optional
+        Calibration scores behind the threshold: of all rows, or of each group. Our own intervals carry them.
+    seed : int
+        Of the halves, slabs and permutations with X.
+
+    Returns
+    -------
+    Audit
+        With `verdict`, `advice`, `table`; printed, it is a page of text.
+
+    Examples
+    --------
+    >>> from evencover import calibrate
+    >>> from evencover.synthetic import heteroskedastic
+    >>> old, new = heteroskedastic(2000, seed=0), heteroskedastic(2000, seed=1)
+    >>> intervals = calibrate(old.y, old.mean).interval(new.mean)
+    >>> audit(new.y, intervals, groups=new.spread > np.median(new.spread)).verdict
+    'uneven'
+    """
+    made = _checked_intervals(intervals)
+    settings = checked_settings(_level_of(made) if level is None else level, tolerance, seed)
+    asked = _groups_of(made) if groups is None else checked_groups(groups, len(made), "the intervals")
+    target = checked_vector(y, "y", length=len(made))
+    evidence = _Evidence.of(target, made, _pools(made, asked, calibration_sizes), settings["level"])
+    told = _Told() if X is None else _told_by_features(evidence, X, settings["seed"])
+    tested = _adjusted([*evidence.by(asked), *told.slab])
+    table, slab = tested[: len(asked.labels)], tested[len(asked.labels) :]
+    joint = float(np.nanmin([1.0, *(row.adjusted for row in tested)]))
+    found = Audit(
+        verdict=verdict(table, joint, settings["level"], settings["tolerance"], also=slab),
+        advice="",
+        table=table,
+        joint_p_value=joint,
+        overall=evidence.of_rows("all rows", np.arange(len(made))),
+        by_width=_adjusted(evidence.by(_by_width(made))),
+        by_feature=_adjusted(told.by_feature),
+        slab=slab[0] if slab else None,
+        excess_risk=told.risk,
+        level=float(settings["level"]),
+        tolerance=settings["tolerance"],
+        law=_GIVEN if None in evidence.pools.sizes else _DRAWN_ANEW,
+        n_empty=int(np.count_nonzero(_empty(made))),
+        n_infinite=int(np.count_nonzero(np.isinf(made.width))),
+    )
+    return replace(found, advice=advice_on_audit(found))
+
+
+@dataclass(frozen=True, eq=False)
+class _Pools:
+    """Which calibration scores are behind each row's threshold: the pool of each row, and the pools' sizes if known."""
+
+    codes: IntArray
+    sizes: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Evidence:
+    """What is known of each row: whether it is covered, the width and score of its interval, its pool."""
+
+    covered: BoolArray
+    widths: FloatArray
+    scores: FloatArray
+    pools: _Pools
+    level: Fraction
+
+    @classmethod
+    def of(cls, y: FloatArray, made: Intervals | IntervalUnion, pools: _Pools, level: Fraction) -> "_Evidence":
+        scores = interval_scores(y, made, level) if isinstance(made, Intervals) else np.full(len(y), np.nan)
+        return cls(made.covers(y), made.width, scores, pools, level)
+
+    def by(self, groups: Groups) -> list[GroupAudit]:
+        """Return the audit of each group."""
+        rows = dict(rows_by_code(groups.codes, len(groups.labels)))
+        nothing = np.empty(0, dtype=np.intp)
+        return [self.of_rows(label, rows.get(code, nothing)) for code, label in enumerate(groups.labels)]
+
+    def of_rows(self, name: Label, rows: IntArray) -> GroupAudit:
+        """Return the audit of some rows, as one group."""
+        n, covered = np.array(len(rows)), np.array(np.count_nonzero(self.covered[rows]))
+        counts = np.bincount(self.pools.codes[rows], minlength=len(self.pools.sizes)).tolist()
+        law = covered_law(((m, size) for m, size in zip(counts, self.pools.sizes, strict=True) if m), self.level)
+        under, over = tails(law, int(covered)) if n else (np.nan, np.nan)
+        share, width, score = (
+            float(each[rows].mean()) if n else np.nan for each in (self.covered, self.widths, self.scores)
+        )
+        low, high = float(lower_share(covered, n)), float(upper_share(covered, n))
+        return GroupAudit(name, int(n), share, low, high, under, over, float(two_sided(under, over)), width, score)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What the features tell."""
+
+    by_feature: Sequence[GroupAudit] = ()
+    slab: Sequence[GroupAudit] = ()
+    risk: ExcessRisk | None = None
+
+
+def _told_by_features(evidence: _Evidence, X: Any, seed: int) -> _Told:
+    """Return coverage by each feature; and, found on one half of the rows and judged on the other, what all tell."""
+    features = features_of(X)
+    if n_rows(X) != len(evidence.covered):
+        raise ValueError(f"X must have {len(evidence.covered)} rows, as many as the intervals; got {n_rows(X)}")
+    by_feature = [row for feature in features for row in evidence.by(feature.strata())]
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(evidence.covered))
+    first, second = order[: len(order) // 2], order[len(order) // 2 :]
+    if not features or not len(first):
+        return _Told(by_feature)
+    matrix = standardized(features)
+    slab = worst_slab(matrix[first], evidence.covered[first], rng)
+    inside = evidence.of_rows("worst slab", second[slab.holds(matrix[second])])
+    risk = excess_risk(matrix, evidence.covered, (first, second), float(evidence.level), rng)
+    return _Told(by_feature, [inside], risk)
+
+
+def _adjusted(rows: Sequence[GroupAudit]) -> tuple[GroupAudit, ...]:
+    """Return rows with their p-values adjusted for the number of rows."""
+    adjusted = holm(np.array([row.adjusted for row in rows])).tolist()
+    return tuple(replace(row, adjusted=p) for row, p in zip(rows, adjusted, strict=True))
+
+
+def _checked_intervals(intervals: Any) -> Intervals | IntervalUnion:
+    """Return anyone's intervals as ours, for one level."""
+    if not isinstance(intervals, Intervals | IntervalUnion):
+        intervals = _from_bounds(intervals)
+    made: Intervals | IntervalUnion = intervals
+    if made.width.ndim > 1:
+        raise ValueError(f"intervals must be for one level; got {made.width.shape[1]} of them")
+    return made
+
+
+def _from_bounds(bounds: Any) -> Intervals:
+    """Return the intervals of a pair of bounds, or of an array with a row for each."""
+    if isinstance(bounds, tuple) and len(bounds) == 2:
+        return Intervals(*(np.asarray(bound, dtype=float) for bound in bounds))
+    array = np.asarray(bounds, dtype=float)
+    array = array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array
+    if array.ndim != 2 or array.shape[1] != 2:
+        raise ValueError(
+            "intervals must be Intervals, an array of shape (n, 2) or a pair (lower, upper); got an array of shape "
+            f"{array.shape}"
+        )
+    return Intervals(array[:, 0], array[:, 1])
+
+
+def _level_of(made: Intervals | IntervalUnion) -> Level:
+    """Return the level that intervals carry, else 0.9."""
+    return 0.9 if made.level is None else made.level  # type: ignore[return-value]
+
+
+def _groups_of(made: Intervals | IntervalUnion) -> Groups:
+    """Return the groups that intervals were made with, if several; else thirds by width."""
+    carried = getattr(made, "groups", None)
+    return carried if carried is not None and len(carried.labels) > 1 else _by_width(made)
+
+
+def _by_width(made: Intervals | IntervalUnion) -> Groups:
+    """Return thirds by width, or the few widths there are; equal but for rounding is equal."""
+    unit = np.max(made.width, initial=0.0, where=np.isfinite(made.width)) or 1.0
+    return Feature("width", np.round(made.width / unit, _DIGITS) * unit).strata()
+
+
+def _pools(made: Intervals | IntervalUnion, groups: Groups, sizes: Any) -> _Pools:
+    """Return the pool behind each row's threshold: as told, as the intervals carry it, or one of unknown size."""
+    guarantee, carried = made.guarantee, getattr(made, "groups", None)
+    if isinstance(sizes, Mapping):
+        lacking = [label for label in groups.labels if not is_count(sizes.get(label))]
+        if lacking:
+            raise ValueError(f"calibration_sizes must have a positive whole number for each group; not for {lacking}")
+        return _Pools(groups.codes, tuple(int(sizes[label]) for label in groups.labels))
+    if sizes is not None:
+        refuse_unless_count(sizes, "calibration_sizes")
+        return _Pools(np.zeros(len(made), dtype=np.intp), (int(sizes),))
+    if guarantee is not None and carried is not None and not guarantee.weighted:
+        return _Pools(carried.codes, tuple(guarantee.sizes.get(label) for label in carried.labels))
+    return _Pools(np.zeros(len(made), dtype=np.intp), (None,))
+
+
+def _empty(made: Intervals | IntervalUnion) -> BoolArray:
+    pieces = made.pieces if isinstance(made, IntervalUnion) else [made]
+    return np.asarray(np.all([piece.empty for piece in pieces], axis=0))

@@ -1,0 +1,130 @@
+"""The result of an audit: frozen data, and its text."""
+
+from dataclasses import dataclass
+
+from evencover.diagnostics.counts import SIGNIFICANT
+from evencover.diagnostics.features import ExcessRisk
+from evencover.diagnostics.verdicts import Verdict, more_rows
+from evencover.diagnostics.words import COLUMNS, cells, listed, probability, text_table
+from evencover.groups import Label
+
+
+@dataclass(frozen=True)
+class GroupAudit:
+    """What intervals covered of a group.
+
+    Parameters
+    ----------
+    group : label
+        The group.
+    rows : int
+        Its test rows.
+    coverage : float
+        Share of them that is covered; NaN without rows.
+    low, high : float
+        Exact (Clopper-Pearson) 95 % interval of the coverage that these intervals, calibrated as they are, have in the
+        group.
+    p_under, p_over : float
+        Exact p-values of so few, or so many, rows covered, if coverage is what was promised. NaN without rows.
+    adjusted : float
+        Both sides together, adjusted for the number of groups (Holm).
+    width : float
+        Mean width; NaN without rows.
+    score : float
+        Mean interval (Winkler) score; NaN without rows, or for unions of intervals.
+    """
+
+    group: Label
+    rows: int
+    coverage: float
+    low: float
+    high: float
+    p_under: float
+    p_over: float
+    adjusted: float
+    width: float
+    score: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Audit:
+    """What intervals covered, in each group and against the features. Made by `audit`.
+
+    The verdict is `uneven` where the joint p-value is under 0.05 and some group's interval (or the worst slab's)
+    excludes the level; else `even` where every group's interval lies within the tolerance of the level; else
+    `undecided`. Printed, an audit is a page of text.
+
+    Parameters
+    ----------
+    verdict : {"even", "uneven", "undecided"}
+        On these intervals, over these groups, at this level.
+    advice : str
+        What to do.
+    table : tuple of GroupAudit
+        The groups.
+    joint_p_value : float
+        The smallest p-value of the groups, and of the worst slab, adjusted for their number (Holm).
+    overall : GroupAudit
+        All rows together.
+    by_width : tuple of GroupAudit
+        Rows by the width of their intervals (size-stratified coverage), thirds of them.
+    by_feature : tuple of GroupAudit
+        Rows by each feature (feature-stratified coverage), adjusted for all of these together.
+    slab : GroupAudit or None
+        The worst slab of the features: found on one half of the rows, judged on the other.
+    excess_risk : ExcessRisk or None
+        Whether the features tell covered rows from missed ones.
+    level, tolerance : float
+        Nominal coverage, and the distance from it that counts as even.
+    law : str
+        What the p-values hold for: calibration rows drawn anew, or this calibration as it is.
+    n_empty, n_infinite : int
+        Intervals that are empty, and those of infinite width.
+    """
+
+    verdict: Verdict
+    advice: str
+    table: tuple[GroupAudit, ...]
+    joint_p_value: float
+    overall: GroupAudit
+    by_width: tuple[GroupAudit, ...]
+    by_feature: tuple[GroupAudit, ...]
+    slab: GroupAudit | None
+    excess_risk: ExcessRisk | None
+    level: float
+    tolerance: float
+    law: str
+    n_empty: int
+    n_infinite: int
+
+    @property
+    def rows_to_decide(self) -> dict[Label, int]:
+        """Where undecided: about how many more rows groups need, were their coverage what was seen."""
+        return more_rows(self.table, self.level, self.tolerance) if self.verdict == "undecided" else {}
+
+    def __repr__(self) -> str:
+        return (
+            f"Audit({self.verdict} over {len(self.table)} groups of {self.overall.rows} rows at level {self.level:g})"
+        )
+
+    def __str__(self) -> str:
+        shown = [*self.table, *([self.slab] if self.slab else []), self.overall]
+        rows = [(*cells(row), probability(row.adjusted), f"{row.width:.4g}", f"{row.score:.4g}") for row in shown]
+        lines = [
+            f"Coverage at level {self.level:g}, p-values {self.law}:",
+            text_table((*COLUMNS, "p (Holm)", "mean width", "Winkler score"), rows),
+        ]
+        if self.n_empty or self.n_infinite:
+            lines.append(f"Empty intervals: {self.n_empty}; infinite ones: {self.n_infinite}.")
+        return "\n".join([*lines, *self._by_features(), f"Verdict: {self.verdict}. {self.advice}"])
+
+    def _by_features(self) -> list[str]:
+        """Return what the features show, in lines of text."""
+        if self.excess_risk is None:
+            return []
+        off = sorted((row for row in self.by_feature if row.adjusted < SIGNIFICANT), key=lambda row: row.adjusted)
+        named = listed(f"{row.group} ({row.coverage:.3f})" for row in off) or "none"
+        return [
+            f"Features with rows off the level: {named}.",
+            f"Features tell covered rows from missed ones: {self.excess_risk}.",
+        ]

@@ -1,0 +1,178 @@
+"""Which score and which groups: tried out of fold, before any calibration row is spent."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import KFold
+
+from evencover.conformal import ConformalRegressor
+from evencover.diagnostics.options import options
+from evencover.diagnostics.planning import groups_affordable
+from evencover.diagnostics.verdicts import Settings, Verdict, checked_settings
+from evencover.diagnostics.words import in_code, text_table
+from evencover.inputs import FloatArray
+from evencover.models.speech import predictions_of
+from evencover.models.spread import WithSpread
+from evencover.models.validation import checked_target, refuse_unless_regressor
+from evencover.predictions import Prediction
+from evencover.quantiles import Level
+from evencover.rows import Rows
+from evencover.scores import Residual, Score
+from evencover.tables import n_rows, take
+from evencover.taxonomies import BySpread, Marginal, Taxonomy
+
+_FOLDS = 5
+_JUDGED_BY = 3  # groups of the spread over which one threshold must be even
+_MORE_GROUPS = (5, 10)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A score with a taxonomy, tried out of fold.
+
+    Parameters
+    ----------
+    nonconformity : Score
+        The score.
+    taxonomy : Taxonomy
+        The groups.
+    verdict : {"even", "uneven", "undecided"}
+        Of one threshold, over three groups of the spread; calibrated per group it is even, by its guarantee.
+    width : float
+        Mean width.
+    """
+
+    nonconformity: Score
+    taxonomy: Taxonomy
+    verdict: Verdict
+    width: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Recommendation:
+    """What was tried, and what was chosen. Printed, it is a table.
+
+    Parameters
+    ----------
+    candidates : tuple of Candidate
+        What was tried, the narrowest first.
+    chosen : Candidate
+        The narrowest that is even.
+    level : float
+        Nominal coverage it was chosen for.
+    """
+
+    candidates: tuple[Candidate, ...]
+    chosen: Candidate
+    level: float
+
+    def __repr__(self) -> str:
+        return f"Recommendation({in_code(self.chosen.nonconformity)}, {self.chosen.taxonomy!r}, level={self.level:g})"
+
+    def __str__(self) -> str:
+        rows = [
+            (
+                in_code(each.nonconformity),
+                repr(each.taxonomy),
+                each.verdict,
+                f"{each.width:.4g}",
+                "<-" * (each is self.chosen),
+            )
+            for each in self.candidates
+        ]
+        return text_table(("nonconformity", "taxonomy", "verdict", f"mean width at {self.level:g}", ""), rows)
+
+
+def recommend(
+    estimator: Any, X: Any, y: Any, *, level: Level = 0.9, tolerance: float = 0.03, seed: int = 0
+) -> ConformalRegressor:
+    """Return a fitted conformal regressor with the score and groups that give the narrowest even intervals.
+
+    Scores and taxonomies are tried on out-of-fold predictions (five folds). One threshold for all rows must be even
+    over three groups of the spread, by the rule of `diagnose`; thresholds per group are even by their guarantee. Of
+    those the narrowest on average is taken. The model is then fitted on all rows and frozen, and has yet to be
+    calibrated: on *other* rows, since a choice made on the calibration rows would cost coverage.
+
+    Parameters
+    ----------
+    estimator : regressor
+        Of scikit-learn's kind. One that knows no spread is given one, by `WithSpread`; a frozen one is not fitted, and
+        takes rows that are new to it.
+    X : table of n rows
+        Features.
+    y : array-like of shape (n,)
+        Targets.
+    level : float
+        Nominal coverage to choose for.
+    tolerance : float
+        Distance from the level that counts as even.
+    seed : int
+        Of the folds, and of the draws of the tests.
+
+    Returns
+    -------
+    ConformalRegressor
+        Around the frozen model; `calibrate` it on other rows. Its `recommendation_` says what was tried.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from evencover.synthetic import heteroskedastic
+    >>> old, new = heteroskedastic(2000, seed=0), heteroskedastic(1000, seed=1)
+    >>> model = recommend(LinearRegression(), old.X, old.y).calibrate(new.X, new.y)
+    >>> model.recommendation_.chosen.verdict
+    'even'
+    """
+    settings = checked_settings(level, tolerance, seed)
+    refuse_unless_regressor(estimator, "estimator")
+    target = checked_target(ConformalRegressor(estimator), X, y)
+    if len(target) < 2 * _FOLDS:
+        raise ValueError(f"X must have {2 * _FOLDS} rows or more, to be tried in {_FOLDS} folds; got {len(target)}")
+    model, prediction = _out_of_fold(estimator, X, target, settings["seed"])
+    found = sorted(_candidates(Rows(prediction, X, target), settings), key=lambda each: each.width)
+    chosen = next(each for each in found if each.verdict == "even")
+    fitted = FrozenEstimator(clone(model).fit(X, target))
+    regressor = ConformalRegressor(fitted, nonconformity=chosen.nonconformity, taxonomy=chosen.taxonomy)
+    regressor.recommendation_ = Recommendation(tuple(found), chosen, float(settings["level"]))
+    return regressor
+
+
+def _candidates(rows: Rows, settings: Settings) -> Iterator[Candidate]:
+    """Yield each score with one threshold, with three groups, and with more where the rows can bear them."""
+    affordable = groups_affordable(len(rows), settings["level"], settings["tolerance"])
+    for n_groups in (_JUDGED_BY, *(more for more in _MORE_GROUPS if more <= affordable)):
+        taxonomy = BySpread(n_groups)
+        for option in options(rows, clone(taxonomy).learn(rows), Residual(), **settings):
+            if option.per_group:
+                yield Candidate(option.nonconformity, taxonomy, "even", option.width)
+            elif n_groups == _JUDGED_BY:
+                yield Candidate(option.nonconformity, Marginal(), option.verdict, option.width)
+
+
+def _out_of_fold(estimator: Any, X: Any, y: FloatArray, seed: int) -> tuple[Any, Prediction]:
+    """Return the estimator, with a spread if it had none, and what it says of rows that it was not fitted on."""
+    folds = KFold(_FOLDS, shuffle=True, random_state=seed).split(np.arange(n_rows(X)))
+    parts, places = [], []
+    for training, held_out in folds:
+        part = _predicted(estimator, X, y, training, held_out)
+        if part.spread is None:
+            estimator = WithSpread(estimator, random_state=seed)
+            part = _predicted(estimator, X, y, training, held_out)
+        parts.append(part)
+        places.append(held_out)
+    return estimator, _joined(parts)[np.argsort(np.concatenate(places))]
+
+
+def _predicted(estimator: Any, X: Any, y: FloatArray, training: Any, held_out: Any) -> Prediction:
+    """Return what the estimator, fitted on some rows, says of others."""
+    return predictions_of(clone(estimator).fit(take(X, training), y[training]), take(X, held_out))
+
+
+def _joined(parts: list[Prediction]) -> Prediction:
+    """Return several predictions as one."""
+    columns = ([getattr(part, name) for part in parts] for name in ("center", "spread", "lower", "upper"))
+    return Prediction(*(np.concatenate(column) for column in columns), level=parts[0].level)

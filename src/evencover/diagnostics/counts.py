@@ -1,0 +1,84 @@
+"""Exact laws of how many rows are covered: intervals for a share, p-values, and their adjustment for many tests."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from scipy.signal import fftconvolve
+from scipy.stats import beta, betabinom, binom
+
+from evencover.inputs import FloatArray, IntArray
+from evencover.quantiles import Level, conformal_rank, level_fraction
+
+CONFIDENCE = 0.95
+SIGNIFICANT = 0.05
+
+
+def share_interval(covered: IntArray, n: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return the 95 % Clopper-Pearson interval of each share: exact for binomial counts, [0, 1] without rows."""
+    return lower_share(covered, n), upper_share(covered, n)
+
+
+def lower_share(covered: IntArray, n: IntArray) -> FloatArray:
+    """Return the smallest share at which this many covered, or more, are no surprise (2.5 %)."""
+    tail = (1 - CONFIDENCE) / 2
+    return np.where(covered > 0, beta.ppf(tail, np.maximum(covered, 1), n - covered + 1), 0.0)
+
+
+def upper_share(covered: IntArray, n: IntArray) -> FloatArray:
+    """Return the largest share at which this many covered, or fewer, are no surprise (2.5 %)."""
+    tail = (1 - CONFIDENCE) / 2
+    return np.where(covered < n, beta.ppf(1 - tail, covered + 1, np.maximum(n - covered, 1)), 1.0)
+
+
+def two_sided(lower_tail: float | FloatArray, upper_tail: float | FloatArray) -> FloatArray:
+    """Return twice the smaller of P(X <= x) and P(X >= x), at most 1."""
+    return np.asarray(np.minimum(1.0, 2 * np.minimum(lower_tail, upper_tail)))
+
+
+def holm(p_values: FloatArray) -> FloatArray:
+    """Return p-values adjusted for their number: rejecting those at most β, none is rejected wrongly but with chance β.
+
+    Holm's steps. NaN, the p-value of what could not be tested, stays and does not count.
+    """
+    adjusted = np.full(len(p_values), np.nan)
+    tested = np.flatnonzero(~np.isnan(p_values))
+    order = tested[np.argsort(p_values[tested], kind="stable")]
+    steps = p_values[order] * np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps))
+    return adjusted
+
+
+def covered_law(pools: Iterable[tuple[int, int | None]], level: Level) -> FloatArray:
+    """Return the probabilities that 0, 1, ..., m rows are covered, if coverage is what was promised. Shape (m + 1,).
+
+    Rows whose threshold comes from one pool of n calibration scores are covered together, BetaBinomial(m, k, n + 1 − k)
+    with k the conformal rank; different pools are independent. Without known n, the calibration is taken as given, and
+    the law is Binomial(m, level).
+
+    Parameters
+    ----------
+    pools : iterable of (m, n)
+        Rows to be covered, and calibration scores behind their threshold or None.
+    level : float
+        Nominal coverage.
+    """
+    law = np.ones(1)
+    for m, n in pools:
+        each = _pool_law(m, n, level)
+        law = np.maximum(fftconvolve(law, each), 0.0) if min(len(law), len(each)) > 1 else np.convolve(law, each)
+    return law
+
+
+def tails(law: FloatArray, covered: int) -> tuple[float, float]:
+    """Return P(X <= covered) and P(X >= covered)."""
+    return min(1.0, float(law[: covered + 1].sum())), min(1.0, float(law[covered:].sum()))
+
+
+def _pool_law(m: int, n: int | None, level: Level) -> FloatArray:
+    counts = np.arange(m + 1)
+    if n is None:
+        return np.asarray(binom.pmf(counts, m, float(level_fraction(level))))
+    rank = conformal_rank(n, level)
+    if rank > n:  # an infinite threshold covers every row
+        return np.asarray(counts == m, dtype=float)
+    return np.asarray(betabinom.pmf(counts, m, rank, n + 1 - rank))

@@ -1,0 +1,218 @@
+"""Before any test data: where will one threshold for all rows miss, is that chance, what should be used instead."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+
+from evencover.conformal import ConformalRegressor, fresh_taxonomy
+from evencover.diagnostics.advice import advice
+from evencover.diagnostics.dependence import dependence
+from evencover.diagnostics.diagnosis import Diagnosis
+from evencover.diagnostics.distributions import anderson_darling_p_value, distribution_differences
+from evencover.diagnostics.evenness import Divide
+from evencover.diagnostics.options import options
+from evencover.diagnostics.quantile_differences import quantile_differences
+from evencover.diagnostics.verdicts import Settings, checked_settings, verdict
+from evencover.groups import Groups, checked_groups, rows_by_code
+from evencover.inputs import FloatArray, checked_vector
+from evencover.models.speech import is_frozen, predictions_of, through_steps
+from evencover.models.validation import checked_target
+from evencover.quantiles import Level
+from evencover.rows import Rows
+from evencover.scores import Residual, Score
+from evencover.taxonomies import BySpread, Taxonomy
+
+
+def diagnose(
+    model: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    taxonomy: Taxonomy | None = None,
+    level: Level = 0.9,
+    tolerance: float = 0.03,
+    seed: int = 0,
+) -> Diagnosis:
+    """Return where a model's marginal predictor will miss, is that chance, and what to use instead.
+
+    The marginal predictor is the model with its score and one threshold for all rows, whatever it is calibrated by. No
+    test data is needed: what it covers in a group is read off the calibration scores.
+
+    Parameters
+    ----------
+    model : ConformalRegressor
+        Calibrated; or, with `X` and `y`, around a frozen estimator. Also one inside a pipeline or a search.
+    X : table of n rows, optional
+        Features of rows to diagnose by instead of those the model was calibrated on, as the outermost estimator takes
+        them. The model must not have been fitted on them.
+    y : array-like of shape (n,), optional
+        Their targets.
+    taxonomy : taxonomy, optional
+        The groups to look at; `BySpread(3)` by default.
+    level : float
+        Nominal coverage.
+    tolerance : float
+        Distance from the level that counts as even.
+    seed : int
+        Of the draws: the joint test of three groups or more, the bootstrap, Anderson and Darling's law.
+
+    Returns
+    -------
+    Diagnosis
+        With `verdict`, `advice`, `table`; printed, it is a page of text.
+
+    References
+    ----------
+    Dewolf, De Baets, Waegeman (2023), Conditional validity of heteroskedastic conformal regression.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from evencover.models import WithSpread
+    >>> from evencover.synthetic import heteroskedastic
+    >>> data = heteroskedastic(4000, seed=0)
+    >>> model = ConformalRegressor(WithSpread(LinearRegression()), random_state=0).fit(data.X, data.y)
+    >>> diagnose(model).verdict
+    'uneven'
+    """
+    settings = checked_settings(level, tolerance, seed)
+    regressor, rows = _regressor_and_rows(model, X, y)
+    score, groups_by = _one_score(regressor), _taxonomy_for(rows, taxonomy)
+    groups = groups_by.learn(rows)
+    scores = checked_vector(score(rows.y, rows.prediction), "scores", length=len(rows), finite=False)
+    found = replace(
+        _diagnosis(scores, groups, rows.prediction.spread, settings),
+        options=options(rows, groups, score, **settings),
+        taxonomy=repr(groups_by),
+        in_use=len(groups.labels) > 1 and _labels_in_use(regressor) == groups.labels,
+    )
+    return replace(found, advice=advice(found))
+
+
+def diagnose_scores(
+    scores: Any,
+    groups: Any,
+    *,
+    spread: Any = None,
+    level: Level = 0.9,
+    tolerance: float = 0.03,
+    seed: int = 0,
+) -> Diagnosis:
+    """Return where one threshold for all rows will miss, from calibration scores and their groups alone.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n,)
+        Calibration scores by any measure; infinite ones are allowed.
+    groups : array-like of shape (n,) or Groups
+        The group of each row: labels of any kind, or what a taxonomy's `learn` returned.
+    spread : array-like of shape (n,), optional
+        The predicted difficulty of each row, to see whether the score is pivotal in it.
+    level, tolerance, seed
+        As in `diagnose`.
+
+    Examples
+    --------
+    >>> scores = np.abs(np.random.default_rng(0).normal(size=3000)) * np.repeat([1.0, 2.0], 1500)
+    >>> found = diagnose_scores(scores, np.repeat(["quiet", "noisy"], 1500))
+    >>> found.verdict, {group.group: round(group.coverage, 2) for group in found.table}
+    ('uneven', {'noisy': 0.8, 'quiet': 1.0})
+    """
+    settings = checked_settings(level, tolerance, seed)
+    scores = checked_vector(scores, "scores", finite=False)
+    groups = checked_groups(groups, len(scores), "the scores")
+    spread = None if spread is None else checked_vector(spread, "spread", length=len(scores))
+    found = _diagnosis(scores, groups, spread, settings)
+    return replace(found, advice=advice(found))
+
+
+def _diagnosis(scores: FloatArray, groups: Groups, spread: FloatArray | None, settings: Settings) -> Diagnosis:
+    """Return the diagnosis, still without advice."""
+    level, tolerance, seed = settings["level"], settings["tolerance"], settings["seed"]
+    if not len(scores):
+        raise ValueError("scores must hold calibration rows to diagnose by; got none")
+    divide = Divide(scores, groups, level)
+    table, joint = divide.forecasts(), divide.joint_p_value(seed)
+    rng = np.random.default_rng([seed, 1])
+    return Diagnosis(
+        verdict=verdict(table, joint, level, tolerance),
+        advice="",
+        table=table,
+        joint_p_value=joint,
+        level=float(level),
+        tolerance=tolerance,
+        threshold=divide.threshold,
+        scores={groups.labels[code]: scores[rows] for code, rows in rows_by_code(groups.codes, len(groups.labels))},
+        quantile_differences=quantile_differences(scores, groups, level, rng),
+        distribution_differences=distribution_differences(scores, groups),
+        anderson_darling=anderson_darling_p_value(scores, groups, rng),
+        dependence=None if spread is None else dependence(scores, spread, rng),
+    )
+
+
+def _regressor_and_rows(model: Any, X: Any, y: Any) -> tuple[ConformalRegressor, Rows]:
+    """Return the conformal regressor inside a model, and the rows to diagnose it by."""
+    if (X is None) != (y is None):
+        raise ValueError("X and y go together; got only one of them")
+    if hasattr(model, "best_estimator_"):
+        return _regressor_and_rows(model.best_estimator_, X, y)
+    if isinstance(model, Pipeline):
+        return _regressor_and_rows(model[-1], None if X is None else through_steps(model, X), y)
+    if not isinstance(model, ConformalRegressor):
+        raise TypeError(
+            "model must be a ConformalRegressor, or a pipeline or search of one; for scores of your own there is "
+            f"diagnose_scores. Got {model!r}"
+        )
+    return model, _calibration_rows(model) if X is None else _fresh_rows(model, X, y)
+
+
+def _calibration_rows(model: ConformalRegressor) -> Rows:
+    """Return the rows a model was calibrated on."""
+    if not hasattr(model, "calibration_"):
+        raise NotFittedError(
+            "model is not calibrated yet, so there are no rows to diagnose by: fit it, or give X and y"
+        )
+    if model.calibration_.weighted:
+        raise ValueError("diagnose knows no weights for covariate shift, and this model was calibrated with some")
+    return model.calibration_rows_
+
+
+def _fresh_rows(model: ConformalRegressor, X: Any, y: Any) -> Rows:
+    """Return new rows with what the model says of them."""
+    target = checked_target(model, X, y)
+    if hasattr(model, "calibration_"):
+        return Rows(predictions_of(model.estimator_, X), X, target)
+    if is_frozen(model.estimator):
+        return Rows(predictions_of(clone(model.estimator).fit(X, target), X), X, target)
+    raise NotFittedError("model is not fitted yet: fit it, or give it a fitted estimator as FrozenEstimator(estimator)")
+
+
+def _one_score(model: ConformalRegressor) -> Score:
+    """Return the model's score, with its scale; one for all groups."""
+    calibration = getattr(model, "calibration_", None)
+    score = model.nonconformity if calibration is None else calibration.nonconformity
+    if isinstance(score, Mapping):
+        raise ValueError(
+            "diagnose judges one threshold for all rows, which takes one score; this model has one a group"
+        )
+    return Residual() if score is None else score
+
+
+def _taxonomy_for(rows: Rows, taxonomy: Taxonomy | None) -> Taxonomy:
+    """Return a fresh copy of the taxonomy asked for; bins of the spread by default."""
+    if taxonomy is None and rows.prediction.spread is None:
+        raise ValueError(
+            "taxonomy must be given: rows are grouped by the model's spread unless told otherwise, and this model has "
+            "none. Either taxonomy=ByPrediction(3), ByFeature(...); or a spread, evencover.models.WithSpread(model)"
+        )
+    return fresh_taxonomy(BySpread(3) if taxonomy is None else taxonomy)
+
+
+def _labels_in_use(model: ConformalRegressor) -> tuple[Any, ...]:
+    """Return the groups that the model is calibrated by."""
+    return model.calibration_.labels if hasattr(model, "calibration_") else ()

@@ -1,0 +1,112 @@
+"""The result of a diagnosis: frozen data, and its text."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evencover.diagnostics.counts import SIGNIFICANT
+from evencover.diagnostics.dependence import Dependence
+from evencover.diagnostics.distributions import DistributionDifference
+from evencover.diagnostics.evenness import GroupForecast
+from evencover.diagnostics.options import Option
+from evencover.diagnostics.quantile_differences import QuantileDifference
+from evencover.diagnostics.verdicts import Verdict, more_rows
+from evencover.diagnostics.words import COLUMNS, cells, listed, probability, text_table
+from evencover.groups import Label
+from evencover.inputs import FloatArray
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagnosis:
+    """What one threshold for all rows will cover in each group, and whether that is even. Made by `diagnose`.
+
+    The verdict is `uneven` where the joint p-value is under 0.05 and some group's interval excludes the level; else
+    `even` where every group's interval lies within the tolerance of the level; else `undecided`. All other tests are
+    evidence beside it. Printed, a diagnosis is a page of text.
+
+    Parameters
+    ----------
+    verdict : {"even", "uneven", "undecided"}
+        On the marginal predictor, over these groups, at this level.
+    advice : str
+        What to do, how that was found, at what cost.
+    table : tuple of GroupForecast
+        The coverage to come in each group, with an exact interval and an exact test.
+    joint_p_value : float
+        The exact test of all groups together; `null` says what for.
+    level, tolerance : float
+        Nominal coverage, and the distance from it that counts as even.
+    threshold : float
+        The one for all rows.
+    scores : mapping from label to ndarray
+        The scores of each group that has rows.
+    quantile_differences : tuple of QuantileDifference
+        The paper's bootstrap, pair by pair; empty with too few rows for a quantile.
+    distribution_differences : tuple of DistributionDifference
+        Kolmogorov and Smirnov's test, pair by pair: differences at any level.
+    anderson_darling : float
+        The p-value of one distribution for all groups' scores.
+    dependence : Dependence or None
+        Of the score on the spread, where the spread is known.
+    options : tuple of Option
+        What could be used instead, where the model is known; the first is the marginal predictor itself.
+    taxonomy : str
+        How to ask for these groups, where the model is known.
+    in_use : bool
+        Whether the model is calibrated per group by this taxonomy already.
+    """
+
+    verdict: Verdict
+    advice: str
+    table: tuple[GroupForecast, ...]
+    joint_p_value: float
+    level: float
+    tolerance: float
+    threshold: float
+    scores: Mapping[Label, FloatArray]
+    quantile_differences: tuple[QuantileDifference, ...]
+    distribution_differences: tuple[DistributionDifference, ...]
+    anderson_darling: float
+    dependence: Dependence | None = None
+    options: tuple[Option, ...] = ()
+    taxonomy: str = ""
+    in_use: bool = False
+
+    @property
+    def null(self) -> str:
+        """What the exact tests are exact for.
+
+        Under the weaker null, equal coverage at this level only, they can reject more often than they say; so an
+        interval has the last word in the verdict.
+        """
+        return "scores do not depend on the group"
+
+    @property
+    def rows_to_decide(self) -> dict[Label, int]:
+        """Where undecided: about how many more rows groups need, were their coverage what was seen."""
+        return more_rows(self.table, self.level, self.tolerance) if self.verdict == "undecided" else {}
+
+    def __repr__(self) -> str:
+        n = sum(group.rows for group in self.table)
+        return f"Diagnosis({self.verdict} over {len(self.table)} groups of {n} rows at level {self.level:g})"
+
+    def __str__(self) -> str:
+        return "\n".join([*self._evidence(), f"Verdict: {self.verdict}. {self.advice}"])
+
+    def _evidence(self) -> list[str]:
+        """Return the evidence in lines of text."""
+        rows = [(*cells(group), probability(group.adjusted)) for group in self.table]
+        lines = [
+            f"Coverage to come by one threshold, {self.threshold:.4g}, at level {self.level:g}:",
+            text_table((*COLUMNS, "p (Holm)"), rows),
+            f"Even in all groups: p {probability(self.joint_p_value)}, exact for the null that {self.null}.",
+        ]
+        if self.quantile_differences:
+            differ = listed(
+                "{} and {}".format(*each.groups) for each in self.quantile_differences if each.adjusted < SIGNIFICANT
+            )
+            lines.append(f"Groups whose quantiles differ: {differ or 'none'} (bootstrap).")
+        if self.distribution_differences:
+            lines.append(f"Equal scores at every level: p {probability(self.anderson_darling)} (Anderson-Darling).")
+        if self.dependence is not None:
+            lines.append(f"Score and spread: {self.dependence}.")
+        return lines

@@ -1,0 +1,71 @@
+"""What could be used instead: other scores, and thresholds per group, tried on the calibration rows."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from evencover.diagnostics.evenness import Divide
+from evencover.diagnostics.verdicts import Verdict, verdict
+from evencover.groups import Groups, Label, rows_by_code
+from evencover.inputs import FloatArray
+from evencover.predictions import Prediction
+from evencover.quantiles import Level
+from evencover.rows import Rows
+from evencover.scores import IntervalDistance, Normalized, Residual, Score, interval_by
+
+
+@dataclass(frozen=True)
+class Option:
+    """A predictor that could be used, tried on the calibration rows.
+
+    Parameters
+    ----------
+    nonconformity : Score
+        Its score.
+    per_group : bool
+        Whether every group has its own threshold.
+    verdict : str
+        On one threshold for all; calibrated per group it is even, by its guarantee.
+    width : float
+        Mean width over these rows.
+    widths : mapping from label to float
+        Mean width in each group that has rows.
+    """
+
+    nonconformity: Score
+    per_group: bool
+    verdict: Verdict
+    width: float
+    widths: Mapping[Label, float]
+
+
+def options(
+    rows: Rows, groups: Groups, nonconformity: Score, *, level: Level, tolerance: float, seed: int
+) -> tuple[Option, ...]:
+    """Return the score at hand with one threshold, and with one for each group; then other scores likewise."""
+    found: list[Option] = []
+    for score in usable_scores(rows.prediction, nonconformity):
+        divide = Divide(score(rows.y, rows.prediction), groups, level)
+        judged = verdict(divide.forecasts(), divide.joint_p_value(seed), level, tolerance)
+        own = np.append(divide.own_thresholds(), divide.threshold)[groups.codes]  # the last, for rows left out
+        found += [_option(rows, groups, score, divide.threshold, judged), _option(rows, groups, score, own, "even")]
+    return tuple(found)
+
+
+def usable_scores(prediction: Prediction, first: Score) -> Iterator[Score]:
+    """Yield a score and, if it is one of the paper's three, the others that the prediction has the parts for."""
+    yield first
+    spread = prediction.spread
+    least = -1.0 if spread is None else float(spread.min(initial=np.inf))
+    others: dict[Score, bool] = {Residual(): True, IntervalDistance(): least >= 0, Normalized(): least > 0}
+    if type(first) in map(type, others):
+        yield from (score for score, usable in others.items() if usable and type(score) is not type(first))
+
+
+def _option(rows: Rows, groups: Groups, score: Score, threshold: float | FloatArray, judged: Verdict) -> Option:
+    """Return the option of a score with one threshold, or with one for each row."""
+    widths = interval_by(score, threshold, rows.prediction).width
+    members = rows_by_code(groups.codes, len(groups.labels))
+    means = {groups.labels[code]: float(widths[own].mean()) for code, own in members}
+    return Option(score, np.ndim(threshold) > 0, judged, float(widths.mean()), means)

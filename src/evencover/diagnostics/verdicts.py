@@ -1,0 +1,101 @@
+"""Even, uneven or undecided: one rule for what is to come and for what was seen."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import ceil
+from typing import Literal, Protocol, TypeAlias, TypedDict
+
+import numpy as np
+
+from evencover.diagnostics.counts import SIGNIFICANT, lower_share, upper_share
+from evencover.groups import Label
+from evencover.inputs import is_number, refuse_unless_seed
+from evencover.quantiles import Level, level_fraction
+
+Verdict: TypeAlias = Literal["even", "uneven", "undecided"]
+
+_ROUNDING = 1e-12
+
+
+class Covered(Protocol):
+    """A group's coverage, with an interval for it."""
+
+    @property
+    def group(self) -> Label:
+        """Its name."""
+
+    @property
+    def rows(self) -> int:
+        """Its rows."""
+
+    @property
+    def coverage(self) -> float:
+        """Share of them that is covered; NaN without rows."""
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval."""
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval."""
+
+
+def verdict(
+    table: Sequence[Covered], joint_p_value: float, level: Level, tolerance: float, also: Sequence[Covered] = ()
+) -> Verdict:
+    """Return the verdict on some groups.
+
+    `uneven` where the joint p-value is under 0.05 and some group's interval excludes the level; else `even` where every
+    group's interval lies within the tolerance of the level; else `undecided`. Other rows that were tested along with
+    the groups, `also`, can show that coverage is uneven, not that it is even.
+    """
+    if joint_p_value < SIGNIFICANT and any(excludes(group, level) for group in [*table, *also]):
+        return "uneven"
+    return "even" if table and all(within(group, level, tolerance) for group in table) else "undecided"
+
+
+def excludes(group: Covered, level: Level) -> bool:
+    """Return whether the group's interval excludes the level."""
+    return not group.low <= float(level) <= group.high
+
+
+def within(group: Covered, level: Level, tolerance: float) -> bool:
+    """Return whether the group's whole interval lies within the tolerance of the level."""
+    reach = tolerance + _ROUNDING
+    return float(level) - reach <= group.low and group.high <= float(level) + reach
+
+
+def more_rows(table: Sequence[Covered], level: Level, tolerance: float) -> dict[Label, int]:
+    """Return about how many more rows each group not within the tolerance needs, were its coverage what was seen.
+
+    With that many its interval would exclude the level, or lie within the tolerance. It is at least a tenth more: a
+    group whose interval excludes the level already lacks significance.
+    """
+    return {
+        group.group: _more(group, float(level), tolerance) for group in table if not within(group, level, tolerance)
+    }
+
+
+def _more(group: Covered, level: float, tolerance: float) -> int:
+    n = np.unique(np.ceil(max(group.rows, 1) * 1.02 ** np.arange(800)).astype(np.int64))
+    covered = np.round((level if np.isnan(group.coverage) else group.coverage) * n).astype(np.int64)
+    low, high = lower_share(covered, n), upper_share(covered, n)
+    decided = (low > level) | (high < level) | ((low >= level - tolerance) & (high <= level + tolerance))
+    return max(int(n[decided.argmax()]) - group.rows, ceil(group.rows / 10), 1)
+
+
+class Settings(TypedDict):
+    """What a verdict is asked for."""
+
+    level: Fraction
+    tolerance: float
+    seed: int
+
+
+def checked_settings(level: Level, tolerance: float, seed: int) -> Settings:
+    """Return the settings of a verdict, or say what is wrong with them."""
+    if not is_number(tolerance) or not 0 < tolerance < 1:
+        raise ValueError(f"tolerance must be a distance from the level, such as 0.03; got {tolerance!r}")
+    refuse_unless_seed(seed)
+    return Settings(level=level_fraction(level), tolerance=float(tolerance), seed=int(seed))

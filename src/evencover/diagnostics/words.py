@@ -1,0 +1,49 @@
+"""Numbers, groups and tables as text."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from evencover.diagnostics.verdicts import Covered
+from evencover.scores import Score
+
+COLUMNS = ("group", "rows", "coverage", "95 % interval")
+_NAMED = 6  # before the rest is counted
+
+
+def probability(p: float) -> str:
+    """Return a p-value as text, never 0."""
+    return "not known" if np.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def cells(row: Covered) -> tuple[str, ...]:
+    """Return the text of `COLUMNS` for a group."""
+    return str(row.group), str(row.rows), f"{row.coverage:.3f}", f"{row.low:.3f} to {row.high:.3f}"
+
+
+def in_code(score: Score) -> str:
+    """Return how a score is written in code, without what it is by default."""
+    if not is_dataclass(score):
+        return repr(score)
+    values = [(part.name, getattr(score, part.name), part.default) for part in fields(score)]
+    given = (f"{name}={value!r}" for name, value, default in values if value != default)
+    return f"{type(score).__name__}({', '.join(given)})"
+
+
+def listed(texts: Iterable[str]) -> str:
+    """Return texts as a list, cut where it grows long."""
+    every = list(texts)
+    return ", ".join(every[:_NAMED] + [f"{len(every) - _NAMED} more"] * (len(every) > _NAMED))
+
+
+def text_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return a table as text, the first column to the left and the others to the right."""
+    lines = [list(header), *(list(map(str, row)) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    ready = [
+        [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
+        for line in lines
+    ]
+    return "\n".join("  " + "  ".join(line).rstrip() for line in ready)
