@@ -28,7 +28,7 @@ FLOORS = [  # a module imports from its own floor or from floors above, never fr
     {"diagnostics", "diagnostics.diagnosis", "diagnostics.audits", "diagnostics.advice"},
     {f"diagnostics.{name}" for name in ("diagnosing", "auditing", "choosing")},
     {"plots", "experiments"}
-    | {f"experiments.{name}" for name in ("repeats", "tables", "scenarios", "exact", "claims")},
+    | {f"experiments.{name}" for name in ("repeats", "tables", "scenarios", "exact", "claims", "verdicts")},
     {"experiments.figures"},
     {"cli", "__main__"},
 ]

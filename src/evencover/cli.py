@@ -19,7 +19,7 @@ _HELP = """Conformal regression whose coverage is even across noise levels.
 
 The verbs so far repeat, on this machine, the evidence of the paper behind the package: Dewolf, De Baets and
 Waegeman, *Conditional validity of heteroskedastic conformal regression* (2023)."""
-_REPRODUCE = "Compute the paper's tables, draw its synthetic figures, check its claims."
+_REPRODUCE = "Compute the paper's tables, draw its synthetic figures, check its claims and the diagnostics."
 
 
 def tables(*, repeats: int = 0, seed: int = 0, json: bool = False) -> None:
@@ -98,6 +98,36 @@ def claims(*, repeats: int = 400, seed: int = 0, json: bool = False) -> int:
     return 3 if "fails" in verdicts else 4 if "not shown" in verdicts else 0
 
 
+def verdicts(*, repeats: int = 200, seed: int = 0, json: bool = False) -> None:
+    """Count how often the diagnostics are right, on the paper's toy model: the size of every test, and the verdicts.
+
+    Parameters
+    ----------
+    repeats
+        Calibration sets for each number.
+    seed
+        Seed of the draws.
+    json
+        Print data.
+    """
+    from evencover.experiments.verdicts import ROWS, ROWS_A_GROUP, SCENARIOS, rejections, true_coverage, verdict_shares
+
+    sizes, shares, truths = {}, {}, {}
+    with _status() as tell:
+        for rows in ROWS_A_GROUP:
+            tell(f"testing what is true, {rows} rows a group")
+            sizes[rows] = rejections(rows, repeats=repeats, seed=seed)
+        for name in SCENARIOS:
+            tell(f"judging: {name}")
+            truths[name] = true_coverage(name, seed=seed)
+            shares[name] = {rows: verdict_shares(name, rows, repeats=repeats, seed=seed) for rows in ROWS}
+    if json:
+        found = {name: {"coverage": truths[name], "verdicts": shares[name]} for name in shares}
+        _print_json({"repeats": repeats, "seed": seed, "rejections": sizes, "scenarios": found})
+    else:
+        _print(_verdicts_in_words(sizes, shares, truths))
+
+
 def app() -> Any:
     """Return the command line with its verbs."""
     cyclopts = imported("cyclopts", extra="cli", purpose="the command line")
@@ -114,7 +144,7 @@ def app() -> Any:
     plain = cyclopts.Parameter(negative=(), converter=strict)  # no --no-json beside --json
     top = cyclopts.App(name="evencover", help=_HELP, version=__version__, default_parameter=plain)
     reproduce = cyclopts.App(name="reproduce", help=_REPRODUCE)
-    for verb in (tables, figures, claims):
+    for verb in (tables, figures, claims, verdicts):
         reproduce.command(verb)
     top.command(reproduce)
     return top
@@ -168,3 +198,31 @@ def _tables_in_words(found: "dict[str, list[Row]]") -> str:
             text = "".join(f"{mean:.3f} ± {deviation:.3f}   " for mean, deviation in cells)
             lines.append(f"{row.model:13}{row.score:11}{text}".rstrip())
     return "\n".join([*lines, "", WHY_THEY_DIFFER])
+
+
+def _verdicts_in_words(
+    sizes: dict[int, dict[str, float]],
+    shares: dict[str, dict[int, dict[str, float]]],
+    truths: dict[str, list[float]],
+) -> str:
+    """Return the tables of rejections and verdicts as text."""
+    from evencover.diagnostics.words import text_table
+
+    tests = [[test, *(f"{rates[test]:.3f}" for rates in sizes.values())] for test in next(iter(sizes.values()))]
+    judged = [
+        [
+            name,
+            " / ".join(f"{share:.3f}" for share in truths[name]),
+            *(f"{each['uneven']:.0%} / {each['even']:.0%}" for each in by_rows.values()),
+        ]
+        for name, by_rows in shares.items()
+    ]
+    return "\n".join(
+        [
+            "Share of repeats that reject at 5 % where scores do not depend on groups, by rows in each of 3 groups:",
+            text_table(("test", *map(str, sizes)), tests),
+            "",
+            "Verdicts, uneven / even (the rest is undecided), by calibration rows; true coverage low / medium / high:",
+            text_table(("score, model", "coverage", *map(str, next(iter(shares.values())))), judged),
+        ]
+    )

@@ -72,10 +72,9 @@ def _more_rows(kind: str, found: Diagnosis | Audit) -> str:
 
 def _other_score(found: Diagnosis, option: Option) -> str:
     widths = listed(f"{label} {width:.4g}" for label, width in option.widths.items())
-    return (
-        f"Use nonconformity={in_code(option.nonconformity)}: one threshold is then even over these groups, at a mean width of "
-        f"{option.width:.4g} instead of {found.options[0].width:.4g} ({widths}). {_TRIED}"
-    )
+    cost = f"mean width {option.width:.4g} instead of {found.options[0].width:.4g} ({widths})"
+    use = f"Use nonconformity={in_code(option.nonconformity)}"
+    return f"{use}: one threshold is then even over these groups, {cost}. {_TRIED}"
 
 
 def _fewer_groups(found: Diagnosis) -> str:

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 from scipy.signal import fftconvolve
-from scipy.stats import beta, betabinom, binom
+from scipy.special import betaincinv
+from scipy.stats import betabinom, binom
 
 from evencover.inputs import FloatArray, IntArray
 from evencover.quantiles import Level, conformal_rank, level_fraction
@@ -13,21 +14,16 @@ CONFIDENCE = 0.95
 SIGNIFICANT = 0.05
 
 
-def share_interval(covered: IntArray, n: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Return the 95 % Clopper-Pearson interval of each share: exact for binomial counts, [0, 1] without rows."""
-    return lower_share(covered, n), upper_share(covered, n)
+def lower_share(covered: int | IntArray, n: int | IntArray) -> FloatArray:
+    """Return the lower end of the 95 % Clopper-Pearson interval, exact for binomial counts; 0 without rows."""
+    found = betaincinv(np.maximum(covered, 1), n - covered + 1, (1 - CONFIDENCE) / 2)
+    return np.where(np.asarray(covered) > 0, found, 0.0)
 
 
-def lower_share(covered: IntArray, n: IntArray) -> FloatArray:
-    """Return the smallest share at which this many covered, or more, are no surprise (2.5 %)."""
-    tail = (1 - CONFIDENCE) / 2
-    return np.where(covered > 0, beta.ppf(tail, np.maximum(covered, 1), n - covered + 1), 0.0)
-
-
-def upper_share(covered: IntArray, n: IntArray) -> FloatArray:
-    """Return the largest share at which this many covered, or fewer, are no surprise (2.5 %)."""
-    tail = (1 - CONFIDENCE) / 2
-    return np.where(covered < n, beta.ppf(1 - tail, covered + 1, np.maximum(n - covered, 1)), 1.0)
+def upper_share(covered: int | IntArray, n: int | IntArray) -> FloatArray:
+    """Return the upper end of the 95 % Clopper-Pearson interval, exact for binomial counts; 1 without rows."""
+    found = betaincinv(covered + 1, np.maximum(n - covered, 1), (1 + CONFIDENCE) / 2)
+    return np.where(np.asarray(covered < n), found, 1.0)
 
 
 def two_sided(lower_tail: float | FloatArray, upper_tail: float | FloatArray) -> FloatArray:

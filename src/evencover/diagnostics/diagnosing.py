@@ -59,7 +59,7 @@ def diagnose(
     tolerance : float
         Distance from the level that counts as even.
     seed : int
-        Of the draws: the joint test of three groups or more, the bootstrap, Anderson and Darling's law.
+        Of the draws: the joint test of three groups or more, and the bootstrap.
 
     Returns
     -------
@@ -150,7 +150,7 @@ def _diagnosis(scores: FloatArray, groups: Groups, spread: FloatArray | None, se
         scores={groups.labels[code]: scores[rows] for code, rows in rows_by_code(groups.codes, len(groups.labels))},
         quantile_differences=quantile_differences(scores, groups, level, rng),
         distribution_differences=distribution_differences(scores, groups),
-        anderson_darling=anderson_darling_p_value(scores, groups, rng),
+        anderson_darling=anderson_darling_p_value(scores, groups),
         dependence=None if spread is None else dependence(scores, spread, rng),
     )
 

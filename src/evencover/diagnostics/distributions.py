@@ -1,6 +1,7 @@
 """Whether the groups' scores differ at any level: pairs by Kolmogorov and Smirnov, all by Anderson and Darling."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -47,11 +48,11 @@ def distribution_differences(scores: FloatArray, groups: Groups) -> tuple[Distri
     return tuple(DistributionDifference(*each, p) for each, p in zip(found, adjusted, strict=True))
 
 
-def anderson_darling_p_value(scores: FloatArray, groups: Groups, rng: np.random.Generator) -> float:
+def anderson_darling_p_value(scores: FloatArray, groups: Groups) -> float:
     """Return the p-value of one distribution for all groups' scores; 1 with fewer than two groups.
 
     The statistic is Scholz and Stephens' for k samples with ties; its law in large samples is that of
-    Σ_j χ²_j / (j (j + 1)), each χ² with k − 1 degrees of freedom, which is drawn.
+    Σ_j χ²_j / (j (j + 1)), each χ² with k − 1 degrees of freedom: 9999 draws of it, always the same.
 
     References
     ----------
@@ -60,9 +61,15 @@ def anderson_darling_p_value(scores: FloatArray, groups: Groups, rng: np.random.
     statistic, n_samples = _anderson_darling(scores, groups)
     if n_samples < 2:
         return 1.0
+    return float(1 + np.count_nonzero(_limit_law(n_samples) >= statistic)) / (_DRAWS + 1)
+
+
+@lru_cache(maxsize=8)
+def _limit_law(n_samples: int) -> FloatArray:
+    """Return draws of the statistic's law in large samples; of the terms left out, only the mean."""
     weights = 1 / (np.arange(1, _TERMS + 1) * np.arange(2, _TERMS + 2))
-    draws = rng.chisquare(n_samples - 1, size=(_DRAWS, _TERMS)) @ weights + (n_samples - 1) / (_TERMS + 1)
-    return float(1 + np.count_nonzero(draws >= statistic)) / (_DRAWS + 1)
+    draws = np.random.default_rng(0).chisquare(n_samples - 1, size=(_DRAWS, _TERMS))
+    return np.asarray(draws @ weights + (n_samples - 1) / (_TERMS + 1))
 
 
 def _anderson_darling(scores: FloatArray, groups: Groups) -> tuple[float, int]:

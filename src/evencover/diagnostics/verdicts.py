@@ -78,11 +78,16 @@ def more_rows(table: Sequence[Covered], level: Level, tolerance: float) -> dict[
 
 
 def _more(group: Covered, level: float, tolerance: float) -> int:
-    n = np.unique(np.ceil(max(group.rows, 1) * 1.02 ** np.arange(800)).astype(np.int64))
-    covered = np.round((level if np.isnan(group.coverage) else group.coverage) * n).astype(np.int64)
+    """Return about how many more rows would decide on a group: in steps of a twentieth."""
+    share, n = level if np.isnan(group.coverage) else group.coverage, max(group.rows, 1)
+    while not _decides(round(share * n), n, level, tolerance):
+        n = ceil(n * 1.05)
+    return max(n - group.rows, ceil(group.rows / 10), 1)
+
+
+def _decides(covered: int, n: int, level: float, tolerance: float) -> bool:
     low, high = lower_share(covered, n), upper_share(covered, n)
-    decided = (low > level) | (high < level) | ((low >= level - tolerance) & (high <= level + tolerance))
-    return max(int(n[decided.argmax()]) - group.rows, ceil(group.rows / 10), 1)
+    return bool(low > level or high < level or (low >= level - tolerance and high <= level + tolerance))
 
 
 class Settings(TypedDict):

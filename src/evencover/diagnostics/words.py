@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from evencover.diagnostics.verdicts import Covered
-from evencover.scores import Score
 
 COLUMNS = ("group", "rows", "coverage", "95 % interval")
 _NAMED = 6  # before the rest is counted
@@ -23,7 +22,7 @@ def cells(row: Covered) -> tuple[str, ...]:
     return str(row.group), str(row.rows), f"{row.coverage:.3f}", f"{row.low:.3f} to {row.high:.3f}"
 
 
-def in_code(score: Score) -> str:
+def in_code(score: object) -> str:
     """Return how a score is written in code, without what it is by default."""
     if not is_dataclass(score):
         return repr(score)
