@@ -7,6 +7,7 @@ import subprocess
 import sys
 from inspect import signature
 
+import numpy as np
 import pytest
 
 import evencover
@@ -14,6 +15,7 @@ from evencover import cli
 from evencover.experiments import claims as claims_room
 from evencover.experiments import figures as figures_room
 from evencover.experiments import tables
+from evencover.experiments import verdicts as verdicts_room
 from evencover.experiments.claims import Claim
 
 SCRIPT = [sys.executable, "-c", "from evencover.cli import main; main()"]
@@ -44,7 +46,7 @@ def test_the_script_is_installed():
 def test_help_and_version(capsys):
     assert run("--version").stdout.strip() == evencover.__version__
     assert "reproduce" in typed(capsys, "--help")[1]
-    for verb in ("tables", "figures", "claims"):
+    for verb in ("tables", "figures", "claims", "verdicts"):
         assert verb in typed(capsys, "reproduce", "--help")[1]
         assert "--repeats" in typed(capsys, "reproduce", verb, "--help")[1]
 
@@ -168,3 +170,18 @@ def test_a_closed_pipe_is_not_a_traceback():
     command = f"{sys.executable} -m evencover reproduce claims --json --repeats 2 | head -1"
     done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.stderr) == ("{", "")
+
+
+def test_verdicts_in_words_and_as_data(capsys, monkeypatch):
+    monkeypatch.setattr(verdicts_room, "ROWS", (300,))
+    monkeypatch.setattr(verdicts_room, "ROWS_A_GROUP", (20,))
+    monkeypatch.setattr(verdicts_room, "_MANY", 5000)
+    status, text, _ = typed(capsys, "reproduce", "verdicts", "--repeats", "3")
+    assert status == 0
+    assert all(name in text for name in [*verdicts_room.TESTS, *verdicts_room.SCENARIOS])
+    status, text, _ = typed(capsys, "reproduce", "verdicts", "--repeats", "3", "--json")
+    data = json.loads(text)
+    assert set(data["rejections"]["20"]) == set(verdicts_room.TESTS)
+    for found in data["scenarios"].values():
+        assert len(found["coverage"]) == 3
+        np.testing.assert_allclose(sum(found["verdicts"]["300"].values()), 1)

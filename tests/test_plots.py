@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from evencover import audit, diagnose_scores
 from evencover.experiments import figures as figures_room
 from evencover.experiments.figures import figures, write_figures
-from evencover.plots import plot_coverages, plot_score_cdfs
+from evencover.plots import VERMILION, plot_coverages, plot_diagnosis, plot_group_coverages, plot_score_cdfs
 
 mpl.use("agg")
 NAMES = [
@@ -29,8 +30,10 @@ def test_score_cdfs_are_the_empirical_ones_with_level_and_threshold(ax):
     lines = {line.get_label(): line for line in ax.lines}
     for name, values in (*scores.items(), ("all rows", np.concatenate(list(scores.values())))):
         x, share = lines[name].get_data()
-        np.testing.assert_allclose(x[1:], np.sort(values))
-        np.testing.assert_allclose(share[1:], np.arange(1, len(values) + 1) / len(values))
+        shown = np.sort(values[values <= x[-1]])  # the picture ends where 999 in 1000 lie
+        np.testing.assert_allclose(x[1:-1], shown)
+        np.testing.assert_allclose(share[1:-1], np.arange(1, len(shown) + 1) / len(values))
+        assert share[-1] == len(shown) / len(values)
     assert any(list(line.get_ydata()) == [0.8, 0.8] for line in ax.lines)
     assert any(list(line.get_xdata()) == [1.3, 1.3] for line in ax.lines)
 
@@ -66,6 +69,39 @@ def test_coverages_are_drawn_with_mean_error_and_scatter(ax):
 def test_without_axes_a_new_figure_is_made():
     made = plot_score_cdfs({"group": np.array([1.0, 2.0])})
     assert made.figure is plt.gcf()
+    plt.close("all")
+
+
+def test_a_diagnosis_is_drawn_as_the_distributions_of_its_scores(ax):
+    scores = np.append(np.random.default_rng(0).exponential(size=20_000), np.inf)
+    found = diagnose_scores(scores, np.arange(20_001) % 2)
+    assert plot_diagnosis(found, ax=ax) is ax
+    assert [text.get_text() for text in ax.get_legend().texts] == ["all rows", "0", "1"]
+    assert found.verdict in ax.get_title()
+    line = ax.lines[0]
+    at_threshold = line.get_ydata()[np.searchsorted(line.get_xdata(), found.threshold, side="right") - 1]
+    assert abs(at_threshold - 0.9) < 0.001  # thinned, not bent
+    assert len(line.get_xdata()) <= 5002
+    assert line.get_ydata()[-1] < 1  # the infinite score is off the picture, and counts
+    assert np.isfinite(ax.get_xlim()).all()
+
+
+def test_a_diagnosis_without_a_finite_threshold_is_drawn_too(ax):
+    plot_diagnosis(diagnose_scores([np.inf, np.inf], ["a", "b"]), ax=ax)
+    assert len([line for line in ax.lines if list(line.get_xdata()) == [np.inf, np.inf]]) == 0
+
+
+def test_coverage_by_group_is_drawn_with_its_intervals(ax):
+    rng = np.random.default_rng(0)
+    scores = rng.exponential(size=2000) * np.repeat([1.0, 3.0], 1000)
+    found = diagnose_scores(scores, np.repeat(["quiet", "noisy"], 1000))
+    assert plot_group_coverages(found, ax=ax) is ax
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["noisy\n1000 rows", "quiet\n1000 rows"]
+    bars = [bar.get_segments()[0][:, 1].tolist() for bar in ax.collections if hasattr(bar, "get_segments")]
+    assert bars == [[row.low, row.high] for row in found.table]
+    assert {line.get_color() for line in ax.lines if line.get_marker() == "D"} == {VERMILION}  # both off the level
+    checked = audit(rng.random(500), (np.zeros(500), np.full(500, 0.9)))
+    assert checked.verdict in plot_group_coverages(checked).get_title()
     plt.close("all")
 
 

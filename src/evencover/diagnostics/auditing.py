@@ -190,9 +190,14 @@ def _checked_intervals(intervals: Any) -> Intervals | IntervalUnion:
 
 def _from_bounds(bounds: Any) -> Intervals:
     """Return the intervals of a pair of bounds, or of an array with a row for each."""
-    if isinstance(bounds, tuple) and len(bounds) == 2:
-        return Intervals(*(np.asarray(bound, dtype=float) for bound in bounds))
-    array = np.asarray(bounds, dtype=float)
+    try:
+        if isinstance(bounds, tuple) and len(bounds) == 2:
+            return Intervals(*(np.asarray(bound, dtype=float) for bound in bounds))
+        array = np.asarray(bounds, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"intervals must hold numbers, in an array of shape (n, 2) or a pair (lower, upper): {error}"
+        ) from None
     array = array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array
     if array.ndim != 2 or array.shape[1] != 2:
         raise ValueError(

@@ -1,0 +1,302 @@
+"""Auditing: where anyone's intervals missed, and whether that is chance."""
+
+import numpy as np
+import pytest
+from scipy.stats import betabinom, binom, kstest
+
+from evencover import (
+    BySpread,
+    ByTarget,
+    ConformalRegressor,
+    Intervals,
+    Normalized,
+    Residual,
+    Rows,
+    audit,
+    calibrate,
+    conformal_rank,
+    interval_score,
+)
+from evencover.diagnostics.features import excess_risk, features_of, standardized, worst_slab
+from evencover.synthetic import heteroskedastic, toy
+from tests.worlds import ONE_IN_A_MILLION, Oracle, draw
+
+OLD, NEW = toy().sample(3000, seed=0), toy().sample(9000, seed=1)
+
+
+def intervals_by(score, *, level=0.9):
+    return calibrate(OLD.y, OLD.oracle(), nonconformity=score).interval(NEW.oracle(), level=level)
+
+
+def simple(covered, n):
+    """Targets and intervals with that many of n rows covered."""
+    return np.where(np.arange(n) < covered, 0.5, 2.0), Intervals(np.zeros(n), np.ones(n))
+
+
+def test_uneven_intervals_are_called_so_and_even_ones_too():
+    groups = BySpread(3).learn(Rows(NEW.oracle()))
+    uneven = audit(NEW.y, intervals_by(Residual()), groups=groups)
+    assert uneven.verdict == "uneven"
+    assert uneven.joint_p_value < 0.001
+    assert "off the level are low 0.9" in uneven.advice
+    even = audit(NEW.y, intervals_by(Normalized()), groups=groups)
+    assert even.verdict == "even"
+    assert even.advice.startswith("Nothing to do")
+    assert "Verdict: even." in str(even)
+    assert "even" in repr(even)
+
+
+def test_a_row_of_the_table_by_hand():
+    y, made = simple(83, 100)
+    (row,) = audit(y, made).table
+    assert (row.rows, row.coverage, row.width) == (100, 0.83, 1.0)
+    np.testing.assert_allclose([row.p_under, row.p_over], [binom.cdf(83, 100, 0.9), binom.sf(82, 100, 0.9)])
+    np.testing.assert_allclose([row.low, row.high], [0.7418246, 0.8977351], atol=1e-7)  # R: binom.test(83, 100)
+    np.testing.assert_allclose(row.adjusted, 2 * row.p_under)
+    np.testing.assert_allclose(row.score, interval_score(y, made, level=0.9))
+    assert audit(y, made).overall.coverage == 0.83
+
+
+def test_known_calibration_sizes_make_it_beta_binomial():
+    y, made = simple(83, 100)
+    k = conformal_rank(49, 0.9)
+    for sizes in (49, {"all": 49}):
+        found = audit(y, made, groups=np.full(100, "all"), calibration_sizes=sizes)
+        np.testing.assert_allclose(found.table[0].p_under, betabinom.cdf(83, 100, k, 50 - k))
+        assert "drawn anew" in found.law
+    assert "given this calibration" in audit(y, made).law
+    assert "given this calibration" in str(audit(y, made))
+
+
+def test_our_own_intervals_carry_their_sizes():
+    made = intervals_by(Residual())
+    known, told = audit(NEW.y, made), audit(NEW.y, np.asarray(made), calibration_sizes=3000)
+    assert known.table == told.table
+    assert known.law == told.law
+    taxonomy = BySpread(3)
+    groups = taxonomy.learn(Rows(OLD.oracle()))
+    assigned = taxonomy.assign(Rows(NEW.oracle()))
+    mondrian = calibrate(OLD.y, OLD.oracle(), groups=groups).interval(NEW.oracle(), groups=assigned)
+    known = audit(NEW.y, mondrian)
+    told = audit(NEW.y, np.asarray(mondrian), groups=assigned, calibration_sizes=mondrian.guarantee.sizes)
+    assert known.table == told.table
+    assert [row.group for row in known.table] == ["low", "medium", "high"]
+
+
+def test_weighted_calibration_is_taken_as_given():
+    made = calibrate(OLD.y, OLD.mean, weights=np.ones(3000)).interval(NEW.mean, weights=np.ones(9000))
+    assert "given" in audit(NEW.y, made).law
+
+
+def test_unseen_groups_are_taken_as_given():
+    calibration = calibrate(OLD.y[:200], OLD.mean[:200], groups=np.repeat(["a", "b"], 100))
+    made = calibration.interval(NEW.mean[:90], groups=np.repeat(["a", "b", "new"], 30), unseen="marginal")
+    found = audit(NEW.y[:90], made)
+    assert [row.group for row in found.table] == ["a", "b", "new"]
+    assert "given" in found.law
+
+
+def test_bounds_of_other_libraries():
+    made = intervals_by(Residual())
+    plain = audit(NEW.y, np.asarray(made))
+    assert audit(NEW.y, (made.lower, made.upper)).table == plain.table
+    assert audit(NEW.y, np.asarray(made)[:, :, None]).table == plain.table
+    assert audit(list(NEW.y), np.asarray(made).tolist()).table == plain.table
+
+
+def test_frames_of_bounds():
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    made = intervals_by(Residual())
+    frame = pd.DataFrame(np.asarray(made), columns=["low", "high"], index=np.arange(9000)[::-1])
+    assert audit(pd.Series(NEW.y, index=frame.index), frame).table == audit(NEW.y, np.asarray(made)).table
+
+
+def test_the_level_is_the_intervals_own():
+    made = intervals_by(Normalized(), level=0.5)
+    assert audit(NEW.y, made).level == 0.5
+    assert audit(NEW.y, made).verdict == "even"
+    assert audit(NEW.y, made, level=0.9).verdict == "uneven"
+    assert "these intervals cover 0.498 of all rows instead of 0.9" in audit(NEW.y, made, level=0.9).advice
+
+
+class TestGroups:
+    """Whose coverage is looked at."""
+
+    def test_thirds_by_width_where_none_are_known(self):
+        found = audit(NEW.y, np.asarray(intervals_by(Normalized())))
+        assert [row.rows for row in found.table] == [3000] * 3
+        assert "width" in found.table[0].group
+        assert found.table == found.by_width
+        assert found.table[0].width < found.table[1].width < found.table[2].width
+
+    def test_one_width_is_one_group_whatever_the_rounding(self):
+        found = audit(NEW.y, intervals_by(Residual()))
+        assert len(found.table) == 1
+        assert found.table[0].group.startswith("width = ")
+
+    def test_infinite_widths_are_a_group_of_their_own(self):
+        width = np.where(np.arange(90) < 60, np.inf, np.arange(90.0))
+        found = audit(np.zeros(90), (-width, width))
+        assert sum(row.rows for row in found.table) == 90
+        assert all(row.rows for row in found.table)
+        assert found.table[-1].width == found.table[-1].score == np.inf
+        assert found.n_infinite == 60
+
+    def test_a_group_without_rows(self):
+        from evencover import Groups
+
+        y, made = simple(90, 100)
+        found = audit(y, made, groups=Groups(np.zeros(100, dtype=int), ("a", "none")))
+        assert found.table[1].rows == 0
+        assert np.isnan([found.table[1].coverage, found.table[1].adjusted, found.table[1].width]).all()
+        assert found.verdict == "undecided"
+        assert set(found.rows_to_decide) == {"a", "none"}
+        assert "test rows (a about" in found.advice
+
+    def test_groups_of_the_target(self):
+        rows = draw(np.random.default_rng(0), 800)
+        model = ConformalRegressor(Oracle(), taxonomy=ByTarget([0.0]), random_state=0).fit(rows.X, rows.y)
+        found = audit(rows.y, model.predict_union(rows.X), groups=rows.y > 0)
+        assert np.isnan(found.overall.score)
+        assert found.overall.coverage == model.predict_union(rows.X).covers(rows.y).mean()
+        assert "given" in found.law
+
+
+def test_empty_intervals_cover_nothing():
+    y = np.zeros(40)
+    lower = np.where(np.arange(40) < 10, 1.0, -1.0)
+    found = audit(y, (lower, -lower))
+    assert found.n_empty == 10
+    assert found.overall.coverage == 0.75
+    nan = np.where(np.arange(40) < 10, np.nan, 1.0)
+    assert audit(y, (-nan, nan)).n_empty == 10
+    assert "Empty intervals: 10" in str(found)
+
+
+def test_all_and_none_covered():
+    for covered in (0, 50):
+        y, made = simple(covered, 50)
+        found = audit(y, made, X=np.arange(50.0)[:, None])
+        assert found.overall.coverage == covered / 50
+        assert found.excess_risk.p_value == 1.0
+    assert audit(*simple(0, 50)).verdict == "uneven"
+
+
+class TestFeatures:
+    """Rows told apart by their features, found on rows other than those judged."""
+
+    CALIBRATION, DATA = heteroskedastic(3000, seed=2), heteroskedastic(6000, seed=3)
+    MADE = calibrate(CALIBRATION.y, CALIBRATION.mean).interval(DATA.mean)
+
+    def test_uneven_coverage_is_seen_without_groups(self):
+        found = audit(self.DATA.y, self.MADE, X=self.DATA.X)
+        assert len(found.table) == 1
+        assert found.verdict == "uneven"
+        assert found.slab.adjusted < 0.001
+        assert found.slab.rows < 1500
+        assert found.slab.high < 0.9
+        assert found.excess_risk.p_value <= 0.001
+        assert found.excess_risk.value > 0
+        assert "worst slab" in found.advice
+        assert "yes (ERT" in str(found)
+        assert "Features with rows off the level: column 2" in str(found)
+
+    def test_an_oracle_is_not_accused(self):
+        world = self.DATA.world
+        found = audit(self.DATA.y, world.oracle_interval(self.DATA.X), X=self.DATA.X)
+        assert found.slab.adjusted > 0.05
+        assert found.excess_risk.p_value > 0.05
+        assert all(row.adjusted > 0.05 for row in found.by_feature)
+        assert "not beyond chance" in str(found)
+
+    def test_the_same_seed_gives_the_same_audit(self):
+        first, again, other = (audit(self.DATA.y, self.MADE, X=self.DATA.X, seed=seed) for seed in (1, 1, 2))
+        assert str(first) == str(again) != str(other)
+
+    def test_strata_by_feature(self):
+        pd = pytest.importorskip("pandas", reason="pandas is not installed")
+        X = pd.DataFrame(
+            {
+                "age": np.arange(90.0),
+                "region": np.repeat(["north", "south", None], 30),
+                "rooms": np.arange(90) % 2,
+                "lost": np.where(np.arange(90) < 30, np.nan, np.arange(90.0)),
+            }
+        )
+        y, made = simple(60, 90)
+        rows = {row.group: (row.rows, row.coverage) for row in audit(y, made, X=X).by_feature}
+        assert rows == {
+            "age <= 29": (30, 1.0),
+            "29 < age <= 59": (30, 1.0),
+            "age > 59": (30, 0.0),
+            "region = north": (30, 1.0),
+            "region = south": (30, 1.0),
+            "region missing": (30, 0.0),
+            "rooms = 0": (45, 2 / 3),
+            "rooms = 1": (45, 2 / 3),
+            "lost <= 49": (20, 1.0),
+            "49 < lost <= 69": (20, 0.5),
+            "lost > 69": (20, 0.0),
+            "lost missing": (30, 1.0),
+        }
+
+    @pytest.mark.parametrize("kind", ["sparse", "list", "objects", "polars", "pyarrow"])
+    def test_tables_of_any_kind(self, kind):
+        scipy_sparse = pytest.importorskip("scipy.sparse")
+        X, y, made = self.DATA.X[:300], self.DATA.y[:300], self.MADE[:300]
+        columns = {f"column {i}": X[:, i] for i in range(X.shape[1])}
+        table = {
+            "sparse": lambda: scipy_sparse.csr_array(X),
+            "list": lambda: X.tolist(),
+            "objects": lambda: X.astype(object),
+            "polars": lambda: pytest.importorskip("polars").DataFrame(columns),
+            "pyarrow": lambda: pytest.importorskip("pyarrow").table(columns),
+        }[kind]()
+        assert str(audit(y, made, X=table)) == str(audit(y, made, X=X))
+
+    def test_features_in_units_of_their_own(self):
+        """A constant feature, a missing value and a huge number neither stop it nor rule it."""
+        X = np.column_stack([self.DATA.X[:, 2] * 1e12 + 1e15, np.ones(6000), self.DATA.X[:, 1]])
+        X[::7, 2] = np.nan
+        found = audit(self.DATA.y, self.MADE, X=X)
+        assert found.slab.adjusted < 0.001
+        scaled = standardized(features_of(X))
+        assert np.isfinite(scaled).all()
+        assert (scaled[:, 1] == 0).all()
+
+    def test_the_slab_is_found(self):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(4000, 3))
+        inside = np.abs(X[:, 1] - 0.5) < 0.5
+        slab = worst_slab(X, ~inside | (rng.random(4000) < 0.5), rng)
+        assert slab.holds(X).mean() >= 0.19
+        assert inside[slab.holds(X)].mean() > 0.9
+
+    def test_slab_and_risk_keep_their_size(self):
+        """On rows other than those they were found on, a perfect predictor's worst slab is not worse than chance."""
+        rng = np.random.default_rng(1)
+        slab_p, risk_p, coverages = [], [], []
+        for seed in range(200):
+            X, y = rng.normal(size=(240, 3)), rng.random(240)
+            found = audit(y, (np.zeros(240), np.full(240, 0.9)), X=X, seed=seed)
+            slab_p.append(found.slab.p_under)
+            coverages.append(found.slab.coverage)
+            risk_p.append(found.excess_risk.p_value)
+        assert abs(np.mean(coverages) - 0.9) < 0.02
+        assert np.mean(np.array(slab_p) <= 0.05) <= binom.isf(ONE_IN_A_MILLION, 200, 0.05) / 200
+        assert kstest(risk_p, "uniform").pvalue > ONE_IN_A_MILLION
+
+    def test_the_risk_of_many_rows_needs_no_permutation(self, monkeypatch):
+        from evencover.diagnostics import features
+
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(3000, 2))
+        covered = rng.random(3000) < 0.9 - 0.03 * X[:, 0]
+        halves = np.arange(1500), np.arange(1500, 3000)
+        drawn = excess_risk(X, covered, halves, 0.9, rng)
+        monkeypatch.setattr(features, "_PERMUTED", 10)
+        normal = excess_risk(X, covered, halves, 0.9, rng)
+        assert drawn.value == normal.value
+        assert abs(drawn.p_value - normal.p_value) < 0.05
+        nothing = excess_risk(np.zeros((3000, 2)), covered, halves, 0.9, rng)
+        assert nothing.p_value == 1.0

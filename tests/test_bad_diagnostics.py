@@ -1,0 +1,160 @@
+"""Bad input to the diagnostics: one clear error each."""
+
+import re
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+from evencover import (
+    BySpread,
+    ConformalRegressor,
+    Intervals,
+    Normalized,
+    Prediction,
+    Residual,
+    audit,
+    calibrate,
+    diagnose,
+    diagnose_scores,
+    groups_affordable,
+    recommend,
+    rows_needed,
+)
+from evencover.experiments.verdicts import rejections, verdict_shares
+from evencover.models import WithSpread
+from evencover.synthetic import heteroskedastic
+
+DATA = heteroskedastic(200, seed=0)
+CENTER_ONLY = ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y)
+WITH_SPREAD = ConformalRegressor(WithSpread(LinearRegression()), random_state=0).fit(DATA.X, DATA.y)
+MAPPED = ConformalRegressor(
+    WithSpread(LinearRegression()),
+    nonconformity={"low": Residual(), "high": Normalized()},
+    taxonomy=BySpread(2),
+    random_state=0,
+).fit(DATA.X, DATA.y)
+FROZEN = FrozenEstimator(LinearRegression().fit(DATA.X, DATA.y))
+WEIGHTED = ConformalRegressor(FROZEN).calibrate(DATA.X, DATA.y, weights=np.ones(200))
+INTERVALS = Intervals(np.zeros(4), np.ones(4))
+SCORES, LABELS = np.arange(40.0), np.arange(40) % 2
+
+CASES = {
+    "scores, NaN": (
+        lambda: diagnose_scores([1.0, np.nan], [0, 1]),
+        "scores must be free of NaN; 1 of 2 values are NaN",
+    ),
+    "scores, none": (lambda: diagnose_scores([], []), "scores must hold calibration rows to diagnose by; got none"),
+    "scores, two-dimensional": (lambda: diagnose_scores(np.ones((3, 2)), [0, 1, 1]), "scores must be one-dimensional"),
+    "groups, rows": (lambda: diagnose_scores(SCORES, [0, 1]), "groups must have 40 rows, as many as the scores; got 2"),
+    "groups, missing": (
+        lambda: diagnose_scores([1.0, 2.0], ["a", None]),
+        "groups must name a group for every row; 1 of 2",
+    ),
+    "spread, rows": (lambda: diagnose_scores(SCORES, LABELS, spread=[1.0]), "spread must have 40 rows"),
+    "spread, infinite": (lambda: diagnose_scores(SCORES, LABELS, spread=np.full(40, np.inf)), "spread must be finite"),
+    "level": (
+        lambda: diagnose_scores(SCORES, LABELS, level=90),
+        "level must lie strictly between 0 and 1; got 90; did you mean 0.9?",
+    ),
+    "tolerance": (
+        lambda: diagnose_scores(SCORES, LABELS, tolerance=0),
+        "tolerance must be a distance from the level, such as 0.03; got 0",
+    ),
+    "tolerance, text": (
+        lambda: audit(np.zeros(4), INTERVALS, tolerance="3 %"),
+        "tolerance must be a distance from the level, such as 0.03; got '3 %'",
+    ),
+    "seed": (lambda: diagnose_scores(SCORES, LABELS, seed=-1), "seed must be a whole number, 0 or more; got -1"),
+    "seed of audit": (
+        lambda: audit(np.zeros(4), INTERVALS, seed=None),
+        "seed must be a whole number, 0 or more; got None",
+    ),
+    "model": (
+        lambda: diagnose(LinearRegression()),
+        "model must be a ConformalRegressor, or a pipeline or search of one",
+    ),
+    "no spread": (
+        lambda: diagnose(CENTER_ONLY),
+        "taxonomy must be given: rows are grouped by the model's spread unless told otherwise",
+    ),
+    "X without y": (lambda: diagnose(WITH_SPREAD, DATA.X), "X and y go together; got only one of them"),
+    "y, rows": (lambda: diagnose(WITH_SPREAD, DATA.X, DATA.y[:9]), "inconsistent numbers of samples: [200, 9]"),
+    "X, features": (lambda: diagnose(WITH_SPREAD, DATA.X[:, :2], DATA.y), "X has 2 features, but"),
+    "a score for each group": (
+        lambda: diagnose(MAPPED),
+        "diagnose judges one threshold for all rows, which takes one score",
+    ),
+    "weighted": (lambda: diagnose(WEIGHTED), "diagnose knows no weights for covariate shift"),
+    "not calibrated": (lambda: diagnose(ConformalRegressor(LinearRegression())), "model is not calibrated yet"),
+    "not fitted": (lambda: diagnose(ConformalRegressor(LinearRegression()), DATA.X, DATA.y), "model is not fitted yet"),
+    "taxonomy": (lambda: diagnose(WITH_SPREAD, taxonomy=3), "taxonomy must be a taxonomy such as BySpread(3)"),
+    "taxonomy, class": (
+        lambda: diagnose(WITH_SPREAD, taxonomy=BySpread),
+        "taxonomy must be a taxonomy such as BySpread(3)",
+    ),
+    "audit, y": (lambda: audit(np.zeros(3), INTERVALS), "y must have 4 rows, as many as the rest; got 3"),
+    "audit, NaN": (lambda: audit([0, 0, np.nan, 0], INTERVALS), "y must be finite; 1 of 4"),
+    "audit, groups": (
+        lambda: audit(np.zeros(4), INTERVALS, groups=[1]),
+        "groups must have 4 rows, as many as the intervals; got 1",
+    ),
+    "audit, shape": (
+        lambda: audit(np.zeros(4), np.zeros((4, 3))),
+        "intervals must be Intervals, an array of shape (n, 2) or a pair (lower, upper); got an array of shape (4, 3)",
+    ),
+    "audit, text": (lambda: audit(np.zeros(4), ["a"] * 4), "intervals must hold numbers"),
+    "audit, levels": (
+        lambda: audit(np.zeros(4), calibrate(np.arange(9.0), np.zeros(9)).interval(np.zeros(4), level=[0.5, 0.8])),
+        "intervals must be for one level; got 2 of them",
+    ),
+    "audit, sizes": (
+        lambda: audit(np.zeros(4), INTERVALS, calibration_sizes=0),
+        "calibration_sizes must be a positive whole number; got 0",
+    ),
+    "audit, sizes by group": (
+        lambda: audit(np.zeros(4), INTERVALS, groups=list("aabb"), calibration_sizes={"a": 3}),
+        "calibration_sizes must have a positive whole number for each group; not for ['b']",
+    ),
+    "audit, X": (
+        lambda: audit(np.zeros(4), INTERVALS, X=np.zeros((3, 1))),
+        "X must have 4 rows, as many as the intervals; got 3",
+    ),
+    "audit, X of one dimension": (lambda: audit(np.zeros(4), INTERVALS, X=np.zeros(4)), "X must be two-dimensional"),
+    "audit, X infinite": (
+        lambda: audit(np.zeros(4), INTERVALS, X=np.full((4, 1), np.inf)),
+        "X must be finite or missing; column 0 has 4 infinite values",
+    ),
+    "audit, left out": (lambda: audit(np.zeros(4), INTERVALS, level=1.5), "level must lie strictly between 0 and 1"),
+    "audit, prediction": (lambda: audit(np.zeros(4), Prediction(np.zeros(4))), "intervals must hold numbers"),
+    "rows needed, tolerance": (lambda: rows_needed(0.9, 1.5), "tolerance must lie between 0 and 1; got 1.5"),
+    "rows needed, confidence": (lambda: rows_needed(0.9, 0.1, 95), "confidence must lie between 0 and 1; got 95"),
+    "rows needed, level": (lambda: rows_needed(95), "did you mean 0.95?"),
+    "rows needed, too many": (lambda: rows_needed(0.9, 1e-9), "tolerance must be larger: 1e-09 takes more than"),
+    "groups affordable, n": (lambda: groups_affordable(-3), "n must be 0 or more; got -3"),
+    "groups affordable, half a row": (lambda: groups_affordable(10.5), "n must be a whole number; got 10.5"),
+    "recommend, classifier": (
+        lambda: recommend(LogisticRegression(), DATA.X, DATA.y),
+        "estimator must be a regressor; got the classifier LogisticRegression",
+    ),
+    "recommend, too few": (
+        lambda: recommend(LinearRegression(), DATA.X[:7], DATA.y[:7]),
+        "X must have 10 rows or more, to be tried in 5 folds; got 7",
+    ),
+    "recommend, targets": (lambda: recommend(LinearRegression(), DATA.X, np.ones((200, 2))), "y must be one target"),
+    "recommend, seed": (lambda: recommend(LinearRegression(), DATA.X, DATA.y, seed="a"), "seed must be a whole number"),
+    "repeats of rejections": (lambda: rejections(20, repeats=0), "repeats must be a positive whole number; got 0"),
+    "repeats of verdicts": (
+        lambda: verdict_shares("residual, oracle", 100, repeats=2.5),
+        "repeats must be a positive whole number; got 2.5",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_gets_one_clear_error(case):
+    call, message = CASES[case]
+    with pytest.raises((ValueError, TypeError, NotFittedError), match=re.escape(message)):
+        call()

@@ -1,0 +1,358 @@
+"""Diagnosing: where one threshold will miss, whether that is chance, what to use instead."""
+
+import numpy as np
+import pytest
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from evencover import (
+    ByFeature,
+    ByPrediction,
+    BySpread,
+    ByTarget,
+    ConformalRegressor,
+    IntervalDistance,
+    IntervalScorer,
+    Normalized,
+    Prediction,
+    Residual,
+    Rows,
+    Standardized,
+    conformal_quantile,
+    diagnose,
+    diagnose_scores,
+)
+from evencover.diagnostics.dependence import dependence
+from evencover.diagnostics.options import options
+from evencover.groups import Groups
+from evencover.models import WithSpread
+from evencover.synthetic import QuadraticVariance, heteroskedastic, misspecified, toy
+from tests.worlds import Oracle, draw
+
+ORACLE = Oracle().fit(np.zeros((1, 3)), None)
+
+
+def scores_of(score, n, *changes, seed=0):
+    """Return the scores of the toy model, their groups and the spread."""
+    sample = toy().sample(n, seed=seed)
+    prediction = misspecified(sample.oracle(), *changes, seed=seed) if changes else sample.oracle()
+    return score(sample.y, prediction), BySpread(3).learn(Rows(prediction)), prediction.spread
+
+
+def calibrated(nonconformity=None, taxonomy=None, n=3000, seed=0):
+    """Return an oracle of `draw`'s world with noise in proportion to the spread, calibrated."""
+    rng = np.random.default_rng(seed)
+    rows = draw(rng, n, feature=np.zeros(n, dtype=int))
+    model = ConformalRegressor(FrozenEstimator(ORACLE), nonconformity=nonconformity, taxonomy=taxonomy)
+    return model.fit(rows.X, rows.y)
+
+
+@pytest.mark.parametrize(
+    ("score", "changes", "expected"),
+    [
+        (Residual(), (), "uneven"),
+        (Normalized(), (), "even"),
+        (Residual(), (QuadraticVariance(),), "even"),
+        (Normalized(), (QuadraticVariance(),), "uneven"),
+    ],
+)
+def test_the_papers_toy_model(score, changes, expected):
+    """The residual score is uneven and the normalised even; with the wrong variance it is the other way round."""
+    for seed in range(3):
+        scores, groups, spread = scores_of(score, 20_000, *changes, seed=seed)
+        found = diagnose_scores(scores, groups, spread=spread)
+        assert found.verdict == expected
+        assert f"Verdict: {expected}." in str(found)
+        assert expected in repr(found)
+
+
+def test_the_table_counts_scores_up_to_the_threshold():
+    scores = np.array([3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0, 5.0, 3.0, 5.0])
+    labels = np.array(["b", "a", "b", "a", "b", "a", "a", "b", "a", "b", "a"])
+    found = diagnose_scores(scores, labels, level=0.5)
+    assert found.threshold == conformal_quantile(scores, 0.5) == 4.0
+    assert [(row.group, row.rows, row.coverage) for row in found.table] == [("a", 6, 0.5), ("b", 5, 0.6)]
+    assert [row.threshold for row in found.table] == [5.0, 4.0]
+    assert {label: each.tolist() for label, each in found.scores.items()} == {
+        "a": [1.0, 1.0, 9.0, 2.0, 5.0, 5.0],
+        "b": [3.0, 4.0, 5.0, 6.0, 3.0],
+    }
+    assert found.null == "scores do not depend on the group"
+
+
+def test_the_test_with_two_groups_is_fishers():
+    """For a two by two table with equal margins the squared deviations order tables as Fisher's test does."""
+    from scipy.stats import fisher_exact
+
+    scores = np.arange(40.0)
+    labels = np.where((scores < 20) == (np.arange(40) % 4 > 0), "a", "b")
+    found = diagnose_scores(scores, labels, level=0.5)
+    a, b = (round(row.coverage * row.rows) for row in found.table)
+    expected = fisher_exact([[a, 20 - a], [b, 20 - b]]).pvalue
+    np.testing.assert_allclose(found.joint_p_value, expected)
+
+
+def test_the_same_seed_gives_the_same_diagnosis():
+    scores, groups, spread = scores_of(Residual(), 400)
+    first, again, other = (diagnose_scores(scores, groups, spread=spread, seed=seed) for seed in (1, 1, 2))
+    assert str(first) == str(again)
+    assert first.quantile_differences == again.quantile_differences != other.quantile_differences
+    assert first.joint_p_value == again.joint_p_value
+
+
+def test_undecided_says_how_many_rows_it_takes():
+    scores, groups, _ = scores_of(Normalized(), 300)
+    found = diagnose_scores(scores, groups)
+    assert found.verdict == "undecided"
+    assert found.rows_to_decide
+    assert all(f"{label} about {more}" in found.advice for label, more in found.rows_to_decide.items())
+    n = 300 + 3 * max(found.rows_to_decide.values())
+    scores, groups, _ = scores_of(Normalized(), 3 * n)
+    assert diagnose_scores(scores, groups).verdict == "even"
+    assert diagnose_scores(scores, groups).rows_to_decide == {}
+
+
+def test_a_wider_tolerance_is_easier_to_meet():
+    scores, groups, _ = scores_of(Normalized(), 1000)
+    assert diagnose_scores(scores, groups, tolerance=0.03).verdict == "undecided"
+    assert diagnose_scores(scores, groups, tolerance=0.1).verdict == "even"
+
+
+def test_the_interval_has_the_last_word():
+    """Coverage within the tolerance is even, however many rows show that it is not quite the level."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(["a", "b"], 300_000)
+    scores = rng.exponential(size=600_000) * np.where(labels == "a", 1.0, 1.02)
+    found = diagnose_scores(scores, labels)
+    assert found.joint_p_value < 0.05
+    assert found.verdict == "uneven"  # an interval excludes the level
+    same = np.where(labels == "a", scores, rng.gamma(2.0, size=600_000))
+    same *= np.where(
+        labels == "a", 1 / np.quantile(same[labels == "a"], 0.9), 1 / np.quantile(same[labels == "b"], 0.9)
+    )
+    found = diagnose_scores(same, labels)  # equal at this level, and at no other
+    assert found.verdict == "even"
+    assert found.anderson_darling < 0.001
+    assert found.distribution_differences[0].adjusted < 0.001
+
+
+class TestUnusualScores:
+    """Ties, tiny groups, one group, infinities: defined."""
+
+    def test_too_few_rows_for_a_threshold(self):
+        found = diagnose_scores([1.0, 2.0, 3.0], ["a", "b", "a"])
+        assert found.threshold == np.inf
+        assert [(row.coverage, row.low, row.high) for row in found.table] == [(1, 1, 1)] * 2
+        assert found.verdict == "undecided"
+        assert "takes 9" in found.advice
+        assert found.quantile_differences == ()
+
+    def test_one_group(self):
+        found = diagnose_scores(np.arange(2000.0), np.zeros(2000, dtype=int))
+        assert found.joint_p_value == found.anderson_darling == 1.0
+        assert found.quantile_differences == found.distribution_differences == ()
+        assert found.verdict == "even"
+
+    def test_all_scores_tied(self):
+        found = diagnose_scores(np.ones(300), np.arange(300) % 3)
+        assert [row.coverage for row in found.table] == [1.0] * 3
+        assert found.joint_p_value == found.anderson_darling == 1.0
+        assert all(row.low < 0.9 < row.high == 1 for row in found.table)  # a tie that is not certain is not counted
+        assert found.verdict == "undecided"
+
+    def test_infinite_scores(self):
+        scores = np.where(np.arange(300) % 30 == 0, np.inf, np.arange(300.0))
+        found = diagnose_scores(scores, np.arange(300) % 3, spread=np.arange(1.0, 301.0))
+        assert np.isfinite(found.threshold)
+        assert np.isnan(found.quantile_differences[0].difference)
+        assert "Quantiles" not in str(found)
+        assert diagnose_scores(np.full(50, np.inf), np.arange(50) % 2).threshold == np.inf
+
+    def test_a_group_without_rows(self):
+        codes = np.arange(3000) % 2
+        found = diagnose_scores(np.random.default_rng(0).random(3000), Groups(codes, ("a", "b", "none")))
+        assert (found.table[2].rows, found.table[2].low, found.table[2].high) == (0, 0.0, 1.0)
+        assert np.isnan([found.table[2].coverage, found.table[2].p_value, found.table[2].adjusted]).all()
+        assert found.verdict == "undecided"
+        assert list(found.rows_to_decide) == ["none"]
+
+    def test_rows_left_out_count_for_the_threshold_only(self):
+        codes = np.where(np.arange(400) < 100, -1, np.arange(400) % 2)
+        scores = np.random.default_rng(0).random(400)
+        found = diagnose_scores(scores, Groups(codes, ("a", "b")))
+        assert found.threshold == conformal_quantile(scores, 0.9)
+        assert sum(row.rows for row in found.table) == 300
+
+    def test_tiny_groups_are_advised_to_grow(self):
+        labels = np.repeat(["many", "few"], [500, 5])
+        scores = np.where(labels == "many", np.linspace(0, 1, 505), 10.0)
+        found = diagnose_scores(scores, labels)
+        assert found.verdict == "uneven"
+        assert "few has 5" in found.advice
+        assert "fewer groups" in found.advice
+
+
+class TestModels:
+    """From a fitted model: its calibration rows, its score, its taxonomy."""
+
+    def test_by_default_its_own_calibration_rows_by_spread(self):
+        model = calibrated()
+        found = diagnose(model)
+        rows = model.calibration_rows_
+        by_hand = diagnose_scores(
+            Residual()(rows.y, rows.prediction), BySpread(3).learn(rows), spread=rows.prediction.spread
+        )
+        assert found.table == by_hand.table
+        assert found.joint_p_value == by_hand.joint_p_value
+        assert found.dependence == by_hand.dependence
+
+    def test_it_advises_the_score_that_is_even(self):
+        found = diagnose(calibrated(n=20_000))
+        assert found.verdict == "uneven"
+        assert found.advice.startswith("Use nonconformity=")
+        assert "fresh" in found.advice
+        best = min(
+            (each for each in found.options if each.verdict == "even" and not each.per_group), key=lambda o: o.width
+        )
+        assert f"mean width {best.width:.4g} instead of {found.options[0].width:.4g}" in found.advice
+        assert isinstance(best.nonconformity, Normalized | IntervalDistance)
+
+    def test_it_advises_groups_where_no_score_is_even(self):
+        rng = np.random.default_rng(0)
+        spread = rng.uniform(1, 2, 20_000)
+        y = rng.normal(size=20_000) * np.where(spread < 1.5, 1.0, 5.0)
+        X = np.column_stack([np.zeros(20_000), spread, np.zeros(20_000)])
+        model = ConformalRegressor(FrozenEstimator(ORACLE), nonconformity=Normalized()).fit(X, y)
+        found = diagnose(model, taxonomy=BySpread(4))
+        assert found.verdict == "uneven"
+        assert found.advice.startswith("Calibrate per group, taxonomy=BySpread(n_groups=4): mean width")
+        refit = model.set_params(taxonomy=BySpread(4)).calibrate(X, y)
+        width = refit.predict_interval(X).width.mean()
+        np.testing.assert_allclose(found.options[1].width, width, rtol=0.01)
+        kept = diagnose(refit, taxonomy=BySpread(4))
+        assert kept.advice.startswith("Keep taxonomy=BySpread(n_groups=4)")
+
+    def test_it_says_when_groups_are_not_needed(self):
+        found = diagnose(calibrated(Normalized(), BySpread(3), n=20_000))
+        assert found.verdict == "even"
+        assert "without BySpread(n_groups=3)" in found.advice
+        assert "Keep the marginal predictor" in diagnose(calibrated(Normalized(), n=20_000)).advice
+
+    def test_fresh_rows_instead(self):
+        model, rows = calibrated(), draw(np.random.default_rng(9), 500)
+        found = diagnose(model, rows.X, rows.y)
+        assert sum(row.rows for row in found.table) == 500
+        assert found.threshold == conformal_quantile(Residual()(rows.y, rows.prediction), 0.9)
+        uncalibrated = ConformalRegressor(FrozenEstimator(ORACLE))
+        assert diagnose(uncalibrated, rows.X, rows.y).table == found.table
+
+    @pytest.mark.parametrize("taxonomy", [ByPrediction(2), ByFeature(0), ByTarget([0.0]), BySpread(edges=[1.0])])
+    def test_any_taxonomy(self, taxonomy):
+        rows = draw(np.random.default_rng(1), 600)
+        model = ConformalRegressor(FrozenEstimator(ORACLE)).fit(rows.X, rows.y)
+        found = diagnose(model, taxonomy=taxonomy)
+        assert len(found.table) == 2
+        assert not hasattr(taxonomy, "labels_")  # a copy learned
+
+    def test_one_tail_has_no_other_score_to_try(self):
+        found = diagnose(calibrated(Standardized(), n=300))
+        assert {type(option.nonconformity) for option in found.options} == {Standardized}
+
+    def test_pipelines_and_searches_are_looked_through(self):
+        data = heteroskedastic(600, seed=0)
+        model = ConformalRegressor(WithSpread(LinearRegression()), random_state=0)
+        pipeline = make_pipeline(StandardScaler(), model).fit(data.X, data.y)
+        assert diagnose(pipeline).table == diagnose(pipeline[-1]).table
+        moved = pipeline[:-1].transform(data.X)
+        assert diagnose(pipeline, data.X, data.y).table == diagnose(pipeline[-1], moved, data.y).table
+        search = GridSearchCV(model, {"nonconformity": [Residual()]}, scoring=IntervalScorer(), cv=2).fit(
+            data.X, data.y
+        )
+        assert diagnose(search).table == diagnose(search.best_estimator_).table
+
+    def test_scale_of_a_stabilised_score_is_the_models(self):
+        data = heteroskedastic(800, seed=0)
+        model = ConformalRegressor(
+            WithSpread(LinearRegression()), nonconformity=Normalized(epsilon=0.5), random_state=0
+        )
+        found = diagnose(model.fit(data.X, data.y))
+        assert found.threshold == model.calibration_.threshold(0.9)[0]
+
+    def test_options_are_those_the_prediction_can_serve(self):
+        y, center = np.arange(12.0), np.zeros(12)
+        groups = Groups(np.arange(12) % 2, ("a", "b"))
+        settings = {"level": 0.5, "tolerance": 0.03, "seed": 0}
+        kinds = {
+            None: [Residual],
+            0.0: [Residual, IntervalDistance],
+            1.0: [Residual, IntervalDistance, Normalized],
+        }
+        for least, expected in kinds.items():
+            spread = None if least is None else np.append(least, np.ones(11))
+            found = options(Rows(Prediction(center, spread), y=y), groups, Residual(), **settings)
+            assert [type(option.nonconformity) for option in found[::2]] == expected
+            assert [option.per_group for option in found] == [False, True] * len(expected)
+        np.testing.assert_allclose([found[0].width, found[0].widths["a"]], 12.0)  # twice the 7th smallest of 0, ..., 11
+
+
+class TestDependence:
+    """Whether the score is pivotal in the spread, and what would make it so."""
+
+    SPREAD = np.exp(np.random.default_rng(0).normal(size=4000) / 2)
+    NOISE = np.abs(np.random.default_rng(1).normal(size=4000))
+
+    def found(self, scores, spread=None):
+        return dependence(scores, self.SPREAD if spread is None else spread, np.random.default_rng(2))
+
+    def test_a_pivotal_score_shows_none(self):
+        found = self.found(self.NOISE)
+        assert found.p_value > 0.05
+        assert found.remedies == ()
+        assert found.cure is None
+        assert "no dependence" in str(found)
+
+    @pytest.mark.parametrize("power", [-0.5, 0.5, 1.0, 2.0])
+    def test_the_power_of_the_spread_is_found(self, power):
+        found = self.found(self.NOISE * self.SPREAD**power)
+        assert found.p_value < 0.001
+        assert np.sign(found.correlation) == np.sign(power)
+        assert found.cure.kind == "power"
+        assert abs(found.cure.value - power) < 0.1
+        assert f"spread ** {found.cure.value:.2f}" in str(found)
+
+    @pytest.mark.parametrize(("kind", "divisor"), [("term", 1.0), ("term instead", SPREAD)])
+    def test_the_additive_term_is_found(self, kind, divisor):
+        truth = self.SPREAD + 2 * np.median(self.SPREAD)
+        remedy = next(each for each in self.found(self.NOISE * truth / divisor).remedies if each.kind == kind)
+        assert remedy.enough
+        assert abs(remedy.value - 2) < 0.5
+
+    def test_no_remedy_where_none_helps(self):
+        found = self.found(self.NOISE * np.abs(np.log(self.SPREAD)))  # noisy at both ends
+        assert found.p_value < 0.001
+        assert found.cure is None
+        assert "no power" in str(found)
+
+    def test_nothing_to_compare(self):
+        assert np.isnan(self.found(self.NOISE, np.ones(4000)).p_value)
+        assert np.isnan(dependence(np.arange(5.0), np.arange(5.0), np.random.default_rng(0)).p_value)
+        assert "not compared" in str(self.found(self.NOISE, np.ones(4000)))
+
+    def test_a_spread_of_zero_can_be_compared_but_not_divided_by(self):
+        spread = np.append(0.0, self.SPREAD[1:])
+        found = self.found(self.NOISE * spread, spread)
+        assert found.p_value < 0.001
+        assert found.remedies == ()
+
+    def test_size(self):
+        """With few rows, ties, or a spread of two values, it rejects no more than it says."""
+        rng = np.random.default_rng(3)
+        for spread in (np.arange(25.0), np.arange(60.0) % 2, np.ceil(np.arange(200.0) / 50)):
+            p_values = [
+                dependence(np.round(rng.exponential(size=len(spread)), 1), spread, rng).p_value for _ in range(1000)
+            ]
+            assert np.mean(np.array(p_values) < 0.05) <= 0.08
+            assert np.mean(p_values) > 0.4

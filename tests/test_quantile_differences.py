@@ -1,0 +1,121 @@
+"""Harrell and Davis's quantiles, and their bootstrap without resamples."""
+
+import numpy as np
+import pytest
+import scipy
+import scipy.stats
+from scipy.stats import ks_2samp
+
+from evencover.diagnostics.distributions import anderson_darling_p_value, distribution_differences
+from evencover.diagnostics.quantile_differences import harrell_davis, quantile_differences, resampled_quantiles
+from evencover.groups import Groups
+from tests.worlds import ONE_IN_A_MILLION
+
+SCIPY_HAS_IT = tuple(map(int, scipy.__version__.split(".")[:2])) >= (1, 16)
+
+
+@pytest.mark.skipif(not SCIPY_HAS_IT, reason="SciPy has the Harrell-Davis estimator from 1.16 on")
+@pytest.mark.parametrize("n", [1, 2, 9, 100, 1500])
+@pytest.mark.parametrize("probability", [0.01, 0.5, 0.9, 0.995])
+def test_the_estimate_is_scipys(n, probability):
+    values = np.random.default_rng(n).lognormal(size=n)
+    expected = scipy.stats.quantile(values, probability, method="harrell-davis")
+    np.testing.assert_allclose(harrell_davis(values, probability), expected, rtol=1e-12)
+
+
+def test_a_score_without_weight_may_be_infinite():
+    values = np.append(np.arange(2000.0), np.inf)
+    np.testing.assert_allclose(harrell_davis(values, 0.1), harrell_davis(np.append(values[:-1], 1e9), 0.1))
+    assert harrell_davis(values, 0.999) == np.inf
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 30, 400])
+@pytest.mark.parametrize("probability", [0.05, 0.9, 0.98])
+def test_the_bootstrap_is_that_of_sorted_resamples(n, probability):
+    rng = np.random.default_rng(n)
+    values = np.round(rng.exponential(size=n), 2)
+    fast = resampled_quantiles(values, probability, 3000, rng).round(9)
+    plain = np.round([harrell_davis(values[rng.integers(0, n, n)], probability) for _ in range(3000)], 9)
+    if n == 1:
+        np.testing.assert_allclose(fast, plain)
+    else:
+        assert ks_2samp(fast, plain).pvalue > ONE_IN_A_MILLION
+        np.testing.assert_allclose(np.std(fast), np.std(plain), rtol=0.15)
+
+
+def test_blocks_change_nothing_but_memory(monkeypatch):
+    from evencover.diagnostics import quantile_differences as room
+
+    values = np.random.default_rng(0).random(500)
+    monkeypatch.setattr(room, "_CELLS", 1000)
+    small = resampled_quantiles(values, 0.9, 2000, np.random.default_rng(1))
+    assert len(small) == 2000
+    monkeypatch.undo()
+    assert ks_2samp(small, resampled_quantiles(values, 0.9, 2000, np.random.default_rng(2))).pvalue > ONE_IN_A_MILLION
+
+
+def test_differences_are_of_every_pair_at_one_probability():
+    rng = np.random.default_rng(0)
+    labels = np.repeat(["a", "b", "c"], [200, 300, 500])
+    scores = rng.exponential(size=1000) * np.where(labels == "c", 3.0, 1.0)
+    found = quantile_differences(scores, Groups.from_labels(labels), 0.9, rng)
+    assert [each.groups for each in found] == [("a", "b"), ("a", "c"), ("b", "c")]
+    probability = 0.9 * (1 + 1 / 1000)
+    expected = harrell_davis(scores[labels == "a"], probability) - harrell_davis(scores[labels == "c"], probability)
+    np.testing.assert_allclose(found[1].difference, expected)
+    assert found[0].low < 0 < found[0].high
+    assert found[1].high < 0
+    assert [each.adjusted < 0.05 for each in found] == [False, True, True]
+    assert all(each.low < each.difference < each.high for each in found)
+    assert all(each.p_value <= each.adjusted for each in found)
+
+
+def test_many_pairs_get_resamples_enough_to_reject():
+    labels = np.arange(12 * 60) % 12
+    scores = np.random.default_rng(0).random(720) + 5 * (labels == 11)
+    found = quantile_differences(scores, Groups.from_labels(labels), 0.8, np.random.default_rng(1))
+    assert len(found) == 66
+    assert {each.groups for each in found if each.adjusted < 0.05} == {(label, 11) for label in range(11)}
+
+
+class TestDistributions:
+    """Differences at any level."""
+
+    def test_pairs_by_kolmogorov_and_smirnov(self):
+        rng = np.random.default_rng(0)
+        labels = np.arange(900) % 3
+        scores = rng.random(900) + (labels == 2)
+        found = distribution_differences(scores, Groups.from_labels(labels))
+        assert [each.groups for each in found] == [(0, 1), (0, 2), (1, 2)]
+        np.testing.assert_allclose(found[0].p_value, ks_2samp(scores[labels == 0], scores[labels == 1]).pvalue)
+        assert [each.adjusted < 0.05 for each in found] == [False, True, True]
+        assert found[1].distance == 1.0
+
+    def test_anderson_and_darlings_statistic_is_scipys(self):
+        from evencover.diagnostics.distributions import _anderson_darling
+
+        rng = np.random.default_rng(0)
+        labels = np.repeat([0, 1, 2], [20, 35, 60])
+        for scores in (rng.random(115), np.round(rng.random(115), 1)):
+            statistic, n_groups = _anderson_darling(scores, Groups.from_labels(labels))
+            brute = sum(_terms_of(scores, labels == label) for label in range(3)) * 114 / 115
+            np.testing.assert_allclose(statistic, brute)
+            assert n_groups == 3
+
+    def test_anderson_and_darlings_test_keeps_its_size(self):
+        rng = np.random.default_rng(0)
+        groups = Groups.from_labels(np.arange(90) % 3)
+        p_values = np.array([anderson_darling_p_value(rng.random(90), groups) for _ in range(2000)])
+        assert 0.03 < np.mean(p_values <= 0.05) < 0.075
+        assert ks_2samp(p_values, rng.random(2000)).pvalue > ONE_IN_A_MILLION
+
+
+def _terms_of(scores, mine):
+    """One sample's part of the statistic, row by row as Scholz and Stephens print it (their equation 7)."""
+    n, total = len(scores), 0.0
+    for value in np.unique(scores):
+        ties = np.sum(scores == value)
+        below = np.sum(scores < value) + ties / 2
+        own = np.sum(scores[mine] < value) + np.sum(scores[mine] == value) / 2
+        total += ties / n * (n * own - mine.sum() * below) ** 2 / (below * (n - below) - n * ties / 4)
+    return total / mine.sum()

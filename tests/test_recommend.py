@@ -1,0 +1,111 @@
+"""Choosing scores and groups, out of fold."""
+
+import numpy as np
+import pytest
+from scipy.stats import betabinom
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, QuantileRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from evencover import Marginal, Normalized, Prediction, diagnose, recommend
+from evencover.models import FromQuantiles, WithSpread
+from evencover.synthetic import heteroskedastic, toy
+
+DATA = heteroskedastic(1500, seed=0)
+
+
+class Knows(RegressorMixin, BaseEstimator):
+    """A model of the toy world that knows its truth, and which rows it was fitted on."""
+
+    def fit(self, X, y):
+        self.seen_ = {float(value) for value in np.asarray(X)[:, 0]}
+        return self
+
+    def predict(self, X):
+        return self.predict_full(X).center
+
+    def predict_full(self, X):
+        self.asked_of_ = {float(value) for value in np.asarray(X)[:, 0]}
+        assert not self.asked_of_ & self.seen_
+        return Prediction(*toy()._moments(np.asarray(X)))
+
+
+def test_a_pivotal_score_needs_no_groups():
+    sample = toy().sample(20_000, seed=0)
+    model = recommend(Knows(), sample.X, sample.y)
+    assert isinstance(model.taxonomy, Marginal)
+    assert model.nonconformity == Normalized()
+    chosen = model.recommendation_.chosen
+    assert chosen.width == min(each.width for each in model.recommendation_.candidates if each.verdict == "even")
+    (marked,) = (line for line in str(model.recommendation_).splitlines() if "<-" in line)
+    assert marked.split()[0] == "Normalized()"
+    assert "Normalized()" in repr(model.recommendation_)
+
+
+def test_it_is_frozen_uncalibrated_and_fitted_on_all_rows():
+    model = recommend(LinearRegression(), DATA.X, DATA.y)
+    assert isinstance(model.estimator, FrozenEstimator)
+    fitted = LinearRegression().fit(DATA.X, DATA.y)
+    np.testing.assert_allclose(model.estimator.predict(DATA.X), fitted.predict(DATA.X))
+    with pytest.raises(NotFittedError):
+        model.predict_interval(DATA.X)
+    fresh = heteroskedastic(600, seed=1)
+    assert diagnose(model, fresh.X, fresh.y).verdict in ("even", "uneven", "undecided")
+    assert model.calibrate(fresh.X, fresh.y).predict_interval(DATA.X).level == 0.9
+    assert model.recommendation_.level == 0.9
+
+
+def test_a_model_without_spread_is_given_one():
+    model = recommend(LinearRegression(), DATA.X, DATA.y)
+    assert isinstance(model.estimator.estimator, WithSpread)
+    frozen = recommend(FrozenEstimator(LinearRegression().fit(DATA.X, DATA.y)), DATA.X, DATA.y)
+    assert isinstance(frozen.estimator.estimator, WithSpread)
+
+
+def test_quantile_models_pipelines_and_frames():
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    low, high = (QuantileRegressor(quantile=q, alpha=0.0) for q in (0.05, 0.95))
+    frame = pd.DataFrame(DATA.X, columns=[f"x{i}" for i in range(DATA.X.shape[1])], index=np.arange(1500)[::-1])
+    estimator = make_pipeline(StandardScaler(), FromQuantiles(low, high))
+    model = recommend(estimator, frame, pd.Series(DATA.y, index=frame.index))
+    plain = recommend(estimator, DATA.X, DATA.y)
+    assert str(model.recommendation_) == str(plain.recommendation_)
+    assert {type(each.nonconformity).__name__ for each in plain.recommendation_.candidates} == {
+        "Residual",
+        "IntervalDistance",
+        "Normalized",
+    }
+
+
+def test_the_same_seed_gives_the_same_choice():
+    first, again = (recommend(LinearRegression(), DATA.X, DATA.y, seed=3) for _ in range(2))
+    assert str(first.recommendation_) == str(again.recommendation_)
+
+
+def test_more_groups_only_where_rows_can_bear_them():
+    def numbers(n):
+        sample = toy().sample(n, seed=0)
+        tried = recommend(Knows(), sample.X, sample.y).recommendation_.candidates
+        return {getattr(each.taxonomy, "n_groups", 1) for each in tried}
+
+    assert numbers(500) == {1, 3}
+    assert numbers(2500) == {1, 3, 5}
+    assert numbers(4500) == {1, 3, 5, 10}
+
+
+def test_the_choice_costs_no_coverage():
+    """Calibrated on other rows, what is covered follows the law, however the choice came about."""
+    rng = np.random.default_rng(0)
+    world, counts = toy(), []
+    for _ in range(150):
+        sample = world.sample(150, seed=rng)
+        model = recommend(Knows(), sample.X, sample.y, seed=int(rng.integers(1000)))
+        model.set_params(taxonomy=Marginal())  # one law for every repeat
+        old, new = world.sample(50, seed=rng), world.sample(40, seed=rng)
+        counts.append(model.calibrate(old.X, old.y).predict_interval(new.X).covers(new.y).sum())
+    law = betabinom(40, 46, 5)
+    z = (np.mean(counts) - law.mean()) / (law.std() / np.sqrt(150))
+    assert abs(z) < 4.9

@@ -1,0 +1,44 @@
+"""How often the diagnostics are right, as the evidence counts it."""
+
+from scipy.stats import binom
+
+from evencover.experiments.verdicts import SCENARIOS, TESTS, rejections, true_coverage, verdict_shares
+from tests.worlds import ONE_IN_A_MILLION
+
+
+def test_what_is_true_is_seldom_rejected():
+    found = rejections(100, repeats=300)
+    assert list(found) == list(TESTS)
+    most = binom.isf(ONE_IN_A_MILLION, 300, 0.05) / 300
+    assert all(rate <= most for rate in found.values())
+    assert any(found.values())
+
+
+def test_the_truth_about_the_scenarios():
+    """The coverages of the paper's tables, from very many rows."""
+    papers = {
+        "residual, oracle": (0.951, 0.904, 0.856),
+        "normalised, oracle": (0.9, 0.9, 0.9),
+        "residual, misspecified": (0.9, 0.9, 0.9),
+        "normalised, misspecified": (0.886, 0.897, 0.931),
+    }
+    for name, expected in papers.items():
+        found = true_coverage(name)
+        assert max(abs(a - b) for a, b in zip(found, expected, strict=True)) < 0.01
+
+
+def test_power_grows_with_rows_and_with_misspecification():
+    few, many = (verdict_shares("residual, oracle", rows, repeats=40)["uneven"] for rows in (100, 2000))
+    assert few < 0.7 < many
+    names = [f"normalised, noise {noise} in the variance" for noise in (0.05, 0.1, 0.2)]
+    shares = [verdict_shares(name, 1000, repeats=40)["uneven"] for name in names]
+    assert shares == sorted(shares)
+    assert shares[0] < 0.3 < shares[2]
+    assert set(names) <= set(SCENARIOS)
+
+
+def test_the_same_seed_gives_the_same_numbers():
+    assert rejections(20, repeats=5, seed=1) == rejections(20, repeats=5, seed=1)
+    assert verdict_shares("residual, oracle", 200, repeats=9, seed=1) == verdict_shares(
+        "residual, oracle", 200, repeats=9, seed=1
+    )
