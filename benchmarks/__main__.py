@@ -48,7 +48,10 @@ def main() -> None:
     print(f"{_machine()}\n")
     _print_row(("what", "evencover", "floor or peer", "ratio", "target", "met"))
     _print_row(("---",) * 6)
-    for lines in (import_lines(), memory_lines(), speed_lines(), repeat_lines(), network_lines()):
+    for lines in (
+        *(import_lines(), memory_lines(), speed_lines()),
+        *(repeat_lines(), diagnostic_lines(), network_lines()),
+    ):
         for line in lines:
             _print_row(line.cells())
     print(f"\n{_output('-m', 'benchmarks.models')}")
@@ -78,6 +81,24 @@ def repeat_lines() -> Iterator[Line]:
         f"{what}: times as fast", _milliseconds(ours), one_by_one, times["one_by_one"] / ours, None, at_least=True
     )
     yield Line(f"{what}: time", _milliseconds(ours), drawing, ours / times["drawing"], 4)
+
+
+def diagnostic_lines() -> Iterator[Line]:
+    """Yield the lines on the bootstrap of quantiles, and on a million rows."""
+    found = json.loads(_output("-m", "benchmarks.diagnostics"))
+    times = found["bootstrap"]
+    theirs = f"SciPy's estimator on resamples {_milliseconds(times['sorted_by_scipy'])}"
+    yield Line(
+        "Harrell-Davis bootstrap, 1000 resamples of 1500 rows: times as fast",
+        _milliseconds(times["counted"]),
+        theirs,
+        times["sorted_by_scipy"] / times["counted"],
+        8,
+        at_least=True,
+    )
+    whole, sorting = found["diagnosis"], found["sorting"]
+    beside = f"sorting the scores {_milliseconds(sorting)}"
+    yield Line("`diagnose_scores`, 1 000 000 rows, 3 groups: time", _milliseconds(whole), beside, whole / sorting, None)
 
 
 def network_lines() -> Iterator[Line]:

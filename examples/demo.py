@@ -17,6 +17,7 @@ from evencover import (
     ConformalRegressor,
     IntervalDistance,
     coverage_by_group,
+    diagnose,
     mean_width_by_group,
     three_way_split,
 )
@@ -49,6 +50,7 @@ def report(title: str, X: Any, y: Any, *, splits: int) -> None:
         cells = "".join(f"{f'{share:.3f} ({width:.3g})':>16}" for share, width in table.T)
         print(f"{method:26}{cells}   {np.abs(table[0] - LEVEL).max():.3f}")
     print("\n".join(in_words(found)))
+    print(foreseen(X, y))
 
 
 def in_words(found: list[dict[str, Any]]) -> Iterator[str]:
@@ -56,6 +58,18 @@ def in_words(found: list[dict[str, Any]]) -> Iterator[str]:
     for method in METHODS:
         low, *_, high = np.nanmean([each[method][0] for each in found], axis=0)
         yield f"With {method}: {low:.1%} of the quietest rows are covered, {high:.1%} of the noisiest."
+
+
+def foreseen(X: Any, y: Any) -> str:
+    """Return what the calibration rows of the first split told of the first method, before any test row."""
+    training, calibration, _ = three_way_split(X, y, random_state=0)
+    model = FrozenEstimator(quantile_model(0).fit(training.X, training.y))
+    diagnosis = diagnose(ConformalRegressor(model).fit(calibration.X, calibration.y), level=LEVEL)
+    shares = ", ".join(f"{row.group} {row.coverage:.1%}" for row in diagnosis.table)
+    return (
+        f"Foreseen by `diagnose` from {len(calibration)} calibration rows: one threshold, residual, will cover "
+        f"{shares}. Verdict: {diagnosis.verdict}. {diagnosis.advice}"
+    )
 
 
 def results(X: Any, y: Any, *, seed: int) -> Iterator[tuple[str, Any]]:

@@ -22,7 +22,14 @@ from tests.test_boosting import LINES
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
-WITH_CODE = ("README.md", "docs/guide.md", "docs/models.md", "docs/theory.md", "docs/reproduction.md")
+WITH_CODE = (
+    "README.md",
+    "docs/guide.md",
+    "docs/models.md",
+    "docs/theory.md",
+    "docs/reproduction.md",
+    "docs/diagnostics.md",
+)
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 

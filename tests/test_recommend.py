@@ -39,7 +39,9 @@ def test_a_pivotal_score_needs_no_groups():
     assert isinstance(model.taxonomy, Marginal)
     assert model.nonconformity == Normalized()
     chosen = model.recommendation_.chosen
-    assert chosen.width == min(each.width for each in model.recommendation_.candidates if each.verdict == "even")
+    even = [each.width for each in model.recommendation_.candidates if each.verdict == "even"]
+    assert even[0] <= chosen.width <= 1.01 * even[0]
+    assert even == sorted(even)
     (marked,) = (line for line in str(model.recommendation_).splitlines() if "<-" in line)
     assert marked.split()[0] == "Normalized()"
     assert "Normalized()" in repr(model.recommendation_)

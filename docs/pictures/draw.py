@@ -7,11 +7,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from evencover import BySpread, Residual, Rows, calibrate, coverage_by_group
+from evencover import BySpread, Residual, Rows, calibrate, coverage_by_group, diagnose_scores
 from evencover.experiments.figures import figures
 from evencover.intervals import Intervals
-from evencover.plots import BLUE, GREY, STYLE, VERMILION, new_figure
-from evencover.synthetic import Sample, heteroskedastic
+from evencover.plots import BLUE, GREY, STYLE, VERMILION, new_figure, plot_diagnosis, plot_group_coverages
+from evencover.synthetic import Sample, heteroskedastic, toy
 
 LEVEL = 0.9
 OF_THE_PAPER = ("coverage_types_1_to_3", "score_cdfs")
@@ -19,7 +19,8 @@ OF_THE_PAPER = ("coverage_types_1_to_3", "score_cdfs")
 
 def main() -> None:
     """Write the pictures."""
-    drawings = {"coverage_by_noise": coverage_by_noise} | {name: figures()[name] for name in OF_THE_PAPER}
+    drawings = {"coverage_by_noise": coverage_by_noise, "diagnosis": diagnosis}
+    drawings |= {name: figures()[name] for name in OF_THE_PAPER}
     for name, draw in drawings.items():
         with mpl.rc_context({**STYLE, "savefig.dpi": 160}):
             draw().savefig(Path(__file__).with_name(f"{name}.png"))
@@ -32,6 +33,17 @@ def coverage_by_noise() -> Figure:
     figure, ((left, right),) = new_figure(1, 2, size=(9.6, 3.6))
     draw_rows(left, test, one, per_level)
     draw_coverage(right, test, one, per_level)
+    return figure
+
+
+def diagnosis() -> Figure:
+    """Draw the diagnosis of the residual score of the paper's toy model."""
+    sample = toy().sample(6000, seed=1)
+    prediction = sample.oracle()
+    found = diagnose_scores(Residual()(sample.y, prediction), BySpread(3).learn(Rows(prediction)), level=LEVEL)
+    figure, ((left, right),) = new_figure(1, 2, size=(9.6, 3.6))
+    plot_diagnosis(found, ax=left)
+    plot_group_coverages(found, ax=right)
     return figure
 
 

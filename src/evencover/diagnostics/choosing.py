@@ -28,6 +28,7 @@ from evencover.taxonomies import BySpread, Marginal, Taxonomy
 _FOLDS = 5
 _JUDGED_BY = 3  # groups of the spread over which one threshold must be even
 _MORE_GROUPS = (5, 10)
+_ABOUT = 0.01  # widths are equal but for chance
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,7 @@ class Recommendation:
     candidates : tuple of Candidate
         What was tried, the narrowest first.
     chosen : Candidate
-        The narrowest that is even.
+        The narrowest that is even; the one with the fewest groups of any that are within 1 % of it.
     level : float
         Nominal coverage it was chosen for.
     """
@@ -94,8 +95,9 @@ def recommend(
 
     Scores and taxonomies are tried on out-of-fold predictions (five folds). One threshold for all rows must be even
     over three groups of the spread, by the rule of `diagnose`; thresholds per group are even by their guarantee. Of
-    those the narrowest on average is taken. The model is then fitted on all rows and frozen, and has yet to be
-    calibrated: on *other* rows, since a choice made on the calibration rows would cost coverage.
+    those the narrowest on average is taken; of any within 1 % of it, the one with the fewest groups. The model is then
+    fitted on all rows and frozen, and has yet to be calibrated: on *other* rows, since a choice made on the calibration
+    rows would cost coverage.
 
     Parameters
     ----------
@@ -134,11 +136,18 @@ def recommend(
         raise ValueError(f"X must have {2 * _FOLDS} rows or more, to be tried in {_FOLDS} folds; got {len(target)}")
     model, prediction = _out_of_fold(estimator, X, target, settings["seed"])
     found = sorted(_candidates(Rows(prediction, X, target), settings), key=lambda each: each.width)
-    chosen = next(each for each in found if each.verdict == "even")
+    chosen = _narrowest_even(found)
     fitted = FrozenEstimator(clone(model).fit(X, target))
     regressor = ConformalRegressor(fitted, nonconformity=chosen.nonconformity, taxonomy=chosen.taxonomy)
     regressor.recommendation_ = Recommendation(tuple(found), chosen, float(settings["level"]))
     return regressor
+
+
+def _narrowest_even(candidates: list[Candidate]) -> Candidate:
+    """Return the candidate with the fewest groups among the even ones that are about as narrow as the narrowest."""
+    even = [each for each in candidates if each.verdict == "even"]
+    limit = even[0].width * (1 + _ABOUT)
+    return min((each for each in even if each.width <= limit), key=lambda each: getattr(each.taxonomy, "n_groups", 1))
 
 
 def _candidates(rows: Rows, settings: Settings) -> Iterator[Candidate]:
