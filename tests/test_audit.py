@@ -16,6 +16,7 @@ from evencover import (
     calibrate,
     conformal_rank,
     interval_score,
+    rows_needed,
 )
 from evencover.diagnostics.features import excess_risk, features_of, standardized, worst_slab
 from evencover.synthetic import heteroskedastic, toy
@@ -38,7 +39,7 @@ def test_uneven_intervals_are_called_so_and_even_ones_too():
     uneven = audit(NEW.y, intervals_by(Residual()), groups=groups)
     assert uneven.verdict == "uneven"
     assert uneven.joint_p_value < 0.001
-    assert "off the level are low 0.9" in uneven.advice
+    assert "off the level are low (0.9" in uneven.advice
     even = audit(NEW.y, intervals_by(Normalized()), groups=groups)
     assert even.verdict == "even"
     assert even.advice.startswith("Nothing to do")
@@ -88,12 +89,34 @@ def test_weighted_calibration_is_taken_as_given():
     assert "given" in audit(NEW.y, made).law
 
 
-def test_unseen_groups_are_taken_as_given():
+def test_unseen_groups_are_not_tested():
+    """Nothing was promised there."""
     calibration = calibrate(OLD.y[:200], OLD.mean[:200], groups=np.repeat(["a", "b"], 100))
     made = calibration.interval(NEW.mean[:90], groups=np.repeat(["a", "b", "new"], 30), unseen="marginal")
     found = audit(NEW.y[:90], made)
     assert [row.group for row in found.table] == ["a", "b", "new"]
-    assert "given" in found.law
+    assert [np.isnan(row.adjusted) for row in found.table] == [False, False, True]
+    assert "drawn anew" in found.law
+
+
+def test_what_few_calibration_rows_leave_to_chance_is_not_for_more_test_rows_to_decide():
+    y, made = simple(8480, 10_000)
+    found = audit(y, made, calibration_sizes=100)
+    assert found.verdict == "undecided"
+    assert found.left_to_chance == found.table
+    assert found.rows_to_decide == {}
+    assert found.advice.startswith("Calibrate on more rows")
+    assert str(rows_needed(0.9, 0.03)) in found.advice
+    given = audit(y, made)
+    assert given.verdict == "uneven"
+    assert given.left_to_chance == ()
+
+
+def test_intervals_that_cover_too_much_are_not_told_to_calibrate():
+    y, made = simple(990, 1000)
+    assert audit(y, made).advice.startswith("Narrower intervals would do")
+    y, made = simple(700, 1000)
+    assert audit(y, made).advice.startswith("Calibrate on rows that the model has not seen")
 
 
 def test_bounds_of_other_libraries():
@@ -116,7 +139,7 @@ def test_the_level_is_the_intervals_own():
     assert audit(NEW.y, made).level == 0.5
     assert audit(NEW.y, made).verdict == "even"
     assert audit(NEW.y, made, level=0.9).verdict == "uneven"
-    assert "these intervals cover 0.498 of all rows instead of 0.9" in audit(NEW.y, made, level=0.9).advice
+    assert "these cover 0.498 of all rows instead of 0.9" in audit(NEW.y, made, level=0.9).advice
 
 
 class TestGroups:
@@ -150,7 +173,7 @@ class TestGroups:
         assert found.table[1].rows == 0
         assert np.isnan([found.table[1].coverage, found.table[1].adjusted, found.table[1].width]).all()
         assert found.verdict == "undecided"
-        assert set(found.rows_to_decide) == {"a", "none"}
+        assert set(found.rows_to_decide) == {"a"}
         assert "test rows (a about" in found.advice
 
     def test_groups_of_the_target(self):
@@ -239,6 +262,34 @@ class TestFeatures:
             "lost > 69": (20, 0.0),
             "lost missing": (30, 1.0),
         }
+
+    def test_strata_of_odd_features(self):
+        """Capped at its maximum, alike to 12 digits, dates, many categories, objects."""
+        pd = pytest.importorskip("pandas", reason="pandas is not installed")
+        rng = np.random.default_rng(0)
+        X = pd.DataFrame(
+            {
+                "capped": np.minimum(rng.normal(size=300), -1.0),
+                "id": np.arange(300) % 3 + 2**50,
+                "day": pd.date_range("2020-01-01", periods=300).where(np.arange(300) > 9),
+                "name": [f"n{i}" for i in range(300)],
+                "big": np.array([10**400 + i % 2 for i in range(300)], dtype=object),
+            }
+        )
+        strata = {feature.name: feature.strata() for feature in features_of(X)}
+        assert strata["capped"].counts.tolist() == [(X["capped"] < -1).sum(), (X["capped"] == -1).sum()]
+        assert strata["id"].counts.tolist() == [100] * 3
+        assert strata["day"].labels[0] == "day <= 2020-04-15 00:00:00"
+        assert strata["day"].labels[-1] == "day missing"
+        assert len(strata["name"].labels) == 21
+        assert strata["name"].labels[-1] == "name = any other"
+        assert len(strata["big"].labels) == 2
+        y, made = simple(250, 300)
+        assert audit(y, made, X=X).verdict in ("uneven", "undecided")
+
+    def test_mostly_infinite_intervals(self):
+        width = np.where(np.arange(300) < 60, np.linspace(0.5, 1.0, 300), np.inf)
+        assert len(audit(np.zeros(300), (-width, width)).table) == 2
 
     @pytest.mark.parametrize("kind", ["sparse", "list", "objects", "polars", "pyarrow"])
     def test_tables_of_any_kind(self, kind):

@@ -11,6 +11,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from evencover import (
     BySpread,
     ConformalRegressor,
+    Groups,
     Intervals,
     Normalized,
     Prediction,
@@ -127,7 +128,11 @@ CASES = {
         lambda: audit(np.zeros(4), INTERVALS, X=np.full((4, 1), np.inf)),
         "X must be finite or missing; column 0 has 4 infinite values",
     ),
-    "audit, left out": (lambda: audit(np.zeros(4), INTERVALS, level=1.5), "level must lie strictly between 0 and 1"),
+    "audit, rows left out": (
+        lambda: audit(np.zeros(4), INTERVALS, groups=Groups(np.array([0, -1, 0, 0]), ("a",))),
+        "groups must hold every row; 1 are left out",
+    ),
+    "audit, level": (lambda: audit(np.zeros(4), INTERVALS, level=1.5), "level must lie strictly between 0 and 1"),
     "audit, prediction": (lambda: audit(np.zeros(4), Prediction(np.zeros(4))), "intervals must hold numbers"),
     "rows needed, tolerance": (lambda: rows_needed(0.9, 1.5), "tolerance must lie between 0 and 1; got 1.5"),
     "rows needed, confidence": (lambda: rows_needed(0.9, 0.1, 95), "confidence must lie between 0 and 1; got 95"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy
 import scipy.stats
-from scipy.stats import ks_2samp
+from scipy.stats import binom, ks_2samp
 
 from evencover.diagnostics.distributions import anderson_darling_p_value, distribution_differences
 from evencover.diagnostics.quantile_differences import harrell_davis, quantile_differences, resampled_quantiles
@@ -91,23 +91,41 @@ class TestDistributions:
         assert [each.adjusted < 0.05 for each in found] == [False, True, True]
         assert found[1].distance == 1.0
 
-    def test_anderson_and_darlings_statistic_is_scipys(self):
-        from evencover.diagnostics.distributions import _anderson_darling
+    def test_anderson_and_darlings_statistic_is_as_printed(self):
+        from evencover.diagnostics.distributions import _statistics, _table
 
         rng = np.random.default_rng(0)
         labels = np.repeat([0, 1, 2], [20, 35, 60])
         for scores in (rng.random(115), np.round(rng.random(115), 1)):
-            statistic, n_groups = _anderson_darling(scores, Groups.from_labels(labels))
+            (statistic,) = _statistics(_table(labels, np.unique(scores, return_inverse=True)[1])[None])
             brute = sum(_terms_of(scores, labels == label) for label in range(3)) * 114 / 115
             np.testing.assert_allclose(statistic, brute)
-            assert n_groups == 3
 
-    def test_anderson_and_darlings_test_keeps_its_size(self):
+    @pytest.mark.parametrize("law", ["continuous", "counts", "mostly zero", "one decimal"])
+    def test_anderson_and_darlings_test_keeps_its_size(self, law):
         rng = np.random.default_rng(0)
-        groups = Groups.from_labels(np.arange(90) % 3)
-        p_values = np.array([anderson_darling_p_value(rng.random(90), groups) for _ in range(2000)])
-        assert 0.03 < np.mean(p_values <= 0.05) < 0.075
+        groups = Groups.from_labels(np.arange(300) % 3)
+        draws = {
+            "continuous": lambda: rng.random(300),
+            "counts": lambda: rng.poisson(1.0, 300).astype(float),
+            "mostly zero": lambda: np.where(rng.random(300) < 0.6, 0.0, rng.random(300)),
+            "one decimal": lambda: rng.exponential(size=300).round(1),
+        }
+        p_values = np.array([anderson_darling_p_value(draws[law](), groups, rng) for _ in range(600)])
+        assert 0.02 < np.mean(p_values <= 0.05) < binom.isf(ONE_IN_A_MILLION, 600, 0.055) / 600
         assert ks_2samp(p_values, rng.random(2000)).pvalue > ONE_IN_A_MILLION
+
+    def test_anderson_and_darlings_test_sees_differences_with_ties(self):
+        rng = np.random.default_rng(0)
+        labels = np.arange(3000) % 3
+        scores = np.where(rng.random(3000) < 0.5 + 0.05 * labels, 0.0, rng.random(3000))
+        assert anderson_darling_p_value(scores, Groups.from_labels(labels), rng) <= 0.002
+
+    def test_too_many_groups_have_too_many_pairs(self):
+        groups = Groups.from_labels(np.arange(310) % 31)
+        scores = np.random.default_rng(0).random(310)
+        assert distribution_differences(scores, groups) == ()
+        assert quantile_differences(scores, groups, 0.9, np.random.default_rng(0)) == ()
 
 
 def _terms_of(scores, mine):

@@ -98,6 +98,14 @@ def test_more_groups_only_where_rows_can_bear_them():
     assert numbers(4500) == {1, 3, 5, 10}
 
 
+@pytest.mark.parametrize("n", [10, 20])
+def test_few_rows_get_finite_intervals(n):
+    sample = toy().sample(n, seed=n)
+    chosen = recommend(Knows(), sample.X, sample.y).recommendation_.chosen
+    assert np.isfinite(chosen.width)
+    assert isinstance(chosen.taxonomy, Marginal)
+
+
 def test_the_choice_costs_no_coverage():
     """Calibrated on other rows, what is covered follows the law, however the choice came about."""
     rng = np.random.default_rng(0)

@@ -86,6 +86,19 @@ def test_intervals_hold_the_coverage_to_come(level, factors, decimals):
         assert (below + above >= binom.ppf(ONE_IN_A_MILLION, REPEATS, 0.02)).all()
 
 
+def test_the_row_that_is_an_edge_is_not_counted_as_drawn():
+    """Scores that fall along the spread: the last row of each bin has its smallest score."""
+    below, rng = np.zeros(3), np.random.default_rng(8)
+    for _ in range(REPEATS):
+        spread = rng.random(30)
+        divide = Divide(-spread, BySpread(3).learn(Rows(noisy(spread))), 0.8)
+        low, high = np.sort(spread)[[9, 19]]
+        edges = np.array([[0, low], [low, high], [high, 1]])
+        truth = np.clip((edges[:, 1] + divide.threshold) / (edges[:, 1] - edges[:, 0]), 0, 1)
+        below += truth < divide.intervals[0] - 1e-12
+    assert (below <= most(0.025)).all()
+
+
 def test_false_alarms_are_rare():
     """Where scores do not depend on groups, the verdict is `uneven` in 5 % of the repeats at most."""
     rng = np.random.default_rng(4)

@@ -20,8 +20,6 @@ from evencover.quantiles import Level
 from evencover.tables import n_rows
 
 _DIGITS = 9  # to which widths are compared
-_DRAWN_ANEW = "for calibration rows drawn anew (BetaBinomial)"
-_GIVEN = "given this calibration (Binomial)"
 
 
 def audit(
@@ -78,6 +76,8 @@ def audit(
     made = _checked_intervals(intervals)
     settings = checked_settings(_level_of(made) if level is None else level, tolerance, seed)
     asked = _groups_of(made) if groups is None else checked_groups(groups, len(made), "the intervals")
+    if (asked.codes < 0).any():
+        raise ValueError(f"groups must hold every row; {np.count_nonzero(asked.codes < 0)} are left out")
     target = checked_vector(y, "y", length=len(made))
     evidence = _Evidence.of(target, made, _pools(made, asked, calibration_sizes), settings["level"])
     told = _Told() if X is None else _told_by_features(evidence, X, settings["seed"])
@@ -96,7 +96,7 @@ def audit(
         excess_risk=told.risk,
         level=float(settings["level"]),
         tolerance=settings["tolerance"],
-        law=_GIVEN if None in evidence.pools.sizes else _DRAWN_ANEW,
+        sizes_known=evidence.pools.known,
         n_empty=int(np.count_nonzero(_empty(made))),
         n_infinite=int(np.count_nonzero(np.isinf(made.width))),
     )
@@ -109,6 +109,11 @@ class _Pools:
 
     codes: IntArray
     sizes: tuple[int | None, ...]
+
+    @property
+    def known(self) -> bool:
+        """Whether any is; rows of others, of which nothing is promised, are then not tested."""
+        return any(size is not None for size in self.sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +141,9 @@ class _Evidence:
         """Return the audit of some rows, as one group."""
         n, covered = np.array(len(rows)), np.array(np.count_nonzero(self.covered[rows]))
         counts = np.bincount(self.pools.codes[rows], minlength=len(self.pools.sizes)).tolist()
-        law = covered_law(((m, size) for m, size in zip(counts, self.pools.sizes, strict=True) if m), self.level)
-        under, over = tails(law, int(covered)) if n else (np.nan, np.nan)
+        pools = [(m, size) for m, size in zip(counts, self.pools.sizes, strict=True) if m]
+        promised = not self.pools.known or all(size is not None for _, size in pools)
+        under, over = tails(covered_law(pools, self.level), int(covered)) if n and promised else (np.nan, np.nan)
         share, width, score = (
             float(each[rows].mean()) if n else np.nan for each in (self.covered, self.widths, self.scores)
         )
@@ -168,6 +174,8 @@ def _told_by_features(evidence: _Evidence, X: Any, seed: int) -> _Told:
     matrix = standardized(features)
     slab = worst_slab(matrix[first], evidence.covered[first], rng)
     inside = evidence.of_rows("worst slab", second[slab.holds(matrix[second])])
+    # Both halves share the calibration: with several thresholds, the first half finds the one that came out lowest.
+    inside = replace(inside, adjusted=min(1.0, inside.adjusted * len(evidence.pools.sizes)))
     risk = excess_risk(matrix, evidence.covered, (first, second), float(evidence.level), rng)
     return _Told(by_feature, [inside], risk)
 

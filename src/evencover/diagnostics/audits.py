@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from evencover.diagnostics.counts import SIGNIFICANT
 from evencover.diagnostics.features import ExcessRisk
-from evencover.diagnostics.verdicts import Verdict, more_rows
+from evencover.diagnostics.verdicts import Verdict, excludes, more_rows
 from evencover.diagnostics.words import COLUMNS, cells, listed, probability, text_table
 from evencover.groups import Label
 
@@ -25,7 +25,8 @@ class GroupAudit:
         Exact (Clopper-Pearson) 95 % interval of the coverage that these intervals, calibrated as they are, have in the
         group.
     p_under, p_over : float
-        Exact p-values of so few, or so many, rows covered, if coverage is what was promised. NaN without rows.
+        Exact p-values of so few, or so many, rows covered, if coverage is what was promised, and no more: ties between
+        scores can make it more. NaN without rows, or where nothing was promised (groups unseen in calibration).
     adjusted : float
         Both sides together, adjusted for the number of groups (Holm).
     width : float
@@ -76,8 +77,8 @@ class Audit:
         Whether the features tell covered rows from missed ones.
     level, tolerance : float
         Nominal coverage, and the distance from it that counts as even.
-    law : str
-        What the p-values hold for: calibration rows drawn anew, or this calibration as it is.
+    sizes_known : bool
+        Whether it is known how many calibration scores are behind the thresholds.
     n_empty, n_infinite : int
         Intervals that are empty, and those of infinite width.
     """
@@ -93,14 +94,29 @@ class Audit:
     excess_risk: ExcessRisk | None
     level: float
     tolerance: float
-    law: str
+    sizes_known: bool
     n_empty: int
     n_infinite: int
 
     @property
+    def law(self) -> str:
+        """What the p-values hold for: calibration rows drawn anew, or this calibration as it is."""
+        known, given = "for calibration rows drawn anew (BetaBinomial)", "given this calibration (Binomial)"
+        return known if self.sizes_known else given
+
+    @property
+    def left_to_chance(self) -> tuple[GroupAudit, ...]:
+        """Groups off the level for certain, but not beyond what their calibration rows leave to chance."""
+        groups = (row for row in self.table if excludes(row, self.level) and row.adjusted >= SIGNIFICANT)
+        return tuple(groups) if self.sizes_known else ()
+
+    @property
     def rows_to_decide(self) -> dict[Label, int]:
         """Where undecided: about how many more rows groups need, were their coverage what was seen."""
-        return more_rows(self.table, self.level, self.tolerance) if self.verdict == "undecided" else {}
+        if self.verdict != "undecided":
+            return {}
+        open_groups = [row for row in self.table if row not in self.left_to_chance]
+        return more_rows(open_groups, self.level, self.tolerance)
 
     def __repr__(self) -> str:
         return (

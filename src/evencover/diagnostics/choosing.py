@@ -28,6 +28,7 @@ from evencover.taxonomies import BySpread, Marginal, Taxonomy
 _FOLDS = 5
 _JUDGED_BY = 3  # groups of the spread over which one threshold must be even
 _MORE_GROUPS = (5, 10)
+_BEST_FIRST: tuple[Verdict, ...] = ("even", "undecided", "uneven")
 _ABOUT = 0.01  # widths are equal but for chance
 
 
@@ -95,7 +96,8 @@ def recommend(
 
     Scores and taxonomies are tried on out-of-fold predictions (five folds). One threshold for all rows must be even
     over three groups of the spread, by the rule of `diagnose`; thresholds per group are even by their guarantee. Of
-    those the narrowest on average is taken; of any within 1 % of it, the one with the fewest groups. The model is then
+    those the narrowest on average is taken; of any within 1 % of it, the one with the fewest groups. With too few rows
+    for any to be even, the same goes for those that are undecided. The model is then
     fitted on all rows and frozen, and has yet to be calibrated: on *other* rows, since a choice made on the calibration
     rows would cost coverage.
 
@@ -144,8 +146,12 @@ def recommend(
 
 
 def _narrowest_even(candidates: list[Candidate]) -> Candidate:
-    """Return the candidate with the fewest groups among the even ones that are about as narrow as the narrowest."""
-    even = [each for each in candidates if each.verdict == "even"]
+    """Return the candidate with the fewest groups among the even ones that are about as narrow as the narrowest.
+
+    If none is even, the same of the undecided ones; one threshold is always there.
+    """
+    best = min((each.verdict for each in candidates), key=_BEST_FIRST.index)
+    even = [each for each in candidates if each.verdict == best]
     limit = even[0].width * (1 + _ABOUT)
     return min((each for each in even if each.width <= limit), key=lambda each: getattr(each.taxonomy, "n_groups", 1))
 
@@ -157,7 +163,7 @@ def _candidates(rows: Rows, settings: Settings) -> Iterator[Candidate]:
         taxonomy = BySpread(n_groups)
         for option in options(rows, clone(taxonomy).learn(rows), Residual(), **settings):
             if option.per_group:
-                yield Candidate(option.nonconformity, taxonomy, "even", option.width)
+                yield Candidate(option.nonconformity, taxonomy, option.verdict, option.width)
             elif n_groups == _JUDGED_BY:
                 yield Candidate(option.nonconformity, Marginal(), option.verdict, option.width)
 

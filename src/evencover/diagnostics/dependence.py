@@ -85,7 +85,8 @@ class Dependence:
             return "not compared (constant, or fewer than 20 rows)"
         if self.p_value >= SIGNIFICANT:
             return f"no dependence seen (p {probability(self.p_value)})"
-        instead = f"; {self.cure} would not" if self.cure else "; no power of the spread nor additive term mends it"
+        none = "; no power of the spread nor additive term mends it" if self.remedies else ""
+        instead = f"; {self.cure} would not be" if self.cure else none
         return f"dependent (p {probability(self.p_value)}, rank correlation {self.correlation:+.2f}){instead}"
 
 

@@ -49,7 +49,8 @@ def diagnose(
         Calibrated; or, with `X` and `y`, around a frozen estimator. Also one inside a pipeline or a search.
     X : table of n rows, optional
         Features of rows to diagnose by instead of those the model was calibrated on, as the outermost estimator takes
-        them. The model must not have been fitted on them.
+        them. The model must not have been fitted on them. The threshold is then theirs, as if they calibrated; to judge
+        the model's own intervals on new rows there is `audit`.
     y : array-like of shape (n,), optional
         Their targets.
     taxonomy : taxonomy, optional
@@ -59,7 +60,7 @@ def diagnose(
     tolerance : float
         Distance from the level that counts as even.
     seed : int
-        Of the draws: the joint test of three groups or more, and the bootstrap.
+        Of the draws: the joint test of three groups or more, the bootstrap, the permutations of tied scores.
 
     Returns
     -------
@@ -89,7 +90,7 @@ def diagnose(
         _diagnosis(scores, groups, rows.prediction.spread, settings),
         options=options(rows, groups, score, **settings),
         taxonomy=repr(groups_by),
-        in_use=len(groups.labels) > 1 and _labels_in_use(regressor) == groups.labels,
+        in_use=len(groups.labels) > 1 and _is_same(groups_by, getattr(regressor, "taxonomy_", None)),
     )
     return replace(found, advice=advice(found))
 
@@ -150,7 +151,7 @@ def _diagnosis(scores: FloatArray, groups: Groups, spread: FloatArray | None, se
         scores={groups.labels[code]: scores[rows] for code, rows in rows_by_code(groups.codes, len(groups.labels))},
         quantile_differences=quantile_differences(scores, groups, level, rng),
         distribution_differences=distribution_differences(scores, groups),
-        anderson_darling=anderson_darling_p_value(scores, groups),
+        anderson_darling=anderson_darling_p_value(scores, groups, rng),
         dependence=None if spread is None else dependence(scores, spread, rng),
     )
 
@@ -213,6 +214,13 @@ def _taxonomy_for(rows: Rows, taxonomy: Taxonomy | None) -> Taxonomy:
     return fresh_taxonomy(BySpread(3) if taxonomy is None else taxonomy)
 
 
-def _labels_in_use(model: ConformalRegressor) -> tuple[Any, ...]:
-    """Return the groups that the model is calibrated by."""
-    return model.calibration_.labels if hasattr(model, "calibration_") else ()
+def _is_same(taxonomy: Taxonomy, other: Taxonomy | None) -> bool:
+    """Return whether two taxonomies that have learned are of one kind, with as many groups and the same settings."""
+    if type(taxonomy) is not type(other) or taxonomy.labels_ != other.labels_:
+        return False
+    settings = [
+        {name: value for name, value in each.get_params().items() if name != "n_groups"}  # as many as there are labels
+        for each in (taxonomy, other)
+        if hasattr(each, "get_params")
+    ]
+    return repr(settings[:1]) == repr(settings[1:])

@@ -9,11 +9,15 @@ from scipy.stats import ks_2samp
 
 from evencover.diagnostics.counts import holm
 from evencover.groups import Groups, Label, rows_by_code
-from evencover.inputs import FloatArray
+from evencover.inputs import FloatArray, IntArray
 
 _EXACT = 1000  # rows up to which the Kolmogorov-Smirnov law is summed
+_MOST_GROUPS = 30  # beyond which pairs are too many to look at
 _DRAWS = 9999
 _TERMS = 100
+_PERMUTATIONS = 999
+_PLACES = 100
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,10 @@ class DistributionDifference:
 
 
 def distribution_differences(scores: FloatArray, groups: Groups) -> tuple[DistributionDifference, ...]:
-    """Return the distance of each pair of groups that have rows."""
+    """Return the distance of each pair of groups that have rows; of none, if there are more than 30."""
     members = {groups.labels[code]: scores[rows] for code, rows in rows_by_code(groups.codes, len(groups.labels))}
+    if len(members) > _MOST_GROUPS:
+        return ()
     found = []
     for first, second in combinations(members, 2):
         a, b = members[first], members[second]
@@ -48,20 +54,31 @@ def distribution_differences(scores: FloatArray, groups: Groups) -> tuple[Distri
     return tuple(DistributionDifference(*each, p) for each, p in zip(found, adjusted, strict=True))
 
 
-def anderson_darling_p_value(scores: FloatArray, groups: Groups) -> float:
+def anderson_darling_p_value(scores: FloatArray, groups: Groups, rng: np.random.Generator) -> float:
     """Return the p-value of one distribution for all groups' scores; 1 with fewer than two groups.
 
-    The statistic is Scholz and Stephens' for k samples with ties; its law in large samples is that of
-    Σ_j χ²_j / (j (j + 1)), each χ² with k − 1 degrees of freedom: 9999 draws of it, always the same.
+    The statistic is Scholz and Stephens' for k samples. Its law in large samples without ties is that of
+    Σ_j χ²_j / (j (j + 1)), each χ² with k − 1 degrees of freedom: 9999 draws of it, always the same. With ties the
+    scores are seen as at most 100 ranks, and the groups' counts at each drawn anew, 999 times: a permutation test,
+    which is exact.
 
     References
     ----------
     Scholz, Stephens (1987), K-sample Anderson-Darling tests.
     """
-    statistic, n_samples = _anderson_darling(scores, groups)
-    if n_samples < 2:
+    in_groups = groups.codes >= 0
+    values, codes = scores[in_groups], groups.codes[in_groups]
+    _, places = np.unique(values, return_inverse=True)
+    _, codes = np.unique(codes, return_inverse=True)
+    n_groups, n_places = codes.max(initial=-1) + 1, places.max(initial=-1) + 1
+    if n_groups < 2 or n_places < 2:
         return 1.0
-    return float(1 + np.count_nonzero(_limit_law(n_samples) >= statistic)) / (_DRAWS + 1)
+    if n_places == len(values):
+        observed, law = _statistics(_table(codes, places)[None]), _limit_law(n_groups)
+    else:
+        table = _table(codes, places if n_places <= _PLACES else _coarse(places))
+        observed, law = _statistics(table[None]), _statistics(_tables_like(table, rng))
+    return float(1 + np.count_nonzero(law >= observed * (1 - _ROUNDING))) / (len(law) + 1)
 
 
 @lru_cache(maxsize=8)
@@ -72,18 +89,34 @@ def _limit_law(n_samples: int) -> FloatArray:
     return np.asarray(draws @ weights + (n_samples - 1) / (_TERMS + 1))
 
 
-def _anderson_darling(scores: FloatArray, groups: Groups) -> tuple[float, int]:
-    """Return the statistic, and the number of groups that have rows."""
-    in_groups = groups.codes >= 0
-    values, codes = scores[in_groups], groups.codes[in_groups]
-    ladder, places, ties = np.unique(values, return_inverse=True, return_counts=True)
-    n, sizes = len(values), np.bincount(codes, minlength=len(groups.labels))
-    if len(ladder) < 2:
-        return 0.0, int(np.count_nonzero(sizes))
-    up_to = np.cumsum(ties) - ties / 2  # a tied row counts half
+def _table(codes: IntArray, places: IntArray) -> IntArray:
+    """Return the rows of each group at each place among the sorted scores. Shape (groups, places)."""
+    shape = codes.max() + 1, places.max() + 1
+    return np.bincount(codes * shape[1] + places, minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def _coarse(places: IntArray) -> IntArray:
+    """Return places merged with their neighbours, to at most a hundred of about equally many rows."""
+    up_to = np.cumsum(np.bincount(places))
+    bins = (up_to - 1) * _PLACES // len(places)
+    return np.unique(bins[places], return_inverse=True)[1]
+
+
+def _tables_like(table: IntArray, rng: np.random.Generator) -> IntArray:
+    """Return tables with the same sums, drawn as if scores did not depend on groups. Shape (draws, groups, places)."""
+    left = np.tile(table.sum(axis=0), (_PERMUTATIONS, 1))
+    drawn = []
+    for size in table.sum(axis=1)[:-1]:
+        drawn.append(np.stack([rng.multivariate_hypergeometric(each, size, method="marginals") for each in left]))
+        left = left - drawn[-1]
+    return np.stack([*drawn, left], axis=1)
+
+
+def _statistics(tables: IntArray) -> FloatArray:
+    """Return Anderson and Darling's statistic of each table; a tied row counts half. Shape (tables,)."""
+    ties, sizes = tables[0].sum(axis=0), tables[0].sum(axis=1)
+    n, up_to = ties.sum(), np.cumsum(ties) - ties / 2
     scale = ties / (n * (up_to * (n - up_to) - n * ties / 4))
-    total = 0.0
-    for group in np.flatnonzero(sizes):
-        own = np.bincount(places[codes == group], minlength=len(ladder))
-        total += float(scale @ (n * (np.cumsum(own) - own / 2) - sizes[group] * up_to) ** 2) / sizes[group]
-    return total * (n - 1) / n, int(np.count_nonzero(sizes))
+    own = np.cumsum(tables, axis=-1) - tables / 2
+    squares = (n * own - sizes[:, None] * up_to) ** 2 @ scale  # (tables, groups)
+    return np.asarray((squares / sizes).sum(axis=-1) * (n - 1) / n)

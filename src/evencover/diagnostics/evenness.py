@@ -55,7 +55,8 @@ class Divide:
     scores : ndarray of shape (n,)
         Calibration scores.
     groups : Groups of n rows, G of them
-        Their groups; rows that are left out count for the threshold only.
+        Their groups. Rows that are left out count for the threshold only; so does the single row that a learned edge
+        is, since it is not there by chance.
     level : float
         Nominal coverage.
     """
@@ -72,7 +73,7 @@ class Divide:
     @cached_property
     def sizes(self) -> IntArray:
         """Rows of each group. Shape (G,)."""
-        return self.groups.counts
+        return self._counts(np.ones(len(self.scores), dtype=bool))
 
     @cached_property
     def covered(self) -> IntArray:
@@ -141,8 +142,17 @@ class Divide:
 
     def _counts(self, rows: BoolArray) -> IntArray:
         """Return how many of these rows each group has."""
-        codes = self.groups.codes[rows]
+        codes = self._codes[rows]
         return np.bincount(codes[codes >= 0], minlength=len(self.groups.labels))
+
+    @cached_property
+    def _codes(self) -> IntArray:
+        """The group of each row, -1 for rows that do not count."""
+        codes = self.groups.codes.copy()
+        for (_, bits), rows in self.groups.cells():
+            if bits and len(rows) == 1:
+                codes[rows] = -1
+        return codes
 
 
 def _at_least_as_uneven(tables: IntArray, covered: IntArray, sizes: IntArray) -> BoolArray:

@@ -1,5 +1,6 @@
 """Coverage against the features: rows told apart by what their features are, found on rows other than those judged."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,6 +19,7 @@ from evencover.tables import column, column_names
 
 _STRATA = 3
 _CATEGORIES = 10  # distinct values up to which a number counts as a category
+_MOST_CATEGORIES = 20  # the most frequent ones; the others are pooled
 _DIRECTIONS = 200
 _CUTS = 40  # ends that a slab may have
 _SLAB_SHARE = 0.2
@@ -37,31 +39,42 @@ class Feature:
         Of the column.
     values : ndarray of shape (n,)
         The numbers.
-    categories : tuple or None
+    categories : tuple of str or None
         What the codes stand for.
+    dates : bool
+        Whether the numbers are microseconds since 1970.
     """
 
     name: str
     values: FloatArray
-    categories: tuple[Any, ...] | None = None
+    categories: tuple[str, ...] | None = None
+    dates: bool = False
 
     def strata(self) -> Groups:
         """Return groups of the rows by this feature: categories, or thirds, and one of rows where it is missing."""
         missing = np.isnan(self.values)
         known = np.unique(self.values[~missing])
         if self.categories is not None or len(known) <= _CATEGORIES:
-            labels = [f"{self.name} = {self._category(value)}" for value in known]
+            labels = [f"{self.name} = {text}" for text in self._texts(known)]
             codes = np.searchsorted(known, self.values)
         else:
             edges = np.unique(Bins.equal_frequency(self.values[~missing], _STRATA, self.name).edges)
-            edges = edges[edges < known[-1]]
-            labels = _bin_labels(edges, self.name)
+            edges = edges[edges < known[-1]] if edges[0] < known[-1] else known[-2:-1]  # the last bin has rows
+            texts = self._texts(edges)
+            between = [f"{low} < {self.name} <= {high}" for low, high in pairwise(texts)]
+            labels = [f"{self.name} <= {texts[0]}", *between, f"{self.name} > {texts[-1]}"]
             codes = np.searchsorted(edges, self.values)
         codes = np.where(missing, len(labels), codes)
         return Groups(codes, (*labels, f"{self.name} missing") if missing.any() else tuple(labels))
 
-    def _category(self, value: float) -> str:
-        return f"{value:.12g}" if self.categories is None else str(self.categories[int(value)])
+    def _texts(self, values: FloatArray) -> list[str]:
+        """Return values as text, numbers as short as they can be told apart."""
+        if self.categories is not None:
+            return [self.categories[int(value)] for value in values]
+        if self.dates:
+            return [str(np.datetime64(int(value), "us").item()) for value in values]
+        short = [f"{value:.4g}" for value in values]
+        return short if len(set(short)) == len(short) else [repr(float(value)) for value in values]
 
 
 def features_of(X: Any) -> list[Feature]:
@@ -72,14 +85,6 @@ def features_of(X: Any) -> list[Feature]:
         raise ValueError(f"X must be two-dimensional, of shape (n, features); got shape {table.shape}")
     keys = range(table.shape[1]) if names is None else names
     return [_feature(f"column {key}" if names is None else str(key), column(table, key, "audit")) for key in keys]
-
-
-def _bin_labels(edges: FloatArray, name: str) -> list[str]:
-    """Return bins in words, with edges as short as they can be told apart."""
-    short = [f"{edge:.4g}" for edge in edges]
-    texts = short if len(set(short)) == len(short) else [repr(float(edge)) for edge in edges]
-    between = [f"{low} < {name} <= {high}" for low, high in pairwise(texts)]
-    return [f"{name} <= {texts[0]}", *between, f"{name} > {texts[-1]}"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +164,8 @@ class ExcessRisk:
         difference of squared errors. It estimates a lower bound of the mean squared distance of the conditional
         coverage from the level; below 0 where the classifier found nothing.
     p_value : float
-        By permutation: exact for the null that coverage does not depend on the features.
+        By permutation: exact for the null that coverage, given this calibration, does not depend on the features. Of a
+        valid predictor calibrated per group it does, by chance.
 
     References
     ----------
@@ -171,7 +177,7 @@ class ExcessRisk:
 
     def __str__(self) -> str:
         told = "yes" if self.p_value < SIGNIFICANT else "not beyond chance"
-        return f"{told} (ERT {self.value:.4f}, p {probability(self.p_value)})"
+        return f"{told} (ERT {self.value:.4f}, p {probability(self.p_value)} given this calibration)"
 
 
 def excess_risk(
@@ -204,18 +210,22 @@ def _sums_of_random_rows(values: FloatArray, k: int, rng: np.random.Generator) -
 
 
 def _feature(name: str, values: Any) -> Feature:
-    """Return a column as a feature: numbers as they are, anything else by its categories."""
+    """Return a column as a feature: numbers and dates as they are, anything else by its categories."""
+    if values.dtype.kind == "M":
+        times = values.astype("datetime64[us]")
+        return Feature(name, np.where(np.isnat(times), np.nan, times.astype(np.int64)), dates=True)
     numbers = _as_numbers(values)
     if numbers is not None:
         if np.isinf(numbers).any():
             raise ValueError(f"X must be finite or missing; {name} has {np.isinf(numbers).sum()} infinite values")
         return Feature(name, numbers)
     missing = is_missing(values.astype(object))
-    texts = np.array([str(value) for value in values[~missing]], dtype=object)
-    groups = Groups.from_labels(texts, name=name) if len(texts) else Groups(np.empty(0, dtype=np.intp), ())
+    texts = [str(value) for value in values[~missing]]
+    kept = sorted(text for text, _ in Counter(texts).most_common(_MOST_CATEGORIES))
+    place = {text: code for code, text in enumerate(kept)}
     codes = np.full(len(values), np.nan)
-    codes[~missing] = groups.codes
-    return Feature(name, codes, groups.labels)
+    codes[~missing] = [place.get(text, len(kept)) for text in texts]
+    return Feature(name, codes, (*kept, "any other"))
 
 
 def _as_numbers(values: Any) -> FloatArray | None:
@@ -223,6 +233,6 @@ def _as_numbers(values: Any) -> FloatArray | None:
     if values.dtype.kind == "O" and not any(isinstance(value, str | bytes) for value in values):
         try:
             return np.asarray(values.astype(float))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return None
     return np.asarray(values.astype(float)) if values.dtype.kind in "biuf" else None

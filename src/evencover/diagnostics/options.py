@@ -26,7 +26,7 @@ class Option:
     per_group : bool
         Whether every group has its own threshold.
     verdict : str
-        On one threshold for all; calibrated per group it is even, by its guarantee.
+        On one threshold for all; calibrated per group it is even, by its guarantee, where rows are enough for it.
     width : float
         Mean width over these rows.
     widths : mapping from label to float
@@ -49,7 +49,8 @@ def options(
         divide = Divide(score(rows.y, rows.prediction), groups, level)
         judged = verdict(divide.forecasts(), divide.joint_p_value(seed), level, tolerance)
         own = np.append(divide.own_thresholds(), divide.threshold)[groups.codes]  # the last, for rows left out
-        found += [_option(rows, groups, score, divide.threshold, judged), _option(rows, groups, score, own, "even")]
+        by_group: Verdict = "even" if np.isfinite(own).all() else "undecided"
+        found += [_option(rows, groups, score, divide.threshold, judged), _option(rows, groups, score, own, by_group)]
     return tuple(found)
 
 

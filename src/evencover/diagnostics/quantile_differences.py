@@ -22,6 +22,8 @@ from evencover.quantiles import Level, level_fraction
 
 _RESAMPLES = 2000
 _RESAMPLES_PER_PAIR = 100
+_MOST_RESAMPLES = 20_000
+_MOST_GROUPS = 30
 _NEGLIGIBLE = 1e-11  # weight, or probability, that a window leaves out at either end
 _CELLS = 2_000_000  # counts held at once
 
@@ -55,16 +57,16 @@ def quantile_differences(
 ) -> tuple[QuantileDifference, ...]:
     """Return the difference of each pair of groups' quantiles, all at the probability level × (1 + 1/n).
 
-    That is the quantile which the marginal threshold of all n rows estimates. Approximate: trust it from about 100
-    rows a group on.
+    That is the quantile which the marginal threshold of all n rows estimates. Approximate: trust it from about
+    10 / (1 − level) rows a group on. With more than 30 groups there are too many pairs, and none is compared.
     """
     members = [scores[rows] for _, rows in rows_by_code(groups.codes, len(groups.labels))]
     labels = [groups.labels[code] for code, _ in rows_by_code(groups.codes, len(groups.labels))]
     probability = float(level_fraction(level)) * (1 + 1 / max(len(scores), 1))
     pairs = list(combinations(range(len(labels)), 2))
-    if not pairs or probability >= 1:
+    if not pairs or probability >= 1 or len(labels) > _MOST_GROUPS:
         return ()
-    n_resamples = max(_RESAMPLES, _RESAMPLES_PER_PAIR * len(pairs))
+    n_resamples = min(max(_RESAMPLES, _RESAMPLES_PER_PAIR * len(pairs)), _MOST_RESAMPLES)
     estimates = [harrell_davis(each, probability) for each in members]
     resampled = [resampled_quantiles(each, probability, n_resamples, rng) for each in members]
     found = [_compared(estimates[i] - estimates[j], resampled[i] - resampled[j], len(pairs)) for i, j in pairs]

@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import ceil
+from math import ceil, sqrt
 from typing import Literal, Protocol, TypeAlias, TypedDict
-
-import numpy as np
 
 from evencover.diagnostics.counts import SIGNIFICANT, lower_share, upper_share
 from evencover.groups import Label
@@ -15,6 +13,8 @@ from evencover.quantiles import Level, level_fraction
 Verdict: TypeAlias = Literal["even", "uneven", "undecided"]
 
 _ROUNDING = 1e-12
+_ROOM = 1.5  # standard errors: with three groups, all of them decide about four times in five
+_FAR = 10**12  # rows
 
 
 class Covered(Protocol):
@@ -47,9 +47,10 @@ def verdict(
     """Return the verdict on some groups.
 
     `uneven` where the joint p-value is under 0.05 and some group's interval excludes the level; else `even` where every
-    group's interval lies within the tolerance of the level; else `undecided`. Other rows that were tested along with
-    the groups, `also`, can show that coverage is uneven, not that it is even.
+    group's interval lies within the tolerance of the level; else `undecided`. Groups without rows are not judged. Other
+    rows that were tested along with the groups, `also`, can show that coverage is uneven, not that it is even.
     """
+    table = [group for group in table if group.rows]
     if joint_p_value < SIGNIFICANT and any(excludes(group, level) for group in [*table, *also]):
         return "uneven"
     return "even" if table and all(within(group, level, tolerance) for group in table) else "undecided"
@@ -69,25 +70,34 @@ def within(group: Covered, level: Level, tolerance: float) -> bool:
 def more_rows(table: Sequence[Covered], level: Level, tolerance: float) -> dict[Label, int]:
     """Return about how many more rows each group not within the tolerance needs, were its coverage what was seen.
 
-    With that many its interval would exclude the level, or lie within the tolerance. It is at least a tenth more: a
-    group whose interval excludes the level already lacks significance.
+    With that many its interval would exclude the level, or lie within the tolerance, also if its next count were off by
+    1.5 standard errors in the wrong direction. It is at least a tenth more: a group whose interval excludes the level
+    already lacks significance.
     """
     return {
-        group.group: _more(group, float(level), tolerance) for group in table if not within(group, level, tolerance)
+        group.group: _more(group, float(level), tolerance)
+        for group in table
+        if group.rows and not within(group, level, tolerance)
     }
 
 
 def _more(group: Covered, level: float, tolerance: float) -> int:
     """Return about how many more rows would decide on a group: in steps of a twentieth."""
-    share, n = level if np.isnan(group.coverage) else group.coverage, max(group.rows, 1)
-    while not _decides(round(share * n), n, level, tolerance):
+    n = group.rows
+    while not _decides(group.coverage, n, level, tolerance) and n < _FAR:
         n = ceil(n * 1.05)
-    return max(n - group.rows, ceil(group.rows / 10), 1)
+    return max(n - group.rows, ceil(group.rows / 10))
 
 
-def _decides(covered: int, n: int, level: float, tolerance: float) -> bool:
-    low, high = lower_share(covered, n), upper_share(covered, n)
-    return bool(low > level or high < level or (low >= level - tolerance and high <= level + tolerance))
+def _decides(share: float, n: int, level: float, tolerance: float) -> bool:
+    """Return whether n rows decide on a coverage, with room for their chance."""
+    room = _ROOM * sqrt(max(share * (1 - share), level * (1 - level) / 4) / n)
+    away = 1 if share >= level else -1
+    nearer, farther = share - away * room, share + away * room
+    covered = [round(min(max(each, 0.0), 1.0) * n) for each in (nearer, farther)]
+    off = lower_share(covered[0], n) > level if away > 0 else upper_share(covered[0], n) < level
+    low, high = lower_share(covered[1], n), upper_share(covered[1], n)
+    return bool(off or (low >= level - tolerance and high <= level + tolerance))
 
 
 class Settings(TypedDict):
