@@ -18,7 +18,8 @@ from evencover import (
     interval_score,
     rows_needed,
 )
-from evencover.diagnostics.features import excess_risk, features_of, standardized, worst_slab
+from evencover.diagnostics.counts import holm
+from evencover.diagnostics.features import Slab, excess_risk, features_of, standardized, worst_slab
 from evencover.synthetic import heteroskedastic, toy
 from tests.worlds import ONE_IN_A_MILLION, Oracle, draw
 
@@ -112,6 +113,21 @@ def test_what_few_calibration_rows_leave_to_chance_is_not_for_more_test_rows_to_
     assert given.left_to_chance == ()
 
 
+def test_infinite_intervals_are_not_nothing_to_do():
+    found = audit(np.zeros(200), (np.full(200, -np.inf), np.full(200, np.inf)), level=0.99)
+    assert found.verdict == "even"
+    assert "200 of 200 intervals are infinite" in found.advice
+
+
+def test_very_many_groups_are_cut_in_the_text():
+    rng = np.random.default_rng(0)
+    found = audit(rng.random(3000), (np.zeros(3000), np.full(3000, 0.9)), groups=np.arange(3000) % 200)
+    assert len(found.table) == 200
+    assert "more groups" in str(found)
+    assert len(str(found).splitlines()) < 40
+    assert "and 171 more groups" in str(found)
+
+
 def test_intervals_that_cover_too_much_are_not_told_to_calibrate():
     y, made = simple(990, 1000)
     assert audit(y, made).advice.startswith("Narrower intervals would do")
@@ -139,7 +155,7 @@ def test_the_level_is_the_intervals_own():
     assert audit(NEW.y, made).level == 0.5
     assert audit(NEW.y, made).verdict == "even"
     assert audit(NEW.y, made, level=0.9).verdict == "uneven"
-    assert "these cover 0.498 of all rows instead of 0.9" in audit(NEW.y, made, level=0.9).advice
+    assert "these intervals cover 0.498 of all rows instead of 0.9" in audit(NEW.y, made, level=0.9).advice
 
 
 class TestGroups:
@@ -164,6 +180,15 @@ class TestGroups:
         assert all(row.rows for row in found.table)
         assert found.table[-1].width == found.table[-1].score == np.inf
         assert found.n_infinite == 60
+
+    def test_width_is_looked_at_beside_other_groups(self):
+        found = audit(NEW.y, intervals_by(Normalized()), groups=np.arange(9000) % 2)
+        assert len(found.table) == 2
+        assert len(found.by_width) == 3
+
+    def test_few_rows_are_thirds_too(self):
+        width = np.arange(1.0, 11.0)
+        assert len(audit(np.zeros(10), (-width, width)).table) == 3
 
     def test_a_group_without_rows(self):
         from evencover import Groups
@@ -221,7 +246,7 @@ class TestFeatures:
         assert found.excess_risk.p_value <= 0.001
         assert found.excess_risk.value > 0
         assert "worst slab" in found.advice
-        assert "yes (ERT" in str(found)
+        assert "missed ones: yes (p 0.001 given this calibration; ERT 0.0" in str(found)
         assert "Features with rows off the level: column 2" in str(found)
 
     def test_an_oracle_is_not_accused(self):
@@ -273,6 +298,8 @@ class TestFeatures:
                 "id": np.arange(300) % 3 + 2**50,
                 "day": pd.date_range("2020-01-01", periods=300).where(np.arange(300) > 9),
                 "name": [f"n{i}" for i in range(300)],
+                "flag": np.arange(300) % 2 == 0,
+                7: np.arange(300.0) % 10,
                 "big": np.array([10**400 + i % 2 for i in range(300)], dtype=object),
             }
         )
@@ -284,6 +311,8 @@ class TestFeatures:
         assert len(strata["name"].labels) == 21
         assert strata["name"].labels[-1] == "name = any other"
         assert len(strata["big"].labels) == 2
+        assert strata["flag"].labels == ("flag = False", "flag = True")
+        assert len(strata["column 7"].labels) == 10
         y, made = simple(250, 300)
         assert audit(y, made, X=X).verdict in ("uneven", "undecided")
 
@@ -311,9 +340,60 @@ class TestFeatures:
         X[::7, 2] = np.nan
         found = audit(self.DATA.y, self.MADE, X=X)
         assert found.slab.adjusted < 0.001
-        scaled = standardized(features_of(X))
+        scaled = standardized(features_of(X * np.array([1e290, 1.0, 1.0])))
         assert np.isfinite(scaled).all()
         assert (scaled[:, 1] == 0).all()
+        np.testing.assert_allclose(scaled[:, 0].std(), 1.0)
+        np.testing.assert_allclose(np.median(scaled[:, 0]), 0.0, atol=1e-12)
+
+    def test_the_rule_of_a_slab(self):
+        features = features_of(np.column_stack([np.arange(100.0), np.arange(100.0) % 7, np.ones(100)]))
+        center, unit = 49.5, np.arange(100.0).std()
+        assert Slab(np.array([1.0, 0.0, 0.0]), (10 - center) / unit, np.inf).rule(features) == "10 <= column 0 <= inf"
+        rule = Slab(np.array([0.6, -0.8, 0.0]), -1.0, 0.5).rule(features)
+        assert rule.startswith("-1 <= -0.80 column 1 +0.60 column 0 +0.00 column 2 <= 0.5")
+        found = audit(self.DATA.y, self.MADE, X=self.DATA.X)
+        assert f"The worst slab is {found.slab_rule}." in str(found)
+        assert "column 2" in found.slab_rule
+
+    def test_a_slab_that_turns_out_well_is_no_fault(self):
+        """It was chosen as the worst, so only too few covered count."""
+        y, made = np.zeros(400), Intervals(np.full(400, -1.0), np.ones(400))
+        found = audit(y, made, X=np.arange(400.0)[:, None], groups=np.zeros(400), level=0.9)
+        assert found.slab.coverage == 1.0
+        assert found.slab.adjusted == 1.0
+        assert found.slab.p_over < 0.05
+
+    def test_several_thresholds_weigh_on_the_slab(self):
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(400, 2)), rng.random(400)
+        bounds, labels = (np.zeros(400), np.full(400, 0.8)), np.arange(400) % 4
+        one = audit(y, bounds, X=X, groups=labels, calibration_sizes=200).slab
+        four = audit(y, bounds, X=X, groups=labels, calibration_sizes=dict.fromkeys(range(4), 200)).slab
+        assert one.rows == four.rows
+        assert four.adjusted >= 4 * four.p_under or four.adjusted == 1.0
+
+    def test_the_risk_is_against_the_level(self):
+        """Guesses that are all 0.5, of rows all covered: the squared errors are 0.01 and 0.25."""
+        rng = np.random.default_rng(0)
+        X = np.zeros((400, 1))
+        covered = np.append(np.arange(200) % 2 == 0, np.ones(200, dtype=bool))
+        found = excess_risk(X, covered, (np.arange(200), np.arange(200, 400)), 0.9, rng)
+        np.testing.assert_allclose(found.value, 0.01 - 0.25, atol=1e-6)
+
+    def test_features_are_adjusted_for_together(self):
+        rng = np.random.default_rng(0)
+        found = audit(rng.random(600), (np.zeros(600), np.full(600, 0.9)), X=rng.normal(size=(600, 4)))
+        raw = [min(1.0, 2 * min(row.p_under, row.p_over)) for row in found.by_feature]
+        np.testing.assert_allclose([row.adjusted for row in found.by_feature], holm(np.array(raw)))
+        assert min(raw) < min(row.adjusted for row in found.by_feature)
+
+    def test_what_features_show_is_said_beside_the_groups(self):
+        found = audit(self.DATA.y, self.MADE, X=self.DATA.X, groups=np.arange(6000) % 2)
+        assert "off the level are worst slab" in found.advice
+        half = audit(self.DATA.y[:500], self.MADE[:500], X=self.DATA.X[:500], groups=np.arange(500) % 2, seed=5)
+        if half.verdict != "uneven":
+            assert "Look beyond these groups, too" in half.advice
 
     def test_the_slab_is_found(self):
         rng = np.random.default_rng(0)

@@ -3,10 +3,12 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GridSearchCV
 
 from evencover import (
     BySpread,
@@ -26,10 +28,10 @@ from evencover import (
 )
 from evencover.experiments.verdicts import rejections, verdict_shares
 from evencover.models import WithSpread
+from evencover.plots import plot_diagnosis, plot_group_coverages
 from evencover.synthetic import heteroskedastic
 
 DATA = heteroskedastic(200, seed=0)
-CENTER_ONLY = ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y)
 WITH_SPREAD = ConformalRegressor(WithSpread(LinearRegression()), random_state=0).fit(DATA.X, DATA.y)
 MAPPED = ConformalRegressor(
     WithSpread(LinearRegression()),
@@ -77,10 +79,6 @@ CASES = {
         lambda: diagnose(LinearRegression()),
         "model must be a ConformalRegressor, or a pipeline or search of one",
     ),
-    "no spread": (
-        lambda: diagnose(CENTER_ONLY),
-        "taxonomy must be given: rows are grouped by the model's spread unless told otherwise",
-    ),
     "X without y": (lambda: diagnose(WITH_SPREAD, DATA.X), "X and y go together; got only one of them"),
     "y, rows": (lambda: diagnose(WITH_SPREAD, DATA.X, DATA.y[:9]), "inconsistent numbers of samples: [200, 9]"),
     "X, features": (lambda: diagnose(WITH_SPREAD, DATA.X[:, :2], DATA.y), "X has 2 features, but"),
@@ -104,12 +102,12 @@ CASES = {
     ),
     "audit, shape": (
         lambda: audit(np.zeros(4), np.zeros((4, 3))),
-        "intervals must be Intervals, an array of shape (n, 2) or a pair (lower, upper); got an array of shape (4, 3)",
+        "intervals must be Intervals, an array of shape (n, 2) or a pair (lower, upper), for one level; got an array of shape (4, 3)",
     ),
     "audit, text": (lambda: audit(np.zeros(4), ["a"] * 4), "intervals must hold numbers"),
     "audit, levels": (
         lambda: audit(np.zeros(4), calibrate(np.arange(9.0), np.zeros(9)).interval(np.zeros(4), level=[0.5, 0.8])),
-        "intervals must be for one level; got 2 of them",
+        "intervals must be for one level, such as Intervals(lower[:, 0], upper[:, 0]); got 2",
     ),
     "audit, sizes": (
         lambda: audit(np.zeros(4), INTERVALS, calibration_sizes=0),
@@ -122,6 +120,36 @@ CASES = {
     "audit, X": (
         lambda: audit(np.zeros(4), INTERVALS, X=np.zeros((3, 1))),
         "X must have 4 rows, as many as the intervals; got 3",
+    ),
+    "audit, swapped": (
+        lambda: audit(np.zeros(4), (np.ones(4), np.zeros(4))),
+        "intervals must have lower <= upper; all 4 are the other way: swapped?",
+    ),
+    "audit, no rows": (lambda: audit([], np.empty((0, 2))), "intervals must hold rows to audit; got none"),
+    "audit, lengths of bounds": (
+        lambda: audit(np.zeros(4), (np.zeros(4), np.ones(3))),
+        "lower and upper must have one shape",
+    ),
+    "audit, X a column": (
+        lambda: audit(np.zeros(4), INTERVALS, X=pd.Series(np.zeros(4))),
+        "X must be two-dimensional, of shape (n, features); got shape (4,)",
+    ),
+    "audit, X with columns alike": (
+        lambda: audit(np.zeros(4), INTERVALS, X=pd.DataFrame(np.zeros((4, 2)), columns=["a", "a"])),
+        "X must have a name of its own for each column; got ['a', 'a']",
+    ),
+    "search, not fitted": (
+        lambda: diagnose(GridSearchCV(WITH_SPREAD, {})),
+        "model is not fitted yet: fit this GridSearchCV first",
+    ),
+    "tolerance, percent": (lambda: diagnose_scores(SCORES, LABELS, tolerance=3), "got 3; did you mean 0.03?"),
+    "plot of an audit": (
+        lambda: plot_diagnosis(audit(np.zeros(4), INTERVALS)),
+        "plot_diagnosis takes a Diagnosis, from diagnose; got Audit",
+    ),
+    "plot of nothing": (
+        lambda: plot_group_coverages(None),
+        "plot_group_coverages takes a Diagnosis or an Audit; got NoneType",
     ),
     "audit, X of one dimension": (lambda: audit(np.zeros(4), INTERVALS, X=np.zeros(4)), "X must be two-dimensional"),
     "audit, X infinite": (

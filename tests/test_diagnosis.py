@@ -1,5 +1,7 @@
 """Diagnosing: where one threshold will miss, whether that is chance, what to use instead."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from sklearn.frozen import FrozenEstimator
@@ -25,13 +27,26 @@ from evencover import (
     diagnose,
     diagnose_scores,
 )
+from evencover.diagnostics.counts import covered_law, holm, lower_share, tails
 from evencover.diagnostics.dependence import dependence
 from evencover.diagnostics.options import options
+from evencover.diagnostics.verdicts import checked_settings, more_rows, verdict
 from evencover.groups import Groups
 from evencover.models import WithSpread
 from evencover.synthetic import QuadraticVariance, heteroskedastic, misspecified, toy
 from tests.worlds import Oracle, draw
 
+
+@dataclass(frozen=True)
+class Group:
+    group: str
+    rows: int
+    coverage: float
+    low: float
+    high: float
+
+
+row = Group
 ORACLE = Oracle().fit(np.zeros((1, 3)), None)
 
 
@@ -131,14 +146,59 @@ def test_a_wider_tolerance_is_easier_to_meet():
     assert diagnose_scores(scores, groups, tolerance=0.1).verdict == "even"
 
 
-def test_the_interval_has_the_last_word():
-    """Coverage within the tolerance is even, however many rows show that it is not quite the level."""
+@pytest.mark.parametrize(
+    ("low", "high", "joint", "expected"),
+    [
+        (0.86, 0.89, 0.01, "uneven"),
+        (0.86, 0.89, 0.06, "undecided"),  # not significant
+        (0.89, 0.92, 0.01, "even"),  # no interval excludes the level
+        (0.86, 0.91, 0.01, "undecided"),
+        (0.88, 0.89, 0.06, "even"),  # off the level, within the tolerance
+        (0.87, 0.93, 0.5, "even"),  # the ends belong to it
+        (0.869, 0.92, 0.5, "undecided"),
+        (0.88, 0.931, 0.5, "undecided"),
+    ],
+)
+def test_the_rule(low, high, joint, expected):
+    table = [row("a", 100, 0.9, 0.88, 0.92), row("b", 100, 0.9, low, high), row("none", 0, np.nan, 0.0, 1.0)]
+    assert verdict(table, joint, 0.9, 0.03) == expected
+    assert verdict([], joint, 0.9, 0.03) == "undecided"
+
+
+def test_rows_tested_beside_the_groups_show_unevenness_only():
+    table, off, wide = ([row("a", 100, 0.9, *ends)] for ends in ((0.88, 0.92), (0.8, 0.85), (0.8, 0.95)))
+    assert verdict(table, 0.01, 0.9, 0.03, also=off) == "uneven"
+    assert verdict(table, 0.01, 0.9, 0.03, also=wide) == "even"
+
+
+def test_rows_it_takes():
+    """Many for a share near the level, fewer for one far from it, a tenth more for one that lacks significance."""
+    near, far = (more_rows([row("a", 500, share, 0.85, 0.95)], 0.9, 0.03)["a"] for share in (0.9, 0.83))
+    assert 500 < near < 1500
+    assert far < near
+    assert more_rows([row("a", 500, 0.7, 0.6, 0.75)], 0.9, 0.03) == {"a": 50}
+    assert more_rows([row("a", 500, 0.9, 0.88, 0.92), row("none", 0, np.nan, 0.0, 1.0)], 0.9, 0.03) == {}
+    few = more_rows([row("a", 10, 1.0, 0.69, 1.0)], 0.9, 0.03)["a"]
+    assert few > 800  # ten of ten say little
+
+
+def test_holms_steps():
+    np.testing.assert_allclose(holm(np.array([0.04, 0.01, 0.03, np.nan])), [0.06, 0.03, 0.06, np.nan])
+    np.testing.assert_allclose(holm(np.array([0.5, 0.9])), [1.0, 1.0])
+    assert len(holm(np.empty(0))) == 0
+
+
+def test_covered_laws_by_hand():
+    np.testing.assert_allclose(covered_law([(2, 3)], 0.9), [0, 0, 1])  # an infinite threshold covers all
+    np.testing.assert_allclose(covered_law([(2, None)], 0.9), [0.01, 0.18, 0.81])
+    both = covered_law([(1, 9), (2, None)], 0.9)
+    np.testing.assert_allclose(both, np.convolve([0.1, 0.9], [0.01, 0.18, 0.81]), atol=1e-15)
+    np.testing.assert_allclose(tails(both, 3), [1.0, 0.729])
+
+
+def test_equal_coverage_at_one_level_is_even_whatever_the_others():
     rng = np.random.default_rng(0)
-    labels = np.repeat(["a", "b"], 300_000)
-    scores = rng.exponential(size=600_000) * np.where(labels == "a", 1.0, 1.02)
-    found = diagnose_scores(scores, labels)
-    assert found.joint_p_value < 0.05
-    assert found.verdict == "uneven"  # an interval excludes the level
+    labels, scores = np.repeat(["a", "b"], 300_000), rng.exponential(size=600_000)
     same = np.where(labels == "a", scores, rng.gamma(2.0, size=600_000))
     same *= np.where(
         labels == "a", 1 / np.quantile(same[labels == "a"], 0.9), 1 / np.quantile(same[labels == "b"], 0.9)
@@ -158,6 +218,8 @@ class TestUnusualScores:
         assert [(row.coverage, row.low, row.high) for row in found.table] == [(1, 1, 1)] * 2
         assert found.verdict == "undecided"
         assert "takes 9" in found.advice
+        assert found.rows_to_decide == {}
+        assert diagnose_scores(np.arange(60.0), np.arange(60) % 3, level=0.99).verdict == "undecided"  # not 1 ± 0.03
         assert found.quantile_differences == ()
 
     def test_one_group(self):
@@ -170,8 +232,11 @@ class TestUnusualScores:
         found = diagnose_scores(np.ones(300), np.arange(300) % 3)
         assert [row.coverage for row in found.table] == [1.0] * 3
         assert found.joint_p_value == found.anderson_darling == 1.0
-        assert all(row.low < 0.9 < row.high == 1 for row in found.table)  # a tie that is not certain is not counted
+        certain = 270.9 - 200  # of 271 ties that count, so many are a group's if the others' come first
+        np.testing.assert_allclose([row.low for row in found.table], lower_share(int(certain) + 1, 100))
+        assert all(row.high == 1 for row in found.table)
         assert found.verdict == "undecided"
+        assert found.advice.startswith("Use a score with fewer ties: 100%")
 
     def test_infinite_scores(self):
         scores = np.where(np.arange(300) % 30 == 0, np.inf, np.arange(300.0))
@@ -284,6 +349,34 @@ class TestModels:
         found = diagnose(calibrated(Standardized(), n=300))
         assert {type(option.nonconformity) for option in found.options} == {Standardized}
 
+    def test_widths_that_are_infinite_are_not_talked_about(self):
+        rows = draw(np.random.default_rng(1), 6000)
+        model = ConformalRegressor(FrozenEstimator(ORACLE), nonconformity=Standardized()).fit(rows.X, rows.y)
+        found = diagnose(model, taxonomy=ByFeature(0))
+        assert found.verdict == "uneven"
+        assert found.advice.startswith("Use thresholds per group, taxonomy=ByFeature(column=0): 0.0 ")
+        assert "inf" not in found.advice
+
+    def test_groups_of_the_target_have_no_price(self):
+        rows = draw(np.random.default_rng(1), 3000, spread=np.ones(3000))
+        model = ConformalRegressor(FrozenEstimator(ORACLE)).fit(rows.X, rows.y)
+        found = diagnose(model, taxonomy=ByTarget([1.5]))
+        assert not any(option.per_group for option in found.options)
+        assert "thresholds per group, taxonomy=ByTarget" in found.advice
+
+    def test_without_a_spread_rows_are_grouped_by_prediction(self):
+        data = heteroskedastic(800, seed=0)
+        found = diagnose(ConformalRegressor(LinearRegression(), random_state=0).fit(data.X, data.y))
+        assert found.taxonomy == "ByPrediction(n_groups=3)"
+        assert "by ByPrediction(n_groups=3)" in str(found)
+        assert found.dependence is None
+
+    def test_rows_left_out_have_the_threshold_of_all(self):
+        groups = Groups(np.append(-1, np.arange(40) % 2), ("a", "b"))
+        rows = Rows(Prediction(np.zeros(41)), y=np.arange(41.0))
+        (_, by_group) = options(rows, groups, Residual(), checked_settings(0.5, 0.03, 0))
+        np.testing.assert_allclose(by_group.width, 2 * (20 + 20 * 21 + 20 * 22) / 41, rtol=0.1)
+
     def test_pipelines_and_searches_are_looked_through(self):
         data = heteroskedastic(600, seed=0)
         model = ConformalRegressor(WithSpread(LinearRegression()), random_state=0)
@@ -307,7 +400,7 @@ class TestModels:
     def test_options_are_those_the_prediction_can_serve(self):
         y, center = np.arange(12.0), np.zeros(12)
         groups = Groups(np.arange(12) % 2, ("a", "b"))
-        settings = {"level": 0.5, "tolerance": 0.03, "seed": 0}
+        settings = checked_settings(0.5, 0.03, 0)
         kinds = {
             None: [Residual],
             0.0: [Residual, IntervalDistance],
@@ -315,7 +408,7 @@ class TestModels:
         }
         for least, expected in kinds.items():
             spread = None if least is None else np.append(least, np.ones(11))
-            found = options(Rows(Prediction(center, spread), y=y), groups, Residual(), **settings)
+            found = options(Rows(Prediction(center, spread), y=y), groups, Residual(), settings)
             assert [type(option.nonconformity) for option in found[::2]] == expected
             assert [option.per_group for option in found] == [False, True] * len(expected)
         np.testing.assert_allclose([found[0].width, found[0].widths["a"]], 12.0)  # twice the 7th smallest of 0, ..., 11
@@ -346,7 +439,7 @@ class TestDependence:
         assert abs(found.cure.value - power) < 0.1
         assert f"spread ** {found.cure.value:.2f}" in str(found)
 
-    @pytest.mark.parametrize(("kind", "divisor"), [("term", 1.0), ("term instead", SPREAD)])
+    @pytest.mark.parametrize(("kind", "divisor"), [("term", 1.0), ("term in the divisor", SPREAD)])
     def test_the_additive_term_is_found(self, kind, divisor):
         truth = self.SPREAD + 2 * np.median(self.SPREAD)
         remedy = next(each for each in self.found(self.NOISE * truth / divisor).remedies if each.kind == kind)

@@ -70,6 +70,17 @@ def test_differences_are_of_every_pair_at_one_probability():
     assert all(each.p_value <= each.adjusted for each in found)
 
 
+def test_intervals_and_p_values_by_hand():
+    """Of 400 resampled differences 2 are above 0: an interval for 2 pairs leaves 5 at either end."""
+    from evencover.diagnostics.quantile_differences import _compared
+
+    resampled = np.append(-np.arange(1.0, 399.0), [1.0, 2.0])
+    difference, low, high, p_value = _compared(-5.0, resampled, 2)
+    assert (difference, p_value) == (-5.0, 2 * 3 / 401)
+    np.testing.assert_allclose([low, high], np.quantile(resampled, [0.0125, 0.9875]))
+    assert np.isnan(_compared(np.nan, resampled, 2)).all()
+
+
 def test_many_pairs_get_resamples_enough_to_reject():
     labels = np.arange(12 * 60) % 12
     scores = np.random.default_rng(0).random(720) + 5 * (labels == 11)

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, QuantileRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from evencover import Marginal, Normalized, Prediction, diagnose, recommend
+from evencover import BySpread, Marginal, Normalized, Prediction, diagnose, recommend
+from evencover.diagnostics.choosing import Candidate, _narrowest_even
 from evencover.models import FromQuantiles, WithSpread
 from evencover.synthetic import heteroskedastic, toy
 
@@ -28,8 +30,7 @@ class Knows(RegressorMixin, BaseEstimator):
         return self.predict_full(X).center
 
     def predict_full(self, X):
-        self.asked_of_ = {float(value) for value in np.asarray(X)[:, 0]}
-        assert not self.asked_of_ & self.seen_
+        assert not {float(value) for value in np.asarray(X)[:, 0]} & self.seen_
         return Prediction(*toy()._moments(np.asarray(X)))
 
 
@@ -96,6 +97,29 @@ def test_more_groups_only_where_rows_can_bear_them():
     assert numbers(500) == {1, 3}
     assert numbers(2500) == {1, 3, 5}
     assert numbers(4500) == {1, 3, 5, 10}
+
+
+def test_the_rule():
+    """The narrowest even one; of any within 1 % of it, that with the fewest groups; else undecided ones likewise."""
+
+    def candidate(verdict, width, n_groups=None):
+        return Candidate(Normalized(), Marginal() if n_groups is None else BySpread(n_groups), verdict, width)
+
+    narrow, few, wide = candidate("even", 1.0, 10), candidate("even", 1.009, 3), candidate("even", 1.02)
+    uneven, open_one = candidate("uneven", 0.5), candidate("undecided", 0.7)
+    assert _narrowest_even([uneven, open_one, narrow, few, wide]) is few
+    assert _narrowest_even([uneven, narrow, wide]) is narrow
+    assert _narrowest_even([uneven, open_one]) is open_one
+    assert _narrowest_even([uneven]) is uneven
+
+
+def test_categories_in_a_pipeline():
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    X = pd.DataFrame({"x": DATA.X[:, 0], "kind": np.where(DATA.X[:, 1] > 0.5, "a", "b")})
+    prepare = ColumnTransformer([("kind", OneHotEncoder(), ["kind"])], remainder="passthrough")
+    model = recommend(make_pipeline(prepare, LinearRegression()), X, DATA.y)
+    assert isinstance(model.estimator.estimator[-1], WithSpread)
+    assert len(model.calibrate(X, DATA.y).predict_interval(X)) == len(X)
 
 
 @pytest.mark.parametrize("n", [10, 20])

@@ -105,6 +105,10 @@ class Groups:
             bits, group = divmod(code, n_groups)
             yield (group, bits), rows
 
+    def split(self, values: NDArray[Any]) -> dict[Label, NDArray[Any]]:
+        """Return the values of each group that has rows, of one value for each row."""
+        return {self.labels[code]: values[rows] for code, rows in rows_by_code(self.codes, len(self.labels))}
+
     def label_of_rows(self) -> NDArray[Any]:
         """Return the label of each row. Shape (n,)."""
         kinds = {type(label) for label in self.labels}

@@ -23,6 +23,7 @@ BY_NOISE = (BLUE, ORANGE, VERMILION)  # low, medium, high
 LINES = ("-", "--", "-.")
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
 _MOST_STEPS = 5000
+_MOST_BANDS = 7  # beyond which bands hide each other
 STYLE: Mapping[str, Any] = {
     "axes.grid": False,
     "axes.spines.right": False,
@@ -56,7 +57,7 @@ def plot_score_cdfs(
     Where the groups' lines meet the level at the threshold, one threshold for all is even at that level; where they
     coincide, it is at every level. The shaded bands hold all groups' true distributions, all along, with probability
     95 % (Dvoretzky, Kiefer, Wolfowitz; Massart's constant; Bonferroni over the groups). Infinite scores count, off the
-    picture.
+    picture; with more than seven groups the bands are left out.
 
     Parameters
     ----------
@@ -72,13 +73,15 @@ def plot_score_cdfs(
     ax = axes_or_new(ax)
     together = np.concatenate(list(scores.values()))
     finite = together[np.isfinite(together)]
-    left, right = (min(0.0, finite.min()), np.quantile(finite, 0.999)) if len(finite) else (0.0, 1.0)
+    left, right = _ends(finite)
     ax.step(*_steps(together, left, right), where="post", color=BLACK, lw=1.4, label="all rows")
     colors = BY_NOISE if len(scores) == len(BY_NOISE) else PALETTE
     for i, (name, values) in enumerate(scores.items()):
         color, line = colors[i % len(colors)], LINES[i % len(LINES)]
         ladder, share = _steps(values, left, right)
         ax.step(ladder, share, where="post", color=color, lw=1.4, ls=line, label=str(name))
+        if len(scores) > _MOST_BANDS:
+            continue
         reach = np.sqrt(np.log(2 * len(scores) / 0.05) / (2 * len(values)))
         band = np.clip(share - reach, 0, 1), np.clip(share + reach, 0, 1)
         ax.fill_between(ladder, *band, step="post", color=color, alpha=0.13, lw=0, rasterized=True)
@@ -99,14 +102,20 @@ def plot_diagnosis(diagnosis: Diagnosis, *, ax: Any = None) -> Any:
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     """
+    if not isinstance(diagnosis, Diagnosis):
+        raise TypeError(f"plot_diagnosis takes a Diagnosis, from diagnose; got {type(diagnosis).__name__}")
     ax = plot_score_cdfs(diagnosis.scores, level=diagnosis.level, threshold=diagnosis.threshold, ax=ax)
-    ax.set_title(f"One threshold for all rows: {diagnosis.verdict}")
-    ax.legend(loc="lower right")
+    ax.set_title(
+        f"One threshold for all rows: {diagnosis.verdict}\n(dotted: level {diagnosis.level:g}, and the threshold)"
+    )
+    ax.legend(loc="lower right", ncols=1 + len(diagnosis.scores) // 10)
     return ax
 
 
 def plot_group_coverages(result: Diagnosis | Audit, *, ax: Any = None) -> Any:
     """Draw each group's coverage with its 95 % interval, the level, and the band that counts as even.
+
+    Groups whose interval excludes the level have a colour and a marker of their own; groups without rows are left out.
 
     Parameters
     ----------
@@ -115,17 +124,23 @@ def plot_group_coverages(result: Diagnosis | Audit, *, ax: Any = None) -> Any:
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     """
+    if not isinstance(result, Diagnosis | Audit):
+        raise TypeError(f"plot_group_coverages takes a Diagnosis or an Audit; got {type(result).__name__}")
     ax = axes_or_new(ax)
-    ax.axhspan(result.level - result.tolerance, result.level + result.tolerance, color=GREY, alpha=0.15, lw=0)
-    ax.axhline(result.level, color=GREY, lw=0.9, ls="--")
-    table: Sequence[Covered] = result.table
-    for x, group in enumerate(table):
+    ax.axvspan(result.level - result.tolerance, result.level + result.tolerance, color=GREY, alpha=0.15, lw=0)
+    ax.axvline(result.level, color=GREY, lw=0.9, ls="--")
+    table: list[Covered] = [group for group in result.table if group.rows]
+    for y, group in enumerate(table):
         color, marker = (VERMILION, "D") if excludes(group, result.level) else (BLUE, "o")
-        ax.vlines(x, group.low, group.high, color=color, lw=2.4)
-        ax.plot(x, group.coverage, marker, color=color)
-    ax.set_xticks(range(len(table)), [f"{group.group}\n{group.rows} rows" for group in table])
-    ax.margins(x=0.15)
-    ax.set(ylabel="coverage", title=f"Coverage by group, with 95 % intervals: {result.verdict}")
+        ax.hlines(y, group.low, group.high, color=color, lw=2.4)
+        ax.plot(group.coverage, y, marker, color=color)
+    ax.set_yticks(range(len(table)), [f"{group.group} ({group.rows} rows)" for group in table])
+    ax.invert_yaxis()
+    ax.margins(y=0.5 / max(len(table), 1))
+    ax.set(
+        xlabel="coverage, with 95 % intervals",
+        title=f"{result.verdict}\n(grey: {result.level:g} ± {result.tolerance:g})",
+    )
     return ax
 
 
@@ -152,6 +167,16 @@ def plot_coverages(coverages: Sequence[tuple[str, FloatArray, float]], *, level:
         error = 2 * values.std(ddof=1) / np.sqrt(len(values))
         ax.errorbar(x, values.mean(), error, fmt=marker, ms=3.4, elinewidth=2.4, color=color, label=label)
     return ax
+
+
+def _ends(finite: FloatArray) -> tuple[float, float]:
+    """Return the ends of the axis of scores: from 0 or less, to where nearly all lie, long tails cut."""
+    if not len(finite):
+        return 0.0, 1.0
+    left = min(0.0, float(finite.min()))
+    bulk, most = (float(np.quantile(finite, share)) for share in (0.95, 0.999))
+    right = min(most, 3 * bulk) if bulk > 0 else most
+    return left, right + 0.05 * (right - left) if right > left else left + 1.0
 
 
 def _steps(values: FloatArray, left: float, right: float) -> tuple[FloatArray, FloatArray]:

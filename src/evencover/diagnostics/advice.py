@@ -25,43 +25,34 @@ def advice(diagnosis: Diagnosis) -> str:
         return _other_score(diagnosis, min(even, key=lambda option: option.width))
     if any(group.rows and group.threshold == np.inf for group in diagnosis.table):
         return _fewer_groups(diagnosis)
-    return _per_group(diagnosis) if diagnosis.options else _per_group_by_scores(diagnosis)
+    priced = [option for option in diagnosis.options if option.per_group and option.width < np.inf]
+    return _per_group(diagnosis, priced[0]) if priced else _per_group_by_thresholds(diagnosis)
 
 
-def advice_on_audit(found: Audit) -> str:
+def advice_on_audit(audit: Audit) -> str:
     """Return what to do about an audit."""
-    if found.verdict == "even":
-        return f"Nothing to do: in every group coverage lies within {found.tolerance:g} of the level."
-    if found.verdict == "undecided":
-        return " ".join([_more_rows("test", found)] * bool(found.rows_to_decide) + _calibrate_on_more(found))
-    rows = [*found.table, *([found.slab] if found.slab else [])]
-    off = [row for row in rows if row.adjusted < SIGNIFICANT and excludes(row, found.level)]
+    if audit.verdict == "even":
+        return " ".join([_nothing_to_do(audit), *_by_feature(audit)])
+    if audit.verdict == "undecided":
+        more = [_more_rows("test", audit)] * bool(audit.rows_to_decide)
+        return " ".join([*more, *_calibrate_on_more(audit), *_by_feature(audit)])
+    rows = [*audit.table, *([audit.slab] if audit.slab else [])]
+    off = [row for row in rows if row.adjusted < SIGNIFICANT and excludes(row, audit.level)]
     named = listed(f"{row.group} ({row.coverage:.3f})" for row in off)
-    if found.overall.adjusted < SIGNIFICANT and excludes(found.overall, found.level):
-        share = f"{found.overall.coverage:.3f} of all rows instead of {found.level:g}"
-        do = "Calibrate on rows that the model has not seen"
-        if found.overall.coverage > found.level:
-            do = "Narrower intervals would do, unless ties between scores forbid them"
-        return f"{do}: these cover {share}; off the level are {named}."
+    share = f"these intervals cover {audit.overall.coverage:.3f} of all rows instead of {audit.level:g}"
+    if audit.overall.coverage < audit.level - audit.tolerance:
+        return f"Calibrate on rows that the model has not seen: {share}. Off the level are {named}."
+    if audit.overall.coverage > audit.level + audit.tolerance:
+        return (
+            f"Narrower intervals would do, unless ties between scores forbid them: {share}. Off the level are {named}."
+        )
     return f"Calibrate per group, or by a score that is even, on fresh rows: off the level are {named}."
 
 
-def _calibrate_on_more(found: Audit) -> list[str]:
-    """Return what to do about groups whose coverage their calibration rows leave to chance, if there are any."""
-    if not found.left_to_chance:
-        return []
-    named = listed(f"{row.group} ({row.coverage:.3f})" for row in found.left_to_chance)
-    needed = rows_needed(found.level, found.tolerance)
-    return [
-        f"Calibrate on more rows: {named} is off the level, but not beyond what its calibration rows leave to chance; "
-        f"{needed} a threshold keep coverage within {found.tolerance:g} of the level 19 times in 20."
-    ]
-
-
 def _keep(found: Diagnosis) -> str:
-    keep = (
-        f"One threshold for all would do, without {found.taxonomy}" if found.in_use else "Keep the marginal predictor"
-    )
+    keep = "Keep the marginal predictor"
+    if found.in_use:
+        keep = f"One threshold for all would do, without {found.taxonomy}"
     judged = [group for group in found.table if group.rows]
     low, high = min(group.low for group in judged), max(group.high for group in judged)
     return (
@@ -72,11 +63,18 @@ def _keep(found: Diagnosis) -> str:
 
 def _collect(found: Diagnosis) -> str:
     needed = rows_for_finite_threshold(found.level)
-    if found.threshold == np.inf and sum(group.rows for group in found.table) < needed:
+    every = np.concatenate(list(found.scores.values())) if found.scores else np.empty(0)
+    if found.threshold == np.inf and len(every) < needed:
         return f"Collect calibration rows: a finite threshold at level {found.level:g} takes {needed}."
     if found.threshold == np.inf:
         return (
             f"Use another score: so many of these are infinite that every target is covered at level {found.level:g}."
+        )
+    tied = np.mean(every == found.threshold) if len(every) else 0.0
+    if len(every) * tied > 1 and tied > found.tolerance:
+        return (
+            f"Use a score with fewer ties: {tied:.0%} of these equal the threshold, so that what it covers is not "
+            f"known to within {found.tolerance:g}, whatever the number of rows."
         )
     return _more_rows("calibration", found)
 
@@ -84,8 +82,8 @@ def _collect(found: Diagnosis) -> str:
 def _more_rows(kind: str, found: Diagnosis | Audit) -> str:
     more = listed(f"{label} about {n}" for label, n in found.rows_to_decide.items())
     return (
-        f"Collect more {kind} rows ({more}): these show neither evenness within {found.tolerance:g} of the level nor "
-        "the lack of it. The numbers assume that coverage stays as seen."
+        f"Collect more {kind} rows ({more}): no group is shown to be off the level, nor all of them to be within "
+        f"{found.tolerance:g} of it. The numbers assume that coverage stays near what was seen."
     )
 
 
@@ -97,27 +95,59 @@ def _other_score(found: Diagnosis, option: Option) -> str:
 
 
 def _fewer_groups(found: Diagnosis) -> str:
-    short = listed(
-        f"{group.group} has {group.rows}" for group in found.table if group.rows and group.threshold == np.inf
-    )
+    short = [group for group in found.table if group.rows and group.threshold == np.inf]
+    named = listed(f"{group.group} has {group.rows}" for group in short)
     needed = rows_for_finite_threshold(found.level)
     return (
         f"Use fewer groups, or collect calibration rows: one threshold for all is uneven, and a group needs {needed} "
-        f"rows for its own ({short})."
+        f"rows for its own ({named})."
     )
 
 
-def _per_group(found: Diagnosis) -> str:
-    now, then = found.options[:2]
-    widths = listed(f"{label} {width:.4g} instead of {now.widths[label]:.4g}" for label, width in then.widths.items())
-    cost = f"mean width {then.width:.4g} instead of {now.width:.4g} ({widths})"
+def _per_group(found: Diagnosis, option: Option) -> str:
+    before = found.options[0]
+    widths = listed(
+        f"{label} {width:.4g} instead of {before.widths[label]:.4g}" for label, width in option.widths.items()
+    )
+    cost = f"mean width {option.width:.4g} instead of {before.width:.4g} ({widths})"
     if found.in_use:
-        return f"Keep taxonomy={found.taxonomy}: one threshold for all would be uneven. Its cost here: {cost}."
+        return f"Keep taxonomy={found.taxonomy}: one threshold for all would be uneven. On these rows, {cost}."
     return f"Calibrate per group, taxonomy={found.taxonomy}: {cost}. {_TRIED}"
 
 
-def _per_group_by_scores(found: Diagnosis) -> str:
+def _per_group_by_thresholds(found: Diagnosis) -> str:
+    """Return the advice where widths are not known, or are infinite."""
     own = listed(f"{group.group} {group.threshold:.4g}" for group in found.table if group.rows)
-    cure = None if found.dependence is None else found.dependence.cure
-    instead = f", or change the score to {cure}, which shows no dependence on the spread" if cure else ""
-    return f"Calibrate per group, with thresholds {own} instead of {found.threshold:.4g} for all{instead}. {_TRIED}"
+    by = f", taxonomy={found.taxonomy}" if found.taxonomy else ""
+    cure = None if found.dependence is None or found.options else found.dependence.cure
+    instead = f"; or change the score to {cure}, which shows no dependence on the spread" if cure else ""
+    do = "Keep to thresholds" if found.in_use else "Use thresholds"
+    return f"{do} per group{by}: {own} instead of {found.threshold:.4g} for all{instead}. {_TRIED}"
+
+
+def _nothing_to_do(audit: Audit) -> str:
+    if audit.n_infinite:
+        return (
+            f"Calibrate on more rows: coverage lies within {audit.tolerance:g} of the level in every group, but "
+            f"{audit.n_infinite} of {audit.overall.rows} intervals are infinite."
+        )
+    return f"Nothing to do: in every group coverage lies within {audit.tolerance:g} of the level."
+
+
+def _calibrate_on_more(audit: Audit) -> list[str]:
+    """Return what to do about groups whose coverage their calibration rows leave to chance, if there are any."""
+    if not audit.left_to_chance:
+        return []
+    named = listed(f"{row.group} ({row.coverage:.3f})" for row in audit.left_to_chance)
+    needed = rows_needed(audit.level, audit.tolerance)
+    return [
+        f"Calibrate on more rows: off the level, but not beyond what their calibration rows leave to chance, are "
+        f"{named}; {needed} rows a threshold keep coverage within {audit.tolerance:g} of the level 19 times in 20."
+    ]
+
+
+def _by_feature(audit: Audit) -> list[str]:
+    """Return what the features show beside the groups, if they do."""
+    off = sorted((row for row in audit.by_feature if row.adjusted < SIGNIFICANT), key=lambda row: row.adjusted)
+    named = listed(f"{row.group} ({row.coverage:.3f})" for row in off)
+    return [f"Look beyond these groups, too: off the level are {named}."] if off else []

@@ -10,7 +10,15 @@ import numpy as np
 from evencover.diagnostics.advice import advice_on_audit
 from evencover.diagnostics.audits import Audit, GroupAudit
 from evencover.diagnostics.counts import covered_law, holm, lower_share, tails, two_sided, upper_share
-from evencover.diagnostics.features import ExcessRisk, Feature, excess_risk, features_of, standardized, worst_slab
+from evencover.diagnostics.features import (
+    SEARCHED,
+    ExcessRisk,
+    Feature,
+    excess_risk,
+    features_of,
+    standardized,
+    worst_slab,
+)
 from evencover.diagnostics.verdicts import checked_settings, verdict
 from evencover.groups import Groups, Label, checked_groups, rows_by_code
 from evencover.inputs import BoolArray, FloatArray, IntArray, checked_vector, is_count, refuse_unless_count
@@ -79,13 +87,14 @@ def audit(
     if (asked.codes < 0).any():
         raise ValueError(f"groups must hold every row; {np.count_nonzero(asked.codes < 0)} are left out")
     target = checked_vector(y, "y", length=len(made))
-    evidence = _Evidence.of(target, made, _pools(made, asked, calibration_sizes), settings["level"])
-    told = _Told() if X is None else _told_by_features(evidence, X, settings["seed"])
+    evidence = _Evidence.of(target, made, _pools(made, asked, calibration_sizes), settings.level)
+    told = _Told() if X is None else _told_by_features(evidence, X, settings.seed)
     tested = _adjusted([*evidence.by(asked), *told.slab])
     table, slab = tested[: len(asked.labels)], tested[len(asked.labels) :]
+    limits = settings.level, settings.tolerance
     joint = float(np.nanmin([1.0, *(row.adjusted for row in tested)]))
     found = Audit(
-        verdict=verdict(table, joint, settings["level"], settings["tolerance"], also=slab),
+        verdict=verdict(table, joint, *limits, also=[row for row in slab if row.high < float(limits[0])]),
         advice="",
         table=table,
         joint_p_value=joint,
@@ -93,9 +102,10 @@ def audit(
         by_width=_adjusted(evidence.by(_by_width(made))),
         by_feature=_adjusted(told.by_feature),
         slab=slab[0] if slab else None,
+        slab_rule=told.slab_rule,
         excess_risk=told.risk,
-        level=float(settings["level"]),
-        tolerance=settings["tolerance"],
+        level=float(settings.level),
+        tolerance=settings.tolerance,
         sizes_known=evidence.pools.known,
         n_empty=int(np.count_nonzero(_empty(made))),
         n_infinite=int(np.count_nonzero(np.isinf(made.width))),
@@ -157,6 +167,7 @@ class _Told:
 
     by_feature: Sequence[GroupAudit] = ()
     slab: Sequence[GroupAudit] = ()
+    slab_rule: str = ""
     risk: ExcessRisk | None = None
 
 
@@ -172,12 +183,12 @@ def _told_by_features(evidence: _Evidence, X: Any, seed: int) -> _Told:
     if not features or not len(first):
         return _Told(by_feature)
     matrix = standardized(features)
-    slab = worst_slab(matrix[first], evidence.covered[first], rng)
-    inside = evidence.of_rows("worst slab", second[slab.holds(matrix[second])])
+    slab = worst_slab(matrix[first[:SEARCHED]], evidence.covered[first[:SEARCHED]], rng)
+    inside = evidence.of_rows("worst slab", second[slab.holds(matrix)[second]])
     # Both halves share the calibration: with several thresholds, the first half finds the one that came out lowest.
-    inside = replace(inside, adjusted=min(1.0, inside.adjusted * len(evidence.pools.sizes)))
+    inside = replace(inside, adjusted=min(1.0, inside.p_under * len(evidence.pools.sizes)))
     risk = excess_risk(matrix, evidence.covered, (first, second), float(evidence.level), rng)
-    return _Told(by_feature, [inside], risk)
+    return _Told(by_feature, [inside], slab.rule(features), risk)
 
 
 def _adjusted(rows: Sequence[GroupAudit]) -> tuple[GroupAudit, ...]:
@@ -192,27 +203,37 @@ def _checked_intervals(intervals: Any) -> Intervals | IntervalUnion:
         intervals = _from_bounds(intervals)
     made: Intervals | IntervalUnion = intervals
     if made.width.ndim > 1:
-        raise ValueError(f"intervals must be for one level; got {made.width.shape[1]} of them")
+        n_levels = made.width.shape[1]
+        raise ValueError(
+            f"intervals must be for one level, such as Intervals(lower[:, 0], upper[:, 0]); got {n_levels}"
+        )
+    if not len(made):
+        raise ValueError("intervals must hold rows to audit; got none")
     return made
 
 
 def _from_bounds(bounds: Any) -> Intervals:
     """Return the intervals of a pair of bounds, or of an array with a row for each."""
+    pair = isinstance(bounds, tuple) and len(bounds) == 2
     try:
-        if isinstance(bounds, tuple) and len(bounds) == 2:
-            return Intervals(*(np.asarray(bound, dtype=float) for bound in bounds))
-        array = np.asarray(bounds, dtype=float)
+        arrays = [np.asarray(each, dtype=float) for each in (bounds if pair else [bounds])]
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"intervals must hold numbers, in an array of shape (n, 2) or a pair (lower, upper): {error}"
         ) from None
-    array = array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array
-    if array.ndim != 2 or array.shape[1] != 2:
-        raise ValueError(
-            "intervals must be Intervals, an array of shape (n, 2) or a pair (lower, upper); got an array of shape "
-            f"{array.shape}"
-        )
-    return Intervals(array[:, 0], array[:, 1])
+    if not pair:
+        (array,) = arrays
+        array = array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array
+        if array.ndim != 2 or array.shape[1] != 2:
+            raise ValueError(
+                "intervals must be Intervals, an array of shape (n, 2) or a pair (lower, upper), for one level; got an "
+                f"array of shape {array.shape}"
+            )
+        arrays = [array[:, 0], array[:, 1]]
+    made = Intervals(*arrays)
+    if len(made) and np.all(made.lower > made.upper):
+        raise ValueError(f"intervals must have lower <= upper; all {len(made)} are the other way: swapped?")
+    return made
 
 
 def _level_of(made: Intervals | IntervalUnion) -> Level:

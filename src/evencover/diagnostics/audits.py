@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from evencover.diagnostics.counts import SIGNIFICANT
 from evencover.diagnostics.features import ExcessRisk
 from evencover.diagnostics.verdicts import Verdict, excludes, more_rows
-from evencover.diagnostics.words import COLUMNS, cells, listed, probability, text_table
+from evencover.diagnostics.words import COLUMNS, cells, listed, probability, table_of
 from evencover.groups import Label
+
+_HEADER = (*COLUMNS, "p (Holm)", "mean width", "Winkler score")
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class GroupAudit:
         Exact p-values of so few, or so many, rows covered, if coverage is what was promised, and no more: ties between
         scores can make it more. NaN without rows, or where nothing was promised (groups unseen in calibration).
     adjusted : float
-        Both sides together, adjusted for the number of groups (Holm).
+        Both sides together, adjusted for the number of rows of its table (Holm); as it is, for all rows together.
     width : float
         Mean width; NaN without rows.
     score : float
@@ -72,7 +74,9 @@ class Audit:
     by_feature : tuple of GroupAudit
         Rows by each feature (feature-stratified coverage), adjusted for all of these together.
     slab : GroupAudit or None
-        The worst slab of the features: found on one half of the rows, judged on the other.
+        The worst slab of the features: found on one half of the rows, judged on the other, for too few covered only.
+    slab_rule : str
+        Where it is.
     excess_risk : ExcessRisk or None
         Whether the features tell covered rows from missed ones.
     level, tolerance : float
@@ -91,6 +95,7 @@ class Audit:
     by_width: tuple[GroupAudit, ...]
     by_feature: tuple[GroupAudit, ...]
     slab: GroupAudit | None
+    slab_rule: str
     excess_risk: ExcessRisk | None
     level: float
     tolerance: float
@@ -119,16 +124,13 @@ class Audit:
         return more_rows(open_groups, self.level, self.tolerance)
 
     def __repr__(self) -> str:
-        return (
-            f"Audit({self.verdict} over {len(self.table)} groups of {self.overall.rows} rows at level {self.level:g})"
-        )
+        n = self.overall.rows
+        return f"Audit({self.verdict}; groups: {len(self.table)}, rows: {n}, level: {self.level:g})"
 
     def __str__(self) -> str:
-        shown = [*self.table, *([self.slab] if self.slab else []), self.overall]
-        rows = [(*cells(row), probability(row.adjusted), f"{row.width:.4g}", f"{row.score:.4g}") for row in shown]
         lines = [
             f"Coverage at level {self.level:g}, p-values {self.law}:",
-            text_table((*COLUMNS, "p (Holm)", "mean width", "Winkler score"), rows),
+            table_of([*self.table, *([self.slab] if self.slab else []), self.overall], _cells, _HEADER),
         ]
         if self.n_empty or self.n_infinite:
             lines.append(f"Empty intervals: {self.n_empty}; infinite ones: {self.n_infinite}.")
@@ -140,7 +142,13 @@ class Audit:
             return []
         off = sorted((row for row in self.by_feature if row.adjusted < SIGNIFICANT), key=lambda row: row.adjusted)
         named = listed(f"{row.group} ({row.coverage:.3f})" for row in off) or "none"
-        return [
+        lines = [
             f"Features with rows off the level: {named}.",
             f"Features tell covered rows from missed ones: {self.excess_risk}.",
         ]
+        return [f"The worst slab is {self.slab_rule}.", *lines] if self.slab else lines
+
+
+def _cells(row: GroupAudit) -> tuple[str, ...]:
+    """Return the text of a line."""
+    return *cells(row), probability(row.adjusted), f"{row.width:.4g}", f"{row.score:.4g}"

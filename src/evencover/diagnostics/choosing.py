@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import KFold
+from sklearn.pipeline import Pipeline
 
 from evencover.conformal import ConformalRegressor
 from evencover.diagnostics.options import options
@@ -15,7 +16,7 @@ from evencover.diagnostics.planning import groups_affordable
 from evencover.diagnostics.verdicts import Settings, Verdict, checked_settings
 from evencover.diagnostics.words import in_code, text_table
 from evencover.inputs import FloatArray
-from evencover.models.speech import predictions_of
+from evencover.models.speech import is_frozen, predictions_of
 from evencover.models.spread import WithSpread
 from evencover.models.validation import checked_target, refuse_unless_regressor
 from evencover.predictions import Prediction
@@ -80,7 +81,8 @@ class Recommendation:
             (
                 in_code(each.nonconformity),
                 repr(each.taxonomy),
-                each.verdict,
+                each.verdict
+                + ", by its guarantee" * (each.verdict == "even" and not isinstance(each.taxonomy, Marginal)),
                 f"{each.width:.4g}",
                 "<-" * (each is self.chosen),
             )
@@ -136,12 +138,12 @@ def recommend(
     target = checked_target(ConformalRegressor(estimator), X, y)
     if len(target) < 2 * _FOLDS:
         raise ValueError(f"X must have {2 * _FOLDS} rows or more, to be tried in {_FOLDS} folds; got {len(target)}")
-    model, prediction = _out_of_fold(estimator, X, target, settings["seed"])
+    model, prediction = _out_of_fold(estimator, X, target, settings.seed)
     found = sorted(_candidates(Rows(prediction, X, target), settings), key=lambda each: each.width)
     chosen = _narrowest_even(found)
     fitted = FrozenEstimator(clone(model).fit(X, target))
     regressor = ConformalRegressor(fitted, nonconformity=chosen.nonconformity, taxonomy=chosen.taxonomy)
-    regressor.recommendation_ = Recommendation(tuple(found), chosen, float(settings["level"]))
+    regressor.recommendation_ = Recommendation(tuple(found), chosen, float(settings.level))
     return regressor
 
 
@@ -158,10 +160,10 @@ def _narrowest_even(candidates: list[Candidate]) -> Candidate:
 
 def _candidates(rows: Rows, settings: Settings) -> Iterator[Candidate]:
     """Yield each score with one threshold, with three groups, and with more where the rows can bear them."""
-    affordable = groups_affordable(len(rows), settings["level"], settings["tolerance"])
+    affordable = groups_affordable(len(rows), settings.level, settings.tolerance)
     for n_groups in (_JUDGED_BY, *(more for more in _MORE_GROUPS if more <= affordable)):
         taxonomy = BySpread(n_groups)
-        for option in options(rows, clone(taxonomy).learn(rows), Residual(), **settings):
+        for option in options(rows, clone(taxonomy).learn(rows), Residual(), settings):
             if option.per_group:
                 yield Candidate(option.nonconformity, taxonomy, option.verdict, option.width)
             elif n_groups == _JUDGED_BY:
@@ -175,11 +177,19 @@ def _out_of_fold(estimator: Any, X: Any, y: FloatArray, seed: int) -> tuple[Any,
     for training, held_out in folds:
         part = _predicted(estimator, X, y, training, held_out)
         if part.spread is None:
-            estimator = WithSpread(estimator, random_state=seed)
+            estimator = _with_spread(estimator, seed)
             part = _predicted(estimator, X, y, training, held_out)
         parts.append(part)
         places.append(held_out)
     return estimator, _joined(parts)[np.argsort(np.concatenate(places))]
+
+
+def _with_spread(estimator: Any, seed: int) -> Any:
+    """Return the estimator with a spread learned beside it: of a pipeline, beside its last step."""
+    if not isinstance(estimator, Pipeline) or is_frozen(estimator):
+        return WithSpread(estimator, random_state=seed)
+    name, last = estimator.steps[-1]
+    return clone(estimator).set_params(**{name: WithSpread(last, random_state=seed)})
 
 
 def _predicted(estimator: Any, X: Any, y: FloatArray, training: Any, held_out: Any) -> Prediction:

@@ -18,14 +18,14 @@ from evencover.inputs import FloatArray
 
 _DEGREE = 3
 _FEWEST = 20  # rows for the chi-squared law
-_MOST = 50_000  # rows looked at; more would only cost time
+_MOST = 50_000  # rows looked at: enough to see any dependence that matters
 _NOTHING = 1e-8
 _POWERS = np.linspace(-2.0, 3.0, 21)
 _TERMS = np.concatenate([-np.linspace(0.9, 0.1, 9), [0.0], np.geomspace(0.1, 10.0, 11)])
 _WORDS = {
     "power": "score / spread ** {value:.2f}",
     "term": "score / (spread {value:+.2f} × its median)",
-    "term instead": "score × spread / (spread {value:+.2f} × its median)",
+    "term in the divisor": "score × spread / (spread {value:+.2f} × its median)",
 }
 
 
@@ -35,9 +35,9 @@ class Remedy:
 
     Parameters
     ----------
-    kind : {"power", "term", "term instead"}
-        Divide the score by spread ** value; by spread + value × the median spread; or by the latter instead of by the
-        spread.
+    kind : {"power", "term", "term in the divisor"}
+        Divide the score by spread ** value; by spread + value × the median spread; or by the latter instead of the
+        spread that it is divided by already.
     value : float
         The one that leaves the least dependence.
     p_value : float
@@ -82,7 +82,7 @@ class Dependence:
 
     def __str__(self) -> str:
         if np.isnan(self.p_value):
-            return "not compared (constant, or fewer than 20 rows)"
+            return f"not compared (one of them is constant, or there are fewer than {_FEWEST} rows)"
         if self.p_value >= SIGNIFICANT:
             return f"no dependence seen (p {probability(self.p_value)})"
         none = "; no power of the spread nor additive term mends it" if self.remedies else ""
@@ -106,7 +106,7 @@ def dependence(scores: FloatArray, spread: FloatArray, rng: np.random.Generator)
     remedies = [
         _remedy("power", _POWERS, basis, lambda power: scores / ratios**power),
         _remedy("term", terms, basis, lambda term: scores / (ratios + term)),
-        _remedy("term instead", terms, basis, lambda term: scores * ratios / (ratios + term)),
+        _remedy("term in the divisor", terms, basis, lambda term: scores * ratios / (ratios + term)),
     ]
     return Dependence(p_value, correlation, tuple(remedies))
 

@@ -17,15 +17,15 @@ from evencover.diagnostics.distributions import anderson_darling_p_value, distri
 from evencover.diagnostics.evenness import Divide
 from evencover.diagnostics.options import options
 from evencover.diagnostics.quantile_differences import quantile_differences
-from evencover.diagnostics.verdicts import Settings, checked_settings, verdict
-from evencover.groups import Groups, checked_groups, rows_by_code
+from evencover.diagnostics.verdicts import Settings, checked_settings
+from evencover.groups import Groups, checked_groups
 from evencover.inputs import FloatArray, checked_vector
 from evencover.models.speech import is_frozen, predictions_of, through_steps
 from evencover.models.validation import checked_target
 from evencover.quantiles import Level
 from evencover.rows import Rows
 from evencover.scores import Residual, Score
-from evencover.taxonomies import BySpread, Taxonomy
+from evencover.taxonomies import ByPrediction, BySpread, Taxonomy
 
 
 def diagnose(
@@ -54,7 +54,7 @@ def diagnose(
     y : array-like of shape (n,), optional
         Their targets.
     taxonomy : taxonomy, optional
-        The groups to look at; `BySpread(3)` by default.
+        The groups to look at. By default `BySpread(3)`; `ByPrediction(3)` for a model that knows no spread.
     level : float
         Nominal coverage.
     tolerance : float
@@ -88,7 +88,7 @@ def diagnose(
     scores = checked_vector(score(rows.y, rows.prediction), "scores", length=len(rows), finite=False)
     found = replace(
         _diagnosis(scores, groups, rows.prediction.spread, settings),
-        options=options(rows, groups, score, **settings),
+        options=options(rows, groups, score, settings, priced=not getattr(groups_by, "needs_target", False)),
         taxonomy=repr(groups_by),
         in_use=len(groups.labels) > 1 and _is_same(groups_by, getattr(regressor, "taxonomy_", None)),
     )
@@ -134,22 +134,20 @@ def diagnose_scores(
 
 def _diagnosis(scores: FloatArray, groups: Groups, spread: FloatArray | None, settings: Settings) -> Diagnosis:
     """Return the diagnosis, still without advice."""
-    level, tolerance, seed = settings["level"], settings["tolerance"], settings["seed"]
     if not len(scores):
         raise ValueError("scores must hold calibration rows to diagnose by; got none")
-    divide = Divide(scores, groups, level)
-    table, joint = divide.forecasts(), divide.joint_p_value(seed)
-    rng = np.random.default_rng([seed, 1])
+    divide = Divide(scores, groups, settings.level)
+    rng = np.random.default_rng([settings.seed, 1])
     return Diagnosis(
-        verdict=verdict(table, joint, level, tolerance),
+        verdict=divide.verdict(settings.tolerance, settings.seed),
         advice="",
-        table=table,
-        joint_p_value=joint,
-        level=float(level),
-        tolerance=tolerance,
+        table=divide.forecasts(),
+        joint_p_value=divide.joint_p_value(settings.seed),
+        level=float(settings.level),
+        tolerance=settings.tolerance,
         threshold=divide.threshold,
-        scores={groups.labels[code]: scores[rows] for code, rows in rows_by_code(groups.codes, len(groups.labels))},
-        quantile_differences=quantile_differences(scores, groups, level, rng),
+        scores=groups.split(scores),
+        quantile_differences=quantile_differences(scores, groups, settings.level, rng),
         distribution_differences=distribution_differences(scores, groups),
         anderson_darling=anderson_darling_p_value(scores, groups, rng),
         dependence=None if spread is None else dependence(scores, spread, rng),
@@ -164,6 +162,8 @@ def _regressor_and_rows(model: Any, X: Any, y: Any) -> tuple[ConformalRegressor,
         return _regressor_and_rows(model.best_estimator_, X, y)
     if isinstance(model, Pipeline):
         return _regressor_and_rows(model[-1], None if X is None else through_steps(model, X), y)
+    if isinstance(getattr(model, "estimator", None), ConformalRegressor):
+        raise NotFittedError(f"model is not fitted yet: fit this {type(model).__name__} first")
     if not isinstance(model, ConformalRegressor):
         raise TypeError(
             "model must be a ConformalRegressor, or a pipeline or search of one; for scores of your own there is "
@@ -205,13 +205,10 @@ def _one_score(model: ConformalRegressor) -> Score:
 
 
 def _taxonomy_for(rows: Rows, taxonomy: Taxonomy | None) -> Taxonomy:
-    """Return a fresh copy of the taxonomy asked for; bins of the spread by default."""
-    if taxonomy is None and rows.prediction.spread is None:
-        raise ValueError(
-            "taxonomy must be given: rows are grouped by the model's spread unless told otherwise, and this model has "
-            "none. Either taxonomy=ByPrediction(3), ByFeature(...); or a spread, evencover.models.WithSpread(model)"
-        )
-    return fresh_taxonomy(BySpread(3) if taxonomy is None else taxonomy)
+    """Return a fresh copy of the taxonomy asked for; by default bins of the spread, if there is one."""
+    if taxonomy is None:
+        return ByPrediction(3) if rows.prediction.spread is None else BySpread(3)
+    return fresh_taxonomy(taxonomy)
 
 
 def _is_same(taxonomy: Taxonomy, other: Taxonomy | None) -> bool:

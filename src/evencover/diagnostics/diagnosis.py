@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from evencover.diagnostics.counts import SIGNIFICANT
 from evencover.diagnostics.dependence import Dependence
 from evencover.diagnostics.distributions import DistributionDifference
 from evencover.diagnostics.evenness import GroupForecast
 from evencover.diagnostics.options import Option
-from evencover.diagnostics.quantile_differences import QuantileDifference
+from evencover.diagnostics.quantile_differences import ROWS_BEYOND, QuantileDifference
 from evencover.diagnostics.verdicts import Verdict, more_rows
-from evencover.diagnostics.words import COLUMNS, cells, listed, probability, text_table
+from evencover.diagnostics.words import COLUMNS, cells, listed, probability, table_of
 from evencover.groups import Label
 from evencover.inputs import FloatArray
 
@@ -82,31 +84,38 @@ class Diagnosis:
 
     @property
     def rows_to_decide(self) -> dict[Label, int]:
-        """Where undecided: about how many more rows groups need, were their coverage what was seen."""
-        return more_rows(self.table, self.level, self.tolerance) if self.verdict == "undecided" else {}
+        """Where undecided, and the threshold finite: about how many more rows groups need for a verdict."""
+        decided = self.verdict != "undecided" or self.threshold == np.inf
+        return {} if decided else more_rows(self.table, self.level, self.tolerance)
 
     def __repr__(self) -> str:
         n = sum(group.rows for group in self.table)
-        return f"Diagnosis({self.verdict} over {len(self.table)} groups of {n} rows at level {self.level:g})"
+        return f"Diagnosis({self.verdict}; groups: {len(self.table)}, rows: {n}, level: {self.level:g})"
 
     def __str__(self) -> str:
         return "\n".join([*self._evidence(), f"Verdict: {self.verdict}. {self.advice}"])
 
     def _evidence(self) -> list[str]:
         """Return the evidence in lines of text."""
-        rows = [(*cells(group), probability(group.adjusted)) for group in self.table]
+        by = f", by {self.taxonomy}" if self.taxonomy else ""
         lines = [
-            f"Coverage to come by one threshold, {self.threshold:.4g}, at level {self.level:g}:",
-            text_table((*COLUMNS, "p (Holm)"), rows),
-            f"Even in all groups: p {probability(self.joint_p_value)}, exact for the null that {self.null}.",
+            f"Coverage to come by one threshold, {self.threshold:.4g}, at level {self.level:g}{by}:",
+            table_of(self.table, lambda row: (*cells(row), probability(row.adjusted)), (*COLUMNS, "p (Holm)")),
+            f"Test that all groups are even: p {probability(self.joint_p_value)}, exact for the null that {self.null}.",
         ]
         if self.quantile_differences:
-            differ = listed(
-                "{} and {}".format(*each.groups) for each in self.quantile_differences if each.adjusted < SIGNIFICANT
-            )
-            lines.append(f"Groups whose quantiles differ: {differ or 'none'} (bootstrap).")
+            lines.append(self._quantiles_in_words())
         if self.distribution_differences:
-            lines.append(f"Equal scores at every level: p {probability(self.anderson_darling)} (Anderson-Darling).")
+            lines.append(f"Test of equal scores at every level: p {probability(self.anderson_darling)}.")
         if self.dependence is not None:
             lines.append(f"Score and spread: {self.dependence}.")
+        if self.in_use:
+            lines.append("The model is calibrated per group by them; all this is about one threshold for all instead.")
         return lines
+
+    def _quantiles_in_words(self) -> str:
+        """Return which groups' quantiles differ, in a line of text."""
+        differ = (each.groups for each in self.quantile_differences if each.adjusted < SIGNIFICANT)
+        named = listed(f"{first} and {second}" for first, second in differ)
+        few = min(len(scores) for scores in self.scores.values()) < ROWS_BEYOND * 1 / (1 - self.level)
+        return f"Groups whose quantiles differ, by bootstrap{' (too few rows to trust it)' * few}: {named or 'none'}."

@@ -8,10 +8,10 @@ import numpy as np
 from scipy.stats import ks_2samp
 
 from evencover.diagnostics.counts import holm
-from evencover.groups import Groups, Label, rows_by_code
+from evencover.groups import Groups, Label
 from evencover.inputs import FloatArray, IntArray
 
-_EXACT = 1000  # rows up to which the Kolmogorov-Smirnov law is summed
+_EXACT = 1000  # rows, without ties, up to which the Kolmogorov-Smirnov law is summed
 _MOST_GROUPS = 30  # beyond which pairs are too many to look at
 _DRAWS = 9999
 _TERMS = 100
@@ -42,13 +42,14 @@ class DistributionDifference:
 
 def distribution_differences(scores: FloatArray, groups: Groups) -> tuple[DistributionDifference, ...]:
     """Return the distance of each pair of groups that have rows; of none, if there are more than 30."""
-    members = {groups.labels[code]: scores[rows] for code, rows in rows_by_code(groups.codes, len(groups.labels))}
+    members = groups.split(scores)
     if len(members) > _MOST_GROUPS:
         return ()
     found = []
     for first, second in combinations(members, 2):
         a, b = members[first], members[second]
-        test = ks_2samp(a, b, method="exact" if max(len(a), len(b)) <= _EXACT else "asymp")
+        largest, tied = max(len(a), len(b)), len(np.unique(np.append(a, b))) < len(a) + len(b)
+        test = ks_2samp(a, b, method="exact" if largest == 1 or (largest <= _EXACT and not tied) else "asymp")
         found.append(((first, second), float(test.statistic), float(test.pvalue)))
     adjusted = holm(np.array([p_value for *_, p_value in found])).tolist()
     return tuple(DistributionDifference(*each, p) for each, p in zip(found, adjusted, strict=True))

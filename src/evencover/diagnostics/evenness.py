@@ -7,6 +7,7 @@ import numpy as np
 from scipy.stats import hypergeom
 
 from evencover.diagnostics.counts import holm, lower_share, two_sided, upper_share
+from evencover.diagnostics.verdicts import Verdict, verdict
 from evencover.groups import Groups, Label
 from evencover.inputs import BoolArray, FloatArray, IntArray
 from evencover.quantiles import Level, conformal_quantile, conformal_rank, level_fraction, thresholds
@@ -96,7 +97,7 @@ class Divide:
         certain = self.covered - own + np.maximum(0, needed - (np.count_nonzero(tied) - own))
         return lower_share(certain, self.sizes), upper_share(self.covered, self.sizes)
 
-    @property
+    @cached_property
     def p_values(self) -> FloatArray:
         """Each group's exact p-value: its count is Hypergeometric, if scores do not depend on groups. Shape (G,)."""
         law = hypergeom(self.sizes.sum(), self.covered.sum(), self.sizes)
@@ -120,6 +121,12 @@ class Divide:
             return min(1.0, float(hypergeom(n, k, sizes[0]).pmf(first[extreme]).sum()))
         tables = np.random.default_rng(seed).multivariate_hypergeometric(sizes, k, size=DRAWS, method="marginals")
         return float(1 + np.count_nonzero(_at_least_as_uneven(tables, covered, sizes))) / (DRAWS + 1)
+
+    def verdict(self, tolerance: float, seed: int) -> Verdict:
+        """Return whether the threshold is even; an infinite one covers everything, which is not called so."""
+        if self.threshold == np.inf:
+            return "undecided"
+        return verdict(self.forecasts(), self.joint_p_value(seed), self.level, tolerance)
 
     def forecasts(self) -> tuple[GroupForecast, ...]:
         """Return the coverage to come in each group."""

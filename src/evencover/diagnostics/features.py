@@ -13,17 +13,18 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from evencover.bins import Bins
 from evencover.diagnostics.counts import SIGNIFICANT
 from evencover.diagnostics.words import probability
-from evencover.groups import Groups, is_missing
+from evencover.groups import Groups, first_few, is_missing
 from evencover.inputs import BoolArray, FloatArray, IntArray
-from evencover.tables import column, column_names
+from evencover.tables import column, column_names, frame_kind
 
 _STRATA = 3
 _CATEGORIES = 10  # distinct values up to which a number counts as a category
+_ROWS_A_CATEGORY = 5
 _MOST_CATEGORIES = 20  # the most frequent ones; the others are pooled
 _DIRECTIONS = 200
 _CUTS = 40  # ends that a slab may have
 _SLAB_SHARE = 0.2
-_SEARCHED = 20_000  # rows that slabs are looked for in
+SEARCHED = 20_000  # rows that slabs are looked for in
 _TRAINED = 100_000  # rows that the classifier learns from
 _PERMUTED = 10_000  # rows up to which permutations are drawn
 _PERMUTATIONS = 999
@@ -54,7 +55,8 @@ class Feature:
         """Return groups of the rows by this feature: categories, or thirds, and one of rows where it is missing."""
         missing = np.isnan(self.values)
         known = np.unique(self.values[~missing])
-        if self.categories is not None or len(known) <= _CATEGORIES:
+        few = len(known) <= min(_CATEGORIES, max(_STRATA, len(self.values) // _ROWS_A_CATEGORY))
+        if self.categories is not None or few:
             labels = [f"{self.name} = {text}" for text in self._texts(known)]
             codes = np.searchsorted(known, self.values)
         else:
@@ -66,6 +68,13 @@ class Feature:
             codes = np.searchsorted(edges, self.values)
         codes = np.where(missing, len(labels), codes)
         return Groups(codes, (*labels, f"{self.name} missing") if missing.any() else tuple(labels))
+
+    def center_and_unit(self) -> tuple[float, float]:
+        """Return the median and the standard deviation, 1 where that is 0; of huge numbers, too."""
+        known = self.values[~np.isnan(self.values)]
+        center = float(np.median(known)) if len(known) else 0.0
+        largest = float(np.abs(known - center).max(initial=0.0)) or 1.0
+        return center, largest * (float(((known - center) / largest).std()) if len(known) else 0.0) or 1.0
 
     def _texts(self, values: FloatArray) -> list[str]:
         """Return values as text, numbers as short as they can be told apart."""
@@ -79,12 +88,14 @@ class Feature:
 
 def features_of(X: Any) -> list[Feature]:
     """Return the columns of a table as features."""
-    table = X.toarray() if hasattr(X, "toarray") else X if column_names(X) is not None else np.asarray(X)
+    table = X.toarray() if hasattr(X, "toarray") else X if frame_kind(X) is not None else np.asarray(X)
+    if len(np.shape(table)) != 2:
+        raise ValueError(f"X must be two-dimensional, of shape (n, features); got shape {np.shape(table)}")
     names = column_names(table)
-    if names is None and table.ndim != 2:
-        raise ValueError(f"X must be two-dimensional, of shape (n, features); got shape {table.shape}")
+    if names is not None and len(set(names)) < len(names):
+        raise ValueError(f"X must have a name of its own for each column; got {first_few(names)}")
     keys = range(table.shape[1]) if names is None else names
-    return [_feature(f"column {key}" if names is None else str(key), column(table, key, "audit")) for key in keys]
+    return [_feature(key if isinstance(key, str) else f"column {key}", column(table, key, "audit")) for key in keys]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,28 +119,37 @@ class Slab:
         places = X @ self.direction
         return np.asarray((self.low <= places) & (places <= self.high))
 
+    def rule(self, features: list[Feature]) -> str:
+        """Return it in words: the feature's own bounds, or the features that its direction has most of."""
+        main = np.argsort(-np.abs(self.direction), kind="stable")[:3]
+        if np.count_nonzero(self.direction) == 1:
+            center, unit = features[main[0]].center_and_unit()
+            low, high = self.low * unit + center, self.high * unit + center
+            return f"{low:.4g} <= {features[main[0]].name} <= {high:.4g}"
+        parts = " ".join(f"{self.direction[i]:+.2f} {features[i].name}" for i in main)
+        rest = " ..." if len(features) > len(main) else ""
+        return f"{self.low:.3g} <= {parts}{rest} <= {self.high:.3g}, features in standard deviations from their medians"
+
 
 def standardized(features: list[Feature]) -> FloatArray:
     """Return the features with median 0 and deviation 1; 0 where one is missing or constant. Shape (n, features)."""
-    found = np.stack([feature.values for feature in features], axis=1)
-    for values in found.T:  # views: each column in turn, in place
-        known = ~np.isnan(values)
-        values -= np.median(values[known]) if known.any() else 0.0
-        values /= values[known].std() or 1.0 if known.any() else 1.0
-        values[~known] = 0.0
+    found = np.empty((len(features[0].values), len(features)))
+    for place, feature in enumerate(features):
+        center, unit = feature.center_and_unit()
+        found[:, place] = np.nan_to_num((feature.values - center) / unit)
     return found
 
 
 def worst_slab(X: FloatArray, covered: BoolArray, rng: np.random.Generator) -> Slab:
-    """Return the slab of least coverage among those with a fifth of the rows or more, by each feature and at random.
+    """Return the slab of least coverage among those with a fifth of the rows or more.
+
+    Directions are those of the features, the first 200 of them, and 200 at random.
 
     References
     ----------
     Cauchois, Gupta, Duchi (2021), Knowing what you know: valid and validated confidence sets in multiclass and
     multilabel prediction.
     """
-    some = rng.permutation(len(X))[:_SEARCHED]
-    X, covered = X[some], covered[some]
     drawn = rng.normal(size=(_DIRECTIONS, X.shape[1]))
     directions = np.concatenate(
         [np.eye(X.shape[1])[:_DIRECTIONS], drawn / np.linalg.norm(drawn, axis=1, keepdims=True)]
@@ -164,8 +184,8 @@ class ExcessRisk:
         difference of squared errors. It estimates a lower bound of the mean squared distance of the conditional
         coverage from the level; below 0 where the classifier found nothing.
     p_value : float
-        By permutation: exact for the null that coverage, given this calibration, does not depend on the features. Of a
-        valid predictor calibrated per group it does, by chance.
+        By permutation, or with more than 10 000 rows by its normal limit: for the null that coverage, given this
+        calibration, does not depend on the features. Of a valid predictor calibrated per group it does, by chance.
 
     References
     ----------
@@ -177,7 +197,8 @@ class ExcessRisk:
 
     def __str__(self) -> str:
         told = "yes" if self.p_value < SIGNIFICANT else "not beyond chance"
-        return f"{told} (ERT {self.value:.4f}, p {probability(self.p_value)} given this calibration)"
+        by = f"ERT {self.value:.4f}" if self.value > 0 else "ERT not above 0"
+        return f"{told} (p {probability(self.p_value)} given this calibration; {by})"
 
 
 def excess_risk(
@@ -214,6 +235,8 @@ def _feature(name: str, values: Any) -> Feature:
     if values.dtype.kind == "M":
         times = values.astype("datetime64[us]")
         return Feature(name, np.where(np.isnat(times), np.nan, times.astype(np.int64)), dates=True)
+    if values.dtype.kind == "b":
+        return Feature(name, values.astype(float), ("False", "True"))
     numbers = _as_numbers(values)
     if numbers is not None:
         if np.isinf(numbers).any():

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from evencover.diagnostics.evenness import Divide
-from evencover.diagnostics.verdicts import Verdict, verdict
-from evencover.groups import Groups, Label, rows_by_code
+from evencover.diagnostics.verdicts import Settings, Verdict
+from evencover.groups import Groups, Label
 from evencover.inputs import FloatArray
 from evencover.predictions import Prediction
-from evencover.quantiles import Level
 from evencover.rows import Rows
 from evencover.scores import IntervalDistance, Normalized, Residual, Score, interval_by
 
@@ -41,16 +40,20 @@ class Option:
 
 
 def options(
-    rows: Rows, groups: Groups, nonconformity: Score, *, level: Level, tolerance: float, seed: int
+    rows: Rows, groups: Groups, nonconformity: Score, settings: Settings, *, priced: bool = True
 ) -> tuple[Option, ...]:
-    """Return the score at hand with one threshold, and with one for each group; then other scores likewise."""
+    """Return the score at hand with one threshold and, if priced, with one for each group; then other scores likewise.
+
+    Thresholds for groups of the target cannot be priced: which of them a new row gets is not known.
+    """
     found: list[Option] = []
     for score in usable_scores(rows.prediction, nonconformity):
-        divide = Divide(score(rows.y, rows.prediction), groups, level)
-        judged = verdict(divide.forecasts(), divide.joint_p_value(seed), level, tolerance)
+        divide = Divide(score(rows.y, rows.prediction), groups, settings.level)
+        judged = divide.verdict(settings.tolerance, settings.seed)
+        found.append(_option(rows, groups, score, divide.threshold, judged))
         own = np.append(divide.own_thresholds(), divide.threshold)[groups.codes]  # the last, for rows left out
         by_group: Verdict = "even" if np.isfinite(own).all() else "undecided"
-        found += [_option(rows, groups, score, divide.threshold, judged), _option(rows, groups, score, own, by_group)]
+        found += [_option(rows, groups, score, own, by_group)] * priced
     return tuple(found)
 
 
@@ -67,6 +70,5 @@ def usable_scores(prediction: Prediction, first: Score) -> Iterator[Score]:
 def _option(rows: Rows, groups: Groups, score: Score, threshold: float | FloatArray, judged: Verdict) -> Option:
     """Return the option of a score with one threshold, or with one for each row."""
     widths = interval_by(score, threshold, rows.prediction).width
-    members = rows_by_code(groups.codes, len(groups.labels))
-    means = {groups.labels[code]: float(widths[own].mean()) for code, own in members}
+    means = {label: float(own.mean()) for label, own in groups.split(widths).items()}
     return Option(score, np.ndim(threshold) > 0, judged, float(widths.mean()), means)

@@ -16,10 +16,11 @@ from scipy.special import betainc
 from scipy.stats import beta
 
 from evencover.diagnostics.counts import SIGNIFICANT, holm
-from evencover.groups import Groups, Label, rows_by_code
+from evencover.groups import Groups, Label
 from evencover.inputs import FloatArray, IntArray, checked_vector
 from evencover.quantiles import Level, level_fraction
 
+ROWS_BEYOND = 10  # of a group, expected above the quantile, from which on the bootstrap can be trusted
 _RESAMPLES = 2000
 _RESAMPLES_PER_PAIR = 100
 _MOST_RESAMPLES = 20_000
@@ -60,19 +61,17 @@ def quantile_differences(
     That is the quantile which the marginal threshold of all n rows estimates. Approximate: trust it from about
     10 / (1 − level) rows a group on. With more than 30 groups there are too many pairs, and none is compared.
     """
-    members = [scores[rows] for _, rows in rows_by_code(groups.codes, len(groups.labels))]
-    labels = [groups.labels[code] for code, _ in rows_by_code(groups.codes, len(groups.labels))]
+    members = groups.split(scores)
     probability = float(level_fraction(level)) * (1 + 1 / max(len(scores), 1))
-    pairs = list(combinations(range(len(labels)), 2))
-    if not pairs or probability >= 1 or len(labels) > _MOST_GROUPS:
+    pairs = list(combinations(members, 2))
+    if not pairs or probability >= 1 or len(members) > _MOST_GROUPS:
         return ()
     n_resamples = min(max(_RESAMPLES, _RESAMPLES_PER_PAIR * len(pairs)), _MOST_RESAMPLES)
-    estimates = [harrell_davis(each, probability) for each in members]
-    resampled = [resampled_quantiles(each, probability, n_resamples, rng) for each in members]
-    found = [_compared(estimates[i] - estimates[j], resampled[i] - resampled[j], len(pairs)) for i, j in pairs]
+    estimates = {label: harrell_davis(each, probability) for label, each in members.items()}
+    resampled = {label: resampled_quantiles(each, probability, n_resamples, rng) for label, each in members.items()}
+    found = [_compared(estimates[a] - estimates[b], resampled[a] - resampled[b], len(pairs)) for a, b in pairs]
     adjusted = holm(np.array([p_value for *_, p_value in found])).tolist()
-    named = [(labels[i], labels[j]) for i, j in pairs]
-    return tuple(QuantileDifference(*each) for each in zip(named, *zip(*found, strict=True), adjusted, strict=True))
+    return tuple(QuantileDifference(*each) for each in zip(pairs, *zip(*found, strict=True), adjusted, strict=True))
 
 
 def harrell_davis(values: Any, probability: float) -> float:
@@ -98,7 +97,7 @@ def harrell_davis(values: Any, probability: float) -> float:
     """
     ladder = np.sort(checked_vector(values, "values", finite=False))
     weights = np.diff(_weights_up_to(len(ladder), probability))
-    used = weights > 0  # a score of weight 0 may be infinite
+    used = np.isfinite(ladder) | (weights > _NEGLIGIBLE)
     return float(weights[used] @ ladder[used])
 
 

@@ -1,9 +1,10 @@
 """Even, uneven or undecided: one rule for what is to come and for what was seen."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, sqrt
-from typing import Literal, Protocol, TypeAlias, TypedDict
+from typing import Literal, Protocol, TypeAlias
 
 from evencover.diagnostics.counts import SIGNIFICANT, lower_share, upper_share
 from evencover.groups import Label
@@ -70,9 +71,10 @@ def within(group: Covered, level: Level, tolerance: float) -> bool:
 def more_rows(table: Sequence[Covered], level: Level, tolerance: float) -> dict[Label, int]:
     """Return about how many more rows each group not within the tolerance needs, were its coverage what was seen.
 
-    With that many its interval would exclude the level, or lie within the tolerance, also if its next count were off by
-    1.5 standard errors in the wrong direction. It is at least a tenth more: a group whose interval excludes the level
-    already lacks significance.
+    With that many its interval would exclude the level, or lie within the tolerance, also if the next count were off by
+    1.5 standard errors in the wrong direction. What few rows show is drawn towards the level: half the way where their
+    standard error is the tolerance. It is at least a tenth more: a group whose interval excludes the level already
+    lacks significance.
     """
     return {
         group.group: _more(group, float(level), tolerance)
@@ -83,8 +85,9 @@ def more_rows(table: Sequence[Covered], level: Level, tolerance: float) -> dict[
 
 def _more(group: Covered, level: float, tolerance: float) -> int:
     """Return about how many more rows would decide on a group: in steps of a twentieth."""
-    n = group.rows
-    while not _decides(group.coverage, n, level, tolerance) and n < _FAR:
+    n, weight = group.rows, level * (1 - level) / tolerance**2
+    share = (group.coverage * n + level * weight) / (n + weight)
+    while not _decides(share, n, level, tolerance) and n < _FAR:
         n = ceil(n * 1.05)
     return max(n - group.rows, ceil(group.rows / 10))
 
@@ -100,8 +103,19 @@ def _decides(share: float, n: int, level: float, tolerance: float) -> bool:
     return bool(off or (low >= level - tolerance and high <= level + tolerance))
 
 
-class Settings(TypedDict):
-    """What a verdict is asked for."""
+@dataclass(frozen=True)
+class Settings:
+    """What a verdict is asked for.
+
+    Parameters
+    ----------
+    level : Fraction
+        Nominal coverage.
+    tolerance : float
+        Distance from it that counts as even.
+    seed : int
+        Of draws.
+    """
 
     level: Fraction
     tolerance: float
@@ -111,6 +125,7 @@ class Settings(TypedDict):
 def checked_settings(level: Level, tolerance: float, seed: int) -> Settings:
     """Return the settings of a verdict, or say what is wrong with them."""
     if not is_number(tolerance) or not 0 < tolerance < 1:
-        raise ValueError(f"tolerance must be a distance from the level, such as 0.03; got {tolerance!r}")
+        hint = f"; did you mean {tolerance / 100:g}?" if is_number(tolerance) and 1 <= tolerance < 100 else ""
+        raise ValueError(f"tolerance must be a distance from the level, such as 0.03; got {tolerance!r}{hint}")
     refuse_unless_seed(seed)
-    return Settings(level=level_fraction(level), tolerance=float(tolerance), seed=int(seed))
+    return Settings(level_fraction(level), float(tolerance), int(seed))

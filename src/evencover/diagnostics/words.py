@@ -1,8 +1,8 @@
 """Numbers, groups and tables as text."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -10,6 +10,18 @@ from evencover.diagnostics.verdicts import Covered
 
 COLUMNS = ("group", "rows", "coverage", "95 % interval")
 _NAMED = 6  # before the rest is counted
+_LINES = 30
+
+
+class Tested(Covered, Protocol):
+    """A group's coverage, with a p-value."""
+
+    @property
+    def adjusted(self) -> float:
+        """The p-value, adjusted for the number of groups."""
+
+
+RowType = TypeVar("RowType", bound=Tested)
 
 
 def probability(p: float) -> str:
@@ -20,6 +32,15 @@ def probability(p: float) -> str:
 def cells(row: Covered) -> tuple[str, ...]:
     """Return the text of `COLUMNS` for a group."""
     return str(row.group), str(row.rows), f"{row.coverage:.3f}", f"{row.low:.3f} to {row.high:.3f}"
+
+
+def table_of(rows: Sequence[RowType], written: Callable[[RowType], Sequence[str]], header: Sequence[str]) -> str:
+    """Return a table of groups as text; of very many, those with the smallest p-values."""
+    shown = list(rows)
+    if len(rows) > _LINES:
+        shown = sorted(rows, key=lambda row: (np.isnan(row.adjusted), row.adjusted))[:_LINES]
+    more = [f"  and {len(rows) - _LINES} more groups"] if len(rows) > _LINES else []
+    return "\n".join([text_table(header, map(written, shown)), *more])
 
 
 def in_code(score: object) -> str:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evencover.diagnostics.counts import SIGNIFICANT
 from evencover.diagnostics.diagnosing import diagnose_scores
 from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.evenness import Divide
-from evencover.diagnostics.verdicts import Verdict, verdict
+from evencover.diagnostics.verdicts import Verdict
 from evencover.experiments.repeats import LEVEL, seed_of
 from evencover.inputs import refuse_unless_count
 from evencover.predictions import Prediction
@@ -37,7 +38,6 @@ TESTS: Mapping[str, Callable[[Diagnosis], float]] = {
     "score against spread": lambda found: found.dependence.p_value if found.dependence else np.nan,
     "verdict `uneven`": lambda found: float(found.verdict != "uneven"),
 }
-_SIGNIFICANT = 0.05
 _MANY = 400_000  # rows for the true coverage
 
 
@@ -71,7 +71,7 @@ class Scenario:
         """Return the verdict on n rows, without the evidence beside it."""
         sample, prediction = self.drawn(n, rng)
         divide = Divide(self.score(sample.y, prediction), BySpread(GROUPS).learn(Rows(prediction)), LEVEL)
-        return verdict(divide.forecasts(), divide.joint_p_value(int(rng.integers(2**31))), LEVEL, TOLERANCE)
+        return divide.verdict(TOLERANCE, int(rng.integers(2**31)))
 
     def true_coverage(self, rng: np.random.Generator) -> list[float]:
         """Return what one threshold from very many rows covers in each group, by the law of the target."""
@@ -103,7 +103,7 @@ def rejections(rows: int, *, repeats: int = 200, seed: int = 0) -> dict[str, flo
     refuse_unless_count(repeats, "repeats")
     rng = np.random.default_rng(seed_of(seed, "rejections", str(rows)))
     found = [SCENARIOS["normalised, oracle"].diagnosis(GROUPS * rows, rng) for _ in range(repeats)]
-    return {name: float(np.mean([test(each) < _SIGNIFICANT for each in found])) for name, test in TESTS.items()}
+    return {name: float(np.mean([test(each) < SIGNIFICANT for each in found])) for name, test in TESTS.items()}
 
 
 def verdict_shares(scenario: str, rows: int, *, repeats: int = 200, seed: int = 0) -> dict[str, float]:
@@ -119,7 +119,7 @@ def verdict_shares(scenario: str, rows: int, *, repeats: int = 200, seed: int = 
     refuse_unless_count(repeats, "repeats")
     rng = np.random.default_rng(seed_of(seed, scenario, str(rows)))
     counts = Counter(SCENARIOS[scenario].verdict(rows, rng) for _ in range(repeats))
-    return {verdict: counts[verdict] / repeats for verdict in ("uneven", "even", "undecided")}
+    return {word: counts[word] / repeats for word in ("uneven", "even", "undecided")}
 
 
 def true_coverage(scenario: str, *, seed: int = 0) -> list[float]:
