@@ -154,7 +154,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
 
     def predict(self, X: Any) -> FloatArray:
         """Return the model's own prediction. Shape (n,)."""
-        refuse_unless_ready(self, X)
+        self._refuse_unless_calibrated(X)
         return np.asarray(self.estimator_.predict(X))
 
     def predict_interval(
@@ -189,7 +189,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         It is one interval, unless the taxonomy depends on the target: then it is the union over the target's
         groups of the targets that fall in the group and pass its threshold.
         """
-        refuse_unless_ready(self, X)
+        self._refuse_unless_calibrated(X)
         rows = Rows(predictions_of(self.estimator_, X), X)
         pieces = [self._piece(rows, cell, level, weights, unseen) for cell in self._target_cells()]
         return IntervalUnion(pieces)
@@ -198,7 +198,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self, X: Any, y: Any, *, weights: Any = None, unseen: Unseen = "error", seed: Any = None
     ) -> FloatArray:
         """Return the p-value of each row's target; see `Calibration.p_values`. Shape (n,)."""
-        refuse_unless_ready(self, X)
+        self._refuse_unless_calibrated(X)
         rows = Rows(predictions_of(self.estimator_, X), X, checked_target(self, X, y))
         return self.calibration_.p_values(
             rows.y,
@@ -214,6 +214,15 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         """What is promised, in words."""
         check_is_fitted(self)
         return self.calibration_.guarantee
+
+    def _refuse_unless_calibrated(self, X: Any) -> None:
+        """Raise unless there are thresholds, and features as they were."""
+        if is_frozen(self.estimator) and not hasattr(self, "calibration_"):
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is not calibrated yet. Call 'calibrate' with rows that the "
+                "frozen estimator has not seen"
+            )
+        refuse_unless_ready(self, X)
 
     def _frozen(self, X: Any, y: FloatArray) -> Any:
         """Return the model ready for use: fitting its frozen parts changes nothing."""
