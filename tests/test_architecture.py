@@ -24,7 +24,8 @@ FLOORS = [  # a module imports from its own floor or from floors above, never fr
     {"models.networks.regressors", "models.networks.ensembles", "models.networks"},
     {"models", "splits", "conformal"},
     {f"diagnostics.{name}" for name in ("counts", "verdicts", "words", "evenness", "quantile_differences")},
-    {f"diagnostics.{name}" for name in ("distributions", "dependence", "features", "planning", "options")},
+    {f"diagnostics.{name}" for name in ("distributions", "dependence", "options", "planning")},
+    {f"diagnostics.{name}" for name in ("features", "slabs", "excess_risk")},
     {"diagnostics", "diagnostics.diagnosis", "diagnostics.audits", "diagnostics.advice"},
     {f"diagnostics.{name}" for name in ("diagnosing", "auditing", "choosing")},
     {"plots", "experiments"}

@@ -18,8 +18,11 @@ from evencover import (
     interval_score,
     rows_needed,
 )
+from evencover.diagnostics import excess_risk as risk_room
 from evencover.diagnostics.counts import holm
-from evencover.diagnostics.features import Slab, excess_risk, features_of, standardized, worst_slab
+from evencover.diagnostics.excess_risk import excess_risk
+from evencover.diagnostics.features import features_of, standardized
+from evencover.diagnostics.slabs import Slab, worst_slab
 from evencover.synthetic import heteroskedastic, toy
 from tests.worlds import ONE_IN_A_MILLION, Oracle, draw
 
@@ -418,14 +421,12 @@ class TestFeatures:
         assert kstest(risk_p, "uniform").pvalue > ONE_IN_A_MILLION
 
     def test_the_risk_of_many_rows_needs_no_permutation(self, monkeypatch):
-        from evencover.diagnostics import features
-
         rng = np.random.default_rng(0)
         X = rng.normal(size=(3000, 2))
         covered = rng.random(3000) < 0.9 - 0.03 * X[:, 0]
         halves = np.arange(1500), np.arange(1500, 3000)
         drawn = excess_risk(X, covered, halves, 0.9, rng)
-        monkeypatch.setattr(features, "_PERMUTED", 10)
+        monkeypatch.setattr(risk_room, "_PERMUTED", 10)
         normal = excess_risk(X, covered, halves, 0.9, rng)
         assert drawn.value == normal.value
         assert abs(drawn.p_value - normal.p_value) < 0.05

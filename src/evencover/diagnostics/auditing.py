@@ -10,15 +10,9 @@ import numpy as np
 from evencover.diagnostics.advice import advice_on_audit
 from evencover.diagnostics.audits import Audit, GroupAudit
 from evencover.diagnostics.counts import covered_law, holm, lower_share, tails, two_sided, upper_share
-from evencover.diagnostics.features import (
-    SEARCHED,
-    ExcessRisk,
-    Feature,
-    excess_risk,
-    features_of,
-    standardized,
-    worst_slab,
-)
+from evencover.diagnostics.excess_risk import ExcessRisk, excess_risk
+from evencover.diagnostics.features import Feature, features_of, standardized
+from evencover.diagnostics.slabs import SEARCHED, worst_slab
 from evencover.diagnostics.verdicts import checked_settings, verdict
 from evencover.groups import Groups, Label, checked_groups, rows_by_code
 from evencover.inputs import BoolArray, FloatArray, IntArray, checked_vector, is_count, refuse_unless_count

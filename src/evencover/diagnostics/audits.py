@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from evencover.diagnostics.counts import SIGNIFICANT
-from evencover.diagnostics.features import ExcessRisk
+from evencover.diagnostics.excess_risk import ExcessRisk
 from evencover.diagnostics.verdicts import Verdict, excludes, more_rows
 from evencover.diagnostics.words import COLUMNS, cells, listed, probability, table_of
 from evencover.groups import Label
