@@ -353,6 +353,7 @@ class TestFeatures:
         features = features_of(np.column_stack([np.arange(100.0), np.arange(100.0) % 7, np.ones(100)]))
         center, unit = 49.5, np.arange(100.0).std()
         assert Slab(np.array([1.0, 0.0, 0.0]), (10 - center) / unit, np.inf).rule(features) == "10 <= column 0 <= inf"
+        assert Slab(np.array([-1.0, 0.0, 0.0]), (center - 80) / unit, np.inf).rule(features) == "-inf <= column 0 <= 80"
         rule = Slab(np.array([0.6, -0.8, 0.0]), -1.0, 0.5).rule(features)
         assert rule.startswith("-1 <= -0.80 column 1 +0.60 column 0 +0.00 column 2 <= 0.5")
         found = audit(self.DATA.y, self.MADE, X=self.DATA.X)

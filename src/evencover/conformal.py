@@ -6,7 +6,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted
@@ -16,7 +15,7 @@ from evencover.guarantees import Guarantee
 from evencover.inputs import FloatArray, IntArray
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.metrics import interval_score
-from evencover.models.speech import is_frozen, predictions_of, through_steps
+from evencover.models.speech import innermost, is_frozen, predictions_of
 from evencover.models.validation import (
     checked_target,
     fit_router,
@@ -292,14 +291,11 @@ def intervals_of(estimator: Any, X: Any, level: Levels = 0.9) -> Intervals:
     level : float or sequence of L floats
         Nominal coverage.
     """
-    if hasattr(estimator, "predict_interval"):
-        intervals: Intervals = estimator.predict_interval(X, level=level)
-        return intervals
-    if hasattr(estimator, "best_estimator_"):
-        return intervals_of(estimator.best_estimator_, X, level)
-    if isinstance(estimator, Pipeline):
-        return intervals_of(estimator[-1], through_steps(estimator, X), level)
-    raise TypeError(f"intervals come from a ConformalRegressor, or a pipeline or search of one; got {estimator!r}")
+    inner, seen = innermost(estimator, X)
+    if not hasattr(inner, "predict_interval"):
+        raise TypeError(f"intervals come from a ConformalRegressor, or a pipeline or search of one; got {estimator!r}")
+    intervals: Intervals = inner.predict_interval(seen, level=level)
+    return intervals
 
 
 @dataclass(frozen=True)

@@ -85,10 +85,10 @@ def audit(
     told = _Told() if X is None else _told_by_features(evidence, X, settings.seed)
     tested = _adjusted([*evidence.by(asked), *told.slab])
     table, slab = tested[: len(asked.labels)], tested[len(asked.labels) :]
-    limits = settings.level, settings.tolerance
+    also = [row for row in slab if row.high < settings.level]  # it was chosen as the worst: only that counts
     joint = float(np.nanmin([1.0, *(row.adjusted for row in tested)]))
     found = Audit(
-        verdict=verdict(table, joint, *limits, also=[row for row in slab if row.high < float(limits[0])]),
+        verdict=verdict(table, joint, settings.level, settings.tolerance, also=also),
         advice="",
         table=table,
         joint_p_value=joint,
@@ -143,16 +143,16 @@ class _Evidence:
 
     def of_rows(self, name: Label, rows: IntArray) -> GroupAudit:
         """Return the audit of some rows, as one group."""
-        n, covered = np.array(len(rows)), np.array(np.count_nonzero(self.covered[rows]))
+        n, covered = len(rows), int(np.count_nonzero(self.covered[rows]))
         counts = np.bincount(self.pools.codes[rows], minlength=len(self.pools.sizes)).tolist()
         pools = [(m, size) for m, size in zip(counts, self.pools.sizes, strict=True) if m]
         promised = not self.pools.known or all(size is not None for _, size in pools)
-        under, over = tails(covered_law(pools, self.level), int(covered)) if n and promised else (np.nan, np.nan)
+        under, over = tails(covered_law(pools, self.level), covered) if n and promised else (np.nan, np.nan)
         share, width, score = (
             float(each[rows].mean()) if n else np.nan for each in (self.covered, self.widths, self.scores)
         )
         low, high = float(lower_share(covered, n)), float(upper_share(covered, n))
-        return GroupAudit(name, int(n), share, low, high, under, over, float(two_sided(under, over)), width, score)
+        return GroupAudit(name, n, share, low, high, under, over, float(two_sided(under, over)), width, score)
 
 
 @dataclass(frozen=True)

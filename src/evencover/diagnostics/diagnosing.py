@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import Pipeline
 
 from evencover.conformal import ConformalRegressor, fresh_taxonomy
 from evencover.diagnostics.advice import advice
@@ -20,7 +19,7 @@ from evencover.diagnostics.quantile_differences import quantile_differences
 from evencover.diagnostics.verdicts import Settings, checked_settings
 from evencover.groups import Groups, checked_groups
 from evencover.inputs import FloatArray, checked_vector
-from evencover.models.speech import is_frozen, predictions_of, through_steps
+from evencover.models.speech import innermost, is_frozen, predictions_of
 from evencover.models.validation import checked_target
 from evencover.quantiles import Level
 from evencover.rows import Rows
@@ -158,18 +157,15 @@ def _regressor_and_rows(model: Any, X: Any, y: Any) -> tuple[ConformalRegressor,
     """Return the conformal regressor inside a model, and the rows to diagnose it by."""
     if (X is None) != (y is None):
         raise ValueError("X and y go together; got only one of them")
-    if hasattr(model, "best_estimator_"):
-        return _regressor_and_rows(model.best_estimator_, X, y)
-    if isinstance(model, Pipeline):
-        return _regressor_and_rows(model[-1], None if X is None else through_steps(model, X), y)
-    if isinstance(getattr(model, "estimator", None), ConformalRegressor):
+    regressor, X = innermost(model, X)
+    if isinstance(getattr(regressor, "estimator", None), ConformalRegressor):
         raise NotFittedError(f"model is not fitted yet: fit this {type(model).__name__} first")
-    if not isinstance(model, ConformalRegressor):
+    if not isinstance(regressor, ConformalRegressor):
         raise TypeError(
             "model must be a ConformalRegressor, or a pipeline or search of one; for scores of your own there is "
             f"diagnose_scores. Got {model!r}"
         )
-    return model, _calibration_rows(model) if X is None else _fresh_rows(model, X, y)
+    return regressor, _calibration_rows(regressor) if X is None else _fresh_rows(regressor, X, y)
 
 
 def _calibration_rows(model: ConformalRegressor) -> Rows:

@@ -66,12 +66,16 @@ class Feature:
 
     def _texts(self, values: FloatArray) -> list[str]:
         """Return values as text, numbers as short as they can be told apart."""
-        if self.categories is not None:
-            return [self.categories[int(value)] for value in values]
-        if self.dates:
-            return [str(np.datetime64(int(value), "us").item()) for value in values]
-        short = [f"{value:.4g}" for value in values]
+        short = [self.written(value) for value in values]
         return short if len(set(short)) == len(short) else [repr(float(value)) for value in values]
+
+    def written(self, value: float) -> str:
+        """Return one value as text: the nearest category, a date, or a number of four digits."""
+        if self.categories is not None:
+            return self.categories[int(np.clip(np.round(value), 0, len(self.categories) - 1))]
+        if self.dates and np.isfinite(value):
+            return str(np.datetime64(int(value), "us").item())
+        return f"{value:.4g}"
 
 
 def features_of(X: Any) -> list[Feature]:

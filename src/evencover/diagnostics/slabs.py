@@ -37,10 +37,11 @@ class Slab:
     def rule(self, features: list[Feature]) -> str:
         """Return it in words: the feature's own bounds, or the features that its direction has most of."""
         main = np.argsort(-np.abs(self.direction), kind="stable")[:3]
-        if np.count_nonzero(self.direction) == 1:
-            center, unit = features[main[0]].center_and_unit()
-            low, high = self.low * unit + center, self.high * unit + center
-            return f"{low:.4g} <= {features[main[0]].name} <= {high:.4g}"
+        if np.count_nonzero(self.direction) == 1:  # which is then 1 or -1
+            feature = features[main[0]]
+            center, unit = feature.center_and_unit()
+            low, high = sorted(end * self.direction[main[0]] * unit + center for end in (self.low, self.high))
+            return f"{feature.written(low)} <= {feature.name} <= {feature.written(high)}"
         parts = " ".join(f"{self.direction[i]:+.2f} {features[i].name}" for i in main)
         rest = " ..." if len(features) > len(main) else ""
         return f"{self.low:.3g} <= {parts}{rest} <= {self.high:.3g}, features in standard deviations from their medians"

@@ -50,6 +50,15 @@ def through_steps(pipeline: Pipeline, X: Any) -> Any:
     return pipeline[:-1].transform(X) if len(pipeline) > 1 else X
 
 
+def innermost(estimator: Any, X: Any) -> tuple[Any, Any]:
+    """Return what a pipeline or a search comes down to, and the features as that sees them; None stays None."""
+    if hasattr(estimator, "best_estimator_"):
+        return innermost(estimator.best_estimator_, X)
+    if isinstance(estimator, Pipeline):
+        return innermost(estimator[-1], None if X is None else through_steps(estimator, X))
+    return estimator, X
+
+
 def is_frozen(estimator: Any) -> bool:
     """Return whether fitting would leave the estimator as it is, so that it needs no training rows.
 
