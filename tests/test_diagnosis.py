@@ -322,6 +322,10 @@ class TestModels:
         other = diagnose(refit.set_params(taxonomy=ByPrediction(4)).calibrate(X, y), taxonomy=BySpread(4))
         assert not other.in_use  # low, medium and high of something else
         assert diagnose(refit.set_params(taxonomy=BySpread()).calibrate(X, y)).in_use
+        few = diagnose(calibrated(Normalized(), BySpread(3), n=300))
+        assert few.verdict == "undecided"
+        assert few.advice.startswith("Keep taxonomy=BySpread(n_groups=3), which covers every group by its guarantee")
+        assert "calibrated per group" in str(few)
 
     def test_it_says_when_groups_are_not_needed(self):
         found = diagnose(calibrated(Normalized(), BySpread(3), n=20_000))

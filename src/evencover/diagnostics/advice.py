@@ -81,6 +81,11 @@ def _collect(found: Diagnosis) -> str:
 
 def _more_rows(kind: str, found: Diagnosis | Audit) -> str:
     more = listed(f"{label} about {n}" for label, n in found.rows_to_decide.items())
+    if isinstance(found, Diagnosis) and found.in_use:
+        return (
+            f"Keep taxonomy={found.taxonomy}, which covers every group by its guarantee; whether one threshold would "
+            f"do takes more calibration rows to tell ({more})."
+        )
     return (
         f"Collect more {kind} rows ({more}): no group is shown to be off the level, nor all of them to be within "
         f"{found.tolerance:g} of it. The numbers assume that coverage stays near what was seen."

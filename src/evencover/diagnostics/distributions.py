@@ -16,7 +16,7 @@ _MOST_GROUPS = 30  # beyond which pairs are too many to look at
 _DRAWS = 9999
 _TERMS = 100
 _PERMUTATIONS = 999
-_PLACES = 100
+_PLACES, _MANY_PLACES = 100, 1000  # of scores with ties, and without: enough for the statistic, and little memory
 _ROUNDING = 1e-9
 
 
@@ -60,8 +60,8 @@ def anderson_darling_p_value(scores: FloatArray, groups: Groups, rng: np.random.
 
     The statistic is Scholz and Stephens' for k samples. Its law in large samples without ties is that of
     Σ_j χ²_j / (j (j + 1)), each χ² with k − 1 degrees of freedom: 9999 draws of it, always the same. With ties the
-    scores are seen as at most 100 ranks, and the groups' counts at each drawn anew, 999 times: a permutation test,
-    which is exact.
+    scores are seen as at most 100 ranks, and the groups' counts at each drawn anew, 999 times (fewer for more than 30
+    groups): a permutation test, which is exact.
 
     References
     ----------
@@ -75,9 +75,9 @@ def anderson_darling_p_value(scores: FloatArray, groups: Groups, rng: np.random.
     if n_groups < 2 or n_places < 2:
         return 1.0
     if n_places == len(values):
-        observed, law = _statistics(_table(codes, places)[None]), _limit_law(n_groups)
+        observed, law = _statistics(_table(codes, _coarse(places, _MANY_PLACES))[None]), _limit_law(n_groups)
     else:
-        table = _table(codes, places if n_places <= _PLACES else _coarse(places))
+        table = _table(codes, _coarse(places, _PLACES))
         observed, law = _statistics(table[None]), _statistics(_tables_like(table, rng))
     return float(1 + np.count_nonzero(law >= observed * (1 - _ROUNDING))) / (len(law) + 1)
 
@@ -96,16 +96,18 @@ def _table(codes: IntArray, places: IntArray) -> IntArray:
     return np.bincount(codes * shape[1] + places, minlength=shape[0] * shape[1]).reshape(shape)
 
 
-def _coarse(places: IntArray) -> IntArray:
-    """Return places merged with their neighbours, to at most a hundred of about equally many rows."""
-    up_to = np.cumsum(np.bincount(places))
-    bins = (up_to - 1) * _PLACES // len(places)
+def _coarse(places: IntArray, most: int) -> IntArray:
+    """Return places merged with their neighbours, where there are more than that many, to so many of equal rows."""
+    counts = np.bincount(places)
+    if len(counts) <= most:
+        return places
+    bins = (np.cumsum(counts) - 1) * most // len(places)
     return np.unique(bins[places], return_inverse=True)[1]
 
 
 def _tables_like(table: IntArray, rng: np.random.Generator) -> IntArray:
     """Return tables with the same sums, drawn as if scores did not depend on groups. Shape (draws, groups, places)."""
-    left = np.tile(table.sum(axis=0), (_PERMUTATIONS, 1))
+    left = np.tile(table.sum(axis=0), (max(99, min(_PERMUTATIONS, 30_000 // len(table))), 1))
     drawn = []
     for size in table.sum(axis=1)[:-1]:
         drawn.append(np.stack([rng.multivariate_hypergeometric(each, size, method="marginals") for each in left]))

@@ -84,11 +84,15 @@ def more_rows(table: Sequence[Covered], level: Level, tolerance: float) -> dict[
 
 
 def _more(group: Covered, level: float, tolerance: float) -> int:
-    """Return about how many more rows would decide on a group: in steps of a twentieth."""
-    n, weight = group.rows, level * (1 - level) / tolerance**2
+    """Return about how many more rows would decide on a group, to a twentieth."""
+    low = n = group.rows
+    weight = level * (1 - level) / tolerance**2
     share = (group.coverage * n + level * weight) / (n + weight)
     while not _decides(share, n, level, tolerance) and n < _FAR:
-        n = ceil(n * 1.05)
+        low, n = n, 2 * n
+    while n - low > max(low // 20, 1):
+        middle = (low + n) // 2
+        low, n = (low, middle) if _decides(share, middle, level, tolerance) else (middle, n)
     return max(n - group.rows, ceil(group.rows / 10))
 
 
