@@ -98,6 +98,15 @@ def test_the_table_counts_scores_up_to_the_threshold():
     assert found.null == "scores do not depend on the group"
 
 
+def test_ties_with_the_threshold_count_for_a_group_only_where_they_are_certain_to():
+    """46 scores of `a` lie below the threshold and none on it; of the 50 of `b` on it, all are covered and 10 needed."""
+    scores = np.append(np.arange(50.0), np.full(50, 45.5))
+    found = diagnose_scores(scores, np.repeat(["a", "b"], 50), level=0.55)
+    assert found.threshold == 45.5
+    assert [row.coverage for row in found.table] == [0.92, 1.0]
+    np.testing.assert_allclose([row.low for row in found.table], [lower_share(46, 50), lower_share(10, 50)])
+
+
 def test_the_test_with_two_groups_is_fishers():
     """For a two by two table with equal margins the squared deviations order tables as Fisher's test does."""
     from scipy.stats import fisher_exact
