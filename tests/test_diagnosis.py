@@ -99,7 +99,7 @@ def test_the_table_counts_scores_up_to_the_threshold():
 
 
 def test_ties_with_the_threshold_count_for_a_group_only_where_they_are_certain_to():
-    """46 scores of `a` lie below the threshold and none on it; of the 50 of `b` on it, all are covered and 10 needed."""
+    """46 scores of `a` lie below the threshold, none on it; of the 50 of `b`, all on it, only 10 are needed."""
     scores = np.append(np.arange(50.0), np.full(50, 45.5))
     found = diagnose_scores(scores, np.repeat(["a", "b"], 50), level=0.55)
     assert found.threshold == 45.5
