@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from scipy.stats import kstest
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
@@ -458,6 +459,15 @@ class TestDependence:
         remedy = next(each for each in self.found(self.NOISE * truth / divisor).remedies if each.kind == kind)
         assert remedy.enough
         assert abs(remedy.value - 2) < 0.5
+
+    def test_what_is_left_is_tested_with_a_degree_of_freedom_less(self):
+        """Then, where the power is the right remedy, the p-value is uniform."""
+        rng, p_values = np.random.default_rng(4), []
+        for _ in range(250):
+            spread = np.exp(rng.normal(size=300) / 2)
+            found = dependence(np.abs(rng.normal(size=300)) * spread, spread, rng)
+            p_values.append(found.remedies[0].p_value)
+        assert kstest(p_values, "uniform").pvalue > 0.001  # with none less it is below 1e-5
 
     def test_no_remedy_where_none_helps(self):
         found = self.found(self.NOISE * np.abs(np.log(self.SPREAD)))  # noisy at both ends

@@ -126,6 +126,14 @@ class TestDistributions:
         assert 0.02 < np.mean(p_values <= 0.05) < binom.isf(ONE_IN_A_MILLION, 600, 0.055) / 600
         assert ks_2samp(p_values, rng.random(2000)).pvalue > ONE_IN_A_MILLION
 
+    def test_anderson_and_darlings_law_has_its_mean_and_variance(self):
+        from evencover.diagnostics.distributions import _limit_law
+
+        for n_groups in (2, 5):
+            law, expected = _limit_law(n_groups), 2 * (n_groups - 1) * (np.pi**2 / 3 - 3)
+            assert abs(law.mean() - (n_groups - 1)) < 5 * np.sqrt(expected / len(law))
+            np.testing.assert_allclose(law.var(), expected, rtol=0.1)
+
     def test_anderson_and_darlings_test_sees_differences_with_ties(self):
         rng = np.random.default_rng(0)
         labels = np.arange(3000) % 3
