@@ -114,6 +114,9 @@ def test_what_few_calibration_rows_leave_to_chance_is_not_for_more_test_rows_to_
     given = audit(y, made)
     assert given.verdict == "uneven"
     assert given.left_to_chance == ()
+    far = audit(*simple(5000, 10_000), calibration_sizes=100)
+    assert far.verdict == "uneven"
+    assert far.left_to_chance == ()  # beyond chance
 
 
 def test_infinite_intervals_are_not_nothing_to_do():

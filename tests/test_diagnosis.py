@@ -35,7 +35,7 @@ from evencover.diagnostics.verdicts import checked_settings, more_rows, verdict
 from evencover.groups import Groups
 from evencover.models import WithSpread
 from evencover.synthetic import QuadraticVariance, heteroskedastic, misspecified, toy
-from tests.worlds import Oracle, draw
+from tests.worlds import ONE_IN_A_MILLION, Oracle, draw
 
 
 @dataclass(frozen=True)
@@ -462,12 +462,14 @@ class TestDependence:
 
     def test_what_is_left_is_tested_with_a_degree_of_freedom_less(self):
         """Then, where the power is the right remedy, the p-value is uniform."""
+        from evencover.diagnostics.dependence import _POWERS, _basis, _remedy
+
         rng, p_values = np.random.default_rng(4), []
-        for _ in range(250):
-            spread = np.exp(rng.normal(size=300) / 2)
-            found = dependence(np.abs(rng.normal(size=300)) * spread, spread, rng)
-            p_values.append(found.remedies[0].p_value)
-        assert kstest(p_values, "uniform").pvalue > 0.001  # with none less it is below 1e-5
+        for _ in range(700):
+            spread, noise = np.exp(rng.normal(size=300) / 2), np.abs(rng.normal(size=300))
+            found = _remedy("power", _POWERS, _basis(spread), lambda p, s=spread, e=noise: e * s ** (1 - p))
+            p_values.append(found.p_value)
+        assert kstest(p_values, "uniform").pvalue > ONE_IN_A_MILLION
 
     def test_no_remedy_where_none_helps(self):
         found = self.found(self.NOISE * np.abs(np.log(self.SPREAD)))  # noisy at both ends
