@@ -117,6 +117,11 @@ def test_what_few_calibration_rows_leave_to_chance_is_not_for_more_test_rows_to_
     far = audit(*simple(5000, 10_000), calibration_sizes=100)
     assert far.verdict == "uneven"
     assert far.left_to_chance == ()  # beyond chance
+    labels = np.where(np.arange(10_000) % 2, "far", "near")
+    covered = np.arange(10_000) < np.where(labels == "far", 5000, 8480)
+    both = audit(np.where(covered, 0.5, 2.0), made, groups=labels, calibration_sizes=100)
+    assert both.verdict == "uneven"
+    assert both.advice.endswith("Off the level are far (0.500).")
 
 
 def test_infinite_intervals_are_not_nothing_to_do():
@@ -408,6 +413,14 @@ class TestFeatures:
         inside = np.abs(X[:, 1] - 0.5) < 0.5
         slab = worst_slab(X, ~inside | (rng.random(4000) < 0.5), rng)
         assert slab.holds(X).mean() >= 0.19
+        assert inside[slab.holds(X)].mean() > 0.9
+
+    def test_a_slab_along_one_of_many_features_is_found(self):
+        """Where random directions have little of any one of them."""
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(4000, 30))
+        inside = X[:, 7] > 0.5
+        slab = worst_slab(X, ~inside | (rng.random(4000) < 0.5), rng)
         assert inside[slab.holds(X)].mean() > 0.9
 
     def test_slab_and_risk_keep_their_size(self):
