@@ -18,6 +18,7 @@ from evencover import (
     interval_score,
     rows_needed,
 )
+from evencover.diagnostics import auditing
 from evencover.diagnostics import excess_risk as risk_room
 from evencover.diagnostics.counts import holm
 from evencover.diagnostics.excess_risk import excess_risk
@@ -375,6 +376,14 @@ class TestFeatures:
         assert found.slab.coverage == 1.0
         assert found.slab.adjusted > 0.99
         assert found.slab.p_over < 0.05
+
+    def test_only_a_slab_below_the_level_has_a_say(self, monkeypatch):
+        heard = []
+        monkeypatch.setattr(auditing, "verdict", lambda *_, also: heard.append(also) or "even")
+        good = audit(np.zeros(400), (np.full(400, -1.0), np.ones(400)), X=np.arange(400.0)[:, None])
+        bad = audit(np.full(400, 2.0), (np.full(400, -1.0), np.ones(400)), X=np.arange(400.0)[:, None])
+        assert heard == [[], [bad.slab]]
+        assert good.slab.low > 0.9
 
     def test_several_thresholds_weigh_on_the_slab(self):
         rng = np.random.default_rng(0)
