@@ -19,6 +19,7 @@ from evencover import (
     ConformalRegressor,
     IntervalDistance,
     IntervalScorer,
+    Marginal,
     Normalized,
     Prediction,
     Residual,
@@ -342,6 +343,13 @@ class TestModels:
         assert found.verdict == "even"
         assert "without BySpread(n_groups=3)" in found.advice
         assert "Keep the marginal predictor" in diagnose(calibrated(Normalized(), n=20_000)).advice
+        assert not diagnose(calibrated(n=300), taxonomy=Marginal()).in_use  # one group is none
+
+    def test_groups_in_use_that_are_needed_are_kept(self):
+        """Also where another score would be even without them."""
+        found = diagnose(calibrated(Residual(), BySpread(3), n=20_000))
+        assert any(option.verdict == "even" and not option.per_group for option in found.options)
+        assert found.advice.startswith("Keep taxonomy=BySpread(n_groups=3): one threshold for all would be uneven")
 
     def test_fresh_rows_instead(self):
         model, rows = calibrated(), draw(np.random.default_rng(9), 500)
