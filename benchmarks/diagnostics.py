@@ -6,13 +6,12 @@ alone, on resamples that are there already; ours is everything.
 
 import json
 import sys
-from collections.abc import Callable
 from statistics import median
-from time import perf_counter
 
 import numpy as np
 from scipy.stats import ks_2samp, quantile
 
+from benchmarks.timing import seconds
 from evencover import BySpread, Residual, Rows, diagnose_scores
 from evencover.diagnostics.quantile_differences import resampled_quantiles
 from evencover.synthetic import toy
@@ -26,13 +25,13 @@ def main() -> None:
     """Print the median seconds of each way, after a first round that compares their distributions."""
     if ks_2samp(counted(), sorted_by_scipy()).pvalue < 1e-6:
         sys.exit("the two bootstraps differ")
-    rounds = [{way.__name__: _seconds(way) for way in (counted, sorted_by_scipy)} for _ in range(_ROUNDS)]
+    rounds = [{way.__name__: seconds(way) for way in (counted, sorted_by_scipy)} for _ in range(_ROUNDS)]
     bootstrap = {name: median(found[name] for found in rounds) for name in rounds[0]}
     sample = toy().sample(_MANY, seed=0)
     prediction = sample.oracle()
     scores, groups = Residual()(sample.y, prediction), BySpread(3).learn(Rows(prediction))
-    whole = [_seconds(lambda: diagnose_scores(scores, groups, spread=prediction.spread)) for _ in range(3)]
-    sorting = [_seconds(lambda: np.sort(scores)) for _ in range(3)]
+    whole = [seconds(lambda: diagnose_scores(scores, groups, spread=prediction.spread)) for _ in range(3)]
+    sorting = [seconds(lambda: np.sort(scores)) for _ in range(3)]
     print(json.dumps({"bootstrap": bootstrap, "diagnosis": median(whole), "sorting": median(sorting)}))
 
 
@@ -44,12 +43,6 @@ def counted() -> np.ndarray:
 def sorted_by_scipy() -> np.ndarray:
     """Return the resamples' quantiles by one vectorised call."""
     return quantile(_DRAWN, 0.9, method="harrell-davis", axis=1)
-
-
-def _seconds(way: Callable[[], object]) -> float:
-    start = perf_counter()
-    way()
-    return perf_counter() - start
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.model_selection import train_test_split
 
+from benchmarks.timing import seconds
 from evencover.models import MeanVarianceNetwork, QuantileNetwork, fit_together
 
 _SEEDS = (13, 2, 47, 1, 15, 31, 89, 666, 3, 43)  # of the paper's splits
@@ -42,7 +42,7 @@ def seconds_of_ten(*, rounds: int) -> dict[str, float]:
         "one_by_one": lambda: [eager_network(X, y, seed, fused=None) for seed in range(10)],
         "one_by_one_fused": lambda: [eager_network(X, y, seed, fused=True) for seed in range(10)],
     }
-    times = [{name: _seconds(way) for name, way in ways.items()} for _ in range(rounds)]
+    times = [{name: seconds(way) for name, way in ways.items()} for _ in range(rounds)]
     return {name: median(each[name] for each in times) for name in ways}
 
 
@@ -69,9 +69,7 @@ def eager_network(X: Any, y: Any, seed: int, *, fused: bool | None) -> torch.nn.
 def seconds_of_the_paper(folder: Path) -> dict[str, float]:
     """Return how long the paper's 40 networks take on each data set, from arrays to fitted models."""
     tables = {path.stem: np.loadtxt(path, delimiter=",", skiprows=1) for path in sorted(folder.glob("*.csv"))}
-    return {
-        name: _seconds(lambda table=table: fit_forty(table[:, :-1], table[:, -1])) for name, table in tables.items()
-    }
+    return {name: seconds(lambda table=table: fit_forty(table[:, :-1], table[:, -1])) for name, table in tables.items()}
 
 
 def fit_forty(X: Any, y: Any) -> Sequence[Any]:
@@ -94,13 +92,6 @@ def _training_rows(n: int, seed: int) -> Any:
 
 def _ten() -> list[MeanVarianceNetwork]:
     return [MeanVarianceNetwork(epochs=_EPOCHS, device="cpu", random_state=seed) for seed in range(10)]
-
-
-def _seconds(way: Callable[[], Any]) -> float:
-    """Return how long one call took."""
-    start = perf_counter()
-    way()
-    return perf_counter() - start
 
 
 if __name__ == "__main__":

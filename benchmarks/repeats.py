@@ -6,12 +6,11 @@ score, and counts the test rows covered in each third of the variance.
 
 import json
 import sys
-from collections.abc import Callable
 from statistics import median
-from time import perf_counter
 
 import numpy as np
 
+from benchmarks.timing import seconds
 from evencover import Normalized, Residual, calibrate
 from evencover.experiments.repeats import Design, Tally, blocks_of, simulated, tally
 from evencover.synthetic import Sample, low_dimensional
@@ -25,7 +24,7 @@ def main() -> None:
     if not np.array_equal(vectorised(), one_by_one()):
         sys.exit("the two ways count different rows")
     ways = (vectorised, one_by_one, drawing)
-    rounds = [{way.__name__: _seconds(way) for way in ways} for _ in range(_ROUNDS)]
+    rounds = [{way.__name__: seconds(way) for way in ways} for _ in range(_ROUNDS)]
     print(json.dumps({way.__name__: median(found[way.__name__] for found in rounds) for way in ways}))
 
 
@@ -61,12 +60,6 @@ def drawing() -> None:
     """Draw the same rows, and do nothing with them."""
     for size, rng in blocks_of(_REPEATS, 0):
         _WORLD.sample(size * _DESIGN.n_rows, seed=rng)
-
-
-def _seconds(way: Callable[[], object]) -> float:
-    start = perf_counter()
-    way()
-    return perf_counter() - start
 
 
 if __name__ == "__main__":

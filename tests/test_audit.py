@@ -118,6 +118,12 @@ def test_what_few_calibration_rows_leave_to_chance_is_not_for_more_test_rows_to_
     far = audit(*simple(5000, 10_000), calibration_sizes=100)
     assert far.verdict == "uneven"
     assert far.left_to_chance == ()  # beyond chance
+    few, codes = np.repeat([83, 90, 90, 90, 90], 100), np.repeat(np.arange(5), 100)
+    open_one = audit(np.where(np.arange(500) % 100 < few, 0.5, 2.0), made[:500], groups=codes)
+    assert open_one.table[0].high < 0.9
+    assert open_one.table[0].adjusted > 0.05
+    assert open_one.left_to_chance == ()  # given this calibration, more rows would tell
+    assert 0 in open_one.rows_to_decide
     labels = np.where(np.arange(10_000) % 2, "far", "near")
     covered = np.arange(10_000) < np.where(labels == "far", 5000, 8480)
     both = audit(np.where(covered, 0.5, 2.0), made, groups=labels, calibration_sizes=100)
