@@ -151,6 +151,19 @@ def test_with_the_rows_it_takes_most_verdicts_are_reached():
     assert np.mean(decided) > 0.7
 
 
+def test_the_text_says_where_the_bootstrap_has_too_few_rows():
+    scores = np.random.default_rng(0).random(300)
+    assert "(too few rows to trust it)" not in str(diagnose_scores(scores, np.arange(300) % 3))
+    assert "(too few rows to trust it)" in str(diagnose_scores(scores[:297], np.arange(297) % 3))
+
+
+def test_many_groups_are_compared_together_only():
+    found = diagnose_scores(np.random.default_rng(0).random(800), np.arange(800) % 40)
+    assert found.quantile_differences == found.distribution_differences == ()
+    assert "Test of equal scores at every level" in str(found)
+    assert "and 10 more groups" in str(found)
+
+
 def test_a_wider_tolerance_is_easier_to_meet():
     scores, groups, _ = scores_of(Normalized(), 1000)
     assert diagnose_scores(scores, groups, tolerance=0.03).verdict == "undecided"

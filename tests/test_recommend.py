@@ -56,7 +56,7 @@ def test_it_is_frozen_uncalibrated_and_fitted_on_all_rows():
     with pytest.raises(NotFittedError, match="Call 'calibrate' with rows that the frozen estimator has not seen"):
         model.predict_interval(DATA.X)
     fresh = heteroskedastic(600, seed=1)
-    assert diagnose(model, fresh.X, fresh.y).verdict in ("even", "uneven", "undecided")
+    assert sum(row.rows for row in diagnose(model, fresh.X, fresh.y).table) == 598  # two are edges
     assert model.calibrate(fresh.X, fresh.y).predict_interval(DATA.X).level == 0.9
     assert model.recommendation_.level == 0.9
 

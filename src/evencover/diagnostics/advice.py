@@ -153,6 +153,5 @@ def _calibrate_on_more(audit: Audit) -> list[str]:
 
 def _by_feature(audit: Audit) -> list[str]:
     """Return what the features show beside the groups, if they do."""
-    off = sorted((row for row in audit.by_feature if row.adjusted < SIGNIFICANT), key=lambda row: row.adjusted)
-    named = listed(f"{row.group} ({row.coverage:.3f})" for row in off)
-    return [f"Look beyond these groups, too: off the level are {named}."] if off else []
+    named = audit.features_off_the_level
+    return [f"Look beyond these groups, too: off the level are {named}."] if named else []

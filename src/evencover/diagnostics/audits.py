@@ -116,6 +116,12 @@ class Audit:
         return tuple(groups) if self.sizes_known else ()
 
     @property
+    def features_off_the_level(self) -> str:
+        """Which rows by feature are off the level beyond chance, in words, the surest first; empty if none are."""
+        off = sorted((row for row in self.by_feature if row.adjusted < SIGNIFICANT), key=lambda row: row.adjusted)
+        return listed(f"{row.group} ({row.coverage:.3f})" for row in off)
+
+    @property
     def rows_to_decide(self) -> dict[Label, int]:
         """Where undecided: about how many more rows groups need, were their coverage what was seen."""
         if self.verdict != "undecided":
@@ -140,10 +146,8 @@ class Audit:
         """Return what the features show, in lines of text."""
         if self.excess_risk is None:
             return []
-        off = sorted((row for row in self.by_feature if row.adjusted < SIGNIFICANT), key=lambda row: row.adjusted)
-        named = listed(f"{row.group} ({row.coverage:.3f})" for row in off) or "none"
         lines = [
-            f"Features with rows off the level: {named}.",
+            f"Features with rows off the level: {self.features_off_the_level or 'none'}.",
             f"Features tell covered rows from missed ones: {self.excess_risk}.",
         ]
         return [f"The worst slab is {self.slab_rule}.", *lines] if self.slab else lines

@@ -42,9 +42,9 @@ class Diagnosis:
     scores : mapping from label to ndarray
         The scores of each group that has rows.
     quantile_differences : tuple of QuantileDifference
-        The paper's bootstrap, pair by pair; empty with too few rows for a quantile.
+        The paper's bootstrap, pair by pair; empty with too few rows for a quantile, or more than 30 groups.
     distribution_differences : tuple of DistributionDifference
-        Kolmogorov and Smirnov's test, pair by pair: differences at any level.
+        Kolmogorov and Smirnov's test, pair by pair: differences at any level. Empty with more than 30 groups.
     anderson_darling : float
         The p-value of one distribution for all groups' scores.
     dependence : Dependence or None
@@ -105,7 +105,7 @@ class Diagnosis:
         ]
         if self.quantile_differences:
             lines.append(self._quantiles_in_words())
-        if self.distribution_differences:
+        if len(self.scores) > 1:
             lines.append(f"Test of equal scores at every level: p {probability(self.anderson_darling)}.")
         if self.dependence is not None:
             lines.append(f"Score and spread: {self.dependence}.")
@@ -117,5 +117,6 @@ class Diagnosis:
         """Return which groups' quantiles differ, in a line of text."""
         differ = (each.groups for each in self.quantile_differences if each.adjusted < SIGNIFICANT)
         named = listed(f"{first} and {second}" for first, second in differ)
-        few = min(len(scores) for scores in self.scores.values()) < ROWS_BEYOND * 1 / (1 - self.level)
-        return f"Groups whose quantiles differ, by bootstrap{' (too few rows to trust it)' * few}: {named or 'none'}."
+        beyond = min(len(scores) for scores in self.scores.values()) * (1 - self.level)
+        few = " (too few rows to trust it)" if round(beyond, 9) < ROWS_BEYOND else ""
+        return f"Groups whose quantiles differ, by bootstrap{few}: {named or 'none'}."

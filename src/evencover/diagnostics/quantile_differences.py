@@ -60,6 +60,10 @@ def quantile_differences(
 
     That is the quantile which the marginal threshold of all n rows estimates. Approximate: trust it from about
     10 / (1 − level) rows a group on. With more than 30 groups there are too many pairs, and none is compared.
+
+    References
+    ----------
+    Wilcox, Erceg-Hurn, Clark, Carlson (2014), Comparing two independent groups via the lower and upper quantiles.
     """
     members = groups.split(scores)
     probability = float(level_fraction(level)) * (1 + 1 / max(len(scores), 1))
