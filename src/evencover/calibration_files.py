@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evencover._version import __version__
+from evencover.files import whole_file
 from evencover.groups import Label
 from evencover.pools import Pool
 from evencover.scores import IntervalDistance, Nonconformity, Normalized, Residual, Score, Standardized
@@ -38,13 +39,8 @@ def write(path: str | Path, parts: Mapping[str, Any]) -> None:
         arrays[f"scores_{place}"] = pool.scores
         if pool.weights is not None:
             arrays[f"weights_{place}"] = pool.weights
-    unfinished = Path(f"{path}.part")
-    try:
-        with unfinished.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with whole_file(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def read(path: str | Path, nonconformity: Nonconformity | None) -> dict[str, Any]:

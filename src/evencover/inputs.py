@@ -2,7 +2,9 @@
 
 import sys
 import warnings
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +12,7 @@ from numpy.typing import NDArray
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.intp]
 BoolArray: TypeAlias = NDArray[np.bool_]
+Named = TypeVar("Named")
 
 
 def checked_vector(values: Any, name: str, *, length: int | None = None, finite: bool = True) -> FloatArray:
@@ -81,6 +84,25 @@ def refuse_unless_positive(value: Any, name: str) -> None:
     """Raise unless a value is a positive finite number."""
     if not is_number(value) or not 0 < value < np.inf:
         raise ValueError(f"{name} must be a positive finite number; got {value!r}")
+
+
+def chosen(name: Any, options: Mapping[str, Named], kind: str) -> Named:
+    """Return what has this name, or say which names there are, the nearest first.
+
+    Parameters
+    ----------
+    name : str
+        What was asked for.
+    options : mapping from name
+        What there is.
+    kind : str
+        What it is a name of, for the error.
+    """
+    if isinstance(name, str) and name in options:
+        return options[name]
+    near = get_close_matches(str(name).lower(), {each.lower(): each for each in options}, n=1, cutoff=0.5)
+    hint = next((f"did you mean {each!r}? " for each in options if [each.lower()] == near), "")
+    raise ValueError(f"unknown {kind} {name!r}; {hint}there are {', '.join(options)}")
 
 
 def row_selection(rows: Any) -> Any:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from evencover._version import __version__
 from evencover.extras import imported
+from evencover.files import whole_file
 from evencover.models.networks.layers import Layer
 from evencover.models.quantile_plans import QuantilePlan
 from evencover.models.scaling import Scaling
@@ -29,12 +30,8 @@ def write_network(model: Any, path: str | Path) -> None:
     check_is_fitted(model)
     safetensors = imported("safetensors.numpy", extra="files", purpose="saving a network")
     content = safetensors.save(_arrays(model), metadata={"evencover": json.dumps(_header(model), default=_plain)})
-    unfinished = Path(f"{path}.part")
-    try:
-        unfinished.write_bytes(content)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with whole_file(path) as file:
+        file.write(content)
 
 
 def read_network(kind: type[Model], path: str | Path, inner: type[Any] | None = None) -> Model:

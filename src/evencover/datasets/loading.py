@@ -1,0 +1,156 @@
+"""Data sets by name: from a folder of yours, from the cache, or from their public sources."""
+
+import os
+import sys
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from evencover.datasets.downloads import DownloadError, Progress, download
+from evencover.datasets.originals import ORIGINALS
+from evencover.datasets.registry import Card, card
+from evencover.datasets.tables import Dataset, checksum, csv_text, is_table_file, read_dataset
+from evencover.files import whole_file
+from evencover.inputs import warn_user
+
+Downloading = Callable[[str], Progress]  # takes what is being downloaded, returns where to report the bytes
+
+
+def load_dataset(
+    name: str,
+    *,
+    target: str | None = None,
+    data_dir: str | Path | None = None,
+    cache_dir: str | Path | None = None,
+    downloading: Downloading | None = None,
+) -> Dataset:
+    """Return a data set: one of the paper's six by name, or any CSV or Parquet file by its path.
+
+    A name is looked up in `data_dir`, then in the cache; what is in neither is downloaded from its public source and put
+    into the cache. Every file is checked against the checksum on the data set's card.
+
+    Parameters
+    ----------
+    name : str
+        A name (`evencover datasets` lists them), or a path that ends in .csv or .parquet.
+    target : str, optional
+        The column of a file to predict; the last one by default.
+    data_dir : str or Path, optional
+        A folder of CSV files called after the names.
+    cache_dir : str or Path, optional
+        The cache; by default ``EVENCOVER_CACHE``, or the folder for caches of the system.
+    downloading : callable, optional
+        Called with a name before it is downloaded; returns a function of the bytes received and their number in all.
+
+    Examples
+    --------
+    >>> load_dataset("concret")
+    Traceback (most recent call last):
+    ValueError: unknown data set 'concret'; did you mean 'concrete'? there are concrete, turbine, puma32H, ...
+    """
+    if is_table_file(name):
+        return read_dataset(name, target=target)
+    known = card(name)
+    if target is not None and target != known.response:
+        raise ValueError(f"target is for files; the response of {name} is {known.response}, got {target!r}")
+    path = found(known, data_dir=data_dir, cache_dir=cache_dir)
+    if path is None:
+        path = obtained(known, cache_folder(cache_dir), downloading=downloading)
+    data = read_dataset(path, name=known.name)
+    if data.sha256 != known.sha256:
+        raise ValueError(
+            f"{path} is not the data set {name}: its sha256 is {data.sha256}, the card says {known.sha256}. To use it as it "
+            f"is, give its path instead of the name; to have {name}, delete it or leave --data-dir out"
+        )
+    return data
+
+
+def found(known: Card, *, data_dir: str | Path | None = None, cache_dir: str | Path | None = None) -> Path | None:
+    """Return where a data set is, in the folder or else in the cache, or None; a damaged file in the cache is not there.
+
+    Parameters
+    ----------
+    known : Card
+        The data set.
+    data_dir, cache_dir : str or Path, optional
+        As in `load_dataset`.
+    """
+    if data_dir is not None:
+        if not Path(data_dir).is_dir():
+            raise ValueError(f"data_dir must be a folder; {data_dir} is none")
+        path = Path(data_dir) / f"{known.name}.csv"
+        if path.is_file():
+            return path
+    path = cache_folder(cache_dir) / f"{known.name}.csv"
+    if not path.is_file():
+        return None
+    if checksum(path) == known.sha256:
+        return path
+    warn_user(f"{path} is damaged: its checksum is not that of {known.name}; it is passed over")
+    return None
+
+
+def obtained(
+    known: Card, folder: Path, *, tries: int = 3, pause: float = 1.0, downloading: Downloading | None = None
+) -> Path:
+    """Download a data set's original, turn it into the table on its card, and return the path of that in the cache.
+
+    Nothing gets its name there before its checksum is right.
+
+    Parameters
+    ----------
+    known : Card
+        The data set.
+    folder : Path
+        The cache; made if it is not there.
+    tries, pause
+        As in `download`, for each address of the card.
+    downloading : callable, optional
+        As in `load_dataset`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    progress = None if downloading is None else downloading(known.name)
+    with TemporaryDirectory(dir=folder) as temporary:
+        original = Path(temporary) / "original"
+        reasons = []
+        for url in known.urls:
+            try:
+                download(url, original, tries=tries, pause=pause, progress=progress)
+                return _converted(known, url, original, folder)
+            except DownloadError as error:
+                reasons.append(str(error))
+    raise DownloadError(
+        f"{known.name}: {'; '.join(reasons)}. Without a network, put {known.name}.csv into a folder and name the folder by "
+        "--data-dir (in Python: data_dir)"
+    )
+
+
+def cache_folder(given: str | Path | None = None) -> Path:
+    """Return the folder given, else what ``EVENCOVER_CACHE`` names, else the system's place for caches."""
+    if given is not None:
+        return Path(given)
+    if named := os.environ.get("EVENCOVER_CACHE"):
+        return Path(named)
+    home = Path.home()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local")) / "evencover" / "Cache"
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches" / "evencover"
+    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "evencover"
+
+
+def _converted(known: Card, url: str, original: Path, folder: Path) -> Path:
+    """Write the table of an original to the cache, if it is the one on the card."""
+    try:
+        content = csv_text(*ORIGINALS[known.name](original)).encode()
+    except ImportError:
+        raise
+    except Exception as error:  # whatever a reader says of a file that is not what it should be
+        raise DownloadError(f"what came from {url} cannot be read as {known.name} ({error!r})") from error
+    if (came := sha256(content).hexdigest()) != known.sha256:
+        raise DownloadError(f"what came from {url} is not {known.name}: sha256 {came}, the card says {known.sha256}")
+    path = folder / f"{known.name}.csv"
+    with whole_file(path) as file:
+        file.write(content)
+    return path

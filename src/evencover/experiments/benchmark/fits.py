@@ -1,0 +1,229 @@
+"""From a data set to predictions: networks of all splits trained as one stack, other models one by one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, TypeAlias
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+
+from evencover.datasets.tables import Dataset
+from evencover.experiments.benchmark.contenders import Contender
+from evencover.experiments.repeats import seed_of
+from evencover.inputs import FloatArray, IntArray
+from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileNetwork, fit_together
+from evencover.models.networks.settings import Training
+from evencover.models.speech import predictions_of
+from evencover.predictions import Prediction
+from evencover.quantiles import level_fraction
+from evencover.splits import three_way_split
+
+Fit: TypeAlias = tuple[int, str]  # split, model
+_NETWORKS = (QuantileNetwork, MeanVarianceNetwork)
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What a model says about the calibration rows and then the test rows of a split.
+
+    All in units of the training targets: less their mean, divided by their standard deviation.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n,)
+        Targets.
+    n_calibration : int
+        How many of the rows calibrate; the others test.
+    prediction : Prediction of n rows
+        What is calibrated.
+    baseline : Prediction of n rows
+        What has the model's own intervals.
+    """
+
+    y: FloatArray
+    n_calibration: int
+    prediction: Prediction
+    baseline: Prediction
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is trained in one go: some models, on some splits of a data set."""
+
+    data: str
+    models: tuple[str, ...]
+    splits: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The rows of one split, by position."""
+
+    training: IntArray
+    calibration: IntArray
+    test: IntArray
+
+    @classmethod
+    def of(cls, n: int, seed: int) -> "Split":
+        """Return the paper's: 20 % of the rows test, and half of the others calibrate."""
+        rows = np.arange(n)
+        return cls(*(part.positions for part in three_way_split(rows, rows, random_state=seed)))
+
+
+def jobs_of(data: str, contenders: Mapping[str, Contender], splits: Sequence[int]) -> list[Job]:
+    """Return what is trained for a data set: all networks of all splits at once, any other model split by split."""
+    stacked = tuple(name for name, contender in contenders.items() if networks_in(contender))
+    together = [Job(data, stacked, tuple(splits))] if stacked else []
+    return together + [Job(data, (name,), (split,)) for name in contenders if name not in stacked for split in splits]
+
+
+def told(job: Job, data: Dataset, contenders: Mapping[str, Contender], level: float) -> Iterator[tuple[Fit, Told]]:
+    """Train a job's models and yield what each says about the rows it has not seen, split by split.
+
+    Parameters
+    ----------
+    job : Job
+        What to train.
+    data : Dataset
+        The rows.
+    contenders : mapping from name to Contender
+        The models; those of the job at least.
+    level : float
+        Nominal coverage of the baselines.
+    """
+    splits = {seed: Split.of(len(data.y), seed) for seed in job.splits}
+    stack = _trained_stack(job, data, [contenders[name] for name in job.models], splits)
+    for seed, split in splits.items():
+        trained = {kind: network for (where, kind), network in stack.items() if where == seed}
+        for name in job.models:
+            fitted = _Fitting(data, split, trained, _seed(job.data, seed, name))
+            yield (seed, name), _said(contenders[name], fitted, level)
+
+
+def seconds_for(job: Job, data: Dataset, contenders: Mapping[str, Contender]) -> float:
+    """Return, very roughly, how many seconds a job takes on one core: to begin with the longest, and to show progress."""
+    n, features = len(data.y), data.X.shape[1]
+    n_training = len(Split.of(n, 0).training)
+    networks = {_kind(network): network for name in job.models for network in networks_in(contenders[name])}
+    steps = sum(network.epochs * (n_training / network.batch_size + 1) for network in networks.values())
+    trees = 0 if networks else 2.4e-6 * n_training * np.log2(n_training) * features + 1e-4 * n
+    return float(len(job.splits) * (1e-4 * steps + trees))
+
+
+def networks_in(contender: Contender) -> list[Any]:
+    """Return the networks of a contender that train in the stack."""
+    inside = [_network_in(each) for each in (contender.calibrated, contender.baseline)]
+    return [network for network in inside if network is not None]
+
+
+def _network_in(estimator: Any) -> Any:
+    """Return the network that an estimator is, or that it is an ensemble of; None if there is none."""
+    if isinstance(estimator, DropoutEnsemble):
+        estimator = MeanVarianceNetwork() if estimator.network is None else estimator.network
+    return estimator if isinstance(estimator, _NETWORKS) else None
+
+
+def _kind(network: Any) -> str:
+    """Return what makes two networks one training: their class and settings."""
+    settings = {name: value for name, value in network.get_params().items() if name != "random_state"}
+    return f"{type(network).__name__} {settings}"
+
+
+def _trained_stack(
+    job: Job, data: Dataset, contenders: Sequence[Contender], splits: Mapping[int, Split]
+) -> dict[tuple[int, str], Any]:
+    """Return the trained networks by split and kind; those that can share a pass do, equal losses side by side."""
+    kinds = {_kind(network): network for contender in contenders for network in networks_in(contender)}
+    places = [(seed, kind) for kind in kinds for seed in splits]
+    found = {}
+    for _, some in groupby(sorted(places, key=lambda place: repr(Training.of(kinds[place[1]]))), _by_training(kinds)):
+        members = list(some)
+        networks = [_new_network(kinds[kind], job.data, seed) for seed, kind in members]
+        rows = [splits[seed].training for seed, _ in members]
+        found |= dict(zip(members, fit_together(networks, data.X, data.y, rows=rows), strict=True))
+    return found
+
+
+def _by_training(kinds: Mapping[str, Any]) -> Any:
+    return lambda place: Training.of(kinds[place[1]])
+
+
+def _new_network(network: Any, data: str, split: int) -> Any:
+    """Return a network to train, its seed a hash of data set, split and class: whoever shares it, it is the same."""
+    seed = network.random_state
+    return clone(network).set_params(random_state=_seed(data, split, type(network).__name__) if seed is None else seed)
+
+
+def _seed(data: str, split: int, name: str) -> int:
+    return seed_of(0, data, str(split), name) % 2**32  # as large as scikit-learn takes
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitting:
+    """What it takes to fit an estimator on a split."""
+
+    data: Dataset
+    split: Split
+    trained: Mapping[str, Any]  # networks by kind
+    seed: int
+
+    def fitted(self, estimator: Any) -> Any:
+        """Return a fitted copy; networks come from the stack."""
+        network = _network_in(estimator)
+        if network is not None and not isinstance(estimator, DropoutEnsemble):
+            return self.trained[_kind(network)]
+        fresh = clone(estimator)
+        if network is not None:
+            fresh.set_params(network=FrozenEstimator(self.trained[_kind(network)]))
+        unseeded = [
+            name
+            for name, value in fresh.get_params().items()
+            if value is None and name.rpartition("__")[2] == "random_state"
+        ]
+        rows = self.split.training
+        return fresh.set_params(**dict.fromkeys(unseeded, self.seed)).fit(self.data.X[rows], self.data.y[rows])
+
+
+def _said(contender: Contender, fitting: _Fitting, level: float) -> Told:
+    """Return what a contender says, in units of the training targets."""
+    data, split = fitting.data, fitting.split
+    rows = np.concatenate([split.calibration, split.test])
+    model = fitting.fitted(contender.calibrated)
+    baseline = model if contender.baseline is None else fitting.fitted(contender.baseline)
+    learned = data.y[split.training]
+    unit = learned.mean(), learned.std() or 1.0
+    return Told(
+        (data.y[rows] - unit[0]) / unit[1],
+        len(split.calibration),
+        _in_units(predictions_of(model, data.X[rows]), *unit),
+        _in_units(_own_prediction(baseline, data.X[rows], level), *unit),
+    )
+
+
+def _own_prediction(model: Any, X: FloatArray, level: float) -> Prediction:
+    """Return a fitted model's prediction with bounds at the level: its own ones, or quantiles it has learned."""
+    said = predictions_of(model, X)
+    wanted = level_fraction(level)
+    if level_fraction(said.level) == wanted:
+        return said
+    ends = [float((1 - wanted) / 2), float((1 + wanted) / 2)]
+    learned = list(model.plan_.levels) if hasattr(model, "predict_quantiles") else []
+    if not all(end in learned for end in ends):
+        raise ValueError(
+            f"the bounds of {type(model).__name__} are at level {said.level}, the benchmark is at {level}: give its Contender "
+            "a baseline at that level"
+        )
+    quantiles = model.predict_quantiles(X)
+    lower, upper = (quantiles[:, learned.index(end)] for end in ends)
+    return Prediction.from_quantiles(lower, upper, said.center, level=level)
+
+
+def _in_units(said: Prediction, mean: float, deviation: float) -> Prediction:
+    """Return a prediction less a mean and divided by a deviation."""
+    center, lower, upper = (
+        (said.required(part, by="the benchmark") - mean) / deviation for part in ("center", "lower", "upper")
+    )
+    spread = said.required("spread", by="the benchmark") / deviation
+    return Prediction(center, spread, lower, upper, level=said.level)

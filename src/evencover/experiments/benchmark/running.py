@@ -1,0 +1,209 @@
+"""The benchmark: every variant of every model on every split of every data set, resumable at any moment."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from evencover.datasets.tables import Dataset
+from evencover.experiments.benchmark.contenders import BINNINGS, GROUPS, VARIANTS, Contender, Variant
+from evencover.experiments.benchmark.fits import Fit, Job, Split, Told, jobs_of, seconds_for, told
+from evencover.experiments.benchmark.store import Store, finished, opened
+from evencover.experiments.benchmark.trials import Row, Trial, run
+from evencover.experiments.benchmark.workers import results_of
+from evencover.inputs import refuse_unless_count
+from evencover.quantiles import conformal_rank, level_fraction
+
+PAPERS_SPLITS = (13, 2, 47, 1, 15, 31, 89, 666, 3, 43)
+_VERSIONED = ("evencover", "numpy", "scipy", "scikit-learn", "quantile-forest", "torch")
+_SECONDS_A_TRIAL = 0.005
+
+Progress = Callable[[float, float, str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Benchmark:
+    """What is compared on every data set, and how.
+
+    Parameters
+    ----------
+    models : mapping from name to Contender
+        Such as `papers_models`.
+    variants : mapping from name to Variant
+        The paper's seven by default.
+    splits : sequence of int
+        Seeds of the splits; the paper's ten by default.
+    level : float
+        Nominal coverage.
+
+    Examples
+    --------
+    >>> from evencover.experiments.benchmark import papers_models
+    >>> len(Benchmark(papers_models(), splits=[1, 2]).trials("mine"))  # 4 models, 7 variants, 2 splits, 2 binnings
+    112
+    """
+
+    models: Mapping[str, Contender]
+    variants: Mapping[str, Variant] = field(default_factory=lambda: dict(VARIANTS))
+    splits: Sequence[int] = PAPERS_SPLITS
+    level: float = 0.9
+
+    def __post_init__(self) -> None:
+        level_fraction(self.level)
+        for part in ("models", "variants", "splits"):
+            if not len(getattr(self, part)):
+                raise ValueError(f"{part} must not be empty")
+        if len(set(self.splits)) < len(self.splits):
+            raise ValueError(f"splits must be different seeds; got {list(self.splits)}")
+
+    def trials(
+        self, data: str, models: Sequence[str] | None = None, splits: Sequence[int] | None = None
+    ) -> list[Trial]:
+        """Return what is run on a data set, in the order of the results: all of it, or that of some models and splits."""
+        return [
+            Trial(data, model, split, variant, binning, float(self.level))
+            for model in (self.models if models is None else models)
+            for binning in BINNINGS
+            for variant in self.variants
+            for split in (self.splits if splits is None else splits)
+        ]
+
+    def configuration(self, datasets: Sequence[Dataset]) -> dict[str, Any]:
+        """Return, as plain values, what decides the numbers, but for the variants: every trial says its own."""
+        models = {name: f"{each.calibrated!r}, {each.baseline!r}" for name, each in self.models.items()}
+        return {
+            "level": float(self.level),
+            "splits": [int(split) for split in self.splits],
+            "models": {name: " ".join(text.split()) for name, text in models.items()},
+            "versions": {name: _version(name) for name in _VERSIONED},
+            "datasets": {data.name: data.sha256 for data in datasets},
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A job to do: trials to run, and rows to train on or else what the models have said before."""
+
+    job: Job
+    trials: tuple[Trial, ...]
+    data: Dataset | None
+    told: Mapping[Fit, Told]
+    benchmark: Benchmark
+
+    @property
+    def cost(self) -> float:
+        """Roughly, the seconds it takes."""
+        trials = _SECONDS_A_TRIAL * len(self.trials)
+        return trials if self.data is None else trials + seconds_for(self.job, self.data, self.benchmark.models)
+
+
+@dataclass(frozen=True, eq=False)
+class Done:
+    """What became of a task."""
+
+    job: Job
+    cost: float
+    trained: Mapping[Fit, Told]
+    rows: Mapping[str, list[Row]]  # by the trial's key
+
+
+def run_benchmark(
+    benchmark: Benchmark,
+    datasets: Sequence[Dataset],
+    output: str | Path,
+    *,
+    workers: int = 1,
+    cluster: str | None = None,
+    progress: Progress | None = None,
+) -> list[Row]:
+    """Run what has not finished yet, and return the rows of all trials in their order.
+
+    A run that is interrupted, even killed, loses what was being trained and nothing else: run it again with the same folder.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+        What to run.
+    datasets : sequence of Dataset
+        On what, of different names.
+    output : str or Path
+        The folder that keeps predictions and results. Data sets and variants can be added to it by later runs.
+    workers : int
+        Number of processes; it changes no number.
+    cluster : str, optional
+        Address of a Dask cluster that does the work instead.
+    progress : callable, optional
+        Called with the work done and all the work, both in rough seconds, and with what has just finished.
+    """
+    refuse_unless_count(workers, "workers")
+    refuse_unfit(datasets, benchmark.level)
+    with opened(Path(output), benchmark.configuration(datasets)) as store:
+        tasks = sorted(_tasks(benchmark, datasets, store), key=lambda task: -task.cost)
+        total, so_far = sum(task.cost for task in tasks), 0.0
+        for done in results_of(do, tasks, workers=workers, cluster=cluster):
+            for fit, said in done.trained.items():
+                store.keep(done.job.data, fit, said)
+            store.add(done.rows)
+            so_far += done.cost
+            if progress is not None:
+                progress(so_far, total, f"{done.job.data}: {', '.join(done.job.models)}")
+        return [row for data in datasets for trial in benchmark.trials(data.name) for row in store.rows[trial.key]]
+
+
+def do(task: Task) -> Done:
+    """Train if need be, and run the trials. It depends on its argument alone."""
+    trained: dict[Fit, Told] = {}
+    if task.data is not None:
+        trained = dict(told(task.job, task.data, task.benchmark.models, task.benchmark.level))
+    known = {**task.told, **trained}
+    rows = {trial.key: run(trial, known[trial.split, trial.model], task.benchmark.variants) for trial in task.trials}
+    return Done(task.job, task.cost, trained, rows)
+
+
+def unfinished(benchmark: Benchmark, datasets: Sequence[Dataset], output: str | Path) -> dict[str, int]:
+    """Return how many trials a run would have to do on each data set; nothing is written."""
+    refuse_unfit(datasets, benchmark.level)
+    done = finished(Path(output), benchmark.configuration(datasets))
+    return {data.name: sum(trial.key not in done for trial in benchmark.trials(data.name)) for data in datasets}
+
+
+def refuse_unfit(datasets: Sequence[Dataset], level: float) -> None:
+    """Raise unless the data sets have different names, and rows enough for a threshold in each group."""
+    names = [data.name for data in datasets]
+    if len(set(names)) < len(names):
+        raise ValueError(f"datasets must have different names; got {names}")
+    for data in datasets:
+        if not _is_enough(len(data.y), level):
+            enough = next(n for n in range(len(data.y), 10**9) if _is_enough(n, level))
+            raise ValueError(
+                f"{data.name} has {len(data.y)} rows, too few for {len(GROUPS)} groups with a threshold each at level {level}: "
+                f"a benchmark takes {enough} or more"
+            )
+
+
+def _is_enough(n: int, level: float) -> bool:
+    """Return whether a split of n rows leaves every third of the calibration rows, less one on the edge, a threshold."""
+    if n < 2 * len(GROUPS):
+        return False
+    third = len(Split.of(n, 0).calibration) // len(GROUPS) - 1
+    return third > 0 and conformal_rank(third, level) <= third
+
+
+def _tasks(benchmark: Benchmark, datasets: Sequence[Dataset], store: Store) -> Iterator[Task]:
+    """Yield what remains to be done."""
+    for data in datasets:
+        for job in jobs_of(data.name, benchmark.models, benchmark.splits):
+            trials = benchmark.trials(data.name, job.models, job.splits)
+            missing = tuple(trial for trial in trials if trial.key not in store.rows)
+            fits = sorted({(trial.split, trial.model) for trial in missing})
+            known = {fit: said for fit in fits if (said := store.told(data.name, fit)) is not None}
+            if missing:
+                yield Task(job, missing, None if len(known) == len(fits) else data, known, benchmark)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,168 @@
+"""Results on disk: rows appended as trials finish, predictions beside them, and what they were made with.
+
+A folder holds ``benchmark.json``, the configuration; ``trials.jsonl``, a line for each finished trial; and
+``predictions``, a file for each trained model and split. A line that was cut off when the process died is no line: its
+trial runs again. Every other file is whole or not there.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from evencover.experiments.benchmark.fits import Fit, Told
+from evencover.experiments.benchmark.trials import Row
+from evencover.files import whole_file
+from evencover.predictions import Prediction
+
+_CONFIGURATION = "benchmark.json"
+_TRIALS = "trials.jsonl"
+_PARTS = ("center", "spread", "lower", "upper")
+
+
+@dataclass(frozen=True, eq=False)
+class Store:
+    """A folder of results, open for one run at a time."""
+
+    folder: Path
+    rows: dict[str, list[Row]]  # by key, of the trials that have finished
+    file: Any
+
+    def add(self, found: Mapping[str, Sequence[Row]]) -> None:
+        """Append finished trials by key, and see to it that they are on the disk."""
+        fresh = {key: list(rows) for key, rows in found.items() if key not in self.rows}
+        lines = (json.dumps({"key": key, "rows": rows}) + "\n" for key, rows in fresh.items())
+        self.file.write("".join(lines).encode())
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.rows.update(fresh)
+
+    def keep(self, data: str, fit: Fit, told: Told) -> None:
+        """Write what a model says about a split."""
+        path = _told_path(self.folder, data, fit)
+        path.parent.mkdir(exist_ok=True)
+        with whole_file(path) as file:
+            np.savez(file, **_arrays(told))
+
+    def told(self, data: str, fit: Fit) -> Told | None:
+        """Return what a model says about a split, if that is known."""
+        path = _told_path(self.folder, data, fit)
+        if not path.exists():
+            return None
+        with np.load(path, allow_pickle=False) as arrays:
+            return _told(arrays)
+
+
+@contextmanager
+def opened(folder: Path, configuration: Mapping[str, Any]) -> Iterator[Store]:
+    """Yield the store in a folder, made if it is not there; refuse one that is in use or was made otherwise.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the results are.
+    configuration : mapping
+        Plain values that decide what results are: the ``datasets``, by name, to which others may be added later, and
+        everything else, which must stay as it is.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"output must be a folder; {folder} is a file")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _TRIALS).open("ab") as file:
+        _lock(file, folder)
+        merged = _merged(folder, configuration)
+        with whole_file(folder / _CONFIGURATION) as fresh:
+            fresh.write(json.dumps(merged, indent=2).encode())
+        rows, whole = _finished_lines(folder / _TRIALS)
+        file.truncate(whole)
+        yield Store(folder, rows, file)
+
+
+def finished(folder: Path, configuration: Mapping[str, Any]) -> dict[str, list[Row]]:
+    """Return the finished trials' rows by key, without changing anything in the folder."""
+    if not (folder / _TRIALS).exists():
+        return {}
+    _merged(folder, configuration)
+    return _finished_lines(folder / _TRIALS)[0]
+
+
+def _finished_lines(path: Path) -> tuple[dict[str, list[Row]], int]:
+    """Return the rows by key, and the number of bytes up to the end of the last whole line."""
+    rows: dict[str, list[Row]] = {}
+    whole = 0
+    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
+        if not line.endswith(b"\n"):
+            break
+        try:
+            read = json.loads(line)
+            rows[read["key"]] = read["rows"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"{path}, line {number} is damaged ({error}); delete the line to run its trial again"
+            ) from None
+        whole += len(line)
+    return rows, whole
+
+
+def _merged(folder: Path, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration with the data sets of earlier runs, or say in what it differs from theirs."""
+    path = folder / _CONFIGURATION
+    if not path.exists():
+        return dict(configuration)
+    there = json.loads(path.read_text(encoding="utf-8"))
+    here = json.loads(json.dumps(configuration))
+    old, new = there.pop("datasets", {}), here.pop("datasets", {})
+    known = {name: old.get(name, sha256) for name, sha256 in new.items()}
+    for part, (ours, theirs) in {name: (here.get(name), there.get(name)) for name in {**here, **there}}.items():
+        if ours != theirs:
+            raise ValueError(
+                f"{folder} holds results of another configuration: {part} is {theirs} there and {ours} here. "
+                "Name another folder, or repeat those settings to go on"
+            )
+    for name in new:
+        if known[name] != new[name]:
+            raise ValueError(
+                f"{folder} holds results of another {name}: its file's sha256 was {known[name]}, now {new[name]}"
+            )
+    return {**here, "datasets": {**old, **new}}
+
+
+def _lock(file: Any, folder: Path) -> None:
+    """Take the folder for this process, until it ends in whatever way; where the system has no such locks, trust."""
+    try:
+        import fcntl
+    except ImportError:  # pragma: no cover
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise ValueError(f"another run is writing to {folder}; wait for it, or name another folder") from None
+
+
+def _told_path(folder: Path, data: str, fit: Fit) -> Path:
+    split, model = fit
+    return folder / "predictions" / f"{quote(data, safe='')}-{quote(model, safe='')}-{split}.npz"
+
+
+def _arrays(told: Told) -> dict[str, Any]:
+    """Return plain arrays."""
+    arrays: dict[str, Any] = {"y": told.y, "n_calibration": told.n_calibration}
+    for name in ("prediction", "baseline"):
+        said: Prediction = getattr(told, name)
+        arrays |= {f"{name}_{part}": getattr(said, part) for part in _PARTS} | {f"{name}_level": said.level}
+    return arrays
+
+
+def _told(arrays: Mapping[str, Any]) -> Told:
+    """Return what `_arrays` took apart."""
+    said = [
+        Prediction(*(arrays[f"{name}_{part}"] for part in _PARTS), level=float(arrays[f"{name}_level"]))
+        for name in ("prediction", "baseline")
+    ]
+    return Told(arrays["y"], int(arrays["n_calibration"]), *said)

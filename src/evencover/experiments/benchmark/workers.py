@@ -1,0 +1,80 @@
+"""One function over many tasks, results as they finish: here, in processes of this machine, or on a Dask cluster."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+from joblib import Parallel, delayed
+from threadpoolctl import threadpool_limits
+
+from evencover.extras import imported
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def results_of(
+    function: Callable[[Task], Result], tasks: Sequence[Task], *, workers: int = 1, cluster: str | None = None
+) -> Iterator[Result]:
+    """Yield the results of a function for each task, in the order in which they finish.
+
+    Every task runs on one thread, so that no number depends on how many run at once.
+
+    Parameters
+    ----------
+    function : callable
+        Of one task; other processes must be able to load it.
+    tasks : sequence
+        What to do, the longest first.
+    workers : int
+        Number of processes of this machine; with 1, tasks run in this one.
+    cluster : str, optional
+        Address of the scheduler of a Dask cluster, which then does the work. Its processes must have this package. What a
+        worker was doing when it died is done again by another.
+    """
+    if cluster is not None:
+        yield from _on_cluster(function, tasks, cluster)
+    elif workers == 1 or len(tasks) < 2:
+        for task in tasks:
+            with threadpool_limits(1):
+                result = function(task)
+            yield result
+    else:
+        yield from _in_processes(function, tasks, workers)
+
+
+def _in_processes(function: Callable[[Task], Result], tasks: Sequence[Task], workers: int) -> Iterator[Result]:
+    """Yield results from processes of this machine."""
+    pool = Parallel(min(workers, len(tasks)), return_as="generator_unordered", batch_size=1)
+    try:
+        yield from pool(delayed(on_one_thread)(function, task) for task in tasks)
+    except BrokenProcessPool as error:
+        raise RuntimeError(
+            "a worker process died, perhaps for want of memory; what had finished is kept: the same command goes on from "
+            "there, with fewer --workers if memory was short"
+        ) from error
+
+
+def _on_cluster(function: Callable[[Task], Result], tasks: Sequence[Task], address: str) -> Iterator[Result]:
+    """Yield results from a Dask cluster."""
+    distributed = imported("distributed", extra="cluster", purpose="a Dask cluster")
+    try:
+        client = distributed.Client(address, timeout="10s", set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ConnectionError(f"found no Dask scheduler at {address!r}: {error}") from None
+    with client:
+        futures = [client.submit(on_one_thread, function, task, pure=False) for task in _scattered(client, tasks)]
+        for future in distributed.as_completed(futures):
+            yield future.result()
+            future.release()
+
+
+def on_one_thread(function: Callable[[Task], Result], task: Task) -> Result:
+    """Return the function of the task, with one thread for linear algebra from now on in this process."""
+    threadpool_limits(1)
+    return function(task)
+
+
+def _scattered(client: Any, tasks: Iterable[Task]) -> list[Any]:
+    """Return the tasks as futures on the cluster: rows travel beside the graph of tasks, not in it."""
+    return [client.scatter(task, hash=False) for task in tasks]
