@@ -27,8 +27,8 @@ def load_dataset(
 ) -> Dataset:
     """Return a data set: one of the paper's six by name, or any CSV or Parquet file by its path.
 
-    A name is looked up in `data_dir`, then in the cache; what is in neither is downloaded from its public source and put
-    into the cache. Every file is checked against the checksum on the data set's card.
+    A name is looked up in `data_dir`, then in the cache; what is in neither is downloaded into the cache, from its
+    public source. Every file is checked against the checksum on the data set's card.
 
     Parameters
     ----------
@@ -60,14 +60,14 @@ def load_dataset(
     data = read_dataset(path, name=known.name)
     if data.sha256 != known.sha256:
         raise ValueError(
-            f"{path} is not the data set {name}: its sha256 is {data.sha256}, the card says {known.sha256}. To use it as it "
-            f"is, give its path instead of the name; to have {name}, delete it or leave --data-dir out"
+            f"{path} is not the data set {name}: its sha256 is {data.sha256}, the card says {known.sha256}. To use it "
+            f"as it is, give its path instead of the name; to have {name}, delete it or leave data_dir out"
         )
     return data
 
 
 def found(known: Card, *, data_dir: str | Path | None = None, cache_dir: str | Path | None = None) -> Path | None:
-    """Return where a data set is, in the folder or else in the cache, or None; a damaged file in the cache is not there.
+    """Return where a data set is: in the folder, else in the cache, else None. Damaged files in the cache do not count.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def obtained(
             except DownloadError as error:
                 reasons.append(str(error))
     raise DownloadError(
-        f"{known.name}: {'; '.join(reasons)}. Without a network, put {known.name}.csv into a folder and name the folder by "
+        f"{known.name}: {'; '.join(reasons)}. Without a network, put {known.name}.csv into a folder and name it by "
         "--data-dir (in Python: data_dir)"
     )
 

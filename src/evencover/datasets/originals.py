@@ -53,7 +53,7 @@ def puma(path: Path) -> Table:
 
 
 def residential(path: Path) -> Table:
-    """Return the sheet without dates, locality and sale price; five lags of nineteen indices have names of their own."""
+    """Return the sheet without dates, locality and sale price; the five lags of nineteen indices get names."""
     _, names, *rows = _excel_rows(path, "Residential-Building-Data-Set.xlsx", "Data")
     first_index, n_indices, other_response = 12, 19, 107
     kept = [*range(5, other_response), other_response + 1]

@@ -65,7 +65,7 @@ def is_table_file(name: str | Path) -> bool:
 
 
 def read_dataset(path: str | Path, *, target: str | None = None, name: str | None = None) -> Dataset:
-    """Read a data set from a CSV or Parquet file; every column but the target is a feature.
+    r"""Read a data set from a CSV or Parquet file; every column but the target is a feature.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def read_dataset(path: str | Path, *, target: str | None = None, name: str | Non
     --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "rents.csv"
-    >>> _ = path.write_text("area,rent\\n50,700\\n80,1000\\n")
+    >>> _ = path.write_text("area,rent\n50,700\n80,1000\n")
     >>> read_dataset(path, target="rent")
     Dataset(rents: 2 rows, 1 features, response rent)
     """
@@ -195,6 +195,6 @@ def _refuse_gaps(path: Path, columns: list[str], values: FloatArray) -> None:
     if bad.any():
         place = int(bad.any(axis=0).argmax())
         raise ValueError(
-            f"{path.name}: column {columns[place]!r} has {bad[:, place].sum()} values that are NaN or infinite (the first "
+            f"{path.name}: column {columns[place]!r} has {bad[:, place].sum()} NaN or infinite values (the first "
             f"in row {bad[:, place].argmax()}); nothing is filled in or dropped here"
         )

@@ -26,8 +26,8 @@ class Contender:
         What the calibrated variants calibrate: anything that `predictions_of` reads center, spread and bounds from. It
         and its parts get a `random_state` where they have none.
     baseline : estimator, optional
-        What the baseline takes its own, uncalibrated intervals from. By default it is the calibrated one: its own bounds
-        if they are at the benchmark's level, else the quantiles it has learned for that level.
+        What the baseline takes its own, uncalibrated intervals from. By default it is the calibrated one: its own
+        bounds if they are at the benchmark's level, else the quantiles it has learned for that level.
     """
 
     calibrated: Any
@@ -74,6 +74,8 @@ def papers_models(*, level: float = 0.9, epochs: int = 300, device: str = "auto"
         Where networks are trained.
     """
     alpha = 1 - level_fraction(level)
+    if 2 * alpha >= 1:
+        raise ValueError(f"level must be above 0.5: quantiles to be calibrated miss twice as often; got {level}")
     own = float(alpha / 2), float(1 - alpha / 2)
     how: dict[str, Any] = {"level": level, "epochs": epochs, "device": device}
     return {
@@ -91,7 +93,7 @@ def exact_groups(calibration: Rows, new: Rows) -> tuple[Groups, Groups]:
 
 
 def groups_as_run(calibration: Rows, new: Rows) -> tuple[Groups, Groups]:
-    """Return thirds as the paper's code cut them: at numpy's quantiles of the calibration rows' variance, no row apart."""
+    """Return thirds as the paper's code cut them: at numpy's quantiles of the calibration variance, no row apart."""
     old, fresh = (rows.prediction.required("spread", by="the benchmark") ** 2 for rows in (calibration, new))
     edges = np.quantile(old, [1 / 3, 2 / 3])
     first, second = (Groups(np.searchsorted(edges, variance), GROUPS) for variance in (old, fresh))

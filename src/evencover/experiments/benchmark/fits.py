@@ -12,9 +12,10 @@ from sklearn.frozen import FrozenEstimator
 from evencover.datasets.tables import Dataset
 from evencover.experiments.benchmark.contenders import Contender
 from evencover.experiments.repeats import seed_of
+from evencover.extras import imported
 from evencover.inputs import FloatArray, IntArray
 from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileNetwork, fit_together
-from evencover.models.networks.settings import Training
+from evencover.models.networks.settings import Progress, Training
 from evencover.models.speech import predictions_of
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
@@ -79,7 +80,9 @@ def jobs_of(data: str, contenders: Mapping[str, Contender], splits: Sequence[int
     return together + [Job(data, (name,), (split,)) for name in contenders if name not in stacked for split in splits]
 
 
-def told(job: Job, data: Dataset, contenders: Mapping[str, Contender], level: float) -> Iterator[tuple[Fit, Told]]:
+def told(
+    job: Job, data: Dataset, contenders: Mapping[str, Contender], level: float, *, progress: Progress = False
+) -> Iterator[tuple[Fit, Told]]:
     """Train a job's models and yield what each says about the rows it has not seen, split by split.
 
     Parameters
@@ -92,9 +95,11 @@ def told(job: Job, data: Dataset, contenders: Mapping[str, Contender], level: fl
         The models; those of the job at least.
     level : float
         Nominal coverage of the baselines.
+    progress : callable, optional
+        Called with the epochs that networks have been trained, and all of theirs.
     """
     splits = {seed: Split.of(len(data.y), seed) for seed in job.splits}
-    stack = _trained_stack(job, data, [contenders[name] for name in job.models], splits)
+    stack = _trained_stack(job, data, [contenders[name] for name in job.models], splits, progress)
     for seed, split in splits.items():
         trained = {kind: network for (where, kind), network in stack.items() if where == seed}
         for name in job.models:
@@ -103,13 +108,30 @@ def told(job: Job, data: Dataset, contenders: Mapping[str, Contender], level: fl
 
 
 def seconds_for(job: Job, data: Dataset, contenders: Mapping[str, Contender]) -> float:
-    """Return, very roughly, how many seconds a job takes on one core: to begin with the longest, and to show progress."""
+    """Return, very roughly, how many seconds a job takes on one core: for the order of jobs, and for progress."""
     n, features = len(data.y), data.X.shape[1]
     n_training = len(Split.of(n, 0).training)
     networks = {_kind(network): network for name in job.models for network in networks_in(contenders[name])}
     steps = sum(network.epochs * (n_training / network.batch_size + 1) for network in networks.values())
     trees = 0 if networks else 2.4e-6 * n_training * np.log2(n_training) * features + 1e-4 * n
     return float(len(job.splits) * (1e-4 * steps + trees))
+
+
+def on_one_device(contenders: Mapping[str, Contender]) -> dict[str, Contender]:
+    """Return the models, the device of their networks said, which decides the last digits, or say it is not there."""
+    return {name: Contender(*map(_with_device, (each.calibrated, each.baseline))) for name, each in contenders.items()}
+
+
+def _with_device(estimator: Any) -> Any:
+    network = _network_in(estimator)
+    if network is None:
+        return estimator
+    device = Training.of(network).device
+    imported("torch", extra="networks", purpose="training a network")
+    from evencover.models.networks.training import device_of
+
+    settled = clone(network).set_params(device=device_of(device).type)
+    return clone(estimator).set_params(network=settled) if isinstance(estimator, DropoutEnsemble) else settled
 
 
 def networks_in(contender: Contender) -> list[Any]:
@@ -132,17 +154,17 @@ def _kind(network: Any) -> str:
 
 
 def _trained_stack(
-    job: Job, data: Dataset, contenders: Sequence[Contender], splits: Mapping[int, Split]
+    job: Job, data: Dataset, contenders: Sequence[Contender], splits: Mapping[int, Split], progress: Progress
 ) -> dict[tuple[int, str], Any]:
     """Return the trained networks by split and kind; those that can share a pass do, equal losses side by side."""
     kinds = {_kind(network): network for contender in contenders for network in networks_in(contender)}
     places = [(seed, kind) for kind in kinds for seed in splits]
-    found = {}
+    found: dict[tuple[int, str], Any] = {}
     for _, some in groupby(sorted(places, key=lambda place: repr(Training.of(kinds[place[1]]))), _by_training(kinds)):
         members = list(some)
         networks = [_new_network(kinds[kind], job.data, seed) for seed, kind in members]
         rows = [splits[seed].training for seed, _ in members]
-        found |= dict(zip(members, fit_together(networks, data.X, data.y, rows=rows), strict=True))
+        found |= dict(zip(members, fit_together(networks, data.X, data.y, rows=rows, progress=progress), strict=True))
     return found
 
 
@@ -212,8 +234,8 @@ def _own_prediction(model: Any, X: FloatArray, level: float) -> Prediction:
     learned = list(model.plan_.levels) if hasattr(model, "predict_quantiles") else []
     if not all(end in learned for end in ends):
         raise ValueError(
-            f"the bounds of {type(model).__name__} are at level {said.level}, the benchmark is at {level}: give its Contender "
-            "a baseline at that level"
+            f"the bounds of {type(model).__name__} are at level {said.level}, the benchmark is at {level}: give its "
+            "Contender a baseline at that level"
         )
     quantiles = model.predict_quantiles(X)
     lower, upper = (quantiles[:, learned.index(end)] for end in ends)

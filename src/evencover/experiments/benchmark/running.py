@@ -1,25 +1,40 @@
 """The benchmark: every variant of every model on every split of every data set, resumable at any moment."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 from evencover.datasets.tables import Dataset
 from evencover.experiments.benchmark.contenders import BINNINGS, GROUPS, VARIANTS, Contender, Variant
-from evencover.experiments.benchmark.fits import Fit, Job, Split, Told, jobs_of, seconds_for, told
+from evencover.experiments.benchmark.fits import (
+    Fit,
+    Job,
+    Split,
+    Told,
+    jobs_of,
+    networks_in,
+    on_one_device,
+    seconds_for,
+    told,
+)
+from evencover.experiments.benchmark.pulses import Pulse, pulses, watched
 from evencover.experiments.benchmark.store import Store, finished, opened
 from evencover.experiments.benchmark.trials import Row, Trial, run
 from evencover.experiments.benchmark.workers import results_of
 from evencover.inputs import refuse_unless_count
+from evencover.models.networks.settings import Training
 from evencover.quantiles import conformal_rank, level_fraction
 
 PAPERS_SPLITS = (13, 2, 47, 1, 15, 31, 89, 666, 3, 43)
 _VERSIONED = ("evencover", "numpy", "scipy", "scikit-learn", "quantile-forest", "torch")
 _SECONDS_A_TRIAL = 0.005
 
-Progress = Callable[[float, float, str], None]
+Progress = Callable[[float, float], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,13 +69,15 @@ class Benchmark:
         for part in ("models", "variants", "splits"):
             if not len(getattr(self, part)):
                 raise ValueError(f"{part} must not be empty")
+        for network in [network for model in self.models.values() for network in networks_in(model)]:
+            Training.of(network)  # says what is wrong with its settings
         if len(set(self.splits)) < len(self.splits):
             raise ValueError(f"splits must be different seeds; got {list(self.splits)}")
 
     def trials(
         self, data: str, models: Sequence[str] | None = None, splits: Sequence[int] | None = None
     ) -> list[Trial]:
-        """Return what is run on a data set, in the order of the results: all of it, or that of some models and splits."""
+        """Return what is run on a data set, in the order of the results: all, or that of some models and splits."""
         return [
             Trial(data, model, split, variant, binning, float(self.level))
             for model in (self.models if models is None else models)
@@ -71,11 +88,12 @@ class Benchmark:
 
     def configuration(self, datasets: Sequence[Dataset]) -> dict[str, Any]:
         """Return, as plain values, what decides the numbers, but for the variants: every trial says its own."""
-        models = {name: f"{each.calibrated!r}, {each.baseline!r}" for name, each in self.models.items()}
         return {
             "level": float(self.level),
             "splits": [int(split) for split in self.splits],
-            "models": {name: " ".join(text.split()) for name, text in models.items()},
+            "models": {
+                name: [_in_full(each.calibrated), _in_full(each.baseline)] for name, each in self.models.items()
+            },
             "versions": {name: _version(name) for name in _VERSIONED},
             "datasets": {data.name: data.sha256 for data in datasets},
         }
@@ -90,6 +108,7 @@ class Task:
     data: Dataset | None
     told: Mapping[Fit, Told]
     benchmark: Benchmark
+    pulse: Pulse | None = None
 
     @property
     def cost(self) -> float:
@@ -103,7 +122,7 @@ class Done:
     """What became of a task."""
 
     job: Job
-    cost: float
+    pulse: Pulse | None
     trained: Mapping[Fit, Told]
     rows: Mapping[str, list[Row]]  # by the trial's key
 
@@ -119,7 +138,7 @@ def run_benchmark(
 ) -> list[Row]:
     """Run what has not finished yet, and return the rows of all trials in their order.
 
-    A run that is interrupted, even killed, loses what was being trained and nothing else: run it again with the same folder.
+    A run that is interrupted, even killed, loses what was being trained and nothing else: repeat it to go on.
 
     Parameters
     ----------
@@ -134,20 +153,20 @@ def run_benchmark(
     cluster : str, optional
         Address of a Dask cluster that does the work instead.
     progress : callable, optional
-        Called with the work done and all the work, both in rough seconds, and with what has just finished.
+        Called now and then, by another thread, with the work done and with all the work, in rough seconds.
     """
     refuse_unless_count(workers, "workers")
     refuse_unfit(datasets, benchmark.level)
+    benchmark = replace(benchmark, models=on_one_device(benchmark.models))
     with opened(Path(output), benchmark.configuration(datasets)) as store:
         tasks = sorted(_tasks(benchmark, datasets, store), key=lambda task: -task.cost)
-        total, so_far = sum(task.cost for task in tasks), 0.0
-        for done in results_of(do, tasks, workers=workers, cluster=cluster):
-            for fit, said in done.trained.items():
-                store.keep(done.job.data, fit, said)
-            store.add(done.rows)
-            so_far += done.cost
-            if progress is not None:
-                progress(so_far, total, f"{done.job.data}: {', '.join(done.job.models)}")
+        with _watched(tasks, progress) as ready:
+            for done in results_of(do, ready, workers=workers, cluster=cluster):
+                for fit, said in done.trained.items():
+                    store.keep(done.job.data, fit, said)
+                store.add(done.rows)
+                if done.pulse is not None:
+                    done.pulse(1, 1)
         return [row for data in datasets for trial in benchmark.trials(data.name) for row in store.rows[trial.key]]
 
 
@@ -155,15 +174,30 @@ def do(task: Task) -> Done:
     """Train if need be, and run the trials. It depends on its argument alone."""
     trained: dict[Fit, Told] = {}
     if task.data is not None:
-        trained = dict(told(task.job, task.data, task.benchmark.models, task.benchmark.level))
+        tell = task.pulse or False
+        trained = dict(told(task.job, task.data, task.benchmark.models, task.benchmark.level, progress=tell))
     known = {**task.told, **trained}
     rows = {trial.key: run(trial, known[trial.split, trial.model], task.benchmark.variants) for trial in task.trials}
-    return Done(task.job, task.cost, trained, rows)
+    return Done(task.job, task.pulse, trained, rows)
+
+
+@contextmanager
+def _watched(tasks: Sequence[Task], progress: Progress | None) -> Iterator[Sequence[Task]]:
+    """Yield the tasks, each with a pulse if someone wants to know how far they are."""
+    if progress is None:
+        yield tasks
+        return
+    total = sum(task.cost for task in tasks)
+    with pulses(len(tasks)) as places:
+        costs = {pulse: task.cost for pulse, task in zip(places, tasks, strict=True)}
+        with watched(costs, lambda done: progress(done, total)):
+            yield [replace(task, pulse=pulse) for pulse, task in zip(places, tasks, strict=True)]
 
 
 def unfinished(benchmark: Benchmark, datasets: Sequence[Dataset], output: str | Path) -> dict[str, int]:
     """Return how many trials a run would have to do on each data set; nothing is written."""
     refuse_unfit(datasets, benchmark.level)
+    benchmark = replace(benchmark, models=on_one_device(benchmark.models))
     done = finished(Path(output), benchmark.configuration(datasets))
     return {data.name: sum(trial.key not in done for trial in benchmark.trials(data.name)) for data in datasets}
 
@@ -177,13 +211,13 @@ def refuse_unfit(datasets: Sequence[Dataset], level: float) -> None:
         if not _is_enough(len(data.y), level):
             enough = next(n for n in range(len(data.y), 10**9) if _is_enough(n, level))
             raise ValueError(
-                f"{data.name} has {len(data.y)} rows, too few for {len(GROUPS)} groups with a threshold each at level {level}: "
-                f"a benchmark takes {enough} or more"
+                f"{data.name} has {len(data.y)} rows, too few for {len(GROUPS)} groups with a threshold each at level "
+                f"{level}: it takes {enough} or more"
             )
 
 
 def _is_enough(n: int, level: float) -> bool:
-    """Return whether a split of n rows leaves every third of the calibration rows, less one on the edge, a threshold."""
+    """Return whether a split of n rows leaves each third of the calibration rows, less an edge row, a threshold."""
     if n < 2 * len(GROUPS):
         return False
     third = len(Split.of(n, 0).calibration) // len(GROUPS) - 1
@@ -200,6 +234,12 @@ def _tasks(benchmark: Benchmark, datasets: Sequence[Dataset], store: Store) -> I
             known = {fit: said for fit in fits if (said := store.told(data.name, fit)) is not None}
             if missing:
                 yield Task(job, missing, None if len(known) == len(fits) else data, known, benchmark)
+
+
+def _in_full(estimator: Any) -> str:
+    """Return how an estimator is written, on one line, nothing left out."""
+    text = estimator.__repr__(N_CHAR_MAX=10**9) if isinstance(estimator, BaseEstimator) else repr(estimator)
+    return " ".join(text.split())
 
 
 def _version(name: str) -> str | None:

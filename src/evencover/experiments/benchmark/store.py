@@ -118,19 +118,28 @@ def _merged(folder: Path, configuration: Mapping[str, Any]) -> dict[str, Any]:
     there = json.loads(path.read_text(encoding="utf-8"))
     here = json.loads(json.dumps(configuration))
     old, new = there.pop("datasets", {}), here.pop("datasets", {})
-    known = {name: old.get(name, sha256) for name, sha256 in new.items()}
-    for part, (ours, theirs) in {name: (here.get(name), there.get(name)) for name in {**here, **there}}.items():
-        if ours != theirs:
+    was, now = dict(_flat(there)), dict(_flat(here))
+    for part in {**was, **now}:
+        if was.get(part) != now.get(part):
             raise ValueError(
-                f"{folder} holds results of another configuration: {part} is {theirs} there and {ours} here. "
-                "Name another folder, or repeat those settings to go on"
+                f"{folder} holds results of another configuration: {part} is {was.get(part)} there and {now.get(part)} "
+                "here. Name another folder, or repeat those settings to go on"
             )
-    for name in new:
-        if known[name] != new[name]:
+    for name, sha256 in new.items():
+        if old.get(name, sha256) != sha256:
             raise ValueError(
-                f"{folder} holds results of another {name}: its file's sha256 was {known[name]}, now {new[name]}"
+                f"{folder} holds results of another {name}: its sha256 is {old[name]} there, {sha256} here"
             )
     return {**here, "datasets": {**old, **new}}
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the innermost values, each with its path."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value
 
 
 def _lock(file: Any, folder: Path) -> None:

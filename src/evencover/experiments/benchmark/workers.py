@@ -29,8 +29,8 @@ def results_of(
     workers : int
         Number of processes of this machine; with 1, tasks run in this one.
     cluster : str, optional
-        Address of the scheduler of a Dask cluster, which then does the work. Its processes must have this package. What a
-        worker was doing when it died is done again by another.
+        Address of the scheduler of a Dask cluster, which then does the work. Its processes must have this package.
+        What a worker was doing when it died is done again by another.
     """
     if cluster is not None:
         yield from _on_cluster(function, tasks, cluster)
@@ -50,8 +50,8 @@ def _in_processes(function: Callable[[Task], Result], tasks: Sequence[Task], wor
         yield from pool(delayed(on_one_thread)(function, task) for task in tasks)
     except BrokenProcessPool as error:
         raise RuntimeError(
-            "a worker process died, perhaps for want of memory; what had finished is kept: the same command goes on from "
-            "there, with fewer --workers if memory was short"
+            "a worker process died, perhaps for want of memory; what had finished is kept: the same command goes on "
+            "from there, with fewer --workers if memory was short"
         ) from error
 
 

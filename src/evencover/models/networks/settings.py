@@ -3,13 +3,15 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from math import inf
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evencover.inputs import is_count, is_number
 from evencover.models.networks.losses import Loss
+
+Progress: TypeAlias = bool | Callable[[int, int], None]  # a bar or none, or a function of epochs done and epochs in all
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from evencover.extras import imported
 from evencover.inputs import FloatArray, IntArray
 from evencover.models.networks.layers import Layers, layers_on, outputs, rows_at_a_time
 from evencover.models.networks.losses import GaussianLikelihood
-from evencover.models.networks.settings import Member, Training
+from evencover.models.networks.settings import Member, Progress, Training
 from evencover.models.scaling import Scaling
 from evencover.models.validation import checked_rows, checked_target, remember_features
 from evencover.predictions import Prediction
@@ -21,7 +21,7 @@ _LARGEST = 30.0  # a log-variance beyond this is no longer an estimate; e^30 is 
 
 
 def fit_together(
-    networks: Sequence[Any], X: Any, y: Any, *, rows: Sequence[Any] | None = None, progress: bool = False
+    networks: Sequence[Any], X: Any, y: Any, *, rows: Sequence[Any] | None = None, progress: Progress = False
 ) -> list[Any]:
     """Return the networks, fitted in one pass: several times as fast as one after the other.
 
@@ -39,8 +39,8 @@ def fit_together(
         Targets.
     rows : sequence of arrays of positions, optional
         The rows each network learns from, as many for each; all rows by default.
-    progress : bool
-        Whether to show a progress bar.
+    progress : bool or callable
+        Whether to show a progress bar; or a function of the epochs done and of all epochs, called after each.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def _checked_places(rows: Sequence[Any] | None, n_networks: int, n: int) -> list
     return places
 
 
-def _trained(members: list[Member], training: Training, *, progress: bool) -> tuple[list[tuple[Layers, int]], str]:
+def _trained(members: list[Member], training: Training, *, progress: Progress) -> tuple[list[tuple[Layers, int]], str]:
     """Return the trained layers, the epochs that took, and where it was, or say how to install PyTorch."""
     imported("torch", extra="networks", purpose="training a network")
     from evencover.models.networks.training import device_of, train

@@ -16,12 +16,12 @@ from evencover.extras import imported
 from evencover.inputs import IntArray
 from evencover.models.networks.layers import Layer, Layers, forward, initial_layers, stacked
 from evencover.models.networks.losses import Loss
-from evencover.models.networks.settings import Member, Training
+from evencover.models.networks.settings import Member, Progress, Training
 
 _CHUNK_BYTES = 2**25  # of random bits drawn at a time
 
 
-def train(members: Sequence[Member], training: Training, *, progress: bool = False) -> list[tuple[Layers, int]]:
+def train(members: Sequence[Member], training: Training, *, progress: Progress = False) -> list[tuple[Layers, int]]:
     """Return each member's layers, trained in one pass, and after which epoch they are.
 
     Every member has its own rows, order of rows, initial weights and dropout, all drawn from its own seed, so its
@@ -335,9 +335,18 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _shown(epochs: Iterable[int], progress: bool) -> Iterable[int]:
-    """Return the epochs, with a progress bar if one is asked for."""
+def _shown(epochs: range, progress: Progress) -> Iterable[int]:
+    """Return the epochs, with a progress bar if one is asked for; a function is told about each instead."""
+    if callable(progress):
+        return _told(epochs, progress)
     if not progress:
         return epochs
     bar: Iterable[int] = imported("tqdm", extra="networks", purpose="progress").tqdm(epochs, "training", unit="epoch")
     return bar
+
+
+def _told(epochs: range, tell: Callable[[int, int], None]) -> Iterator[int]:
+    """Yield the epochs, and tell after each how many there have been."""
+    for epoch in epochs:
+        yield epoch
+        tell(epoch + 1, len(epochs))

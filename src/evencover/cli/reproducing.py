@@ -1,25 +1,13 @@
-"""The command line: thin verbs around the library, each of which loads what it needs."""
+"""The verbs that repeat the paper's evidence, and that of the diagnostics."""
 
-import json
-import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from evencover._version import __version__
-from evencover.extras import imported
+from evencover.cli.terminal import say, say_data, status
 
 if TYPE_CHECKING:
     from evencover.experiments.tables import Row
-
-_HELP = """Conformal regression whose coverage is even across noise levels.
-
-The verbs so far repeat, on this machine, the evidence of the paper behind the package: Dewolf, De Baets and
-Waegeman, *Conditional validity of heteroskedastic conformal regression* (2023)."""
-_REPRODUCE = "Compute the paper's tables, draw its synthetic figures, check its claims and the diagnostics."
 
 
 def tables(*, repeats: int = 0, seed: int = 0, json: bool = False) -> None:
@@ -40,15 +28,15 @@ def tables(*, repeats: int = 0, seed: int = 0, json: bool = False) -> None:
     refuse_unless_seed(seed)
     found = {"as run": as_run(), "as written": as_written()}
     if repeats:
-        with _status() as tell:
+        with status() as tell:
             for name in list(found):
                 tell(f"drawing {repeats} calibration sets, {name}")
                 rows = repeated(repeats, seed=seed, as_written=name == "as written")
                 found[f"{name}, {repeats} calibration sets"] = rows
     if json:
-        _print_json({name: [row.as_data() for row in rows] for name, rows in found.items()})
+        say_data({name: [row.as_data() for row in rows] for name, rows in found.items()})
     else:
-        _print(_tables_in_words(found))
+        say(_tables_in_words(found))
 
 
 def figures(*, output: Path, repeats: int = 100) -> None:
@@ -63,10 +51,10 @@ def figures(*, output: Path, repeats: int = 100) -> None:
     """
     from evencover.experiments.figures import write_figures
 
-    with _status() as tell:
+    with status() as tell:
         tell("drawing")
         for path in write_figures(output, repeats=repeats):
-            _print(str(path))
+            say(str(path))
             tell(f"drawing, after {path.name}")
 
 
@@ -87,13 +75,13 @@ def claims(*, repeats: int = 400, seed: int = 0, json: bool = False) -> int:
     from evencover.experiments.claims import claims as papers_claims
 
     checked = []
-    with _status() as tell:
+    with status() as tell:
         for claim in papers_claims(repeats=repeats, seed=seed, progress=tell):
             checked.append(claim)
             if not json:
-                _print(str(claim))
+                say(str(claim))
     if json:
-        _print_json({"repeats": repeats, "seed": seed, "claims": [asdict(claim) for claim in checked]})
+        say_data({"repeats": repeats, "seed": seed, "claims": [asdict(claim) for claim in checked]})
     verdicts = {claim.verdict for claim in checked}
     return 3 if "fails" in verdicts else 4 if "not shown" in verdicts else 0
 
@@ -113,7 +101,7 @@ def verdicts(*, repeats: int = 200, seed: int = 0, json: bool = False) -> None:
     from evencover.experiments.verdicts import ROWS, ROWS_A_GROUP, SCENARIOS, rejections, true_coverage, verdict_shares
 
     sizes, shares, truths = {}, {}, {}
-    with _status() as tell:
+    with status() as tell:
         for rows in ROWS_A_GROUP:
             tell(f"testing what is true, {rows} rows a group")
             sizes[rows] = rejections(rows, repeats=repeats, seed=seed)
@@ -123,66 +111,9 @@ def verdicts(*, repeats: int = 200, seed: int = 0, json: bool = False) -> None:
             shares[name] = {rows: verdict_shares(name, rows, repeats=repeats, seed=seed) for rows in ROWS}
     if json:
         found = {name: {"coverage": truths[name], "verdicts": shares[name]} for name in shares}
-        _print_json({"repeats": repeats, "seed": seed, "rejections": sizes, "scenarios": found})
+        say_data({"repeats": repeats, "seed": seed, "rejections": sizes, "scenarios": found})
     else:
-        _print(_verdicts_in_words(sizes, shares, truths))
-
-
-def app() -> Any:
-    """Return the command line with its verbs."""
-    cyclopts = imported("cyclopts", extra="cli", purpose="the command line")
-
-    def strict(kind: Any, tokens: Sequence[Any]) -> Any:
-        """Convert what was typed; a number of repeats is not rounded, and a folder has a name."""
-        (typed,) = (token.value for token in tokens)
-        if kind is Path and not typed:
-            raise ValueError("a folder must have a name")
-        if kind is int and not typed.lstrip("+-").isdecimal():
-            raise ValueError(f"must be a whole number; got {typed!r}")
-        return cyclopts.convert(kind, tokens)
-
-    plain = cyclopts.Parameter(negative=(), converter=strict)  # no --no-json beside --json
-    top = cyclopts.App(name="evencover", help=_HELP, version=__version__, default_parameter=plain)
-    reproduce = cyclopts.App(name="reproduce", help=_REPRODUCE)
-    for verb in (tables, figures, claims, verdicts):
-        reproduce.command(verb)
-    top.command(reproduce)
-    return top
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and leave with its exit status; an error is one line, not a traceback.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        What was typed after ``evencover``; taken from the process by default.
-    """
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # a letter that the terminal lacks is no reason to stop
-    try:
-        app()(arguments)
-    except BrokenPipeError:  # whoever read the output has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except (ImportError, OSError, ValueError) as error:
-        sys.exit(f"evencover: {error}")
-
-
-def _print(text: str) -> None:
-    print(text, flush=True)
-
-
-def _print_json(data: Any) -> None:
-    _print(json.dumps(data, indent=2, ensure_ascii=False))
-
-
-@contextmanager
-def _status() -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows on a terminal, and only there, what is being done."""
-    console = imported("rich.console", extra="cli", purpose="the command line").Console(stderr=True)
-    with console.status("") as status:
-        yield status.update
+        say(_verdicts_in_words(sizes, shares, truths))
 
 
 def _tables_in_words(found: "dict[str, list[Row]]") -> str:

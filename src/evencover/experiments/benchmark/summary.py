@@ -1,0 +1,263 @@
+"""What the benchmark found: how many groups are covered as promised, against the number that chance allows.
+
+A cell is a group of a split's test rows, for one model. With a threshold of its own, calibrated on n rows, m test rows
+of the group are covered like BetaBinomial(m, k, n + 1 − k), k the conformal rank: the random split alone makes it so,
+whatever the data and the model. A cell lies outside its 99 % band if so few or so many covered have probability 0.5 %
+at most. Cells of one model are independent, over its groups and over its splits, so the number outside has a law that
+is summed exactly.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from evencover.diagnostics.counts import covered_law
+from evencover.diagnostics.words import probability
+from evencover.experiments.benchmark.contenders import BINNINGS, VARIANTS, Variant
+from evencover.experiments.benchmark.trials import ALL, Row
+from evencover.inputs import BoolArray, FloatArray
+
+_TAIL = 0.005
+_SIGNIFICANT = 0.01
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """The coverage of a group, mean over the splits, that is farthest to one side."""
+
+    coverage: float
+    data: str
+    model: str
+    group: str
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many cells of a variant lie outside their bands.
+
+    Parameters
+    ----------
+    variant, binning : str
+        What was counted.
+    by_group : bool
+        Whether the variant promises to cover every group.
+    cells, below, above : int
+        Cells in all, and those with too few and with too many rows covered.
+    expected : float
+        How many lie outside on average, if every group is covered as promised.
+    p_value : float
+        Probability of as many outside for any model, times the number of models: small if it is not chance.
+    lowest, highest : Extreme
+        The groups covered least and most, on average over the splits.
+    """
+
+    variant: str
+    binning: str
+    by_group: bool
+    cells: int
+    below: int
+    above: int
+    expected: float
+    p_value: float
+    lowest: Extreme
+    highest: Extreme
+
+    @property
+    def outside(self) -> int:
+        """Cells outside their band."""
+        return self.below + self.above
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was found.
+
+    Parameters
+    ----------
+    level : float
+        Nominal coverage.
+    counts : tuple of Count
+        For each way of cutting groups and each variant.
+    averages : mapping from measure to mapping from variant to mapping from data set to float
+        Mean width and interval (Winkler) score, over models and splits.
+    """
+
+    level: float
+    counts: tuple[Count, ...]
+    averages: Mapping[str, Mapping[str, Mapping[str, float]]]
+
+    @property
+    def holds(self) -> bool:
+        """Whether variants with a threshold for each group miss no more groups than chance allows (exact groups)."""
+        promised = [count for count in self.counts if count.by_group and count.binning == "exact"]
+        return all(count.p_value * len(promised) >= _SIGNIFICANT for count in promised)
+
+    def as_data(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"holds": self.holds, **asdict(self)}
+
+
+def summary_of(rows: Sequence[Row], variants: Mapping[str, Variant] = VARIANTS) -> Summary:
+    """Return the summary of a benchmark's rows.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        From `run_benchmark`.
+    variants : mapping from name to Variant
+        What the rows' variants are.
+    """
+    names = dict.fromkeys(row["variant"] for row in rows)
+    counts = (
+        _count(variants[variant], [row for row in rows if (row["binning"], row["variant"]) == (binning, variant)])
+        for binning, variant in product(BINNINGS, names)
+    )
+    averages = {measure: _averages(rows, measure) for measure in ("width", "winkler")}
+    return Summary(rows[0]["level"], tuple(counts), averages)
+
+
+def is_outside(n_test: int, n_calibration: int, level: float) -> tuple[BoolArray, BoolArray, FloatArray]:
+    """Return, for 0, 1, ..., m rows covered, whether that is too few, whether it is too many, and its probability."""
+    law = _law(n_test, n_calibration, level)
+    at_most, at_least = np.cumsum(law), np.cumsum(law[::-1])[::-1]
+    return at_most <= _TAIL, at_least <= _TAIL, law
+
+
+def in_words(summary: Summary) -> str:
+    """Return a summary as text, in Markdown."""
+    lines = [
+        f"Cells (data set, model, group, split) outside their 99 % band at level {summary.level:g}, against the number "
+        "expected by chance:",
+    ]
+    for binning in BINNINGS:
+        lines += ["", f"Groups cut {_CUT[binning]}:", "", *_table(_COUNTED, map(_cells, _of(summary.counts, binning)))]
+    for measure, title in (("width", "Mean width"), ("winkler", "Mean interval (Winkler) score, smaller is better")):
+        found = summary.averages[measure]
+        header = ("variant", *next(iter(found.values())))
+        body = ([variant, *(f"{value:.3f}" for value in by_data.values())] for variant, by_data in found.items())
+        lines += [
+            "",
+            f"{title}, over models and splits, in units of the target's deviation:",
+            "",
+            *_table(header, body),
+        ]
+    return "\n".join([*lines, "", _verdict(summary)])
+
+
+_CUT = {"exact": "at calibration rows that then stand apart (exact)", "as run": "as the paper's code did (as run)"}
+_COUNTED = (
+    "variant",
+    "cells",
+    "expected",
+    "outside",
+    "too few",
+    "too many",
+    "p-value",
+    "least covered",
+    "most covered",
+)
+
+
+def _verdict(summary: Summary) -> str:
+    """Say whether the paper's claim holds."""
+    promised = [count for count in _of(summary.counts, "exact") if count.by_group]
+    others = [count for count in _of(summary.counts, "exact") if not count.by_group]
+    if not promised:
+        return "No variant with a threshold for each group was run, so there is no claim to check."
+    outside, cells, expected = (
+        sum(getattr(count, part) for count in promised) for part in ("outside", "cells", "expected")
+    )
+    said = f"{outside} of {cells} cells outside, {expected:.1f} expected"
+    rest = ", ".join(f"{count.variant} {count.outside / count.cells:.0%}" for count in others)
+    claim = "Variants with a threshold for each group cover every group as promised, up to chance"
+    return f"{claim}: {'holds' if summary.holds else 'FAILS'} ({said})." + (
+        f" Outside of the others: {rest}." if rest else ""
+    )
+
+
+def _cells(count: Count) -> tuple[str, ...]:
+    """Return a count as the cells of a line."""
+    ends = (f"{each.coverage:.3f} ({each.data} {each.model} {each.group})" for each in (count.lowest, count.highest))
+    numbers = (count.cells, f"{count.expected:.1f}", count.outside, count.below, count.above)
+    return count.variant, *map(str, numbers), probability(count.p_value), *ends
+
+
+def _table(header: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
+    """Return a table's lines in Markdown."""
+    lines = [header, ["---"] * len(header), *body]
+    return [f"| {' | '.join(cells)} |" for cells in lines]
+
+
+def _of(counts: Sequence[Count], binning: str) -> list[Count]:
+    return [count for count in counts if count.binning == binning]
+
+
+def _count(variant: Variant, rows: Sequence[Row]) -> Count:
+    """Count one variant's cells."""
+    cells = [row for row in rows if row["group"] != ALL]
+    by_model: dict[str, list[Row]] = {}
+    for row in cells:
+        by_model.setdefault(row["model"], []).append(row)
+    found = {model: [_judged(row) for row in some] for model, some in by_model.items()}
+    every = [each for some in found.values() for each in some]
+    p_values = [_tail(sum(few or many for few, many, _ in some), [p for *_, p in some]) for some in found.values()]
+    means = _mean_coverages(cells)
+    return Count(
+        rows[0]["variant"],
+        rows[0]["binning"],
+        variant.by_group,
+        len(cells),
+        sum(few for few, *_ in every),
+        sum(many for _, many, _ in every),
+        float(sum(p for *_, p in every)),
+        min(1.0, len(p_values) * min(p_values)),
+        min(means, key=lambda each: each.coverage),
+        max(means, key=lambda each: each.coverage),
+    )
+
+
+def _judged(row: Row) -> tuple[bool, bool, float]:
+    """Return whether too few and whether too many rows of a cell are covered, and the probability of either."""
+    few, many, law = is_outside(row["n_test"], row["n_calibration"], row["level"])
+    return bool(few[row["covered"]]), bool(many[row["covered"]]), float(law[few | many].sum())
+
+
+@lru_cache(maxsize=10_000)
+def _law(n_test: int, n_calibration: int, level: float) -> FloatArray:
+    return covered_law([(n_test, n_calibration)], level)
+
+
+def _tail(observed: int, probabilities: Sequence[float]) -> float:
+    """Return the probability of so many events or more, of independent ones with these probabilities."""
+    law = np.ones(1)
+    for p in probabilities:
+        law = np.convolve(law, [1 - p, p])
+    return float(min(1.0, law[observed:].sum()))
+
+
+def _mean_coverages(cells: Sequence[Row]) -> list[Extreme]:
+    """Return each group's coverage, mean over the splits that have rows of it."""
+    found = _grouped(cells, lambda row: (row["data"], row["model"], row["group"]), "coverage")
+    return [Extreme(value, *names) for names, value in found]
+
+
+def _averages(rows: Sequence[Row], measure: str) -> dict[str, dict[str, float]]:
+    """Return a measure's mean over models and splits, by variant and data set; all rows of the exact binning."""
+    every = [row for row in rows if row["group"] == ALL and row["binning"] == "exact"]
+    found: dict[str, dict[str, float]] = {}
+    for (variant, data), value in _grouped(every, lambda row: (row["variant"], row["data"]), measure):
+        found.setdefault(variant, {})[data] = value
+    return found
+
+
+def _grouped(rows: Sequence[Row], key: Callable[[Row], Any], measure: str) -> Iterator[tuple[Any, float]]:
+    """Yield each key with the mean of a measure, NaN left out."""
+    values: dict[Any, list[float]] = {}
+    for row in rows:
+        if not np.isnan(row[measure]):
+            values.setdefault(key(row), []).append(row[measure])
+    yield from ((name, float(np.mean(some))) for name, some in values.items())
