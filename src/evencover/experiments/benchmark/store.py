@@ -77,6 +77,8 @@ def opened(folder: Path, configuration: Mapping[str, Any]) -> Iterator[Store]:
     with (folder / _TRIALS).open("ab") as file:
         _lock(file, folder)
         merged = _merged(folder, configuration)
+        for left_over in folder.rglob("*.part"):  # of a run that was killed
+            left_over.unlink()
         with whole_file(folder / _CONFIGURATION) as fresh:
             fresh.write(json.dumps(merged, indent=2).encode())
         rows, whole = _finished_lines(folder / _TRIALS)
