@@ -13,7 +13,7 @@ import evencover
 SOURCE = Path(evencover.__file__).parent
 FLOORS = [  # a module imports from its own floor or from floors above, never from below
     {"_version"},
-    {"extras", "inputs", "quantiles", "tables", "groups", "guarantees", "intervals", "predictions", "rows"},
+    {"extras", "files", "inputs", "quantiles", "tables", "groups", "guarantees", "intervals", "predictions", "rows"},
     {"scores", "bins", "taxonomies", "pools", "calibration_files", "calibration", "metrics"},
     {f"theory.{name}" for name in ("families", "symbolic", "pivotality")} | {"theory"},
     {f"synthetic.{name}" for name in ("features", "laws", "worlds", "misspecification")} | {"synthetic"},
@@ -23,6 +23,7 @@ FLOORS = [  # a module imports from its own floor or from floors above, never fr
     {f"models.networks.{name}" for name in ("together", "files")},
     {"models.networks.regressors", "models.networks.ensembles", "models.networks"},
     {"models", "splits", "conformal"},
+    {f"datasets.{name}" for name in ("registry", "tables", "downloads", "originals", "loading")} | {"datasets"},
     {f"diagnostics.{name}" for name in ("counts", "verdicts", "words", "evenness", "quantile_differences")},
     {f"diagnostics.{name}" for name in ("distributions", "dependence", "options", "planning")},
     {f"diagnostics.{name}" for name in ("features", "slabs", "excess_risk")},
@@ -31,7 +32,10 @@ FLOORS = [  # a module imports from its own floor or from floors above, never fr
     {"plots", "experiments"}
     | {f"experiments.{name}" for name in ("repeats", "tables", "scenarios", "exact", "claims", "verdicts")},
     {"experiments.figures"},
-    {"cli", "__main__"},
+    {f"experiments.benchmark.{name}" for name in ("contenders", "pulses", "workers")},
+    {f"experiments.benchmark.{name}" for name in ("fits", "trials", "store", "running", "summary")},
+    {f"experiments.benchmark.{name}" for name in ("pictures", "results")} | {"experiments.benchmark"},
+    {f"cli.{name}" for name in ("terminal", "reproducing", "benchmarking")} | {"cli", "__main__"},
 ]
 MODULES = {
     ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path
@@ -40,7 +44,7 @@ MODULES = {
 }
 EXTRAS = [
     *("torch", "safetensors", "tqdm", "quantile_forest", "matplotlib", "pandas", "dask", "polars", "pyarrow", "sympy"),
-    *("cyclopts", "rich"),
+    *("cyclopts", "rich", "distributed", "openpyxl", "xlrd"),
 ]
 OPTIONAL = [*EXTRAS, "narwhals", "numpy", "scipy", "sklearn"]
 WITHOUT_EXTRAS = f"""
@@ -54,6 +58,8 @@ class Missing:
 sys.meta_path.insert(0, Missing())
 import evencover
 import evencover.cli
+import evencover.datasets
+import evencover.experiments.benchmark.results
 import evencover.models
 import evencover.synthetic
 import evencover.theory

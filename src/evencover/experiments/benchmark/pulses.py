@@ -43,10 +43,13 @@ def watched(costs: Mapping[Pulse, float], tell: Callable[[float], None]) -> Iter
     """Tell, again and again, how much of the work is done: each task's cost times its share."""
     over, shares = Event(), dict.fromkeys(costs, 0.0)
 
+    def look() -> None:
+        shares.update({pulse: max(share, pulse.share) for pulse, share in shares.items()})
+        tell(sum(costs[pulse] * share for pulse, share in shares.items()))
+
     def watch() -> None:
         while not over.wait(_SECONDS):
-            shares.update({pulse: max(share, pulse.share) for pulse, share in shares.items()})
-            tell(sum(costs[pulse] * share for pulse, share in shares.items()))
+            look()
 
     watcher = Thread(target=watch, daemon=True)
     watcher.start()
@@ -55,3 +58,4 @@ def watched(costs: Mapping[Pulse, float], tell: Callable[[float], None]) -> Iter
     finally:
         over.set()
         watcher.join()
+        look()

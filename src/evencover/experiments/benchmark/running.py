@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ class Benchmark:
             "models": {
                 name: [_in_full(each.calibrated), _in_full(each.baseline)] for name, each in self.models.items()
             },
-            "versions": {name: _version(name) for name in _VERSIONED},
+            "versions": _versions(),
             "datasets": {data.name: data.sha256 for data in datasets},
         }
 
@@ -108,6 +109,7 @@ class Task:
     data: Dataset | None
     told: Mapping[Fit, Told]
     benchmark: Benchmark
+    versions: Mapping[str, str | None]  # of the packages that decide the numbers
     pulse: Pulse | None = None
 
     @property
@@ -172,6 +174,8 @@ def run_benchmark(
 
 def do(task: Task) -> Done:
     """Train if need be, and run the trials. It depends on its argument alone."""
+    if _versions() != task.versions:
+        raise ValueError(f"a worker has other packages, {_versions()}, than the process it works for, {task.versions}")
     trained: dict[Fit, Told] = {}
     if task.data is not None:
         tell = task.pulse or False
@@ -233,13 +237,19 @@ def _tasks(benchmark: Benchmark, datasets: Sequence[Dataset], store: Store) -> I
             fits = sorted({(trial.split, trial.model) for trial in missing})
             known = {fit: said for fit in fits if (said := store.told(data.name, fit)) is not None}
             if missing:
-                yield Task(job, missing, None if len(known) == len(fits) else data, known, benchmark)
+                yield Task(job, missing, None if len(known) == len(fits) else data, known, benchmark, _versions())
 
 
 def _in_full(estimator: Any) -> str:
     """Return how an estimator is written, on one line, nothing left out."""
     text = estimator.__repr__(N_CHAR_MAX=10**9) if isinstance(estimator, BaseEstimator) else repr(estimator)
     return " ".join(text.split())
+
+
+@cache
+def _versions() -> dict[str, str | None]:
+    """Return the versions of the packages that decide the numbers, None for what is not installed."""
+    return {name: _version(name) for name in _VERSIONED}
 
 
 def _version(name: str) -> str | None:

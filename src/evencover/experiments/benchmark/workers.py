@@ -1,8 +1,8 @@
 """One function over many tasks, results as they finish: here, in processes of this machine, or on a Dask cluster."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
@@ -63,9 +63,16 @@ def _on_cluster(function: Callable[[Task], Result], tasks: Sequence[Task], addre
     except (OSError, ValueError) as error:
         raise ConnectionError(f"found no Dask scheduler at {address!r}: {error}") from None
     with client:
-        futures = [client.submit(on_one_thread, function, task, pure=False) for task in _scattered(client, tasks)]
-        for future in distributed.as_completed(futures):
-            yield future.result()
+        futures = [client.submit(on_one_thread, function, task, pure=False) for task in tasks]
+        for future in distributed.as_completed(futures, loop=client.loop):
+            try:
+                yield future.result()
+            except distributed.KilledWorker as error:
+                raise RuntimeError(
+                    f"workers of the cluster died over and over; what had finished is kept: {error}"
+                ) from error
+            except ImportError as error:
+                raise ImportError(f"the cluster's workers must have what this process has: {error}") from error
             future.release()
 
 
@@ -73,8 +80,3 @@ def on_one_thread(function: Callable[[Task], Result], task: Task) -> Result:
     """Return the function of the task, with one thread for linear algebra from now on in this process."""
     threadpool_limits(1)
     return function(task)
-
-
-def _scattered(client: Any, tasks: Iterable[Task]) -> list[Any]:
-    """Return the tasks as futures on the cluster: rows travel beside the graph of tasks, not in it."""
-    return [client.scatter(task, hash=False) for task in tasks]

@@ -1,0 +1,117 @@
+"""The public originals of the paper's data sets, made anew from their CSV files: the same layout, the same numbers."""
+
+import csv
+import io
+import tarfile
+from pathlib import Path
+from zipfile import ZipFile
+
+import openpyxl
+import xlwt
+
+from evencover.datasets.originals import _star_codes
+
+
+def original(name, folder, path):
+    """Write to a path what the source of a data set hands out, and return the path."""
+    with (Path(folder) / f"{name}.csv").open(newline="") as file:
+        header, *rows = csv.reader(file)
+    MAKERS[name](header, rows, path)
+    return path
+
+
+def concrete(_, rows, path):
+    workbook = xlwt.Workbook()
+    sheet = workbook.add_sheet("Sheet1")
+    for place, cells in enumerate([["Cement (component 1)"] + ["..."] * 8, *rows]):
+        for column, cell in enumerate(cells):
+            sheet.write(place, column, float(cell) if place else cell)
+    workbook.save(content := io.BytesIO())
+    with ZipFile(path, "w") as archive:
+        archive.writestr("Concrete_Data.xls", content.getvalue())
+
+
+def turbine(header, rows, path):
+    excel(path, "CCPP/Folds5x2_pp.xlsx", "Sheet1", [header, *map(numbers, rows)])
+
+
+def residential(header, rows, path):
+    """Dates, V-1 and V-9 are there besides, and a line of titles above."""
+    names = [name.split("_")[0].replace("V", "V-") for name in header]
+    names = [
+        "START YEAR",
+        "START QUARTER",
+        "COMPLETION YEAR",
+        "COMPLETION QUARTER",
+        "V-1",
+        *names[:-1],
+        "V-9",
+        names[-1],
+    ]
+    lines = [[1, 2, 3, 4, 5, *numbers(row)[:-1], 9, numbers(row)[-1]] for row in rows]
+    excel(path, "Residential-Building-Data-Set.xlsx", "Data", [["PROJECT DATES"] + [None] * 108, names, *lines])
+
+
+def puma(_, rows, path):
+    parts = {"puma32H.data": rows[:4500], "puma32H.test": rows[4500:]}
+    with tarfile.open(path, "w:gz") as archive:
+        for name, some in parts.items():
+            content = "".join(", ".join(row) + "\n" for row in some).encode()
+            member = tarfile.TarInfo(f"PumaDyn/{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+
+
+def crime(header, rows, path):
+    """Five columns that are no predictors come first; one with a gap stands before the last."""
+    names = ["state", "county", "community", "communityname", "fold", *header[:-1], "OtherPerCap", header[-1]]
+    lines = [[*"1??x1", *row[:-1], "?" if place == 3 else "0", row[-1]] for place, row in enumerate(rows)]
+    with ZipFile(path, "w") as archive:
+        archive.writestr("communities.names", "".join(f"@attribute {name} numeric\n" for name in names))
+        archive.writestr("communities.data", "".join(",".join(line) + "\r\n" for line in lines))
+
+
+def star(header, rows, path):
+    """Row's name, scores and lunchk are there besides, and a pupil with a gap; a quarter of a year is text."""
+    codes = _star_codes()
+    scores = [f"{subject}{grade}" for subject in ("read", "math") for grade in "k123"]
+    lines = []
+    for place, row in enumerate(rows):
+        pupil = dict(zip(header, row, strict=True))
+        eighths = round(8 * float(pupil.pop("mean_grade")))
+        for name in codes:
+            if name in pupil:
+                pupil[name] = codes[name][int(pupil[name])]
+        year = float(pupil["birth"])
+        pupil["birth"] = f"{int(year)} Q{round(4 * (year % 1)) + 1}"
+        graded = dict.fromkeys(scores, "0") | {"readk": str(eighths)}
+        lines.append({"rownames": str(place), **pupil, **graded, "lunchk": "free"})
+    lines.insert(1, lines[0] | {"math3": ""})
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, lines[0])
+        writer.writeheader()
+        writer.writerows(lines)
+
+
+def excel(path, member, sheet, lines):
+    workbook = openpyxl.Workbook()
+    workbook.active.title = sheet
+    for line in lines:
+        workbook.active.append(list(line))
+    workbook.save(content := io.BytesIO())
+    with ZipFile(path, "w") as archive:
+        archive.writestr(member, content.getvalue())
+
+
+def numbers(row):
+    return [float(cell) for cell in row]
+
+
+MAKERS = {
+    "concrete": concrete,
+    "turbine": turbine,
+    "puma32H": puma,
+    "residential": residential,
+    "crime2": crime,
+    "star": star,
+}

@@ -1,0 +1,260 @@
+"""Data sets: by name from a folder, the cache or the network, and from files."""
+
+import os
+import threading
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evencover.datasets import cards, load_dataset, read_dataset
+from evencover.datasets.downloads import DownloadError, download
+from evencover.datasets.loading import cache_folder, found, obtained
+from evencover.datasets.originals import ORIGINALS
+from evencover.datasets.tables import csv_text
+from tests.originals import original
+
+FOLDER = os.environ.get("EVENCOVER_DATA")
+NAMES = list(cards())
+with_data = pytest.mark.skipif(
+    FOLDER is None, reason="EVENCOVER_DATA names no folder with the paper's data sets as CSV files"
+)
+TINY = "a,y\n1,0.5\n2,1.5\n"
+tiny_card = partial(replace, cards()["turbine"], sha256=sha256(TINY.encode()).hexdigest())
+
+
+class Server:
+    """A server on this machine that answers each request with the next of some answers, the last one for ever."""
+
+    def __init__(self, *answers):
+        self.answers, self.requests = list(answers), 0
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                outer.requests += 1
+                status, content, length = outer.answers[min(outer.requests, len(outer.answers)) - 1]
+                self.send_response(status)
+                self.send_header("Content-Length", str(length))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+    def __enter__(self):
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}/original"
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def whole(content):
+    return 200, content, len(content)
+
+
+def cut_off(content):
+    return 200, content[:-5], len(content)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Return the original of a data set of two rows, which is what the turbine's reader reads for now."""
+    monkeypatch.setitem(ORIGINALS, "turbine", lambda path: _tiny_table(path.read_text()))
+    return b"original of two rows"
+
+
+def _tiny_table(text):
+    assert text == "original of two rows", text
+    return ["a", "y"], np.array([[1.0, 0.5], [2.0, 1.5]])
+
+
+def files_in(folder):
+    return sorted(path.name for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cards_are_complete(name):
+    card = cards()[name]
+    assert card.name == name
+    assert all(url.startswith("http") for url in card.urls)
+    assert len(card.sha256) == 64
+    assert all([card.title, card.page, card.licence, card.reference, card.dropped, card.response])
+    assert name in ORIGINALS
+
+
+@with_data
+@pytest.mark.parametrize("name", NAMES)
+def test_the_papers_table(name, tmp_path):
+    """Rows, features and the response's moments are those on the card, and of the paper to its last digit."""
+    data, card = load_dataset(name, data_dir=FOLDER, cache_dir=tmp_path), cards()[name]
+    assert data.X.shape == (card.rows, card.features)
+    assert (data.response, len(data.features), len(data.y)) == (card.response, card.features, card.paper.rows)
+    assert (round(data.skewness, 2), round(data.kurtosis, 2)) == (card.paper.skewness, card.paper.kurtosis)
+
+
+@with_data
+@pytest.mark.parametrize("name", NAMES)
+def test_originals_become_the_tables_on_the_cards(name, tmp_path):
+    """From the layout that the source hands out, byte for byte, over the network into the cache."""
+    content = original(name, FOLDER, tmp_path / "original").read_bytes()
+    cache = tmp_path / "cache"
+    with Server(whole(content)) as server:
+        path = obtained(replace(cards()[name], urls=(server.url,)), cache)
+    assert path.read_bytes() == (Path(FOLDER) / f"{name}.csv").read_bytes()
+    assert files_in(cache) == [f"{name}.csv"]
+    assert load_dataset(name, cache_dir=cache).sha256 == cards()[name].sha256
+
+
+def test_a_download_tells_how_far_it_is(tmp_path):
+    content = bytes(200_000)
+    told = []
+    with Server(whole(content)) as server:
+        download(server.url, tmp_path / "file", progress=lambda *bytes_: told.append(bytes_))
+    assert (tmp_path / "file").read_bytes() == content
+    assert told[-1] == (len(content), len(content))
+    assert [received for received, _ in told] == sorted({received for received, _ in told})
+    assert len(told) > 2
+
+
+@pytest.mark.parametrize("answers", [(cut_off(bytes(99)),) * 2, ((503, b"busy", 4),) * 2], ids=["cut off", "busy"])
+def test_what_can_go_right_is_tried_again(tmp_path, answers):
+    with Server(*answers, whole(b"at last")) as server:
+        download(server.url, tmp_path / "file", tries=3, pause=0)
+        assert server.requests == 3
+    assert (tmp_path / "file").read_bytes() == b"at last"
+
+
+def test_what_cannot_is_not(tmp_path):
+    with Server((404, b"", 0)) as server:
+        with pytest.raises(DownloadError, match=f"could not download {server.url}: the server answered 404 Not Found"):
+            download(server.url, tmp_path / "file", tries=3, pause=0)
+        assert server.requests == 1
+
+
+def test_a_file_that_stays_cut_off_is_not_used(tmp_path):
+    (tmp_path / "file").write_bytes(b"the old one")
+    with (
+        Server(cut_off(bytes(100))) as server,
+        pytest.raises(DownloadError, match="the connection ended after 95 of 100 bytes"),
+    ):
+        download(server.url, tmp_path / "file", tries=2, pause=0)
+    assert (tmp_path / "file").read_bytes() == b"the old one"
+    assert files_in(tmp_path) == ["file"]
+
+
+def test_an_interrupted_download_leaves_nothing(tmp_path, tiny):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with Server(whole(tiny)) as server, pytest.raises(KeyboardInterrupt):
+        obtained(tiny_card(urls=(server.url,)), tmp_path, downloading=lambda name: interrupt)
+    assert files_in(tmp_path) == []
+
+
+def test_another_file_than_the_one_on_the_card_is_not_used(tmp_path, tiny):
+    card = tiny_card(urls=("",), sha256="0" * 64)
+    with (
+        Server(whole(tiny)) as server,
+        pytest.raises(DownloadError, match=r"is not turbine: sha256 .*, the card says 000"),
+    ):
+        obtained(replace(card, urls=(server.url,)), tmp_path)
+    assert files_in(tmp_path) == []
+
+
+def test_a_page_instead_of_the_file_is_not_used(tmp_path):
+    """Such as a login page or an apology."""
+    with (
+        Server(whole(b"<html>")) as server,
+        pytest.raises(DownloadError, match=r"cannot be read as turbine \(BadZipFile"),
+    ):
+        obtained(replace(cards()["turbine"], urls=(server.url,)), tmp_path)
+    assert files_in(tmp_path) == []
+
+
+def test_the_next_address_is_tried(tmp_path, tiny):
+    with Server((404, b"", 0)) as first, Server(whole(b"wrong")) as second, Server(whole(tiny)) as third:
+        urls = (first.url, second.url, third.url)
+        assert obtained(tiny_card(urls=urls), tmp_path).read_text() == TINY
+
+
+def test_without_a_network_it_says_what_to_do(tmp_path, monkeypatch):
+    with Server(whole(b"")) as server:
+        gone = server.url
+    monkeypatch.setitem(cards(), "turbine", tiny_card(urls=(gone,)))
+    monkeypatch.setattr("evencover.datasets.loading.download", partial(download, pause=0))
+    with pytest.raises(
+        DownloadError, match=r"turbine: could not .*refused.* put turbine.csv into a folder .* --data-dir"
+    ):
+        obtained(cards()["turbine"], tmp_path, pause=0)
+
+
+def test_looked_up_in_the_folder_then_in_the_cache_then_in_the_network(tmp_path, monkeypatch, tiny):
+    folder, cache = tmp_path / "folder", tmp_path / "cache"
+    folder.mkdir()
+    with Server(whole(tiny)) as server:
+        monkeypatch.setitem(cards(), "turbine", tiny_card(urls=(server.url,)))
+        first = load_dataset("turbine", data_dir=folder, cache_dir=cache)
+        again = load_dataset("turbine", data_dir=folder, cache_dir=cache)
+        assert server.requests == 1
+        assert found(cards()["turbine"], data_dir=folder, cache_dir=cache) == cache / "turbine.csv"
+        (folder / "turbine.csv").write_text(TINY)
+        assert found(cards()["turbine"], data_dir=folder, cache_dir=cache) == folder / "turbine.csv"
+    assert first.y.tolist() == again.y.tolist() == [0.5, 1.5]
+    assert first.sha256 == sha256(TINY.encode()).hexdigest()
+
+
+def test_a_damaged_file_in_the_cache_is_fetched_again(tmp_path, monkeypatch, tiny):
+    (tmp_path / "turbine.csv").write_text(TINY[:-3])
+    with Server(whole(tiny)) as server:
+        monkeypatch.setitem(cards(), "turbine", tiny_card(urls=(server.url,)))
+        with pytest.warns(UserWarning, match=r"turbine.csv is damaged: its checksum is not that of turbine"):
+            load_dataset("turbine", cache_dir=tmp_path)
+    assert (tmp_path / "turbine.csv").read_text() == TINY
+
+
+def test_the_cache_is_where_the_system_keeps_such_things(monkeypatch):
+    monkeypatch.setenv("EVENCOVER_CACHE", "here")
+    assert cache_folder() == Path("here")
+    assert cache_folder("there") == Path("there")
+    monkeypatch.delenv("EVENCOVER_CACHE")
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", "caches")
+    assert cache_folder() == Path("caches/evencover")
+
+
+def test_any_csv_is_a_data_set(tmp_path):
+    path = tmp_path / "rents.csv"
+    path.write_bytes('﻿"area, m2",rent,floor\r\n50,700,1\r\n80.5,"1000",-2e0\r\n'.encode())
+    data = load_dataset(str(path), target="rent")
+    assert (data.name, data.response, data.features) == ("rents", "rent", ("area, m2", "floor"))
+    assert data.X.tolist() == [[50.0, 1.0], [80.5, -2.0]]
+    assert data.y.tolist() == [700.0, 1000.0]
+    assert read_dataset(path).response == "floor"
+    assert str(data) == "Dataset(rents: 2 rows, 2 features, response rent)"
+
+
+def test_any_parquet_file_is_a_data_set(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = pyarrow.table({"a": [1, 2, 3], "b": [True, False, True], "y": pyarrow.array([0.5, 1.5, 2.5], "float32")})
+    parquet.write_table(table, tmp_path / "mine.parquet")
+    data = load_dataset(str(tmp_path / "mine.parquet"), target="y")
+    assert data.X.tolist() == [[1.0, 1.0], [2.0, 0.0], [3.0, 1.0]]
+    assert data.y.tolist() == [0.5, 1.5, 2.5]
+
+
+def test_numbers_survive_being_written():
+    values = np.array([[1.0, 0.1 + 0.2, 1e-300], [2.0, -4.7e-05, 3.0]])
+    text = csv_text(["a", "b", "c"], values)
+    assert text == "a,b,c\n1,0.30000000000000004,1e-300\n2,-4.7e-05,3.0\n"
