@@ -92,10 +92,8 @@ def read_dataset(path: str | Path, *, target: str | None = None, name: str | Non
     columns, values = (_csv_table if path.suffix.lower() == ".csv" else _parquet_table)(path)
     if target is not None and target not in columns:
         raise ValueError(f"target names a column of {path.name}; it has no {target!r} but {first_few(columns)}")
-    if len(columns) < 2 or not len(values):
-        raise ValueError(
-            f"{path.name} must have a feature, a target and rows; got columns {columns}, {len(values)} rows"
-        )
+    if not len(values):
+        raise ValueError(f"{path.name} must have rows below its header; it has none")
     _refuse_gaps(path, columns, values)
     place = len(columns) - 1 if target is None else columns.index(target)
     features = tuple(column for column in columns if column != columns[place])
@@ -135,6 +133,8 @@ def _csv_table(path: Path) -> tuple[list[str], FloatArray]:
         except ValueError:
             _refuse_first_bad_cell(path, columns)
             raise
+    if values.size and values.shape[1] != len(columns):
+        _refuse_first_bad_cell(path, columns)
     return columns, values.reshape(-1, len(columns))
 
 
@@ -181,8 +181,10 @@ def _numbers(path: Path, column: str, held: Any) -> Any:
 
 
 def _refuse_unless_named(path: Path, columns: list[str]) -> None:
-    """Raise if the header is not one: names that are missing, repeated, or all numbers."""
-    if columns and all(map(_is_number, columns)):
+    """Raise if the header is not one: names that are too few, missing, repeated, or all numbers."""
+    if len(columns) < 2:
+        raise ValueError(f"{path.name} must have a feature and a target, with commas between in CSV; got {columns}")
+    if all(map(_is_number, columns)):
         raise ValueError(f"{path.name} must begin with a line of column names; got {first_few(columns)}")
     again = [first for first, second in pairwise(sorted(columns)) if first == second]
     if again or not all(column.strip() for column in columns):

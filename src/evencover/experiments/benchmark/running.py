@@ -10,6 +10,7 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
+from evencover._version import __version__
 from evencover.datasets.tables import Dataset
 from evencover.experiments.benchmark.contenders import BINNINGS, GROUPS, VARIANTS, Contender, Variant
 from evencover.experiments.benchmark.fits import (
@@ -32,7 +33,7 @@ from evencover.models.networks.settings import Training
 from evencover.quantiles import conformal_rank, level_fraction
 
 PAPERS_SPLITS = (13, 2, 47, 1, 15, 31, 89, 666, 3, 43)
-_VERSIONED = ("evencover", "numpy", "scipy", "scikit-learn", "quantile-forest", "torch")
+_VERSIONED = ("numpy", "scipy", "scikit-learn", "quantile-forest", "torch")
 _SECONDS_A_TRIAL = 0.005
 
 Progress = Callable[[float, float], None]
@@ -209,6 +210,8 @@ def unfinished(benchmark: Benchmark, datasets: Sequence[Dataset], output: str | 
 def refuse_unfit(datasets: Sequence[Dataset], level: float) -> None:
     """Raise unless the data sets have different names, and rows enough for a threshold in each group."""
     names = [data.name for data in datasets]
+    if not names:
+        raise ValueError("datasets must not be empty")
     if len(set(names)) < len(names):
         raise ValueError(f"datasets must have different names; got {names}")
     for data in datasets:
@@ -249,7 +252,7 @@ def _in_full(estimator: Any) -> str:
 @cache
 def _versions() -> dict[str, str | None]:
     """Return the versions of the packages that decide the numbers, None for what is not installed."""
-    return {name: _version(name) for name in _VERSIONED}
+    return {"evencover": __version__, **{name: _version(name) for name in _VERSIONED}}
 
 
 def _version(name: str) -> str | None:

@@ -1,0 +1,159 @@
+"""Bad input to data sets and the benchmark: one clear error each, before anything is trained."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from sklearn.linear_model import LinearRegression
+
+from evencover.datasets import Dataset, load_dataset, read_dataset
+from evencover.datasets.downloads import download
+from evencover.experiments.benchmark import Benchmark, Contender, papers_models, run_benchmark
+from evencover.experiments.benchmark.workers import results_of
+from evencover.models import QuantileForest, WithSpread
+
+MODELS = {"linear": Contender(WithSpread(LinearRegression()))}
+ROWS = np.arange(200.0)
+
+
+def data(n=100, name="mine"):
+    return Dataset(name, ROWS[:n, None], ROWS[:n], ("a",), "y", "")
+
+
+def csv(tmp_path, text):
+    path = tmp_path / "mine.csv"
+    path.write_text(text, encoding="utf-8")
+    return read_dataset(path, target="y")
+
+
+def held(tmp_path, **columns):
+    path = tmp_path / "mine.parquet"
+    parquet.write_table(pa.table(columns), path)
+    return read_dataset(path)
+
+
+def benchmark(tmp_path, *datasets, models=MODELS, **settings):
+    return run_benchmark(Benchmark(models, splits=[1]), datasets, tmp_path / "out", **settings)
+
+
+CASES = {
+    "name": (
+        lambda folder: load_dataset("Turbines"),
+        "unknown data set 'Turbines'; did you mean 'turbine'? there are concrete, turbine, puma32H",
+    ),
+    "name like none": (lambda folder: load_dataset("xyz"), "unknown data set 'xyz'; there are concrete"),
+    "target of a name": (
+        lambda folder: load_dataset("concrete", target="age"),
+        "target is for files; the response of concrete is compressive_strength_mpa, got 'age'",
+    ),
+    "folder": (lambda folder: load_dataset("star", data_dir=folder / "no"), "data_dir must be a folder; "),
+    "folder with another file": (
+        lambda folder: [(folder / "star.csv").write_text("a,y\n1,2\n"), load_dataset("star", data_dir=folder)],
+        "star.csv is not the data set star: its sha256 is ",
+    ),
+    "ending": (lambda folder: read_dataset("mine.txt"), "a data set is a file that ends in .csv or .parquet; got"),
+    "no file": (lambda folder: load_dataset(str(folder / "no.csv")), "there is no file "),
+    "address": (lambda folder: download("ftp://x", folder / "x"), "url must begin with http:// or https://; got 'ftp"),
+    "target": (
+        lambda folder: csv(folder, "a,b\n1,2\n"),
+        "target names a column of mine.csv; it has no 'y' but ['a', 'b']",
+    ),
+    "text": (
+        lambda folder: csv(folder, "a,y\n1,2\nBerlin,3\n"),
+        "mine.csv, line 3: column 'a' must hold a number; got 'Berlin'",
+    ),
+    "target as text": (lambda folder: csv(folder, "a,y\n1,low\n"), "line 2: column 'y' must hold a number; got 'low'"),
+    "gap": (
+        lambda folder: csv(folder, "a,y\n1,2\n,3\n"),
+        "mine.csv, line 3: column 'a' must hold a number; got nothing",
+    ),
+    "NaN": (
+        lambda folder: csv(folder, "a,y\n1,2\nnan,3\ninf,3\n"),
+        "mine.csv: column 'a' has 2 NaN or infinite values (the first in row 1); nothing is filled in or dropped",
+    ),
+    "short line": (lambda folder: csv(folder, "a,b,y\n1,2,3\n1,2\n"), "mine.csv, line 3: 2 cells under 3 columns"),
+    "long lines": (lambda folder: csv(folder, "a,y\n1,2,3,4\n"), "mine.csv, line 2: 4 cells under 2 columns"),
+    "no header": (
+        lambda folder: csv(folder, "1,2\n3,4\n"),
+        "mine.csv must begin with a line of column names; got ['1'",
+    ),
+    "twice": (lambda folder: csv(folder, "a,a,y\n1,2,3\n"), "mine.csv must name each column, differently; got ['a']"),
+    "no name": (
+        lambda folder: csv(folder, "a,,y\n1,2,3\n"),
+        "mine.csv must name each column, differently; got ['a', ''",
+    ),
+    "no rows": (lambda folder: csv(folder, "a,y\n"), "mine.csv must have rows below its header; it has none"),
+    "empty": (
+        lambda folder: csv(folder, ""),
+        "mine.csv must have a feature and a target, with commas between in CSV; got []",
+    ),
+    "no feature": (
+        lambda folder: csv(folder, "y\n1\n"),
+        "mine.csv must have a feature and a target, with commas between in CSV; got ['y']",
+    ),
+    "semicolons": (
+        lambda folder: csv(folder, "a;y\n1;2\n"),
+        "mine.csv must have a feature and a target, with commas between in CSV; got ['a;y']",
+    ),
+    "text in Parquet": (
+        lambda folder: held(folder, a=["x", "y"], y=[1, 2]),
+        "mine.parquet: column 'a' must hold numbers; got string",
+    ),
+    "null in Parquet": (
+        lambda folder: held(folder, a=[1, None], y=[1, 2]),
+        "mine.parquet: column 'a' has 1 NaN or infinite values (the first in row 1)",
+    ),
+    "no models": (lambda folder: Benchmark({}), "models must not be empty"),
+    "no variants": (lambda folder: Benchmark(MODELS, {}), "variants must not be empty"),
+    "no splits": (lambda folder: Benchmark(MODELS, splits=[]), "splits must not be empty"),
+    "a split twice": (lambda folder: Benchmark(MODELS, splits=[1, 1]), "splits must be different seeds; got [1, 1]"),
+    "level": (lambda folder: Benchmark(MODELS, level=90), "did you mean 0.9?"),
+    "low level": (lambda folder: papers_models(level=0.5), "level must be above 0.5: quantiles to be calibrated miss"),
+    "epochs": (lambda folder: Benchmark(papers_models(epochs=0)), "epochs must be a positive whole number; got 0"),
+    "device": (lambda folder: Benchmark(papers_models(device="gpu")), 'device must be "auto", "cpu" or "cuda"; got'),
+    "workers": (lambda folder: benchmark(folder, data(), workers=0), "workers must be a positive whole number; got 0"),
+    "few rows": (
+        lambda folder: benchmark(folder, data(40)),
+        "mine has 40 rows, too few for 3 groups with a threshold each at level 0.9: it takes 74 or more",
+    ),
+    "very few rows": (lambda folder: benchmark(folder, data(1)), "mine has 1 rows, too few for 3 groups"),
+    "same names": (
+        lambda folder: benchmark(folder, data(), data()),
+        "datasets must have different names; got ['mine', 'mine']",
+    ),
+    "no data": (lambda folder: benchmark(folder), "datasets must not be empty"),
+    "output": (
+        lambda folder: [(folder / "out").write_text(""), benchmark(folder, data())],
+        "output must be a folder; ",
+    ),
+    "a model without spread": (
+        lambda folder: benchmark(folder, data(), models={"linear": Contender(LinearRegression())}),
+        "the benchmark needs a prediction with ",
+    ),
+    "a baseline at another level": (
+        lambda folder: benchmark(folder, data(), models={"forest": Contender(QuantileForest(level=0.8))}),
+        "the bounds of QuantileForest are at level 0.8, the benchmark is at 0.9: give its Contender a baseline at",
+    ),
+    "no cluster": (
+        lambda folder: list(results_of(abs, [-1], cluster="tcp://127.0.0.1:1")),
+        "found no Dask scheduler at 'tcp://127.0.0.1:1'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_gets_one_clear_error(case, tmp_path):
+    call, message = CASES[case]
+    with pytest.raises((ValueError, TypeError, OSError), match=re.escape(message)):
+        call(tmp_path)
+
+
+def test_enough_rows_are_enough(tmp_path):
+    """As many as the error asks for; no threshold is infinite, which would be a warning."""
+    noise = np.random.default_rng(0).normal(size=74)
+    models = {"forest": Contender(QuantileForest(n_estimators=20))}
+    rows = benchmark(tmp_path, replace(data(74), y=ROWS[:74] * noise), models=models)
+    assert np.isfinite([row["threshold"] for row in rows if row["variant"] == "NCP" and row["group"] != "all"]).all()
