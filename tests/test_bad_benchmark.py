@@ -20,7 +20,7 @@ ROWS = np.arange(200.0)
 
 
 def data(n=100, name="mine"):
-    return Dataset(name, ROWS[:n, None], ROWS[:n], ("a",), "y", "")
+    return Dataset(name, ROWS[:n, None], ROWS[:n], ("a",), "y")
 
 
 def csv(tmp_path, text):
@@ -109,7 +109,10 @@ CASES = {
     "no models": (lambda folder: Benchmark({}), "models must not be empty"),
     "no variants": (lambda folder: Benchmark(MODELS, {}), "variants must not be empty"),
     "no splits": (lambda folder: Benchmark(MODELS, splits=[]), "splits must not be empty"),
-    "a split twice": (lambda folder: Benchmark(MODELS, splits=[1, 1]), "splits must be different seeds; got [1, 1]"),
+    "a split twice": (
+        lambda folder: Benchmark(MODELS, splits=[1, 1]),
+        "splits must be different seeds, whole numbers of 0 or more; got [1, 1]",
+    ),
     "level": (lambda folder: Benchmark(MODELS, level=90), "did you mean 0.9?"),
     "low level": (lambda folder: papers_models(level=0.5), "level must be above 0.5: quantiles to be calibrated miss"),
     "epochs": (lambda folder: Benchmark(papers_models(epochs=0)), "epochs must be a positive whole number; got 0"),
@@ -147,13 +150,13 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_bad_input_gets_one_clear_error(case, tmp_path):
     call, message = CASES[case]
-    with pytest.raises((ValueError, TypeError, OSError), match=re.escape(message)):
+    with pytest.raises((ValueError, TypeError, OSError, RuntimeError), match=re.escape(message)):
         call(tmp_path)
 
 
 def test_enough_rows_are_enough(tmp_path):
     """As many as the error asks for; no threshold is infinite, which would be a warning."""
     noise = np.random.default_rng(0).normal(size=74)
-    models = {"forest": Contender(QuantileForest(n_estimators=20))}
+    models = {"MV": papers_models(epochs=1)["MV"]}
     rows = benchmark(tmp_path, replace(data(74), y=ROWS[:74] * noise), models=models)
     assert np.isfinite([row["threshold"] for row in rows if row["variant"] == "NCP" and row["group"] != "all"]).all()

@@ -16,7 +16,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
 
-from evencover import Prediction, Standardized
+from evencover import Prediction, Residual, Standardized
 from evencover.datasets import Dataset, load_dataset
 from evencover.experiments.benchmark import VARIANTS, Benchmark, Contender, Trial, Variant, papers_models, run
 from evencover.experiments.benchmark import fits as fits_room
@@ -26,7 +26,7 @@ from evencover.experiments.benchmark.fits import Split, Told
 from evencover.experiments.benchmark.results import write_results
 from evencover.experiments.benchmark.running import unfinished
 from evencover.experiments.benchmark.store import opened
-from evencover.experiments.benchmark.summary import _tail, in_words, is_outside, summary_of
+from evencover.experiments.benchmark.summary import _outside, _tail, in_words, summary_of
 from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileNetwork, WithSpread
 from evencover.synthetic import heteroskedastic
 from tests.worlds import ONE_IN_A_MILLION
@@ -49,7 +49,7 @@ if __name__ == "__main__":
 
 def synthetic(n=150, name="mine", seed=0):
     sample = heteroskedastic(n, seed=seed)
-    return Dataset(name, sample.X, sample.y, tuple(f"x{i}" for i in range(sample.X.shape[1])), "y", f"sha of {name}")
+    return Dataset(name, sample.X, sample.y, tuple(f"x{i}" for i in range(sample.X.shape[1])), "y")
 
 
 def written(folder, data):
@@ -84,7 +84,7 @@ def whole_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     path = written(folder, synthetic())
     rows = run_it(small(), [load_dataset(str(path))], folder / "out")
-    list(write_results(rows, folder / "out"))
+    list(write_results(rows, summary_of(rows), folder / "out"))
     return path, folder / "out", rows
 
 
@@ -238,7 +238,7 @@ def test_finished_trials_are_not_run_again(whole_run, monkeypatch):
     """Nothing is trained, and nothing is written twice."""
     path, folder, rows = whole_run
     before = (folder / "trials.jsonl").read_bytes()
-    monkeypatch.setattr("evencover.experiments.benchmark.running.do", None)
+    monkeypatch.setattr("evencover.experiments.benchmark.running.outcome_of", None)
     data = load_dataset(str(path))
     assert unfinished(small(), [data], folder) == {"mine": 0}
     assert json.dumps(run_it(small(), [data], folder)) == json.dumps(rows)
@@ -284,7 +284,7 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(whole_run, tmp_path):
     assert sorted(lines) == sorted((reference / "trials.jsonl").read_bytes().splitlines())
     rows = run_it(small(), [load_dataset(str(path))], output)
     assert not list(output.rglob("*.part"))
-    for written_path in write_results(rows, output):
+    for written_path in write_results(rows, summary_of(rows), output):
         assert written_path.read_bytes() == (reference / written_path.relative_to(output)).read_bytes()
 
 
@@ -368,11 +368,8 @@ def test_data_sets_can_be_added_to_a_folder(tmp_path):
         (replace(few, splits=(13,)), first, r"splits is \[13, 2\] there and \[13\] here"),
         (replace(few, level=0.8), first, "level is 0.9 there and 0.8 here"),
         (replace(few, models={"linear": Contender(LinearRegression())}), first, "models.linear is .*WithSpread"),
-        (
-            few,
-            replace(first, sha256="another"),
-            "results of another mine: its sha256 is sha of mine there, another here",
-        ),
+        (few, replace(first, y=-first.y), "datasets.mine is .* there and .* here"),
+        (replace(few, variants={"NCP": Variant(Residual())}), first, r"variants.NCP is Variant\(nonconformity=Normal"),
     ):
         with pytest.raises(ValueError, match=what):
             run_it(other, [data], tmp_path)
@@ -404,7 +401,7 @@ def test_models_and_variants_of_ones_own(tmp_path):
     summary = summary_of(rows, mine.variants)
     assert {count.variant: count.by_group for count in summary.counts} == {"own": False, "one-sided": True}
     assert np.isinf(summary.averages["width"]["one-sided"]["mine"])
-    paths = list(write_results(rows, tmp_path, mine.variants))
+    paths = list(write_results(rows, summary, tmp_path))
     assert all(path.stat().st_size for path in paths)
 
 
@@ -428,9 +425,9 @@ def test_results_are_a_tidy_table(whole_run):
 
 
 @pytest.mark.parametrize(("m", "n"), [(60, 45), (200, 300), (3, 9)])
-def test_a_cell_is_outside_where_so_few_or_so_many_are_rare(m, n):
+def test_a_cell__outside_where_so_few_or_so_many_are_rare(m, n):
     """Half a percent at most on either side, by the law of counts; one more would be too much."""
-    few, many, law = is_outside(m, n, LEVEL)
+    few, many, law = _outside(m, n, LEVEL)
     k = int(np.ceil(0.9 * (n + 1)))
     exact = betabinom(m, k, n + 1 - k)
     np.testing.assert_allclose(law, exact.pmf(np.arange(m + 1)), rtol=1e-9, atol=1e-12)
@@ -466,7 +463,7 @@ def imagined(seed, *, shift=0.0, tied=False):
     return rows
 
 
-def test_what_is_promised_is_outside_as_often_as_chance_says():
+def test_what_is_promised__outside_as_often_as_chance_says():
     """By the exact law, over many imagined benchmarks; residuals that grow with the spread would show any leak."""
     found = [summary_of(imagined(seed)) for seed in range(15)]
     for variant in ("PointCP", "NCP"):
@@ -493,7 +490,7 @@ def test_ties_only_cover_more():
 def test_a_broken_promise_is_noticed():
     summary = summary_of(imagined(0, shift=0.7))
     assert not summary.holds
-    assert "as promised, up to chance: FAILS (" in in_words(summary)
+    assert "miss no more than promised in any, up to chance: FAILS (" in in_words(summary)
     assert all(count.below > count.above for count in summary.counts if count.by_group)
 
 

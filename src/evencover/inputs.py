@@ -100,8 +100,9 @@ def chosen(name: Any, options: Mapping[str, Named], kind: str) -> Named:
     """
     if isinstance(name, str) and name in options:
         return options[name]
-    near = get_close_matches(str(name).lower(), {each.lower(): each for each in options}, n=1, cutoff=0.5)
-    hint = next((f"did you mean {each!r}? " for each in options if [each.lower()] == near), "")
+    lowered = {each.lower(): each for each in options}
+    near = get_close_matches(str(name).lower(), lowered, n=1, cutoff=0.5)
+    hint = f"did you mean {lowered[near[0]]!r}? " if near else ""
     raise ValueError(f"unknown {kind} {name!r}; {hint}there are {', '.join(options)}")
 
 

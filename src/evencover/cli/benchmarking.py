@@ -72,7 +72,7 @@ def benchmark(
     names
         Data sets by name (see `evencover datasets`), or paths of CSV or Parquet files; the paper's six by default.
     output
-        The folder for results; one that is there already is continued.
+        The folder for results, which are of the data sets named here; what it has of them already is not run again.
     data_dir
         A folder of CSV files called after the data sets, looked into before the cache and before downloading.
     target
@@ -103,6 +103,7 @@ def benchmark(
     from evencover.experiments.benchmark import run_benchmark
     from evencover.experiments.benchmark.results import refuse_without_packages, write_results
     from evencover.experiments.benchmark.summary import in_words, summary_of
+    from evencover.inputs import refuse_unless_count
 
     began = time.monotonic()
     usual = (_QUICK_SPLITS, _QUICK_EPOCHS) if quick else (10, 300)
@@ -111,6 +112,7 @@ def benchmark(
     )
     plan = _plan(models, variants, n_splits, n_epochs, level, device)
     n_workers = cpu_count() if workers is None else workers
+    refuse_unless_count(n_workers, "workers")
     if dry_run:
         say(_dry_run_in_words(plan, _present(names, data_dir, target), output))
         return 0
@@ -118,10 +120,10 @@ def benchmark(
     loaded = _loaded(names or _every_name(), data_dir, target)
     with _resumable(output), progress_bar("training") as show:
         rows = run_benchmark(plan, loaded, output, workers=n_workers, cluster=cluster, progress=show)
+    summary = summary_of(rows, plan.variants)
     with status() as tell:
         tell("drawing")
-        paths = list(write_results(rows, output, plan.variants, workers=n_workers))
-    summary = summary_of(rows, plan.variants)
+        paths = list(write_results(rows, summary, output, workers=n_workers))
     say(in_words(summary))
     say(f"\n{len(paths)} files in {output}, among them {paths[0].name} and {paths[1].name}; {_duration(began)}.")
     return 0 if summary.holds else 3

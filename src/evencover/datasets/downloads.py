@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 
 from evencover.files import whole_file
 
-Progress = Callable[[int, int | None], None]
+Received = Callable[[int, int | None], None]
 
 _CHUNK = 2**16
 _TIMEOUT = 30.0
@@ -21,7 +21,7 @@ class DownloadError(OSError):
     """A file could not be had: which, from where, and why."""
 
 
-def download(url: str, path: Path, *, tries: int = 3, pause: float = 1.0, progress: Progress | None = None) -> None:
+def download(url: str, path: Path, *, tries: int = 3, pause: float = 1.0, progress: Received | None = None) -> None:
     """Write what is at an address to a path: the whole of it, or nothing.
 
     Parameters
@@ -52,7 +52,7 @@ def download(url: str, path: Path, *, tries: int = 3, pause: float = 1.0, progre
             return
 
 
-def _receive(url: str, file: BinaryIO, progress: Progress | None) -> None:
+def _receive(url: str, file: BinaryIO, progress: Received | None) -> None:
     """Copy an address to a file, or raise where it ends early."""
     request = Request(url, headers={"User-Agent": "evencover", "Accept-Encoding": "identity"})  # noqa: S310
     with urlopen(request, timeout=_TIMEOUT) as response:  # noqa: S310

@@ -7,14 +7,14 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evencover.datasets.downloads import DownloadError, Progress, download
+from evencover.datasets.downloads import DownloadError, Received, download
 from evencover.datasets.originals import ORIGINALS
 from evencover.datasets.registry import Card, card
 from evencover.datasets.tables import Dataset, checksum, csv_text, is_table_file, read_dataset
 from evencover.files import whole_file
 from evencover.inputs import warn_user
 
-Downloading = Callable[[str], Progress]  # takes what is being downloaded, returns where to report the bytes
+Downloading = Callable[[str], Received]  # takes what is being downloaded, returns where to report the bytes
 
 
 def load_dataset(
@@ -57,13 +57,12 @@ def load_dataset(
     path = found(known, data_dir=data_dir, cache_dir=cache_dir)
     if path is None:
         path = obtained(known, cache_folder(cache_dir), downloading=downloading)
-    data = read_dataset(path, name=known.name)
-    if data.sha256 != known.sha256:
+    if (came := checksum(path)) != known.sha256:
         raise ValueError(
-            f"{path} is not the data set {name}: its sha256 is {data.sha256}, the card says {known.sha256}. To use it "
+            f"{path} is not the data set {name}: its sha256 is {came}, the card says {known.sha256}. To use it "
             f"as it is, give its path instead of the name; to have {name}, delete it or leave data_dir out"
         )
-    return data
+    return read_dataset(path, name=known.name)
 
 
 def found(known: Card, *, data_dir: str | Path | None = None, cache_dir: str | Path | None = None) -> Path | None:

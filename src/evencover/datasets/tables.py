@@ -13,7 +13,7 @@ from scipy.stats import kurtosis, skew
 
 from evencover.extras import imported
 from evencover.groups import first_few
-from evencover.inputs import FloatArray
+from evencover.inputs import FloatArray, checked_vector
 
 _SUFFIXES = (".csv", ".parquet")
 
@@ -34,8 +34,6 @@ class Dataset:
         Names of the features.
     response : str
         Name of the response.
-    sha256 : str
-        Checksum of the file it was read from.
     """
 
     name: str
@@ -43,7 +41,23 @@ class Dataset:
     y: FloatArray
     features: tuple[str, ...]
     response: str
-    sha256: str
+
+    def __post_init__(self) -> None:
+        if np.ndim(self.X) != 2 or np.shape(self.X) != (np.size(self.y), len(self.features)):
+            raise ValueError(
+                f"{self.name}: X must have a row for each of {np.size(self.y)} targets and a column for each of "
+                f"{len(self.features)} features; got shape {np.shape(self.X)}"
+            )
+        for name, values in (("X", np.ravel(self.X)), ("y", self.y)):
+            checked_vector(values, f"{name} of {self.name}")
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of its names and numbers: the same for the same data, from whatever file."""
+        digest = sha256(repr((self.name, self.features, self.response, self.X.shape)).encode())
+        for values in (self.X, self.y):
+            digest.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
+        return digest.hexdigest()
 
     @property
     def skewness(self) -> float:
@@ -98,7 +112,7 @@ def read_dataset(path: str | Path, *, target: str | None = None, name: str | Non
     place = len(columns) - 1 if target is None else columns.index(target)
     features = tuple(column for column in columns if column != columns[place])
     X = np.ascontiguousarray(np.delete(values, place, axis=1))
-    return Dataset(name or path.stem, X, values[:, place].copy(), features, columns[place], checksum(path))
+    return Dataset(name or path.stem, X, values[:, place].copy(), features, columns[place])
 
 
 def checksum(path: Path) -> str:
@@ -186,6 +200,9 @@ def _refuse_unless_named(path: Path, columns: list[str]) -> None:
         raise ValueError(f"{path.name} must have a feature and a target, with commas between in CSV; got {columns}")
     if all(map(_is_number, columns)):
         raise ValueError(f"{path.name} must begin with a line of column names; got {first_few(columns)}")
+    indices = [column for column in columns if column.startswith("__index_level_")]
+    if indices:
+        raise ValueError(f"{path.name} has pandas' index as a column, {indices[0]}: write it with index=False")
     again = [first for first, second in pairwise(sorted(columns)) if first == second]
     if again or not all(column.strip() for column in columns):
         raise ValueError(f"{path.name} must name each column, differently; got {first_few(again or columns)}")

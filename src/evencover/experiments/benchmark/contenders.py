@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from evencover.experiments.repeats import thirds
 from evencover.groups import Groups
 from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileForest, QuantileNetwork
 from evencover.quantiles import level_fraction
@@ -95,7 +96,7 @@ def exact_groups(calibration: Rows, new: Rows) -> tuple[Groups, Groups]:
 def groups_as_run(calibration: Rows, new: Rows) -> tuple[Groups, Groups]:
     """Return thirds as the paper's code cut them: at numpy's quantiles of the calibration variance, no row apart."""
     old, fresh = (rows.prediction.required("spread", by="the benchmark") ** 2 for rows in (calibration, new))
-    edges = np.quantile(old, [1 / 3, 2 / 3])
+    (edges,) = thirds(old[None])
     first, second = (Groups(np.searchsorted(edges, variance), GROUPS) for variance in (old, fresh))
     return first, second
 

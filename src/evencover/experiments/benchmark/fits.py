@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import ceil
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from evencover.experiments.benchmark.contenders import Contender
 from evencover.experiments.repeats import seed_of
 from evencover.extras import imported
 from evencover.inputs import FloatArray, IntArray
-from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileNetwork, fit_together
+from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileForest, QuantileNetwork, fit_together
 from evencover.models.networks.settings import Progress, Training
 from evencover.models.speech import predictions_of
 from evencover.predictions import Prediction
@@ -72,6 +73,13 @@ class Split:
         rows = np.arange(n)
         return cls(*(part.positions for part in three_way_split(rows, rows, random_state=seed)))
 
+    @staticmethod
+    def sizes(n: int) -> tuple[int, int, int]:
+        """Return how many rows of n train, calibrate and test."""
+        n_test = ceil(0.2 * n)
+        n_calibration = ceil((n - n_test) / 2)
+        return n - n_test - n_calibration, n_calibration, n_test
+
 
 def jobs_of(data: str, contenders: Mapping[str, Contender], splits: Sequence[int]) -> list[Job]:
     """Return what is trained for a data set: all networks of all splits at once, any other model split by split."""
@@ -110,19 +118,24 @@ def told(
 def seconds_for(job: Job, data: Dataset, contenders: Mapping[str, Contender]) -> float:
     """Return, very roughly, how many seconds a job takes on one core: for the order of jobs, and for progress."""
     n, features = len(data.y), data.X.shape[1]
-    n_training = len(Split.of(n, 0).training)
+    n_training, *_ = Split.sizes(n)
     networks = {_kind(network): network for name in job.models for network in networks_in(contenders[name])}
     steps = sum(network.epochs * (n_training / network.batch_size + 1) for network in networks.values())
     trees = 0 if networks else 2.4e-6 * n_training * np.log2(n_training) * features + 1e-4 * n
     return float(len(job.splits) * (1e-4 * steps + trees))
 
 
-def on_one_device(contenders: Mapping[str, Contender]) -> dict[str, Contender]:
-    """Return the models, the device of their networks said, which decides the last digits, or say it is not there."""
-    return {name: Contender(*map(_with_device, (each.calibrated, each.baseline))) for name, each in contenders.items()}
+def ready(contenders: Mapping[str, Contender]) -> dict[str, Contender]:
+    """Return the models as they will be trained: "auto" is replaced by the device that this process has.
+
+    Another device has other last digits. What is missing, a device or a package, is an error.
+    """
+    return {name: Contender(*map(_ready, (each.calibrated, each.baseline))) for name, each in contenders.items()}
 
 
-def _with_device(estimator: Any) -> Any:
+def _ready(estimator: Any) -> Any:
+    if isinstance(estimator, QuantileForest):
+        imported("quantile_forest", extra="forest", purpose="QuantileForest")
     network = _network_in(estimator)
     if network is None:
         return estimator
@@ -130,8 +143,8 @@ def _with_device(estimator: Any) -> Any:
     imported("torch", extra="networks", purpose="training a network")
     from evencover.models.networks.training import device_of
 
-    settled = clone(network).set_params(device=device_of(device).type)
-    return clone(estimator).set_params(network=settled) if isinstance(estimator, DropoutEnsemble) else settled
+    placed = clone(network).set_params(device=device_of(device).type)
+    return clone(estimator).set_params(network=placed) if isinstance(estimator, DropoutEnsemble) else placed
 
 
 def networks_in(contender: Contender) -> list[Any]:
@@ -149,8 +162,7 @@ def _network_in(estimator: Any) -> Any:
 
 def _kind(network: Any) -> str:
     """Return what makes two networks one training: their class and settings."""
-    settings = {name: value for name, value in network.get_params().items() if name != "random_state"}
-    return f"{type(network).__name__} {settings}"
+    return f"{type(network).__name__} {network.get_params()}"
 
 
 def _trained_stack(
@@ -158,22 +170,21 @@ def _trained_stack(
 ) -> dict[tuple[int, str], Any]:
     """Return the trained networks by split and kind; those that can share a pass do, equal losses side by side."""
     kinds = {_kind(network): network for contender in contenders for network in networks_in(contender)}
-    places = [(seed, kind) for kind in kinds for seed in splits]
     found: dict[tuple[int, str], Any] = {}
-    for _, some in groupby(sorted(places, key=lambda place: repr(Training.of(kinds[place[1]]))), _by_training(kinds)):
-        members = list(some)
+
+    def settings(kind: str) -> str:
+        return repr(Training.of(kinds[kind]))
+
+    for _, alike in groupby(sorted(kinds, key=settings), settings):
+        members = [(seed, kind) for kind in alike for seed in splits]
         networks = [_new_network(kinds[kind], job.data, seed) for seed, kind in members]
         rows = [splits[seed].training for seed, _ in members]
         found |= dict(zip(members, fit_together(networks, data.X, data.y, rows=rows, progress=progress), strict=True))
     return found
 
 
-def _by_training(kinds: Mapping[str, Any]) -> Any:
-    return lambda place: Training.of(kinds[place[1]])
-
-
 def _new_network(network: Any, data: str, split: int) -> Any:
-    """Return a network to train, its seed a hash of data set, split and class: whoever shares it, it is the same."""
+    """Return a network to train, its seed a hash of data set, split and class: whoever shares it, it is this one."""
     seed = network.random_state
     return clone(network).set_params(random_state=_seed(data, split, type(network).__name__) if seed is None else seed)
 
@@ -213,20 +224,23 @@ def _said(contender: Contender, fitting: _Fitting, level: float) -> Told:
     data, split = fitting.data, fitting.split
     rows = np.concatenate([split.calibration, split.test])
     model = fitting.fitted(contender.calibrated)
-    baseline = model if contender.baseline is None else fitting.fitted(contender.baseline)
+    said = predictions_of(model, data.X[rows])
+    other, others = model, said
+    if contender.baseline is not None:
+        other = fitting.fitted(contender.baseline)
+        others = predictions_of(other, data.X[rows])
     learned = data.y[split.training]
     unit = learned.mean(), learned.std() or 1.0
     return Told(
         (data.y[rows] - unit[0]) / unit[1],
         len(split.calibration),
-        _in_units(predictions_of(model, data.X[rows]), *unit),
-        _in_units(_own_prediction(baseline, data.X[rows], level), *unit),
+        _in_units(said, *unit),
+        _in_units(_at_level(other, others, data.X[rows], level), *unit),
     )
 
 
-def _own_prediction(model: Any, X: FloatArray, level: float) -> Prediction:
-    """Return a fitted model's prediction with bounds at the level: its own ones, or quantiles it has learned."""
-    said = predictions_of(model, X)
+def _at_level(model: Any, said: Prediction, X: FloatArray, level: float) -> Prediction:
+    """Return what a model has said with bounds at the level: its own ones, or quantiles it has learned."""
     wanted = level_fraction(level)
     if level_fraction(said.level) == wanted:
         return said

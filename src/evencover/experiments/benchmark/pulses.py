@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +19,7 @@ class Pulse:
 
     def __call__(self, done: int, total: int) -> None:
         """Say how much of how much is done, if whoever asks is on this machine."""
-        if self.path.parent.is_dir():
+        with suppress(OSError):
             self.path.write_bytes(struct.pack("d", done / total))
 
     @property

@@ -1,14 +1,15 @@
 """What a benchmark leaves behind: a tidy table, a summary and figures."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from evencover.experiments.benchmark.contenders import BINNINGS, VARIANTS, Variant
+from evencover.experiments.benchmark.contenders import BINNINGS
 from evencover.experiments.benchmark.pictures import benchmark_figure
-from evencover.experiments.benchmark.summary import Summary, in_words, summary_of
+from evencover.experiments.benchmark.summary import Summary, in_words
 from evencover.experiments.benchmark.trials import Row
 from evencover.experiments.benchmark.workers import results_of
 from evencover.extras import imported
@@ -16,9 +17,7 @@ from evencover.files import whole_file
 from evencover.plots import STYLE
 
 
-def write_results(
-    rows: Sequence[Row], folder: str | Path, variants: Mapping[str, Variant] = VARIANTS, *, workers: int = 1
-) -> Iterator[Path]:
+def write_results(rows: Sequence[Row], summary: Summary, folder: str | Path, *, workers: int = 1) -> Iterator[Path]:
     """Write ``results.parquet``, ``summary.md``, ``summary.json`` and the figures; yield the paths as they are written.
 
     The same rows give the same bytes.
@@ -27,16 +26,16 @@ def write_results(
     ----------
     rows : sequence of dict
         From `run_benchmark`.
+    summary : Summary
+        Theirs, from `summary_of`.
     folder : str or Path
         Where to.
-    variants : mapping from name to Variant
-        What the rows' variants are.
     workers : int
         Number of processes that draw.
     """
     folder = Path(folder)
     yield _write_table(rows, folder / "results.parquet")
-    yield from _write_summary(summary_of(rows, variants), folder)
+    yield from _write_summary(summary, folder)
     yield from _write_figures(rows, folder / "figures", workers)
 
 
@@ -86,4 +85,4 @@ def _drawn(task: tuple[Sequence[Row], str, str]) -> tuple[str, dict[str, bytes]]
         for ending, metadata in (("png", {}), ("svg", {"Date": None})):
             figure.savefig(content := BytesIO(), format=ending, metadata=metadata)
             pictures[ending] = content.getvalue()
-    return f"{data}_{binning.replace(' ', '_')}", pictures
+    return f"{quote(data, safe='')}_{binning.replace(' ', '_')}", pictures

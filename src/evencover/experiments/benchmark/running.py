@@ -1,7 +1,8 @@
 """The benchmark: every variant of every model on every split of every data set, resumable at any moment."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -20,7 +21,7 @@ from evencover.experiments.benchmark.fits import (
     Told,
     jobs_of,
     networks_in,
-    on_one_device,
+    ready,
     seconds_for,
     told,
 )
@@ -28,15 +29,13 @@ from evencover.experiments.benchmark.pulses import Pulse, pulses, watched
 from evencover.experiments.benchmark.store import Store, finished, opened
 from evencover.experiments.benchmark.trials import Row, Trial, run
 from evencover.experiments.benchmark.workers import results_of
-from evencover.inputs import refuse_unless_count
+from evencover.inputs import is_count, refuse_unless_count
 from evencover.models.networks.settings import Training
 from evencover.quantiles import conformal_rank, level_fraction
 
 PAPERS_SPLITS = (13, 2, 47, 1, 15, 31, 89, 666, 3, 43)
 _VERSIONED = ("numpy", "scipy", "scikit-learn", "quantile-forest", "torch")
 _SECONDS_A_TRIAL = 0.005
-
-Progress = Callable[[float, float], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +72,9 @@ class Benchmark:
                 raise ValueError(f"{part} must not be empty")
         for network in [network for model in self.models.values() for network in networks_in(model)]:
             Training.of(network)  # says what is wrong with its settings
-        if len(set(self.splits)) < len(self.splits):
-            raise ValueError(f"splits must be different seeds; got {list(self.splits)}")
+        if not all(is_count(seed + 1) for seed in self.splits) or len(set(self.splits)) < len(self.splits):
+            raise ValueError(f"splits must be different seeds, whole numbers of 0 or more; got {list(self.splits)}")
+        object.__setattr__(self, "splits", tuple(int(seed) for seed in self.splits))
 
     def trials(
         self, data: str, models: Sequence[str] | None = None, splits: Sequence[int] | None = None
@@ -89,15 +89,16 @@ class Benchmark:
         ]
 
     def configuration(self, datasets: Sequence[Dataset]) -> dict[str, Any]:
-        """Return, as plain values, what decides the numbers, but for the variants: every trial says its own."""
+        """Return, as plain values, what decides the numbers."""
         return {
             "level": float(self.level),
-            "splits": [int(split) for split in self.splits],
+            "splits": list(self.splits),
             "models": {
                 name: [_in_full(each.calibrated), _in_full(each.baseline)] for name, each in self.models.items()
             },
             "versions": _versions(),
-            "datasets": {data.name: data.sha256 for data in datasets},
+            "variants": {name: repr(variant) for name, variant in self.variants.items()},
+            "datasets": {data.name: data.fingerprint for data in datasets},
         }
 
 
@@ -121,13 +122,14 @@ class Task:
 
 
 @dataclass(frozen=True, eq=False)
-class Done:
-    """What became of a task."""
+class Outcome:
+    """What became of a task: predictions of what was trained and rows by the trial's key, or what went wrong."""
 
     job: Job
     pulse: Pulse | None
-    trained: Mapping[Fit, Told]
-    rows: Mapping[str, list[Row]]  # by the trial's key
+    trained: Mapping[Fit, Told] = field(default_factory=dict)
+    rows: Mapping[str, list[Row]] = field(default_factory=dict)
+    error: Exception | None = None
 
 
 def run_benchmark(
@@ -137,7 +139,7 @@ def run_benchmark(
     *,
     workers: int = 1,
     cluster: str | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[float, float], None] | None = None,
 ) -> list[Row]:
     """Run what has not finished yet, and return the rows of all trials in their order.
 
@@ -150,7 +152,8 @@ def run_benchmark(
     datasets : sequence of Dataset
         On what, of different names.
     output : str or Path
-        The folder that keeps predictions and results. Data sets and variants can be added to it by later runs.
+        The folder that keeps predictions and results. Data sets and variants can be added to it by later runs; rows
+        are returned of what is asked for.
     workers : int
         Number of processes; it changes no number.
     cluster : str, optional
@@ -160,34 +163,47 @@ def run_benchmark(
     """
     refuse_unless_count(workers, "workers")
     refuse_unfit(datasets, benchmark.level)
-    benchmark = replace(benchmark, models=on_one_device(benchmark.models))
+    benchmark = replace(benchmark, models=ready(benchmark.models))
     with opened(Path(output), benchmark.configuration(datasets)) as store:
         tasks = sorted(_tasks(benchmark, datasets, store), key=lambda task: -task.cost)
-        with _watched(tasks, progress) as ready:
-            for done in results_of(do, ready, workers=workers, cluster=cluster):
-                for fit, said in done.trained.items():
-                    store.keep(done.job.data, fit, said)
-                store.add(done.rows)
-                if done.pulse is not None:
-                    done.pulse(1, 1)
+        failed = []
+        with (
+            _watched(tasks, progress) as watched_tasks,
+            closing(results_of(outcome_of, watched_tasks, workers=workers, cluster=cluster)) as outcomes,
+        ):
+            for outcome in outcomes:
+                for fit, said in outcome.trained.items():
+                    store.keep(outcome.job.data, fit, said)
+                store.add(outcome.rows)
+                if outcome.pulse is not None:
+                    outcome.pulse(1, 1)
+                failed += [outcome] if outcome.error is not None else []
+        _refuse_failures(failed, len(tasks))
         return [row for data in datasets for trial in benchmark.trials(data.name) for row in store.rows[trial.key]]
 
 
-def do(task: Task) -> Done:
-    """Train if need be, and run the trials. It depends on its argument alone."""
+def outcome_of(task: Task) -> Outcome:
+    """Train if need be, and run the trials. It depends on its argument alone; what goes wrong is an outcome, too."""
+    try:
+        return _outcome_of(task)
+    except Exception as error:  # of whatever model: the other tasks go on
+        return Outcome(task.job, task.pulse, error=error)
+
+
+def _outcome_of(task: Task) -> Outcome:
     if _versions() != task.versions:
         raise ValueError(f"a worker has other packages, {_versions()}, than the process it works for, {task.versions}")
     trained: dict[Fit, Told] = {}
     if task.data is not None:
         tell = task.pulse or False
         trained = dict(told(task.job, task.data, task.benchmark.models, task.benchmark.level, progress=tell))
-    known = {**task.told, **trained}
+    known = trained or task.told
     rows = {trial.key: run(trial, known[trial.split, trial.model], task.benchmark.variants) for trial in task.trials}
-    return Done(task.job, task.pulse, trained, rows)
+    return Outcome(task.job, task.pulse, trained, rows)
 
 
 @contextmanager
-def _watched(tasks: Sequence[Task], progress: Progress | None) -> Iterator[Sequence[Task]]:
+def _watched(tasks: Sequence[Task], progress: Callable[[float, float], None] | None) -> Iterator[Sequence[Task]]:
     """Yield the tasks, each with a pulse if someone wants to know how far they are."""
     if progress is None:
         yield tasks
@@ -202,9 +218,19 @@ def _watched(tasks: Sequence[Task], progress: Progress | None) -> Iterator[Seque
 def unfinished(benchmark: Benchmark, datasets: Sequence[Dataset], output: str | Path) -> dict[str, int]:
     """Return how many trials a run would have to do on each data set; nothing is written."""
     refuse_unfit(datasets, benchmark.level)
-    benchmark = replace(benchmark, models=on_one_device(benchmark.models))
+    benchmark = replace(benchmark, models=ready(benchmark.models))
     done = finished(Path(output), benchmark.configuration(datasets))
     return {data.name: sum(trial.key not in done for trial in benchmark.trials(data.name)) for data in datasets}
+
+
+def _refuse_failures(failed: Sequence[Outcome], n_tasks: int) -> None:
+    """Raise if tasks failed, naming the first; what the others found is kept."""
+    if failed:
+        first = min(failed, key=lambda outcome: (outcome.job.data, outcome.job.models, outcome.job.splits))
+        raise RuntimeError(
+            f"{len(failed)} of {n_tasks} trainings failed, and what the others found is kept. {first.job.data}, "
+            f"{', '.join(first.job.models)}: {first.error}"
+        ) from first.error
 
 
 def refuse_unfit(datasets: Sequence[Dataset], level: float) -> None:
@@ -216,7 +242,7 @@ def refuse_unfit(datasets: Sequence[Dataset], level: float) -> None:
         raise ValueError(f"datasets must have different names; got {names}")
     for data in datasets:
         if not _is_enough(len(data.y), level):
-            enough = next(n for n in range(len(data.y), 10**9) if _is_enough(n, level))
+            enough = bisect_left(range(10**9), x=True, key=lambda n: _is_enough(n, level))
             raise ValueError(
                 f"{data.name} has {len(data.y)} rows, too few for {len(GROUPS)} groups with a threshold each at level "
                 f"{level}: it takes {enough} or more"
@@ -225,9 +251,8 @@ def refuse_unfit(datasets: Sequence[Dataset], level: float) -> None:
 
 def _is_enough(n: int, level: float) -> bool:
     """Return whether a split of n rows leaves each third of the calibration rows, less an edge row, a threshold."""
-    if n < 2 * len(GROUPS):
-        return False
-    third = len(Split.of(n, 0).calibration) // len(GROUPS) - 1
+    _, n_calibration, _ = Split.sizes(n)
+    third = n_calibration // len(GROUPS) - 1
     return third > 0 and conformal_rank(third, level) <= third
 
 
@@ -239,8 +264,10 @@ def _tasks(benchmark: Benchmark, datasets: Sequence[Dataset], store: Store) -> I
             missing = tuple(trial for trial in trials if trial.key not in store.rows)
             fits = sorted({(trial.split, trial.model) for trial in missing})
             known = {fit: said for fit in fits if (said := store.told(data.name, fit)) is not None}
-            if missing:
-                yield Task(job, missing, None if len(known) == len(fits) else data, known, benchmark, _versions())
+            if len(known) == len(fits) > 0:
+                yield Task(job, missing, None, known, benchmark, _versions())
+            elif missing:
+                yield Task(job, missing, data, {}, benchmark, _versions())
 
 
 def _in_full(estimator: Any) -> str:

@@ -10,9 +10,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from evencover.predictions import Prediction
 
 _CONFIGURATION = "benchmark.json"
 _TRIALS = "trials.jsonl"
+_EXTENDABLE = ("datasets", "variants")
 _PARTS = ("center", "spread", "lower", "upper")
 
 
@@ -55,8 +57,11 @@ class Store:
         path = _told_path(self.folder, data, fit)
         if not path.exists():
             return None
-        with np.load(path, allow_pickle=False) as arrays:
-            return _told(arrays)
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                return _told(arrays)
+        except (BadZipFile, KeyError, ValueError) as error:
+            raise ValueError(f"{path} is damaged ({error}); delete it to train that model again") from error
 
 
 @contextmanager
@@ -68,8 +73,8 @@ def opened(folder: Path, configuration: Mapping[str, Any]) -> Iterator[Store]:
     folder : Path
         Where the results are.
     configuration : mapping
-        Plain values that decide what results are: the ``datasets``, by name, to which others may be added later, and
-        everything else, which must stay as it is.
+        Plain values that decide what results are. To ``datasets`` and ``variants``, which are by name, others may be
+        added later; everything must stay as it is.
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"output must be a folder; {folder} is a file")
@@ -77,8 +82,9 @@ def opened(folder: Path, configuration: Mapping[str, Any]) -> Iterator[Store]:
     with (folder / _TRIALS).open("ab") as file:
         _lock(file, folder)
         merged = _merged(folder, configuration)
-        for left_over in folder.rglob("*.part"):  # of a run that was killed
-            left_over.unlink()
+        for pattern in (f"{_CONFIGURATION}.*.part", "predictions/*.npz.*.part"):  # of a run that was killed
+            for left_over in folder.glob(pattern):
+                left_over.unlink()
         with whole_file(folder / _CONFIGURATION) as fresh:
             fresh.write(json.dumps(merged, indent=2).encode())
         rows, whole = _finished_lines(folder / _TRIALS)
@@ -113,26 +119,29 @@ def _finished_lines(path: Path) -> tuple[dict[str, list[Row]], int]:
 
 
 def _merged(folder: Path, configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration with the data sets of earlier runs, or say in what it differs from theirs."""
+    """Return the configuration with what earlier runs had besides, or say in what it differs from theirs."""
     path = folder / _CONFIGURATION
     if not path.exists():
         return dict(configuration)
-    there = json.loads(path.read_text(encoding="utf-8"))
-    here = json.loads(json.dumps(configuration))
-    old, new = there.pop("datasets", {}), here.pop("datasets", {})
-    was, now = dict(_flat(there)), dict(_flat(here))
-    for part in {**was, **now}:
-        if was.get(part) != now.get(part):
+    there, here = _read(path), json.loads(json.dumps(configuration))
+    merged: dict[str, Any] = here | {part: {**there.get(part, {}), **here[part]} for part in _EXTENDABLE}
+    was, now = dict(_flat(there)), dict(_flat(merged))
+    for part in now | was:
+        is_new = part not in was and part.startswith(tuple(f"{name}." for name in _EXTENDABLE))
+        if was.get(part) != now.get(part) and not is_new:
             raise ValueError(
                 f"{folder} holds results of another configuration: {part} is {was.get(part)} there and {now.get(part)} "
                 "here. Name another folder, or repeat those settings to go on"
             )
-    for name, sha256 in new.items():
-        if old.get(name, sha256) != sha256:
-            raise ValueError(
-                f"{folder} holds results of another {name}: its sha256 is {old[name]} there, {sha256} here"
-            )
-    return {**here, "datasets": {**old, **new}}
+    return merged
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return a configuration, or say that the file holds something else."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} is not the configuration of a benchmark ({error}); name another folder") from None
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
@@ -152,13 +161,13 @@ def _lock(file: Any, folder: Path) -> None:
         return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         raise ValueError(f"another run is writing to {folder}; wait for it, or name another folder") from None
 
 
 def _told_path(folder: Path, data: str, fit: Fit) -> Path:
-    split, model = fit
-    return folder / "predictions" / f"{quote(data, safe='')}-{quote(model, safe='')}-{split}.npz"
+    name = sha256(json.dumps([data, *fit]).encode()).hexdigest()[:20]  # names of data and models may be anything
+    return folder / "predictions" / f"{name}.npz"
 
 
 def _arrays(told: Told) -> dict[str, Any]:

@@ -2,16 +2,18 @@
 
 A cell is a group of a split's test rows, for one model. With a threshold of its own, calibrated on n rows, m test rows
 of the group are covered like BetaBinomial(m, k, n + 1 − k), k the conformal rank: the random split alone makes it so,
-whatever the data and the model. A cell lies outside its 99 % band if so few or so many covered have probability 0.5 %
-at most. Cells of one model are independent, over its groups and over its splits, so the number outside has a law that
-is summed exactly.
+whatever the data and the model, if no scores are tied; tied scores cover more. A cell lies outside its 99 % band if so
+few or so many covered have probability 0.5 % at most. The bands of all variants are these, to be compared by.
+
+Cells of one model are independent, over its groups, its splits and data sets of different sizes. So the number of those
+with too few covered has a law that is summed exactly; that of too many has not, where scores are tied.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,9 +50,10 @@ class Count:
     cells, below, above : int
         Cells in all, and those with too few and with too many rows covered.
     expected : float
-        How many lie outside on average, if every group is covered as promised.
+        How many lie outside on average, if every group is covered like one with a threshold of its own.
     p_value : float
-        Probability of as many outside for any model, times the number of models: small if it is not chance.
+        Probability of as many with too few covered in that case, for any model, times the number of models: small if
+        it is not chance.
     lowest, highest : Extreme
         The groups covered least and most, on average over the splits.
     """
@@ -120,7 +123,7 @@ def summary_of(rows: Sequence[Row], variants: Mapping[str, Variant] = VARIANTS) 
     return Summary(rows[0]["level"], tuple(counts), averages)
 
 
-def is_outside(n_test: int, n_calibration: int, level: float) -> tuple[BoolArray, BoolArray, FloatArray]:
+def _outside(n_test: int, n_calibration: int, level: float) -> tuple[BoolArray, BoolArray, FloatArray]:
     """Return, for 0, 1, ..., m rows covered, whether that is too few, whether it is too many, and its probability."""
     law = _law(n_test, n_calibration, level)
     at_most, at_least = np.cumsum(law), np.cumsum(law[::-1])[::-1]
@@ -130,8 +133,9 @@ def is_outside(n_test: int, n_calibration: int, level: float) -> tuple[BoolArray
 def in_words(summary: Summary) -> str:
     """Return a summary as text, in Markdown."""
     lines = [
-        f"Cells (data set, model, group, split) outside their 99 % band at level {summary.level:g}, against the number "
-        "expected by chance:",
+        f"Cells (data set, model, group, split) outside their 99 % band at level {summary.level:g}. Bands, and the "
+        "number expected outside by chance, are those of groups with a threshold of their own. The p-value is that of "
+        "too few covered: whether that is chance.",
     ]
     for binning in BINNINGS:
         lines += ["", f"Groups cut {_CUT[binning]}:", "", *_table(_COUNTED, map(_cells, _of(summary.counts, binning)))]
@@ -168,12 +172,12 @@ def _verdict(summary: Summary) -> str:
     others = [count for count in _of(summary.counts, "exact") if not count.by_group]
     if not promised:
         return "No variant with a threshold for each group was run, so there is no claim to check."
-    outside, cells, expected = (
-        sum(getattr(count, part) for count in promised) for part in ("outside", "cells", "expected")
+    outside, cells, expected, few = (
+        sum(getattr(count, part) for count in promised) for part in ("outside", "cells", "expected", "below")
     )
-    said = f"{outside} of {cells} cells outside, {expected:.1f} expected"
+    said = f"{outside} of {cells} cells outside, {expected:.1f} expected; {few} of them with too few covered"
     rest = ", ".join(f"{count.variant} {count.outside / count.cells:.0%}" for count in others)
-    claim = "Variants with a threshold for each group cover every group as promised, up to chance"
+    claim = "Variants with a threshold for each group miss no more than promised in any, up to chance"
     return f"{claim}: {'holds' if summary.holds else 'FAILS'} ({said})." + (
         f" Outside of the others: {rest}." if rest else ""
     )
@@ -183,7 +187,8 @@ def _cells(count: Count) -> tuple[str, ...]:
     """Return a count as the cells of a line."""
     ends = (f"{each.coverage:.3f} ({each.data} {each.model} {each.group})" for each in (count.lowest, count.highest))
     numbers = (count.cells, f"{count.expected:.1f}", count.outside, count.below, count.above)
-    return count.variant, *map(str, numbers), probability(count.p_value), *ends
+    p_value = probability(count.p_value) if count.by_group else "no promise"
+    return count.variant, *map(str, numbers), p_value, *ends
 
 
 def _table(header: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
@@ -202,28 +207,36 @@ def _count(variant: Variant, rows: Sequence[Row]) -> Count:
     by_model: dict[str, list[Row]] = {}
     for row in cells:
         by_model.setdefault(row["model"], []).append(row)
-    found = {model: [_judged(row) for row in some] for model, some in by_model.items()}
+    found = {model: [_Cell.of(row) for row in some] for model, some in by_model.items()}
     every = [each for some in found.values() for each in some]
-    p_values = [_tail(sum(few or many for few, many, _ in some), [p for *_, p in some]) for some in found.values()]
+    p_values = [_tail(sum(cell.few for cell in some), [cell.p_few for cell in some]) for some in found.values()]
     means = _mean_coverages(cells)
     return Count(
         rows[0]["variant"],
         rows[0]["binning"],
         variant.by_group,
         len(cells),
-        sum(few for few, *_ in every),
-        sum(many for _, many, _ in every),
-        float(sum(p for *_, p in every)),
+        sum(cell.few for cell in every),
+        sum(cell.many for cell in every),
+        float(sum(cell.p_few + cell.p_many for cell in every)),
         min(1.0, len(p_values) * min(p_values)),
         min(means, key=lambda each: each.coverage),
         max(means, key=lambda each: each.coverage),
     )
 
 
-def _judged(row: Row) -> tuple[bool, bool, float]:
-    """Return whether too few and whether too many rows of a cell are covered, and the probability of either."""
-    few, many, law = is_outside(row["n_test"], row["n_calibration"], row["level"])
-    return bool(few[row["covered"]]), bool(many[row["covered"]]), float(law[few | many].sum())
+class _Cell(NamedTuple):
+    """Whether too few and whether too many rows of a cell are covered, and the probabilities of that."""
+
+    few: bool
+    many: bool
+    p_few: float
+    p_many: float
+
+    @classmethod
+    def of(cls, row: Row) -> "_Cell":
+        few, many, law = _outside(row["n_test"], row["n_calibration"], row["level"])
+        return cls(bool(few[row["covered"]]), bool(many[row["covered"]]), float(law[few].sum()), float(law[many].sum()))
 
 
 @lru_cache(maxsize=10_000)

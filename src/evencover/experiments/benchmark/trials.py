@@ -124,11 +124,17 @@ def _r2(y: FloatArray, center: FloatArray) -> float:
 
 
 def _places(groups: Groups, new_groups: Groups) -> list[tuple[str, int, BoolArray]]:
-    """Return all rows and each group: its name, the calibration rows that count for it, and a mask of its test rows."""
-    counting = groups.codes if groups.edge is None else groups.codes[groups.edge == 0]
-    sizes = np.bincount(counting, minlength=len(GROUPS)).tolist()
+    """Return all rows and each group: its name, the calibration rows that count for it, and a mask of its test rows.
+
+    A test row whose spread is that of a calibration row on a learned edge, which takes ties, has a threshold of its
+    own: it counts among all rows only.
+    """
+    codes, new_codes = (
+        each.codes if each.edge is None else np.where(each.edge == 0, each.codes, -1) for each in (groups, new_groups)
+    )
+    sizes = np.bincount(codes[codes >= 0], minlength=len(GROUPS)).tolist()
     everything = (ALL, len(groups), np.ones(len(new_groups), dtype=bool))
-    return [everything, *((name, sizes[code], new_groups.codes == code) for code, name in enumerate(GROUPS))]
+    return [everything, *((name, sizes[code], new_codes == code) for code, name in enumerate(GROUPS))]
 
 
 def _thresholds(calibration: Calibration, level: float) -> dict[str, float]:

@@ -1,6 +1,8 @@
 """One function over many tasks, results as they finish: here, in processes of this machine, or on a Dask cluster."""
 
-from collections.abc import Callable, Iterator, Sequence
+import asyncio
+from asyncio import CancelledError
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
@@ -9,13 +11,13 @@ from threadpoolctl import threadpool_limits
 
 from evencover.extras import imported
 
-Task = TypeVar("Task")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def results_of(
-    function: Callable[[Task], Result], tasks: Sequence[Task], *, workers: int = 1, cluster: str | None = None
-) -> Iterator[Result]:
+    function: Callable[[Item], Result], tasks: Sequence[Item], *, workers: int = 1, cluster: str | None = None
+) -> Generator[Result, None, None]:
     """Yield the results of a function for each task, in the order in which they finish.
 
     Every task runs on one thread, so that no number depends on how many run at once.
@@ -43,7 +45,9 @@ def results_of(
         yield from _in_processes(function, tasks, workers)
 
 
-def _in_processes(function: Callable[[Task], Result], tasks: Sequence[Task], workers: int) -> Iterator[Result]:
+def _in_processes(
+    function: Callable[[Item], Result], tasks: Sequence[Item], workers: int
+) -> Generator[Result, None, None]:
     """Yield results from processes of this machine."""
     pool = Parallel(min(workers, len(tasks)), return_as="generator_unordered", batch_size=1)
     try:
@@ -55,19 +59,18 @@ def _in_processes(function: Callable[[Task], Result], tasks: Sequence[Task], wor
         ) from error
 
 
-def _on_cluster(function: Callable[[Task], Result], tasks: Sequence[Task], address: str) -> Iterator[Result]:
+def _on_cluster(
+    function: Callable[[Item], Result], tasks: Sequence[Item], address: str
+) -> Generator[Result, None, None]:
     """Yield results from a Dask cluster."""
     distributed = imported("distributed", extra="cluster", purpose="a Dask cluster")
-    try:
-        client = distributed.Client(address, timeout="10s", set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise ConnectionError(f"found no Dask scheduler at {address!r}: {error}") from None
-    with client:
+    _refuse_unless_reached(address)
+    with distributed.Client(address, set_as_default=False) as client:
         futures = [client.submit(on_one_thread, function, task, pure=False) for task in tasks]
         for future in distributed.as_completed(futures, loop=client.loop):
             try:
                 yield future.result()
-            except distributed.KilledWorker as error:
+            except (distributed.KilledWorker, CancelledError) as error:
                 raise RuntimeError(
                     f"workers of the cluster died over and over; what had finished is kept: {error}"
                 ) from error
@@ -76,7 +79,23 @@ def _on_cluster(function: Callable[[Task], Result], tasks: Sequence[Task], addre
             future.release()
 
 
-def on_one_thread(function: Callable[[Task], Result], task: Task) -> Result:
-    """Return the function of the task, with one thread for linear algebra from now on in this process."""
+def _refuse_unless_reached(address: str) -> None:
+    """Raise unless something answers at the address; a client would try for long, and leave in disorder."""
+    comm = imported("distributed.comm", extra="cluster", purpose="a Dask cluster")
+
+    async def reach() -> None:
+        await (await comm.connect(address, timeout=5)).close()
+
+    try:
+        asyncio.run(reach())
+    except (OSError, ValueError) as error:
+        raise ConnectionError(f"found no Dask scheduler at {address!r}: {error}") from None
+
+
+def on_one_thread(function: Callable[[Item], Result], task: Item) -> Result:
+    """Return the function of the task, with one thread for linear algebra from now on in this process.
+
+    For good: other tasks may be running in other threads of it.
+    """
     threadpool_limits(1)
     return function(task)
