@@ -54,5 +54,5 @@ $(ALL_VENV)/.all: pyproject.toml requirements-dev.txt requirements-boosting.txt
 $(BENCH_VENV)/.bench: pyproject.toml requirements-bench.txt
 	@test -x $(BENCH_VENV)/bin/python || $(PYTHON) -m venv $(BENCH_VENV)
 	@echo "Setting up $(BENCH_VENV) ..."
-	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[forest,networks]' -r requirements-bench.txt
+	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[benchmark]' -r requirements-bench.txt
 	@touch $@

@@ -50,7 +50,7 @@ def main() -> None:
     _print_row(("---",) * 6)
     for lines in (
         *(import_lines(), memory_lines(), speed_lines()),
-        *(repeat_lines(), diagnostic_lines(), network_lines()),
+        *(repeat_lines(), diagnostic_lines(), network_lines(), real_data_lines()),
     ):
         for line in lines:
             _print_row(line.cells())
@@ -115,6 +115,27 @@ def network_lines() -> Iterator[Line]:
     for run in found.get("paper", []):
         seconds = sum(run.values())
         yield Line(f"240 networks of the paper on an {found['gpu']}: seconds", f"{seconds:.2f}", "none", seconds, 12)
+
+
+def real_data_lines() -> Iterator[Line]:
+    """Yield the line on the real-data benchmark, where its data are."""
+    if "EVENCOVER_DATA" not in os.environ:
+        print(
+            "EVENCOVER_DATA names no folder with the paper's data sets: the real-data benchmark is left out",
+            file=sys.stderr,
+        )
+        return
+    found = json.loads(_output("-m", "benchmarks.real_data"))
+    where = f" on an {found['gpu']}" if found["gpu"] else ""
+    theirs = f"its networks one by one in PyTorch, on the CPU {found['one_by_one']:.0f} s"
+    yield Line(
+        f"the whole real-data benchmark{where}: times as fast",
+        f"{found['command']:.0f} s",
+        theirs,
+        found["one_by_one"] / found["command"],
+        5,
+        at_least=True,
+    )
 
 
 def memory_lines() -> Iterator[Line]:

@@ -39,14 +39,14 @@ def seconds_of_ten(*, rounds: int) -> dict[str, float]:
     X, y = rng.standard_normal((4000, 32)), rng.standard_normal(4000)
     ways: dict[str, Callable[[], Any]] = {
         "together": lambda: fit_together(_ten(), X, y),
-        "one_by_one": lambda: [eager_network(X, y, seed, fused=None) for seed in range(10)],
-        "one_by_one_fused": lambda: [eager_network(X, y, seed, fused=True) for seed in range(10)],
+        "one_by_one": lambda: [eager_network(X, y, seed, fused=None, epochs=_EPOCHS) for seed in range(10)],
+        "one_by_one_fused": lambda: [eager_network(X, y, seed, fused=True, epochs=_EPOCHS) for seed in range(10)],
     }
     times = [{name: seconds(way) for name, way in ways.items()} for _ in range(rounds)]
     return {name: median(each[name] for each in times) for name in ways}
 
 
-def eager_network(X: Any, y: Any, seed: int, *, fused: bool | None) -> torch.nn.Module:
+def eager_network(X: Any, y: Any, seed: int, *, fused: bool | None, epochs: int) -> torch.nn.Module:
     """Return one network trained the plain way: a module, autograd, an optimiser, a loop over slices."""
     torch.manual_seed(seed)
     features, target = (torch.as_tensor(values, dtype=torch.float32) for values in (X, y))
@@ -55,7 +55,7 @@ def eager_network(X: Any, y: Any, seed: int, *, fused: bool | None) -> torch.nn.
         layers += [torch.nn.Linear(size, 64), torch.nn.ReLU(), torch.nn.Dropout(0.2)]
     network = torch.nn.Sequential(*layers, torch.nn.Linear(64, 2))
     optimizer = torch.optim.Adam(network.parameters(), lr=5e-4, weight_decay=1e-6, fused=fused)
-    for _ in range(_EPOCHS):
+    for _ in range(epochs):
         for start in range(0, len(features) - 63, 64):
             mean, log_variance = network(features[start : start + 64]).unbind(1)
             variance = log_variance.exp() + 1e-3

@@ -13,6 +13,8 @@ import pytest
 
 import evencover
 import evencover.cli
+import evencover.datasets
+import evencover.experiments.benchmark
 import evencover.models
 import evencover.synthetic
 import evencover.theory
@@ -29,6 +31,7 @@ WITH_CODE = (
     "docs/theory.md",
     "docs/reproduction.md",
     "docs/diagnostics.md",
+    "docs/real_data.md",
 )
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
@@ -88,11 +91,16 @@ def test_every_model_is_documented(name):
     ("page", "room", "name"),
     [
         (page, room, name)
-        for page, room in (("theory.md", evencover.theory), ("reproduction.md", evencover.synthetic))
+        for page, room in (
+            ("theory.md", evencover.theory),
+            ("reproduction.md", evencover.synthetic),
+            ("real_data.md", evencover.datasets),
+            ("real_data.md", evencover.experiments.benchmark),
+        )
         for name in room.__all__
     ],
 )
-def test_every_name_of_theory_and_worlds_is_documented(page, room, name):
+def test_every_name_of_a_room_is_documented(page, room, name):
     value = getattr(room, name)
     if inspect.isclass(value) or inspect.isfunction(value):
         doc = inspect.getdoc(value)
@@ -106,6 +114,9 @@ def test_every_verb_is_documented():
     verbs = [name for name in evencover.cli.app()["reproduce"] if not name.startswith("-")]
     assert verbs
     assert all(f"evencover reproduce {verb}" in text_of(ROOT / "docs/reproduction.md") for verb in verbs)
+    others = {name for name in evencover.cli.app() if not name.startswith("-")} - {"reproduce"}
+    assert others == {"benchmark", "datasets"}
+    assert all(f"evencover {verb}" in text_of(ROOT / "docs/real_data.md") for verb in others)
 
 
 def test_the_table_of_claims_is_what_is_found_now():

@@ -14,7 +14,7 @@ from evencover.extras import imported
 _HELP = """Conformal regression whose coverage is even across noise levels.
 
 The verbs so far repeat, on this machine, the evidence of the paper behind the package, and compare models on
-real data as it does: Dewolf, De Baets, Waegeman, *Conditional validity of heteroskedastic conformal regression* (2023)."""
+real data as it does: Dewolf et al., *Conditional validity of heteroskedastic conformal regression* (2023)."""
 _REPRODUCE = "Compute the paper's tables, draw its synthetic figures, check its claims and the diagnostics."
 
 
