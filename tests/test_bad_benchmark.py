@@ -9,6 +9,7 @@ import pytest
 from pyarrow import parquet
 from sklearn.linear_model import LinearRegression
 
+from evencover import Residual
 from evencover.datasets import Dataset, load_dataset, read_dataset
 from evencover.datasets.downloads import download
 from evencover.experiments.benchmark import Benchmark, Contender, papers_models, run_benchmark
@@ -80,10 +81,13 @@ CASES = {
         lambda folder: csv(folder, "1,2\n3,4\n"),
         "mine.csv must begin with a line of column names; got ['1'",
     ),
-    "twice": (lambda folder: csv(folder, "a,a,y\n1,2,3\n"), "mine.csv must name each column, differently; got ['a']"),
+    "twice": (
+        lambda folder: csv(folder, "a,a,y\n1,2,3\n"),
+        "mine.csv must name each column, differently; ['a'] are there twice",
+    ),
     "no name": (
         lambda folder: csv(folder, "a,,y\n1,2,3\n"),
-        "mine.csv must name each column, differently; got ['a', ''",
+        "mine.csv must name each column, differently; column 2 has no name",
     ),
     "no rows": (lambda folder: csv(folder, "a,y\n"), "mine.csv must have rows below its header; it has none"),
     "empty": (
@@ -98,6 +102,15 @@ CASES = {
         lambda folder: csv(folder, "a;y\n1;2\n"),
         "mine.csv must have a feature and a target, with commas between in CSV; got ['a;y']",
     ),
+    "underscore": (lambda folder: csv(folder, "a,y\n1,1_000\n"), "line 2: column 'y' must hold a number; got '1_000'"),
+    "Latin-1": (
+        lambda folder: [(folder / "x.csv").write_bytes(b"a,y\n\xe9,1\n"), read_dataset(folder / "x.csv")],
+        "x.csv must be text in UTF-8; ",
+    ),
+    "pandas' index": (
+        lambda folder: held(folder, a=[1, 2], y=[1, 2], __index_level_0__=[0, 1]),
+        "mine.parquet has pandas' index as a column, __index_level_0__: write it with index=False",
+    ),
     "text in Parquet": (
         lambda folder: held(folder, a=["x", "y"], y=[1, 2]),
         "mine.parquet: column 'a' must hold numbers; got string",
@@ -105,6 +118,37 @@ CASES = {
     "null in Parquet": (
         lambda folder: held(folder, a=[1, None], y=[1, 2]),
         "mine.parquet: column 'a' has 1 NaN or infinite values (the first in row 1)",
+    ),
+    "cache": (
+        lambda folder: [(folder / "x").write_text(""), load_dataset("star", cache_dir=folder / "x")],
+        "the cache must be a folder; ",
+    ),
+    "path": (lambda folder: load_dataset(str(folder / "mine.txt")), "ends in .csv or .parquet; got 'mine.txt'"),
+    "rows of arrays": (
+        lambda folder: Dataset("mine", np.ones((3, 2)), [1.0, 2.0]),
+        "X of mine must have a row for each of 2 targets and a column for each of 2 features; got shape (3, 2)",
+    ),
+    "names of arrays": (
+        lambda folder: Dataset("mine", np.ones((2, 2)), [1, 2], ("a",)),
+        "a column for each of 1 features",
+    ),
+    "NaN in arrays": (lambda folder: Dataset("mine", [[np.nan]], [1.0]), "X of mine must be finite; 1 of 1"),
+    "constant": (
+        lambda folder: benchmark(folder, replace(data(), y=np.full(100, 7.0))),
+        "the response of mine must vary; y is 7 in every row",
+    ),
+    "one data set": (
+        lambda folder: run_benchmark(Benchmark(MODELS), data(), folder / "out"),
+        "datasets must be a sequence of Dataset, from load_dataset or of arrays",
+    ),
+    "a bare estimator": (
+        lambda folder: Benchmark({"x": LinearRegression()}),
+        "models must be a mapping from name to Contender; got one to LinearRegression",
+    ),
+    "a list of models": (lambda folder: Benchmark([]), "models must be a mapping from name to Contender; got list"),
+    "a bare score": (
+        lambda folder: Benchmark(MODELS, {"x": Residual()}),
+        "variants must be a mapping from name to Variant; got one to Residual",
     ),
     "no models": (lambda folder: Benchmark({}), "models must not be empty"),
     "no variants": (lambda folder: Benchmark(MODELS, {}), "variants must not be empty"),

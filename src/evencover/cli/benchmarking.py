@@ -42,8 +42,10 @@ def datasets(*names: str, data_dir: Path | None = None, download: bool = False, 
         listed.append((known, found(known, data_dir=data_dir), data))
     if json:
         say_data([_as_data(*each) for each in listed])
-    else:
-        say(_listed_in_words(listed))
+        return
+    say(_listed_in_words(listed))
+    if any(path is None for _, path, _ in listed):
+        say("`evencover datasets --download` fetches what is not here, and so does a benchmark that needs it.")
 
 
 def benchmark(

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from evencover.datasets.downloads import DownloadError, Received, download
 from evencover.datasets.originals import ORIGINALS
 from evencover.datasets.registry import Card, card
-from evencover.datasets.tables import Dataset, checksum, csv_text, is_table_file, read_dataset
+from evencover.datasets.tables import Dataset, checksum, csv_text, read_dataset
 from evencover.files import whole_file
 from evencover.inputs import warn_user
 
@@ -49,7 +49,7 @@ def load_dataset(
     Traceback (most recent call last):
     ValueError: unknown data set 'concret'; did you mean 'concrete'? there are concrete, turbine, puma32H, ...
     """
-    if is_table_file(name):
+    if Path(name).suffix or Path(name).name != name:  # of a path
         return read_dataset(name, target=target)
     known = card(name)
     if target is not None and target != known.response:
@@ -76,9 +76,10 @@ def found(known: Card, *, data_dir: str | Path | None = None, cache_dir: str | P
         As in `load_dataset`.
     """
     if data_dir is not None:
-        if not Path(data_dir).is_dir():
-            raise ValueError(f"data_dir must be a folder; {data_dir} is none")
-        path = Path(data_dir) / f"{known.name}.csv"
+        folder = Path(data_dir).expanduser()
+        if not folder.is_dir():
+            raise ValueError(f"data_dir must be a folder; {folder} is none")
+        path = folder / f"{known.name}.csv"
         if path.is_file():
             return path
     path = cache_folder(cache_dir) / f"{known.name}.csv"
@@ -108,6 +109,8 @@ def obtained(
     downloading : callable, optional
         As in `load_dataset`.
     """
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"the cache must be a folder; {folder} is a file")
     folder.mkdir(parents=True, exist_ok=True)
     progress = None if downloading is None else downloading(known.name)
     with TemporaryDirectory(dir=folder) as temporary:
@@ -128,9 +131,9 @@ def obtained(
 def cache_folder(given: str | Path | None = None) -> Path:
     """Return the folder given, else what ``EVENCOVER_CACHE`` names, else the system's place for caches."""
     if given is not None:
-        return Path(given)
+        return Path(given).expanduser()
     if named := os.environ.get("EVENCOVER_CACHE"):
-        return Path(named)
+        return Path(named).expanduser()
     home = Path.home()
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local")) / "evencover" / "Cache"

@@ -30,8 +30,8 @@ class Dataset:
         Features.
     y : ndarray of shape (n,)
         Response.
-    features : tuple of str
-        Names of the features.
+    features : tuple of str, optional
+        Names of the features; x0, x1, ... by default.
     response : str
         Name of the response.
     """
@@ -39,17 +39,20 @@ class Dataset:
     name: str
     X: FloatArray
     y: FloatArray
-    features: tuple[str, ...]
-    response: str
+    features: tuple[str, ...] = ()
+    response: str = "y"
 
     def __post_init__(self) -> None:
-        if np.ndim(self.X) != 2 or np.shape(self.X) != (np.size(self.y), len(self.features)):
+        y = checked_vector(self.y, f"y of {self.name}")
+        X = np.asarray(self.X, dtype=np.float64)
+        names = tuple(self.features) or tuple(f"x{place}" for place in range(X.shape[-1]))
+        vars(self).update(X=X, y=y, features=names)
+        if X.shape != (len(y), len(names)):
             raise ValueError(
-                f"{self.name}: X must have a row for each of {np.size(self.y)} targets and a column for each of "
-                f"{len(self.features)} features; got shape {np.shape(self.X)}"
+                f"X of {self.name} must have a row for each of {len(y)} targets and a column for each of {len(names)} "
+                f"features; got shape {X.shape}"
             )
-        for name, values in (("X", np.ravel(self.X)), ("y", self.y)):
-            checked_vector(values, f"{name} of {self.name}")
+        checked_vector(X.ravel(), f"X of {self.name}")
 
     @property
     def fingerprint(self) -> str:
@@ -103,7 +106,10 @@ def read_dataset(path: str | Path, *, target: str | None = None, name: str | Non
         raise ValueError(f"a data set is a file that ends in {' or '.join(_SUFFIXES)}; got {path.name!r}")
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
-    columns, values = (_csv_table if path.suffix.lower() == ".csv" else _parquet_table)(path)
+    try:
+        columns, values = (_csv_table if path.suffix.lower() == ".csv" else _parquet_table)(path)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path.name} must be text in UTF-8; {error}") from None
     if target is not None and target not in columns:
         raise ValueError(f"target names a column of {path.name}; it has no {target!r} but {first_few(columns)}")
     if not len(values):
@@ -138,7 +144,7 @@ def csv_text(columns: list[str], values: FloatArray) -> str:
 def _csv_table(path: Path) -> tuple[list[str], FloatArray]:
     """Return names and values, shape (n, columns), or say which cell is no number."""
     with path.open(newline="", encoding="utf-8-sig") as file:
-        columns = next(csv.reader(file), [])
+        columns = [name.strip() for name in next(csv.reader(file), [])]
         _refuse_unless_named(path, columns)
         try:
             with warnings.catch_warnings():
@@ -169,7 +175,7 @@ def _is_number(cell: str) -> bool:
         float(cell)
     except ValueError:
         return False
-    return True
+    return "_" not in cell  # which Python reads as a number, and nobody else
 
 
 def _parquet_table(path: Path) -> tuple[list[str], FloatArray]:
@@ -191,7 +197,7 @@ def _numbers(path: Path, column: str, held: Any) -> Any:
         held = held.cast("int8")
     if not (types.is_integer(held.type) or types.is_floating(held.type) or types.is_decimal(held.type)):
         raise ValueError(f"{path.name}: column {column!r} must hold numbers; got {held.type}")
-    return held.cast("float64").to_numpy()
+    return held.cast("float64", safe=False).to_numpy()
 
 
 def _refuse_unless_named(path: Path, columns: list[str]) -> None:
@@ -204,8 +210,9 @@ def _refuse_unless_named(path: Path, columns: list[str]) -> None:
     if indices:
         raise ValueError(f"{path.name} has pandas' index as a column, {indices[0]}: write it with index=False")
     again = [first for first, second in pairwise(sorted(columns)) if first == second]
-    if again or not all(column.strip() for column in columns):
-        raise ValueError(f"{path.name} must name each column, differently; got {first_few(again or columns)}")
+    if again or "" in columns:
+        what = f"column {columns.index('') + 1} has no name" if "" in columns else f"{first_few(again)} are there twice"
+        raise ValueError(f"{path.name} must name each column, differently; {what}")
 
 
 def _refuse_gaps(path: Path, columns: list[str], values: FloatArray) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from evencover.experiments.repeats import thirds
 from evencover.groups import Groups
 from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileForest, QuantileNetwork
+from evencover.models.networks.settings import Training
 from evencover.quantiles import level_fraction
 from evencover.rows import Rows
 from evencover.scores import IntervalDistance, Normalized, Residual, Score
@@ -79,6 +80,7 @@ def papers_models(*, level: float = 0.9, epochs: int = 300, device: str = "auto"
         raise ValueError(f"level must be above 0.5: quantiles to be calibrated miss twice as often; got {level}")
     own = float(alpha / 2), float(1 - alpha / 2)
     how: dict[str, Any] = {"level": level, "epochs": epochs, "device": device}
+    Training.of(MeanVarianceNetwork(**how))  # says what is wrong with the settings
     return {
         "QR": Contender(QuantileNetwork(softening=2, **how), QuantileNetwork(**how)),
         "QRF": Contender(QuantileForest(level=level, softening=2, quantiles=own)),

@@ -38,6 +38,7 @@ def benchmark_figure(rows: Sequence[Row], data: str, binning: str) -> Any:
             ax.set_title(f"{measure}, {title}")
         line[0].axhline(shown[0]["level"], color=BLACK, lw=0.9, ls="--", zorder=1)
         line[0].set_ylim(min(0.6, np.nanmin([row["coverage"] for row in shown])) - 0.02, 1.02)
+        line[1].margins(y=0.1)
         line[1].set_ylim(bottom=0)
     for ax in axes[-1]:
         middles = [len(variants) * (place + 0.5) - 0.5 for place in range(len(models))]
@@ -68,15 +69,20 @@ def _draw_bands(ax: Any, models: Sequence[str], width: int) -> None:
 def _draw_points(
     ax: Any, rows: Sequence[Row], measure: str, places: Mapping[tuple[str, str], int], variants: Sequence[str]
 ) -> None:
-    """Draw a point for each split, and a line at the mean; infinite values are left out."""
+    """Draw a point for each split, and a line at their mean; infinite values are counted at the top, without a mean."""
     for i, variant in enumerate(variants):
         color, marker = PALETTE[(i - 1) % len(PALETTE)] if i else GREY, MARKERS[i % len(MARKERS)]
         label: str | None = variant
         for (model, name), x in places.items():
             values = np.array([row[measure] for row in rows if (row["model"], row["variant"]) == (model, name)])
-            values = values[np.isfinite(values)]
-            if name != variant or not len(values):
+            finite = values[np.isfinite(values)]
+            if name != variant:
                 continue
-            ax.scatter(np.full(len(values), x), values, s=11, marker=marker, color=color, alpha=0.75, lw=0, label=label)
-            ax.hlines(values.mean(), x - 0.36, x + 0.36, color=color, lw=1.6)
+            ax.scatter(np.full(len(finite), x), finite, s=11, marker=marker, color=color, alpha=0.75, lw=0, label=label)
             label = None
+            if n_infinite := np.isinf(values).sum():
+                ax.text(
+                    x, 0.97, f"{n_infinite}×∞", transform=ax.get_xaxis_transform(), ha="center", va="top", fontsize=6
+                )
+            elif len(finite):
+                ax.hlines(finite.mean(), x - 0.36, x + 0.36, color=color, lw=1.6)

@@ -1,5 +1,7 @@
 """The benchmark: every variant of every model on every split of every data set, resumable at any moment."""
 
+import re
+import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -9,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from evencover._version import __version__
@@ -28,9 +31,10 @@ from evencover.experiments.benchmark.fits import (
 from evencover.experiments.benchmark.pulses import Pulse, pulses, watched
 from evencover.experiments.benchmark.store import Store, finished, opened
 from evencover.experiments.benchmark.trials import Row, Trial, run
-from evencover.experiments.benchmark.workers import results_of
+from evencover.experiments.benchmark.workers import refuse_unless_reached, results_of
 from evencover.inputs import is_count, refuse_unless_count
 from evencover.models.networks.settings import Training
+from evencover.pools import TooFewRowsWarning
 from evencover.quantiles import conformal_rank, level_fraction
 
 PAPERS_SPLITS = (13, 2, 47, 1, 15, 31, 89, 666, 3, 43)
@@ -67,6 +71,8 @@ class Benchmark:
 
     def __post_init__(self) -> None:
         level_fraction(self.level)
+        _refuse_others("models", self.models, Contender)
+        _refuse_others("variants", self.variants, Variant)
         for part in ("models", "variants", "splits"):
             if not len(getattr(self, part)):
                 raise ValueError(f"{part} must not be empty")
@@ -164,6 +170,8 @@ def run_benchmark(
     refuse_unless_count(workers, "workers")
     refuse_unfit(datasets, benchmark.level)
     benchmark = replace(benchmark, models=ready(benchmark.models))
+    if cluster is not None:
+        refuse_unless_reached(cluster)
     with opened(Path(output), benchmark.configuration(datasets)) as store:
         tasks = sorted(_tasks(benchmark, datasets, store), key=lambda task: -task.cost)
         failed = []
@@ -191,6 +199,7 @@ def outcome_of(task: Task) -> Outcome:
 
 
 def _outcome_of(task: Task) -> Outcome:
+    """Do what a task says; a group with too few rows for a threshold is in the results, so no warning is needed."""
     if _versions() != task.versions:
         raise ValueError(f"a worker has other packages, {_versions()}, than the process it works for, {task.versions}")
     trained: dict[Fit, Told] = {}
@@ -198,7 +207,11 @@ def _outcome_of(task: Task) -> Outcome:
         tell = task.pulse or False
         trained = dict(told(task.job, task.data, task.benchmark.models, task.benchmark.level, progress=tell))
     known = trained or task.told
-    rows = {trial.key: run(trial, known[trial.split, trial.model], task.benchmark.variants) for trial in task.trials}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TooFewRowsWarning)
+        rows = {
+            trial.key: run(trial, known[trial.split, trial.model], task.benchmark.variants) for trial in task.trials
+        }
     return Outcome(task.job, task.pulse, trained, rows)
 
 
@@ -223,18 +236,29 @@ def unfinished(benchmark: Benchmark, datasets: Sequence[Dataset], output: str | 
     return {data.name: sum(trial.key not in done for trial in benchmark.trials(data.name)) for data in datasets}
 
 
+def _refuse_others(name: str, values: Any, kind: type) -> None:
+    """Raise unless this is a mapping to things of a kind."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{name} must be a mapping from name to {kind.__name__}; got {type(values).__name__}")
+    for value in values.values():
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} must be a mapping from name to {kind.__name__}; got one to {type(value).__name__}")
+
+
 def _refuse_failures(failed: Sequence[Outcome], n_tasks: int) -> None:
     """Raise if tasks failed, naming the first; what the others found is kept."""
     if failed:
         first = min(failed, key=lambda outcome: (outcome.job.data, outcome.job.models, outcome.job.splits))
         raise RuntimeError(
             f"{len(failed)} of {n_tasks} trainings failed, and what the others found is kept. {first.job.data}, "
-            f"{', '.join(first.job.models)}: {first.error}"
+            f"{', '.join(first.job.models)}: {type(first.error).__name__}: {first.error}"
         ) from first.error
 
 
 def refuse_unfit(datasets: Sequence[Dataset], level: float) -> None:
     """Raise unless the data sets have different names, and rows enough for a threshold in each group."""
+    if isinstance(datasets, Dataset | str) or not all(isinstance(data, Dataset) for data in datasets):
+        raise TypeError("datasets must be a sequence of Dataset, from load_dataset or of arrays")
     names = [data.name for data in datasets]
     if not names:
         raise ValueError("datasets must not be empty")
@@ -247,6 +271,8 @@ def refuse_unfit(datasets: Sequence[Dataset], level: float) -> None:
                 f"{data.name} has {len(data.y)} rows, too few for {len(GROUPS)} groups with a threshold each at level "
                 f"{level}: it takes {enough} or more"
             )
+        if np.ptp(data.y) == 0:
+            raise ValueError(f"the response of {data.name} must vary; {data.response} is {data.y[0]:g} in every row")
 
 
 def _is_enough(n: int, level: float) -> bool:
@@ -273,7 +299,7 @@ def _tasks(benchmark: Benchmark, datasets: Sequence[Dataset], store: Store) -> I
 def _in_full(estimator: Any) -> str:
     """Return how an estimator is written, on one line, nothing left out."""
     text = estimator.__repr__(N_CHAR_MAX=10**9) if isinstance(estimator, BaseEstimator) else repr(estimator)
-    return " ".join(text.split())
+    return re.sub(r" at 0x[0-9a-f]+", "", " ".join(text.split()))  # where a function lies is another thing each time
 
 
 @cache

@@ -76,8 +76,7 @@ def opened(folder: Path, configuration: Mapping[str, Any]) -> Iterator[Store]:
         Plain values that decide what results are. To ``datasets`` and ``variants``, which are by name, others may be
         added later; everything must stay as it is.
     """
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"output must be a folder; {folder} is a file")
+    _refuse_file(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _TRIALS).open("ab") as file:
         _lock(file, folder)
@@ -94,10 +93,16 @@ def opened(folder: Path, configuration: Mapping[str, Any]) -> Iterator[Store]:
 
 def finished(folder: Path, configuration: Mapping[str, Any]) -> dict[str, list[Row]]:
     """Return the finished trials' rows by key, without changing anything in the folder."""
+    _refuse_file(folder)
     if not (folder / _TRIALS).exists():
         return {}
     _merged(folder, configuration)
     return _finished_lines(folder / _TRIALS)[0]
+
+
+def _refuse_file(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"output must be a folder; {folder} is a file")
 
 
 def _finished_lines(path: Path) -> tuple[dict[str, list[Row]], int]:

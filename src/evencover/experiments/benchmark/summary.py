@@ -87,11 +87,14 @@ class Summary:
         For each way of cutting groups and each variant.
     averages : mapping from measure to mapping from variant to mapping from data set to float
         Mean width and interval (Winkler) score, over models and splits.
+    n_infinite : int
+        Cells with too few calibration rows for a threshold, so with infinite intervals.
     """
 
     level: float
     counts: tuple[Count, ...]
     averages: Mapping[str, Mapping[str, Mapping[str, float]]]
+    n_infinite: int
 
     @property
     def holds(self) -> bool:
@@ -101,7 +104,7 @@ class Summary:
 
     def as_data(self) -> dict[str, Any]:
         """Return plain values."""
-        return {"holds": self.holds, **asdict(self)}
+        return {"holds": self.holds, **_finite(asdict(self))}
 
 
 def summary_of(rows: Sequence[Row], variants: Mapping[str, Variant] = VARIANTS) -> Summary:
@@ -120,7 +123,8 @@ def summary_of(rows: Sequence[Row], variants: Mapping[str, Variant] = VARIANTS) 
         for binning, variant in product(BINNINGS, names)
     )
     averages = {measure: _averages(rows, measure) for measure in ("width", "winkler")}
-    return Summary(rows[0]["level"], tuple(counts), averages)
+    n_infinite = sum(row["threshold"] == np.inf and row["group"] != ALL for row in rows)
+    return Summary(rows[0]["level"], tuple(counts), averages, n_infinite)
 
 
 def _outside(n_test: int, n_calibration: int, level: float) -> tuple[BoolArray, BoolArray, FloatArray]:
@@ -149,6 +153,9 @@ def in_words(summary: Summary) -> str:
             "",
             *_table(header, body),
         ]
+    if summary.n_infinite:
+        few = f"{summary.n_infinite} cells have too few calibration rows for a threshold: their intervals are infinite."
+        lines += ["", few]
     return "\n".join([*lines, "", _verdict(summary)])
 
 
@@ -191,10 +198,19 @@ def _cells(count: Count) -> tuple[str, ...]:
     return count.variant, *map(str, numbers), p_value, *ends
 
 
+def _finite(values: Any) -> Any:
+    """Return plain values, None for numbers that JSON does not have."""
+    if isinstance(values, Mapping):
+        return {name: _finite(value) for name, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_finite(value) for value in values]
+    return None if isinstance(values, float) and not np.isfinite(values) else values
+
+
 def _table(header: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
     """Return a table's lines in Markdown."""
     lines = [header, ["---"] * len(header), *body]
-    return [f"| {' | '.join(cells)} |" for cells in lines]
+    return [f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |" for cells in lines]
 
 
 def _of(counts: Sequence[Count], binning: str) -> list[Count]:

@@ -11,6 +11,8 @@ from threadpoolctl import threadpool_limits
 
 from evencover.extras import imported
 
+_SECONDS = 10
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -64,7 +66,7 @@ def _on_cluster(
 ) -> Generator[Result, None, None]:
     """Yield results from a Dask cluster."""
     distributed = imported("distributed", extra="cluster", purpose="a Dask cluster")
-    _refuse_unless_reached(address)
+    refuse_unless_reached(address)
     with distributed.Client(address, set_as_default=False) as client:
         futures = [client.submit(on_one_thread, function, task, pure=False) for task in tasks]
         for future in distributed.as_completed(futures, loop=client.loop):
@@ -79,17 +81,20 @@ def _on_cluster(
             future.release()
 
 
-def _refuse_unless_reached(address: str) -> None:
+def refuse_unless_reached(address: str) -> None:
     """Raise unless something answers at the address; a client would try for long, and leave in disorder."""
     comm = imported("distributed.comm", extra="cluster", purpose="a Dask cluster")
 
     async def reach() -> None:
-        await (await comm.connect(address, timeout=5)).close()
+        async with asyncio.timeout(_SECONDS):
+            await (await comm.connect(address, timeout=_SECONDS)).close()
 
     try:
         asyncio.run(reach())
-    except (OSError, ValueError) as error:
-        raise ConnectionError(f"found no Dask scheduler at {address!r}: {error}") from None
+    except Exception as error:  # whatever answers there need not speak Dask's language
+        raise ConnectionError(
+            f"found no Dask scheduler at {address!r}: {str(error) or f'no answer within {_SECONDS} s'}"
+        ) from None
 
 
 def on_one_thread(function: Callable[[Item], Result], task: Item) -> Result:
