@@ -45,9 +45,9 @@ def load_dataset(
 
     Examples
     --------
-    >>> load_dataset("concret")
+    >>> load_dataset("turbin")
     Traceback (most recent call last):
-    ValueError: unknown data set 'concret'; did you mean 'concrete'? there are concrete, turbine, puma32H, ...
+    ValueError: unknown data set 'turbin'; did you mean 'turbine'? there are concrete, turbine, puma32H, ...
     """
     if Path(name).suffix or Path(name).name != name:  # of a path
         return read_dataset(name, target=target)
