@@ -15,16 +15,19 @@ from scipy.stats import betabinom, ks_2samp
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
-from evencover import Prediction, Residual, Standardized
+from evencover import Prediction, Residual, Standardized, TooFewRowsWarning
 from evencover.datasets import Dataset, load_dataset
 from evencover.experiments.benchmark import VARIANTS, Benchmark, Contender, Trial, Variant, papers_models, run
 from evencover.experiments.benchmark import fits as fits_room
 from evencover.experiments.benchmark import run_benchmark as run_it
 from evencover.experiments.benchmark.contenders import BINNINGS
 from evencover.experiments.benchmark.fits import Split, Told
+from evencover.experiments.benchmark.pictures import benchmark_figure
 from evencover.experiments.benchmark.results import write_results
-from evencover.experiments.benchmark.running import unfinished
+from evencover.experiments.benchmark.running import Task, outcome_of, unfinished
 from evencover.experiments.benchmark.store import opened
 from evencover.experiments.benchmark.summary import _outside, _tail, in_words, summary_of
 from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileNetwork, WithSpread
@@ -375,6 +378,93 @@ def test_data_sets_can_be_added_to_a_folder(tmp_path):
             run_it(other, [data], tmp_path)
 
 
+class Broken(LinearRegression):
+    """A model that cannot be fitted."""
+
+    def fit(self, X, y):
+        raise ZeroDivisionError("no luck")
+
+
+def test_a_training_that_fails_does_not_stop_the_others(tmp_path):
+    """The error names it; when it is mended, only it is trained."""
+    models = {"broken": Contender(WithSpread(Broken())), "linear": Contender(WithSpread(LinearRegression()))}
+    both = Benchmark(models, splits=SPLITS)
+    said = "2 of 4 trainings failed, and what the others found is kept. mine, broken: ZeroDivisionError: no luck"
+    with pytest.raises(RuntimeError, match=said):
+        run_it(both, [synthetic()], tmp_path)
+    assert unfinished(both, [synthetic()], tmp_path) == {"mine": len(both.trials("mine", ["broken"]))}
+
+
+def test_a_worker_with_other_packages_is_refused(tmp_path, monkeypatch):
+    few = Benchmark({"linear": Contender(WithSpread(LinearRegression()))}, splits=SPLITS)
+    (task, *_) = (
+        Task(job, (), synthetic(), {}, few, {"numpy": "0.1"}) for job in fits_room.jobs_of("mine", few.models, SPLITS)
+    )
+    assert "a worker has other packages" in str(outcome_of(task).error)
+
+
+def test_networks_with_seeds_of_their_own_are_two_trainings():
+    models = {name: Contender(MeanVarianceNetwork(epochs=2, random_state=seed)) for name, seed in (("a", 1), ("b", 2))}
+    (job,) = fits_room.jobs_of("mine", models, SPLITS[:1])
+    told = dict(fits_room.told(job, synthetic(), models, LEVEL))
+    assert not np.allclose(told[13, "a"].prediction.center, told[13, "b"].prediction.center)
+
+
+def test_sizes_of_a_split_are_those_of_its_rows():
+    for n in [*range(5, 300), 1030, 9568]:
+        split = Split.of(n, 1)
+        assert Split.sizes(n) == (len(split.training), len(split.calibration), len(split.test))
+
+
+def test_only_its_own_leftovers_are_removed(tmp_path):
+    """Whatever else lies in the folder, or below it, is not ours."""
+    few = Benchmark({"linear": Contender(WithSpread(LinearRegression()))}, splits=SPLITS)
+    mine = [tmp_path / "predictions" / "x.npz.12.part", tmp_path / "benchmark.json.12.part"]
+    others = [tmp_path / "movie.part", tmp_path / "below" / "x.npz.12.part"]
+    for path in (*mine, *others):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("")
+    run_it(few, [synthetic()], tmp_path)
+    assert [path.exists() for path in (*mine, *others)] == [False, False, True, True]
+
+
+def test_damaged_files_are_named(tmp_path):
+    few = Benchmark({"linear": Contender(WithSpread(LinearRegression()))}, splits=SPLITS)
+    run_it(few, [synthetic()], tmp_path)
+    (tmp_path / "trials.jsonl").write_text("")
+    (first, *_) = (tmp_path / "predictions").iterdir()
+    content = first.read_bytes()
+    first.write_bytes(content[:100])
+    with pytest.raises(ValueError, match=f"{first.name} is damaged .* delete it to train that model again"):
+        run_it(few, [synthetic()], tmp_path)
+    (tmp_path / "benchmark.json").write_text("[1]")
+    with pytest.raises(ValueError, match=r"benchmark.json is not the configuration of a benchmark"):
+        run_it(few, [synthetic()], tmp_path)
+
+
+def test_a_model_with_a_function_goes_on_in_another_process():
+    """Its address is another one there."""
+    models = {"piped": Contender(make_pipeline(FunctionTransformer(np_log), WithSpread(LinearRegression())))}
+    (text, _) = Benchmark(models).configuration([synthetic()])["models"]["piped"]
+    assert "<function np_log>" in text
+
+
+def np_log(X):
+    return np.log1p(np.abs(X))
+
+
+def test_a_data_set_is_known_by_its_names_and_numbers():
+    data = synthetic()
+    others = [
+        replace(data, y=data.y[::-1]),
+        replace(data, X=data.X[:, ::-1]),
+        replace(data, response="z"),
+        replace(data, features=("c", "b", "a")),
+    ]
+    assert len({each.fingerprint for each in [data, replace(data, y=data.y.copy()), *others]}) == 5
+    assert Dataset("plain", data.X.tolist(), data.y.tolist()).features == ("x0", "x1", "x2")
+
+
 def test_a_damaged_line_is_named(tmp_path):
     few = Benchmark({"linear": Contender(WithSpread(LinearRegression()))}, splits=SPLITS)
     run_it(few, [synthetic()], tmp_path)
@@ -485,6 +575,46 @@ def test_ties_only_cover_more():
     assert [count.binning for count in counts] == ["exact", "as run"]
     assert all(count.lowest.coverage > 0.92 for count in counts)
     assert all(count.below == 0 for count in counts)
+
+
+@pytest.mark.filterwarnings("ignore::evencover.TooFewRowsWarning")
+def test_tied_spreads_leave_the_law_exact():
+    """Of test rows on a learned edge none is in a group: their threshold is another one."""
+    few = many = 0
+    chances_of_few, chances_of_many = [], []
+    for seed in range(600):
+        rng = np.random.default_rng(seed)
+        spread = rng.integers(1, 4, 224).astype(float)
+        said = Prediction(np.zeros(224), spread, level=LEVEL)
+        told = Told(rng.normal(size=224) * (1 + spread), 149, said, said)
+        for row in run(trial("PointCP", "exact"), told)[1:]:
+            too_few, too_many, law = _outside(row["n_test"], row["n_calibration"], LEVEL)
+            few, many = few + too_few[row["covered"]], many + too_many[row["covered"]]
+            chances_of_few.append(law[too_few].sum())
+            chances_of_many.append(law[too_many].sum())
+    for found, chances in ((few, chances_of_few), (many, chances_of_many)):
+        assert _tail(found, chances) > ONE_IN_A_MILLION
+    assert 1 - _tail(few + 1, chances_of_few) > ONE_IN_A_MILLION
+
+
+def test_infinite_intervals_are_counted_and_drawn():
+    """Two spreads, so that a group has no calibration rows of its own: nothing is left out in silence."""
+    rows = [row for split in range(2) for row in imagined_infinite(split)]
+    summary = summary_of(rows)
+    assert summary.n_infinite == sum(row["threshold"] == np.inf for row in rows) > 0
+    assert f"{summary.n_infinite} cells have too few calibration rows for a threshold" in in_words(summary)
+    assert summary.as_data()["averages"]["width"]["NCP"]["mine"] is None
+    (ax,) = [ax for ax in benchmark_figure(rows, "mine", "exact").axes if ax.get_title() == "width, all rows"]
+    assert "2×∞" in [text.get_text() for text in ax.texts]
+
+
+def imagined_infinite(split):
+    rng = np.random.default_rng(split)
+    spread = np.where(np.arange(100) < 92, 1.0, 2.0)
+    said = Prediction(np.zeros(100), rng.permutation(spread), level=LEVEL)
+    told = Told(rng.normal(size=100), 60, said, said)
+    with pytest.warns(TooFewRowsWarning):
+        return [row for variant in ("mNCP", "NCP") for row in run(replace(trial(variant, "exact"), split=split), told)]
 
 
 def test_a_broken_promise_is_noticed():

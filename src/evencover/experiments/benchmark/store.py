@@ -58,7 +58,7 @@ class Store:
         if not path.exists():
             return None
         try:
-            with np.load(path, allow_pickle=False) as arrays:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 return _told(arrays)
         except (BadZipFile, KeyError, ValueError) as error:
             raise ValueError(f"{path} is damaged ({error}); delete it to train that model again") from error

@@ -12,14 +12,13 @@ with too few covered has a law that is summed exactly; that of too many has not,
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from evencover.diagnostics.counts import covered_law
 from evencover.diagnostics.words import probability
-from evencover.experiments.benchmark.contenders import BINNINGS, VARIANTS, Variant
+from evencover.experiments.benchmark.contenders import VARIANTS, Variant
 from evencover.experiments.benchmark.trials import ALL, Row
 from evencover.inputs import BoolArray, FloatArray
 
@@ -117,11 +116,10 @@ def summary_of(rows: Sequence[Row], variants: Mapping[str, Variant] = VARIANTS) 
     variants : mapping from name to Variant
         What the rows' variants are.
     """
-    names = dict.fromkeys(row["variant"] for row in rows)
-    counts = (
-        _count(variants[variant], [row for row in rows if (row["binning"], row["variant"]) == (binning, variant)])
-        for binning, variant in product(BINNINGS, names)
-    )
+    by_kind: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        by_kind.setdefault((row["binning"], row["variant"]), []).append(row)
+    counts = (_count(variants[variant], some) for (_, variant), some in by_kind.items())
     averages = {measure: _averages(rows, measure) for measure in ("width", "winkler")}
     n_infinite = sum(row["threshold"] == np.inf and row["group"] != ALL for row in rows)
     return Summary(rows[0]["level"], tuple(counts), averages, n_infinite)
@@ -141,7 +139,7 @@ def in_words(summary: Summary) -> str:
         "number expected outside by chance, are those of groups with a threshold of their own. The p-value is that of "
         "too few covered: whether that is chance.",
     ]
-    for binning in BINNINGS:
+    for binning in dict.fromkeys(count.binning for count in summary.counts):
         lines += ["", f"Groups cut {_CUT[binning]}:", "", *_table(_COUNTED, map(_cells, _of(summary.counts, binning)))]
     for measure, title in (("width", "Mean width"), ("winkler", "Mean interval (Winkler) score, smaller is better")):
         found = summary.averages[measure]
