@@ -13,7 +13,6 @@ from evencover import Residual
 from evencover.datasets import Dataset, load_dataset, read_dataset
 from evencover.datasets.downloads import download
 from evencover.experiments.benchmark import Benchmark, Contender, papers_models, run_benchmark
-from evencover.experiments.benchmark.workers import results_of
 from evencover.models import QuantileForest, WithSpread
 
 MODELS = {"linear": Contender(WithSpread(LinearRegression()))}
@@ -185,8 +184,8 @@ CASES = {
         "the bounds of QuantileForest are at level 0.8, the benchmark is at 0.9: give its Contender a baseline at",
     ),
     "no cluster": (
-        lambda folder: list(results_of(abs, [-1], cluster="tcp://127.0.0.1:1")),
-        "found no Dask scheduler at 'tcp://127.0.0.1:1'",
+        lambda folder: benchmark(folder, data(), cluster="scheduler"),
+        "found no Dask scheduler at 'scheduler': missing port number in address 'scheduler'",
     ),
 }
 

@@ -236,6 +236,14 @@ def test_a_benchmark_in_one_command(capsys, own_file, tmp_path):
     assert (status, "splits is [13, 2] there and [13, 2, 47] here" in error) == (1, True)
 
 
+def test_a_dry_run_needs_no_data(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("EVENCOVER_CACHE", str(tmp_path))
+    status, text, _ = typed(capsys, "benchmark", "--dry-run", "--models", "QRF", "--output", str(tmp_path / "out"))
+    assert status == 0
+    assert "star: would be downloaded from https://vincentarelbundock.github.io/" in text
+    assert list(tmp_path.rglob("*")) == []
+
+
 def test_a_broken_promise_is_exit_status_3(capsys, own_file, tmp_path, monkeypatch):
     monkeypatch.setattr("evencover.experiments.benchmark.summary._SIGNIFICANT", 9.0)
     small = (own_file, "--models", "QRF", "--splits", "1", "--workers", "1", "--output", str(tmp_path))

@@ -108,10 +108,8 @@ def benchmark(
     from evencover.inputs import refuse_unless_count
 
     began = time.monotonic()
-    usual = (_QUICK_SPLITS, _QUICK_EPOCHS) if quick else (10, 300)
-    n_splits, n_epochs = (
-        given if given is not None else own for given, own in zip((splits, epochs), usual, strict=True)
-    )
+    n_splits = (_QUICK_SPLITS if quick else 10) if splits is None else splits
+    n_epochs = (_QUICK_EPOCHS if quick else 300) if epochs is None else epochs
     plan = _plan(models, variants, n_splits, n_epochs, level, device)
     n_workers = cpu_count() if workers is None else workers
     refuse_unless_count(n_workers, "workers")
@@ -196,15 +194,11 @@ def _present(names: Sequence[str], data_dir: Path | None, target: str | None) ->
     from evencover.datasets.registry import card
     from evencover.datasets.tables import is_table_file
 
-    return [
-        (
-            name,
-            _loaded([name], data_dir, target)[0]
-            if is_table_file(name) or found(card(name), data_dir=data_dir)
-            else None,
-        )
-        for name in names or _every_name()
-    ]
+    def is_at_hand(name: str) -> bool:
+        return is_table_file(name) or found(card(name), data_dir=data_dir) is not None
+
+    every = names or _every_name()
+    return [(name, _loaded([name], data_dir, target)[0] if is_at_hand(name) else None) for name in every]
 
 
 def _dry_run_in_words(plan: "Benchmark", datasets: "Sequence[tuple[str, Dataset | None]]", output: Path) -> str:
@@ -213,7 +207,7 @@ def _dry_run_in_words(plan: "Benchmark", datasets: "Sequence[tuple[str, Dataset 
     from evencover.experiments.benchmark.running import unfinished
 
     present = [data for _, data in datasets if data is not None]
-    left = unfinished(plan, present, output)
+    left = unfinished(plan, present, output) if present else {}
     lines = [
         f"Data sets: {len(datasets)}. Models: {', '.join(plan.models)}. Variants: {', '.join(plan.variants)}. "
         f"Splits: {len(plan.splits)}. Groups cut in 2 ways. Level: {plan.level:g}.",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from traceback import format_exc
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ class Benchmark:
                 raise ValueError(f"{part} must not be empty")
         for network in [network for model in self.models.values() for network in networks_in(model)]:
             Training.of(network)  # says what is wrong with its settings
-        if not all(is_count(seed + 1) for seed in self.splits) or len(set(self.splits)) < len(self.splits):
+        if not all(is_count(seed) or seed == 0 for seed in self.splits) or len(set(self.splits)) < len(self.splits):
             raise ValueError(f"splits must be different seeds, whole numbers of 0 or more; got {list(self.splits)}")
         object.__setattr__(self, "splits", tuple(int(seed) for seed in self.splits))
 
@@ -129,13 +130,17 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What became of a task: predictions of what was trained and rows by the trial's key, or what went wrong."""
+    """What became of a task: predictions of what was trained and rows by the trial's key, or what went wrong.
+
+    An error is text, in a line and in full: not every exception survives the way from another process.
+    """
 
     job: Job
     pulse: Pulse | None
     trained: Mapping[Fit, Told] = field(default_factory=dict)
     rows: Mapping[str, list[Row]] = field(default_factory=dict)
-    error: Exception | None = None
+    error: str | None = None
+    traceback: str = ""
 
 
 def run_benchmark(
@@ -195,7 +200,8 @@ def outcome_of(task: Task) -> Outcome:
     try:
         return _outcome_of(task)
     except Exception as error:  # of whatever model: the other tasks go on
-        return Outcome(task.job, task.pulse, error=error)
+        in_a_line = f"{type(error).__name__}: {error}"
+        return Outcome(task.job, task.pulse, error=in_a_line, traceback=format_exc())
 
 
 def _outcome_of(task: Task) -> Outcome:
@@ -249,10 +255,12 @@ def _refuse_failures(failed: Sequence[Outcome], n_tasks: int) -> None:
     """Raise if tasks failed, naming the first; what the others found is kept."""
     if failed:
         first = min(failed, key=lambda outcome: (outcome.job.data, outcome.job.models, outcome.job.splits))
-        raise RuntimeError(
+        summed_up = RuntimeError(
             f"{len(failed)} of {n_tasks} trainings failed, and what the others found is kept. {first.job.data}, "
-            f"{', '.join(first.job.models)}: {type(first.error).__name__}: {first.error}"
-        ) from first.error
+            f"{', '.join(first.job.models)}: {first.error}"
+        )
+        summed_up.add_note(first.traceback)
+        raise summed_up
 
 
 def refuse_unfit(datasets: Sequence[Dataset], level: float) -> None:

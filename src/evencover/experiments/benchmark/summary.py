@@ -24,6 +24,11 @@ from evencover.inputs import BoolArray, FloatArray
 
 _TAIL = 0.005
 _SIGNIFICANT = 0.01
+_CUT = {"exact": "at calibration rows that then stand apart (exact)", "as run": "as the paper's code did (as run)"}
+_COUNTED = (
+    *("variant", "cells", "expected", "outside", "too few", "too many", "p-value"),
+    *("least covered", "most covered"),
+)
 
 
 @dataclass(frozen=True)
@@ -157,20 +162,6 @@ def in_words(summary: Summary) -> str:
     return "\n".join([*lines, "", _verdict(summary)])
 
 
-_CUT = {"exact": "at calibration rows that then stand apart (exact)", "as run": "as the paper's code did (as run)"}
-_COUNTED = (
-    "variant",
-    "cells",
-    "expected",
-    "outside",
-    "too few",
-    "too many",
-    "p-value",
-    "least covered",
-    "most covered",
-)
-
-
 def _verdict(summary: Summary) -> str:
     """Say whether the paper's claim holds."""
     promised = [count for count in _of(summary.counts, "exact") if count.by_group]
@@ -183,9 +174,8 @@ def _verdict(summary: Summary) -> str:
     said = f"{outside} of {cells} cells outside, {expected:.1f} expected; {few} of them with too few covered"
     rest = ", ".join(f"{count.variant} {count.outside / count.cells:.0%}" for count in others)
     claim = "Variants with a threshold for each group miss no more than promised in any, up to chance"
-    return f"{claim}: {'holds' if summary.holds else 'FAILS'} ({said})." + (
-        f" Outside of the others: {rest}." if rest else ""
-    )
+    beside = f" Outside of the others: {rest}." if rest else ""
+    return f"{claim}: {'holds' if summary.holds else 'FAILS'} ({said}).{beside}"
 
 
 def _cells(count: Count) -> tuple[str, ...]:

@@ -33,7 +33,8 @@ def results_of(
     workers : int
         Number of processes of this machine; with 1, tasks run in this one.
     cluster : str, optional
-        Address of the scheduler of a Dask cluster, which then does the work. Its processes must have this package.
+        Address of the scheduler of a Dask cluster, which then does the work; `refuse_unless_reached` says whether it is
+        one. Its processes must have this package.
         What a worker was doing when it died is done again by another.
     """
     if cluster is not None:
@@ -66,7 +67,6 @@ def _on_cluster(
 ) -> Generator[Result, None, None]:
     """Yield results from a Dask cluster."""
     distributed = imported("distributed", extra="cluster", purpose="a Dask cluster")
-    refuse_unless_reached(address)
     with distributed.Client(address, set_as_default=False) as client:
         futures = [client.submit(on_one_thread, function, task, pure=False) for task in tasks]
         for future in distributed.as_completed(futures, loop=client.loop):
