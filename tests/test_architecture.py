@@ -33,7 +33,7 @@ FLOORS = [  # a module imports from its own floor or from floors above, never fr
     | {f"experiments.{name}" for name in ("repeats", "tables", "scenarios", "exact", "claims", "verdicts")},
     {"experiments.figures"},
     {f"experiments.benchmark.{name}" for name in ("contenders", "pulses", "workers")},
-    {f"experiments.benchmark.{name}" for name in ("fits", "trials", "store", "running", "summary")},
+    {f"experiments.benchmark.{name}" for name in ("fits", "trials", "plan", "store", "running", "summary")},
     {f"experiments.benchmark.{name}" for name in ("pictures", "results")} | {"experiments.benchmark"},
     {f"cli.{name}" for name in ("terminal", "reproducing", "benchmarking")} | {"cli", "__main__"},
 ]

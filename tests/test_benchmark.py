@@ -30,6 +30,7 @@ from evencover.experiments.benchmark.results import write_results
 from evencover.experiments.benchmark.running import Task, outcome_of, unfinished
 from evencover.experiments.benchmark.store import opened
 from evencover.experiments.benchmark.summary import _outside, _tail, in_words, summary_of
+from evencover.experiments.repeats import seed_of
 from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileNetwork, WithSpread
 from evencover.synthetic import heteroskedastic
 from tests.worlds import ONE_IN_A_MILLION
@@ -169,16 +170,19 @@ def test_a_trial_depends_on_its_arguments_alone():
 
 def test_the_networks_of_all_splits_train_as_one_stack(tmp_path, monkeypatch):
     """Quantiles at two levels, and one network of mean and variance for both models that use it."""
-    stacks = []
+    stacks, seeds = [], []
 
     def counted(networks, *rest, **settings):
         stacks.append([type(network) for network in networks])
+        seeds.extend(network.random_state for network in networks)
         return fit_together(networks, *rest, **settings)
 
     fit_together = fits_room.fit_together
     monkeypatch.setattr(fits_room, "fit_together", counted)
     run_it(small(), [synthetic()], tmp_path)
     assert stacks == [[QuantileNetwork] * 4 + [MeanVarianceNetwork] * 2]
+    kinds = ["QuantileNetwork"] * 2 + ["MeanVarianceNetwork"]
+    assert seeds == [seed_of(0, "mine", str(split), kind) % 2**32 for kind in kinds for split in SPLITS]
 
 
 def test_a_networks_seed_is_that_of_data_set_split_and_kind():
