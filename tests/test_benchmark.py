@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import betabinom, ks_2samp
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
@@ -179,6 +180,7 @@ def test_the_networks_of_all_splits_train_as_one_stack(tmp_path, monkeypatch):
 
     fit_together = fits_room.fit_together
     monkeypatch.setattr(fits_room, "fit_together", counted)
+    monkeypatch.setattr("evencover.models.networks.ensembles.fit_together", None)  # which would train another
     run_it(small(), [synthetic()], tmp_path)
     assert stacks == [[QuantileNetwork] * 4 + [MeanVarianceNetwork] * 2]
     kinds = ["QuantileNetwork"] * 2 + ["MeanVarianceNetwork"]
@@ -199,6 +201,14 @@ def test_a_networks_seed_is_that_of_data_set_split_and_kind():
     first, second = (every[split, "MV"].prediction.center for split in SPLITS)
     assert not np.allclose(first[:20], second[:20])
     assert not np.allclose(every[13, "MV"].prediction.spread, every[13, "MVE"].prediction.spread)
+
+
+def test_where_networks_train_is_settled_before_they_do():
+    """So that a folder remembers it, and all processes do the same."""
+    placed = fits_room.ready(papers_models())
+    networks = [network for model in placed.values() for network in fits_room.networks_in(model)]
+    assert len(networks) == 4
+    assert {network.device for network in networks} == {"cuda" if torch.cuda.is_available() else "cpu"}
 
 
 def test_baselines_are_at_the_level_and_what_is_calibrated_is_softened():

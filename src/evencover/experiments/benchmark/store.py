@@ -7,7 +7,7 @@ trial runs again. Every other file is whole or not there.
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -36,14 +36,13 @@ class Store:
     rows: dict[str, list[Row]]  # by key, of the trials that have finished
     file: Any
 
-    def add(self, found: Mapping[str, Sequence[Row]]) -> None:
+    def add(self, found: Mapping[str, list[Row]]) -> None:
         """Append finished trials by key, and see to it that they are on the disk."""
-        fresh = {key: list(rows) for key, rows in found.items() if key not in self.rows}
-        lines = (json.dumps({"key": key, "rows": rows}) + "\n" for key, rows in fresh.items())
+        lines = (json.dumps({"key": key, "rows": rows}) + "\n" for key, rows in found.items())
         self.file.write("".join(lines).encode())
         self.file.flush()
         os.fsync(self.file.fileno())
-        self.rows.update(fresh)
+        self.rows.update(found)
 
     def keep(self, data: str, fit: Fit, told: Told) -> None:
         """Write what a model says about a split."""
