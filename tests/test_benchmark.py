@@ -27,10 +27,12 @@ from evencover.experiments.benchmark import run_benchmark as run_it
 from evencover.experiments.benchmark.contenders import BINNINGS
 from evencover.experiments.benchmark.fits import Split, Told
 from evencover.experiments.benchmark.pictures import benchmark_figure
+from evencover.experiments.benchmark.pulses import pulses, watched
 from evencover.experiments.benchmark.results import write_results
 from evencover.experiments.benchmark.running import Task, outcome_of, unfinished
 from evencover.experiments.benchmark.store import opened
 from evencover.experiments.benchmark.summary import _outside, _tail, in_words, summary_of
+from evencover.experiments.benchmark.workers import results_of
 from evencover.experiments.repeats import seed_of
 from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileNetwork, WithSpread
 from evencover.synthetic import heteroskedastic
@@ -162,6 +164,17 @@ def test_rows_of_a_trial_are_what_one_computes_by_hand(variant):
 def test_exact_groups_leave_out_the_rows_on_learned_edges():
     sizes = {row["group"]: row["n_calibration"] for row in run(trial("NCP", "exact"), by_hand())}
     assert sizes == {"all": 300, "low": 99, "medium": 99, "high": 100}
+
+
+def test_a_group_without_test_rows_has_no_measures():
+    told = by_hand()
+    calm = np.flatnonzero(told.prediction.spread[300:] < 1.0) + 300  # all of the lowest third
+    rows = np.concatenate([np.arange(300), calm])
+    few = Told(told.y[rows], 300, told.prediction[rows], told.baseline[rows])
+    for row in run(trial("NCP"), few)[2:]:
+        assert (row["n_test"], row["covered"]) == (0, 0)
+        assert np.isnan([row[name] for name in ("coverage", "width", "winkler", "r2")]).all()
+        assert np.isfinite(row["threshold"])
 
 
 def test_a_trial_depends_on_its_arguments_alone():
@@ -368,6 +381,32 @@ def test_progress_grows_to_the_end(tmp_path, monkeypatch):
     assert shares[-1] == pytest.approx(1.0)
 
 
+def test_progress_never_goes_back(tmp_path, monkeypatch):
+    """Not even if it is read while it is being written."""
+    monkeypatch.setattr("evencover.experiments.benchmark.pulses._SECONDS", 0.001)
+    told = []
+    with pulses(1) as (pulse,), watched({pulse: 10.0}, told.append):
+        pulse(1, 2)
+        while 5.0 not in told:
+            time.sleep(0.001)
+        pulse.path.write_bytes(b"")
+    assert told[-1] == max(told) == 5.0
+
+
+def test_the_longest_tasks_come_first(tmp_path, monkeypatch):
+    costs = []
+
+    def noted(function, tasks, **settings):
+        costs.extend(task.cost for task in tasks)
+        return results_of(function, tasks, **settings)
+
+    monkeypatch.setattr("evencover.experiments.benchmark.running.results_of", noted)
+    few = Benchmark({"linear": Contender(WithSpread(LinearRegression()))}, splits=[1])
+    run_it(few, [synthetic(100), synthetic(400, "large"), synthetic(200, "larger")], tmp_path)
+    assert costs == sorted(costs, reverse=True)
+    assert len(set(costs)) == 3
+
+
 def test_a_folder_belongs_to_one_run_at_a_time(tmp_path):
     with opened(tmp_path, small().configuration([])), pytest.raises(ValueError, match="another run is writing to"):
         run_it(small(), [synthetic()], tmp_path)
@@ -380,9 +419,11 @@ def test_data_sets_can_be_added_to_a_folder(tmp_path):
     rows = run_it(few, [first], tmp_path)
     both = run_it(few, [first, second], tmp_path)
     assert json.dumps(both[: len(rows)]) == json.dumps(rows)
+    assert json.dumps(run_it(few, [second], tmp_path)) == json.dumps(both[len(rows) :])
     assert set(json.loads((tmp_path / "benchmark.json").read_text())["datasets"]) == {"mine", "other"}
     for other, data, what in (
         (replace(few, splits=(13,)), first, r"splits is \[13, 2\] there and \[13\] here"),
+        (replace(few, models={**few.models, "more": few.models["linear"]}), first, "models.more is None there and"),
         (replace(few, level=0.8), first, "level is 0.9 there and 0.8 here"),
         (replace(few, models={"linear": Contender(LinearRegression())}), first, "models.linear is .*WithSpread"),
         (few, replace(first, y=-first.y), "datasets.mine is .* there and .* here"),
@@ -582,6 +623,30 @@ def test_what_is_promised__outside_as_often_as_chance_says():
     marginal = [next(c for c in each.counts if c.variant == "mPointCP") for each in found]
     assert all(c.p_value < 1e-4 for c in marginal)
     assert all((c.lowest.group, c.highest.group) == ("high", "low") for c in marginal)
+
+
+def counted(*cells):
+    """Return the count of a variant that covers so many of 400 rows, calibrated on 400, in cells of these models."""
+    row = {"variant": "NCP", "binning": "exact", "level": LEVEL, "data": "mine", "group": "low", "threshold": 1.0}
+    sizes = {"n_test": 400, "n_calibration": 400, "width": 1.0, "winkler": 1.0}
+    rows = [{**row, **sizes, "model": model, "covered": n, "coverage": n / 400} for model, n in cells]
+    (count,) = summary_of([*rows, {**rows[0], "group": "all"}]).counts
+    return count
+
+
+def test_too_many_covered_break_no_promise():
+    """Tied scores cover more, rightly; the number is there all the same."""
+    count = counted(("one", 400), ("one", 399))
+    assert (count.above, count.below, count.p_value) == (2, 0, 1.0)
+
+
+def test_p_values_allow_for_the_number_of_models():
+    law = betabinom(400, 361, 40)
+    chance = max(p for p in law.cdf(np.arange(400)) if p <= 0.005)
+    alone, beside = counted(("one", 300)), counted(("one", 300), ("two", 361))
+    assert alone.p_value == pytest.approx(chance)
+    assert beside.p_value == pytest.approx(2 * chance)
+    assert (beside.cells, beside.below, beside.outside) == (2, 1, 1)
 
 
 def test_ties_only_cover_more():
