@@ -258,6 +258,8 @@ def test_a_broken_promise_is_exit_status_3(capsys, own_file, tmp_path, monkeypat
         (("--models", "QR,QRFF"), "unknown model 'QRFF'; did you mean 'QRF'?"),
         (("--variants", "ncp"), "unknown variant 'ncp'; did you mean 'NCP'?"),
         (("--splits", "11"), "splits must be 1 to 10, the paper's; got 11"),
+        (("--splits", "0"), "splits must be 1 to 10, the paper's; got 0"),
+        (("--epochs", "0", "--models", "QRF"), "epochs must be a positive whole number; got 0"),
         (("--target", "y"), "target names a column of a file, and no file was given; got 'y'"),
         (("--level", "90"), "did you mean 0.9?"),
     ],
