@@ -9,7 +9,7 @@ from zipfile import ZipFile
 import openpyxl
 import xlwt
 
-from evencover.datasets.originals import _star_codes
+from evencover.datasets.originals import ORIGINALS, _star_codes
 
 
 def original(name, folder, path):
@@ -107,11 +107,4 @@ def numbers(row):
     return [float(cell) for cell in row]
 
 
-MAKERS = {
-    "concrete": concrete,
-    "turbine": turbine,
-    "puma32H": puma,
-    "residential": residential,
-    "crime2": crime,
-    "star": star,
-}
+MAKERS = dict(zip(ORIGINALS, (concrete, turbine, puma, residential, crime, star), strict=True))
