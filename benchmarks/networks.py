@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.model_selection import train_test_split
 
 from benchmarks.timing import seconds
+from evencover.datasets import cards, load_dataset
+from evencover.experiments.benchmark import PAPERS_SPLITS
+from evencover.experiments.benchmark.fits import Split
 from evencover.models import MeanVarianceNetwork, QuantileNetwork, fit_together
 
-_SEEDS = (13, 2, 47, 1, 15, 31, 89, 666, 3, 43)  # of the paper's splits
 _EPOCHS = 5
 
 
@@ -68,8 +69,8 @@ def eager_network(X: Any, y: Any, seed: int, *, fused: bool | None, epochs: int)
 
 def seconds_of_the_paper(folder: Path) -> dict[str, float]:
     """Return how long the paper's 40 networks take on each data set, from arrays to fitted models."""
-    tables = {path.stem: np.loadtxt(path, delimiter=",", skiprows=1) for path in sorted(folder.glob("*.csv"))}
-    return {name: seconds(lambda table=table: fit_forty(table[:, :-1], table[:, -1])) for name, table in tables.items()}
+    datasets = [load_dataset(name, data_dir=folder) for name in cards()]
+    return {data.name: seconds(lambda data=data: fit_forty(data.X, data.y)) for data in datasets}
 
 
 def fit_forty(X: Any, y: Any) -> Sequence[Any]:
@@ -80,14 +81,8 @@ def fit_forty(X: Any, y: Any) -> Sequence[Any]:
         lambda seed: MeanVarianceNetwork(random_state=seed),
         lambda seed: MeanVarianceNetwork(random_state=seed + 1000),
     ]
-    rows = [_training_rows(len(y), seed) for seed in _SEEDS] * len(kinds)
-    return fit_together([kind(seed) for kind in kinds for seed in _SEEDS], X, y, rows=rows)
-
-
-def _training_rows(n: int, seed: int) -> Any:
-    """Return the paper's training rows: 20 % are for testing, and half of the others for calibration."""
-    rest, _ = train_test_split(np.arange(n), test_size=0.2, random_state=seed)
-    return train_test_split(rest, test_size=0.5, random_state=seed)[0]
+    rows = [Split.of(len(y), seed).training for seed in PAPERS_SPLITS] * len(kinds)
+    return fit_together([kind(seed) for kind in kinds for seed in PAPERS_SPLITS], X, y, rows=rows)
 
 
 def _ten() -> list[MeanVarianceNetwork]:

@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from pyarrow import parquet
 from scipy.stats import betabinom, ks_2samp
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
@@ -328,7 +329,6 @@ def n_finished(output):
 
 def test_a_cluster_gives_the_same_numbers_and_survives_the_death_of_a_worker(whole_run, tmp_path):
     """A real one, of separate processes; a worker is killed while it trains."""
-    pytest.importorskip("distributed")
     path, reference, _ = whole_run
     driver = tmp_path / "driver.py"
     driver.write_text(CLUSTER)
@@ -552,7 +552,6 @@ def test_models_and_variants_of_ones_own(tmp_path):
 
 
 def test_results_are_a_tidy_table(whole_run):
-    parquet = pytest.importorskip("pyarrow.parquet")
     _, folder, rows = whole_run
     table = parquet.read_table(folder / "results.parquet").to_pylist()
     assert json.dumps(table) == json.dumps(rows)

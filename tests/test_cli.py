@@ -236,6 +236,12 @@ def test_a_benchmark_in_one_command(capsys, own_file, tmp_path):
     assert (status, "splits is [13, 2] there and [13, 2, 47] here" in error) == (1, True)
 
 
+@pytest.mark.parametrize("more", [(), ("--dry-run",)], ids=["run", "dry run"])
+def test_a_file_of_another_kind_is_no_data_set(capsys, tmp_path, more):
+    status, _, error = typed(capsys, "benchmark", "mine.txt", *more, "--output", str(tmp_path / "out"))
+    assert (status, "ends in .csv or .parquet; got 'mine.txt'" in error) == (1, True)
+
+
 def test_a_dry_run_needs_no_data(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("EVENCOVER_CACHE", str(tmp_path))
     status, text, _ = typed(capsys, "benchmark", "--dry-run", "--models", "QRF", "--output", str(tmp_path / "out"))

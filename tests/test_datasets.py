@@ -9,7 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from evencover.datasets import cards, load_dataset, read_dataset
 from evencover.datasets.downloads import DownloadError, download
@@ -243,10 +245,7 @@ def test_any_csv_is_a_data_set(tmp_path):
 
 
 def test_any_parquet_file_is_a_data_set(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    table = pyarrow.table({"a": [1, 2, 3], "b": [True, False, True], "y": pyarrow.array([0.5, 1.5, 2.5], "float32")})
+    table = pa.table({"a": [1, 2, 3], "b": [True, False, True], "y": pa.array([0.5, 1.5, 2.5], "float32")})
     parquet.write_table(table, tmp_path / "mine.parquet")
     data = load_dataset(str(tmp_path / "mine.parquet"), target="y")
     assert data.X.tolist() == [[1.0, 1.0], [2.0, 0.0], [3.0, 1.0]]

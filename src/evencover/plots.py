@@ -4,6 +4,7 @@ Colours can be told apart by colour-blind readers (Okabe and Ito's palette), and
 """
 
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,15 @@ def new_figure(rows: int, columns: int, *, size: tuple[float, float], **shared: 
     """Return a figure outside any window, and its axes as an array of shape (rows, columns)."""
     figure = imported("matplotlib.figure", extra="plots", purpose="a picture").Figure(size, layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **shared)
+
+
+def picture_files(figure: Any) -> dict[str, bytes]:
+    """Return a figure as the contents of files, by ending: png and svg. The same picture has the same bytes."""
+    files = {}
+    for ending, metadata in (("png", {}), ("svg", {"Date": None})):
+        figure.savefig(content := BytesIO(), format=ending, metadata=metadata)
+        files[ending] = content.getvalue()
+    return files
 
 
 def plot_score_cdfs(

@@ -159,13 +159,13 @@ def _every_name() -> list[str]:
 def _loaded(names: Sequence[str], data_dir: Path | None, target: str | None = None) -> "list[Dataset]":
     """Return data sets, with a bar while one is downloaded."""
     from evencover.datasets import load_dataset
-    from evencover.datasets.tables import is_table_file
+    from evencover.datasets.tables import is_path
 
-    if target is not None and not any(map(is_table_file, names)):
+    if target is not None and not any(map(is_path, names)):
         raise ValueError(f"target names a column of a file, and no file was given; got {target!r}")
     found = []
     for name in names:
-        own = target if is_table_file(name) else None
+        own = target if is_path(name) else None
         with _downloading(name) as downloading:
             found.append(load_dataset(name, target=own, data_dir=data_dir, downloading=downloading))
     return found
@@ -192,10 +192,10 @@ def _present(names: Sequence[str], data_dir: Path | None, target: str | None) ->
     """Return the data sets that are at hand, and None for those to be downloaded."""
     from evencover.datasets.loading import found
     from evencover.datasets.registry import card
-    from evencover.datasets.tables import is_table_file
+    from evencover.datasets.tables import is_path
 
     def is_at_hand(name: str) -> bool:
-        return is_table_file(name) or found(card(name), data_dir=data_dir) is not None
+        return is_path(name) or found(card(name), data_dir=data_dir) is not None
 
     every = names or _every_name()
     return [(name, _loaded([name], data_dir, target)[0] if is_at_hand(name) else None) for name in every]

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from evencover.datasets.downloads import DownloadError, Received, download
 from evencover.datasets.originals import ORIGINALS
 from evencover.datasets.registry import Card, card
-from evencover.datasets.tables import Dataset, checksum, csv_text, read_dataset
+from evencover.datasets.tables import Dataset, checksum, csv_text, is_path, read_dataset
 from evencover.files import whole_file
 from evencover.inputs import warn_user
 
@@ -49,7 +49,7 @@ def load_dataset(
     Traceback (most recent call last):
     ValueError: unknown data set 'turbin'; did you mean 'turbine'? there are concrete, turbine, puma32H, ...
     """
-    if Path(name).suffix or Path(name).name != name:  # of a path
+    if is_path(name):
         return read_dataset(name, target=target)
     known = card(name)
     if target is not None and target != known.response:

@@ -76,9 +76,9 @@ class Dataset:
         return f"Dataset({self.name}: {len(self.y)} rows, {len(self.features)} features, response {self.response})"
 
 
-def is_table_file(name: str | Path) -> bool:
-    """Return whether something is the path of a file that `read_dataset` reads, by its ending."""
-    return Path(name).suffix.lower() in _SUFFIXES
+def is_path(name: str) -> bool:
+    """Return whether this is the path of a file, by its ending or its folder, and not the name of a data set."""
+    return bool(Path(name).suffix) or Path(name).name != name
 
 
 def read_dataset(path: str | Path, *, target: str | None = None, name: str | None = None) -> Dataset:
@@ -102,7 +102,7 @@ def read_dataset(path: str | Path, *, target: str | None = None, name: str | Non
     Dataset(rents: 2 rows, 1 features, response rent)
     """
     path = Path(path)
-    if not is_table_file(path):
+    if path.suffix.lower() not in _SUFFIXES:
         raise ValueError(f"a data set is a file that ends in {' or '.join(_SUFFIXES)}; got {path.name!r}")
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")

@@ -26,6 +26,7 @@ from evencover.plots import (
     STYLE,
     VERMILION,
     new_figure,
+    picture_files,
     plot_coverages,
     plot_score_cdfs,
 )
@@ -59,11 +60,11 @@ def write_figures(folder: Path, *, repeats: int = REPEATS) -> Iterator[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     for name, draw in figures(repeats).items():
         with matplotlib.rc_context(dict(STYLE)):
-            figure = draw()
-            for ending, metadata in (("png", {}), ("svg", {"Date": None})):
-                path = folder / f"{name}.{ending}"
-                figure.savefig(path, metadata=metadata)
-                yield path
+            files = picture_files(draw())
+        for ending, content in files.items():
+            path = folder / f"{name}.{ending}"
+            path.write_bytes(content)
+            yield path
 
 
 def figures(repeats: int = REPEATS) -> dict[str, Callable[[], Any]]:

@@ -70,19 +70,15 @@ def _draw_points(
     ax: Any, rows: Sequence[Row], measure: str, places: Mapping[tuple[str, str], int], variants: Sequence[str]
 ) -> None:
     """Draw a point for each split, and a line at their mean; infinite values are counted at the top, without a mean."""
-    for i, variant in enumerate(variants):
+    top = {"transform": ax.get_xaxis_transform(), "ha": "center", "va": "top", "fontsize": 6}
+    for (model, variant), x in places.items():
+        values = np.array([row[measure] for row in rows if (row["model"], row["variant"]) == (model, variant)])
+        finite = values[np.isfinite(values)]
+        i = variants.index(variant)
         color, marker = PALETTE[(i - 1) % len(PALETTE)] if i else GREY, MARKERS[i % len(MARKERS)]
-        label: str | None = variant
-        for (model, name), x in places.items():
-            values = np.array([row[measure] for row in rows if (row["model"], row["variant"]) == (model, name)])
-            finite = values[np.isfinite(values)]
-            if name != variant:
-                continue
-            ax.scatter(np.full(len(finite), x), finite, s=11, marker=marker, color=color, alpha=0.75, lw=0, label=label)
-            label = None
-            if n_infinite := np.isinf(values).sum():
-                ax.text(
-                    x, 0.97, f"{n_infinite}×∞", transform=ax.get_xaxis_transform(), ha="center", va="top", fontsize=6
-                )
-            elif len(finite):
-                ax.hlines(finite.mean(), x - 0.36, x + 0.36, color=color, lw=1.6)
+        look = {"s": 11, "marker": marker, "color": color, "alpha": 0.75, "lw": 0}
+        ax.scatter(np.full(len(finite), x), finite, **look, label=variant if x == i else None)  # once in the legend
+        if n_infinite := np.isinf(values).sum():
+            ax.text(x, 0.97, f"{n_infinite}×∞", **top)
+        elif len(finite):
+            ax.hlines(finite.mean(), x - 0.36, x + 0.36, color=color, lw=1.6)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,7 +13,7 @@ from evencover.experiments.benchmark.trials import Row
 from evencover.experiments.benchmark.workers import results_of
 from evencover.extras import imported
 from evencover.files import whole_file
-from evencover.plots import STYLE
+from evencover.plots import STYLE, picture_files
 
 
 def write_results(rows: Sequence[Row], summary: Summary, folder: str | Path, *, workers: int = 1) -> Iterator[Path]:
@@ -67,8 +66,8 @@ def _write_figures(rows: Sequence[Row], folder: Path, workers: int) -> Iterator[
     folder.mkdir(exist_ok=True)
     names = dict.fromkeys(row["data"] for row in rows)
     tasks = [([row for row in rows if row["data"] == data], data, binning) for data in names for binning in BINNINGS]
-    for name, pictures in results_of(_drawn, tasks, workers=workers):
-        for ending, content in pictures.items():
+    for name, files in results_of(_drawn, tasks, workers=workers):
+        for ending, content in files.items():
             path = folder / f"{name}.{ending}"
             with whole_file(path) as file:
                 file.write(content)
@@ -79,10 +78,6 @@ def _drawn(task: tuple[Sequence[Row], str, str]) -> tuple[str, dict[str, bytes]]
     """Return a figure's name, and its files' contents by ending."""
     rows, data, binning = task
     matplotlib = imported("matplotlib", extra="plots", purpose="a figure")
-    pictures = {}
     with matplotlib.rc_context({**STYLE, "savefig.dpi": 110}):
-        figure = benchmark_figure(rows, data, binning)
-        for ending, metadata in (("png", {}), ("svg", {"Date": None})):
-            figure.savefig(content := BytesIO(), format=ending, metadata=metadata)
-            pictures[ending] = content.getvalue()
-    return f"{quote(data, safe='')}_{binning.replace(' ', '_')}", pictures
+        files = picture_files(benchmark_figure(rows, data, binning))
+    return f"{quote(data, safe='')}_{binning.replace(' ', '_')}", files
