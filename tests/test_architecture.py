@@ -18,11 +18,11 @@ FLOORS = [  # a module imports from its own floor or from floors above, never fr
     {f"theory.{name}" for name in ("families", "symbolic", "pivotality")} | {"theory"},
     {f"synthetic.{name}" for name in ("features", "laws", "worlds", "misspecification")} | {"synthetic"},
     {"models.validation", "models.speech", "models.adapters", "models.spread", "models.floors", "models.scaling"},
-    {"models.quantile_plans", "models.forest"},
+    {"models.quantile_plans", "models.forest", "models.encoding"},
     {f"models.networks.{name}" for name in ("layers", "losses", "settings", "training")},
     {f"models.networks.{name}" for name in ("together", "files")},
     {"models.networks.regressors", "models.networks.ensembles", "models.networks"},
-    {"models", "splits", "conformal"},
+    {"models", "splits", "predictor_files", "conformal"},
     {f"datasets.{name}" for name in ("registry", "tables", "downloads", "originals", "loading")} | {"datasets"},
     {f"diagnostics.{name}" for name in ("counts", "verdicts", "words", "evenness", "quantile_differences")},
     {f"diagnostics.{name}" for name in ("distributions", "dependence", "options", "planning")},
@@ -44,7 +44,7 @@ MODULES = {
 }
 EXTRAS = [
     *("torch", "safetensors", "tqdm", "quantile_forest", "matplotlib", "pandas", "dask", "polars", "pyarrow", "sympy"),
-    *("cyclopts", "rich", "distributed", "openpyxl", "xlrd"),
+    *("cyclopts", "rich", "distributed", "openpyxl", "xlrd", "skops"),
 ]
 OPTIONAL = [*EXTRAS, "narwhals", "numpy", "scipy", "sklearn"]
 WITHOUT_EXTRAS = f"""

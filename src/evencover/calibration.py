@@ -227,7 +227,12 @@ class Calibration:
 
     def save(self, path: str | Path) -> None:
         """Write the calibration to one file, without pickle: JSON and arrays in an npz archive."""
-        calibration_files.write(path, {part.name: getattr(self, part.name) for part in fields(self) if part.init})
+        calibration_files.write(path, self.parts)
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What it was made of, by the names of its parameters."""
+        return {part.name: getattr(self, part.name) for part in fields(self) if part.init}
 
     @classmethod
     def load(cls, path: str | Path, *, nonconformity: Nonconformity | None = None) -> "Calibration":

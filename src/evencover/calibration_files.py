@@ -24,6 +24,12 @@ _SCORES: dict[str, type[Any]] = {kind.__name__: kind for kind in (Residual, Inte
 
 def write(path: str | Path, parts: Mapping[str, Any]) -> None:
     """Write a calibration's parts, by their names, to one file: whole or not at all."""
+    with whole_file(path) as file:
+        pack(file, parts)
+
+
+def pack(file: BinaryIO, parts: Mapping[str, Any]) -> None:
+    """Write a calibration's parts to an open file."""
     header = {
         "format": FORMAT,
         "version": VERSION,
@@ -39,19 +45,23 @@ def write(path: str | Path, parts: Mapping[str, Any]) -> None:
         arrays[f"scores_{place}"] = pool.scores
         if pool.weights is not None:
             arrays[f"weights_{place}"] = pool.weights
-    with whole_file(path) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+    np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def read(path: str | Path, nonconformity: Nonconformity | None) -> dict[str, Any]:
     """Return the parts in a file that `write` wrote, or say what is wrong with it."""
     with Path(path).open("rb") as file:
-        try:
-            return _parts(file, nonconformity)
-        except _DAMAGE as error:
-            if isinstance(error, _RefusedError):
-                raise ValueError(f"{path}: {error}") from None
-            raise ValueError(f"{path} is no calibration that evencover wrote, or it is damaged: {error}") from error
+        return unpack(file, str(path), nonconformity)
+
+
+def unpack(file: BinaryIO, name: str, nonconformity: Nonconformity | None) -> dict[str, Any]:
+    """Return the parts in an open file, called by its name in errors."""
+    try:
+        return _parts(file, nonconformity)
+    except _DAMAGE as error:
+        if isinstance(error, _RefusedError):
+            raise ValueError(f"{name}: {error}") from None
+        raise ValueError(f"{name} is no calibration that evencover wrote, or it is damaged: {error}") from error
 
 
 class _RefusedError(ValueError):

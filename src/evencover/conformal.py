@@ -1,15 +1,19 @@
 """The estimator: any regressor, with intervals that keep their promise."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
+from evencover import predictor_files
 from evencover.calibration import Calibration, Unseen, calibrate
 from evencover.guarantees import Guarantee
 from evencover.inputs import FloatArray, IntArray
@@ -207,6 +211,53 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             unseen=unseen,
             seed=seed,
         )
+
+    def save(self, path: str | Path) -> None:
+        """Write the calibrated model to one file, without pickle; the calibration rows are left out.
+
+        Takes any model that skops can write: scikit-learn's, this package's, most others of their kind.
+        """
+        check_is_fitted(self)
+        learned = {"estimator": self.estimator_, "taxonomy": self.taxonomy_}
+        names = getattr(self, "feature_names_in_", None)
+        notes = {
+            "scale": self.scale_,
+            "n_features": getattr(self, "n_features_in_", None),
+            "features": None if names is None else names.tolist(),
+        }
+        predictor_files.write(path, learned, self.calibration_.parts, notes)
+
+    @classmethod
+    def load(
+        cls, path: str | Path, *, nonconformity: Nonconformity | None = None, trusted: Sequence[str] = ()
+    ) -> "ConformalRegressor":
+        """Read a calibrated model that `save` wrote. Its estimator is frozen: `calibrate` works, `fit` calibrates too.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        nonconformity : score or mapping, optional
+            The score, where it is of a class of your own: a file holds this package's scores only.
+        trusted : sequence of str
+            Classes that may be loaded besides scikit-learn's and this package's, such as ``"mine.Model"``. Loading runs
+            their code.
+        """
+        learned, parts, notes = predictor_files.read(path, nonconformity, trusted)
+        calibration = Calibration(**parts)
+        fitted = learned["estimator"]
+        model = cls(
+            fitted if is_frozen(fitted) else FrozenEstimator(fitted),
+            nonconformity=calibration.nonconformity,
+            taxonomy=fresh_taxonomy(learned["taxonomy"]),
+        )
+        model.estimator_, model.taxonomy_, model.scale_ = fitted, learned["taxonomy"], notes["scale"]
+        model.calibration_ = calibration
+        if notes["n_features"] is not None:
+            model.n_features_in_ = notes["n_features"]
+        if notes["features"] is not None:
+            model.feature_names_in_ = np.array(notes["features"], dtype=object)
+        return model
 
     @property
     def guarantee_(self) -> Guarantee:

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evencover.inputs import BoolArray, IntArray, row_selection
+from evencover.inputs import IntArray, row_selection
+from evencover.tables import is_missing
 
 Label: TypeAlias = Hashable
 
@@ -235,13 +236,6 @@ def _plain(values: NDArray[Any]) -> NDArray[Any]:
     found = np.empty(len(values), dtype=object)
     found[:] = [value.item() if isinstance(value, np.generic) else value for value in values]
     return found
-
-
-def is_missing(values: NDArray[Any]) -> BoolArray:
-    """Return which labels are None, NaN, NaT or pandas' NA, whose comparisons are not booleans."""
-    if values.dtype.kind == "O":
-        return np.array([value is None or (value == value) is not True for value in values.tolist()], dtype=bool)
-    return np.asarray(values != values)
 
 
 def _encoded_small_integers(values: NDArray[Any], low: int, high: int) -> tuple[IntArray, tuple[Label, ...]]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evencover.extras import imported
+from evencover.inputs import BoolArray, FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +77,28 @@ def column(table: Any, key: str | int, name: str) -> NDArray[Any]:
     if hasattr(values, "tocsr"):
         return np.asarray(values.tocsr()[:, [key]].toarray()).ravel()
     return np.asarray(values[:, key])
+
+
+def is_missing(values: NDArray[Any]) -> BoolArray:
+    """Return which values of a column are None, NaN, NaT or pandas' NA, whose comparisons are not booleans."""
+    if values.dtype.kind == "O":
+        return np.array([value is None or (value == value) is not True for value in values.tolist()], dtype=bool)
+    return np.asarray(values != values)
+
+
+def as_numbers(values: NDArray[Any]) -> FloatArray | None:
+    """Return a column of numbers as floats, missing ones as NaN; None for a column of anything else."""
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    if values.dtype.kind != "O":
+        return None
+    missing = is_missing(values)
+    if any(isinstance(value, str | bytes) for value in values[~missing].tolist()):
+        return None
+    try:
+        return np.where(missing, np.nan, values).astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def column_names(table: Any) -> list[Any] | None:

@@ -20,6 +20,7 @@ from evencover.models import (
     Neighbors,
     QuantileForest,
     QuantileNetwork,
+    TableEncoder,
     WithSpread,
 )
 
@@ -57,6 +58,7 @@ ESTIMATORS = [
     WithSpread(LinearRegression(), Neighbors(of="targets")),
     WithSpread(LinearRegression(), Neighbors(of="distance")),
     WithSpread(RandomForestRegressor(5, random_state=0), Members()),
+    TableEncoder(),
     FromOutputs(ThreeColumns()),
     FromDistribution(Normals()),
 ]

@@ -11,14 +11,14 @@ from sklearn.exceptions import NotFittedError
 from evencover.conformal import ConformalRegressor, fresh_taxonomy
 from evencover.diagnostics.advice import advice
 from evencover.diagnostics.dependence import dependence
-from evencover.diagnostics.diagnosis import Diagnosis
+from evencover.diagnostics.diagnosis import Diagnosis, Grounds
 from evencover.diagnostics.distributions import anderson_darling_p_value, distribution_differences
 from evencover.diagnostics.evenness import Divide
-from evencover.diagnostics.options import options
+from evencover.diagnostics.options import Option, options
 from evencover.diagnostics.quantile_differences import quantile_differences
 from evencover.diagnostics.verdicts import Settings, checked_settings
-from evencover.groups import Groups, checked_groups
-from evencover.inputs import FloatArray, checked_vector
+from evencover.groups import checked_groups
+from evencover.inputs import checked_vector
 from evencover.models.speech import innermost, is_frozen, predictions_of
 from evencover.models.validation import checked_target
 from evencover.quantiles import Level
@@ -85,13 +85,10 @@ def diagnose(
     score, groups_by = _one_score(regressor), _taxonomy_for(rows, taxonomy)
     groups = groups_by.learn(rows)
     scores = checked_vector(score(rows.y, rows.prediction), "scores", length=len(rows), finite=False)
-    found = replace(
-        _diagnosis(scores, groups, rows.prediction.spread, settings),
-        options=options(rows, groups, score, settings, priced=not getattr(groups_by, "needs_target", False)),
-        taxonomy=repr(groups_by),
-        in_use=len(groups.labels) > 1 and _is_same(groups_by, getattr(regressor, "taxonomy_", None)),
-    )
-    return replace(found, advice=advice(found))
+    priced = not getattr(groups_by, "needs_target", False)
+    in_use = len(groups.labels) > 1 and _is_same(groups_by, getattr(regressor, "taxonomy_", None))
+    grounds = Grounds(scores, groups, rows.prediction.spread, settings.seed, rows, score, priced)
+    return _diagnosis(grounds, settings, taxonomy=repr(groups_by), in_use=in_use)
 
 
 def diagnose_scores(
@@ -127,17 +124,23 @@ def diagnose_scores(
     scores = checked_vector(scores, "scores", finite=False)
     groups = checked_groups(groups, len(scores), "the scores")
     spread = None if spread is None else checked_vector(spread, "spread", length=len(scores))
-    found = _diagnosis(scores, groups, spread, settings)
-    return replace(found, advice=advice(found))
+    return _diagnosis(Grounds(scores, groups, spread, settings.seed), settings)
 
 
-def _diagnosis(scores: FloatArray, groups: Groups, spread: FloatArray | None, settings: Settings) -> Diagnosis:
-    """Return the diagnosis, still without advice."""
+def at_level(diagnosis: Diagnosis, level: Level) -> Diagnosis:
+    """Return the same diagnosis at another level."""
+    settings = checked_settings(level, diagnosis.tolerance, diagnosis.grounds.seed)
+    return _diagnosis(diagnosis.grounds, settings, taxonomy=diagnosis.taxonomy, in_use=diagnosis.in_use)
+
+
+def _diagnosis(grounds: Grounds, settings: Settings, *, taxonomy: str = "", in_use: bool = False) -> Diagnosis:
+    """Return the diagnosis, with advice."""
+    scores, groups, spread = grounds.scores, grounds.groups, grounds.spread
     if not len(scores):
         raise ValueError("scores must hold calibration rows to diagnose by; got none")
     divide = Divide(scores, groups, settings.level)
     rng = np.random.default_rng([settings.seed, 1])
-    return Diagnosis(
+    found = Diagnosis(
         verdict=divide.verdict(settings.tolerance, settings.seed),
         advice="",
         table=divide.forecasts(),
@@ -145,12 +148,23 @@ def _diagnosis(scores: FloatArray, groups: Groups, spread: FloatArray | None, se
         level=float(settings.level),
         tolerance=settings.tolerance,
         threshold=divide.threshold,
-        scores=groups.split(scores),
+        grounds=grounds,
         quantile_differences=quantile_differences(scores, groups, settings.level, rng),
         distribution_differences=distribution_differences(scores, groups),
         anderson_darling=anderson_darling_p_value(scores, groups, rng),
         dependence=None if spread is None else dependence(scores, spread, rng),
+        options=_options(grounds, settings),
+        taxonomy=taxonomy,
+        in_use=in_use,
     )
+    return replace(found, advice=advice(found))
+
+
+def _options(grounds: Grounds, settings: Settings) -> tuple[Option, ...]:
+    """Return what could be used instead, where the model is known."""
+    if grounds.rows is None or grounds.nonconformity is None:
+        return ()
+    return options(grounds.rows, grounds.groups, grounds.nonconformity, settings, priced=grounds.priced)
 
 
 def _regressor_and_rows(model: Any, X: Any, y: Any) -> tuple[ConformalRegressor, Rows]:
@@ -176,6 +190,8 @@ def _calibration_rows(model: ConformalRegressor) -> Rows:
         )
     if model.calibration_.weighted:
         raise ValueError("diagnose knows no weights for covariate shift, and this model was calibrated with some")
+    if not hasattr(model, "calibration_rows_"):
+        raise ValueError("this model was loaded from a file, which holds no calibration rows: give X and y")
     return model.calibration_rows_
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -13,8 +14,41 @@ from evencover.diagnostics.options import Option
 from evencover.diagnostics.quantile_differences import ROWS_BEYOND, QuantileDifference
 from evencover.diagnostics.verdicts import Verdict, more_rows
 from evencover.diagnostics.words import COLUMNS, cells, listed, probability, table_of
-from evencover.groups import Label
+from evencover.groups import Groups, Label
 from evencover.inputs import FloatArray
+from evencover.rows import Rows
+from evencover.scores import Score
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Grounds:
+    """What a diagnosis rests on, at whatever level.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        Calibration scores.
+    groups : Groups of n rows
+        Their groups.
+    spread : ndarray of shape (n,) or None
+        The predicted difficulty of each row.
+    seed : int
+        Of the draws.
+    rows : Rows or None
+        The calibration rows, where the model is known.
+    nonconformity : Score or None
+        The score, where the model is known.
+    priced : bool
+        Whether widths of thresholds per group are known: not where groups depend on the target.
+    """
+
+    scores: FloatArray
+    groups: Groups
+    spread: FloatArray | None
+    seed: int
+    rows: Rows | None = None
+    nonconformity: Score | None = None
+    priced: bool = True
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -39,8 +73,8 @@ class Diagnosis:
         Nominal coverage, and the distance from it that counts as even.
     threshold : float
         The one for all rows.
-    scores : mapping from label to ndarray
-        The scores of each group that has rows.
+    grounds : Grounds
+        The scores it rests on.
     quantile_differences : tuple of QuantileDifference
         The paper's bootstrap, pair by pair; empty with too few rows for a quantile, or more than 30 groups.
     distribution_differences : tuple of DistributionDifference
@@ -64,7 +98,7 @@ class Diagnosis:
     level: float
     tolerance: float
     threshold: float
-    scores: Mapping[Label, FloatArray]
+    grounds: Grounds
     quantile_differences: tuple[QuantileDifference, ...]
     distribution_differences: tuple[DistributionDifference, ...]
     anderson_darling: float
@@ -72,6 +106,11 @@ class Diagnosis:
     options: tuple[Option, ...] = ()
     taxonomy: str = ""
     in_use: bool = False
+
+    @cached_property
+    def scores(self) -> Mapping[Label, FloatArray]:
+        """The scores of each group that has rows."""
+        return self.grounds.groups.split(self.grounds.scores)
 
     @property
     def null(self) -> str:

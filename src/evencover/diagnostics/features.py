@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from evencover.bins import Bins
-from evencover.groups import Groups, first_few, is_missing
+from evencover.groups import Groups, first_few
 from evencover.inputs import FloatArray
-from evencover.tables import column, column_names, frame_kind
+from evencover.tables import as_numbers, column, column_names, frame_kind, is_missing
 
 _STRATA = 3
 _CATEGORIES = 10  # distinct values up to which a number counts as a category
@@ -106,7 +106,7 @@ def _feature(name: str, values: Any) -> Feature:
         return Feature(name, np.where(np.isnat(times), np.nan, times.astype(np.int64)), dates=True)
     if values.dtype.kind == "b":
         return Feature(name, values.astype(float), ("False", "True"))
-    numbers = _as_numbers(values)
+    numbers = as_numbers(values)
     if numbers is not None:
         if np.isinf(numbers).any():
             raise ValueError(f"X must be finite or missing; {name} has {np.isinf(numbers).sum()} infinite values")
@@ -118,13 +118,3 @@ def _feature(name: str, values: Any) -> Feature:
     codes = np.full(len(values), np.nan)
     codes[~missing] = [place.get(text, len(kept)) for text in texts]
     return Feature(name, codes, (*kept, "any other"))
-
-
-def _as_numbers(values: Any) -> FloatArray | None:
-    """Return a column of numbers, some perhaps missing, as floats; None for any other."""
-    if values.dtype.kind == "O" and not any(isinstance(value, str | bytes) for value in values):
-        try:
-            return np.asarray(values.astype(float))
-        except (TypeError, ValueError, OverflowError):
-            return None
-    return np.asarray(values.astype(float)) if values.dtype.kind in "biuf" else None

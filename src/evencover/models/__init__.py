@@ -1,6 +1,7 @@
 """Models whose predictions say more than a center."""
 
 from evencover.models.adapters import FromDistribution, FromOutputs, FromQuantiles, FromStd
+from evencover.models.encoding import TableEncoder
 from evencover.models.forest import QuantileForest
 from evencover.models.networks import (
     DeepEnsemble,
@@ -26,6 +27,7 @@ __all__ = [
     "QuantileNetwork",
     "ResidualModel",
     "SpreadSource",
+    "TableEncoder",
     "WithSpread",
     "fit_together",
     "is_frozen",

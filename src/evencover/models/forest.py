@@ -132,14 +132,10 @@ class QuantileForest(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         X = checked_rows(self, X)
         return self._quantiles(X)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce_ex__(self, protocol: Any) -> Any:
         # Joblib hands large arrays to workers read-only, and quantile-forest cannot be rebuilt from those.
-        state: dict[str, Any] = super().__getstate__()
-        return {**state, "forest_": pickle.dumps(state["forest_"])} if "forest_" in state else state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        forest = {"forest_": pickle.loads(state["forest_"])} if "forest_" in state else {}  # noqa: S301
-        super().__setstate__({**state, **forest})
+        state = {name: value for name, value in vars(self).items() if name != "forest_"}
+        return _unpickled, (type(self), pickle.dumps(getattr(self, "forest_", None)), state)
 
     def _prediction(self, X: FloatArray) -> Prediction:
         mean = self._asked(X, "mean")[:, 0] if self.plan_.center == "mean" else None
@@ -153,3 +149,11 @@ class QuantileForest(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         blocks = (self.scaling_.features(X[i : i + _ROWS_AT_A_TIME]) for i in range(0, len(X), _ROWS_AT_A_TIME))
         values = [self.forest_.predict(block, quantiles=quantiles, weighted_leaves=True) for block in blocks]
         return self.scaling_.to_target(np.concatenate(values)).reshape(len(X), -1)
+
+
+def _unpickled(kind: type[QuantileForest], forest: bytes, state: dict[str, Any]) -> QuantileForest:
+    """Return a model as it was pickled."""
+    model = kind.__new__(kind)
+    grown = pickle.loads(forest)  # noqa: S301
+    model.__dict__.update(state if grown is None else {**state, "forest_": grown})
+    return model

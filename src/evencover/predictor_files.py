@@ -1,0 +1,99 @@
+"""Calibrated regressors on disk: one zip archive of a JSON header, the calibration and the model, no pickle."""
+
+import json
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
+
+from sklearn import __version__ as sklearn_version
+
+from evencover import calibration_files
+from evencover._version import __version__
+from evencover.extras import imported
+from evencover.files import whole_file
+from evencover.inputs import warn_user
+from evencover.scores import Nonconformity
+
+FORMAT = "evencover.predictor"
+VERSION = 1
+_HEADER, _CALIBRATION, _LEARNED = "header.json", "calibration.npz", "learned.skops"
+_OWN = {
+    "bins": "Bins",
+    "taxonomies": "ByFeature ByPrediction BySpread ByTarget Marginal Product",
+    "models.adapters": "FromDistribution FromOutputs FromQuantiles FromStd",
+    "models.encoding": "EncodedColumn TableEncoder",
+    "models.forest": "QuantileForest",
+    "models.networks.ensembles": "DeepEnsemble DropoutEnsemble",
+    "models.networks.layers": "Layer",
+    "models.networks.regressors": "MeanVarianceNetwork QuantileNetwork",
+    "models.quantile_plans": "QuantilePlan",
+    "models.scaling": "Scaling",
+    "models.spread": "Members Neighbors ResidualModel WithSpread",
+}
+TRUSTED = (  # kinds of thing that a file may hold without being asked about
+    *(f"evencover.{room}.{name}" for room, names in _OWN.items() for name in names.split()),
+    "quantile_forest._quantile_forest.RandomForestQuantileRegressor",
+    "quantile_forest._quantile_forest_fast.QuantileForest",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.metrics._dist_metrics.EuclideanDistance64",
+    "sklearn.neighbors._kd_tree.KDTree",
+    "sklearn.tree._tree.Tree",
+)
+
+
+def write(
+    path: str | Path, learned: Mapping[str, Any], calibration: Mapping[str, Any], notes: Mapping[str, Any]
+) -> None:
+    """Write what was learned, a calibration's parts and notes to one file: whole or not at all."""
+    skops = imported("skops.io", extra="files", purpose="saving a predictor")
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "evencover": __version__,
+        "scikit-learn": sklearn_version,
+        **notes,
+    }
+    scores = BytesIO()
+    calibration_files.pack(scores, calibration)
+    with whole_file(path) as file, ZipFile(file, "w", ZIP_DEFLATED) as archive:
+        archive.writestr(_HEADER, json.dumps(header))
+        archive.writestr(_CALIBRATION, scores.getvalue())
+        archive.writestr(_LEARNED, skops.dumps(dict(learned)))
+
+
+def read(
+    path: str | Path, nonconformity: Nonconformity | None, trusted: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return what was learned, a calibration's parts and the header in a file that `write` wrote."""
+    skops = imported("skops.io", extra="files", purpose="loading a predictor")
+    with Path(path).open("rb") as file:
+        try:
+            with ZipFile(file) as archive:
+                header, scores, learned = (archive.read(name) for name in (_HEADER, _CALIBRATION, _LEARNED))
+            notes = json.loads(header)
+        except (BadZipFile, KeyError, ValueError) as error:
+            raise ValueError(f"{path} is no predictor that evencover wrote, or it is damaged: {error}") from error
+    _refuse_later_version(path, notes)
+    strange = sorted(set(skops.get_untrusted_types(data=learned)) - {*TRUSTED, *trusted})
+    if strange:
+        raise ValueError(
+            f"{path} holds kinds of thing that evencover does not know: {', '.join(strange)}. If you trust whoever "
+            "wrote it, name them as trusted=[...]"
+        )
+    if notes["scikit-learn"] != sklearn_version:
+        warn_user(
+            f"{path} was written with scikit-learn {notes['scikit-learn']}, and this is {sklearn_version}: a model may "
+            "predict differently, and a calibration holds only for the model it was made with"
+        )
+    parts = calibration_files.unpack(BytesIO(scores), f"{path}", nonconformity)
+    return skops.loads(learned, trusted=[*TRUSTED, *trusted]), parts, notes
+
+
+def _refuse_later_version(path: str | Path, notes: Mapping[str, Any]) -> None:
+    if notes.get("format") != FORMAT or notes["version"] > VERSION:
+        raise ValueError(
+            f"{path} was written by evencover {notes.get('evencover')} as {notes.get('format')}, version "
+            f"{notes.get('version')}; this evencover reads {FORMAT} up to version {VERSION}"
+        )
