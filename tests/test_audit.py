@@ -67,6 +67,18 @@ def test_a_row_of_the_table_by_hand():
     assert audit(y, made).overall.coverage == 0.83
 
 
+def test_coverage_evenly_off_the_level_is_uneven():
+    """Each group might be chance; all of them together are not."""
+    covered = np.arange(1200) % 100 < 86
+    found = audit(np.where(covered, 0.5, 2.0), (np.zeros(1200), np.ones(1200)), groups=np.arange(1200) // 100)
+    assert min(row.adjusted for row in found.table) > 0.05 > found.overall.adjusted
+    assert found.joint_p_value == found.overall.adjusted
+    assert found.verdict == "uneven"
+    assert found.advice.startswith("Calibrate on fresh rows: these intervals cover 0.860 of all rows instead of 0.9")
+    alone = audit(np.where(covered, 0.5, 2.0), (np.zeros(1200), np.ones(1200)), groups=np.zeros(1200))
+    assert alone.joint_p_value == alone.overall.adjusted == alone.table[0].adjusted  # not counted twice
+
+
 def test_known_calibration_sizes_make_it_beta_binomial():
     y, made = simple(83, 100)
     k = conformal_rank(49, 0.9)

@@ -40,6 +40,8 @@ def advice_on_audit(audit: Audit) -> str:
     off = [row for row in rows if row.adjusted < SIGNIFICANT and excludes(row, audit.level)]
     named = listed(f"{row.group} ({row.coverage:.3f})" for row in off)
     share = f"these intervals cover {audit.overall.coverage:.3f} of all rows instead of {audit.level:g}"
+    if not off:
+        return f"Calibrate on fresh rows: {share}, and no group by itself is shown to be off the level."
     if audit.overall.coverage < audit.level - audit.tolerance:
         return f"Calibrate on rows that the model has not seen: {share}. Off the level are {named}."
     if audit.overall.coverage > audit.level + audit.tolerance:

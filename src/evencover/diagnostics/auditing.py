@@ -83,19 +83,22 @@ def audit(
     target = checked_vector(y, "y", length=len(made))
     evidence = _Evidence.of(target, made, _pools(made, asked, calibration_sizes), settings.level)
     told = _Told() if X is None else _told_by_features(evidence, X, settings.seed)
-    tested = _adjusted([*evidence.by(asked), *told.slab])
-    table, slab = tested[: len(asked.labels)], tested[len(asked.labels) :]
-    also = [row for row in slab if row.high < settings.level]  # it was chosen as the worst: only that counts
+    overall = evidence.of_rows("all rows", np.arange(len(made)))
+    beside = [overall, *told.slab] if np.count_nonzero(asked.counts) > 1 else told.slab  # else all rows are the group
+    tested = _adjusted([*evidence.by(asked), *beside])
+    table, beside = tested[: len(asked.labels)], tested[len(asked.labels) :]
+    slab = beside[-1] if told.slab else None
+    also = [row for row in beside if row is not slab or row.high < settings.level]  # the worst by choice: if low only
     joint = float(np.nanmin([1.0, *(row.adjusted for row in tested)]))
     found = Audit(
         verdict=verdict(table, joint, settings.level, settings.tolerance, also=also),
         advice="",
         table=table,
         joint_p_value=joint,
-        overall=evidence.of_rows("all rows", np.arange(len(made))),
+        overall=beside[0] if len(beside) > len(told.slab) else overall,
         by_width=_adjusted(evidence.by(_by_width(made))),
         by_feature=_adjusted(told.by_feature),
-        slab=slab[0] if slab else None,
+        slab=slab,
         slab_rule=told.slab_rule,
         excess_risk=told.risk,
         level=float(settings.level),

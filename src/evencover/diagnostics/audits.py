@@ -30,7 +30,7 @@ class GroupAudit:
         Exact p-values of so few, or so many, rows covered, if coverage is what was promised, and no more: ties between
         scores can make it more. NaN without rows, or where nothing was promised (groups unseen in calibration).
     adjusted : float
-        Both sides together, adjusted for the number of rows of its table (Holm); as it is, for all rows together.
+        Both sides together, adjusted for the number of rows of its table (Holm).
     width : float
         Mean width; NaN without rows.
     score : float
@@ -53,9 +53,10 @@ class GroupAudit:
 class Audit:
     """What intervals covered, in each group and against the features. Made by `audit`.
 
-    The verdict is `uneven` where the joint p-value is under 0.05 and some group's interval (or the worst slab's)
-    excludes the level; else `even` where every group's interval lies within the tolerance of the level; else
-    `undecided`. Printed, an audit is a page of text.
+    The verdict is `uneven` where the joint p-value is under 0.05 and some interval excludes the level: a group's, the
+    worst slab's, or that of all rows together, since coverage that is evenly off the level is no better. Else it is
+    `even` where every group's interval lies within the tolerance of the level; else `undecided`. Printed, an audit is a
+    page of text.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ class Audit:
     table : tuple of GroupAudit
         The groups.
     joint_p_value : float
-        The smallest p-value of the groups, and of the worst slab, adjusted for their number (Holm).
+        The smallest p-value of the groups, all rows together and the worst slab, adjusted for their number (Holm).
     overall : GroupAudit
         All rows together.
     by_width : tuple of GroupAudit
