@@ -23,12 +23,14 @@ FLOORS = [  # a module imports from its own floor or from floors above, never fr
     {f"models.networks.{name}" for name in ("together", "files")},
     {"models.networks.regressors", "models.networks.ensembles", "models.networks"},
     {"models", "splits", "predictor_files", "conformal"},
-    {f"datasets.{name}" for name in ("registry", "tables", "downloads", "originals", "loading")} | {"datasets"},
+    {f"datasets.{name}" for name in ("registry", "tables", "mixed", "downloads", "originals", "loading")}
+    | {"datasets"},
     {f"diagnostics.{name}" for name in ("counts", "verdicts", "words", "evenness", "quantile_differences")},
     {f"diagnostics.{name}" for name in ("distributions", "dependence", "options", "planning")},
     {f"diagnostics.{name}" for name in ("features", "slabs", "excess_risk")},
     {"diagnostics", "diagnostics.diagnosis", "diagnostics.audits", "diagnostics.advice"},
     {f"diagnostics.{name}" for name in ("diagnosing", "auditing", "choosing")},
+    {f"studies.{name}" for name in ("plan", "results", "studying")} | {"studies"},
     {"plots", "experiments"}
     | {f"experiments.{name}" for name in ("repeats", "tables", "scenarios", "exact", "claims", "verdicts")},
     {"experiments.figures"},

@@ -79,6 +79,11 @@ def column(table: Any, key: str | int, name: str) -> NDArray[Any]:
     return np.asarray(values[:, key])
 
 
+def columns_of(table: Any, names: Sequence[str]) -> Any:
+    """Return some of a frame's columns, in the frame's own type."""
+    return table.select(names) if _library(table) == "pyarrow" else table[list(names)]
+
+
 def is_missing(values: NDArray[Any]) -> BoolArray:
     """Return which values of a column are None, NaN, NaT or pandas' NA, whose comparisons are not booleans."""
     if values.dtype.kind == "O":

@@ -102,10 +102,7 @@ def read_dataset(path: str | Path, *, target: str | None = None, name: str | Non
     Dataset(rents: 2 rows, 1 features, response rent)
     """
     path = Path(path)
-    if path.suffix.lower() not in _SUFFIXES:
-        raise ValueError(f"a data set is a file that ends in {' or '.join(_SUFFIXES)}; got {path.name!r}")
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
+    refuse_unless_file(path)
     try:
         columns, values = (_csv_table if path.suffix.lower() == ".csv" else _parquet_table)(path)
     except UnicodeDecodeError as error:
@@ -119,6 +116,14 @@ def read_dataset(path: str | Path, *, target: str | None = None, name: str | Non
     features = tuple(column for column in columns if column != columns[place])
     X = np.ascontiguousarray(np.delete(values, place, axis=1))
     return Dataset(name or path.stem, X, values[:, place].copy(), features, columns[place])
+
+
+def refuse_unless_file(path: Path) -> None:
+    """Raise unless there is such a file, of a kind that is known by its ending."""
+    if path.suffix.lower() not in _SUFFIXES:
+        raise ValueError(f"a data set is a file that ends in {' or '.join(_SUFFIXES)}; got {path.name!r}")
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
 
 
 def checksum(path: Path) -> str:
@@ -145,7 +150,7 @@ def _csv_table(path: Path) -> tuple[list[str], FloatArray]:
     """Return names and values, shape (n, columns), or say which cell is no number."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         columns = [name.strip() for name in next(csv.reader(file), [])]
-        _refuse_unless_named(path, columns)
+        refuse_unless_named(path, columns)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of no rows, said by the caller
@@ -183,7 +188,7 @@ def _parquet_table(path: Path) -> tuple[list[str], FloatArray]:
     parquet = imported("pyarrow.parquet", extra="datasets", purpose="a Parquet file")
     table = parquet.read_table(path)
     columns: list[str] = list(table.column_names)
-    _refuse_unless_named(path, columns)
+    refuse_unless_named(path, columns)
     values = np.empty((table.num_rows, len(columns)))
     for place, column in enumerate(columns):
         values[:, place] = _numbers(path, column, table.column(place))
@@ -200,9 +205,9 @@ def _numbers(path: Path, column: str, held: Any) -> Any:
     return held.cast("float64", safe=False).to_numpy()
 
 
-def _refuse_unless_named(path: Path, columns: list[str]) -> None:
+def refuse_unless_named(path: Path, columns: list[str], *, least: int = 2) -> None:
     """Raise if the header is not one: names that are too few, missing, repeated, or all numbers."""
-    if len(columns) < 2:
+    if len(columns) < least:
         raise ValueError(f"{path.name} must have a feature and a target, with commas between in CSV; got {columns}")
     if all(map(_is_number, columns)):
         raise ValueError(f"{path.name} must begin with a line of column names; got {first_few(columns)}")

@@ -1,6 +1,6 @@
 """Which score and which groups: tried out of fold, before any calibration row is spent."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import KFold
 from sklearn.pipeline import Pipeline
 
-from evencover.conformal import ConformalRegressor
-from evencover.diagnostics.options import options
+from evencover.conformal import ConformalRegressor, fresh_taxonomy
+from evencover.diagnostics.options import Option, options
 from evencover.diagnostics.planning import groups_affordable
 from evencover.diagnostics.verdicts import Settings, Verdict, checked_settings
 from evencover.diagnostics.words import in_code, text_table
@@ -92,7 +92,16 @@ class Recommendation:
 
 
 def recommend(
-    estimator: Any, X: Any, y: Any, *, level: Level = 0.9, tolerance: float = 0.03, seed: int = 0
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    nonconformity: Score | None = None,
+    taxonomy: Taxonomy | None = None,
+    level: Level = 0.9,
+    tolerance: float = 0.03,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
 ) -> ConformalRegressor:
     """Return a fitted conformal regressor with the score and groups that give the narrowest even intervals.
 
@@ -112,12 +121,18 @@ def recommend(
         Features.
     y : array-like of shape (n,)
         Targets.
+    nonconformity : score, optional
+        The score to take, where only the groups are to be chosen.
+    taxonomy : taxonomy, optional
+        The groups to take, where only the score is to be chosen; not groups of the target, which cannot be priced.
     level : float
         Nominal coverage to choose for.
     tolerance : float
         Distance from the level that counts as even.
     seed : int
         Of the folds, and of the draws of the tests.
+    progress : callable, optional
+        Called with the number of fits done, and of all of them.
 
     Returns
     -------
@@ -138,10 +153,13 @@ def recommend(
     target = checked_target(ConformalRegressor(estimator), X, y)
     if len(target) < 2 * _FOLDS:
         raise ValueError(f"X must have {2 * _FOLDS} rows or more, to be tried in {_FOLDS} folds; got {len(target)}")
-    model, prediction = _out_of_fold(estimator, X, target, settings.seed)
-    found = sorted(_candidates(Rows(prediction, X, target), settings), key=lambda each: each.width)
+    asked = _Asked(nonconformity, None if taxonomy is None else fresh_taxonomy(taxonomy))
+    report = progress or (lambda *_: None)
+    model, prediction = _out_of_fold(estimator, X, target, settings.seed, report)
+    found = sorted(_candidates(Rows(prediction, X, target), asked, settings), key=lambda each: each.width)
     chosen = _narrowest_even(found)
     fitted = FrozenEstimator(clone(model).fit(X, target))
+    report(_FOLDS + 1, _FOLDS + 1)
     regressor = ConformalRegressor(fitted, nonconformity=chosen.nonconformity, taxonomy=chosen.taxonomy)
     regressor.recommendation_ = Recommendation(tuple(found), chosen, float(settings.level))
     return regressor
@@ -158,29 +176,58 @@ def _narrowest_even(candidates: list[Candidate]) -> Candidate:
     return min((each for each in even if each.width <= limit), key=lambda each: getattr(each.taxonomy, "n_groups", 1))
 
 
-def _candidates(rows: Rows, settings: Settings) -> Iterator[Candidate]:
-    """Yield each score with one threshold, with three groups, and with more where the rows can bear them."""
-    affordable = groups_affordable(len(rows), settings.level, settings.tolerance)
-    for n_groups in (_JUDGED_BY, *(more for more in _MORE_GROUPS if more <= affordable)):
-        taxonomy = BySpread(n_groups)
-        for option in options(rows, clone(taxonomy).learn(rows), Residual(), settings):
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """What is not left to choose."""
+
+    nonconformity: Score | None
+    taxonomy: Taxonomy | None
+
+    def __post_init__(self) -> None:
+        if getattr(self.taxonomy, "needs_target", False):
+            raise ValueError(f"taxonomy must not depend on the target to be priced; got {self.taxonomy!r}")
+
+    def taxonomies(self, n: int, settings: Settings) -> list[Taxonomy]:
+        """Return the groups to try: those asked for, else three of the spread, and more where n rows can bear them."""
+        if self.taxonomy is not None and not isinstance(self.taxonomy, Marginal):
+            return [self.taxonomy]
+        affordable = groups_affordable(n, settings.level, settings.tolerance)
+        return [
+            BySpread(n_groups) for n_groups in (_JUDGED_BY, *_MORE_GROUPS) if n_groups <= max(affordable, _JUDGED_BY)
+        ]
+
+    def allows(self, option: Option) -> bool:
+        """Return whether an option has the score that was asked for, and as many thresholds."""
+        one_or_many = self.taxonomy is None or option.per_group != isinstance(self.taxonomy, Marginal)
+        return one_or_many and self.nonconformity in (None, option.nonconformity)
+
+
+def _candidates(rows: Rows, asked: _Asked, settings: Settings) -> Iterator[Candidate]:
+    """Yield each score with each of the taxonomies, and with one threshold, judged over the first of them."""
+    for place, taxonomy in enumerate(asked.taxonomies(len(rows), settings)):
+        groups = fresh_taxonomy(taxonomy).learn(rows)
+        for option in filter(asked.allows, options(rows, groups, asked.nonconformity or Residual(), settings)):
             if option.per_group:
                 yield Candidate(option.nonconformity, taxonomy, option.verdict, option.width)
-            elif n_groups == _JUDGED_BY:
+            elif place == 0:
                 yield Candidate(option.nonconformity, Marginal(), option.verdict, option.width)
 
 
-def _out_of_fold(estimator: Any, X: Any, y: FloatArray, seed: int) -> tuple[Any, Prediction]:
+def _out_of_fold(
+    estimator: Any, X: Any, y: FloatArray, seed: int, report: Callable[[int, int], None]
+) -> tuple[Any, Prediction]:
     """Return the estimator, with a spread if it had none, and what it says of rows that it was not fitted on."""
     folds = KFold(_FOLDS, shuffle=True, random_state=seed).split(np.arange(n_rows(X)))
     parts, places = [], []
-    for training, held_out in folds:
+    for done, (training, held_out) in enumerate(folds):
+        report(done, _FOLDS + 1)
         part = _predicted(estimator, X, y, training, held_out)
         if part.spread is None:
             estimator = _with_spread(estimator, seed)
             part = _predicted(estimator, X, y, training, held_out)
         parts.append(part)
         places.append(held_out)
+    report(_FOLDS, _FOLDS + 1)
     return estimator, _joined(parts)[np.argsort(np.concatenate(places))]
 
 

@@ -210,11 +210,16 @@ def _as_numbers(values: NDArray[Any], name: str) -> FloatArray:
 
 def _as_texts(values: NDArray[Any], name: str) -> list[str | None]:
     """Return a column as text, None where it is missing; a whole number is written without its point."""
-    if values.dtype.kind in "mM":
-        raise ValueError(f"column {name!r} holds dates or times: make numbers or text of them, or leave it out")
     gone = is_missing(values).tolist()
-    return [None if missing else _text(value) for value, missing in zip(values.tolist(), gone, strict=True)]
+    known = values.astype(object) if values.dtype.kind in "mM" else values
+    return [None if missing else _text(value, name) for value, missing in zip(known.tolist(), gone, strict=True)]
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str | bool | int | float):
+        kind = type(value).__name__
+        raise ValueError(
+            f"column {name!r} must hold numbers or text; got {value!r} of type {kind}. Make one of these of it, or "
+            "leave it out"
+        )
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

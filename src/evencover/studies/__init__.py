@@ -1,0 +1,7 @@
+"""The main job on a table: split, fit, choose, calibrate, diagnose, evaluate."""
+
+from evencover.studies.plan import MODELS, Plan
+from evencover.studies.results import Study
+from evencover.studies.studying import study
+
+__all__ = ["MODELS", "Plan", "Study", "study"]

@@ -1,0 +1,92 @@
+"""What a study does: its model, its score and groups, its parts, its seed."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import RidgeCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from evencover.diagnostics.verdicts import checked_settings
+from evencover.inputs import chosen
+from evencover.models import (
+    DropoutEnsemble,
+    MeanVarianceNetwork,
+    QuantileForest,
+    QuantileNetwork,
+    WithSpread,
+)
+from evencover.scores import Score
+from evencover.splits import refuse_bad_share
+from evencover.taxonomies import Taxonomy
+
+
+def _boosting(level: float, seed: int) -> Any:  # noqa: ARG001
+    return WithSpread(HistGradientBoostingRegressor(random_state=seed), random_state=seed)
+
+
+def _linear(level: float, seed: int) -> Any:  # noqa: ARG001
+    ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 5, 9)))
+    return WithSpread(ridge, random_state=seed)
+
+
+MODELS: Mapping[str, Callable[[float, int], Any]] = {  # each a function of level and seed
+    "boosting": _boosting,
+    "linear": _linear,
+    "forest": lambda level, seed: QuantileForest(level=level, random_state=seed),
+    "quantile-network": lambda level, seed: QuantileNetwork(level=level, random_state=seed),
+    "mean-variance-network": lambda level, seed: MeanVarianceNetwork(level=level, random_state=seed),
+    "dropout-ensemble": lambda level, seed: DropoutEnsemble(
+        MeanVarianceNetwork(level=level, random_state=seed), random_state=seed
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a study does.
+
+    Parameters
+    ----------
+    model : str or regressor
+        A name: boosting, linear, forest, quantile-network, mean-variance-network, dropout-ensemble; or any regressor of
+        scikit-learn's kind.
+    nonconformity : score, optional
+        Chosen on the training part by default.
+    taxonomy : taxonomy, optional
+        Chosen on the training part by default.
+    level, tolerance : float
+        Nominal coverage, and the distance from it that counts as even.
+    calibration_size, test_size : float
+        Shares of all rows; the rest is for training.
+    seed : int
+        Of the split, the model and the tests' draws.
+
+    Examples
+    --------
+    >>> Plan(model="linear", level=0.8).estimator()
+    WithSpread(...)
+    """
+
+    model: Any = "boosting"
+    nonconformity: Score | None = None
+    taxonomy: Taxonomy | None = None
+    level: float = 0.9
+    tolerance: float = 0.03
+    calibration_size: float = 0.4
+    test_size: float = 0.2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checked_settings(self.level, self.tolerance, self.seed)
+        for name in ("calibration_size", "test_size"):
+            refuse_bad_share(name, getattr(self, name))
+        if isinstance(self.model, str):
+            chosen(self.model, MODELS, "model")
+
+    def estimator(self) -> Any:
+        """Return the model, not fitted."""
+        return MODELS[self.model](float(self.level), self.seed) if isinstance(self.model, str) else self.model

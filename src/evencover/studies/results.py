@@ -1,0 +1,143 @@
+"""What a study found: frozen data, and its text."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from evencover.conformal import ConformalRegressor
+from evencover.diagnostics.audits import Audit
+from evencover.diagnostics.choosing import Recommendation
+from evencover.diagnostics.diagnosis import Diagnosis
+from evencover.diagnostics.verdicts import Verdict
+from evencover.diagnostics.words import in_code, probability, text_table
+from evencover.groups import Groups
+from evencover.inputs import IntArray
+from evencover.intervals import Intervals
+from evencover.models.encoding import EncodedColumn, TableEncoder
+from evencover.models.speech import predictions_of
+from evencover.predictions import Prediction
+from evencover.splits import Part
+from evencover.studies.plan import Plan
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Study:
+    """A table's rows split in three, a model fitted and calibrated on two of them, and judged on the third.
+
+    Parameters
+    ----------
+    name, target : str
+        Of the table, and of its column that is predicted.
+    plan : Plan
+        What was done.
+    regressor : ConformalRegressor
+        The calibrated model; takes tables with the features' columns.
+    recommendation : Recommendation or None
+        What was tried on the training part, if something was left to choose.
+    training, calibration : ndarray of int
+        Rows of these parts, by position in the table.
+    test : Part
+        The rows of the test part.
+    groups : Groups
+        Of the test rows: those of the model's thresholds, or three of the spread where there is one threshold.
+    diagnosis : Diagnosis
+        Of one threshold for all rows, from the calibration part.
+    audit : Audit
+        Of the model's own intervals, on the test part.
+    """
+
+    name: str
+    target: str
+    plan: Plan
+    regressor: ConformalRegressor
+    recommendation: Recommendation | None
+    training: IntArray
+    calibration: IntArray
+    test: Part
+    groups: Groups
+    diagnosis: Diagnosis
+    audit: Audit
+
+    @property
+    def verdict(self) -> Verdict:
+        """On the model's own intervals: that of the audit."""
+        return self.audit.verdict
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Rows of each part."""
+        return {"training": len(self.training), "calibration": len(self.calibration), "test": len(self.test)}
+
+    @property
+    def columns(self) -> tuple[EncodedColumn, ...]:
+        """How each feature became numbers."""
+        encoder: TableEncoder = self._fitted[0]
+        return encoder.columns_
+
+    @property
+    def model(self) -> Any:
+        """The fitted model inside, behind the encoder."""
+        return self._fitted[-1]
+
+    @property
+    def _fitted(self) -> Any:
+        frozen = self.regressor.estimator_
+        return getattr(frozen, "estimator", frozen)
+
+    @cached_property
+    def prediction(self) -> Prediction:
+        """What the model says of the test rows."""
+        return predictions_of(self.regressor.estimator_, self.test.X)
+
+    @cached_property
+    def intervals(self) -> Intervals:
+        """Of the test rows, at the plan's level."""
+        return self.regressor.predict_interval(self.test.X, level=self.plan.level)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{part} {n}" for part, n in self.sizes.items())
+        return f"Study({self.name}, target {self.target}: {self.verdict}; rows: {sizes}; level {self.plan.level:g})"
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                f"{self.name}, predicting {self.target}: {', '.join(f'{n} {part}' for part, n in self.sizes.items())} rows.",
+                f"Model: {self.how}.",
+                f"On the test rows, at level {self.plan.level:g}:",
+                text_table(
+                    ("group", "rows", "coverage", "95 % interval", "p (Holm)", "mean width"),
+                    (
+                        (
+                            *(str(row.group), str(row.rows), f"{row.coverage:.3f}", f"{row.low:.3f} to {row.high:.3f}"),
+                            *(probability(row.adjusted), f"{row.width:.4g}"),
+                        )
+                        for row in (*self.audit.table, self.audit.overall)
+                    ),
+                ),
+                f"Verdict: {self.verdict}. {self.audit.advice}",
+                f"One threshold for all rows, by the calibration rows: {self.diagnosis.verdict}.",
+            ]
+        )
+
+    @property
+    def how(self) -> str:
+        """The model, the score and the groups in words."""
+        model = self.plan.model if isinstance(self.plan.model, str) else type(self.plan.model).__name__
+        score = in_code(self.regressor.calibration_.nonconformity)
+        return f"{model}, {score}, {self.regressor.taxonomy!r}"
+
+    def columns_of_intervals(self) -> dict[str, Any]:
+        """Return the test rows as columns: position in the table, target, prediction, bounds, group, whether covered."""
+        made = self.intervals
+        empty = made.empty
+        return {
+            "row": self.test.positions,
+            self.target: self.test.y,
+            "prediction": self.prediction.center,
+            "lower": np.where(empty, np.nan, made.lower),
+            "upper": np.where(empty, np.nan, made.upper),
+            "group": [str(label) for label in self.groups.label_of_rows()],
+            "covered": made.covers(self.test.y),
+        }
