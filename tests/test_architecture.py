@@ -13,7 +13,19 @@ import evencover
 SOURCE = Path(evencover.__file__).parent
 FLOORS = [  # a module imports from its own floor or from floors above, never from below
     {"_version"},
-    {"extras", "files", "inputs", "quantiles", "tables", "groups", "guarantees", "intervals", "predictions", "rows"},
+    {
+        "extras",
+        "files",
+        "markup",
+        "inputs",
+        "quantiles",
+        "tables",
+        "groups",
+        "guarantees",
+        "intervals",
+        "predictions",
+        "rows",
+    },
     {"scores", "bins", "taxonomies", "pools", "calibration_files", "calibration", "metrics"},
     {f"theory.{name}" for name in ("families", "symbolic", "pivotality")} | {"theory"},
     {f"synthetic.{name}" for name in ("features", "laws", "worlds", "misspecification")} | {"synthetic"},
@@ -37,7 +49,9 @@ FLOORS = [  # a module imports from its own floor or from floors above, never fr
     {f"experiments.benchmark.{name}" for name in ("contenders", "pulses", "workers")},
     {f"experiments.benchmark.{name}" for name in ("fits", "trials", "plan", "store", "running", "summary")},
     {f"experiments.benchmark.{name}" for name in ("pictures", "results")} | {"experiments.benchmark"},
-    {f"cli.{name}" for name in ("terminal", "reproducing", "benchmarking")} | {"cli", "__main__"},
+    {f"report.{name}" for name in ("live", "axes", "charts", "contents", "sections", "background", "page", "writing")},
+    {"report", "report.data", "report.folders"},
+    {f"cli.{name}" for name in ("terminal", "reproducing", "benchmarking", "running")} | {"cli", "__main__"},
 ]
 MODULES = {
     ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from evencover.predictions import Prediction as Prediction
     from evencover.quantiles import conformal_quantile as conformal_quantile
     from evencover.quantiles import conformal_rank as conformal_rank
+    from evencover.report.writing import write_report as write_report
     from evencover.rows import Rows as Rows
     from evencover.scores import IntervalDistance as IntervalDistance
     from evencover.scores import Normalized as Normalized
@@ -82,6 +83,7 @@ _ROOMS = {
     "pools": ("TooFewRowsWarning",),
     "predictions": ("Prediction",),
     "quantiles": ("conformal_quantile", "conformal_rank"),
+    "report.writing": ("write_report",),
     "rows": ("Rows",),
     "scores": ("IntervalDistance", "Normalized", "Residual", "Score", "Standardized"),
     "splits": ("three_way_split",),

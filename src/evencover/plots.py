@@ -83,12 +83,12 @@ def plot_score_cdfs(
     ax = axes_or_new(ax)
     together = np.concatenate(list(scores.values()))
     finite = together[np.isfinite(together)]
-    left, right = _ends(finite)
-    ax.step(*_steps(together, left, right), where="post", color=BLACK, lw=1.4, label="all rows")
+    left, right = score_ends(finite)
+    ax.step(*score_steps(together, left, right), where="post", color=BLACK, lw=1.4, label="all rows")
     colors = BY_NOISE if len(scores) == len(BY_NOISE) else PALETTE
     for i, (name, values) in enumerate(scores.items()):
         color, line = colors[i % len(colors)], LINES[i % len(LINES)]
-        ladder, share = _steps(values, left, right)
+        ladder, share = score_steps(values, left, right)
         ax.step(ladder, share, where="post", color=color, lw=1.4, ls=line, label=str(name))
         if len(scores) > _MOST_BANDS:
             continue
@@ -179,7 +179,7 @@ def plot_coverages(coverages: Sequence[tuple[str, FloatArray, float]], *, level:
     return ax
 
 
-def _ends(finite: FloatArray) -> tuple[float, float]:
+def score_ends(finite: FloatArray) -> tuple[float, float]:
     """Return the ends of the axis of scores: from 0 or less, to where nearly all lie, long tails cut."""
     if not len(finite):
         return 0.0, 1.0
@@ -189,10 +189,12 @@ def _ends(finite: FloatArray) -> tuple[float, float]:
     return left, right + 0.05 * (right - left) if right > left else left + 1.0
 
 
-def _steps(values: FloatArray, left: float, right: float) -> tuple[FloatArray, FloatArray]:
+def score_steps(
+    values: FloatArray, left: float, right: float, *, most: int = _MOST_STEPS
+) -> tuple[FloatArray, FloatArray]:
     """Return where the empirical distribution steps up, and to what, between two ends; thinned where there are many."""
     ladder = np.sort(values)
-    places = np.unique(np.linspace(0, len(ladder) - 1, min(len(ladder), _MOST_STEPS)).astype(int))
+    places = np.unique(np.linspace(0, len(ladder) - 1, min(len(ladder), most)).astype(int))
     places = places[(ladder[places] >= left) & (ladder[places] <= right)]
     start = np.searchsorted(ladder, left, side="left")
     stop = np.searchsorted(ladder, right, side="right")

@@ -63,6 +63,7 @@ def benchmark(
     cluster: str | None = None,
     quick: bool = False,
     dry_run: bool = False,
+    json: bool = False,
 ) -> int:
     """Compare models and variants on real data, as the paper does. What was interrupted goes on where it was.
 
@@ -99,6 +100,8 @@ def benchmark(
         A small run: 2 splits and 15 epochs, unless others are given.
     dry_run
         Say what would be done, and do nothing.
+    json
+        Print data: what summary.json holds.
     """
     from joblib import cpu_count
 
@@ -124,6 +127,9 @@ def benchmark(
     with status() as tell:
         tell("drawing")
         paths = list(write_results(rows, summary, output, workers=n_workers))
+    if json:
+        say((output / "summary.json").read_text(encoding="utf-8"))
+        return 0 if summary.holds else 3
     say(in_words(summary))
     say(f"\n{len(paths)} files in {output}, among them {paths[0].name} and {paths[1].name}; {_duration(began)}.")
     return 0 if summary.holds else 3

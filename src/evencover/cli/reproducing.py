@@ -39,7 +39,7 @@ def tables(*, repeats: int = 0, seed: int = 0, json: bool = False) -> None:
         say(_tables_in_words(found))
 
 
-def figures(*, output: Path, repeats: int = 100) -> None:
+def figures(*, output: Path, repeats: int = 100, json: bool = False) -> None:
     """Draw every synthetic figure of the paper, as PNG and SVG.
 
     Parameters
@@ -48,14 +48,21 @@ def figures(*, output: Path, repeats: int = 100) -> None:
         The folder they go to; made if it is not there.
     repeats
         Repeats of the coverage figures, 2 or more; the paper has 10.
+    json
+        Print data: the files.
     """
     from evencover.experiments.figures import write_figures
 
+    paths = []
     with status() as tell:
         tell("drawing")
         for path in write_figures(output, repeats=repeats):
-            say(str(path))
+            paths.append(str(path))
+            if not json:
+                say(paths[-1])
             tell(f"drawing, after {path.name}")
+    if json:
+        say_data(paths)
 
 
 def claims(*, repeats: int = 400, seed: int = 0, json: bool = False) -> int:

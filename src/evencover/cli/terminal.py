@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +25,21 @@ def complain(text: str) -> None:
 def say_data(data: Any) -> None:
     """Print a result as JSON."""
     say(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Say each warning once, in a line, without the place in the code that it comes from."""
+    with warnings.catch_warnings():
+        said: set[str] = set()
+
+        def show(message: Warning | str, *_: Any, **__: Any) -> None:
+            if str(message) not in said:
+                complain(str(message))
+            said.add(str(message))
+
+        warnings.showwarning = show
+        yield
 
 
 @contextmanager

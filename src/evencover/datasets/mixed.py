@@ -3,11 +3,11 @@
 import csv
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from evencover.datasets.tables import refuse_unless_file, refuse_unless_named
+from evencover.datasets.tables import refuse_unless_file, refuse_unless_known, refuse_unless_named
 from evencover.extras import imported
 from evencover.files import whole_file
 from evencover.groups import first_few
@@ -42,13 +42,19 @@ def read_table(path: str | Path) -> Any:
 
 def write_table(columns: Mapping[str, Any], path: str | Path) -> None:
     """Write columns of equal length to a .csv or .parquet file, NaN as missing: whole or not at all."""
+    refuse_unless_known(Path(path))
+    with whole_file(path) as file:
+        write_columns(columns, file, csv=Path(path).suffix.lower() == ".csv")
+
+
+def write_columns(columns: Mapping[str, Any], file: BinaryIO, *, csv: bool) -> None:
+    """Write columns of equal length to an open file, as CSV or as Parquet."""
     arrow = _arrow("lib")
     table = arrow.table({name: arrow.array(values, from_pandas=True) for name, values in columns.items()})
-    with whole_file(path) as file:
-        if Path(path).suffix.lower() == ".csv":
-            _arrow("csv").write_csv(table, file)
-        else:
-            _arrow("parquet").write_table(table, file)
+    if csv:
+        _arrow("csv").write_csv(table, file)
+    else:
+        _arrow("parquet").write_table(table, file)
 
 
 def number_column(table: Any, name: str, role: str, *, finite: bool = True) -> FloatArray:

@@ -120,10 +120,15 @@ def read_dataset(path: str | Path, *, target: str | None = None, name: str | Non
 
 def refuse_unless_file(path: Path) -> None:
     """Raise unless there is such a file, of a kind that is known by its ending."""
-    if path.suffix.lower() not in _SUFFIXES:
-        raise ValueError(f"a data set is a file that ends in {' or '.join(_SUFFIXES)}; got {path.name!r}")
+    refuse_unless_known(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
+
+
+def refuse_unless_known(path: Path) -> None:
+    """Raise unless the ending of a file is known."""
+    if path.suffix.lower() not in _SUFFIXES:
+        raise ValueError(f"a table is a file that ends in {' or '.join(_SUFFIXES)}; got {path.name!r}")
 
 
 def checksum(path: Path) -> str:

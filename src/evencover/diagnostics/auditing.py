@@ -9,7 +9,7 @@ import numpy as np
 
 from evencover.diagnostics.advice import advice_on_audit
 from evencover.diagnostics.audits import Audit, GroupAudit
-from evencover.diagnostics.counts import covered_law, holm, lower_share, tails, two_sided, upper_share
+from evencover.diagnostics.counts import covered_law, holm, limiting_p_value, lower_share, tails, two_sided, upper_share
 from evencover.diagnostics.excess_risk import ExcessRisk, excess_risk
 from evencover.diagnostics.features import Feature, features_of, standardized
 from evencover.diagnostics.slabs import SEARCHED, worst_slab
@@ -155,7 +155,8 @@ class _Evidence:
             float(each[rows].mean()) if n else np.nan for each in (self.covered, self.widths, self.scores)
         )
         low, high = float(lower_share(covered, n)), float(upper_share(covered, n))
-        return GroupAudit(name, n, share, low, high, under, over, float(two_sided(under, over)), width, score)
+        limit = limiting_p_value(pools, self.level, share) if n and promised else np.nan
+        return GroupAudit(name, n, share, low, high, under, over, float(two_sided(under, over)), limit, width, score)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,9 @@ class GroupAudit:
         scores can make it more. NaN without rows, or where nothing was promised (groups unseen in calibration).
     adjusted : float
         Both sides together, adjusted for the number of rows of its table (Holm).
+    p_limit : float
+        What both sides together would become with ever more test rows, covered as often as these: what the calibration
+        rows leave to chance. NaN without rows; 0 where it is not known how many they are.
     width : float
         Mean width; NaN without rows.
     score : float
@@ -45,6 +48,7 @@ class GroupAudit:
     p_under: float
     p_over: float
     adjusted: float
+    p_limit: float
     width: float
     score: float
 
@@ -113,8 +117,8 @@ class Audit:
     @property
     def left_to_chance(self) -> tuple[GroupAudit, ...]:
         """Groups off the level for certain, but not beyond what their calibration rows leave to chance."""
-        groups = (row for row in self.table if excludes(row, self.level) and row.adjusted >= SIGNIFICANT)
-        return tuple(groups) if self.sizes_known else ()
+        off = (row for row in self.table if excludes(row, self.level) and row.adjusted >= SIGNIFICANT)
+        return tuple(row for row in off if row.p_limit >= SIGNIFICANT)
 
     @property
     def features_off_the_level(self) -> str:

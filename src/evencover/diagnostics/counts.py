@@ -1,11 +1,11 @@
 """Exact laws of how many rows are covered: intervals for a share, p-values, and their adjustment for many tests."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from scipy.signal import fftconvolve
 from scipy.special import betaincinv
-from scipy.stats import betabinom, binom
+from scipy.stats import beta, betabinom, binom, norm
 
 from evencover.inputs import FloatArray, IntArray
 from evencover.quantiles import Level, conformal_rank, level_fraction
@@ -63,6 +63,35 @@ def covered_law(pools: Iterable[tuple[int, int | None]], level: Level) -> FloatA
         each = _pool_law(m, n, level)
         law = np.maximum(fftconvolve(law, each), 0.0) if min(len(law), len(each)) > 1 else np.convolve(law, each)
     return law
+
+
+def limiting_p_value(pools: Sequence[tuple[int, int | None]], level: Level, share: float) -> float:
+    """Return the two-sided p-value of a share covered among ever more rows: what calibration leaves to chance.
+
+    Given its calibration, a pool covers a share of rows that is Beta(k, n + 1 − k); over several pools, the normal law
+    with the same mean and variance is taken. Without known n it is 0.
+
+    Parameters
+    ----------
+    pools : sequence of (m, n)
+        Rows, and calibration scores behind their threshold or None.
+    level : float
+        Nominal coverage.
+    share : float
+        Share of the rows that is covered.
+    """
+    ranks = [(m, n, conformal_rank(n, level)) for m, n in pools if n is not None]
+    finite = [(m, beta(rank, n + 1 - rank)) for m, n, rank in ranks if rank <= n]
+    if len(ranks) < len(pools) or not finite:
+        return 0.0
+    if len(pools) == 1:
+        law = finite[0][1]
+    else:
+        weights = np.array([m for m, _ in finite]) / sum(m for m, _ in pools)
+        certain = 1 - weights.sum()  # of rows with an infinite threshold
+        mean = certain + sum(w * each.mean() for w, (_, each) in zip(weights, finite, strict=True))
+        law = norm(mean, np.sqrt(sum(w**2 * each.var() for w, (_, each) in zip(weights, finite, strict=True))))
+    return float(two_sided(law.cdf(share), law.sf(share)))
 
 
 def tails(law: FloatArray, covered: int) -> tuple[float, float]:

@@ -130,7 +130,8 @@ def diagnose_scores(
 def at_level(diagnosis: Diagnosis, level: Level) -> Diagnosis:
     """Return the same diagnosis at another level."""
     settings = checked_settings(level, diagnosis.tolerance, diagnosis.grounds.seed)
-    return _diagnosis(diagnosis.grounds, settings, taxonomy=diagnosis.taxonomy, in_use=diagnosis.in_use)
+    found = replace(diagnosis, **_parts_of_the_level(diagnosis.grounds, settings))
+    return replace(found, advice=advice(found))
 
 
 def _diagnosis(grounds: Grounds, settings: Settings, *, taxonomy: str = "", in_use: bool = False) -> Diagnosis:
@@ -138,26 +139,34 @@ def _diagnosis(grounds: Grounds, settings: Settings, *, taxonomy: str = "", in_u
     scores, groups, spread = grounds.scores, grounds.groups, grounds.spread
     if not len(scores):
         raise ValueError("scores must hold calibration rows to diagnose by; got none")
-    divide = Divide(scores, groups, settings.level)
-    rng = np.random.default_rng([settings.seed, 1])
+    rng = np.random.default_rng([settings.seed, 2])
     found = Diagnosis(
-        verdict=divide.verdict(settings.tolerance, settings.seed),
         advice="",
-        table=divide.forecasts(),
-        joint_p_value=divide.joint_p_value(settings.seed),
-        level=float(settings.level),
-        tolerance=settings.tolerance,
-        threshold=divide.threshold,
         grounds=grounds,
-        quantile_differences=quantile_differences(scores, groups, settings.level, rng),
         distribution_differences=distribution_differences(scores, groups),
         anderson_darling=anderson_darling_p_value(scores, groups, rng),
         dependence=None if spread is None else dependence(scores, spread, rng),
-        options=_options(grounds, settings),
         taxonomy=taxonomy,
         in_use=in_use,
+        **_parts_of_the_level(grounds, settings),
     )
     return replace(found, advice=advice(found))
+
+
+def _parts_of_the_level(grounds: Grounds, settings: Settings) -> dict[str, Any]:
+    """Return the parts of a diagnosis that depend on the level, by name."""
+    divide = Divide(grounds.scores, grounds.groups, settings.level)
+    rng = np.random.default_rng([settings.seed, 1])
+    return {
+        "verdict": divide.verdict(settings.tolerance, settings.seed),
+        "table": divide.forecasts(),
+        "joint_p_value": divide.joint_p_value(settings.seed),
+        "level": float(settings.level),
+        "tolerance": settings.tolerance,
+        "threshold": divide.threshold,
+        "quantile_differences": quantile_differences(grounds.scores, grounds.groups, settings.level, rng),
+        "options": _options(grounds, settings),
+    }
 
 
 def _options(grounds: Grounds, settings: Settings) -> tuple[Option, ...]:

@@ -101,9 +101,10 @@ class Study:
         return f"Study({self.name}, target {self.target}: {self.verdict}; rows: {sizes}; level {self.plan.level:g})"
 
     def __str__(self) -> str:
+        sizes = ", ".join(f"{n} {part}" for part, n in self.sizes.items())
         return "\n".join(
             [
-                f"{self.name}, predicting {self.target}: {', '.join(f'{n} {part}' for part, n in self.sizes.items())} rows.",
+                f"{self.name}, predicting {self.target}: {sizes} rows.",
                 f"Model: {self.how}.",
                 f"On the test rows, at level {self.plan.level:g}:",
                 text_table(
@@ -117,7 +118,7 @@ class Study:
                     ),
                 ),
                 f"Verdict: {self.verdict}. {self.audit.advice}",
-                f"One threshold for all rows, by the calibration rows: {self.diagnosis.verdict}.",
+                f"One threshold for all rows, by the calibration rows: {self.diagnosis.verdict}. {self.diagnosis.advice}",
             ]
         )
 
@@ -129,7 +130,7 @@ class Study:
         return f"{model}, {score}, {self.regressor.taxonomy!r}"
 
     def columns_of_intervals(self) -> dict[str, Any]:
-        """Return the test rows as columns: position in the table, target, prediction, bounds, group, whether covered."""
+        """Return the test rows as columns: place in the table, target, prediction, bounds, group, whether covered."""
         made = self.intervals
         empty = made.empty
         return {

@@ -1,0 +1,109 @@
+"""One file for people to read."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from evencover.diagnostics.audits import Audit
+from evencover.diagnostics.diagnosis import Diagnosis
+from evencover.files import whole_file
+from evencover.markup import Markup, joined
+from evencover.report import sections
+from evencover.report.background import data, guarantee, reproduction, tried
+from evencover.report.contents import Contents, Snapshot, contents_of
+from evencover.report.live import Live
+from evencover.report.page import page
+from evencover.studies import Study
+
+
+def write_report(result: Study | Diagnosis | Audit, path: str | Path, *, command: str = "") -> None:
+    """Write a result to one HTML file: the verdict first, then pictures, numbers, tests, and what they rest on.
+
+    The file loads nothing from anywhere, can be read without JavaScript, and printed. With it, a slider changes the
+    level, where the result knows others: every number was computed when the file was written.
+
+    Parameters
+    ----------
+    result : Study, Diagnosis or Audit
+        What to report on.
+    path : str or Path
+        The file, replaced as a whole.
+    command : str
+        What gave the result, for whoever wants to repeat it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from evencover import diagnose_scores
+    >>> diagnosis = diagnose_scores([1.0, 2.0, 3.0], ["a", "b", "a"], level=0.5)
+    >>> write_report(diagnosis, Path(tempfile.mkdtemp()) / "report.html")
+    """
+    text = report(result, command=command)
+    with whole_file(path) as file:
+        file.write(text.encode())
+
+
+def report(result: Study | Diagnosis | Audit, *, command: str = "") -> str:
+    """Return the page that `write_report` writes."""
+    contents = contents_of(result)
+    made = []
+    for shot in contents.snapshots:
+        live = Live()
+        made.append((live, joined(_moving_parts(contents, shot, live))))
+    title, subtitle = _titles(result)
+    return page(title, subtitle, contents, made, _after(result, contents, command))
+
+
+def _moving_parts(contents: Contents, shot: Snapshot, live: Live) -> Iterator[Markup]:
+    """Yield the parts that depend on the level, in the order of reading."""
+    yield sections.verdict(contents, shot, live)
+    if shot.audit is not None:
+        yield sections.coverage(contents, shot.audit, live)
+        yield sections.widths(contents, shot.audit, live)
+    if contents.rows is not None and shot.intervals is not None:
+        yield sections.rows(contents, contents.rows, shot.intervals, live)
+    if shot.diagnosis is not None:
+        yield sections.one_threshold(contents, shot.diagnosis, live)
+        yield sections.distributions(contents, shot.diagnosis, live)
+        if shot.diagnosis.options:
+            yield sections.options(shot.diagnosis, live)
+    yield sections.tests(shot, live)
+    if shot.audit is not None and shot.audit.excess_risk is not None:
+        yield sections.features(shot.audit, live)
+
+
+def _titles(result: Study | Diagnosis | Audit) -> tuple[str, str]:
+    if isinstance(result, Study):
+        return f"Prediction intervals for {result.target}", f"{result.name}. {result.how}. Level {result.plan.level:g}."
+    if isinstance(result, Audit):
+        return "What these intervals cover", f"An audit of {result.overall.rows} rows at level {result.level:g}."
+    by = f", by {result.taxonomy}" if result.taxonomy else ""
+    n = len(result.grounds.scores)
+    return "What one threshold will cover", f"A diagnosis from {n} calibration rows at level {result.level:g}{by}."
+
+
+def _after(result: Study | Diagnosis | Audit, contents: Contents, command: str) -> Markup:
+    """Return the parts that do not depend on the level."""
+    if not isinstance(result, Study):
+        settings: dict[str, Any] = {"level": f"{result.level:g}", "tolerance": f"{result.tolerance:g}"}
+        if isinstance(result, Diagnosis):
+            settings["seed"] = result.grounds.seed
+        return reproduction(settings, command)
+    plan = result.plan
+    settings = {
+        "level": f"{plan.level:g}",
+        "tolerance": f"{plan.tolerance:g}",
+        "seed": plan.seed,
+        "calibration_size": f"{plan.calibration_size:g}",
+        "test_size": f"{plan.test_size:g}",
+        "model": repr(result.model),
+        "score and groups": result.how,
+    }
+    return joined(
+        [
+            *([] if result.recommendation is None else [tried(result.recommendation)]),
+            data(result),
+            guarantee(result.regressor.guarantee_, contents.own.level),
+            reproduction(settings, command),
+        ]
+    )
