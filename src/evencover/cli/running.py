@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from evencover.taxonomies import Taxonomy
 
 STATUS: "dict[Verdict, int]" = {"even": 0, "uneven": 3, "undecided": 4}
-_EMBEDDED, _EMBEDDED_ROWS = "heteroskedastic", 12_000
+_EMBEDDED, _EMBEDDED_ROWS = "heteroskedastic", 20_000
 _MOST_GROUPS = 50
 
 

@@ -118,7 +118,7 @@ class Study:
                     ),
                 ),
                 f"Verdict: {self.verdict}. {self.audit.advice}",
-                f"One threshold for all rows, by the calibration rows: {self.diagnosis.verdict}. {self.diagnosis.advice}",
+                f"By the calibration rows, one threshold for all is {self.diagnosis.verdict}. {self.diagnosis.advice}",
             ]
         )
 
