@@ -1,0 +1,102 @@
+"""How Sphinx builds the site from these pages, the docstrings and the examples: `make docs`."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from docutils.nodes import Element
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+
+import evencover
+
+ROOT = Path(__file__).parent.parent
+
+project = "evencover"
+author = "The evencover developers"
+project_copyright = author
+version = release = evencover.__version__
+
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "myst_parser", "sphinx_gallery.gen_gallery"]
+templates_path = ["templates"]
+exclude_patterns = ["templates", "generated/gallery/*.py", "generated/gallery/*.ipynb"]
+nitpicky = True
+nitpick_ignore_regex = [("py:obj", ".*")]  # in docstrings `name` is often a parameter: code, and a link where there is one
+default_role = "py:obj"
+myst_heading_anchors = 4  # the anchors that headings have on GitHub
+
+autodoc_typehints = "none"  # docstrings say them in words
+autodoc_member_order = "bysource"
+autosummary_ignore_module_all = False
+numpydoc_show_class_members = False  # the template of a class lists them, on its own page
+numpydoc_use_plots = False
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "generated/gallery",
+    "filename_pattern": r"/plot_",
+    "ignore_pattern": r"demo\.py",
+    "abort_on_example_error": True,
+    "reference_url": {"evencover": None},
+    "doc_module": "evencover",
+    "image_srcset": ["2x"],
+    "notebook_extensions": set(),
+    "download_all_examples": False,
+    "show_signature": False,
+    "write_computation_times": False,
+    "min_reported_time": 60,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "evencover"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_sidebars = {"**": ["sidebar-pages"]}
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "navbar_center": [],
+    "navbar_align": "left",
+    "secondary_sidebar_items": ["page-toc"],
+    "show_toc_level": 2,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "tango",
+    "pygments_dark_style": "monokai",
+}
+
+# Where public names are, in the order in which a short name is looked for.
+ROOMS = tuple(
+    f"evencover{room}" for room in ("", ".models", ".plots", ".theory", ".synthetic", ".datasets", ".experiments.benchmark")
+)
+# Pages that lie at the top of the repository, and what shows them here.
+AT_THE_TOP = {"README": "index", "CHANGELOG": "changelog", "CONTRIBUTING": "contributing"}
+
+
+def lead_to_the_site(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Turn links to the pages at the top of the repository into links to the site's own."""
+    for name, page in AT_THE_TOP.items():
+        source[0] = re.sub(rf"\]\((?:\.\./)+{name}\.md", f"](/{page}.md", source[0])
+
+
+def found_by_short_name(app: Sphinx, env: BuildEnvironment, node: Element, contnode: Element) -> Any:
+    """Return the link for a public name written as users write it, `BySpread` or `World.coverage`."""
+    objects = env.domains.python_domain.objects
+    for room in ROOMS:
+        if (name := f"{room}.{node['reftarget']}") in objects:
+            return env.domains.python_domain.resolve_xref(
+                env, node["refdoc"], app.builder, "obj", name, node, contnode
+            )
+    return None
+
+
+def is_scikit_learns(app: Sphinx, kind: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
+    """Skip what scikit-learn's metadata routing adds to every estimator, such as `set_fit_request`."""
+    return True if re.fullmatch(r"set_\w+_request", name) else None
+
+
+def setup(app: Sphinx) -> None:
+    """Connect what is above."""
+    app.connect("source-read", lead_to_the_site)
+    app.connect("missing-reference", found_by_short_name)
+    app.connect("autodoc-skip-member", is_scikit_learns)
