@@ -1,7 +1,6 @@
 """How Sphinx builds the site from these pages, the docstrings and the examples: `make docs`."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 from docutils.nodes import Element
@@ -9,8 +8,6 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 import evencover
-
-ROOT = Path(__file__).parent.parent
 
 project = "evencover"
 author = "The evencover developers"
@@ -21,12 +18,13 @@ extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "myst_
 templates_path = ["templates"]
 exclude_patterns = ["templates", "generated/gallery/*.py", "generated/gallery/*.ipynb"]
 nitpicky = True
-nitpick_ignore_regex = [("py:obj", ".*")]  # in docstrings `name` is often a parameter: code, and a link where there is one
-default_role = "py:obj"
+default_role = "py:obj"  # `name` in a docstring: a link where there is such a page, else code, such as a parameter
+nitpick_ignore_regex = [("py:obj", ".*")]
 myst_heading_anchors = 4  # the anchors that headings have on GitHub
 
 autodoc_typehints = "none"  # docstrings say them in words
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 autosummary_ignore_module_all = False
 numpydoc_show_class_members = False  # the template of a class lists them, on its own page
 numpydoc_use_plots = False
@@ -44,7 +42,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "show_signature": False,
     "write_computation_times": False,
-    "min_reported_time": 60,
+    "min_reported_time": 3600,  # not a page's matter, and another one each time
 }
 
 html_theme = "pydata_sphinx_theme"
@@ -56,7 +54,6 @@ html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
     "navbar_center": [],
-    "navbar_align": "left",
     "secondary_sidebar_items": ["page-toc"],
     "show_toc_level": 2,
     "footer_start": ["copyright"],
@@ -66,14 +63,15 @@ html_theme_options = {
 }
 
 # Where public names are, in the order in which a short name is looked for.
-ROOMS = tuple(
-    f"evencover{room}" for room in ("", ".models", ".plots", ".theory", ".synthetic", ".datasets", ".experiments.benchmark")
+ROOMS = (
+    "evencover",
+    *(f"evencover.{room}" for room in ("models", "plots", "theory", "synthetic", "datasets", "experiments.benchmark")),
 )
 # Pages that lie at the top of the repository, and what shows them here.
 AT_THE_TOP = {"README": "index", "CHANGELOG": "changelog", "CONTRIBUTING": "contributing"}
 
 
-def lead_to_the_site(app: Sphinx, docname: str, source: list[str]) -> None:
+def lead_to_the_site(_app: Sphinx, _docname: str, source: list[str]) -> None:
     """Turn links to the pages at the top of the repository into links to the site's own."""
     for name, page in AT_THE_TOP.items():
         source[0] = re.sub(rf"\]\((?:\.\./)+{name}\.md", f"](/{page}.md", source[0])
@@ -84,13 +82,11 @@ def found_by_short_name(app: Sphinx, env: BuildEnvironment, node: Element, contn
     objects = env.domains.python_domain.objects
     for room in ROOMS:
         if (name := f"{room}.{node['reftarget']}") in objects:
-            return env.domains.python_domain.resolve_xref(
-                env, node["refdoc"], app.builder, "obj", name, node, contnode
-            )
+            return env.domains.python_domain.resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, contnode)
     return None
 
 
-def is_scikit_learns(app: Sphinx, kind: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
+def is_scikit_learns(_app: Sphinx, _kind: str, name: str, *_: Any) -> bool | None:
     """Skip what scikit-learn's metadata routing adds to every estimator, such as `set_fit_request`."""
     return True if re.fullmatch(r"set_\w+_request", name) else None
 

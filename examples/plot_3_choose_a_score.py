@@ -33,11 +33,12 @@ candidates = model.recommendation_.candidates
 _, ax = plt.subplots(figsize=(8, 4.2), layout="constrained")
 for y, each in enumerate(candidates):
     color, marker = (BLUE, "o") if each.verdict == "even" else (VERMILION, "D")
-    ax.plot(each.width, y, marker, color=color, ms=9 if each is model.recommendation_.chosen else 5)
+    size = 9 if each is model.recommendation_.chosen else 5
+    ax.plot(each.width, y, marker, color=color, ms=size)
 names = [f"{type(each.nonconformity).__name__}, {each.taxonomy}" for each in candidates]
 ax.set_yticks(range(len(names)), names)
 ax.invert_yaxis()
-ax.set(xlabel="mean width out of fold", title="circles: even; diamonds: not; large: chosen")
+ax.set(xlabel="mean width out of fold", title="circles: even; diamond: not; large: chosen")
 plt.show()
 
 # %%
@@ -51,5 +52,7 @@ found = audit(test.y, model.predict_interval(test.X, level=0.9), X=test.X)
 print(found)
 
 # %%
-plot_group_coverages(found)
+
+_, ax = plt.subplots(figsize=(7, 2.8), layout="constrained")
+plot_group_coverages(found, ax=ax)
 plt.show()

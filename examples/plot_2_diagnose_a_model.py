@@ -9,8 +9,8 @@ intervals did.
 import matplotlib.pyplot as plt
 from sklearn.ensemble import RandomForestRegressor
 
-from evencover import BySpread, ConformalRegressor, Normalized, Rows, audit, diagnose, predictions_of
-from evencover.models import WithSpread
+from evencover import BySpread, ConformalRegressor, Normalized, Rows, audit, diagnose
+from evencover.models import WithSpread, predictions_of
 from evencover.plots import STYLE, plot_diagnosis, plot_group_coverages
 from evencover.synthetic import heteroskedastic
 
@@ -22,9 +22,9 @@ plt.rcParams.update(STYLE)
 #
 # A random forest predicts a center. `WithSpread` learns beside it how far off it tends to be.
 
-data, fresh, test = (heteroskedastic(n, seed=seed) for seed, n in enumerate((6000, 3000, 6000)))
+data, fresh, test = (heteroskedastic(6000, seed=seed) for seed in (0, 1, 2))
 forest = RandomForestRegressor(n_estimators=30, min_samples_leaf=5, random_state=0)
-model = ConformalRegressor(WithSpread(forest), random_state=0).fit(data.X, data.y)
+model = ConformalRegressor(WithSpread(forest, random_state=0), random_state=0).fit(data.X, data.y)
 
 # %%
 # Before any test row
@@ -56,8 +56,9 @@ model.set_params(nonconformity=Normalized()).calibrate(fresh.X, fresh.y)
 after = model.predict_interval(test.X, level=0.9)
 levels = BySpread(3).learn(Rows(predictions_of(model.estimator_, test.X)))
 
-_, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3), sharex=True, layout="constrained")
-for intervals, name, ax in ((before, "distance", left), (after, "distance over spread", right)):
+_, panels = plt.subplots(1, 2, figsize=(9.6, 3), sharex=True, layout="constrained")
+judged = {"distance": before, "distance over spread": after}
+for ax, (name, intervals) in zip(panels, judged.items(), strict=True):
     found = audit(test.y, intervals, X=test.X, groups=levels)
     plot_group_coverages(found, ax=ax)
     ax.set_title(f"{name}: {found.verdict}")

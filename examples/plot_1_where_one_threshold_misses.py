@@ -21,7 +21,7 @@ plt.rcParams.update(STYLE)
 #
 # The model here is the oracle: it knows the mean and the spread of every row. What goes wrong below is not its fault.
 
-old, new = heteroskedastic(6000, seed=0), heteroskedastic(12_000, seed=1)
+old, new = heteroskedastic(12_000, seed=0), heteroskedastic(12_000, seed=1)
 
 # %%
 # Two calibrations
@@ -47,10 +47,14 @@ rows = np.argsort(new.spread)[::12]
 spread, residual = new.spread[rows], (new.y - new.mean)[rows]
 _, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 ax.scatter(spread, residual, s=5, color=GREY, alpha=0.5, linewidths=0)
-for intervals, color, line, name in ((one, VERMILION, "--", "one threshold"), (three, BLUE, "-", "one per noise level")):
+for intervals, color, line, name in (
+    (one, VERMILION, "--", "one threshold"),
+    (three, BLUE, "-", "one per noise level"),
+):
     ax.plot(spread, (intervals.lower - new.mean)[rows], line, color=color)
     ax.plot(spread, (intervals.upper - new.mean)[rows], line, color=color, label=name)
-ax.set(xlabel="noise of the row (standard deviation)", ylabel="target minus prediction", title="90 % intervals")
+ax.set(xlabel="noise of the row (standard deviation)", ylabel="target minus prediction")
+ax.set_title("90 % intervals")
 ax.legend(loc="upper left")
 plt.show()
 
@@ -60,10 +64,11 @@ plt.show()
 #
 # Both cover nine in ten of all rows. `audit` looks at each noise level by itself.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3), sharex=True, layout="constrained")
-for intervals, name, ax in ((one, "one threshold", left), (three, "one per noise level", right)):
+_, panels = plt.subplots(1, 2, figsize=(9.6, 3), sharex=True, layout="constrained")
+judged = {"one threshold": one, "one per noise level": three}
+for ax, (name, intervals) in zip(panels, judged.items(), strict=True):
     found = audit(new.y, intervals, groups=levels)
     plot_group_coverages(found, ax=ax)
     ax.set_title(f"{name}: {found.verdict}")
-    print(f"{name:20}{found.overall.coverage:.3f} of all rows, verdict: {found.verdict}")
+    print(f"{name:20}{found.overall.coverage:.3f} of all rows")
 plt.show()
