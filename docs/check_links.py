@@ -3,6 +3,7 @@
 Run it with ``python docs/check_links.py build/site``. It prints what is wrong, and then fails.
 """
 
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from urllib.parse import unquote, urlsplit
 
 LOADING = {("link", "href"), ("object", "data")}  # what a browser fetches by itself, besides every `src`
 NOT_FETCHED = {"canonical", "next", "prev", "search", "index", "author", "license"}
+
+FROM_ANOTHER_HOST = re.compile(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')]+)""")  # in a style sheet
 
 
 @dataclass
@@ -50,6 +53,9 @@ def problems(site: Path) -> Iterator[str]:
         for url in [*page.links, *page.loads]:
             if not leads_somewhere(url, path, pages):
                 yield f"{name}: nothing at {url}"
+    for path in sorted(site.rglob("*.css")):
+        for url in FROM_ANOTHER_HOST.findall(path.read_text(encoding="utf-8")):
+            yield f"{path.relative_to(site)}: loads {url}"
 
 
 def read(path: Path) -> Page:

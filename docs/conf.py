@@ -1,6 +1,7 @@
 """How Sphinx builds the site from these pages, the docstrings and the examples: `make docs`."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 from docutils.nodes import Element
@@ -67,14 +68,26 @@ ROOMS = (
     "evencover",
     *(f"evencover.{room}" for room in ("models", "plots", "theory", "synthetic", "datasets", "experiments.benchmark")),
 )
-# Pages that lie at the top of the repository, and what shows them here.
-AT_THE_TOP = {"README": "index", "CHANGELOG": "changelog", "CONTRIBUTING": "contributing"}
+# Pages that show a file from the top of the repository instead of their own text.
+FROM_THE_TOP = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md"}
+# Files outside docs/ that are pages of the site, as links name them, and where they are here.
+ELSEWHERE = {
+    r"README\.md": "index.md",
+    r"CHANGELOG\.md": "changelog.md",
+    r"CONTRIBUTING\.md": "contributing.md",
+    r"examples/(plot_\w+)\.py": r"generated/gallery/\1.rst",
+}
 
 
-def lead_to_the_site(_app: Sphinx, _docname: str, source: list[str]) -> None:
-    """Turn links to the pages at the top of the repository into links to the site's own."""
-    for name, page in AT_THE_TOP.items():
-        source[0] = re.sub(rf"\]\((?:\.\./)+{name}\.md", f"](/{page}.md", source[0])
+def at_home_here(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Fetch what is shown from the top, and lead links to files of the repository to the site's pages where it can."""
+    if docname in FROM_THE_TOP:
+        path = Path(app.srcdir).parent / FROM_THE_TOP[docname]
+        app.env.note_dependency(path)
+        text = path.read_text(encoding="utf-8")
+        source[0] = re.sub(r"\]\((?!\w+:|#)", "](../", text).replace("](../docs/", "](")
+    for name, page in ELSEWHERE.items():
+        source[0] = re.sub(rf"\]\((?:\.\./)+{name}(?=[)#])", rf"](/{page}", source[0])
 
 
 def found_by_short_name(app: Sphinx, env: BuildEnvironment, node: Element, contnode: Element) -> Any:
@@ -93,6 +106,6 @@ def is_scikit_learns(_app: Sphinx, _kind: str, name: str, *_: Any) -> bool | Non
 
 def setup(app: Sphinx) -> None:
     """Connect what is above."""
-    app.connect("source-read", lead_to_the_site)
+    app.connect("source-read", at_home_here)
     app.connect("missing-reference", found_by_short_name)
     app.connect("autodoc-skip-member", is_scikit_learns)

@@ -68,6 +68,12 @@ def test_what_is_wrong_is_found(html, problem, tmp_path):
     assert set(problems(tmp_path)) == {problem}
 
 
+def test_style_sheets_are_read_too(tmp_path):
+    (tmp_path / "index.html").touch()
+    (tmp_path / "a.css").write_text("@import 'a/b.css'; p { background: url(https://example.org/a.png) }")
+    assert list(problems(tmp_path)) == ["a.css: loads https://example.org/a.png"]
+
+
 def test_an_empty_folder_is_no_site(tmp_path):
     assert list(problems(tmp_path)) == [f"{tmp_path}: no pages"]
 
