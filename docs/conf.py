@@ -35,6 +35,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "generated/gallery",
     "filename_pattern": r"/plot_",
     "ignore_pattern": r"demo\.py",
+    "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
     "reference_url": {"evencover": None},
     "doc_module": "evencover",
