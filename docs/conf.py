@@ -17,7 +17,7 @@ version = release = evencover.__version__
 
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "myst_parser", "sphinx_gallery.gen_gallery"]
 templates_path = ["templates"]
-exclude_patterns = ["templates", "generated/gallery/*.py", "generated/gallery/*.ipynb"]
+exclude_patterns = ["templates"]
 nitpicky = True
 default_role = "py:obj"  # `name` in a docstring: a link where there is such a page, else code, such as a parameter
 nitpick_ignore_regex = [("py:obj", ".*")]
@@ -26,9 +26,7 @@ myst_heading_anchors = 4  # the anchors that headings have on GitHub
 autodoc_typehints = "none"  # docstrings say them in words
 autodoc_member_order = "bysource"
 toc_object_entries_show_parents = "hide"
-autosummary_ignore_module_all = False
 numpydoc_show_class_members = False  # the template of a class lists them, on its own page
-numpydoc_use_plots = False
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
@@ -38,7 +36,6 @@ sphinx_gallery_conf = {
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
     "reference_url": {"evencover": None},
-    "doc_module": "evencover",
     "image_srcset": ["2x"],
     "notebook_extensions": set(),
     "download_all_examples": False,
