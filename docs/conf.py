@@ -62,10 +62,8 @@ html_theme_options = {
 }
 
 # Where public names are, in the order in which a short name is looked for.
-ROOMS = (
-    "evencover",
-    *(f"evencover.{room}" for room in ("models", "plots", "theory", "synthetic", "datasets", "experiments.benchmark")),
-)
+_BELOW = ("studies", "models", "plots", "theory", "synthetic", "datasets", "experiments.benchmark")
+ROOMS = ("evencover", *(f"evencover.{room}" for room in _BELOW))
 # Pages that show a file from the top of the repository instead of their own text.
 FROM_THE_TOP = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md"}
 # Files outside docs/ that are pages of the site, as links name them, and where they are here.

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SITE = ROOT / "build" / "site"
-ROOMS = ("", ".models", ".plots", ".theory", ".synthetic", ".datasets", ".experiments.benchmark")
+ROOMS = ("", ".studies", ".models", ".plots", ".theory", ".synthetic", ".datasets", ".experiments.benchmark")
 ELSEWHERE = {"evencover.models.predictions_of", "evencover.theory.is_pivotal"}  # listed under `evencover`
 problems = runpy.run_path(str(ROOT / "docs" / "check_links.py"))["problems"]
 
