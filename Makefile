@@ -6,7 +6,7 @@ BENCH_VENV ?= .venv-bench
 BIN = $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all check bench pictures clean
+.PHONY: demo test test-all check docs bench pictures clean
 
 demo: $(VENV)/.package
 	@$(BIN)/python examples/demo.py
@@ -23,6 +23,11 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/codespell
 
+docs: $(VENV)/.docs
+	rm -rf build/site docs/generated
+	$(BIN)/python -m sphinx -W --keep-going -q -j auto docs build/site
+	$(BIN)/python docs/check_links.py build/site
+
 bench: $(BENCH_VENV)/.bench
 	$(BENCH_VENV)/bin/python -m benchmarks
 
@@ -30,10 +35,10 @@ pictures: $(VENV)/.dev
 	$(BIN)/python docs/pictures/draw.py
 
 clean:
-	rm -rf $(VENV) $(ALL_VENV) $(BENCH_VENV)
+	rm -rf $(VENV) $(ALL_VENV) $(BENCH_VENV) build/site docs/generated
 
-# The stamps: an environment with the package; the same with extras and tools; one with the boosting libraries besides, which
-# hold some packages back; one with the peers to compare with.
+# The stamps: an environment with the package; the same with extras and tools; the same with what builds the site; one with the
+# boosting libraries besides, which hold some packages back; one with the peers to compare with.
 $(VENV)/.package: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evencover needs Python 3.11 or newer; make PYTHON=python3.12 names another")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -43,6 +48,10 @@ $(VENV)/.package: pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.package requirements-dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all]' -r requirements-dev.txt
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.dev requirements-docs.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
 	@touch $@
 
 $(ALL_VENV)/.all: pyproject.toml requirements-dev.txt requirements-boosting.txt

@@ -17,8 +17,8 @@ def rows_needed(level: Level = 0.9, tolerance: float = 0.03, confidence: float =
     """Return how many calibration rows a group needs to be covered within the tolerance of the level.
 
     With n exchangeable scores without ties, the coverage of their threshold is Beta(k, n + 1 − k), k = ⌈(n + 1) level⌉.
-    The answer is the number from which on, for it and every larger one, P(|coverage − level| <= tolerance) is at least
-    the confidence.
+    The answer is the number from which on, for it and every larger one, ``P(|coverage − level| <= tolerance)`` is
+    at least the confidence.
 
     Parameters
     ----------

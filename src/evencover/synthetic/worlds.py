@@ -180,19 +180,19 @@ def homoskedastic(noise: LocationScale = NORMAL, *, features: Features | None = 
 
 
 def constant_mean(noise: LocationScale = NORMAL, *, features: Features | None = None) -> World:
-    """Type 1: mean 1, variance 0.1 |mean(x)|; by default normal `noise` and ten normal `features` of variance 10."""
+    """Type 1: mean 1, variance ``0.1 |mean(x)|``; by default normal `noise`, ten normal `features` of variance 10."""
     law = Noisy(lambda X: np.ones(len(X)), lambda X: np.sqrt(0.1 * np.abs(_average(X))), noise)
     return World("Type 1, constant mean", features or _TEN_NORMAL, law)
 
 
 def functional_dependence(noise: LocationScale = NORMAL, *, features: Features | None = None) -> World:
-    """Type 2: mean(x), variance 0.1 √|mean(x)|; by default normal `noise` and ten normal `features` of variance 10."""
+    """Type 2: mean(x), variance ``0.1 √|mean(x)|``; by default normal `noise`, ten normal `features` of variance 10."""
     law = Noisy(_average, lambda X: np.sqrt(0.1 * np.sqrt(np.abs(_average(X)))), noise)
     return World("Type 2, functional dependence", features or _TEN_NORMAL, law)
 
 
 def low_dimensional(noise: LocationScale = NORMAL, *, features: Features | None = None) -> World:
-    """Type 3: mean(x), variance 0.1 |x₂ + 0.1|; by default normal `noise` and ten `features` uniform on [0, 10]."""
+    """Type 3: mean(x), variance ``0.1 |x₂ + 0.1|``; by default normal `noise` and ten `features` uniform on [0, 10]."""
     law = Noisy(_average, lambda X: np.sqrt(0.1 * np.abs(X[:, 1] + 0.1)), noise)
     return World("Type 3, low-dimensional noise", features or _TEN_UNIFORM, law)
 
@@ -213,7 +213,7 @@ def two_modes(
         higher above. Then the target given x is no mixture at all.
     as_written : bool
         Whether the variance within a mode is 0.01 mean(x)², as the paper's text has it, instead of
-        0.1 mean(|x|), as it was run.
+        ``0.1 mean(|x|)``, as it was run.
     """
     spread = _tenth_of_mean if as_written else _root_of_mean_size
     lower, upper = Noisy(lambda X: _average(X) - 1, spread, noise), Noisy(lambda X: _average(X) + 1, spread, noise)
@@ -247,7 +247,7 @@ def two_subgroups(noise: LocationScale = NORMAL) -> World:
 
 
 def unit_square(noise: LocationScale = NORMAL) -> World:
-    """The running example: the unit square, mean x₁ + x₂, `noise` of variance 1 + |x₂ − 0.5|; normal by default."""
+    """The running example: the unit square, mean x₁ + x₂, `noise` of variance ``1 + |x₂ − 0.5|``; normal by default."""
     law = Noisy(lambda X: X[:, 0] + X[:, 1], lambda X: np.sqrt(1 + np.abs(X[:, 1] - 0.5)), noise)
     return World("unit square", UniformFeatures(2), law)
 

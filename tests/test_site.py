@@ -1,0 +1,83 @@
+"""The site has every public name, and nothing in it leads nowhere or to another host."""
+
+import inspect
+import re
+import runpy
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SITE = ROOT / "build" / "site"
+ROOMS = ("", ".studies", ".models", ".plots", ".theory", ".synthetic", ".datasets", ".experiments.benchmark")
+ELSEWHERE = {"evencover.models.predictions_of", "evencover.theory.is_pivotal"}  # listed under `evencover`
+problems = runpy.run_path(str(ROOT / "docs" / "check_links.py"))["problems"]
+
+
+def public_names(room):
+    module = import_module(f"evencover{room}")
+    functions = (name for name, _ in inspect.getmembers(module, inspect.isfunction) if not name.startswith("_"))
+    names = getattr(module, "__all__", None) or [
+        name for name in functions if getattr(module, name).__module__ == module.__name__
+    ]
+    return {f"{module.__name__}.{name}" for name in names} - ELSEWHERE
+
+
+def listed_names():
+    """The names that the reference lists, each with its room."""
+    room, found = "", []
+    for line in (ROOT / "docs" / "api.rst").read_text(encoding="utf-8").splitlines():
+        if line.startswith(".. currentmodule:: "):
+            room = line.split()[-1]
+        elif name := re.fullmatch(r"(?:   |\.\. data:: | {10})(\w+)", line):
+            found.append(f"{room}.{name[1]}")
+    return found
+
+
+def test_the_reference_lists_every_public_name_once():
+    listed = listed_names()
+    assert len(listed) == len(set(listed))
+    assert set(listed) == set().union(*(public_names(room) for room in ROOMS))
+
+
+def test_a_sound_site_has_no_problems(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "index.html").write_text(
+        '<a href="sub/page.html#here">one</a> <a href="#top" id="top">two</a> <a href="https://example.org">three</a>'
+    )
+    (tmp_path / "sub" / "page.html").write_text('<h1 id="here">Here</h1> <a href="../index.html?q=1#top">back</a>')
+    assert list(problems(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("html", "problem"),
+    [
+        ('<a href="missing.html">', "index.html: nothing at missing.html"),
+        ('<a href="#missing">', "index.html: nothing at #missing"),
+        ('<a href="index.html#missing">', "index.html: nothing at index.html#missing"),
+        ('<img src="missing.png">', "index.html: nothing at missing.png"),
+        ('<img srcset="missing.png, missing.png 2x">', "index.html: nothing at missing.png"),
+        ('<script src="https://example.org/a.js"></script>', "index.html: loads https://example.org/a.js"),
+        ('<img src="//example.org/a.png">', "index.html: loads //example.org/a.png"),
+        ('<link rel="stylesheet" href="https://example.org/a.css">', "index.html: loads https://example.org/a.css"),
+    ],
+)
+def test_what_is_wrong_is_found(html, problem, tmp_path):
+    (tmp_path / "index.html").write_text(html)
+    assert set(problems(tmp_path)) == {problem}
+
+
+def test_style_sheets_are_read_too(tmp_path):
+    (tmp_path / "index.html").touch()
+    (tmp_path / "a.css").write_text("@import 'a/b.css'; p { background: url(https://example.org/a.png) }")
+    assert list(problems(tmp_path)) == ["a.css: loads https://example.org/a.png"]
+
+
+def test_an_empty_folder_is_no_site(tmp_path):
+    assert list(problems(tmp_path)) == [f"{tmp_path}: no pages"]
+
+
+@pytest.mark.skipif(not SITE.exists(), reason="the site has not been built: make docs")
+def test_the_site_has_no_problems():
+    assert list(problems(SITE)) == []
