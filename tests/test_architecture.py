@@ -16,6 +16,7 @@ FLOORS = [  # a module imports from its own floor or from floors above, never fr
     {
         "extras",
         "files",
+        "ladders",
         "markup",
         "inputs",
         "quantiles",

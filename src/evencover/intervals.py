@@ -11,7 +11,11 @@ from numpy.typing import NDArray
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
 from evencover.inputs import BoolArray, FloatArray, checked_vector, row_selection, warn_user
+from evencover.markup import html_table, tag
 from evencover.tables import FrameKind, frame_kind, n_rows, new_frame
+
+_SIDES = ("lower", "upper")
+_SHOWN = 10  # rows, in a notebook
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +142,15 @@ class Intervals:
         level = "" if self.level is None else f", level={self.level}"
         empty = f", {n} empty" if (n := int(self.empty.sum())) else ""
         return f"Intervals({len(self)} rows{level}, mean width {_mean_width(self.width)}{empty})"
+
+    def _repr_html_(self) -> str:
+        columns = {
+            f"{side}{suffix}": bound
+            for suffix, *both in self._by_level()
+            for side, bound in zip(_SIDES, both, strict=True)
+        }
+        rows = [(row, *(f"{bound[row]:.6g}" for bound in columns.values())) for row in range(min(len(self), _SHOWN))]
+        return tag("div", tag("p", repr(self)), html_table(("row", *columns), rows))
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.verdicts import Covered, excludes
 from evencover.extras import imported
 from evencover.inputs import FloatArray
+from evencover.ladders import score_ends, score_steps
 
 BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE, GREY = (
     *("#000000", "#E69F00", "#56B4E9", "#009E73"),
@@ -23,7 +24,6 @@ PALETTE = (VERMILION, PURPLE, BLUE, GREEN, ORANGE, SKY, BLACK)
 BY_NOISE = (BLUE, ORANGE, VERMILION)  # low, medium, high
 LINES = ("-", "--", "-.")
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
-_MOST_STEPS = 5000
 _MOST_BANDS = 7  # beyond which bands hide each other
 STYLE: Mapping[str, Any] = {
     "axes.grid": False,
@@ -177,26 +177,3 @@ def plot_coverages(coverages: Sequence[tuple[str, FloatArray, float]], *, level:
         error = 2 * values.std(ddof=1) / np.sqrt(len(values))
         ax.errorbar(x, values.mean(), error, fmt=marker, ms=3.4, elinewidth=2.4, color=color, label=label)
     return ax
-
-
-def score_ends(finite: FloatArray) -> tuple[float, float]:
-    """Return the ends of the axis of scores: from 0 or less, to where nearly all lie, long tails cut."""
-    if not len(finite):
-        return 0.0, 1.0
-    left = min(0.0, float(finite.min()))
-    bulk, most = (float(np.quantile(finite, share)) for share in (0.95, 0.999))
-    right = min(most, 3 * bulk) if bulk > 0 else most
-    return left, right + 0.05 * (right - left) if right > left else left + 1.0
-
-
-def score_steps(
-    values: FloatArray, left: float, right: float, *, most: int = _MOST_STEPS
-) -> tuple[FloatArray, FloatArray]:
-    """Return where the empirical distribution steps up, and to what, between two ends; thinned where there are many."""
-    ladder = np.sort(values)
-    places = np.unique(np.linspace(0, len(ladder) - 1, min(len(ladder), most)).astype(int))
-    places = places[(ladder[places] >= left) & (ladder[places] <= right)]
-    start = np.searchsorted(ladder, left, side="left")
-    stop = np.searchsorted(ladder, right, side="right")
-    shares = np.concatenate([[start], places + 1, [stop]]) / len(ladder)
-    return np.concatenate([[left], ladder[places], [right]]), shares

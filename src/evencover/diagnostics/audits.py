@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from evencover.diagnostics.counts import SIGNIFICANT
 from evencover.diagnostics.excess_risk import ExcessRisk
 from evencover.diagnostics.verdicts import Verdict, excludes, more_rows
-from evencover.diagnostics.words import COLUMNS, cells, listed, probability, table_of
+from evencover.diagnostics.words import COLUMNS, cells, html_of, listed, probability, table_of
 from evencover.groups import Label
 
 _HEADER = (*COLUMNS, "p (Holm)", "mean width", "Winkler score")
@@ -146,6 +146,9 @@ class Audit:
         if self.n_empty or self.n_infinite:
             lines.append(f"Empty intervals: {self.n_empty}; infinite ones: {self.n_infinite}.")
         return "\n".join([*lines, *self._by_features(), f"Verdict: {self.verdict}. {self.advice}"])
+
+    def _repr_html_(self) -> str:
+        return html_of(self, [*self.table, self.overall], _cells, _HEADER)
 
     def _by_features(self) -> list[str]:
         """Return what the features show, in lines of text."""

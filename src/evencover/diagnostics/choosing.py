@@ -16,6 +16,7 @@ from evencover.diagnostics.planning import groups_affordable
 from evencover.diagnostics.verdicts import Settings, Verdict, checked_settings
 from evencover.diagnostics.words import in_code, text_table
 from evencover.inputs import FloatArray
+from evencover.markup import html_table
 from evencover.models.speech import is_frozen, predictions_of
 from evencover.models.spread import WithSpread
 from evencover.models.validation import checked_target, refuse_unless_regressor
@@ -77,7 +78,17 @@ class Recommendation:
         return f"Recommendation({in_code(self.chosen.nonconformity)}, {self.chosen.taxonomy!r}, level={self.level:g})"
 
     def __str__(self) -> str:
-        rows = [
+        return text_table(self._header, self._lines())
+
+    def _repr_html_(self) -> str:
+        return html_table(self._header, self._lines())
+
+    @property
+    def _header(self) -> tuple[str, ...]:
+        return "nonconformity", "taxonomy", "verdict", f"mean width at {self.level:g}", ""
+
+    def _lines(self) -> list[tuple[str, ...]]:
+        return [
             (
                 in_code(each.nonconformity),
                 repr(each.taxonomy),
@@ -88,7 +99,6 @@ class Recommendation:
             )
             for each in self.candidates
         ]
-        return text_table(("nonconformity", "taxonomy", "verdict", f"mean width at {self.level:g}", ""), rows)
 
 
 def recommend(

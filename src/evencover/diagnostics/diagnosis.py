@@ -13,11 +13,13 @@ from evencover.diagnostics.evenness import GroupForecast
 from evencover.diagnostics.options import Option
 from evencover.diagnostics.quantile_differences import ROWS_BEYOND, QuantileDifference
 from evencover.diagnostics.verdicts import Verdict, more_rows
-from evencover.diagnostics.words import COLUMNS, cells, listed, probability, table_of
+from evencover.diagnostics.words import COLUMNS, cells, html_of, listed, probability, table_of
 from evencover.groups import Groups, Label
 from evencover.inputs import FloatArray
 from evencover.rows import Rows
 from evencover.scores import Score
+
+_HEADER = (*COLUMNS, "p (Holm)")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -134,12 +136,15 @@ class Diagnosis:
     def __str__(self) -> str:
         return "\n".join([*self._evidence(), f"Verdict: {self.verdict}. {self.advice}"])
 
+    def _repr_html_(self) -> str:
+        return html_of(self, self.table, _cells, _HEADER)
+
     def _evidence(self) -> list[str]:
         """Return the evidence in lines of text."""
         by = f", by {self.taxonomy}" if self.taxonomy else ""
         lines = [
             f"Coverage to come by one threshold, {self.threshold:.4g}, at level {self.level:g}{by}:",
-            table_of(self.table, lambda row: (*cells(row), probability(row.adjusted)), (*COLUMNS, "p (Holm)")),
+            table_of(self.table, _cells, _HEADER),
             f"Test that all groups are even: p {probability(self.joint_p_value)}, exact for the null that {self.null}.",
         ]
         if self.quantile_differences:
@@ -159,3 +164,8 @@ class Diagnosis:
         beyond = min(len(scores) for scores in self.scores.values()) * (1 - self.level)
         few = " (too few rows to trust it)" if round(beyond, 9) < ROWS_BEYOND else ""
         return f"Groups whose quantiles differ, by bootstrap{few}: {named or 'none'}."
+
+
+def _cells(row: GroupForecast) -> tuple[str, ...]:
+    """Return the text of a line."""
+    return *cells(row), probability(row.adjusted)

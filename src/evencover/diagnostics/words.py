@@ -6,7 +6,8 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from evencover.diagnostics.verdicts import Covered
+from evencover.diagnostics.verdicts import Covered, Verdict
+from evencover.markup import Markup, html_table, tag
 
 COLUMNS = ("group", "rows", "coverage", "95 % interval")
 _NAMED = 6  # before the rest is counted
@@ -19,6 +20,18 @@ class Tested(Covered, Protocol):
     @property
     def adjusted(self) -> float:
         """The p-value, adjusted for the number of groups."""
+
+
+class Judged(Protocol):
+    """Something with a verdict."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict."""
+
+    @property
+    def advice(self) -> str:
+        """What to do."""
 
 
 RowType = TypeVar("RowType", bound=Tested)
@@ -36,11 +49,24 @@ def cells(row: Covered) -> tuple[str, ...]:
 
 def table_of(rows: Sequence[RowType], written: Callable[[RowType], Sequence[str]], header: Sequence[str]) -> str:
     """Return a table of groups as text; of very many, those with the smallest p-values."""
-    shown = list(rows)
-    if len(rows) > _LINES:
-        shown = sorted(rows, key=lambda row: (np.isnan(row.adjusted), row.adjusted))[:_LINES]
     more = [f"  and {len(rows) - _LINES} more groups"] if len(rows) > _LINES else []
-    return "\n".join([text_table(header, map(written, shown)), *more])
+    return "\n".join([text_table(header, map(written, _few(rows))), *more])
+
+
+def html_of(
+    judged: Judged, rows: Sequence[RowType], written: Callable[[RowType], Sequence[str]], header: Sequence[str]
+) -> Markup:
+    """Return a verdict with its table as HTML, for notebooks."""
+    said = tag("p", tag("b", f"Verdict: {judged.verdict}. "), judged.advice)
+    more = [tag("p", f"And {len(rows) - _LINES} more groups.")] if len(rows) > _LINES else []
+    return tag("div", said, html_table(header, map(written, _few(rows))), *more)
+
+
+def _few(rows: Sequence[RowType]) -> list[RowType]:
+    """Return all rows or, of very many, those with the smallest p-values."""
+    if len(rows) <= _LINES:
+        return list(rows)
+    return sorted(rows, key=lambda row: (np.isnan(row.adjusted), row.adjusted))[:_LINES]
 
 
 def in_code(score: object) -> str:

@@ -10,8 +10,8 @@ from evencover.diagnostics.verdicts import Covered, excludes
 from evencover.groups import Groups, Label
 from evencover.inputs import FloatArray, IntArray
 from evencover.intervals import Intervals
+from evencover.ladders import score_ends, score_steps
 from evencover.markup import Markup, joined, tag
-from evencover.plots import score_ends, score_steps
 from evencover.report.axes import Axis, short
 from evencover.report.live import Live
 

@@ -15,6 +15,7 @@ from evencover.diagnostics.words import in_code, probability, text_table
 from evencover.groups import Groups
 from evencover.inputs import IntArray
 from evencover.intervals import Intervals
+from evencover.markup import Markup, joined, tag
 from evencover.models.encoding import EncodedColumn, TableEncoder
 from evencover.models.speech import predictions_of
 from evencover.predictions import Prediction
@@ -121,6 +122,9 @@ class Study:
                 f"By the calibration rows, one threshold for all is {self.diagnosis.verdict}. {self.diagnosis.advice}",
             ]
         )
+
+    def _repr_html_(self) -> str:
+        return joined([tag("p", f"{self!r}. {self.how}."), Markup(self.audit._repr_html_())])
 
     @property
     def how(self) -> str:
