@@ -4,6 +4,7 @@ import contextlib
 import inspect
 import io
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -18,12 +19,14 @@ import evencover.experiments.benchmark
 import evencover.models
 import evencover.synthetic
 import evencover.theory
+from evencover.cli import running
 from evencover.experiments.claims import claims
 from tests.test_boosting import LINES
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+BLOCK = re.compile(r"```(python|sh)\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
+SET_UP = ("make ", "pip ")  # what a reader does before
 WITH_CODE = (
     "README.md",
     "docs/guide.md",
@@ -32,6 +35,9 @@ WITH_CODE = (
     "docs/reproduction.md",
     "docs/diagnostics.md",
     "docs/real_data.md",
+    "docs/tutorial.md",
+    "docs/command_line.md",
+    *(f"docs/howto/{page.name}" for page in sorted(ROOT.glob("docs/howto/*.md"))),
 )
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
@@ -49,13 +55,34 @@ def test_code_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch):
     """The blocks of a page run one after another, as a reader would paste them."""
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "page"}
-    for code, expected in BLOCK.findall(text_of(page)):
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(code, names)  # noqa: S102
-        assert NUMBER.sub("#", printed.getvalue()) == NUMBER.sub("#", expected)
-        found, wanted = ([float(number) for number in NUMBER.findall(text)] for text in (printed.getvalue(), expected))
+    for language, code, expected in BLOCK.findall(text_of(page)):
+        printed = typed(code) if language == "sh" else executed(code, names)
+        assert NUMBER.sub("#", printed) == NUMBER.sub("#", expected)
+        found, wanted = ([float(number) for number in NUMBER.findall(text)] for text in (printed, expected))
         assert found == pytest.approx(wanted, rel=0.02)  # versions of scikit-learn fit a little differently
+
+
+def executed(code, names):
+    """Return what Python code prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, names)  # noqa: S102
+    return printed.getvalue()
+
+
+def typed(lines):
+    """Return what commands print that give a verdict or none; a reader's set-up prints nothing here."""
+    printed = ""
+    for line in lines.splitlines():
+        if line.startswith(SET_UP):
+            continue
+        words = shlex.split(line)
+        assert words[0] == "evencover"
+        done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False)
+        assert done.returncode in (0, 3, 4), done.stderr
+        assert not done.stderr
+        printed += done.stdout
+    return printed
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -115,8 +142,18 @@ def test_every_verb_is_documented():
     assert verbs
     assert all(f"evencover reproduce {verb}" in text_of(ROOT / "docs/reproduction.md") for verb in verbs)
     others = {name for name in evencover.cli.app() if not name.startswith("-")} - {"reproduce"}
-    assert others == {"benchmark", "datasets"}
-    assert all(f"evencover {verb}" in text_of(ROOT / "docs/real_data.md") for verb in others)
+    assert others == {"run", "predict", "audit", "benchmark", "datasets"}
+    assert all(f"evencover {verb}" in text_of(ROOT / "docs/command_line.md") for verb in others)
+    assert all(f"evencover {verb}" in text_of(ROOT / "docs/real_data.md") for verb in ("benchmark", "datasets"))
+
+
+@pytest.mark.parametrize("verb", ["run", "predict", "audit"])
+def test_every_option_is_documented(verb):
+    """On the page of the command line; those that every verb has are said once."""
+    options = {f"--{name.replace('_', '-')}" for name in inspect.signature(getattr(running, verb)).parameters}
+    positional = {"--data", "--folder", "--new", "--file"}
+    page = text_of(ROOT / "docs/command_line.md")
+    assert {option for option in options - positional if option not in page} == set()
 
 
 def test_the_table_of_claims_is_what_is_found_now():

@@ -1,0 +1,317 @@
+"""The report: one file that says what Python says, to people with and without JavaScript, sight or a mouse."""
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evencover import audit, diagnose_scores, write_report
+from evencover.diagnostics.diagnosing import at_level
+from evencover.diagnostics.words import probability
+from evencover.report.contents import contents_of, levels_around
+from evencover.report.live import Live, moving
+from evencover.report.sections import VERDICTS
+from evencover.report.writing import report
+from evencover.studies import Plan, study
+
+CHROMIUM = shutil.which("chromium")
+NASTY = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</script><script>alert(1)</script>"]
+
+
+def table(n=900):
+    """Numbers, text and gaps, under names that a careless page would run."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=n)
+    kinds = rng.choice([*NASTY, None], n)
+    return pd.DataFrame(
+        {"x": x, NASTY[0]: kinds, NASTY[1]: x + (rng.random(n) < 0.3) * np.nan, NASTY[2]: rng.normal(scale=0.1 + x)}
+    )
+
+
+@pytest.fixture(scope="module")
+def found():
+    return study(table(), NASTY[2], plan=Plan(model="linear"), name=NASTY[0])
+
+
+@pytest.fixture(scope="module")
+def page(found):
+    return report(found, command=f"evencover run '{NASTY[1]}'")
+
+
+class Tags(HTMLParser):
+    """Every element of a page with its attributes, and its text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.said = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.said.append(data)
+
+
+def test_names_are_text_and_nothing_else(page):
+    """Untrusted names appear, escaped; the only scripts are the numbers and ours."""
+    tags = Tags(page)
+    scripts = [attributes for tag, attributes in tags.found if tag == "script"]
+    assert scripts == [{"type": "application/json", "id": "levels"}, {}]
+    assert not [tag for tag, _ in tags.found if tag in ("img", "iframe", "object", "link")]
+    assert not [attributes for _, attributes in tags.found if any(name.startswith("on") for name in attributes)]
+    assert all(name in "".join(tags.said) for name in NASTY)
+
+
+def test_it_loads_nothing_and_is_small(page):
+    assert len(page.encode()) < 3_000_000
+    assert not [attributes for _, attributes in Tags(page).found if "src" in attributes or "srcset" in attributes]
+    assert "url(" not in page
+    assert "default-src 'none'" in page
+
+
+def test_every_part_is_there(page):
+    titles = re.findall(r"<h2[^>]*>(.*?)</h2>", page)
+    assert titles == [
+        *("The verdict", "What is covered in each group", "How wide the intervals are", "Intervals over the data"),
+        *("Would one threshold do?", "The groups' scores".replace("'", "&#x27;"), "What could be used instead"),
+        *(
+            "The tests",
+            "Coverage by the features",
+            "What was tried",
+            "The data",
+            "What is promised",
+            "How to repeat it",
+        ),
+    ]
+
+
+def test_it_can_be_read_without_scripts(found, page):
+    """What Python found is in the page as it is, before any script has run."""
+    text = "".join(Tags(re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)).said)
+    assert VERDICTS[found.verdict] in text
+    assert found.audit.advice in text
+    assert str(found.regressor.guarantee_) in text
+    for row in found.audit.table:
+        assert f"{row.coverage:.3f}" in text
+        assert f"{row.low:.3f} to {row.high:.3f}" in text
+
+
+def test_the_same_result_is_the_same_file(found, page, tmp_path):
+    write_report(found, tmp_path / "report.html", command=f"evencover run '{NASTY[1]}'")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == page
+
+
+def test_headings_tables_and_pictures_have_names(page):
+    tags = Tags(page).found
+    assert ("html", {"lang": "en"}) in tags
+    levels = [int(tag[1]) for tag, _ in tags if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert set(levels[1:]) == {2}
+    pictures = [attributes for tag, attributes in tags if tag == "svg"]
+    assert len(pictures) == 5
+    assert all(attributes["role"] == "img" and attributes["aria-label"] for attributes in pictures)
+    n_tables = sum(tag == "table" for tag, _ in tags)
+    assert n_tables == sum(tag == "caption" for tag, _ in tags)
+    assert all("scope" in attributes for tag, attributes in tags if tag == "th")
+
+
+class TestEveryResult:
+    def test_a_diagnosis(self):
+        rng = np.random.default_rng(0)
+        scores = np.abs(rng.normal(size=600)) * np.repeat([1.0, 2.0], 300)
+        found = diagnose_scores(scores, np.repeat(["quiet", "noisy"], 300), level=0.87)
+        contents = contents_of(found)
+        assert contents.own.judged is found
+        assert 0.87 in [shot.level for shot in contents.snapshots]
+        assert VERDICTS["uneven"] in report(found)
+
+    def test_an_audit_has_one_level_and_no_script(self):
+        y = np.random.default_rng(0).normal(size=300)
+        text = report(audit(y, (np.full(300, -1.7), np.full(300, 1.7)), X=y[:, None]))
+        assert "<script" not in text
+        assert "What is covered in each group" in text
+
+    def test_many_groups(self):
+        y = np.random.default_rng(0).normal(size=4000)
+        found = audit(y, (np.full(4000, -1.7), np.full(4000, 1.7)), groups=np.arange(4000) % 50)
+        contents = contents_of(found)
+        assert len(contents.groups) == 30
+        kept = sorted(row.adjusted for row in found.table)[:30]
+        assert sorted(row.adjusted for row in contents.shown(found.table)) == kept
+        assert "20 more groups are not shown" in report(found)
+
+    def test_infinite_and_empty_intervals(self):
+        y = np.zeros(60)
+        lower, upper = np.where(np.arange(60) < 20, -np.inf, -1.0), np.where(np.arange(60) < 20, np.inf, 1.0)
+        lower[50:], upper[50:] = np.nan, np.nan
+        text = report(audit(y, (lower, upper), groups=np.repeat(["a", "b", "c"], 20)))
+        assert "Empty intervals: 10; infinite ones: 20." in text
+        assert "mean width inf" in text
+        assert "nan" not in text
+
+    def test_few_rows(self):
+        found = study(table(60), NASTY[2], plan=Plan(model="linear", level=0.99))
+        assert "too few rows" in report(found)
+
+    def test_nothing_else(self, tmp_path):
+        with pytest.raises(TypeError, match="a report is on a Study, a Diagnosis or an Audit; got dict"):
+            write_report({}, tmp_path / "report.html")
+        assert not list(tmp_path.iterdir())
+
+
+def test_levels_of_the_slider():
+    assert levels_around(0.975, 100)[0] == 0.5
+    assert 0.975 in levels_around(0.975, 100)
+    assert levels_around(0.9, 100) == sorted(set(levels_around(0.9, 100)))
+    assert len(levels_around(0.9, 10**6)) < len(levels_around(0.9, 100))
+
+
+def test_what_moves_is_noted_in_order():
+    lives = [Live(), Live()]
+    for place, live in enumerate(lives):
+        live.text("stays")
+        live.text(place)
+        live.mark("line", moving={"x1": 1.0, "x2": 2.0 + place})
+    assert moving(lives) == {"texts": {1: ["0", "1"]}, "marks": {0: {"x2": ["2.0", "3.0"]}}}
+    lives[1].text("more")
+    with pytest.raises(RuntimeError, match="same parts at every level"):
+        moving(lives)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed, and the report is to be seen in a browser")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+
+
+@pytest.fixture(scope="module")
+def file(page, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(page, encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture
+def opened(browser, file):
+    """The report in a browser, with what it complained of and what it asked the network for."""
+    context = browser.new_context()
+    tab = context.new_page()
+    tab.complaints, tab.requests = [], []
+    tab.on("console", lambda message: tab.complaints.append(message.text))
+    tab.on("pageerror", lambda error: tab.complaints.append(str(error)))
+    tab.on("dialog", lambda dialog: tab.complaints.append(dialog.message))
+    tab.on("request", lambda request: tab.requests.append(request.url))
+    tab.goto(file)
+    yield tab
+    context.close()
+
+
+class TestInABrowser:
+    def test_it_opens_without_complaint(self, opened, file, found):
+        assert opened.complaints == []
+        assert opened.requests == [file]
+        assert opened.locator("#verdict .word").inner_text() == VERDICTS[found.verdict]
+        assert opened.get_by_label("Level").is_visible()
+
+    def test_the_slider_moves_every_number_to_what_python_says(self, opened, found):
+        """By keyboard, one level down and then to the lowest one."""
+        contents = contents_of(found)
+        opened.get_by_label("Level").focus()
+        for key, place in (("ArrowLeft", contents.start - 1), ("Home", 0)):
+            opened.keyboard.press(key)
+            shot = contents.snapshots[place]
+            assert opened.locator("#level-shown").inner_text() == f"{shot.level:g}"
+            assert opened.locator("#verdict .verdict").get_attribute("class") == f"verdict {shot.judged.verdict}"
+            assert shot.judged.advice in opened.locator("#verdict").inner_text()
+            expected = [*shot.audit.table, shot.audit.overall]
+            for line, row in zip(opened.locator("#coverage tbody tr").all(), expected, strict=True):
+                cells = [cell.strip() for cell in line.inner_text().split("\t")]
+                numbers = [f"{row.coverage:.3f}", f"{row.low:.3f} to {row.high:.3f}", probability(row.adjusted)]
+                assert cells[1:5] == [str(row.rows), *numbers]
+                assert float(cells[5]) == pytest.approx(row.width, rel=1e-3)
+            forecast = at_level(found.diagnosis, shot.level)
+            lines = opened.locator("#one-threshold tbody tr").all()
+            assert [line.inner_text().split("\t")[2].strip() for line in lines] == [
+                f"{row.coverage:.3f}" for row in forecast.table
+            ]
+            inside = int(shot.intervals.covers(contents.rows.y).sum())
+            assert opened.locator("path.covered").count() == inside
+            assert f"{inside} of these" in opened.locator("#rows figcaption").inner_text()
+        assert opened.complaints == []
+
+    def test_there_and_back(self, opened):
+        before = opened.locator("main").inner_html()
+        slider = opened.get_by_label("Level")
+        slider.focus()
+        opened.keyboard.press("ArrowRight")
+        assert opened.locator("main").inner_html() != before
+        opened.keyboard.press("ArrowLeft")
+        assert opened.locator("main").inner_html() == before
+
+    def test_choosing_a_group_pales_the_others(self, opened, found):
+        (first, second, *_) = [str(row.group) for row in found.audit.table]
+        opened.get_by_role("radio", name=first).check()
+        opened.wait_for_timeout(300)
+        for group, opacity in ((0, "1"), (1, "0.12")):
+            mark = opened.locator(f'#coverage [data-group="{group}"]').first
+            assert mark.evaluate("each => getComputedStyle(each).opacity") == opacity
+        assert opened.get_by_role("radio", name=second).is_visible()
+
+    def test_without_scripts_there_is_no_slider(self, browser, file, found):
+        context = browser.new_context(java_script_enabled=False)
+        tab = context.new_page()
+        tab.goto(file)
+        assert tab.locator("#verdict .word").inner_text() == VERDICTS[found.verdict]
+        assert not tab.locator("#level-control").is_visible()
+        context.close()
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_words_stand_out_from_the_paper(self, browser, file, scheme):
+        """The contrast of every text is at least 4.5 to 1 (WCAG AA)."""
+        context = browser.new_context(color_scheme=scheme)
+        tab = context.new_page()
+        tab.goto(file)
+        colors = tab.evaluate("""() => [...document.querySelectorAll("main *, header *, .controls *")]
+            .filter(each => [...each.childNodes].some(node => node.nodeType === 3 && node.data.trim()))
+            .map(each => {
+                let behind = each;
+                while (behind && getComputedStyle(behind).backgroundColor === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
+                const style = getComputedStyle(each);
+                return [each.namespaceURI.endsWith("svg") ? style.fill : style.color, getComputedStyle(behind).backgroundColor];
+            })""")
+        assert len({paper for _, paper in colors}) >= 2
+        assert min(contrast(ink, paper) for ink, paper in colors) >= 4.5
+        context.close()
+
+    def test_it_fits_a_narrow_window(self, browser, file):
+        context = browser.new_context(viewport={"width": 360, "height": 700})
+        tab = context.new_page()
+        tab.goto(file)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+        context.close()
+
+
+def contrast(ink, paper):
+    """Return the contrast of two colours, as WCAG defines it."""
+    light, dark = sorted((luminance(ink), luminance(paper)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(color):
+    channels = np.array([int(number) / 255 for number in re.findall(r"\d+", color)[:3]])
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def test_contrast_by_hand():
+    assert contrast("rgb(0, 0, 0)", "rgb(255, 255, 255)") == pytest.approx(21)
+    assert contrast("rgb(119, 119, 119)", "rgb(255, 255, 255)") == pytest.approx(4.48, abs=0.01)
