@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+_UNSEEN = {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}  # they turn text around
 _VOID = ("br", "circle", "input", "line", "meta", "path", "rect")
 
 
@@ -37,7 +38,7 @@ def tag(name: str, /, *content: Any, **attributes: Any) -> Markup:
 
 def joined(parts: Iterable[Any]) -> Markup:
     """Return parts one after another; what is not `Markup` is escaped."""
-    return Markup("".join(part if isinstance(part, Markup) else escape(str(part)) for part in parts))
+    return Markup("".join(part if isinstance(part, Markup) else _escaped(str(part)) for part in parts))
 
 
 def html_table(header: Sequence[Any], rows: Iterable[Sequence[Any]], *, caption: str = "", **attributes: Any) -> Markup:
@@ -60,10 +61,14 @@ def html_table(header: Sequence[Any], rows: Iterable[Sequence[Any]], *, caption:
     return tag("table", *title, tag("thead", head), tag("tbody", *body), **attributes)
 
 
+def _escaped(text: str) -> str:
+    return escape(text.translate(_UNSEEN))
+
+
 def _attribute(name: str, value: Any) -> str:
     if value is None or value is False:
         return ""
     if value is True:
         return f" {name}"
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return f' {name}="{escape(text)}"'
+    return f' {name}="{_escaped(text)}"'

@@ -35,7 +35,7 @@ def advice_on_audit(audit: Audit) -> str:
         return " ".join([_nothing_to_do(audit), *_by_feature(audit)])
     if audit.verdict == "undecided":
         more = [_more_rows("test", audit)] * bool(audit.rows_to_decide)
-        return " ".join([*more, *_calibrate_on_more(audit), *_by_feature(audit)])
+        return " ".join([*_infinite(audit), *more, *_calibrate_on_more(audit), *_by_feature(audit)])
     rows = [*audit.table, *([audit.slab] if audit.slab else [])]
     off = [row for row in rows if row.adjusted < SIGNIFICANT and excludes(row, audit.level)]
     named = listed(f"{row.group} ({row.coverage:.3f})" for row in off)
@@ -139,6 +139,17 @@ def _nothing_to_do(audit: Audit) -> str:
             f"{audit.n_infinite} of {audit.overall.rows} intervals are infinite."
         )
     return f"Nothing to do: in every group coverage lies within {audit.tolerance:g} of the level."
+
+
+def _infinite(audit: Audit) -> list[str]:
+    """Return what infinite intervals take, if there are some."""
+    if not audit.n_infinite:
+        return []
+    needed = rows_for_finite_threshold(audit.level)
+    return [
+        f"Calibrate on more rows: {audit.n_infinite} of {audit.overall.rows} intervals are infinite, and a finite "
+        f"threshold at level {audit.level:g} takes {needed} calibration rows."
+    ]
 
 
 def _calibrate_on_more(audit: Audit) -> list[str]:

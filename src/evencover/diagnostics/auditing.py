@@ -106,6 +106,7 @@ def audit(
         sizes_known=evidence.pools.known,
         n_empty=int(np.count_nonzero(_empty(made))),
         n_infinite=int(np.count_nonzero(np.isinf(made.width))),
+        seed=settings.seed,
     )
     return replace(found, advice=advice_on_audit(found))
 

@@ -90,6 +90,8 @@ class Audit:
         Whether it is known how many calibration scores are behind the thresholds.
     n_empty, n_infinite : int
         Intervals that are empty, and those of infinite width.
+    seed : int
+        Of the draws.
     """
 
     verdict: Verdict
@@ -107,6 +109,7 @@ class Audit:
     sizes_known: bool
     n_empty: int
     n_infinite: int
+    seed: int
 
     @property
     def law(self) -> str:

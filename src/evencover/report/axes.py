@@ -29,13 +29,13 @@ class Axis:
 
     def ticks(self, about: int = 5) -> list[float]:
         """Return about so many round numbers along it."""
-        step = round_step((self.high - self.low) / about)
+        step = _round_step((self.high - self.low) / about)
         first = int(np.ceil(self.low / step - 1e-9))
         last = int(np.floor(self.high / step + 1e-9))
         return [place * step for place in range(first, last + 1)]
 
 
-def round_step(width: float) -> float:
+def _round_step(width: float) -> float:
     """Return 1, 2 or 5 times a power of ten, about as large."""
     power = 10.0 ** np.floor(np.log10(width))
     return float(next(step for step in (power, 2 * power, 5 * power, 10 * power) if step >= width * (1 - 1e-9)))
@@ -43,4 +43,6 @@ def round_step(width: float) -> float:
 
 def short(value: float) -> str:
     """Return a number as a reader wants it: four digits, and no more."""
-    return "not known" if np.isnan(value) else f"{value:.4g}"
+    if np.isfinite(value):
+        return f"{value:.4g}"
+    return "not known" if np.isnan(value) else "infinite" if value > 0 else "minus infinite"

@@ -5,17 +5,32 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.choosing import Recommendation
+from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.words import in_code
 from evencover.groups import first_few
-from evencover.guarantees import Guarantee
-from evencover.markup import Markup, html_table, tag
+from evencover.markup import Markup, tag
 from evencover.models.encoding import EncodedColumn
 from evencover.report.axes import short
-from evencover.report.sections import section
+from evencover.report.sections import numbers, section
 from evencover.studies import Study
 
 _PACKAGES = ("evencover", "numpy", "scipy", "scikit-learn", "quantile-forest", "torch")
+
+_WORDS = {
+    "level": "The share of targets that intervals are asked to hold, such as 0.9.",
+    "coverage": "The share that they do hold.",
+    "group": "Rows that are to be covered alike, such as those with little, medium and much noise.",
+    "spread": "How far off the model expects to be, row by row.",
+    "score": "How strange a target is, given what the model says: its distance from the prediction (Residual), that in "
+    "units of the spread (Normalized), or that from the model's own bounds (IntervalDistance).",
+    "threshold": "The largest score that still lies in the interval: one for all rows (Marginal), or one for each group.",
+    "calibration rows": "Rows that the model was not fitted on, whose scores set the thresholds.",
+    "interval, 95 %": "Where the true coverage of a group lies, but for one time in twenty (Clopper and Pearson).",
+    "slab": "The rows between two parallel planes in the space of features.",
+    "BetaBinomial": "The law of the number of rows that a calibrated threshold covers, its own chance included.",
+}
 
 
 def tried(found: Recommendation) -> Markup:
@@ -30,9 +45,7 @@ def tried(found: Recommendation) -> Markup:
         )
         for each in found.candidates
     ]
-    table = html_table(
-        ("score", "groups", "verdict", "mean width", ""), lines, caption=f"Tried at level {found.level:g}"
-    )
+    table = numbers(("score", "groups", "verdict", "mean width", "taken"), lines, f"Tried at level {found.level:g}")
     said = (
         "Scores and groups were tried on the training part, out of fold, before any calibration row was seen; of those "
         "that are even the narrowest was taken, and of equally narrow ones that with the fewest groups. Thresholds for "
@@ -45,38 +58,46 @@ def data(study: Study) -> Markup:
     """Return how the data was split, and how its columns became numbers."""
     total = sum(study.sizes.values())
     parts = [(part, n, f"{n / total:.0%}") for part, n in study.sizes.items()]
-    split = html_table(("part", "rows", "share"), parts, caption="The parts")
+    split = numbers(("part", "rows", "share"), parts, "The parts")
     said = (
         f"{total} rows of {study.name}, split at random (seed {study.plan.seed}): the model was fitted, and score and "
         "groups were chosen, on the training part; thresholds come from the calibration part; the test part judged."
     )
-    columns = html_table(
+    columns = numbers(
         ("column", "kind", "missing", "becomes"),
         [(each.name, _kind(each), each.missing, _becomes(each)) for each in study.columns],
-        caption="The features, as they were in the training part",
+        "The features, as they were in the training part",
     )
     return section("data", "The data", tag("p", said), split, tag("details", tag("summary", "The features"), columns))
 
 
-def guarantee(promise: Guarantee, level: float) -> Markup:
-    """Return the promise and what it rests on."""
-    lines = [(group, promise.sizes[group], f"{float(share):.4f}") for group, share in promise.coverage(level).items()]
-    table = html_table(
-        ("group", "calibration rows", "probability"), lines, caption=f"Coverage that is promised, at level {level:g}"
-    )
-    note = (
-        "The probability is over calibration rows and new row together, k / (n + 1), without ties between scores; for "
-        "one calibration it scatters around that, the more the fewer its rows."
-    )
-    return section("guarantee", "What is promised", tag("p", str(promise)), table, tag("p", note, class_="note"))
+def assumptions(result: Diagnosis | Audit) -> Markup:
+    """Return what a result on its own rests on."""
+    if isinstance(result, Audit):
+        said = (
+            "The rows must be new to whatever made the intervals, its model and its calibration, and like those that "
+            f"it is used for. The p-values hold {result.law}."
+        )
+    else:
+        said = (
+            "The calibration rows must be new to the model, and like those that it will be used for (exchangeable, for "
+            f"example all independent and from one source). The exact tests are exact for the null that {result.null}."
+        )
+    return section("assumptions", "What this rests on", tag("p", said))
 
 
 def reproduction(settings: Mapping[str, Any], command: str) -> Markup:
     """Return how to get the same numbers again."""
     how = [tag("p", "The same numbers come out of:"), tag("pre", tag("code", command))] if command else []
     lines = [*settings.items(), ("Python", platform.python_version()), *versions().items()]
-    table = html_table(("what", "value"), lines, caption="Settings and versions")
+    table = numbers(("what", "value"), lines, "Settings and versions")
     return section("reproduction", "How to repeat it", *how, table)
+
+
+def glossary() -> Markup:
+    """Return the words that a report takes for granted."""
+    lines = (part for word, meaning in _WORDS.items() for part in (tag("dt", word), tag("dd", meaning)))
+    return section("words", "The words", tag("details", tag("summary", "What they mean"), tag("dl", *lines)))
 
 
 def versions() -> dict[str, str]:

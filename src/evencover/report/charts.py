@@ -11,12 +11,12 @@ from evencover.groups import Groups, Label
 from evencover.inputs import FloatArray, IntArray
 from evencover.intervals import Intervals
 from evencover.ladders import score_ends, score_steps
-from evencover.markup import Markup, joined, tag
+from evencover.markup import Markup, tag
 from evencover.report.axes import Axis, short
 from evencover.report.live import Live
 
 _WIDTH = 720.0
-_LEFT, _RIGHT = 190.0, 700.0
+_LEFT, _NEAR, _RIGHT = 190.0, 60.0, 700.0  # where axes start, beside names and beside numbers, and where they stop
 _ROW = 30.0
 _LETTERS = 26
 _MOST_STEPS = 250
@@ -44,7 +44,7 @@ def coverage_chart(rows: Sequence[Covered], places: Places, *, level: float, tol
     reach = _reach(rows, level, tolerance)
     axis = Axis(level - reach, level + reach, _LEFT, _RIGHT)
     foot = 10 + _ROW * len(rows)
-    left, right = axis.at(level - tolerance), axis.at(level + tolerance)
+    left, right = axis.at(level - tolerance), axis.at(min(level + tolerance, 1.0))
     band = live.mark("rect", class_="band", y=4, height=foot - 4, moving={"x": left, "width": right - left})
     middle = _vertical(axis.at(level), foot, "level")
     ticks = (
@@ -55,31 +55,50 @@ def coverage_chart(rows: Sequence[Covered], places: Places, *, level: float, tol
         tag("g", *_covered(row, 25 + _ROW * line, axis, level, live), data_group=places[row.group])
         for line, row in enumerate(rows)
     )
-    name = _axis_name("coverage, with 95 % intervals; dashed: the level; shaded: what counts as even", foot + 38)
+    name = _axis_name("coverage, with 95 % intervals; dashed: the level; shaded: what counts as even", foot + 38, _LEFT)
     return _picture("Coverage of each group", foot + 46, band, middle, *ticks, *marks, name)
 
 
 def widths_chart(widths: Mapping[Label, float], places: Places, *, most: float, live: Live) -> Markup:
     """Return each group's mean width as a bar, the longest for the largest number `most`."""
-    axis = Axis(0.0, most, _LEFT, _RIGHT)
+    axis = Axis(0.0, most, _LEFT, _RIGHT - 60)
     foot = 10 + _ROW * len(widths)
     bars = []
     for line, (label, width) in enumerate(widths.items()):
         y = 8 + _ROW * line
-        finite = width if np.isfinite(width) else most
-        note = live.text(f"{label}: mean width {short(width)}", "title")
-        bar = live.mark("rect", class_="bar", x=_LEFT, y=y, height=18, moving={"width": axis.at(finite) - _LEFT})
-        bars.append(tag("g", note, _name(label, y + 14), bar, data_group=places[label]))
+        stop, kind = (axis.at(width), "bar") if np.isfinite(width) else (_RIGHT - 30, "bar endless")
+        bar = live.mark("rect", x=_LEFT, y=y, height=18, moving={"width": stop - _LEFT, "class_": kind})
+        number = live.mark("text", live.text(short(width), "tspan"), class_="number", y=y + 14, moving={"x": stop + 5})
+        bars.append(tag("g", _name(label, y + 14), bar, number, data_group=places[label]))
     ticks = (tag("text", short(tick), class_="tick", x=axis.at(tick), y=foot + 18) for tick in axis.ticks())
-    return _picture("Mean width of each group", foot + 46, *bars, *ticks, _axis_name("mean width", foot + 38))
+    return _picture("Mean width of each group", foot + 46, *bars, *ticks, _axis_name("mean width", foot + 38, _LEFT))
 
 
 def distribution_chart(
-    scores: Mapping[Label, FloatArray], places: Places, *, level: float, threshold: float, live: Live
+    every: FloatArray,
+    scores: Mapping[Label, FloatArray],
+    places: Places,
+    *,
+    level: float,
+    threshold: float,
+    live: Live,
 ) -> Markup:
-    """Return the share of each group's scores up to any number, with the level and the threshold of all rows."""
-    every = np.concatenate(list(scores.values()))
-    across = Axis(*score_ends(every[np.isfinite(every)]), 60.0, _RIGHT)
+    """Return the share of all scores, and of each group's, up to any number, with the level and the threshold.
+
+    Parameters
+    ----------
+    every : ndarray of shape (n,)
+        The scores of all rows.
+    scores : mapping from label to ndarray
+        Those of some groups.
+    places : mapping from label to int
+        The number that a group has in all pictures.
+    level, threshold : float
+        Where the dashed lines are.
+    live : Live
+        Takes notes.
+    """
+    across = Axis(*score_ends(every[np.isfinite(every)]), _NEAR, _RIGHT)
     up = Axis(0.0, 1.0, _TALL, 10.0)
     lines = [_steps(every, across, up, "all rows", {"class_": "line all"})]
     lines += [
@@ -87,12 +106,20 @@ def distribution_chart(
         for label, values in scores.items()
     ]
     frame = _frame(across, up, "score", "share of rows with a score up to it")
-    at = threshold if np.isfinite(threshold) else across.high
+    at = across.at(threshold) if np.isfinite(threshold) else across.stop
     guides = (
-        live.mark("line", class_="level", x1=60.0, x2=_RIGHT, moving={"y1": up.at(level), "y2": up.at(level)}),
-        live.mark("line", class_="level", y1=10.0, y2=_TALL, moving={"x1": across.at(at), "x2": across.at(at)}),
+        live.mark("line", class_="level", x1=_NEAR, x2=_RIGHT, moving={"y1": up.at(level), "y2": up.at(level)}),
+        live.mark("line", class_="level", y1=10.0, y2=_TALL, moving={"x1": at, "x2": at}),
     )
     return _picture("Distribution of the scores, of all rows and of each group", _TALL + 46, *lines, *guides, *frame)
+
+
+def key(place: int) -> Markup:
+    """Return the line of a group in a legend, as it is in the picture."""
+    line = tag("line", x1=0.0, x2=32.0, y1=5.0, y2=5.0)
+    return tag(
+        "svg", tag("g", line, class_=f"line {color(place)}"), viewBox="0 0 32 10", class_="key", aria_hidden="true"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,20 +161,34 @@ def rows_chart(rows: ShownRows, made: Intervals, places: Places, *, live: Live) 
     live : Live
         Takes notes.
     """
-    across, up = Axis(-1.0, float(len(rows)), 60.0, _RIGHT), Axis(*rows.ends, _TALL, 10.0)
-    inside, labels = made.covers(rows.y), rows.groups.label_of_rows().tolist()
-    marks = []
-    for place in range(len(rows)):
-        x, lower, upper = across.at(place), float(made.lower[place]), float(made.upper[place])
-        kind = "covered" if inside[place] else "missed"
-        said = f"row {rows.positions[place]}: {short(lower)} to {short(upper)}, target {short(rows.y[place])}, {kind}"
-        reach = live.mark("line", class_="reach", x1=x, x2=x, moving={"y1": up.at(lower), "y2": up.at(upper)})
-        dot = live.mark(
-            "path", moving={"d": _dot(x, up.at(rows.y[place]), 2.2, missed=kind == "missed"), "class_": kind}
-        )
-        marks.append(tag("g", live.text(said, "title"), reach, dot, data_group=places.get(labels[place])))
+    across, up = Axis(-1.0, float(len(rows)), _NEAR, _RIGHT), Axis(*rows.ends, _TALL, 10.0)
+    labels = rows.groups.label_of_rows().tolist()
+    marks = [
+        tag("g", *_row(rows, made, place, label, (across.at(place), up), live), data_group=places.get(label))
+        for place, label in enumerate(labels)
+    ]
     frame = _frame(across, up, "test rows, from the smallest predicted spread to the largest", "target", ticks=False)
     return _picture("Intervals and targets of test rows, sorted by spread", _TALL + 46, *marks, *frame)
+
+
+def _row(
+    rows: ShownRows, made: Intervals, place: int, label: Label, where: tuple[float, Axis], live: Live
+) -> list[Markup]:
+    """Return a row's interval and target, what is said of them, and an area to point at."""
+    x, up = where
+    lower, upper, y = float(made.lower[place]), float(made.upper[place]), float(rows.y[place])
+    covered = lower <= y <= upper
+    empty = not lower <= upper
+    ends = (up.at(y), up.at(y)) if empty else (up.at(lower), up.at(upper))
+    what = "empty interval" if empty else f"{short(lower)} to {short(upper)}"
+    kind = "covered" if covered else "missed"
+    said = f"row {rows.positions[place]}, {label}: {what}; target {short(y)}, {kind}"
+    return [
+        live.text(said, "title"),
+        tag("line", class_="pointed", x1=x, x2=x, y1=up.start, y2=up.stop),
+        live.mark("line", class_="reach", x1=x, x2=x, moving={"y1": ends[0], "y2": ends[1]}),
+        live.mark("path", moving={"d": _dot(x, up.at(y), 2.2, missed=not covered), "class_": kind}),
+    ]
 
 
 def color(place: int) -> str:
@@ -203,17 +244,18 @@ def _frame(across: Axis, up: Axis, below: str, beside: str, *, ticks: bool = Tru
         tag("text", short(tick), class_="tick left", x=across.start - 6, y=up.at(tick) + 4) for tick in up.ticks()
     ]
     turned = tag("text", beside, class_="name", transform=f"translate(14 {(up.start + up.stop) / 2:.1f}) rotate(-90)")
-    return [*lines, *numbers, _axis_name(below, up.start + 38), turned]
+    return [*lines, *numbers, _axis_name(below, up.start + 38, across.start), turned]
 
 
-def _axis_name(text: str, y: float) -> Markup:
-    return tag("text", text, class_="name", x=(_LEFT + _RIGHT) / 2, y=y)
+def _axis_name(text: str, y: float, start: float) -> Markup:
+    return tag("text", text, class_="name", x=(start + _RIGHT) / 2, y=y)
 
 
 def _name(label: Any, y: float) -> Markup:
-    """Return a group's name, cut where it grows long; the whole of it on hovering."""
+    """Return a group's name, without its middle where it grows long; the whole of it on hovering."""
     text = str(label)
-    cut = text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"
+    half = _LETTERS // 2
+    cut = text if len(text) <= _LETTERS else f"{text[:half]}…{text[-half:]}"
     return tag("text", tag("title", text), cut, class_="group-name", x=_LEFT - 12, y=y)
 
 
@@ -229,7 +271,7 @@ def _picture(name: str, height: float, *content: Markup) -> Markup:
     """Return a picture that a screen reader knows by its name; its numbers are in a table beside it."""
     return tag(
         "svg",
-        joined(content),
+        tag("g", *content, aria_hidden="true"),
         viewBox=f"0 0 {_WIDTH:g} {height:g}",
         role="img",
         aria_label=name,

@@ -10,8 +10,11 @@ from typing import Any
 from evencover.markup import Markup, joined, tag
 from evencover.report.contents import Contents
 from evencover.report.live import Live, moving
+from evencover.report.sections import VERDICTS
 
 _LOCKED = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+_MANY_GROUPS = 9
 
 
 def page(title: str, subtitle: str, contents: Contents, made: Sequence[tuple[Live, Markup]], after: Markup) -> str:
@@ -44,7 +47,8 @@ def page(title: str, subtitle: str, contents: Contents, made: Sequence[tuple[Liv
             "body",
             tag("a", "Skip to the verdict", href="#verdict", class_="skip"),
             tag("header", tag("h1", title), tag("p", subtitle, class_="sub")),
-            _controls(contents, len(made)),
+            *([_level_control(contents, len(made))] if len(made) > 1 else []),
+            *([_group_control(contents)] if len(contents.groups) > 1 else []),
             tag("main", body),
             *_script(contents, [live for live, _ in made], script),
         ),
@@ -52,19 +56,30 @@ def page(title: str, subtitle: str, contents: Contents, made: Sequence[tuple[Liv
     )
 
 
-def _controls(contents: Contents, n_levels: int) -> Markup:
-    """Return the slider of levels, which appears with JavaScript, and the choice of a group, which needs none."""
-    own = contents.start
-    slider = tag("input", type="range", id="level", min=0, max=n_levels - 1, step=1, value=own)
-    output = tag("output", f"{contents.own.level:g}", id="level-shown", for_="level")
-    level = tag("label", tag("b", "Level "), slider, " ", output, id="level-control", hidden=True)
+def _level_control(contents: Contents, n_levels: int) -> Markup:
+    """Return the slider of levels, which appears with JavaScript."""
+    slider = tag("input", type="range", id="level", min=0, max=n_levels - 1, step=1, value=contents.start)
+    output = tag("output", _said(contents, contents.start), id="level-shown", for_="level")
+    label = tag("label", tag("b", "Level "), slider, for_="level")
+    return tag("section", label, " ", output, id="level-control", aria_label="Level", hidden=True)
+
+
+def _said(contents: Contents, place: int) -> str:
+    """Return what a reader is told who moves the slider to a level."""
+    shot = contents.snapshots[place]
+    return f"{shot.level:g}: {VERDICTS[shot.judged.verdict]}"
+
+
+def _group_control(contents: Contents) -> Markup:
+    """Return the choice of a group, which needs no JavaScript."""
     choices = [("All", "all"), *((str(label), str(place)) for place, label in enumerate(contents.groups))]
     radios = (
         tag("label", tag("input", type="radio", name="group", id=f"show-{value}", checked=value == "all"), " ", text)
         for text, value in choices
     )
-    groups = tag("fieldset", tag("legend", "Show"), *radios)
-    return tag("div", *([level] if n_levels > 1 else []), *([groups] if len(choices) > 2 else []), class_="controls")
+    fields = tag("fieldset", tag("legend", "Show group"), *radios)
+    hidden = tag("details", tag("summary", "Show one group"), fields) if len(choices) > _MANY_GROUPS else fields
+    return tag("section", hidden, id="group-control", aria_label="Group")
 
 
 def _group_styles(n_groups: int) -> str:
@@ -79,7 +94,11 @@ def _script(contents: Contents, lives: Sequence[Live], script: str) -> list[Mark
     """Return the numbers of all levels, and what puts them in their places."""
     if not script:
         return []
-    numbers: dict[str, Any] = {"levels": [f"{shot.level:g}" for shot in contents.snapshots], **moving(lives)}
+    numbers: dict[str, Any] = {
+        "levels": [f"{shot.level:g}" for shot in contents.snapshots],
+        "said": [_said(contents, place) for place in range(len(lives))],
+        **moving(lives),
+    }
     text = json.dumps(numbers, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return [tag("script", Markup(text), type="application/json", id="levels"), tag("script", Markup(script))]
 

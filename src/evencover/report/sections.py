@@ -1,6 +1,6 @@
 """The parts of a report, each made at one level."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,26 +10,34 @@ from evencover.diagnostics.counts import SIGNIFICANT
 from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.verdicts import Covered
 from evencover.diagnostics.words import in_code, probability
+from evencover.guarantees import Guarantee
 from evencover.intervals import Intervals
 from evencover.markup import Markup, html_table, tag
 from evencover.report.axes import short
-from evencover.report.charts import ShownRows, color, coverage_chart, distribution_chart, rows_chart, widths_chart
+from evencover.report.charts import ShownRows, coverage_chart, distribution_chart, key, rows_chart, widths_chart
 from evencover.report.contents import Contents, Snapshot
 from evencover.report.live import Live
 
-VERDICTS = {
-    "even": "Coverage is even.",
-    "uneven": "Coverage is uneven.",
-    "undecided": "There are too few rows to tell.",
-}
+VERDICTS = {"even": "Coverage is even.", "uneven": "Coverage is uneven.", "undecided": "Undecided."}
+_MOST_LINES = 7  # of distributions, which can be told apart
 _GROUP = ("group", "rows", "coverage", "95 % interval", "p, adjusted")
 
 
 def section(identity: str, title: str, *content: Any) -> Markup:
     """Return a part of the page with a heading."""
-    return tag(
-        "section", tag("h2", title, id=f"{identity}-title"), *content, aria_labelledby=f"{identity}-title", id=identity
-    )
+    heading = tag("h2", title, id=f"{identity}-title")
+    return tag("section", heading, *content, aria_labelledby=f"{identity}-title", id=identity)
+
+
+def numbers(header: Sequence[Any], rows: Iterable[Sequence[Any]], caption: str) -> Markup:
+    """Return a table that scrolls by itself where it is too wide for the page."""
+    table = html_table(header, rows, caption=caption)
+    return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=caption)
+
+
+def figure(*content: Any) -> Markup:
+    """Return a picture, with what is said of it, that scrolls by itself where it is too wide for the page."""
+    return tag("figure", *content, tabindex=0)
 
 
 def verdict(contents: Contents, shot: Snapshot, live: Live) -> Markup:
@@ -41,16 +49,17 @@ def verdict(contents: Contents, shot: Snapshot, live: Live) -> Markup:
         tag("p", live.text(judged.advice)),
         moving={"class_": f"verdict {judged.verdict}"},
     )
-    return section("verdict", "The verdict", word, tag("p", live.text(_what_it_is_on(contents, shot)), class_="note"))
+    at = tag("p", "At level ", live.text(f"{shot.level:g}"), ":", class_="note")
+    return section("verdict", "The verdict", at, word, tag("p", live.text(_basis(contents, shot)), class_="note"))
 
 
-def _what_it_is_on(contents: Contents, shot: Snapshot) -> str:
+def _basis(contents: Contents, shot: Snapshot) -> str:
     """Return what the verdict was given on, and by what rule."""
     judged = shot.judged
     rule = (
-        f"It is uneven where the groups differ from the level {shot.level:g} by more than chance (joint p-value under "
-        f"{SIGNIFICANT:g}: {probability(judged.joint_p_value)} here), even where every group's interval lies within "
-        f"{judged.tolerance:g} of the level, and undecided otherwise."
+        "It is uneven where coverage differs from the level by more than chance (joint p-value under "
+        f"{SIGNIFICANT:g}; here {probability(judged.joint_p_value)}) and some interval excludes the level; else even "
+        f"where every group's interval lies within {judged.tolerance:g} of the level; else undecided."
     )
     if contents.study is not None:
         n = contents.study.sizes["test"]
@@ -66,13 +75,13 @@ def coverage(contents: Contents, found: Audit, live: Live) -> Markup:
     rows = contents.shown(found.table)
     lines = [
         (row.group, row.rows, *_numbers(row, live), live.text(probability(row.adjusted)), live.text(short(row.width)))
-        for row in [*rows, found.overall]
+        for row in [*rows, *([found.overall] if len(found.table) > 1 else [])]
     ]
     picture = coverage_chart(rows, contents.places, level=found.level, tolerance=found.tolerance, live=live)
-    table = html_table((*_GROUP, "mean width"), lines, caption="Coverage and mean width of each group")
-    more = _left_out(contents, found)
+    table = numbers((*_GROUP, "mean width"), lines, "Coverage and mean width of each group")
+    more = _left_out(contents, found.table)
     law = tag("p", f"The p-values hold {found.law}.", class_="note")
-    return section("coverage", "What is covered in each group", tag("figure", picture), table, more, law)
+    return section("coverage", "What is covered in each group", figure(picture), table, *more, law)
 
 
 def widths(contents: Contents, found: Audit, live: Live) -> Markup:
@@ -82,7 +91,7 @@ def widths(contents: Contents, found: Audit, live: Live) -> Markup:
         f"Mean width {short(found.overall.width)}. Empty intervals: {found.n_empty}; infinite ones: {found.n_infinite}."
     )
     picture = widths_chart(means, contents.places, most=contents.most_width, live=live)
-    return section("widths", "How wide the intervals are", tag("figure", picture), tag("p", said))
+    return section("widths", "How wide the intervals are", figure(picture), tag("p", said))
 
 
 def rows(contents: Contents, shown: ShownRows, made: Intervals, live: Live) -> Markup:
@@ -90,7 +99,7 @@ def rows(contents: Contents, shown: ShownRows, made: Intervals, live: Live) -> M
     inside = int(made.covers(shown.y).sum())
     said = live.text(f"{inside} of these {len(shown)} test rows are covered; diamonds are missed.")
     picture = rows_chart(shown, made, contents.places, live=live)
-    return section("rows", "Intervals over the data", tag("figure", picture, tag("figcaption", said)))
+    return section("rows", "Intervals over the data", figure(picture, tag("figcaption", said)))
 
 
 def one_threshold(contents: Contents, found: Diagnosis, live: Live) -> Markup:
@@ -111,36 +120,45 @@ def one_threshold(contents: Contents, found: Diagnosis, live: Live) -> Markup:
         for row in rows
     ]
     picture = coverage_chart(rows, contents.places, level=found.level, tolerance=found.tolerance, live=live)
-    table = html_table(
-        (*_GROUP, "own threshold"), lines, caption="What one threshold will cover, and what each group's own would be"
+    table = numbers(
+        (*_GROUP, "own threshold"), lines, "What one threshold will cover, and what each group's own would be"
     )
+    more = _left_out(contents, found.table)
     advice = tag("p", live.text(found.advice)) if contents.own.audit is not None else ""
-    return section("one-threshold", "Would one threshold do?", tag("p", said), advice, tag("figure", picture), table)
+    return section("one-threshold", "Would one threshold do?", tag("p", said), advice, figure(picture), table, *more)
 
 
 def distributions(contents: Contents, found: Diagnosis, live: Live) -> Markup:
-    """Return the distributions of the groups' scores."""
-    scores = {label: values for label, values in found.scores.items() if label in contents.places}
+    """Return the distributions of the groups' scores; of many groups, of those with the smallest p-values."""
+    own = contents.own.diagnosis or found
+    surest = sorted(contents.shown(own.table), key=lambda row: (np.isnan(row.adjusted), row.adjusted))[:_MOST_LINES]
+    drawn = {row.group for row in surest}
+    scores = {label: values for label, values in found.scores.items() if label in drawn}
+    some = (
+        f" Drawn are the {_MOST_LINES} groups with the smallest p-values." if len(contents.groups) > len(drawn) else ""
+    )
     said = (
-        "Where the groups' lines cross the level (dashed, across) at the same score, one threshold is even at that "
-        "level; where they coincide, at every level. The solid dark line is of all rows; upright, the threshold."
+        "The score is how far a target is from what the model says. Where the groups' lines cross the level (dashed, "
+        "across) at the same score, one threshold is even at that level; where they coincide, at every level. The "
+        f"line in the colour of the text is of all rows; dashed, upright, is the threshold.{some}"
     )
-    picture = distribution_chart(scores, contents.places, level=found.level, threshold=found.threshold, live=live)
-    names = (
-        tag("li", tag("span", class_=f"key {color(contents.places[label])}"), label, data_group=contents.places[label])
-        for label in scores
+    picture = distribution_chart(
+        found.grounds.scores, scores, contents.places, level=found.level, threshold=found.threshold, live=live
     )
-    legend = tag("ul", *names, class_="legend")
-    return section("distributions", "The groups' scores", tag("figure", picture, legend, tag("figcaption", said)))
+    places = contents.places
+    names = (tag("li", key(places[label]), " ", label, data_group=places[label]) for label in scores)
+    caption = tag("figcaption", said)
+    return section("distributions", "The groups' scores", figure(picture, tag("ul", *names, class_="legend"), caption))
 
 
 def tests(shot: Snapshot, live: Live) -> Markup:
     """Return every test with its p-value and what it means."""
     lines = [*_tests_before(shot.diagnosis, live), *_tests_after(shot.audit, live)]
-    table = html_table(("test", "asks", "p, adjusted", "so"), lines, caption="All tests", class_="wide")
+    table = numbers(("test", "asks whether", "p, adjusted", "answer"), lines, "All tests")
     note = (
-        "A p-value is how often chance alone would make as much of a difference. Where several groups, pairs or strata "
-        "are compared, it is adjusted for their number (Holm)."
+        "A p-value is how often chance alone would make as much of a difference. Where several groups, pairs or "
+        "strata are compared, it is adjusted for their number (Holm). Not tested is what takes more rows or groups, "
+        "and pairs of more than 30 groups. At each level of the slider the tests are for that level alone."
     )
     return section("tests", "The tests", table, tag("p", note, class_="note"))
 
@@ -152,14 +170,16 @@ def _tests_before(found: Diagnosis | None, live: Live) -> list[tuple[Any, ...]]:
     quantiles = min((each.adjusted for each in found.quantile_differences), default=np.nan)
     anywhere = min((each.adjusted for each in found.distribution_differences), default=np.nan)
     lines: list[tuple[Any, ...]] = [
-        _line("calibration: exact, all groups", f"whether {found.null}", found.joint_p_value, live),
-        _line("calibration: bootstrap", "whether some groups' quantiles at this level differ", quantiles, live),
-        _line("calibration: Kolmogorov-Smirnov", "whether some groups' scores differ at any level", anywhere, live),
-        _line("calibration: Anderson-Darling", "whether all groups' scores have one law", found.anderson_darling, live),
+        _line("calibration: exact, all groups", "scores depend on the group", found.joint_p_value, live),
+        _line("calibration: bootstrap", "some groups' score quantiles at this level differ", quantiles, live),
+        _line("calibration: Kolmogorov-Smirnov", "some groups' scores differ at any level", anywhere, live),
+        _line(
+            "calibration: Anderson-Darling", "the groups' scores differ in distribution", found.anderson_darling, live
+        ),
     ]
     if found.dependence is not None:
         p = found.dependence.p_value
-        lines.append(_line("calibration: score and spread", "whether the score depends on the spread", p, live))
+        lines.append(_line("calibration: score and spread", "the score depends on the spread", p, live))
     return lines
 
 
@@ -169,37 +189,34 @@ def _tests_after(found: Audit | None, live: Live) -> list[tuple[Any, ...]]:
         return []
     worst = min((row.adjusted for row in found.table if row.rows), default=np.nan)
     lines = [
-        _line("test rows: exact, each group", "whether some group is off the level", worst, live),
-        _line(
-            "test rows: exact, all rows", "whether all rows together are off the level", found.overall.adjusted, live
-        ),
+        _line("test rows: exact, each group", "some group is off the level", worst, live),
+        _line("test rows: exact, all rows", "all rows together are off the level", found.overall.adjusted, live),
     ]
     if found.slab is not None:
         lines.append(
-            _line("test rows: worst slab", "whether a slab of the features is missed", found.slab.adjusted, live)
+            _line("test rows: worst slab", "rows of that slab are missed too often", found.slab.adjusted, live)
         )
     if found.excess_risk is not None:
-        asks = "whether the features tell covered rows from missed ones"
+        asks = "the features tell covered rows from missed ones"
         lines.append(_line("test rows: classifier", asks, found.excess_risk.p_value, live))
     return lines
 
 
 def _line(name: str, asks: str, p: float, live: Live) -> tuple[Any, ...]:
-    so = "too few rows to say" if np.isnan(p) else "yes, beyond chance" if p < SIGNIFICANT else "not beyond chance"
-    return name, asks, live.text(probability(p)), live.text(so)
+    answer = "not tested" if np.isnan(p) else "yes, beyond chance" if p < SIGNIFICANT else "not beyond chance"
+    return name, asks, live.text("" if np.isnan(p) else probability(p)), live.text(answer)
 
 
 def features(found: Audit, live: Live) -> Markup:
     """Return coverage by each feature, the worst slab and the classifier."""
-    risk = tag("p", "Features tell covered rows from missed ones: ", live.text(found.excess_risk), ".")
     slab = tag("p", live.text(_slab(found)))
     lines = [
         (row.group, row.rows, *_numbers(row, live), live.text(probability(row.adjusted))) for row in found.by_feature
     ]
-    table = html_table(_GROUP, lines, caption="Coverage by each feature")
+    table = numbers(_GROUP, lines, "Coverage by each feature")
     whole = tag("details", tag("summary", f"Coverage by each feature ({len(lines)} strata)"), table)
     off = tag("p", "Off the level beyond chance: ", live.text(found.features_off_the_level or "none"), ".")
-    return section("features", "Coverage by the features", slab, risk, off, whole)
+    return section("features", "Coverage by the features", slab, off, whole)
 
 
 def _slab(found: Audit) -> str:
@@ -213,6 +230,21 @@ def _slab(found: Audit) -> str:
     )
 
 
+def guarantee(promise: Guarantee, level: float, live: Live) -> Markup:
+    """Return the promise and what it rests on."""
+    lines = [
+        (group, promise.sizes[group], live.text(f"{float(share):.4f}"))
+        for group, share in promise.coverage(level).items()
+    ]
+    said = "Probability that a new row of the group is covered"
+    note = (
+        "The probability is over calibration rows and new row together, k / (n + 1) or, where scores are tied, more; "
+        "for one calibration it scatters around that, the more the fewer its rows."
+    )
+    table = numbers(("group", "calibration rows", "probability"), lines, said)
+    return section("guarantee", "What is promised", tag("p", str(promise)), table, tag("p", note, class_="note"))
+
+
 def options(found: Diagnosis, live: Live) -> Markup:
     """Return what could be used instead, tried on the calibration rows."""
     lines = [
@@ -224,7 +256,7 @@ def options(found: Diagnosis, live: Live) -> Markup:
         )
         for each in found.options
     ]
-    table = html_table(("score", "thresholds", "verdict", "mean width"), lines, caption="Tried on the calibration rows")
+    table = numbers(("score", "thresholds", "verdict", "mean width"), lines, "Tried on the calibration rows")
     return section("options", "What could be used instead", table)
 
 
@@ -232,8 +264,12 @@ def _numbers(row: Covered, live: Live) -> Sequence[Markup]:
     return live.text(f"{row.coverage:.3f}"), live.text(f"{row.low:.3f} to {row.high:.3f}")
 
 
-def _left_out(contents: Contents, found: Audit) -> Markup | str:
-    more = len(found.table) - len(contents.groups)
-    if not more:
-        return ""
-    return tag("p", f"{more} more groups are not shown: they have no rows, or the largest p-values.", class_="note")
+def _left_out(contents: Contents, table: Sequence[Covered]) -> list[Markup]:
+    """Return which groups are not shown, and why."""
+    empty = sum(not row.rows for row in table)
+    rest = len(table) - empty - len(contents.shown(table))
+    said = [f"{empty} groups have no rows."] * (empty > 0)
+    said += [f"{rest} more groups are not shown: they have the largest p-values at level {contents.own.level:g}."] * (
+        rest > 0
+    )
+    return [tag("p", " ".join(said), class_="note")] if said else []

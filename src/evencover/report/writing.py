@@ -9,7 +9,7 @@ from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.files import whole_file
 from evencover.markup import Markup, joined
 from evencover.report import sections
-from evencover.report.background import data, guarantee, reproduction, tried
+from evencover.report.background import assumptions, data, glossary, reproduction, tried
 from evencover.report.contents import Contents, Snapshot, contents_of
 from evencover.report.live import Live
 from evencover.report.page import page
@@ -51,7 +51,7 @@ def report(result: Study | Diagnosis | Audit, *, command: str = "") -> str:
         live = Live()
         made.append((live, joined(_moving_parts(contents, shot, live))))
     title, subtitle = _titles(result)
-    return page(title, subtitle, contents, made, _after(result, contents, command))
+    return page(title, subtitle, contents, made, _after(result, command))
 
 
 def _moving_parts(contents: Contents, shot: Snapshot, live: Live) -> Iterator[Markup]:
@@ -70,25 +70,26 @@ def _moving_parts(contents: Contents, shot: Snapshot, live: Live) -> Iterator[Ma
     yield sections.tests(shot, live)
     if shot.audit is not None and shot.audit.excess_risk is not None:
         yield sections.features(shot.audit, live)
+    if contents.study is not None:
+        yield sections.guarantee(contents.study.regressor.guarantee_, shot.level, live)
 
 
 def _titles(result: Study | Diagnosis | Audit) -> tuple[str, str]:
     if isinstance(result, Study):
-        return f"Prediction intervals for {result.target}", f"{result.name}. {result.how}. Level {result.plan.level:g}."
+        return f"Prediction intervals for {result.target}", f"{result.name}. {result.how}."
     if isinstance(result, Audit):
-        return "What these intervals cover", f"An audit of {result.overall.rows} rows at level {result.level:g}."
+        return "What these intervals cover", f"An audit of {result.overall.rows} rows."
     by = f", by {result.taxonomy}" if result.taxonomy else ""
     n = len(result.grounds.scores)
-    return "What one threshold will cover", f"A diagnosis from {n} calibration rows at level {result.level:g}{by}."
+    return "What one threshold will cover", f"A diagnosis from {n} calibration rows{by}."
 
 
-def _after(result: Study | Diagnosis | Audit, contents: Contents, command: str) -> Markup:
+def _after(result: Study | Diagnosis | Audit, command: str) -> Markup:
     """Return the parts that do not depend on the level."""
     if not isinstance(result, Study):
-        settings: dict[str, Any] = {"level": f"{result.level:g}", "tolerance": f"{result.tolerance:g}"}
-        if isinstance(result, Diagnosis):
-            settings["seed"] = result.grounds.seed
-        return reproduction(settings, command)
+        seed = result.seed if isinstance(result, Audit) else result.grounds.seed
+        settings: dict[str, Any] = {"level": f"{result.level:g}", "tolerance": f"{result.tolerance:g}", "seed": seed}
+        return joined([assumptions(result), reproduction(settings, command), glossary()])
     plan = result.plan
     settings = {
         "level": f"{plan.level:g}",
@@ -103,7 +104,7 @@ def _after(result: Study | Diagnosis | Audit, contents: Contents, command: str) 
         [
             *([] if result.recommendation is None else [tried(result.recommendation)]),
             data(result),
-            guarantee(result.regressor.guarantee_, contents.own.level),
             reproduction(settings, command),
+            glossary(),
         ]
     )
