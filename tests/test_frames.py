@@ -15,6 +15,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from evencover import ByFeature, ByFunction, ConformalRegressor, Intervals, calibrate, three_way_split
 from evencover.synthetic import heteroskedastic
+from evencover.tables import column
 
 LIBRARIES = {
     "pandas": lambda columns: pd.DataFrame(columns, index=[f"row {i}" for i in range(len(columns["a"]))][::-1]),
@@ -154,3 +155,9 @@ def test_without_narwhals_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "narwhals", None)
     with pytest.raises(ImportError, match=r"a result as a frame needs narwhals: pip install 'evencover\[frames\]'"):
         Intervals([0.0], [1.0]).to_frame(like=pd.DataFrame({"x": [1]}))
+
+
+def test_pyarrow_dictionaries_keep_what_is_missing():
+    table = pa.table({"word": pa.array(["a", None, "b"]).dictionary_encode(), "deep": [[1], [2], None]})
+    assert column(table, "word", "test").tolist() == ["a", None, "b"]
+    assert column(table, "deep", "test")[2] is None

@@ -55,12 +55,16 @@ def write(
         "scikit-learn": sklearn_version,
         **notes,
     }
+    content = skops.dumps(dict(learned))
+    nameless = [kind for kind in skops.get_untrusted_types(data=content) if "<" in kind]
+    if nameless:
+        raise TypeError(f"a function without a name of its own in a module cannot be saved; got {nameless[0]}")
     scores = BytesIO()
     calibration_files.pack(scores, calibration)
     with whole_file(path) as file, ZipFile(file, "w", ZIP_DEFLATED) as archive:
         archive.writestr(_HEADER, json.dumps(header))
         archive.writestr(_CALIBRATION, scores.getvalue())
-        archive.writestr(_LEARNED, skops.dumps(dict(learned)))
+        archive.writestr(_LEARNED, content)
 
 
 def read(

@@ -68,7 +68,10 @@ def column(table: Any, key: str | int, name: str) -> NDArray[Any]:
         raise ValueError(f"{name} needs X, the features; none were given")
     names = column_names(table)
     if names is not None:
-        return np.asarray(table[_named(key, names, name)])
+        found = table[_named(key, names, name)]
+        if str(getattr(found, "type", "")).startswith("dictionary"):  # as an array it would lose what is missing
+            found = found.cast(found.type.value_type)
+        return np.asarray(found)
     values = table if hasattr(table, "tocsr") else np.asarray(table)
     if isinstance(key, str):
         raise TypeError(f"{name} names a column, but X is an array without names; give its position")

@@ -25,7 +25,7 @@ _WORDS = {
     "spread": "How far off the model expects to be, row by row.",
     "score": "How strange a target is, given what the model says: its distance from the prediction (Residual), that in "
     "units of the spread (Normalized), or that from the model's own bounds (IntervalDistance).",
-    "threshold": "The largest score that still lies in the interval: one for all rows (Marginal), or one for each group.",
+    "threshold": "The largest score that still passes: one for all rows (Marginal), or one for each group.",
     "calibration rows": "Rows that the model was not fitted on, whose scores set the thresholds.",
     "interval, 95 %": "Where the true coverage of a group lies, but for one time in twenty (Clopper and Pearson).",
     "slab": "The rows between two parallel planes in the space of features.",

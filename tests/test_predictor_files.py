@@ -1,0 +1,234 @@
+"""Calibrated models on disk: the same in another process, and nothing runs that is not asked for."""
+
+import pickle
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pytest
+import skops.io
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import BayesianRidge, LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from evencover import (
+    ByFeature,
+    ByFunction,
+    ByPrediction,
+    BySpread,
+    ByTarget,
+    ConformalRegressor,
+    Intervals,
+    Marginal,
+    Normalized,
+    Product,
+    Residual,
+    diagnose,
+    models,
+    predictor_files,
+)
+from evencover.models import (
+    DeepEnsemble,
+    DropoutEnsemble,
+    FromQuantiles,
+    FromStd,
+    MeanVarianceNetwork,
+    Members,
+    Neighbors,
+    QuantileForest,
+    QuantileNetwork,
+    TableEncoder,
+    WithSpread,
+)
+from evencover.synthetic import heteroskedastic
+
+DATA, NEW = heteroskedastic(300, seed=0), heteroskedastic(50, seed=1)
+QUICK = {"hidden": (8,), "epochs": 2, "random_state": 0}
+MODELS = {
+    "linear": LinearRegression(),
+    "boosting": WithSpread(HistGradientBoostingRegressor(max_iter=5, random_state=0), random_state=0),
+    "quantiles": FromQuantiles(
+        *(HistGradientBoostingRegressor(loss="quantile", quantile=q, max_iter=5, random_state=0) for q in (0.05, 0.95))
+    ),
+    "std": FromStd(BayesianRidge()),
+    "neighbours": WithSpread(LinearRegression(), Neighbors()),
+    "members": WithSpread(RandomForestRegressor(5, random_state=0), Members()),
+    "forest": QuantileForest(n_estimators=5, random_state=0),
+    "quantile network": QuantileNetwork(**QUICK),
+    "mean-variance network": MeanVarianceNetwork(**QUICK),
+    "dropout": DropoutEnsemble(MeanVarianceNetwork(**QUICK), passes=3, random_state=0),
+    "deep": DeepEnsemble(MeanVarianceNetwork(**QUICK), members=2, random_state=0),
+    "pipeline": make_pipeline(StandardScaler(), WithSpread(LinearRegression(), random_state=0)),
+}
+TAXONOMIES = [
+    Marginal(),
+    BySpread(3),
+    BySpread(edges=[0.5]),
+    ByPrediction(2),
+    ByFeature(0, edges=[0.0]),
+    ByTarget([0.0]),
+    Product([BySpread(2), ByFeature(0, edges=[0.0])]),
+]
+
+
+def bounds(model, X=NEW.X):
+    return np.asarray(model.predict_interval(X, level=[0.5, 0.8]))
+
+
+class Own(RegressorMixin, BaseEstimator):
+    """A user's estimator."""
+
+    def fit(self, X, y):
+        self.mean_ = float(np.mean(y))
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.mean_)
+
+
+@dataclass(frozen=True)
+class Twice:
+    """A user's score."""
+
+    def __call__(self, y, prediction):
+        return 2 * np.abs(y - prediction.center)
+
+    def interval(self, threshold, prediction):
+        return Intervals(prediction.center - threshold / 2, prediction.center + threshold / 2)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_comes_back(name, tmp_path):
+    model = ConformalRegressor(MODELS[name], random_state=0).fit(DATA.X, DATA.y)
+    model.save(tmp_path / "model")
+    loaded = ConformalRegressor.load(tmp_path / "model")
+    np.testing.assert_array_equal(bounds(loaded), bounds(model))
+    np.testing.assert_array_equal(loaded.predict(NEW.X), model.predict(NEW.X))
+    np.testing.assert_array_equal(loaded.p_values(NEW.X, NEW.y), model.p_values(NEW.X, NEW.y))
+
+
+def test_every_kind_of_model_is_tried():
+    made = {type(model).__name__ for model in MODELS.values()} | {"WithSpread"}
+    estimators = {name for name in models.__all__ if hasattr(getattr(models, name), "predict_full")}
+    assert estimators - made == {"FromOutputs", "FromDistribution"}  # around libraries that are not here
+
+
+@pytest.mark.parametrize("taxonomy", TAXONOMIES, ids=repr)
+def test_every_taxonomy_comes_back(taxonomy, tmp_path):
+    model = ConformalRegressor(MODELS["std"], nonconformity=Normalized(epsilon=0.1), taxonomy=taxonomy, random_state=0)
+    model.fit(DATA.X, DATA.y).save(tmp_path / "model")
+    loaded = ConformalRegressor.load(tmp_path / "model")
+    np.testing.assert_array_equal(bounds(loaded), bounds(model))
+    assert loaded.calibration_.nonconformity == model.calibration_.nonconformity
+    assert loaded.guarantee_.sizes == model.guarantee_.sizes
+    assert loaded.scale_ == model.scale_
+
+
+def test_another_process_reads_it(tmp_path):
+    model = ConformalRegressor(MODELS["boosting"], taxonomy=BySpread(2), random_state=0).fit(DATA.X, DATA.y)
+    model.save(tmp_path / "model")
+    np.save(tmp_path / "X.npy", NEW.X)
+    code = (
+        "import sys, numpy as np; from evencover import ConformalRegressor\n"
+        "X = np.load(sys.argv[2]); made = ConformalRegressor.load(sys.argv[1]).predict_interval(X, level=[0.5, 0.8])\n"
+        "np.save(sys.argv[3], np.asarray(made))"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code, *(tmp_path / name for name in ("model", "X.npy", "made.npy"))], check=True
+    )
+    np.testing.assert_array_equal(np.load(tmp_path / "made.npy"), bounds(model))
+
+
+def test_it_can_be_calibrated_and_diagnosed_again(tmp_path):
+    model = ConformalRegressor(MODELS["std"], taxonomy=BySpread(2), random_state=0).fit(DATA.X, DATA.y)
+    model.save(tmp_path / "model")
+    loaded = ConformalRegressor.load(tmp_path / "model")
+    with pytest.raises(ValueError, match="loaded from a file, which holds no calibration rows: give X and y"):
+        diagnose(loaded)
+    expected = ConformalRegressor(FrozenEstimator(model.estimator_), taxonomy=BySpread(2)).fit(NEW.X, NEW.y)
+    np.testing.assert_array_equal(bounds(loaded.calibrate(NEW.X, NEW.y)), bounds(expected))
+    assert sum(row.rows for row in diagnose(loaded).table) == 48  # two are edges
+
+
+def test_tables_with_text(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.uniform(size=300), "word": rng.choice(["a", "b", None], 300)})
+    model = ConformalRegressor(make_pipeline(TableEncoder(), MODELS["boosting"]), random_state=0)
+    model.fit(table, rng.normal(size=300)).save(tmp_path / "model")
+    loaded = ConformalRegressor.load(tmp_path / "model")
+    np.testing.assert_array_equal(bounds(loaded, table), bounds(model, table))
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.predict(table.rename(columns={"x": "z"}))
+
+
+class TestTrust:
+    def test_a_users_class_has_to_be_named(self, tmp_path):
+        ConformalRegressor(Own(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
+        name = f"{Own.__module__}.Own"
+        with pytest.raises(ValueError, match=rf"does not know: {name}. If you trust whoever wrote it"):
+            ConformalRegressor.load(tmp_path / "model")
+        assert len(bounds(ConformalRegressor.load(tmp_path / "model", trusted=[name]))) == 50
+
+    def test_a_users_score_has_to_be_given(self, tmp_path):
+        model = ConformalRegressor(LinearRegression(), nonconformity=Twice(), random_state=0).fit(DATA.X, DATA.y)
+        model.save(tmp_path / "model")
+        with pytest.raises(ValueError, match="its score is of your class Twice: pass it as nonconformity="):
+            ConformalRegressor.load(tmp_path / "model")
+        loaded = ConformalRegressor.load(tmp_path / "model", nonconformity=Twice())
+        np.testing.assert_array_equal(bounds(loaded), bounds(model))
+
+    def test_what_is_trusted_is_there(self):
+        """Every name of this package on the list is that of a class."""
+        for path in predictor_files.TRUSTED:
+            room, _, name = path.rpartition(".")
+            assert isinstance(getattr(__import__(room, fromlist=[name]), name), type)
+
+    def test_no_pickle_inside(self, tmp_path):
+        """Neither in the archive nor in what the forest says of itself."""
+        ConformalRegressor(MODELS["forest"], random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
+        with zipfile.ZipFile(tmp_path / "model") as archive:
+            assert sorted(archive.namelist()) == ["calibration.npz", "header.json", "learned.skops"]
+            learned = archive.read("learned.skops")
+        assert "builtins.bytes" not in str(skops.io.get_untrusted_types(data=learned))
+        with zipfile.ZipFile(tmp_path / "model") as archive, zipfile.ZipFile(archive.open("learned.skops")) as inner:
+            assert {name.rpartition(".")[2] for name in inner.namelist()} == {"json", "npy"}
+
+    def test_a_function_cannot_be_written(self, tmp_path):
+        model = ConformalRegressor(LinearRegression(), taxonomy=ByFunction(lambda X: X[:, 0] > 0), random_state=0)
+        model.fit(DATA.X, DATA.y)
+        with pytest.raises(TypeError, match="cannot be saved"):
+            model.save(tmp_path / "model")
+        assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", pickle.dumps({"a": 1})], ids=["empty", "text", "pickle"])
+def test_damaged_files(content, tmp_path):
+    (tmp_path / "model").write_bytes(content)
+    with pytest.raises(ValueError, match="is no predictor that evencover wrote, or it is damaged"):
+        ConformalRegressor.load(tmp_path / "model")
+
+
+def test_another_version_of_scikit_learn_is_said(tmp_path, monkeypatch):
+    ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
+    monkeypatch.setattr(predictor_files, "sklearn_version", "0.1")
+    with pytest.warns(UserWarning, match=r"was written with scikit-learn .*, and this is 0.1"):
+        ConformalRegressor.load(tmp_path / "model")
+
+
+def test_a_later_format_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(predictor_files, "VERSION", 2)
+    ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match=r"version 2; this evencover reads evencover.predictor up to version 1"):
+        ConformalRegressor.load(tmp_path / "model")
+
+
+def test_an_unfitted_model_has_nothing_to_save(tmp_path):
+    with pytest.raises(ValueError, match="not fitted"):
+        ConformalRegressor(LinearRegression(), nonconformity=Residual()).save(tmp_path / "model")

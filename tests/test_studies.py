@@ -1,0 +1,193 @@
+"""The main job on a table."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from scipy.stats import betabinom
+from sklearn.linear_model import LinearRegression
+
+from evencover import ByFeature, BySpread, IntervalDistance, Marginal, Normalized, Residual, conformal_rank
+from evencover.models import QuantileForest, TableEncoder, WithSpread
+from evencover.studies import MODELS, Plan, study
+
+QUICK = Plan(model="linear")
+
+
+def houses(n=1500, seed=0):
+    rng = np.random.default_rng(seed)
+    area = rng.uniform(size=n)
+    region = rng.choice(["north", "south", None], n)
+    return pd.DataFrame(
+        {
+            "number": np.arange(n),
+            "area": np.where(rng.random(n) < 0.1, np.nan, area),
+            "region": region,
+            "price": 3 * area + (region == "north") + rng.normal(size=n) * (0.1 + area),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def found():
+    return study(houses(), "price", plan=QUICK, drop=["number"], name="houses")
+
+
+def test_the_parts_share_no_rows(found):
+    parts = [found.training, found.calibration, found.test.positions]
+    assert found.sizes == {"training": 600, "calibration": 600, "test": 300}
+    assert sorted(np.concatenate(parts)) == list(range(1500))
+
+
+def test_each_part_has_its_use(found):
+    """The model was fitted on the training part and calibrated on the next; nothing else has seen the test part."""
+    table = houses()[["area", "region"]]
+    fitted = TableEncoder().fit(table.iloc[found.training])
+    assert found.columns == fitted.columns_
+    np.testing.assert_array_equal(found.regressor.calibration_rows_.y, houses()["price"].iloc[found.calibration])
+    np.testing.assert_array_equal(found.test.y, houses()["price"].iloc[found.test.positions])
+    mean = found.model.estimator_.predict(fitted.transform(found.test.X))
+    np.testing.assert_array_equal(found.prediction.center, mean)
+
+
+def test_what_it_says(found):
+    assert found.verdict == found.audit.verdict
+    assert found.audit.overall.rows == 300
+    assert sum(row.rows for row in found.audit.table) == 300
+    assert found.diagnosis.grounds.rows is found.regressor.calibration_rows_
+    text = str(found)
+    assert "houses, predicting price: 600 training, 600 calibration, 300 test rows." in text
+    assert f"Verdict: {found.verdict}. {found.audit.advice}" in text
+    assert repr(found).startswith(f"Study(houses, target price: {found.verdict}; rows: training 600")
+    assert "<table>" in found._repr_html_()
+
+
+def test_the_intervals_as_columns(found):
+    columns = found.columns_of_intervals()
+    assert list(columns) == ["row", "price", "prediction", "lower", "upper", "group", "covered"]
+    inside = (columns["lower"] <= columns["price"]) & (columns["price"] <= columns["upper"])
+    np.testing.assert_array_equal(columns["covered"], inside)
+    assert inside.mean() == found.audit.overall.coverage
+
+
+@pytest.mark.parametrize("library", [pa.Table.from_pandas, pl.from_pandas], ids=["pyarrow", "polars"])
+def test_every_library_gives_the_same(library, found):
+    again = study(library(houses()), "price", plan=QUICK, drop=["number"])
+    np.testing.assert_array_equal(np.asarray(again.intervals), np.asarray(found.intervals))
+
+
+def test_the_same_seed_gives_the_same(found):
+    again = study(houses(), "price", plan=QUICK, drop=["number"])
+    np.testing.assert_array_equal(np.asarray(again.intervals), np.asarray(found.intervals))
+    other = study(houses(), "price", plan=Plan(model="linear", seed=1), drop=["number"])
+    assert set(other.training) != set(found.training)
+
+
+def test_the_target_of_other_rows_changes_no_interval(found):
+    """Neither the test part's targets nor its rows are used for its intervals."""
+    changed = houses()
+    changed.loc[found.test.positions, "price"] += 100
+    again = study(changed, "price", plan=QUICK, drop=["number"])
+    np.testing.assert_array_equal(np.asarray(again.intervals), np.asarray(found.intervals))
+
+
+class TestChoice:
+    def test_what_is_asked_for_is_taken(self):
+        plan = Plan(model="linear", nonconformity=IntervalDistance(), taxonomy=ByFeature("kind"))
+        table = houses().drop(columns="region").assign(kind=lambda table: table["number"] % 2)
+        found = study(table, "price", plan=plan, drop=["number"])
+        assert found.recommendation is None
+        assert found.regressor.calibration_.labels == (0, 1)
+        assert found.regressor.calibration_.nonconformity == IntervalDistance()
+        assert [row.group for row in found.audit.table] == [0, 1]
+
+    def test_the_rest_is_chosen(self):
+        found = study(houses(), "price", plan=Plan(model="linear", nonconformity=Residual()), drop=["number"])
+        assert {each.nonconformity for each in found.recommendation.candidates} == {Residual()}
+        assert found.regressor.calibration_.nonconformity == Residual()
+        found = study(houses(), "price", plan=Plan(model="linear", taxonomy=BySpread(4)), drop=["number"])
+        assert {repr(each.taxonomy) for each in found.recommendation.candidates} == {"BySpread(n_groups=4)"}
+        assert len(found.regressor.calibration_.labels) == 4
+
+    def test_one_threshold_is_judged_by_three_levels_of_the_spread(self):
+        plan = Plan(model="linear", nonconformity=Normalized(), taxonomy=Marginal())
+        found = study(houses(), "price", plan=plan, drop=["number"])
+        assert [row.group for row in found.audit.table] == ["low", "medium", "high"]
+        edges = np.sort(found.regressor.calibration_rows_.prediction.spread)[[199, 399]]
+        expected = np.searchsorted(edges, found.prediction.spread, side="left")
+        np.testing.assert_array_equal(found.groups.codes, expected)
+
+    def test_any_regressor(self):
+        found = study(houses(), "price", plan=Plan(model=LinearRegression()), drop=["number"])
+        assert isinstance(found.model, WithSpread)
+        assert found.how.startswith("LinearRegression, ")
+
+    @pytest.mark.parametrize("model", [name for name in MODELS if "network" not in name and "ensemble" not in name])
+    def test_models_by_name(self, model):
+        found = study(houses(400), "price", plan=Plan(model=model, taxonomy=Marginal()), drop=["number"])
+        assert len(found.intervals) == 80
+
+    @pytest.mark.parametrize("model", ["quantile-network", "mean-variance-network", "dropout-ensemble"])
+    def test_networks_by_name(self, model):
+        estimator = Plan(model=model, level=0.8, seed=3).estimator()
+        network = getattr(estimator, "network", None) or estimator
+        assert network.level == 0.8
+        assert network.random_state == 3
+
+    def test_a_forest_has_the_level_and_the_seed(self):
+        estimator = Plan(model="forest", level=0.8, seed=3).estimator()
+        assert isinstance(estimator, QuantileForest)
+        assert (estimator.level, estimator.random_state) == (0.8, 3)
+
+
+def test_clusters_stay_together():
+    table = houses().assign(patient=lambda table: table["number"] // 5)
+    found = study(table, "price", plan=QUICK, drop=["number"], clusters="patient")
+    patients = [set(rows // 5) for rows in (found.training, found.calibration, found.test.positions)]
+    assert not patients[0] & patients[1] | patients[0] & patients[2] | patients[1] & patients[2]
+    assert [each.name for each in found.columns] == ["area", "region"]
+
+
+def test_progress_is_told():
+    told = []
+    study(houses(400), "price", plan=QUICK, drop=["number"], tell=told.append)
+    assert told[0] == "choosing score and groups: 0 of 6 fits"
+    assert told[-1] == "judging on the test rows"
+
+
+class TestWhatIsNoFeature:
+    def test_names_are_refused_unless_they_are_asked_for(self):
+        table = houses(400).assign(name=lambda table: "house " + table["number"].astype(str))
+        with pytest.raises(ValueError, match=r"column 'name' is text with 400 different values in 400 rows"):
+            study(table, "price", plan=QUICK)
+        found = study(table, "price", plan=QUICK, categorical=["name"])
+        assert len(found.columns[-1].categories) == 30
+
+    def test_numbers_with_text_among_them(self):
+        table = houses(400).assign(size=lambda table: table["number"].astype(str).replace("7", "?"))
+        with pytest.raises(
+            ValueError, match=r"column 'size' holds numbers, and in 1 of 400 rows something else, .* '\?'"
+        ):
+            study(table, "price", plan=QUICK)
+
+    def test_few_texts_are_categories(self):
+        assert set(study(houses(400), "price", plan=QUICK).columns[2].categories) == {"north", "south"}
+
+
+def test_what_is_covered_follows_its_law():
+    """In every group the number covered is BetaBinomial, though score and model were chosen on the training part."""
+    rng = np.random.default_rng(0)
+    tails = []
+    for seed in range(150):
+        x = rng.uniform(size=150)
+        table = pd.DataFrame({"x": x, "y": x + rng.normal(size=150) * (0.1 + x)})
+        found = study(table, "y", plan=Plan(model="linear", taxonomy=BySpread(2), level=0.8, seed=seed))
+        for row in filter(lambda row: row.rows, found.audit.table):
+            n = found.regressor.guarantee_.sizes[row.group]
+            k = conformal_rank(n, 0.8)
+            covered = round(row.coverage * row.rows)
+            law = betabinom(row.rows, k, n + 1 - k)
+            tails.append((law.cdf(covered) + law.cdf(covered - 1)) / 2)  # mean 1/2, variance at most 1/12
+    z = (np.mean(tails) - 0.5) * np.sqrt(12 * len(tails))
+    assert abs(z) < 4.9
