@@ -35,7 +35,7 @@ FLOORS = [  # a module imports from its own floor or from floors above, never fr
     {f"models.networks.{name}" for name in ("layers", "losses", "settings", "training")},
     {f"models.networks.{name}" for name in ("together", "files")},
     {"models.networks.regressors", "models.networks.ensembles", "models.networks"},
-    {"models", "splits", "predictor_files", "conformal"},
+    {"models", "splits", "predictor_files", "conformal", "searches"},
     {f"datasets.{name}" for name in ("registry", "tables", "mixed", "downloads", "originals", "loading")}
     | {"datasets"},
     {f"diagnostics.{name}" for name in ("counts", "verdicts", "words", "evenness", "quantile_differences")},

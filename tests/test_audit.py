@@ -403,7 +403,7 @@ class TestFeatures:
         monkeypatch.setattr(auditing, "verdict", lambda *_, also: heard.append(also) or "even")
         good = audit(np.zeros(400), (np.full(400, -1.0), np.ones(400)), X=np.arange(400.0)[:, None])
         bad = audit(np.full(400, 2.0), (np.full(400, -1.0), np.ones(400)), X=np.arange(400.0)[:, None])
-        assert heard == [[], [bad.slab]]
+        assert heard == [[good.overall], [bad.overall, bad.slab]]
         assert good.slab.low > 0.9
 
     def test_several_thresholds_weigh_on_the_slab(self):

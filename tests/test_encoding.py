@@ -82,7 +82,7 @@ def test_it_does_what_scikit_learn_does():
 def test_new_values_count_as_rare_ones():
     table = pd.DataFrame({"word": ["a"] * 5 + ["b"] * 3 + ["c"]})
     few = TableEncoder(max_categories=2).fit(table)
-    assert few.get_feature_names_out().tolist() == ["word=a", "word=b", "word=other"]
+    assert few.get_feature_names_out().tolist() == ["word=a", "word=b", "word other"]
     new = pd.DataFrame({"word": ["c", "z", None]})
     np.testing.assert_array_equal(few.transform(new), [[0, 0, 1], [0, 0, 1], [0, 0, 0]])
     np.testing.assert_array_equal(TableEncoder().fit(table).transform(new), [[0, 0, 1], [0, 0, 0], [0, 0, 0]])

@@ -169,8 +169,10 @@ def test_tables_with_text(tmp_path):
 
 class TestTrust:
     def test_a_users_class_has_to_be_named(self, tmp_path):
-        ConformalRegressor(Own(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
         name = f"{Own.__module__}.Own"
+        model = ConformalRegressor(Own(), random_state=0).fit(DATA.X, DATA.y)
+        with pytest.warns(UserWarning, match=rf"to load this file, name what it holds as trusted=\['{name}'\]"):
+            model.save(tmp_path / "model")
         with pytest.raises(ValueError, match=rf"does not know: {name}. If you trust whoever wrote it"):
             ConformalRegressor.load(tmp_path / "model")
         assert len(bounds(ConformalRegressor.load(tmp_path / "model", trusted=[name]))) == 50
@@ -212,6 +214,42 @@ def test_damaged_files(content, tmp_path):
     (tmp_path / "model").write_bytes(content)
     with pytest.raises(ValueError, match="is no predictor that evencover wrote, or it is damaged"):
         ConformalRegressor.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("member", ["header.json", "calibration.npz", "learned.skops"])
+@pytest.mark.parametrize("content", [b"", b"[]", b"null", b'{"format": "evencover.predictor", "version": "x"}', b"PK"])
+def test_a_damaged_member(member, content, tmp_path):
+    """One error that names the file, whatever is wrong in it."""
+    ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
+    with zipfile.ZipFile(tmp_path / "model") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()} | {member: content}
+    with zipfile.ZipFile(tmp_path / "model", "w") as archive:
+        for name, held in members.items():
+            archive.writestr(name, held)
+    with pytest.raises(ValueError, match=r"model is no (predictor|calibration) that evencover wrote, or it is damaged"):
+        ConformalRegressor.load(tmp_path / "model")
+
+
+def test_any_byte_changed(tmp_path):
+    """Is an error that names the file, or is noticed by nobody because it does not matter."""
+    model = ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y)
+    model.save(tmp_path / "model")
+    whole = (tmp_path / "model").read_bytes()
+    refused = 0
+    for place in range(0, len(whole), 97):
+        (tmp_path / "model").write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        try:
+            loaded = ConformalRegressor.load(tmp_path / "model")
+        except ValueError as error:
+            refused += str(tmp_path / "model") in str(error)
+        else:
+            refused += np.array_equal(bounds(loaded), bounds(model))
+    assert refused == len(range(0, len(whole), 97))
+
+
+def test_the_level_is_noted(tmp_path):
+    ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model", level=0.8)
+    assert predictor_files.noted_level(tmp_path / "model") == 0.8
 
 
 def test_another_version_of_scikit_learn_is_said(tmp_path, monkeypatch):

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from evencover.calibration import Calibration as Calibration
     from evencover.calibration import calibrate as calibrate
     from evencover.conformal import ConformalRegressor as ConformalRegressor
-    from evencover.conformal import IntervalScorer as IntervalScorer
-    from evencover.conformal import intervals_of as intervals_of
     from evencover.diagnostics.auditing import audit as audit
     from evencover.diagnostics.audits import Audit as Audit
     from evencover.diagnostics.choosing import recommend as recommend
@@ -47,6 +45,8 @@ if TYPE_CHECKING:
     from evencover.scores import Residual as Residual
     from evencover.scores import Score as Score
     from evencover.scores import Standardized as Standardized
+    from evencover.searches import IntervalScorer as IntervalScorer
+    from evencover.searches import intervals_of as intervals_of
     from evencover.splits import three_way_split as three_way_split
     from evencover.taxonomies import ByFeature as ByFeature
     from evencover.taxonomies import ByFunction as ByFunction
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 _ROOMS = {
     "calibration": ("Calibration", "calibrate"),
-    "conformal": ("ConformalRegressor", "IntervalScorer", "intervals_of"),
+    "conformal": ("ConformalRegressor",),
     "diagnostics.auditing": ("audit",),
     "diagnostics.audits": ("Audit",),
     "diagnostics.choosing": ("recommend",),
@@ -86,6 +86,7 @@ _ROOMS = {
     "report.writing": ("write_report",),
     "rows": ("Rows",),
     "scores": ("IntervalDistance", "Normalized", "Residual", "Score", "Standardized"),
+    "searches": ("IntervalScorer", "intervals_of"),
     "splits": ("three_way_split",),
     "taxonomies": (
         "ByFeature",

@@ -1,7 +1,7 @@
 """The estimator: any regressor, with intervals that keep their promise."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,8 +18,7 @@ from evencover.calibration import Calibration, Unseen, calibrate
 from evencover.guarantees import Guarantee
 from evencover.inputs import FloatArray, IntArray
 from evencover.intervals import Intervals, IntervalUnion
-from evencover.metrics import interval_score
-from evencover.models.speech import innermost, is_frozen, predictions_of
+from evencover.models.speech import is_frozen, predictions_of
 from evencover.models.validation import (
     checked_target,
     fit_router,
@@ -212,15 +211,23 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             seed=seed,
         )
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, level: float = 0.9) -> None:
         """Write the calibrated model to one file, without pickle; the calibration rows are left out.
 
         Takes any model that skops can write: scikit-learn's, this package's, most others of their kind.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, replaced as a whole.
+        level : float
+            The level at which ``evencover predict`` uses the file, unless it is told another.
         """
         check_is_fitted(self)
         learned = {"estimator": self.estimator_, "taxonomy": self.taxonomy_}
         names = getattr(self, "feature_names_in_", None)
         notes = {
+            "level": float(level_fraction(level)),
             "scale": self.scale_,
             "n_features": getattr(self, "n_features_in_", None),
             "features": None if names is None else names.tolist(),
@@ -240,8 +247,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         nonconformity : score or mapping, optional
             The score, where it is of a class of your own: a file holds this package's scores only.
         trusted : sequence of str
-            Classes that may be loaded besides scikit-learn's and this package's, such as ``"mine.Model"``. Loading runs
-            their code.
+            Classes that may be loaded besides this package's and scikit-learn's usual ones, such as ``"mine.Model"``;
+            `save` says which a file needs. A file brings no code along, but a class runs its own, and a forged model
+            can crash the process: load only files of those you trust.
         """
         learned, parts, notes = predictor_files.read(path, nonconformity, trusted)
         calibration = Calibration(**parts)
@@ -328,47 +336,6 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         tags = super().__sklearn_tags__()
         tags.input_tags = get_tags(self.estimator).input_tags
         return tags
-
-
-def intervals_of(estimator: Any, X: Any, level: Levels = 0.9) -> Intervals:
-    """Return the intervals of a fitted `ConformalRegressor`, also one inside a pipeline or a search.
-
-    Parameters
-    ----------
-    estimator : fitted regressor
-        With `predict_interval`, or a pipeline that ends in one, or a search whose best one is one.
-    X : table of n rows
-        Features, as the outermost estimator takes them.
-    level : float or sequence of L floats
-        Nominal coverage.
-    """
-    inner, seen = innermost(estimator, X)
-    if not hasattr(inner, "predict_interval"):
-        raise TypeError(f"intervals come from a ConformalRegressor, or a pipeline or search of one; got {estimator!r}")
-    intervals: Intervals = inner.predict_interval(seen, level=level)
-    return intervals
-
-
-@dataclass(frozen=True)
-class IntervalScorer:
-    """A scikit-learn scorer: minus the mean interval (Winkler) score of an estimator's intervals.
-
-    Pass it as ``scoring=`` to a grid search over `ConformalRegressor`, in a pipeline or not; larger is better.
-
-    Parameters
-    ----------
-    level : float
-        Nominal coverage.
-    """
-
-    level: float = 0.9
-
-    def __post_init__(self) -> None:
-        level_fraction(self.level)
-
-    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
-        """Return minus the mean interval score on the rows (X, y)."""
-        return -interval_score(y, intervals_of(estimator, X, self.level), level=self.level)
 
 
 def fresh_taxonomy(taxonomy: Taxonomy) -> Taxonomy:

@@ -14,7 +14,6 @@ from evencover.inputs import BoolArray, FloatArray, checked_vector, row_selectio
 from evencover.markup import html_table, tag
 from evencover.tables import FrameKind, frame_kind, n_rows, new_frame
 
-_SIDES = ("lower", "upper")
 _SHOWN = 10  # rows, in a notebook
 
 
@@ -102,14 +101,18 @@ class Intervals:
             raise ValueError(f"like must have {len(self)} rows, as many as the intervals; got {n_rows(like)}")
         if (n_empty := int(self.empty.sum())) > 0:
             warn_user(f"{n_empty} of {self.lower.size} intervals are empty; their bounds are NaN")
-        columns = {
+        columns = self.columns()
+        if self.groups is not None and len(self.groups.labels) > 1:
+            columns["group"] = self.groups.label_of_rows()
+        return new_frame(columns, kind)
+
+    def columns(self) -> dict[str, FloatArray]:
+        """Return the bounds as columns of a file or frame, by name: NaN where an interval is empty."""
+        return {
             f"{side}{suffix}": np.where(lower <= upper, bound, np.nan)
             for suffix, lower, upper in self._by_level()
             for side, bound in (("lower", lower), ("upper", upper))
         }
-        if self.groups is not None and len(self.groups.labels) > 1:
-            columns["group"] = self.groups.label_of_rows()
-        return new_frame(columns, kind)
 
     def _by_level(self) -> list[tuple[str, FloatArray, FloatArray]]:
         """Return the name's suffix and the bounds of each level."""
@@ -144,11 +147,7 @@ class Intervals:
         return f"Intervals({len(self)} rows{level}, mean width {_mean_width(self.width)}{empty})"
 
     def _repr_html_(self) -> str:
-        columns = {
-            f"{side}{suffix}": bound
-            for suffix, *both in self._by_level()
-            for side, bound in zip(_SIDES, both, strict=True)
-        }
+        columns = self.columns()
         rows = [(row, *(f"{bound[row]:.6g}" for bound in columns.values())) for row in range(min(len(self), _SHOWN))]
         return tag("div", tag("p", repr(self)), html_table(("row", *columns), rows))
 

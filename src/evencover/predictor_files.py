@@ -1,11 +1,13 @@
 """Calibrated regressors on disk: one zip archive of a JSON header, the calibration and the model, no pickle."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
+from zlib import error as ZlibError  # noqa: N812
 
 from sklearn import __version__ as sklearn_version
 
@@ -18,6 +20,18 @@ from evencover.scores import Nonconformity
 
 FORMAT = "evencover.predictor"
 VERSION = 1
+_DAMAGE = (
+    BadZipFile,
+    AttributeError,
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    OSError,
+    TypeError,
+    ValueError,
+    ZlibError,
+)
+_NOTED = {"evencover", "scikit-learn", "level", "scale", "n_features", "features"}
 _HEADER, _CALIBRATION, _LEARNED = "header.json", "calibration.npz", "learned.skops"
 _OWN = {
     "bins": "Bins",
@@ -56,9 +70,7 @@ def write(
         **notes,
     }
     content = skops.dumps(dict(learned))
-    nameless = [kind for kind in skops.get_untrusted_types(data=content) if "<" in kind]
-    if nameless:
-        raise TypeError(f"a function without a name of its own in a module cannot be saved; got {nameless[0]}")
+    _say_what_is_strange([kind for kind in skops.get_untrusted_types(data=content) if kind not in TRUSTED])
     scores = BytesIO()
     calibration_files.pack(scores, calibration)
     with whole_file(path) as file, ZipFile(file, "w", ZIP_DEFLATED) as archive:
@@ -72,32 +84,57 @@ def read(
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Return what was learned, a calibration's parts and the header in a file that `write` wrote."""
     skops = imported("skops.io", extra="files", purpose="loading a predictor")
-    with Path(path).open("rb") as file:
-        try:
-            with ZipFile(file) as archive:
-                header, scores, learned = (archive.read(name) for name in (_HEADER, _CALIBRATION, _LEARNED))
-            notes = json.loads(header)
-        except (BadZipFile, KeyError, ValueError) as error:
-            raise ValueError(f"{path} is no predictor that evencover wrote, or it is damaged: {error}") from error
-    _refuse_later_version(path, notes)
-    strange = sorted(set(skops.get_untrusted_types(data=learned)) - {*TRUSTED, *trusted})
+    header, scores, content = _members(path)
+    with _damage_named(path):
+        strange = sorted(set(skops.get_untrusted_types(data=content)) - {*TRUSTED, *trusted})
     if strange:
         raise ValueError(
             f"{path} holds kinds of thing that evencover does not know: {', '.join(strange)}. If you trust whoever "
             "wrote it, name them as trusted=[...]"
         )
-    if notes["scikit-learn"] != sklearn_version:
+    if header["scikit-learn"] != sklearn_version:
         warn_user(
-            f"{path} was written with scikit-learn {notes['scikit-learn']}, and this is {sklearn_version}: a model may "
-            "predict differently, and a calibration holds only for the model it was made with"
+            f"{path} was written with scikit-learn {header['scikit-learn']}, and this is {sklearn_version}: a model "
+            "may predict differently, and a calibration holds only for the model it was made with"
         )
     parts = calibration_files.unpack(BytesIO(scores), f"{path}", nonconformity)
-    return skops.loads(learned, trusted=[*TRUSTED, *trusted]), parts, notes
+    with _damage_named(path):
+        return skops.loads(content, trusted=[*TRUSTED, *trusted]), parts, header
 
 
-def _refuse_later_version(path: str | Path, notes: Mapping[str, Any]) -> None:
-    if notes.get("format") != FORMAT or notes["version"] > VERSION:
-        raise ValueError(
-            f"{path} was written by evencover {notes.get('evencover')} as {notes.get('format')}, version "
-            f"{notes.get('version')}; this evencover reads {FORMAT} up to version {VERSION}"
-        )
+def noted_level(path: str | Path) -> float:
+    """Return the level that a file says to predict at."""
+    level: float = _members(path)[0]["level"]
+    return level
+
+
+def _members(path: str | Path) -> tuple[dict[str, Any], bytes, bytes]:
+    """Return the header, the calibration and the model in a file, the latter two as they are."""
+    with Path(path).open("rb") as file, _damage_named(path):
+        with ZipFile(file) as archive:
+            header, scores, content = (archive.read(name) for name in (_HEADER, _CALIBRATION, _LEARNED))
+        notes: dict[str, Any] = json.loads(header)
+        if notes["format"] == FORMAT and int(notes["version"]) <= VERSION and notes.keys() >= _NOTED:
+            return notes, scores, content
+    raise ValueError(
+        f"{path} was written by evencover {notes['evencover']} as {notes['format']}, version {notes['version']}; this "
+        f"evencover reads {FORMAT} up to version {VERSION}"
+    )
+
+
+@contextmanager
+def _damage_named(path: str | Path) -> Iterator[None]:
+    """Turn whatever a damaged file leads to into one error that names it."""
+    try:
+        yield
+    except _DAMAGE as error:
+        raise ValueError(f"{path} is no predictor that evencover wrote, or it is damaged: {error}") from error
+
+
+def _say_what_is_strange(kinds: Sequence[str]) -> None:
+    """Raise for functions without a name, which cannot be found again; warn of what has to be trusted in loading."""
+    nameless = [kind for kind in kinds if "<" in kind]
+    if nameless:
+        raise TypeError(f"a function without a name of its own in a module cannot be saved; got {nameless[0]}")
+    if kinds:
+        warn_user(f"to load this file, name what it holds as trusted={list(kinds)}")

@@ -69,8 +69,11 @@ def column(table: Any, key: str | int, name: str) -> NDArray[Any]:
     names = column_names(table)
     if names is not None:
         found = table[_named(key, names, name)]
-        if str(getattr(found, "type", "")).startswith("dictionary"):  # as an array it would lose what is missing
+        kind = str(getattr(found, "type", ""))  # pyarrow's
+        if kind.startswith("dictionary"):  # which as an array would lose what is missing
             found = found.cast(found.type.value_type)
+        elif kind.startswith("decimal"):
+            found = found.cast("float64")
         return np.asarray(found)
     values = table if hasattr(table, "tocsr") else np.asarray(table)
     if isinstance(key, str):
@@ -88,10 +91,17 @@ def columns_of(table: Any, names: Sequence[str]) -> Any:
 
 
 def is_missing(values: NDArray[Any]) -> BoolArray:
-    """Return which values of a column are None, NaN, NaT or pandas' NA, whose comparisons are not booleans."""
+    """Return which values of a column are None, NaN, NaT or pandas' NA."""
     if values.dtype.kind == "O":
-        return np.array([value is None or (value == value) is not True for value in values.tolist()], dtype=bool)
+        return np.array([value is None or _differs_from_itself(value) for value in values.tolist()], dtype=bool)
     return np.asarray(values != values)
+
+
+def _differs_from_itself(value: Any) -> bool:
+    same = value == value
+    if isinstance(same, bool | np.bool_):
+        return not same
+    return not hasattr(same, "__len__")  # pandas' NA says NA; arrays, which are no missing values, answer one by one
 
 
 def as_numbers(values: NDArray[Any]) -> FloatArray | None:

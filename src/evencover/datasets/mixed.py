@@ -1,7 +1,7 @@
 """Tables of any columns, numbers and text, in CSV and Parquet files."""
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,7 +18,7 @@ _DELIMITERS = ",;\t"
 _MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
 
 
-def read_table(path: str | Path) -> Any:
+def read_table(path: str | Path, *, text: Collection[str] = ()) -> Any:
     """Return a CSV or Parquet file as a pyarrow table: numbers, text, dates, missing values.
 
     Parameters
@@ -26,11 +26,13 @@ def read_table(path: str | Path) -> Any:
     path : str or Path
         A file that ends in .csv, in UTF-8, with a header and commas, semicolons or tabs between; or in .parquet. In a
         CSV file a cell is missing that is empty, NA, N/A, NaN, null or None, unless it is quoted.
+    text : collection of str
+        Columns of a CSV file that hold text, whatever it looks like; the others are what all of their cells look like.
     """
     path = Path(path)
     refuse_unless_file(path)
     try:
-        table = _csv(path) if path.suffix.lower() == ".csv" else _arrow("parquet").read_table(path)
+        table = _csv(path, text) if path.suffix.lower() == ".csv" else _arrow("parquet").read_table(path)
     except _arrow("lib").ArrowInvalid as error:
         raise ValueError(f"{path.name} cannot be read as a table: {error}") from None
     table = table.rename_columns([name.strip() for name in table.column_names])
@@ -78,8 +80,8 @@ def refuse_unless_column(table: Any, name: str, role: str) -> None:
         raise ValueError(f"{role} must name a column; there is no {name!r} but {first_few(table.column_names)}")
 
 
-def _csv(path: Path) -> Any:
-    """Return a CSV file as a table; what a column holds is told by all of its cells."""
+def _csv(path: Path, text: Collection[str]) -> Any:
+    """Return a CSV file as a table; what a column holds is told by all of its cells, unless it is text."""
     arrow = _arrow("csv")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -87,13 +89,21 @@ def _csv(path: Path) -> Any:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path.name} must be text in UTF-8; {error}") from None
     delimiter = max(_DELIMITERS, key=header.count)
-    refuse_unless_named(path, [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])], least=1)
+    names = next(csv.reader([header], delimiter=delimiter), [])
+    refuse_unless_named(path, [name.strip() for name in names], least=1)
     table = arrow.read_csv(
         path,
         read_options=arrow.ReadOptions(block_size=max(path.stat().st_size, 2**20)),
-        parse_options=arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        parse_options=arrow.ParseOptions(
+            delimiter=delimiter,
+            newlines_in_values=True,
+            ignore_empty_lines=len(names) > 1,  # of one column, an empty line is a missing value
+        ),
         convert_options=arrow.ConvertOptions(
-            null_values=_MISSING, strings_can_be_null=True, quoted_strings_can_be_null=False
+            null_values=_MISSING,
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            column_types={name: "string" for name in names if name.strip() in text},
         ),
     )
     binary = [field.name for field in table.schema if field.type == "binary"]

@@ -84,21 +84,18 @@ def audit(
     evidence = _Evidence.of(target, made, _pools(made, asked, calibration_sizes), settings.level)
     told = _Told() if X is None else _told_by_features(evidence, X, settings.seed)
     overall = evidence.of_rows("all rows", np.arange(len(made)))
-    beside = [overall, *told.slab] if np.count_nonzero(asked.counts) > 1 else told.slab  # else all rows are the group
-    tested = _adjusted([*evidence.by(asked), *beside])
-    table, beside = tested[: len(asked.labels)], tested[len(asked.labels) :]
-    slab = beside[-1] if told.slab else None
-    also = [row for row in beside if row is not slab or row.high < settings.level]  # the worst by choice: if low only
-    joint = float(np.nanmin([1.0, *(row.adjusted for row in tested)]))
+    family = _Family.of(evidence.by(asked), overall, told.slab)
     found = Audit(
-        verdict=verdict(table, joint, settings.level, settings.tolerance, also=also),
+        verdict=verdict(
+            family.groups, family.joint_p_value, settings.level, settings.tolerance, also=family.also(settings.level)
+        ),
         advice="",
-        table=table,
-        joint_p_value=joint,
-        overall=beside[0] if len(beside) > len(told.slab) else overall,
+        table=family.groups,
+        joint_p_value=family.joint_p_value,
+        overall=family.overall,
         by_width=_adjusted(evidence.by(_by_width(made))),
         by_feature=_adjusted(told.by_feature),
-        slab=slab,
+        slab=family.slab,
         slab_rule=told.slab_rule,
         excess_risk=told.risk,
         level=float(settings.level),
@@ -161,11 +158,39 @@ class _Evidence:
 
 
 @dataclass(frozen=True)
+class _Family:
+    """What is tested together: the groups; all rows, unless they are the one group; the worst slab, if there is one."""
+
+    groups: tuple[GroupAudit, ...]
+    overall: GroupAudit
+    slab: GroupAudit | None
+
+    @classmethod
+    def of(cls, groups: Sequence[GroupAudit], overall: GroupAudit, slab: GroupAudit | None) -> "_Family":
+        """Return the family, adjusted for its size."""
+        alone = sum(row.rows > 0 for row in groups) < 2
+        tested = _adjusted([*groups, *([] if slab is None else [slab]), *([] if alone else [overall])])
+        n = len(groups)
+        return cls(tested[:n], overall if alone else tested[-1], None if slab is None else tested[n])
+
+    @property
+    def joint_p_value(self) -> float:
+        """The smallest of all."""
+        every = [*self.groups, self.overall, *([] if self.slab is None else [self.slab])]
+        return float(np.nanmin([1.0, *(row.adjusted for row in every)]))
+
+    def also(self, level: Level) -> list[GroupAudit]:
+        """Return what can show unevenness besides the groups; the slab, chosen as the worst, only if it is low."""
+        low = [] if self.slab is None or self.slab.high >= level else [self.slab]
+        return [self.overall, *low]
+
+
+@dataclass(frozen=True)
 class _Told:
     """What the features tell."""
 
     by_feature: Sequence[GroupAudit] = ()
-    slab: Sequence[GroupAudit] = ()
+    slab: GroupAudit | None = None
     slab_rule: str = ""
     risk: ExcessRisk | None = None
 
@@ -187,13 +212,14 @@ def _told_by_features(evidence: _Evidence, X: Any, seed: int) -> _Told:
     # Both halves share the calibration: with several thresholds, the first half finds the one that came out lowest.
     inside = replace(inside, adjusted=min(1.0, inside.p_under * len(evidence.pools.sizes)))
     risk = excess_risk(matrix, evidence.covered, (first, second), float(evidence.level), rng)
-    return _Told(by_feature, [inside], slab.rule(features), risk)
+    return _Told(by_feature, inside, slab.rule(features), risk)
 
 
 def _adjusted(rows: Sequence[GroupAudit]) -> tuple[GroupAudit, ...]:
     """Return rows with their p-values adjusted for the number of rows."""
-    adjusted = holm(np.array([row.adjusted for row in rows])).tolist()
-    return tuple(replace(row, adjusted=p) for row, p in zip(rows, adjusted, strict=True))
+    adjusted, limits = (holm(np.array([getattr(row, name) for row in rows])) for name in ("adjusted", "p_limit"))
+    both = zip(rows, adjusted.tolist(), limits.tolist(), strict=True)
+    return tuple(replace(row, adjusted=p, p_limit=limit) for row, p, limit in both)
 
 
 def _checked_intervals(intervals: Any) -> Intervals | IntervalUnion:

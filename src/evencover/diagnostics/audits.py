@@ -30,10 +30,10 @@ class GroupAudit:
         Exact p-values of so few, or so many, rows covered, if coverage is what was promised, and no more: ties between
         scores can make it more. NaN without rows, or where nothing was promised (groups unseen in calibration).
     adjusted : float
-        Both sides together, adjusted for the number of rows of its table (Holm).
+        Both sides together, adjusted for the number of groups that are tested together (Holm).
     p_limit : float
-        What both sides together would become with ever more test rows, covered as often as these: what the calibration
-        rows leave to chance. NaN without rows; 0 where it is not known how many they are.
+        What `adjusted` would become with ever more test rows, covered as often as these: what calibration leaves to
+        chance. NaN without rows; 0 where the number of calibration rows is not known.
     width : float
         Mean width; NaN without rows.
     score : float

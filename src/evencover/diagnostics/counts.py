@@ -82,8 +82,10 @@ def limiting_p_value(pools: Sequence[tuple[int, int | None]], level: Level, shar
     """
     ranks = [(m, n, conformal_rank(n, level)) for m, n in pools if n is not None]
     finite = [(m, beta(rank, n + 1 - rank)) for m, n, rank in ranks if rank <= n]
-    if len(ranks) < len(pools) or not finite:
+    if len(ranks) < len(pools):
         return 0.0
+    if not finite:  # every row is covered, for certain
+        return float(share == 1)
     if len(pools) == 1:
         law = finite[0][1]
     else:

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from evencover.groups import first_few
 from evencover.inputs import FloatArray, refuse_unless_count
 from evencover.models.validation import refuse_unless_ready, remember_features
 from evencover.tables import as_numbers, column, column_names, is_missing, n_rows
@@ -30,15 +31,18 @@ class EncodedColumn:
         The number in the place of a missing one: the median of `fit`.
     categories : tuple of str or None
         The values that get a column each, the most frequent first; None for numbers.
-    others : int
-        Rows of `fit` with a rarer value; with some, a column of its own marks these, and values never seen.
+    rare : tuple of str
+        The other values of `fit`; if there are any, a column marks these, and values never seen.
+    text : bool
+        Whether it held text, and not numbers that stand for categories.
     """
 
     name: str
     missing: int
     fill: float = 0.0
     categories: tuple[str, ...] | None = None
-    others: int = 0
+    rare: tuple[str, ...] = ()
+    text: bool = False
 
     @property
     def outputs(self) -> list[str]:
@@ -48,7 +52,7 @@ class EncodedColumn:
             return [self.name, *marks]
         return [
             *(f"{self.name}={text}" for text in self.categories),
-            *[f"{self.name}=other"] * (self.others > 0),
+            *[f"{self.name} other"] * bool(self.rare),
             *marks,
         ]
 
@@ -65,7 +69,7 @@ class EncodedColumn:
     def _indicators(self, values: NDArray[Any]) -> FloatArray:
         places = {text: place for place, text in enumerate(self.categories or ())}
         nowhere = len(self.outputs)  # a column that is cut off
-        other = len(places) if self.others else nowhere
+        other = len(places) if self.rare else nowhere
         texts = _as_texts(values, self.name)
         absent = nowhere - 1 if self.missing else nowhere
         codes = [absent if text is None else places.get(text, other) for text in texts]
@@ -83,6 +87,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     categorical : sequence of str or int
         Columns of numbers to take as categories, such as codes; by name, or by position in an array.
+    ignored : sequence of str or int
+        Columns that are no features, though a taxonomy may need them.
     max_categories : int
         How many values of a column get one of their own.
 
@@ -104,19 +110,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ['area', 'area missing', 'region=north', 'region=south']
     """
 
-    def __init__(self, *, categorical: Sequence[str | int] = (), max_categories: int = 30) -> None:
+    def __init__(
+        self, *, categorical: Sequence[str | int] = (), ignored: Sequence[str | int] = (), max_categories: int = 30
+    ) -> None:
         self.categorical = categorical
+        self.ignored = ignored
         self.max_categories = max_categories
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn each column's kind, median and categories."""
         refuse_unless_count(self.max_categories, "max_categories")
         X = _checked_table(self, X, reset=True)
-        names = _names(X)
-        strange = [name for name in self.categorical if name not in names]
-        if strange:
-            raise ValueError(f"categorical names columns that X does not have: {strange}; X has {names}")
-        columns = (self._learned(name, values) for name, values in _columns(X, names))
+        names = column_names(X) or range(X.shape[1])
+        for argument in ("categorical", "ignored"):
+            _refuse_strangers(argument, getattr(self, argument), names)
+        columns = (self._learned(name, values) for name, values in self._columns(X))
         self.columns_: tuple[EncodedColumn, ...] = tuple(columns)
         return self
 
@@ -124,9 +132,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return the table as numbers. Shape (n, outputs)."""
         check_is_fitted(self)
         X = _checked_table(self, X, reset=False)
-        blocks = [
-            known.encoded(values) for known, (_, values) in zip(self.columns_, _columns(X, _names(X)), strict=True)
-        ]
+        blocks = [known.encoded(values) for known, (_, values) in zip(self.columns_, self._columns(X), strict=True)]
         return np.concatenate(blocks, axis=1) if blocks else np.empty((n_rows(X), 0))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:  # noqa: ARG002
@@ -138,19 +144,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return in words what new rows have that no row of `fit` had: missing values, unknown categories."""
         check_is_fitted(self)
         found = []
-        for known, (_, values) in zip(self.columns_, _columns(X, _names(X)), strict=True):
+        for known, (_, values) in zip(self.columns_, self._columns(X), strict=True):
             missing = int(is_missing(values).sum())
             if missing and not known.missing:
                 found.append(f"{known.name!r} is missing in {missing} rows, and was in none before")
-            if known.categories is not None and not known.others:
-                texts = Counter(_as_texts(values, known.name))
-                new = [text for text in texts if text is not None and text not in known.categories]
-                if new:
-                    rows = sum(texts[text] for text in new)
-                    found.append(
-                        f"{known.name!r} has {len(new)} values never seen before, in {rows} rows: {new[0]!r}, ..."
-                    )
+            texts = Counter([] if known.categories is None else _as_texts(values, known.name))
+            new = [text for text in texts if text not in {None, *(known.categories or ()), *known.rare}]
+            if new:
+                rows = sum(texts[text] for text in new)
+                found.append(f"{known.name!r} has {len(new)} values never seen before, in {rows} rows: {new[0]!r}, ...")
         return found
+
+    def _columns(self, X: Any) -> Iterator[tuple[Any, NDArray[Any]]]:
+        """Yield the name and the values of each column that is a feature."""
+        for name in column_names(X) or range(X.shape[1]):
+            if name not in self.ignored:
+                yield name, column(X, name, "TableEncoder")
 
     def _learned(self, name: str | int, values: NDArray[Any]) -> EncodedColumn:
         """Return how to encode a column with these values."""
@@ -162,8 +171,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         missing_rows = counts.pop(None, 0)
         ranked = sorted(counts, key=lambda text: (-counts[text], text))
         kept = tuple(ranked[: self.max_categories])
-        others = sum(counts[text] for text in ranked[self.max_categories :])
-        return EncodedColumn(str(name), missing_rows, 0.0, kept, others)  # type: ignore[arg-type]
+        rare = tuple(ranked[self.max_categories :])
+        return EncodedColumn(str(name), missing_rows, 0.0, kept, rare, as_numbers(values) is None)  # type: ignore[arg-type]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -182,15 +191,13 @@ def _checked_table(encoder: TableEncoder, X: Any, *, reset: bool) -> Any:
     return X
 
 
-def _names(X: Any) -> list[Any]:
-    names = column_names(X)
-    return list(range(X.shape[1])) if names is None else names
-
-
-def _columns(X: Any, names: Sequence[Any]) -> Iterator[tuple[Any, NDArray[Any]]]:
-    """Yield each column's name and values."""
-    for name in names:
-        yield name, column(X, name, "TableEncoder")
+def _refuse_strangers(argument: str, given: Any, names: Sequence[Any]) -> None:
+    """Raise unless what was given names columns of X."""
+    if isinstance(given, str):
+        raise TypeError(f"{argument} must be a sequence of names of columns; got the text {given!r}")
+    strange = [name for name in given if name not in names]
+    if strange:
+        raise ValueError(f"{argument} must name columns of X, which has {first_few(list(names))}; got {strange}")
 
 
 def _as_numbers(values: NDArray[Any], name: str) -> FloatArray:
@@ -210,12 +217,14 @@ def _as_numbers(values: NDArray[Any], name: str) -> FloatArray:
 
 def _as_texts(values: NDArray[Any], name: str) -> list[str | None]:
     """Return a column as text, None where it is missing; a whole number is written without its point."""
+    if values.dtype.kind in "mM":
+        raise ValueError(f"column {name!r} must hold numbers or text; got dates or times, of type {values.dtype}")
     gone = is_missing(values).tolist()
-    known = values.astype(object) if values.dtype.kind in "mM" else values
-    return [None if missing else _text(value, name) for value, missing in zip(known.tolist(), gone, strict=True)]
+    return [None if missing else _text(value, name) for value, missing in zip(values.tolist(), gone, strict=True)]
 
 
 def _text(value: Any, name: str) -> str:
+    value = value.item() if isinstance(value, np.generic) else value
     if not isinstance(value, str | bool | int | float):
         kind = type(value).__name__
         raise ValueError(

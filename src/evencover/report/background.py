@@ -120,5 +120,5 @@ def _becomes(each: EncodedColumn) -> str:
     marks = "; a column of its own marks missing ones" * (each.missing > 0)
     if each.categories is None:
         return f"itself{f', {short(each.fill)} where missing' * (each.missing > 0)}{marks}"
-    others = f", one for rarer values ({each.others} rows)" * (each.others > 0)
+    others = f", one for {len(each.rare)} rarer values" * bool(each.rare)
     return f"a column for each of {first_few(each.categories)}{others}{marks}"

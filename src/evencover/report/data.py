@@ -9,7 +9,9 @@ import numpy as np
 
 from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.diagnosis import Diagnosis
+from evencover.diagnostics.words import in_code
 from evencover.report.background import versions
+from evencover.scores import IntervalDistance, Normalized, Residual, Standardized
 from evencover.studies import Study
 
 _ARRAYS = ("grounds",)  # what a result rests on, row by row
@@ -31,6 +33,8 @@ def data_of(result: Study | Diagnosis | Audit) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Return a value as JSON knows it; a frozen object by the names of its parts."""
+    if isinstance(value, Residual | IntervalDistance | Normalized | Standardized):
+        return in_code(value)
     if is_dataclass(value) and not isinstance(value, type):
         parts = (part.name for part in fields(value) if part.name not in _ARRAYS)
         return {name: plain(getattr(value, name)) for name in parts}
@@ -57,7 +61,7 @@ def _of_study(study: Study) -> dict[str, Any]:
         "rows": study.sizes,
         "features": plain(study.columns),
         "model": repr(study.model),
-        "nonconformity": plain(repr(study.regressor.calibration_.nonconformity)),
+        "nonconformity": plain(study.regressor.calibration_.nonconformity),
         "taxonomy": repr(study.regressor.taxonomy),
         "level": float(plan.level),
         "tolerance": plan.tolerance,
