@@ -43,7 +43,7 @@ FLOORS = [  # a module imports from its own floor or from floors above, never fr
     {f"diagnostics.{name}" for name in ("features", "slabs", "excess_risk")},
     {"diagnostics", "diagnostics.diagnosis", "diagnostics.audits", "diagnostics.advice"},
     {f"diagnostics.{name}" for name in ("diagnosing", "auditing", "choosing")},
-    {f"studies.{name}" for name in ("plan", "results", "studying")} | {"studies"},
+    {f"studies.{name}" for name in ("plan", "columns", "parts", "results", "studying")} | {"studies"},
     {"plots", "experiments"}
     | {f"experiments.{name}" for name in ("repeats", "tables", "scenarios", "exact", "claims", "verdicts")},
     {"experiments.figures"},
@@ -52,7 +52,11 @@ FLOORS = [  # a module imports from its own floor or from floors above, never fr
     {f"experiments.benchmark.{name}" for name in ("pictures", "results")} | {"experiments.benchmark"},
     {f"report.{name}" for name in ("live", "axes", "charts", "contents", "sections", "background", "page", "writing")},
     {"report", "report.data", "report.folders"},
-    {f"cli.{name}" for name in ("terminal", "reproducing", "benchmarking", "running")} | {"cli", "__main__"},
+    {
+        f"cli.{name}"
+        for name in ("terminal", "commands", "reproducing", "benchmarking", "running", "predicting", "auditing")
+    }
+    | {"cli", "__main__"},
 ]
 MODULES = {
     ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path

@@ -19,7 +19,6 @@ import evencover.experiments.benchmark
 import evencover.models
 import evencover.synthetic
 import evencover.theory
-from evencover.cli import running
 from evencover.experiments.claims import claims
 from tests.test_boosting import LINES
 
@@ -150,7 +149,7 @@ def test_every_verb_is_documented():
 @pytest.mark.parametrize("verb", ["run", "predict", "audit"])
 def test_every_option_is_documented(verb):
     """On the page of the command line; those that every verb has are said once."""
-    options = {f"--{name.replace('_', '-')}" for name in inspect.signature(getattr(running, verb)).parameters}
+    options = {f"--{name.replace('_', '-')}" for name in inspect.signature(getattr(evencover.cli, verb)).parameters}
     positional = {"--data", "--folder", "--new", "--file"}
     page = text_of(ROOT / "docs/command_line.md")
     assert {option for option in options - positional if option not in page} == set()

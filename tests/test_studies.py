@@ -143,7 +143,7 @@ class TestChoice:
 
 def test_clusters_stay_together():
     table = houses().assign(patient=lambda table: table["number"] // 5)
-    found = study(table, "price", plan=QUICK, drop=["number"], clusters="patient")
+    found = study(table, "price", plan=QUICK, drop=["number"], split_by="patient")
     patients = [set(rows // 5) for rows in (found.training, found.calibration, found.test.positions)]
     assert not patients[0] & patients[1] | patients[0] & patients[2] | patients[1] & patients[2]
     assert [each.name for each in found.columns] == ["area", "region"]

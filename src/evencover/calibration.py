@@ -353,11 +353,11 @@ def _checked_nonconformity(nonconformity: Any, labels: tuple[Label, ...]) -> Non
                 f"nonconformity must have one score for each group, {first_few(labels)}; got "
                 f"{first_few(list(nonconformity))}"
             )
-        return {label: _checked_score(nonconformity[label]) for label in labels}
-    return _checked_score(nonconformity)
+        return {label: checked_score(nonconformity[label]) for label in labels}
+    return checked_score(nonconformity)
 
 
-def _checked_score(score: Any) -> Score:
+def checked_score(score: Any) -> Score:
     """Return the score if it is one: called on targets, with its inverse beside it."""
     if isinstance(score, type) or not (callable(score) and callable(getattr(score, "interval", None))):
         raise TypeError(

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any, get_origin
 
 from evencover._version import __version__
+from evencover.cli.auditing import audit
 from evencover.cli.benchmarking import benchmark, datasets
+from evencover.cli.predicting import predict
 from evencover.cli.reproducing import claims, figures, tables, verdicts
-from evencover.cli.running import audit, predict, run
+from evencover.cli.running import run
 from evencover.cli.terminal import plain_warnings
 from evencover.extras import imported
 
@@ -88,9 +90,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.reconfigure(errors="replace")  # a letter that the terminal lacks is no reason to stop
     try:
         with plain_warnings():
-            app()(arguments)
+            _run(arguments)
     except BrokenPipeError:  # whoever read the output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except (ImportError, OSError, RuntimeError, ValueError) as error:
+    except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         sys.exit(f"evencover: {error}")
+
+
+def _run(arguments: Sequence[str] | None) -> None:
+    """Run the command line; what was typed wrong is an error like any other."""
+    made = app()
+    errors = imported("cyclopts", extra="cli", purpose="the command line").CycloptsError
+    try:
+        made(arguments, exit_on_error=False, print_error=False)
+    except errors as error:
+        sys.exit(f"evencover: {' '.join(str(error).split())}")

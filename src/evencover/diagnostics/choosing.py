@@ -10,12 +10,13 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import KFold
 from sklearn.pipeline import Pipeline
 
+from evencover.calibration import checked_score
 from evencover.conformal import ConformalRegressor, fresh_taxonomy
 from evencover.diagnostics.options import Option, options
 from evencover.diagnostics.planning import groups_affordable
 from evencover.diagnostics.verdicts import Settings, Verdict, checked_settings
 from evencover.diagnostics.words import in_code, text_table
-from evencover.inputs import FloatArray
+from evencover.inputs import FloatArray, refuse_unless_count
 from evencover.markup import html_table
 from evencover.models.speech import is_frozen, predictions_of
 from evencover.models.spread import WithSpread
@@ -110,6 +111,7 @@ def recommend(
     taxonomy: Taxonomy | None = None,
     level: Level = 0.9,
     tolerance: float = 0.03,
+    calibration_rows: int | None = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> ConformalRegressor:
@@ -139,6 +141,8 @@ def recommend(
         Nominal coverage to choose for.
     tolerance : float
         Distance from the level that counts as even.
+    calibration_rows : int, optional
+        How many rows will calibrate it, and have to bear its groups; as many as there are here by default.
     seed : int
         Of the folds, and of the draws of the tests.
     progress : callable, optional
@@ -163,7 +167,13 @@ def recommend(
     target = checked_target(ConformalRegressor(estimator), X, y)
     if len(target) < 2 * _FOLDS:
         raise ValueError(f"X must have {2 * _FOLDS} rows or more, to be tried in {_FOLDS} folds; got {len(target)}")
-    asked = _Asked(nonconformity, None if taxonomy is None else fresh_taxonomy(taxonomy))
+    if calibration_rows is not None:
+        refuse_unless_count(calibration_rows, "calibration_rows")
+    asked = _Asked(
+        None if nonconformity is None else checked_score(nonconformity),
+        None if taxonomy is None else fresh_taxonomy(taxonomy),
+        calibration_rows or len(target),
+    )
     report = progress or (lambda *_: None)
     model, prediction = _out_of_fold(estimator, X, target, settings.seed, report)
     found = sorted(_candidates(Rows(prediction, X, target), asked, settings), key=lambda each: each.width)
@@ -192,16 +202,17 @@ class _Asked:
 
     nonconformity: Score | None
     taxonomy: Taxonomy | None
+    calibration_rows: int
 
     def __post_init__(self) -> None:
         if getattr(self.taxonomy, "needs_target", False):
             raise ValueError(f"taxonomy must not depend on the target to be priced; got {self.taxonomy!r}")
 
-    def taxonomies(self, n: int, settings: Settings) -> list[Taxonomy]:
-        """Return the groups to try: those asked for, else three of the spread, and more where n rows can bear them."""
+    def taxonomies(self, settings: Settings) -> list[Taxonomy]:
+        """Return the groups to try: those asked for, else three of the spread, and more where rows can bear them."""
         if self.taxonomy is not None and not isinstance(self.taxonomy, Marginal):
             return [self.taxonomy]
-        affordable = groups_affordable(n, settings.level, settings.tolerance)
+        affordable = groups_affordable(self.calibration_rows, settings.level, settings.tolerance)
         return [
             BySpread(n_groups) for n_groups in (_JUDGED_BY, *_MORE_GROUPS) if n_groups <= max(affordable, _JUDGED_BY)
         ]
@@ -214,7 +225,7 @@ class _Asked:
 
 def _candidates(rows: Rows, asked: _Asked, settings: Settings) -> Iterator[Candidate]:
     """Yield each score with each of the taxonomies, and with one threshold, judged over the first of them."""
-    for place, taxonomy in enumerate(asked.taxonomies(len(rows), settings)):
+    for place, taxonomy in enumerate(asked.taxonomies(settings)):
         groups = fresh_taxonomy(taxonomy).learn(rows)
         for option in filter(asked.allows, options(rows, groups, asked.nonconformity or Residual(), settings)):
             if option.per_group:

@@ -63,12 +63,18 @@ def data(study: Study) -> Markup:
         f"{total} rows of {study.name}, split at random (seed {study.plan.seed}): the model was fitted, and score and "
         "groups were chosen, on the training part; thresholds come from the calibration part; the test part judged."
     )
+    clusters = (
+        f" No {study.split_by} has rows in two parts, and of each only one row, drawn at random, calibrates or judges: "
+        "rows that belong together depend on each other."
+    ) * (study.split_by is not None)
     columns = numbers(
         ("column", "kind", "missing", "becomes"),
         [(each.name, _kind(each), each.missing, _becomes(each)) for each in study.columns],
         "The features, as they were in the training part",
     )
-    return section("data", "The data", tag("p", said), split, tag("details", tag("summary", "The features"), columns))
+    return section(
+        "data", "The data", tag("p", said, clusters), split, tag("details", tag("summary", "The features"), columns)
+    )
 
 
 def assumptions(result: Diagnosis | Audit) -> Markup:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from evencover._version import __version__
 from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.words import in_code
@@ -26,9 +27,8 @@ def data_of(result: Study | Diagnosis | Audit) -> dict[str, Any]:
         The result.
     """
     if isinstance(result, Study):
-        return _of_study(result)
-    found: dict[str, Any] = plain(result)
-    return found
+        return {"evencover": __version__, "kind": "study", **_of_study(result)}
+    return {"evencover": __version__, "kind": type(result).__name__.lower(), **plain(result)}
 
 
 def plain(value: Any) -> Any:
@@ -59,6 +59,7 @@ def _of_study(study: Study) -> dict[str, Any]:
         "data": study.name,
         "target": study.target,
         "rows": study.sizes,
+        "split_by": study.split_by,
         "features": plain(study.columns),
         "model": repr(study.model),
         "nonconformity": plain(study.regressor.calibration_.nonconformity),

@@ -10,6 +10,8 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from evencover.calibration import checked_score
+from evencover.conformal import fresh_taxonomy
 from evencover.diagnostics.verdicts import checked_settings
 from evencover.inputs import chosen
 from evencover.models import (
@@ -19,9 +21,12 @@ from evencover.models import (
     QuantileNetwork,
     WithSpread,
 )
+from evencover.models.validation import refuse_unless_regressor
 from evencover.scores import Score
 from evencover.splits import refuse_bad_share
 from evencover.taxonomies import Taxonomy
+
+_SEEDS = 2**32  # scikit-learn takes no more
 
 
 def _boosting(level: float, seed: int) -> Any:  # noqa: ARG001
@@ -81,11 +86,30 @@ class Plan:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checked_settings(self.level, self.tolerance, self.seed)
+        settings = checked_settings(self.level, self.tolerance, self.seed)
+        object.__setattr__(self, "level", float(settings.level))
+        if self.seed >= _SEEDS:
+            raise ValueError(f"seed must be a whole number below {_SEEDS}; got {self.seed}")
         for name in ("calibration_size", "test_size"):
             refuse_bad_share(name, getattr(self, name))
+        if self.training_size <= 0:
+            raise ValueError(
+                "calibration_size and test_size must leave rows for training; got "
+                f"{self.calibration_size} and {self.test_size}"
+            )
         if isinstance(self.model, str):
             chosen(self.model, MODELS, "model")
+        else:
+            refuse_unless_regressor(self.model, "model")
+        if self.nonconformity is not None:
+            checked_score(self.nonconformity)
+        if self.taxonomy is not None:
+            fresh_taxonomy(self.taxonomy)
+
+    @property
+    def training_size(self) -> float:
+        """The share of the rows that is left for training."""
+        return 1 - self.calibration_size - self.test_size
 
     def estimator(self) -> Any:
         """Return the model, not fitted."""

@@ -1,10 +1,9 @@
 """What a study found: frozen data, and its text."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-
-import numpy as np
 
 from evencover.conformal import ConformalRegressor
 from evencover.diagnostics.audits import Audit
@@ -33,6 +32,8 @@ class Study:
         Of the table, and of its column that is predicted.
     plan : Plan
         What was done.
+    split_by : str or None
+        The column of clusters, one row of each of which calibrates or judges.
     regressor : ConformalRegressor
         The calibrated model; takes tables with the features' columns.
     recommendation : Recommendation or None
@@ -52,6 +53,7 @@ class Study:
     name: str
     target: str
     plan: Plan
+    split_by: str | None
     regressor: ConformalRegressor
     recommendation: Recommendation | None
     training: IntArray
@@ -105,7 +107,7 @@ class Study:
         sizes = ", ".join(f"{n} {part}" for part, n in self.sizes.items())
         return "\n".join(
             [
-                f"{self.name}, predicting {self.target}: {sizes} rows.",
+                f"{self.name}, predicting {self.target}: {sizes} rows{self._clusters}.",
                 f"Model: {self.how}.",
                 f"On the test rows, at level {self.plan.level:g}:",
                 text_table(
@@ -123,6 +125,10 @@ class Study:
             ]
         )
 
+    @property
+    def _clusters(self) -> str:
+        return "" if self.split_by is None else f"; one of each {self.split_by} calibrates or judges"
+
     def _repr_html_(self) -> str:
         return joined([tag("p", f"{self!r}. {self.how}."), Markup(self.audit._repr_html_())])
 
@@ -136,13 +142,21 @@ class Study:
     def columns_of_intervals(self) -> dict[str, Any]:
         """Return the test rows as columns: place in the table, target, prediction, bounds, group, whether covered."""
         made = self.intervals
-        empty = made.empty
-        return {
+        ours = {
             "row": self.test.positions,
-            self.target: self.test.y,
             "prediction": self.prediction.center,
-            "lower": np.where(empty, np.nan, made.lower),
-            "upper": np.where(empty, np.nan, made.upper),
+            **made.columns(),
             "group": [str(label) for label in self.groups.label_of_rows()],
             "covered": made.covers(self.test.y),
         }
+        return beside({self.target: self.test.y}, ours)
+
+
+def beside(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns of the table and ours together; a name that ours have, too, gets the prefix ``table_``."""
+    found = dict(ours)
+    for name, values in theirs.items():
+        while name in found:
+            name = f"table_{name}"
+        found[name] = values
+    return found

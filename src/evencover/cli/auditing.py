@@ -1,0 +1,99 @@
+"""A verdict on anyone's intervals."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from evencover.cli.commands import STATUS, as_typed, labels_in
+from evencover.cli.terminal import complain, say, say_data, status
+
+
+def audit(
+    file: Path,
+    /,
+    *,
+    target: str,
+    lower: str,
+    upper: str,
+    group: str | None = None,
+    features: tuple[str, ...] | None = None,
+    level: float = 0.9,
+    tolerance: float = 0.03,
+    calibration_rows: int | None = None,
+    seed: int = 0,
+    output: Path | None = None,
+    json: bool = False,
+) -> int:
+    """Judge anyone's intervals: where they missed, and whether that is chance.
+
+    Parameters
+    ----------
+    file
+        A CSV or Parquet file with a row for each interval.
+    target
+        The column of what came out.
+    lower
+        The column of lower bounds; an empty cell is an empty interval, -inf an open one.
+    upper
+        The column of upper bounds.
+    group
+        The column of groups that must each be covered; by default thirds by width.
+    features
+        A column to look for rows that are missed more often. Can be given again; `all` is every other column.
+    level
+        Nominal coverage of the intervals.
+    tolerance
+        Distance from the level that counts as even.
+    calibration_rows
+        How many rows the one threshold behind the intervals was calibrated on: with it, its own chance is allowed for.
+    seed
+        Of the halves, slabs and permutations that look at features.
+    output
+        A folder for report.html and results.json.
+    json
+        Print data.
+    """
+    from evencover.datasets.mixed import number_column, read_table, refuse_unless_column
+    from evencover.diagnostics.auditing import audit as judged
+    from evencover.inputs import refuse_unless_count
+    from evencover.report.data import data_of
+    from evencover.report.folders import REPORT, RESULTS, new_files, write_findings
+    from evencover.tables import columns_of
+
+    typed = as_typed(audit, locals())
+    if calibration_rows is not None:
+        refuse_unless_count(calibration_rows, "calibration_rows")
+    table = read_table(file)
+    y = number_column(table, target, "target")
+    bounds = (number_column(table, lower, "lower", finite=False), number_column(table, upper, "upper", finite=False))
+    used = {target, lower, upper, group}
+    names = (
+        [name for name in table.column_names if name not in used] if "all" in (features or ()) else list(features or ())
+    )
+    for name in [*names, *([] if group is None else [group])]:
+        refuse_unless_column(table, name, "group" if name == group else "features")
+    swapped = bounds[0] > bounds[1]
+    if swapped.any() and not swapped.all():
+        first = int(swapped.argmax())
+        complain(f"lower is above upper in {swapped.sum()} rows (the first in row {first}): these intervals are empty")
+    with ExitStack() as after:
+        place = None if output is None else after.enter_context(new_files(output, "audit"))
+        after.enter_context(status())("judging")
+        found = judged(
+            y,
+            bounds,
+            X=columns_of(table, names) if names else None,
+            groups=None if group is None else labels_in(table, group, "group"),
+            level=level,
+            tolerance=tolerance,
+            calibration_sizes=calibration_rows,
+            seed=seed,
+        )
+        if place is not None:
+            write_findings(found, place, command=typed)
+    if json:
+        say_data(data_of(found))
+    else:
+        say(str(found))
+        if output is not None:
+            say(f"\nWritten to {output}: {REPORT}, {RESULTS}.")
+    return STATUS[found.verdict]
