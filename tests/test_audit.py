@@ -336,7 +336,7 @@ class TestFeatures:
                 7: np.arange(300.0) % 10,
             }
         )
-        strata = {feature.name: feature.strata() for feature in features_of(X)}
+        strata = {feature.name: feature.strata for feature in features_of(X)}
         assert strata["capped"].counts.tolist() == [(X["capped"] < -1).sum(), (X["capped"] == -1).sum()]
         assert strata["id"].counts.tolist() == [100] * 3
         assert strata["day"].labels[0] == "day <= 2020-04-15 00:00:00"
@@ -344,7 +344,7 @@ class TestFeatures:
         assert len(strata["name"].labels) == 21
         assert strata["name"].labels[-1] == "name = any other"
         (big,) = features_of(np.array([[10**400 + i % 2] for i in range(10)], dtype=object))
-        assert len(big.strata().labels) == 2
+        assert len(big.strata.labels) == 2
         assert strata["flag"].labels == ("flag = False", "flag = True")
         assert len(strata["column 7"].labels) == 10
         y, made = simple(250, 300)

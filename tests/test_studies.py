@@ -65,7 +65,7 @@ def test_what_it_says(found):
 
 def test_the_intervals_as_columns(found):
     columns = found.columns_of_intervals()
-    assert list(columns) == ["row", "price", "prediction", "lower", "upper", "group", "covered"]
+    assert list(columns) == ["row", "prediction", "lower", "upper", "group", "covered", "price"]
     inside = (columns["lower"] <= columns["price"]) & (columns["price"] <= columns["upper"])
     np.testing.assert_array_equal(columns["covered"], inside)
     assert inside.mean() == found.audit.overall.coverage
@@ -141,12 +141,61 @@ class TestChoice:
         assert (estimator.level, estimator.random_state) == (0.8, 3)
 
 
-def test_clusters_stay_together():
-    table = houses().assign(patient=lambda table: table["number"] // 5)
-    found = study(table, "price", plan=QUICK, drop=["number"], split_by="patient")
-    patients = [set(rows // 5) for rows in (found.training, found.calibration, found.test.positions)]
-    assert not patients[0] & patients[1] | patients[0] & patients[2] | patients[1] & patients[2]
+class TestClusters:
+    def test_they_stay_together_and_one_row_of_each_counts(self):
+        table = houses().assign(patient=lambda table: table["number"] // 5)
+        found = study(table, "price", plan=QUICK, drop=["number"], split_by="patient")
+        patients = [rows // 5 for rows in (found.training, found.calibration, found.test.positions)]
+        training, calibration, test = map(set, patients)
+        assert not training & calibration | training & test | calibration & test
+        assert sorted(training | calibration | test) == list(range(300))
+        assert found.sizes == {"training": 600, "calibration": len(calibration), "test": len(test)}
+        assert len(calibration) == 120
+        assert [each.name for each in found.columns] == ["area", "region"]
+        assert "one of each patient calibrates or judges" in str(found)
+
+    def test_what_is_covered_follows_its_law(self):
+        """Rows of a cluster are all alike here: with all of them, counts would scatter far more."""
+        rng = np.random.default_rng(0)
+        squares = []
+        for seed in range(120):
+            cluster = np.repeat(np.arange(100), 8)
+            table = pd.DataFrame({"x": rng.normal(size=800), "y": rng.normal(size=100)[cluster], "cluster": cluster})
+            plan = Plan(model="linear", nonconformity=Residual(), taxonomy=Marginal(), level=0.8, seed=seed)
+            row = study(table, "y", plan=plan, split_by="cluster").audit.overall
+            k = conformal_rank(40, 0.8)
+            law = betabinom(row.rows, k, 41 - k)
+            squares.append((row.coverage * row.rows - law.mean()) ** 2 / law.var())
+        assert np.mean(squares) < 1 + 4.9 * np.sqrt(2 / 120)  # of normal squares; all eight rows of each give about 4
+
+
+def test_groups_may_be_formed_by_what_is_no_feature():
+    table = houses().assign(ward=lambda table: np.where(table["number"] % 3, "a", "b"))
+    plan = Plan(model="linear", nonconformity=Residual(), taxonomy=ByFeature("ward"))
+    found = study(table, "price", plan=plan, drop=["number", "ward"])
+    assert [row.group for row in found.audit.table] == ["a", "b"]
     assert [each.name for each in found.columns] == ["area", "region"]
+
+
+def test_groups_are_afforded_by_the_calibration_rows():
+    plan = Plan(model="linear", nonconformity=Residual(), calibration_size=0.1, test_size=0.1)
+    found = study(houses(4000), "price", plan=plan, drop=["number"])
+    assert {getattr(each.taxonomy, "n_groups", 1) for each in found.recommendation.candidates} == {1, 3}
+
+
+def test_a_model_without_a_spread_is_judged_by_its_predictions():
+    plan = Plan(model=LinearRegression(), nonconformity=Residual(), taxonomy=Marginal())
+    found = study(houses(), "price", plan=plan, drop=["number"])
+    assert found.diagnosis.taxonomy == "ByPrediction(n_groups=3)"
+    assert len(found.audit.table) == 3
+
+
+def test_a_target_called_like_one_of_our_columns():
+    table = houses().rename(columns={"price": "lower"})
+    columns = study(table, "lower", plan=QUICK, drop=["number"]).columns_of_intervals()
+    assert list(columns) == ["row", "prediction", "lower", "upper", "group", "covered", "table_lower"]
+    inside = (columns["lower"] <= columns["table_lower"]) & (columns["table_lower"] <= columns["upper"])
+    np.testing.assert_array_equal(columns["covered"], inside)
 
 
 def test_progress_is_told():
@@ -167,7 +216,8 @@ class TestWhatIsNoFeature:
     def test_numbers_with_text_among_them(self):
         table = houses(400).assign(size=lambda table: table["number"].astype(str).replace("7", "?"))
         with pytest.raises(
-            ValueError, match=r"column 'size' holds numbers, and in 1 of 400 rows something else, .* '\?'"
+            ValueError,
+            match=r"column 'size' is text that holds numbers, and in 1 of 400 rows something else, such as '\?'",
         ):
             study(table, "price", plan=QUICK)
 

@@ -11,7 +11,7 @@ from evencover.diagnostics.advice import advice_on_audit
 from evencover.diagnostics.audits import Audit, GroupAudit
 from evencover.diagnostics.counts import covered_law, holm, limiting_p_value, lower_share, tails, two_sided, upper_share
 from evencover.diagnostics.excess_risk import ExcessRisk, excess_risk
-from evencover.diagnostics.features import Feature, features_of, standardized
+from evencover.diagnostics.features import Feature, Features
 from evencover.diagnostics.slabs import SEARCHED, worst_slab
 from evencover.diagnostics.verdicts import checked_settings, verdict
 from evencover.groups import Groups, Label, checked_groups, rows_by_code
@@ -19,7 +19,6 @@ from evencover.inputs import BoolArray, FloatArray, IntArray, checked_vector, is
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.metrics import interval_scores
 from evencover.quantiles import Level
-from evencover.tables import n_rows
 
 _DIGITS = 9  # to which widths are compared
 
@@ -197,22 +196,22 @@ class _Told:
 
 def _told_by_features(evidence: _Evidence, X: Any, seed: int) -> _Told:
     """Return coverage by each feature; and, found on one half of the rows and judged on the other, what all tell."""
-    features = features_of(X)
-    if n_rows(X) != len(evidence.covered):
-        raise ValueError(f"X must have {len(evidence.covered)} rows, as many as the intervals; got {n_rows(X)}")
-    by_feature = [row for feature in features for row in evidence.by(feature.strata())]
+    features = Features.of(X)
+    if features.columns and len(features) != len(evidence.covered):
+        raise ValueError(f"X must have {len(evidence.covered)} rows, as many as the intervals; got {len(features)}")
+    by_feature = [row for feature in features.columns for row in evidence.by(feature.strata)]
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(evidence.covered))
     first, second = order[: len(order) // 2], order[len(order) // 2 :]
-    if not features or not len(first):
+    if not features.columns or not len(first):
         return _Told(by_feature)
-    matrix = standardized(features)
+    matrix = features.matrix
     slab = worst_slab(matrix[first[:SEARCHED]], evidence.covered[first[:SEARCHED]], rng)
     inside = evidence.of_rows("worst slab", second[slab.holds(matrix)[second]])
     # Both halves share the calibration: with several thresholds, the first half finds the one that came out lowest.
     inside = replace(inside, adjusted=min(1.0, inside.p_under * len(evidence.pools.sizes)))
     risk = excess_risk(matrix, evidence.covered, (first, second), float(evidence.level), rng)
-    return _Told(by_feature, inside, slab.rule(features), risk)
+    return _Told(by_feature, inside, slab.rule(features.columns), risk)
 
 
 def _adjusted(rows: Sequence[GroupAudit]) -> tuple[GroupAudit, ...]:
@@ -275,7 +274,7 @@ def _groups_of(made: Intervals | IntervalUnion) -> Groups:
 def _by_width(made: Intervals | IntervalUnion) -> Groups:
     """Return thirds by width, or the few widths there are; equal but for rounding is equal."""
     unit = np.max(made.width, initial=0.0, where=np.isfinite(made.width)) or 1.0
-    return Feature("width", np.round(made.width / unit, _DIGITS) * unit).strata()
+    return Feature("width", np.round(made.width / unit, _DIGITS) * unit).strata
 
 
 def _pools(made: Intervals | IntervalUnion, groups: Groups, sizes: Any) -> _Pools:

@@ -17,6 +17,7 @@ from evencover.diagnostics.evenness import Divide
 from evencover.diagnostics.options import Option, options
 from evencover.diagnostics.quantile_differences import quantile_differences
 from evencover.diagnostics.verdicts import Settings, checked_settings
+from evencover.diagnostics.words import in_code
 from evencover.groups import checked_groups
 from evencover.inputs import checked_vector
 from evencover.models.speech import innermost, is_frozen, predictions_of
@@ -88,7 +89,7 @@ def diagnose(
     priced = not getattr(groups_by, "needs_target", False)
     in_use = len(groups.labels) > 1 and _is_same(groups_by, getattr(regressor, "taxonomy_", None))
     grounds = Grounds(scores, groups, rows.prediction.spread, settings.seed, rows, score, priced)
-    return _diagnosis(grounds, settings, taxonomy=repr(groups_by), in_use=in_use)
+    return _diagnosis(grounds, settings, taxonomy=in_code(groups_by), in_use=in_use)
 
 
 def diagnose_scores(

@@ -1,7 +1,9 @@
 """Features as numbers, and groups of rows by each of them."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -39,8 +41,9 @@ class Feature:
     categories: tuple[str, ...] | None = None
     dates: bool = False
 
+    @cached_property
     def strata(self) -> Groups:
-        """Return groups of the rows by this feature: categories, or thirds, and one of rows where it is missing."""
+        """Groups of the rows by this feature: categories, or thirds, and one of rows where it is missing."""
         missing = np.isnan(self.values)
         known = np.unique(self.values[~missing])
         few = len(known) <= min(_CATEGORIES, max(_STRATA, len(self.values) // _ROWS_A_CATEGORY))
@@ -78,6 +81,26 @@ class Feature:
         return f"{value:.4g}"
 
 
+@dataclass(frozen=True, eq=False)
+class Features:
+    """The columns of a table as features, made once for many audits of the same rows."""
+
+    columns: Sequence[Feature]
+
+    @classmethod
+    def of(cls, X: Any) -> "Features":
+        """Return the features of a table, or what is that already."""
+        return X if isinstance(X, Features) else cls(features_of(X))
+
+    def __len__(self) -> int:
+        return len(self.columns[0].values) if self.columns else 0
+
+    @cached_property
+    def matrix(self) -> FloatArray:
+        """All of them with median 0 and deviation 1; 0 where one is missing or constant. Shape (n, features)."""
+        return standardized(self.columns)
+
+
 def features_of(X: Any) -> list[Feature]:
     """Return the columns of a table as features."""
     table = X.toarray() if hasattr(X, "toarray") else X if frame_kind(X) is not None else np.asarray(X)
@@ -90,7 +113,7 @@ def features_of(X: Any) -> list[Feature]:
     return [_feature(key if isinstance(key, str) else f"column {key}", column(table, key, "audit")) for key in keys]
 
 
-def standardized(features: list[Feature]) -> FloatArray:
+def standardized(features: Sequence[Feature]) -> FloatArray:
     """Return the features with median 0 and deviation 1; 0 where one is missing or constant. Shape (n, features)."""
     found = np.empty((len(features[0].values), len(features)))
     for place, feature in enumerate(features):

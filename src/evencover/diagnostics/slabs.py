@@ -1,5 +1,6 @@
 """Slabs of the feature space: where rows are covered least."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +35,7 @@ class Slab:
         places = X @ self.direction
         return np.asarray((self.low <= places) & (places <= self.high))
 
-    def rule(self, features: list[Feature]) -> str:
+    def rule(self, features: Sequence[Feature]) -> str:
         """Return it in words: the feature's own bounds, or the features that its direction has most of."""
         main = np.argsort(-np.abs(self.direction), kind="stable")[:3]
         if np.count_nonzero(self.direction) == 1:  # which is then 1 or -1

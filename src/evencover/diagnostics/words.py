@@ -70,9 +70,9 @@ def _few(rows: Sequence[RowType]) -> list[RowType]:
 
 
 def in_code(score: object) -> str:
-    """Return how a score is written in code, without what it is by default."""
+    """Return how a score or a taxonomy is written in code, in one line, without what it is by default."""
     if not is_dataclass(score):
-        return repr(score)
+        return " ".join(repr(score).split())
     values = [(part.name, getattr(score, part.name), part.default) for part in fields(score)]
     given = (f"{name}={value!r}" for name, value, default in values if value != default)
     return f"{type(score).__name__}({', '.join(given)})"

@@ -38,7 +38,7 @@ def tried(found: Recommendation) -> Markup:
     lines = [
         (
             in_code(each.nonconformity),
-            repr(each.taxonomy),
+            in_code(each.taxonomy),
             each.verdict,
             short(each.width),
             "taken" * (each is found.chosen),
@@ -47,9 +47,9 @@ def tried(found: Recommendation) -> Markup:
     ]
     table = numbers(("score", "groups", "verdict", "mean width", "taken"), lines, f"Tried at level {found.level:g}")
     said = (
-        "Scores and groups were tried on the training part, out of fold, before any calibration row was seen; of those "
-        "that are even the narrowest was taken, and of equally narrow ones that with the fewest groups. Thresholds for "
-        "each group are even by their guarantee."
+        "Scores and groups were tried on the training part, out of fold, before any calibration row was seen. "
+        "Thresholds for each group are even by their guarantee. Taken was the narrowest of those with the best "
+        "verdict or, of any within 1 % of it, the one with the fewest groups."
     )
     return section("tried", "What was tried", tag("p", said), table)
 

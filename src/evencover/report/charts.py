@@ -211,7 +211,7 @@ def _covered(row: Covered, y: float, axis: Axis, level: float, live: Live) -> li
 def _reach(rows: Sequence[Covered], level: float, tolerance: float) -> float:
     """Return how far from the level a picture goes: a round number that holds the groups' intervals and the band."""
     far = max([1.2 * tolerance, *(abs(end - level) for row in rows for end in (row.low, row.high))])
-    return next(reach for reach in _REACHES if reach >= far)
+    return next((reach for reach in _REACHES if reach >= far), _REACHES[-1])
 
 
 def _dot(x: float, y: float, size: float, *, missed: bool) -> str:

@@ -12,6 +12,7 @@ from evencover.diagnostics.auditing import audit
 from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.diagnosing import at_level
 from evencover.diagnostics.diagnosis import Diagnosis
+from evencover.diagnostics.features import Features
 from evencover.diagnostics.verdicts import Covered
 from evencover.groups import Label
 from evencover.inputs import IntArray
@@ -21,9 +22,10 @@ from evencover.report.charts import ShownRows
 from evencover.studies import Study
 from evencover.tables import take
 
-_LEVELS = (*range(50, 85, 5), *range(85, 100))  # percent
-_FEW_LEVELS = (50, 60, 70, 80, 85, 90, 95, 98, 99)
-_MANY_ROWS = 20_000  # beyond which every level costs seconds
+_MANY_LEVELS = (*range(50, 85, 5), *range(85, 100))  # percent
+_SOME_LEVELS = (50, 60, 70, 80, 85, 90, 95, 98, 99)
+_FEW_LEVELS = (50, 80, 90, 95, 99)
+_ROWS, _FEATURES = 20_000, 20  # up to which a level takes a few tenths of a second
 _MOST_ROWS = 200  # drawn one by one
 _MOST_GROUPS = 30
 
@@ -121,32 +123,34 @@ def contents_of(result: Study | Diagnosis | Audit) -> Contents:
     raise TypeError(f"a report is on a Study, a Diagnosis or an Audit; got {type(result).__name__}")
 
 
-def levels_around(level: float, n: int) -> list[float]:
-    """Return the levels of the slider for a result from n rows, its own among them."""
-    percents = _LEVELS if n <= _MANY_ROWS else _FEW_LEVELS
+def levels_around(level: float, n: int, n_features: int = 0) -> list[float]:
+    """Return the levels of the slider for a result from n rows, its own among them; fewer where each takes long."""
+    work = n / _ROWS + n_features / _FEATURES
+    percents = _MANY_LEVELS if work <= 1 else _SOME_LEVELS if work <= 4 else _FEW_LEVELS
     return sorted({level, *(percent / 100 for percent in percents)})
 
 
 def _of_study(study: Study) -> Contents:
     """Return a study at several levels: only the thresholds change, not the model, nor its score and groups."""
-    levels = levels_around(float(study.plan.level), max(len(study.calibration), len(study.test)))
+    levels = levels_around(study.plan.level, max(len(study.calibration), len(study.test)), len(study.columns))
     rows, some = _rows_to_show(study)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TooFewRowsWarning)  # infinite widths at high levels are there to be seen
         made = study.regressor.predict_interval(study.test.X, level=levels)
+    features = Features.of(study.test.X)
     shots = []
     for place, level in enumerate(levels):
         own = replace(made, lower=made.lower[:, place], upper=made.upper[:, place], level=level)
         at = level == study.plan.level
         diagnosis = study.diagnosis if at else at_level(study.diagnosis, level)
-        judged = study.audit if at else _audited(study, own)
+        judged = study.audit if at else _audited(study, own, features)
         shots.append(Snapshot(judged, diagnosis, judged, own[some]))
-    return Contents(shots, levels.index(float(study.plan.level)), study, rows)
+    return Contents(shots, levels.index(study.plan.level), study, rows)
 
 
-def _audited(study: Study, made: Intervals) -> Audit:
+def _audited(study: Study, made: Intervals, features: Features) -> Audit:
     plan = study.plan
-    return audit(study.test.y, made, X=study.test.X, groups=study.groups, tolerance=plan.tolerance, seed=plan.seed)
+    return audit(study.test.y, made, X=features, groups=study.groups, tolerance=plan.tolerance, seed=plan.seed)
 
 
 def _rows_to_show(study: Study) -> tuple[ShownRows, IntArray]:

@@ -63,7 +63,7 @@ def _of_study(study: Study) -> dict[str, Any]:
         "features": plain(study.columns),
         "model": repr(study.model),
         "nonconformity": plain(study.regressor.calibration_.nonconformity),
-        "taxonomy": repr(study.regressor.taxonomy),
+        "taxonomy": in_code(study.regressor.taxonomy),
         "level": float(plan.level),
         "tolerance": plan.tolerance,
         "seed": plan.seed,

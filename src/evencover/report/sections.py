@@ -18,7 +18,7 @@ from evencover.report.charts import ShownRows, coverage_chart, distribution_char
 from evencover.report.contents import Contents, Snapshot
 from evencover.report.live import Live
 
-VERDICTS = {"even": "Coverage is even.", "uneven": "Coverage is uneven.", "undecided": "Undecided."}
+VERDICTS = {"even": "Coverage is even.", "uneven": "Coverage is uneven, or off the level.", "undecided": "Undecided."}
 _MOST_LINES = 7  # of distributions, which can be told apart
 _GROUP = ("group", "rows", "coverage", "95 % interval", "p, adjusted")
 
@@ -156,9 +156,10 @@ def tests(shot: Snapshot, live: Live) -> Markup:
     lines = [*_tests_before(shot.diagnosis, live), *_tests_after(shot.audit, live)]
     table = numbers(("test", "asks whether", "p, adjusted", "answer"), lines, "All tests")
     note = (
-        "A p-value is how often chance alone would make as much of a difference. Where several groups, pairs or "
-        "strata are compared, it is adjusted for their number (Holm). Not tested is what takes more rows or groups, "
-        "and pairs of more than 30 groups. At each level of the slider the tests are for that level alone."
+        "A p-value is how often chance alone would make as much of a difference, or more. Where several groups, "
+        "pairs or strata are compared, it is adjusted for their number (Holm). Not tested is what takes more rows or "
+        "groups, and pairs of more than 30 groups. All levels are judged by the same rows, each as if it had been "
+        "chosen beforehand: a level that is picked for its verdict proves nothing."
     )
     return section("tests", "The tests", table, tag("p", note, class_="note"))
 

@@ -19,8 +19,8 @@ def refuse_names(
     table: Any, target: str, drop: Sequence[str], categorical: Sequence[str], split_by: str | None
 ) -> None:
     """Raise unless there is a table, and these arguments name columns of it, each for one purpose."""
-    names = column_names(table)
-    if names is None or not hasattr(table, "shape"):
+    names = column_names(table) if hasattr(table, "shape") else None
+    if names is None:
         raise TypeError(f"table must be a pandas, polars or pyarrow table; got {type(table).__name__}")
     again = sorted({str(name) for name in names if names.count(name) > 1})
     if again:

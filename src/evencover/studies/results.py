@@ -137,7 +137,7 @@ class Study:
         """The model, the score and the groups in words."""
         model = self.plan.model if isinstance(self.plan.model, str) else type(self.plan.model).__name__
         score = in_code(self.regressor.calibration_.nonconformity)
-        return f"{model}, {score}, {self.regressor.taxonomy!r}"
+        return f"{model}, {score}, {in_code(self.regressor.taxonomy)}"
 
     def columns_of_intervals(self) -> dict[str, Any]:
         """Return the test rows as columns: place in the table, target, prediction, bounds, group, whether covered."""

@@ -1,0 +1,369 @@
+"""run, predict and audit, as they are typed."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from inspect import signature
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet
+import pytest
+
+from evencover import ConformalRegressor
+from evencover.cli import app
+from evencover.cli.commands import as_typed
+from evencover.cli.running import run as run_verb
+from evencover.studies import MODELS
+from tests.test_cli import SCRIPT, run, typed
+
+QUICK = ("--model", "linear", "--score", "residual", "--groups", "none")
+FILES = ["intervals.csv", "predictor.evencover", "report.html", "results.json"]
+
+
+def houses(n=600, seed=0):
+    rng = np.random.default_rng(seed)
+    area = rng.uniform(size=n)
+    codes = rng.choice(["01", "x9", "y8"], n)
+    return pd.DataFrame(
+        {
+            "name": [f"house {i}" for i in range(n)],
+            "area": np.where(rng.random(n) < 0.1, np.nan, area),
+            "<script>": rng.choice(["a,b", 'say "c"', "d\ne"], n),
+            "code": codes,
+            "price": 3 * area + 5 * (codes == "01") + rng.normal(size=n) * (0.1 + area),
+        }
+    )
+
+
+def names_in(folder="."):
+    return sorted(path.name for path in Path(folder).iterdir())
+
+
+@pytest.fixture
+def csv(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    houses().to_csv("houses.csv", index=False)
+    return "houses.csv"
+
+
+def a_run(capsys, csv, *arguments):
+    return typed(capsys, "run", csv, "--target", "price", "--drop", "name", *QUICK, *arguments)
+
+
+class TestRun:
+    def test_the_folder_and_what_is_printed(self, capsys, csv):
+        status, text, errors = a_run(capsys, csv)
+        found = json.loads(Path("evencover-houses/results.json").read_text(encoding="utf-8"))
+        assert names_in("evencover-houses") == FILES
+        assert status == {"even": 0, "uneven": 3, "undecided": 4}[found["verdict"]]
+        assert f"Verdict: {found['verdict']}. {found['advice']}" in text
+        assert f"Written to evencover-houses: {', '.join(FILES)}." in text
+        assert errors == ""
+        command = "evencover run houses.csv --target price --model linear --score residual --groups none --drop name"
+        assert command in Path("evencover-houses/report.html").read_text(encoding="utf-8")
+        intervals = pd.read_csv("evencover-houses/intervals.csv")
+        assert len(intervals) == found["rows"]["test"] == 120
+        assert intervals["name"].tolist() == [f"house {row}" for row in intervals["row"]]
+        np.testing.assert_allclose(intervals["price"], houses()["price"][intervals["row"]])
+        assert intervals["covered"].mean() == found["audit"]["overall"]["coverage"]
+
+    def test_no_data_is_needed(self, capsys, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        status, text, _ = typed(capsys, "run", *QUICK)
+        assert status == 3  # one threshold for a world whose noise grows tenfold
+        assert "8000 training, 8000 calibration, 4000 test rows" in text
+        assert names_in() == ["evencover-heteroskedastic"]
+
+    def test_json_is_what_the_file_holds(self, capsys, csv):
+        _, text, _ = a_run(capsys, csv, "--json")
+        assert json.loads(text) == json.loads(Path("evencover-houses/results.json").read_text(encoding="utf-8"))
+        assert json.loads(text)["kind"] == "study"
+
+    def test_parquet_in_and_out(self, capsys, csv):
+        houses().to_parquet("houses.parquet", index=False)
+        a_run(capsys, csv, "--output", "one")
+        a_run(capsys, "houses.parquet", "--output", "two")
+        one, two = pd.read_csv("one/intervals.csv"), pyarrow.parquet.read_table("two/intervals.parquet").to_pandas()
+        np.testing.assert_allclose(one["lower"], two["lower"])
+        a_run(capsys, "houses.parquet", "--output", "two", "--intervals", "csv")
+        assert names_in("two") == FILES  # the earlier kind is gone
+
+    def test_the_same_command_gives_the_same_files(self, capsys, csv):
+        a_run(capsys, csv)
+        first = {name: Path("evencover-houses", name).read_bytes() for name in FILES if "predictor" not in name}
+        a_run(capsys, csv)
+        assert {name: Path("evencover-houses", name).read_bytes() for name in first} == first
+
+    def test_scores_groups_and_levels(self, capsys, csv):
+        arguments = ("--score", "normalized", "--groups", "spread:2", "--groups", "column:code", "--level", "0.8")
+        _, text, _ = typed(capsys, "run", csv, "--target", "price", "--drop", "name", "--model", "linear", *arguments)
+        assert "Model: linear, Normalized(), Product(taxonomies=[BySpread(n_groups=2), ByFeature(" in text
+        assert "at level 0.8" in text
+        assert text.count(" & ") >= 6
+
+    def test_clusters(self, capsys, csv):
+        _, text, _ = a_run(capsys, csv, "--split-by", "code")
+        assert text == ""  # three clusters are too few
+        houses().assign(patient=np.arange(600) // 4).to_csv(csv, index=False)
+        _, text, _ = a_run(capsys, csv, "--split-by", "patient")
+        assert "one of each patient calibrates or judges" in text
+
+    def test_interrupted_it_leaves_nothing(self, csv):
+        command = [*SCRIPT, "run", csv, "--target", "price", "--drop", "name"]
+        job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        while not list(Path().glob(".evencover-*")) and job.poll() is None:
+            time.sleep(0.02)
+        job.send_signal(signal.SIGINT)
+        job.communicate()
+        assert job.returncode not in (0, 3, 4)
+        assert names_in() == [csv]
+
+    def test_every_model_can_be_named(self):
+        (model,) = (each for each in app()["run"].assemble_argument_collection() if each.name == "--model")
+        assert set(model.get_choices()) == set(MODELS)
+
+
+def test_the_command_without_defaults():
+    given = {name: each.default for name, each in signature(run_verb).parameters.items()}
+    assert as_typed(run_verb, given) == "evencover run"
+    given |= {"data": Path("my houses.csv"), "target": "the price", "drop": ("a", "b"), "json": True, "level": 0.8}
+    assert as_typed(run_verb, given) == (
+        "evencover run 'my houses.csv' --target 'the price' --level 0.8 --drop a --drop b --json"
+    )
+
+
+class TestPredict:
+    def test_the_predictors_own_intervals(self, capsys, csv):
+        a_run(capsys, csv, "--level", "0.8")
+        new = houses(20, seed=1)
+        new.iloc[:, ::-1].to_csv("new.csv", index=False)  # other columns, another order
+        status, text, errors = typed(capsys, "predict", "evencover-houses", "new.csv", "--keep", "name")
+        assert (status, errors) == (0, "")
+        Path("said.csv").write_text(text, encoding="utf-8")
+        said = pd.read_csv("said.csv")
+        model = ConformalRegressor.load("evencover-houses/predictor.evencover")
+        made = model.predict_interval(new[["area", "<script>", "code"]], level=0.8)
+        np.testing.assert_allclose(said[["lower", "upper"]], np.asarray(made))
+        assert said["name"].tolist() == new["name"].tolist()
+        _, text, _ = typed(capsys, "predict", "evencover-houses", "new.csv", "--level", "0.5", "--json")
+        data = json.loads(text)
+        assert data["level"] == 0.5
+        assert (
+            np.mean(np.subtract(data["intervals"]["upper"], data["intervals"]["lower"]))
+            < said.eval("upper - lower").mean()
+        )
+
+    def test_a_row_does_not_depend_on_its_company(self, capsys, csv):
+        """Codes of digits stay text where no letters are beside them."""
+        a_run(capsys, csv)
+        new = houses(30, seed=1)
+        for name, rows in {"all": new.index, "digits": new.index[new["code"] == "01"]}.items():
+            new.loc[rows].to_csv(f"{name}.csv", index=False)
+            typed(capsys, "predict", "evencover-houses", f"{name}.csv", "--keep", "name", "--output", f"{name}_out.csv")
+        every, digits = (pd.read_csv(f"{name}_out.csv").set_index("name") for name in ("all", "digits"))
+        assert 0 < len(digits) < 30
+        pd.testing.assert_frame_equal(every.loc[digits.index], digits)
+
+    def test_one_column_with_an_empty_line(self, capsys, csv):
+        houses()[["area", "price"]].to_csv(csv, index=False)
+        typed(capsys, "run", csv, "--target", "price", *QUICK)
+        Path("new.csv").write_text("area\n0.1\n\n0.3\n", encoding="utf-8")
+        _, text, _ = typed(capsys, "predict", "evencover-houses", "new.csv")
+        assert len(text.splitlines()) == 4
+
+    def test_what_is_new_is_said(self, capsys, csv):
+        a_run(capsys, csv)
+        houses(5, seed=1).assign(code="zz").to_csv("new.csv", index=False)
+        _, _, errors = typed(capsys, "predict", "evencover-houses", "new.csv")
+        assert errors == "evencover: 'code' has 1 values never seen before, in 5 rows: 'zz', ...\n"
+
+    def test_a_name_of_ours_gets_a_prefix(self, capsys, csv):
+        a_run(capsys, csv)
+        houses(5).assign(lower=1.5).to_csv("new.csv", index=False)
+        _, text, _ = typed(capsys, "predict", "evencover-houses", "new.csv", "--keep", "lower")
+        assert text.splitlines()[0] == '"prediction","lower","upper","table_lower"'
+
+
+class TestAudit:
+    def test_each_verdict_has_its_status(self, capsys, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        y = np.random.default_rng(0).normal(size=30_000)
+        reach = {"even": 1.645, "uneven": 1.5, "undecided": 1.645}
+        for verdict, status in {"even": 0, "uneven": 3, "undecided": 4}.items():
+            n = 60 if verdict == "undecided" else 30_000
+            table = pd.DataFrame({"y": y, "lo": -reach[verdict], "hi": reach[verdict], "g": np.arange(30_000) % 3})[:n]
+            table.to_csv("a.csv", index=False)
+            arguments = ("audit", "a.csv", "--target", "y", "--lower", "lo", "--upper", "hi", "--group", "g")
+            left, text, _ = typed(capsys, *arguments)
+            assert (left, f"Verdict: {verdict}." in text) == (status, True)
+            left, text, _ = typed(capsys, *arguments, "--json")
+            assert (left, json.loads(text)["verdict"]) == (status, verdict)
+
+    def test_a_report(self, capsys, csv):
+        a_run(capsys, csv)
+        arguments = ("evencover-houses/intervals.csv", "--target", "price", "--lower", "lower", "--upper", "upper")
+        _, text, _ = typed(capsys, "audit", *arguments, "--features", "all", "--output", "audited")
+        assert "Written to audited: report.html, results.json." in text
+        assert "worst slab" in text
+        assert names_in("audited") == ["report.html", "results.json"]
+        status, _, error = typed(capsys, "audit", *arguments, "--output", "evencover-houses")
+        assert (status, "that of an earlier audit; evencover-houses has something else in it" in error) == (1, True)
+
+    def test_swapped_bounds_are_said(self, capsys, csv):
+        Path("a.csv").write_text("y,lo,hi\n0,-1,1\n0,1,-1\n0,-1,1\n", encoding="utf-8")
+        _, text, errors = typed(capsys, "audit", "a.csv", "--target", "y", "--lower", "lo", "--upper", "hi")
+        assert errors == "evencover: lower is above upper in 1 rows (the first in row 1): these intervals are empty\n"
+        assert "Empty intervals: 1" in text
+
+
+CASES = {
+    "no target": (["run", "houses.csv"], r"target must name the column to predict; houses.csv has \['name', 'area'"),
+    "no file": (["run", "nope.csv", "--target", "y"], r"there is no file nope.csv"),
+    "no table": (
+        ["run", "houses.xlsx", "--target", "y"],
+        r"a table is a file that ends in .csv or .parquet; got 'houses.xlsx'",
+    ),
+    "no data set": (["run", "turbin"], r"unknown data set 'turbin'; did you mean 'turbine'"),
+    "text in rows": (["run", "houses.csv", "--target", "price"], r"column 'name' is text with 600 different values"),
+    "level in percent": (
+        ["run", "--level", "90"],
+        r"level must lie strictly between 0 and 1; got 90.0; did you mean 0.9",
+    ),
+    "level in words": (["run", "--level", "much"], r'Invalid value for --level: unable to convert "much" into float.'),
+    "no such option": (["run", "--lavel", "0.9"], r"Unknown option: --lavel. Did you mean --level"),
+    "no such verb": (["rum"], r'Unknown command "rum"'),
+    "no such model": (["run", "--model", "bosting"], r"Invalid value .*bosting"),
+    "groups": (
+        ["run", "--groups", "noise"],
+        r"groups must be none, spread, spread:5, prediction:4 or column:NAME; got 'noise'",
+    ),
+    "no groups": (["run", "--groups", "spread:0"], r"groups must be none, spread, .*; got 'spread:0'"),
+    "groups by no column": (["run", "--groups", "column:zone"], r"groups must name a column; there is no 'zone'"),
+    "too many groups": (
+        ["run", "--groups", "column:x0"],
+        r"groups: column 'x0' has 20000 values, too many for a threshold each",
+    ),
+    "folder is a file": (["run", "--output", "houses.csv"], r"output must be a folder; houses.csv is a file"),
+    "folder of others": (
+        ["run", "--output", "."],
+        r"output must be a new folder, or that of an earlier study; . has something else in it",
+    ),
+    "folder in a file": (
+        ["run", "--output", "houses.csv/sub"],
+        r"output must be a folder that can be written to; houses.csv/sub: ",
+    ),
+    "keep": (
+        ["predict", "evencover-houses", "houses.csv", "--keep", "zone"],
+        r"keep must name a column; there is no 'zone'",
+    ),
+    "no folder": (["predict", "nope", "houses.csv"], r"there is no folder nope"),
+    "no run's folder": (["predict", ".", "houses.csv"], r". is not the folder of a run: it has no predictor.evencover"),
+    "no predictor": (
+        ["predict", "houses.csv", "houses.csv"],
+        r"houses.csv is no predictor that evencover wrote, or it is damaged",
+    ),
+    "columns missing": (
+        ["predict", "evencover-houses", "other.csv"],
+        r"other.csv must have the columns that the model was fitted on; it lacks \['area', '<script>', 'code'\]",
+    ),
+    "out to nowhere": (
+        ["predict", "evencover-houses", "houses.csv", "--output", "a.xlsx"],
+        r"a table is a file that ends in .csv or .parquet; got 'a.xlsx'",
+    ),
+    "audit, no column": (
+        ["audit", "houses.csv", "--target", "y", "--lower", "l", "--upper", "u"],
+        r"target must name a column; there is no 'y'",
+    ),
+    "audit, text": (
+        ["audit", "houses.csv", "--target", "code", "--lower", "area", "--upper", "area"],
+        r"target: column 'code' must hold numbers; got string",
+    ),
+    "audit, target missing": (
+        ["audit", "houses.csv", "--target", "area", "--lower", "price", "--upper", "price"],
+        r"target: column 'area' must hold a finite number in every row; \d+ of 600 are missing",
+    ),
+    "audit, groups missing": (
+        ["audit", "houses.csv", "--target", "price", "--lower", "price", "--upper", "price", "--group", "area"],
+        r"group: column 'area' must name a group for every row; \d+ of 600 are missing",
+    ),
+    "audit, no rows": (
+        ["audit", "houses.csv", "--target", "price", "--lower", "price", "--upper", "price", "--calibration-rows", "0"],
+        r"calibration_rows must be a positive whole number; got 0",
+    ),
+    "latin": (
+        ["audit", "latin.csv", "--target", "y", "--lower", "l", "--upper", "u"],
+        r"latin.csv must be text in UTF-8",
+    ),
+    "ragged": (
+        ["audit", "ragged.csv", "--target", "y", "--lower", "l", "--upper", "u"],
+        r"ragged.csv cannot be read as a table: CSV parse error: Expected 3 columns, got 2",
+    ),
+    "header only": (
+        ["audit", "header.csv", "--target", "y", "--lower", "l", "--upper", "u"],
+        r"header.csv must have rows below its header",
+    ),
+    "empty file": (
+        ["audit", "empty.csv", "--target", "y", "--lower", "l", "--upper", "u"],
+        r"empty.csv must have a feature and a target",
+    ),
+    "twice a name": (
+        ["audit", "twice.csv", "--target", "y", "--lower", "l", "--upper", "u"],
+        r"twice.csv must name each column, differently",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("work")
+    houses().to_csv(folder / "houses.csv", index=False)
+    texts = {"other": "z\n1\n", "latin": "y,l,u\n1,2,ö\n", "ragged": "y,l,u\n1,2,3\n1,2\n", "header": "y,l,u\n"}
+    for name, text in {**texts, "empty": "", "twice": "y,y\n1,2\n"}.items():
+        (folder / f"{name}.csv").write_bytes(text.encode("latin-1"))
+    command = [*SCRIPT, "run", "houses.csv", "--target", "price", "--drop", "name", *QUICK]
+    assert subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode in (0, 3, 4)
+    return folder
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_clear_line(case, capsys, workplace, monkeypatch):
+    monkeypatch.chdir(workplace)
+    before = names_in()
+    arguments, message = CASES[case]
+    status, out, error = typed(capsys, *arguments)
+    assert status == 1
+    assert out == ""
+    assert error.startswith("evencover: ")
+    assert "\n" not in error
+    assert re.search(message, error)
+    assert names_in() == before
+
+
+def test_help_is_a_page():
+    text = run("--help").stdout
+    assert text.index("run  ") < text.index("predict  ") < text.index("audit  ") < text.index("reproduce  ")
+    assert "evencover run houses.csv --target price" in text
+    assert "3 if it is uneven or off the level, 4 if" in " ".join(text.split())
+
+
+def test_every_verb_has_json():
+    top = app()
+    for name in [name for name in top if not name.startswith("-")]:
+        verbs = [top[name][each] for each in top[name] if not each.startswith("-")] or [top[name]]
+        for verb in verbs:
+            assert "--json" in {each.name for each in verb.assemble_argument_collection()}
+
+
+def test_completion_can_be_installed(tmp_path):
+    home = {**os.environ, "HOME": str(tmp_path), "SHELL": "/bin/bash"}
+    done = subprocess.run([*SCRIPT, "--install-completion"], env=home, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    scripts = [
+        path for path in tmp_path.rglob("*") if path.is_file() and "evencover" in path.read_text(encoding="utf-8")
+    ]
+    assert any("--target" in path.read_text(encoding="utf-8") for path in scripts)
