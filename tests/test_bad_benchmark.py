@@ -54,7 +54,7 @@ CASES = {
         lambda folder: [(folder / "star.csv").write_text("a,y\n1,2\n"), load_dataset("star", data_dir=folder)],
         "star.csv is not the data set star: its sha256 is ",
     ),
-    "ending": (lambda folder: read_dataset("mine.txt"), "a data set is a file that ends in .csv or .parquet; got"),
+    "ending": (lambda folder: read_dataset("mine.txt"), "a table is a file that ends in .csv or .parquet; got"),
     "no file": (lambda folder: load_dataset(str(folder / "no.csv")), "there is no file "),
     "address": (lambda folder: download("ftp://x", folder / "x"), "url must begin with http:// or https://; got 'ftp"),
     "target": (

@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from evencover import audit, diagnose_scores
+from evencover import Intervals, audit, diagnose_scores
 from evencover.experiments import figures as figures_room
 from evencover.experiments.figures import figures, write_figures
-from evencover.plots import VERMILION, plot_coverages, plot_diagnosis, plot_group_coverages, plot_score_cdfs
+from evencover.plots import (
+    VERMILION,
+    plot_coverages,
+    plot_diagnosis,
+    plot_group_coverages,
+    plot_intervals,
+    plot_score_cdfs,
+)
 
 mpl.use("agg")
 NAMES = [
@@ -152,3 +159,24 @@ def test_the_picture_of_two_subgroups_counts_its_points():
     counts = [int(label.split(": ")[1].split(" of ")[0]) for label in labels]
     assert sum(counts) == 17  # the rank of the threshold among the 20
     assert [label.rsplit(" ", 1)[1] for label in labels] == ["0.998)", "0.637)"]
+
+
+class TestIntervals:
+    def test_rows_are_sorted_and_missed_ones_marked(self, ax):
+        y, by = np.array([0.0, 5.0, 1.0, 2.0]), np.array([3.0, 1.0, 2.0, 4.0])
+        made = Intervals([-1.0, -1.0, 3.0, np.nan], [1.0, 1.0, 4.0, np.nan])
+        plot_intervals(y, made, by, ax=ax)
+        (reaches,) = (each for each in ax.collections)
+        assert [segment[:, 1].tolist() for segment in reaches.get_segments()] == [[-1, 1], [3, 4], [-1, 1]]
+        covered, missed = ax.lines
+        assert (covered.get_xdata().tolist(), covered.get_ydata().tolist()) == ([2], [0])
+        assert (missed.get_xdata().tolist(), missed.get_ydata().tolist()) == ([0, 1, 3], [5, 1, 2])
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["covered (1)", "missed (3)"]
+
+    def test_of_many_rows_some_are_drawn(self, ax):
+        plot_intervals(np.zeros(1000), Intervals(np.full(1000, -1.0), np.ones(1000)), np.arange(1000.0), most=50, ax=ax)
+        assert len(ax.lines[0].get_xdata()) == 50
+
+    def test_only_intervals_for_one_level(self):
+        with pytest.raises(TypeError, match="plot_intervals takes Intervals for one level; got"):
+            plot_intervals(np.zeros(2), np.zeros((2, 2)), np.zeros(2))

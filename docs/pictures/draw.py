@@ -1,16 +1,21 @@
 """Draw the pictures of the README and the pages, beside this file."""
 
+import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from playwright.sync_api import sync_playwright
 
-from evencover import BySpread, Residual, Rows, calibrate, coverage_by_group, diagnose_scores
+from evencover import BySpread, Residual, Rows, calibrate, coverage_by_group, diagnose_scores, write_report
 from evencover.experiments.figures import figures
 from evencover.intervals import Intervals
 from evencover.plots import BLUE, GREY, STYLE, VERMILION, new_figure, plot_diagnosis, plot_group_coverages
+from evencover.studies import study
 from evencover.synthetic import Sample, heteroskedastic, toy
 
 LEVEL = 0.9
@@ -24,6 +29,22 @@ def main() -> None:
     for name, draw in drawings.items():
         with mpl.rc_context({**STYLE, "savefig.dpi": 160}):
             draw().savefig(Path(__file__).with_name(f"{name}.png"))
+    if shutil.which("chromium"):
+        report(Path(__file__).with_name("report.png"))
+
+
+def report(path: Path) -> None:
+    """Take a picture of a report's beginning, in a browser: of houses of which large ones are harder to price."""
+    rng = np.random.default_rng(0)
+    area, region = rng.uniform(30, 200, 20_000).round(), rng.choice(["north", "south", "coast"], 20_000)
+    price = 50 + 3 * area + 80 * (region == "coast") + (3 + area**2 / 400) * rng.normal(size=20_000)
+    found = study(pd.DataFrame({"area": area, "region": region, "price": price}), "price", name="houses.csv")
+    with TemporaryDirectory() as folder, sync_playwright() as playwright:
+        write_report(found, Path(folder) / "report.html")
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        tab = browser.new_page(viewport={"width": 860, "height": 900}, device_scale_factor=1.5)
+        tab.goto((Path(folder) / "report.html").as_uri())
+        tab.screenshot(path=path)
 
 
 def coverage_by_noise() -> Figure:

@@ -13,7 +13,8 @@ from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.verdicts import Covered, excludes
 from evencover.extras import imported
-from evencover.inputs import FloatArray
+from evencover.inputs import FloatArray, checked_vector, refuse_unless_count
+from evencover.intervals import Intervals
 from evencover.ladders import score_ends, score_steps
 
 BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE, GREY = (
@@ -151,6 +152,41 @@ def plot_group_coverages(result: Diagnosis | Audit, *, ax: Any = None) -> Any:
         xlabel="coverage, with 95 % intervals",
         title=f"Coverage by group: {result.verdict}\n(grey: {result.level:g} ± {result.tolerance:g})",
     )
+    return ax
+
+
+def plot_intervals(y: Any, intervals: Intervals, by: Any, *, most: int = 200, ax: Any = None) -> Any:
+    """Draw rows' intervals as vertical lines and their targets as dots, from the smallest of a number to the largest.
+
+    Targets that were missed have a colour and a marker of their own. Of many rows, some are drawn, evenly spaced.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        Targets.
+    intervals : Intervals of n rows
+        Theirs, for one level.
+    by : array-like of shape (n,)
+        What to sort by, such as the spread.
+    most : int
+        How many rows to draw.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    """
+    if not isinstance(intervals, Intervals) or intervals.lower.ndim > 1:
+        raise TypeError(f"plot_intervals takes Intervals for one level; got {intervals!r}")
+    y, by = (checked_vector(each, name, length=len(intervals)) for each, name in ((y, "y"), (by, "by")))
+    refuse_unless_count(most, "most")
+    order = np.argsort(by, kind="stable")
+    rows = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), most)).astype(int))]
+    ax = axes_or_new(ax)
+    places, some = np.arange(len(rows)), intervals[rows]
+    covered = some.covers(y[rows])
+    ax.vlines(places[~some.empty], some.lower[~some.empty], some.upper[~some.empty], color=SKY, lw=1.2)
+    for which, color, marker, name in ((covered, BLACK, "o", "covered"), (~covered, VERMILION, "D", "missed")):
+        ax.plot(places[which], y[rows][which], marker, color=color, ms=2.6, label=f"{name} ({which.sum()})")
+    ax.set(xlabel="rows, from the smallest to the largest", ylabel="target, with its interval")
+    ax.legend(loc="upper left")
     return ax
 
 
