@@ -50,7 +50,7 @@ def main() -> None:
     _print_row(("---",) * 6)
     for lines in (
         *(import_lines(), memory_lines(), speed_lines()),
-        *(repeat_lines(), diagnostic_lines(), network_lines(), real_data_lines()),
+        *(repeat_lines(), diagnostic_lines(), main_job_lines(), network_lines(), real_data_lines()),
     ):
         for line in lines:
             _print_row(line.cells())
@@ -99,6 +99,23 @@ def diagnostic_lines() -> Iterator[Line]:
     whole, sorting = found["diagnosis"], found["sorting"]
     beside = f"sorting the scores {_milliseconds(sorting)}"
     yield Line("`diagnose_scores`, 1 000 000 rows, 3 groups: time", _milliseconds(whole), beside, whole / sorting, None)
+
+
+def main_job_lines() -> Iterator[Line]:
+    """Yield the lines on the main job: a study, its report, its table as numbers, its file."""
+    found = json.loads(_output("-m", "benchmarks.main_job"))
+    what = "a study, 10 000 rows of 10 features"
+    for name, ours, theirs, beside, bound in (
+        (f"{what}: time", "study", "six_fits", "the six fits of its model", 2.0),
+        ("its report, at 22 levels: time", "report", "study", "the study", None),
+        ("numbers and text as numbers, 200 000 rows: time", "encoder", "scikit_learn", "scikit-learn", None),
+        ("its predictor, written and read: time", "file", "pickle", "pickle by joblib", None),
+    ):
+        seconds = found[ours], found[theirs]
+        yield Line(
+            name, _milliseconds(seconds[0]), f"{beside} {_milliseconds(seconds[1])}", seconds[0] / seconds[1], bound
+        )
+    yield Line("its report: megabytes", f"{found['megabytes']:.2f}", "none", found["megabytes"], 3.0)
 
 
 def network_lines() -> Iterator[Line]:

@@ -169,6 +169,17 @@ class TestPredict:
         assert 0 < len(digits) < 30
         pd.testing.assert_frame_equal(every.loc[digits.index], digits)
 
+    @pytest.mark.parametrize("groups", [("column:code",), ("spread:2", "column:code"), ("column:year",)])
+    def test_groups_of_text_and_of_numbers(self, capsys, csv, groups):
+        houses().assign(year=np.arange(600) % 2 + 2020).to_csv(csv, index=False)
+        asked = [word for each in groups for word in ("--groups", each)]
+        typed(capsys, "run", csv, "--target", "price", "--drop", "name", *QUICK[:4], *asked)
+        new = houses(30, seed=1).assign(year=2020)
+        new[new["code"] == "01"].to_csv("new.csv", index=False)
+        status, text, errors = typed(capsys, "predict", "evencover-houses", "new.csv")
+        assert (status, errors) == (0, "")
+        assert set(text.splitlines()[1].split(",")[3].strip('"').split(" & ")) & {"01", "2020"}
+
     def test_one_column_with_an_empty_line(self, capsys, csv):
         houses()[["area", "price"]].to_csv(csv, index=False)
         typed(capsys, "run", csv, "--target", "price", *QUICK)

@@ -97,12 +97,19 @@ def _encoder(regressor: Any) -> "TableEncoder | None":
 
 def _text_columns(regressor: Any) -> list[str]:
     """Return the columns that held text when the model was fitted, and those of text that its groups are formed by."""
-    from evencover.studies.columns import grouping_columns
-
     encoder = _encoder(regressor)
     texts = [] if encoder is None else [known.name for known in encoder.columns_ if known.text]
-    labelled = any(isinstance(label, str) for label in regressor.calibration_.labels)
-    return [*texts, *(grouping_columns(regressor.taxonomy_) if labelled and encoder is not None else [])]
+    return [*texts, *_text_groups(regressor.taxonomy_)]
+
+
+def _text_groups(taxonomy: Any) -> list[str]:
+    """Return the columns of text that groups are formed by."""
+    from evencover.taxonomies import ByFeature
+
+    if isinstance(taxonomy, ByFeature):
+        is_text = taxonomy.edges is None and any(isinstance(label, str) for label in taxonomy.labels_)
+        return [taxonomy.column] if is_text and isinstance(taxonomy.column, str) else []
+    return [name for each in getattr(taxonomy, "taxonomies_", ()) for name in _text_groups(each)]
 
 
 def _same_features(regressor: Any, table: Any, path: Path) -> Any:

@@ -1,0 +1,102 @@
+"""What results and estimators look like in a notebook, and the HTML that it is made of."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import estimator_html_repr
+
+from evencover import BySpread, ConformalRegressor, Intervals, Normalized, audit, diagnose_scores, recommend
+from evencover.markup import Markup, html_table, joined, tag
+from evencover.models import FromQuantiles, TableEncoder, WithSpread
+from evencover.synthetic import heteroskedastic
+
+SCRIPT = "<script>alert(1)</script>"
+
+
+def test_text_is_escaped_and_markup_is_not():
+    assert tag("p", SCRIPT, tag("b", "&")) == "<p>&lt;script&gt;alert(1)&lt;/script&gt;<b>&amp;</b></p>"
+    assert isinstance(tag("p"), Markup)
+    assert joined([Markup("<i>"), "<i>"]) == "<i>&lt;i&gt;"
+
+
+def test_attributes():
+    made = tag("input", class_="a", data_text=3, title='"<', hidden=True, checked=False, value=None, x=1 / 3)
+    assert made == '<input class="a" data-text="3" title="&quot;&lt;" hidden x="0.333333"/>'
+    assert tag("line", x1=1.0) == '<line x1="1"/>'  # which in SVG has to be closed
+
+
+def test_characters_that_turn_text_around_are_shown():
+    assert tag("p", "a\u202eb") == "<p>a\\u202eb</p>"
+    assert tag("p", title="\u2066") == '<p title="\\u2066"></p>'
+
+
+def test_a_table():
+    made = html_table(("group", "rows"), [(SCRIPT, 3)], caption="Groups", class_="wide")
+    assert made == (
+        '<table class="wide"><caption>Groups</caption><thead><tr>'
+        '<th scope="col">group</th><th scope="col">rows</th></tr></thead>'
+        '<tbody><tr><th scope="row">&lt;script&gt;alert(1)&lt;/script&gt;</th><td>3</td></tr></tbody></table>'
+    )
+
+
+class TestResults:
+    def test_a_diagnosis(self):
+        scores = np.abs(np.random.default_rng(0).normal(size=600)) * np.repeat([1.0, 3.0], 300)
+        found = diagnose_scores(scores, np.repeat(["quiet", SCRIPT], 300))
+        html = found._repr_html_()
+        assert f"<b>Verdict: {found.verdict}. </b>" in html
+        assert SCRIPT not in html
+        assert all(f"<td>{row.coverage:.3f}</td>" in html for row in found.table)
+
+    def test_an_audit(self):
+        y = np.random.default_rng(0).normal(size=300)
+        found = audit(y, (np.full(300, -1.6), np.full(300, 1.6)), groups=np.repeat([SCRIPT, "b"], 150))
+        html = found._repr_html_()
+        assert SCRIPT not in html
+        assert "all rows" in html
+        assert f"<td>{found.table[0].coverage:.3f}</td>" in html
+
+    def test_many_groups_are_cut(self):
+        y = np.random.default_rng(0).normal(size=400)
+        html = audit(y, (np.full(400, -1.6), np.full(400, 1.6)), groups=np.arange(400) % 40)._repr_html_()
+        assert html.count("<tr>") == 31
+        assert "And 11 more groups." in html
+
+    def test_intervals(self):
+        one = Intervals(np.arange(20.0), np.arange(20.0) + 1, level=0.9)._repr_html_()
+        assert "Intervals(20 rows, level=0.9, mean width 1)" in one
+        assert one.count("<tr>") == 11
+        two = Intervals(np.zeros((3, 2)), np.ones((3, 2)), level=(0.5, 0.9))._repr_html_()
+        assert "lower_0.5" in two
+        assert "upper_0.9" in two
+
+    def test_a_recommendation(self):
+        sample = heteroskedastic(300, seed=0)
+        html = recommend(LinearRegression(), sample.X, sample.y).recommendation_._repr_html_()
+        assert html.count("&lt;-") == 1
+        assert "Normalized()" in html
+
+
+@pytest.mark.parametrize(
+    ("estimator", "names"),
+    [
+        (ConformalRegressor(LinearRegression(), taxonomy=BySpread(3)), ["ConformalRegressor", "LinearRegression"]),
+        (
+            make_pipeline(TableEncoder(), WithSpread(LinearRegression())),
+            ["TableEncoder", "WithSpread", "LinearRegression"],
+        ),
+        (FromQuantiles(LinearRegression(), LinearRegression()), ["FromQuantiles", "LinearRegression"]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_scikit_learns_diagram_shows_what_is_inside(estimator, names):
+    html = estimator_html_repr(estimator)
+    assert [name for name in names if name not in html] == []
+    assert "sk-parallel" in html or "sk-serial" in html
+
+
+def test_the_diagram_of_a_fitted_one():
+    sample = heteroskedastic(200, seed=0)
+    model = ConformalRegressor(WithSpread(LinearRegression()), nonconformity=Normalized(), random_state=0)
+    assert "fitted" in estimator_html_repr(model.fit(sample.X, sample.y))
