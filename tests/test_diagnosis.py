@@ -31,6 +31,7 @@ from evencover import (
 )
 from evencover.diagnostics.counts import covered_law, holm, lower_share, tails
 from evencover.diagnostics.dependence import dependence
+from evencover.diagnostics.diagnosing import at_level
 from evencover.diagnostics.options import options
 from evencover.diagnostics.verdicts import checked_settings, more_rows, verdict
 from evencover.groups import Groups
@@ -519,3 +520,25 @@ class TestDependence:
             ]
             assert np.mean(np.array(p_values) < 0.05) <= 0.08
             assert np.mean(p_values) > 0.4
+
+
+class TestAnotherLevel:
+    """The same diagnosis at another level is what would have been found there at once."""
+
+    def test_of_scores(self):
+        rng = np.random.default_rng(0)
+        scores, groups = np.abs(rng.normal(size=600)) * np.repeat([1.0, 2.0], 300), np.repeat(["a", "b"], 300)
+        found = at_level(diagnose_scores(scores, groups, spread=np.repeat([1.0, 2.0], 300), seed=3), 0.7)
+        expected = diagnose_scores(scores, groups, spread=np.repeat([1.0, 2.0], 300), level=0.7, seed=3)
+        assert str(found) == str(expected)
+        assert found.table == expected.table
+        assert found.quantile_differences == expected.quantile_differences
+
+    def test_of_a_model(self):
+        sample = heteroskedastic(600, seed=0)
+        model = ConformalRegressor(WithSpread(LinearRegression(), random_state=0), random_state=0)
+        model.fit(sample.X, sample.y)
+        found = at_level(diagnose(model, tolerance=0.05), 0.8)
+        expected = diagnose(model, level=0.8, tolerance=0.05)
+        assert str(found) == str(expected)
+        assert [option.width for option in found.options] == [option.width for option in expected.options]

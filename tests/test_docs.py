@@ -61,6 +61,17 @@ def test_code_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch):
         assert found == pytest.approx(wanted, rel=0.02)  # versions of scikit-learn fit a little differently
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_that_are_not_run_could_be(page):
+    """Those shown for files that are not there, or that take long, name verbs and options that there are."""
+    for line in re.findall(r"^    (evencover .*)$", text_of(page), re.MULTILINE):
+        evencover.cli.app().parse_args(shlex.split(line, comments=True)[1:], exit_on_error=False, print_error=False)
+
+
+def test_there_are_such_commands():
+    assert re.search(r"^    evencover run", text_of(ROOT / "README.md"), re.MULTILINE)
+
+
 def executed(code, names):
     """Return what Python code prints."""
     printed = io.StringIO()
