@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evencover import TooFewRowsWarning, audit, diagnose_scores, write_report
+from evencover import Groups, Intervals, TooFewRowsWarning, audit, diagnose_scores, write_report
 from evencover.diagnostics.diagnosing import at_level
 from evencover.diagnostics.words import probability
+from evencover.report.charts import ShownRows, rows_chart, widths_chart
 from evencover.report.contents import contents_of, levels_around
 from evencover.report.live import Live, moving
 from evencover.report.sections import VERDICTS
@@ -168,11 +169,86 @@ class TestEveryResult:
         assert not list(tmp_path.iterdir())
 
 
+def test_every_level_is_what_would_have_been_found_there(found):
+    """Intervals and audits at other levels are the model's own, made anew."""
+    contents = contents_of(found)
+    assert contents.own.audit is found.audit
+    for place in (0, contents.start + 1):
+        shot = contents.snapshots[place]
+        made = found.regressor.predict_interval(found.test.X, level=shot.level)
+        expected = audit(found.test.y, made, X=found.test.X, groups=found.groups)
+        assert str(shot.audit) == str(expected)
+        assert shot.audit.by_feature == expected.by_feature
+        assert str(shot.diagnosis) == str(at_level(found.diagnosis, shot.level))
+        rows = [found.test.positions.tolist().index(row) for row in contents.rows.positions]
+        np.testing.assert_array_equal(np.asarray(shot.intervals), np.asarray(made)[rows])
+        np.testing.assert_array_equal(contents.rows.y, np.asarray(found.test.y)[rows])
+    assert (np.diff(found.prediction.spread[rows]) >= 0).all()
+
+
+def answers(text):
+    """Return the tests of a page: what is asked, the p-value, the answer."""
+    (table,) = re.findall(r'<section aria-labelledby="tests-title".*?</section>', text, re.DOTALL)
+    rows = re.findall(r"<tr><th scope=\"row\">(.*?)</tr>", table)
+    return [[re.sub(r"<.*?>", "", cell) for cell in row.split("<td>")[1:]] for row in rows]
+
+
+def test_answers_agree_with_their_p_values(page):
+    """Every test asks for a difference, and says yes just where the p-value is small."""
+    rows = answers(page)
+    assert len(rows) == 9
+    for asks, p, answer in rows:
+        small = p.startswith("&lt;") or float(p) < 0.05
+        assert answer == ("yes, beyond chance" if small else "not beyond chance")
+        assert asks != ""
+
+
+def test_answers_where_everything_differs_or_nothing_does():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(["a", "b"], 500)
+    for factor, answer in ((5.0, "yes, beyond chance"), (1.0, "not beyond chance")):
+        scores = np.abs(rng.normal(size=1000)) * np.repeat([1.0, factor], 500)
+        assert {row[2] for row in answers(report(diagnose_scores(scores, groups)))} == {answer}
+    one = answers(report(diagnose_scores(rng.normal(size=100), np.zeros(100))))
+    assert ["some groups&#x27; scores differ at any level", "", "not tested"] in one
+
+
+class TestPictures:
+    def test_infinite_widths_and_empty_intervals_look_otherwise(self):
+        live = Live()
+        chart = widths_chart({"a": 2.0, "b": np.inf}, {"a": 0, "b": 1}, most=2.0, live=live)
+        assert [mark.get("class") for mark in live.marks if "class" in mark] == ["bar", "bar endless"]
+        assert live.texts == ["2", "infinite"]
+        assert chart.count("<rect") == 2
+        live = Live()
+        rows = ShownRows(np.array([4, 9]), np.array([0.0, 0.5]), Groups.from_labels(["a", "a"]), (-2.0, 2.0))
+        rows_chart(rows, Intervals([-1.0, np.nan], [1.0, np.nan]), {"a": 0}, live=live)
+        assert live.texts == ["row 4, a: -1 to 1; target 0, covered", "row 9, a: empty interval; target 0.5, missed"]
+        first, _, second, _ = live.marks
+        assert first["y1"] != first["y2"]
+        assert second["y1"] == second["y2"]
+
+    def test_of_many_groups_seven_distributions_are_drawn(self):
+        rng = np.random.default_rng(0)
+        groups = np.arange(3000) % 12
+        text = report(diagnose_scores(np.abs(rng.normal(size=3000)) * (1 + (groups > 8)), groups))
+        (part,) = re.findall(r'<section aria-labelledby="distributions-title".*?</section>', text, re.DOTALL)
+        assert part.count('class="line group-') == 14  # and as many in the legend
+        assert "Drawn are the 7 groups with the smallest p-values." in part
+        shown = set(re.findall(r"</svg> (\d+)</li>", part))
+        assert {"9", "10", "11"} <= shown
+
+    def test_a_large_tolerance_fits(self):
+        assert "Coverage of each group" in report(diagnose_scores(np.arange(50.0), np.arange(50) % 2, tolerance=0.95))
+
+
 def test_levels_of_the_slider():
     assert levels_around(0.975, 100)[0] == 0.5
     assert 0.975 in levels_around(0.975, 100)
     assert levels_around(0.9, 100) == sorted(set(levels_around(0.9, 100)))
-    assert len(levels_around(0.9, 10**6)) < len(levels_around(0.9, 100))
+    many, some, few = (len(levels_around(0.9, n)) for n in (1000, 50_000, 10**6))
+    assert many > some > few
+    assert len(levels_around(0.9, 1000, 300)) == few
 
 
 def test_what_moves_is_noted_in_order():
