@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import sparse
-from scipy.stats import betabinom, binom, kstest
+from scipy.stats import beta, betabinom, binom, kstest
 
 from evencover import (
     BySpread,
@@ -24,7 +24,7 @@ from evencover import (
 from evencover.diagnostics import auditing
 from evencover.diagnostics import excess_risk as risk_room
 from evencover.diagnostics.advice import advice_on_audit
-from evencover.diagnostics.counts import holm
+from evencover.diagnostics.counts import holm, limiting_p_value
 from evencover.diagnostics.excess_risk import excess_risk
 from evencover.diagnostics.features import features_of, standardized
 from evencover.diagnostics.slabs import Slab, worst_slab
@@ -77,6 +77,57 @@ def test_coverage_evenly_off_the_level_is_uneven():
     assert found.advice.startswith("Calibrate on fresh rows: these intervals cover 0.860 of all rows instead of 0.9")
     alone = audit(np.where(covered, 0.5, 2.0), (np.zeros(1200), np.ones(1200)), groups=np.zeros(1200))
     assert alone.joint_p_value == alone.overall.adjusted == alone.table[0].adjusted  # not counted twice
+
+
+class TestWhatCalibrationLeavesToChance:
+    def test_one_pool_has_the_beta_law(self):
+        k = conformal_rank(80, 0.9)
+        for share in (0.8, 0.93):
+            expected = 2 * min(beta.cdf(share, k, 81 - k), beta.sf(share, k, 81 - k))
+            assert limiting_p_value([(200, 80)], 0.9, share) == pytest.approx(expected)
+
+    def test_it_is_the_limit_of_ever_more_test_rows(self):
+        k = conformal_rank(80, 0.9)
+        many = betabinom(10**6, k, 81 - k)
+        expected = 2 * min(many.cdf(850_000), many.sf(849_999))
+        assert limiting_p_value([(10, 80)], 0.9, 0.85) == pytest.approx(expected, rel=1e-3)
+
+    def test_several_pools_have_nearly_the_law_of_their_mixture(self):
+        rng = np.random.default_rng(0)
+        ranks = conformal_rank(300, 0.9), conformal_rank(500, 0.9)
+        mixed = 0.25 * rng.beta(ranks[0], 301 - ranks[0], 10**5) + 0.75 * rng.beta(ranks[1], 501 - ranks[1], 10**5)
+        for share in (0.87, 0.89, 0.92):
+            expected = 2 * min((mixed <= share).mean(), (mixed >= share).mean())
+            assert limiting_p_value([(100, 300), (300, 500)], 0.9, share) == pytest.approx(expected, abs=0.02)
+
+    def test_infinite_thresholds_leave_nothing_and_unknown_sizes_are_not_counted(self):
+        assert limiting_p_value([(100, 5)], 0.9, 1.0) == 1
+        assert limiting_p_value([(100, 5)], 0.9, 0.9) == 0
+        assert limiting_p_value([(100, None)], 0.9, 0.8) == 0
+        assert limiting_p_value([(100, 50), (100, None)], 0.9, 0.9) == 0
+
+    def test_it_is_adjusted_as_the_test_is(self):
+        """Off the level by themselves, two groups may still be left to chance among three and all rows."""
+        covered, n = np.array([850, 873, 900]), np.repeat(np.arange(3), 1000)
+        y = np.where(np.arange(3000) % 1000 < covered[n], 0.5, 2.0)
+        found = audit(y, (np.zeros(3000), np.ones(3000)), groups=n, calibration_sizes=dict.fromkeys(range(3), 200))
+        raw = [limiting_p_value([(1000, 200)], 0.9, share) for share in covered / 1000]
+        raw.append(limiting_p_value([(1000, 200)] * 3, 0.9, covered.sum() / 3000))
+        np.testing.assert_allclose([row.p_limit for row in (*found.table, found.overall)], holm(np.array(raw)))
+        assert raw[0] < 0.05 < found.table[0].p_limit
+        assert [row.group for row in found.left_to_chance] == [0, 1]
+        assert found.rows_to_decide == {}
+        assert found.advice.startswith("Calibrate on more rows")
+
+    def test_no_number_of_test_rows_makes_an_infinite_interval_finite(self):
+        y = np.zeros(2000)
+        bounds = np.full(2000, -np.inf), np.full(2000, np.inf)
+        found = audit(y, bounds, groups=np.zeros(2000), calibration_sizes=5)
+        assert found.verdict == "undecided"
+        assert found.advice.startswith(
+            "Calibrate on more rows: 2000 of 2000 intervals are infinite, and a finite threshold"
+        )
+        assert "Collect more test rows" not in found.advice
 
 
 def test_known_calibration_sizes_make_it_beta_binomial():

@@ -286,3 +286,18 @@ def test_an_interrupted_benchmark_says_how_to_go_on(own_file, tmp_path):
     assert process.returncode == 130
     assert "the same command goes on from there" in error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("given", "threads"), [({}, str(max(1, (os.cpu_count() or 1) // 2))), ({"OMP_NUM_THREADS": "7"}, "7")]
+)
+def test_half_of_the_cores_unless_told_otherwise(given, threads):
+    """Set before scikit-learn is loaded, which reads it then."""
+    code = (
+        "import os, sys; from evencover.cli import main\n"
+        "assert 'sklearn' not in sys.modules\n"
+        "try: main(['--version'])\n"
+        "finally: print(os.environ['OMP_NUM_THREADS'])"
+    )
+    env = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"} | given
+    assert subprocess.check_output([sys.executable, "-c", code], env=env, text=True).split()[-1] == threads

@@ -15,7 +15,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from evencover import ByFeature, ByFunction, ConformalRegressor, Intervals, calibrate, three_way_split
 from evencover.synthetic import heteroskedastic
-from evencover.tables import column
+from evencover.tables import as_numbers, column, is_missing
 
 LIBRARIES = {
     "pandas": lambda columns: pd.DataFrame(columns, index=[f"row {i}" for i in range(len(columns["a"]))][::-1]),
@@ -161,3 +161,13 @@ def test_pyarrow_dictionaries_keep_what_is_missing():
     table = pa.table({"word": pa.array(["a", None, "b"]).dictionary_encode(), "deep": [[1], [2], None]})
     assert column(table, "word", "test").tolist() == ["a", None, "b"]
     assert column(table, "deep", "test")[2] is None
+
+
+def test_what_is_missing_in_a_column_of_objects():
+    values = np.array([np.float64(1.5), np.int64(2), np.bool_(True), None, np.nan, pd.NA, pd.NaT, 3], dtype=object)
+    assert is_missing(values).tolist() == [False] * 3 + [True] * 4 + [False]
+    np.testing.assert_array_equal(as_numbers(values), [1.5, 2, 1, *[np.nan] * 4, 3])
+    lists = np.empty(2, dtype=object)
+    lists[:] = [np.zeros(2), [1]]
+    assert not is_missing(lists).any()
+    assert as_numbers(lists) is None

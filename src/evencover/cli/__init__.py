@@ -88,6 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a letter that the terminal lacks is no reason to stop
+    # Threads that wait for a busy core can take a hundred times as long. Scikit-learn reads this when it is loaded.
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // 2)))
     try:
         with plain_warnings():
             _run(arguments)
