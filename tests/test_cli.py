@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from inspect import signature
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 import evencover
 from evencover import cli
+from evencover.cli.terminal import plain_warnings
 from evencover.experiments import claims as claims_room
 from evencover.experiments import figures as figures_room
 from evencover.experiments import tables
@@ -301,3 +303,11 @@ def test_half_of_the_cores_unless_told_otherwise(given, threads):
     )
     env = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"} | given
     assert subprocess.check_output([sys.executable, "-c", code], env=env, text=True).split()[-1] == threads
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_warning_is_said_once_and_in_a_line(capsys):
+    with plain_warnings():
+        for message in ("few rows", "few rows", "many rows"):
+            warnings.warn(message, stacklevel=1)
+    assert capsys.readouterr().err == "evencover: few rows\nevencover: many rows\n"
