@@ -1,5 +1,7 @@
 """What results and estimators look like in a notebook, and the HTML that it is made of."""
 
+import json
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
@@ -9,6 +11,7 @@ from sklearn.utils import estimator_html_repr
 from evencover import BySpread, ConformalRegressor, Intervals, Normalized, audit, diagnose_scores, recommend
 from evencover.markup import Markup, html_table, joined, tag
 from evencover.models import FromQuantiles, TableEncoder, WithSpread
+from evencover.report.data import data_of, plain
 from evencover.synthetic import heteroskedastic
 
 SCRIPT = "<script>alert(1)</script>"
@@ -100,3 +103,23 @@ def test_the_diagram_of_a_fitted_one():
     sample = heteroskedastic(200, seed=0)
     model = ConformalRegressor(WithSpread(LinearRegression()), nonconformity=Normalized(), random_state=0)
     assert "fitted" in estimator_html_repr(model.fit(sample.X, sample.y))
+
+
+def test_results_as_data():
+    """JSON knows neither NaN nor infinity, and a score is what one would write."""
+    assert plain([np.nan, np.inf, -np.inf, np.float64(0.5), 1, True, None, "a"]) == [
+        *(None, "inf", "-inf", 0.5, 1, True, None, "a")
+    ]
+    assert plain({3: np.arange(2), "score": Normalized(epsilon=0.1), "taxonomy": BySpread(3)}) == {
+        "3": [0, 1],
+        "score": "Normalized(epsilon=0.1)",
+        "taxonomy": "BySpread(n_groups=3)",
+    }
+    y = np.zeros(20)
+    data = data_of(audit(y, (np.full(20, -np.inf), np.ones(20)), groups=np.repeat(["a", "b"], 10)))
+    assert data["kind"] == "audit"
+    assert data["overall"]["width"] == "inf"
+    assert json.loads(json.dumps(data, allow_nan=False)) == data
+    found = diagnose_scores(np.arange(40.0), np.arange(40) % 2)
+    assert json.dumps(data_of(found), allow_nan=False)
+    assert "grounds" not in data_of(found)  # rows are no findings
