@@ -217,7 +217,17 @@ def test_damaged_files(content, tmp_path):
 
 
 @pytest.mark.parametrize("member", ["header.json", "calibration.npz", "learned.skops"])
-@pytest.mark.parametrize("content", [b"", b"[]", b"null", b'{"format": "evencover.predictor", "version": "x"}', b"PK"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b'{"format": "evencover.predictor", "version": "x"}',
+        b'{"format": "evencover.predictor", "version": 1}',
+        b"PK",
+    ],
+)
 def test_a_damaged_member(member, content, tmp_path):
     """One error that names the file, whatever is wrong in it."""
     ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")

@@ -258,6 +258,9 @@ def test_what_moves_is_noted_in_order():
         live.text(place)
         live.mark("line", moving={"x1": 1.0, "x2": 2.0 + place})
     assert moving(lives) == {"texts": {1: ["0", "1"]}, "marks": {0: {"x2": ["2.0", "3.0"]}}}
+    lives[0].text("a\u202eb")
+    lives[1].text("a\u202ec")
+    assert moving(lives)["texts"][2] == ["a\\u202eb", "a\\u202ec"]  # as in the page itself
     lives[1].text("more")
     with pytest.raises(RuntimeError, match="same parts at every level"):
         moving(lives)

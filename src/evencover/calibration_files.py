@@ -16,7 +16,7 @@ from evencover.groups import Label
 from evencover.pools import Pool
 from evencover.scores import IntervalDistance, Nonconformity, Normalized, Residual, Score, Standardized
 
-_DAMAGE = (BadZipFile, EOFError, KeyError, NotImplementedError, OSError, RuntimeError, TypeError, ValueError)
+DAMAGE = (BadZipFile, EOFError, KeyError, NotImplementedError, OSError, RuntimeError, TypeError, ValueError)
 FORMAT = "evencover.calibration"
 VERSION = 1
 _SCORES: dict[str, type[Any]] = {kind.__name__: kind for kind in (Residual, IntervalDistance, Normalized, Standardized)}
@@ -58,7 +58,7 @@ def unpack(file: BinaryIO, name: str, nonconformity: Nonconformity | None) -> di
     """Return the parts in an open file, called by its name in errors."""
     try:
         return _parts(file, nonconformity)
-    except _DAMAGE as error:
+    except DAMAGE as error:
         if isinstance(error, _RefusedError):
             raise ValueError(f"{name}: {error}") from None
         raise ValueError(f"{name} is no calibration that evencover wrote, or it is damaged: {error}") from error

@@ -61,8 +61,13 @@ def html_table(header: Sequence[Any], rows: Iterable[Sequence[Any]], *, caption:
     return tag("table", *title, tag("thead", head), tag("tbody", *body), **attributes)
 
 
+def visible(text: str) -> str:
+    """Return text in which characters that turn others around are written out."""
+    return text.translate(_UNSEEN)
+
+
 def _escaped(text: str) -> str:
-    return escape(text.translate(_UNSEEN))
+    return escape(visible(text))
 
 
 def _attribute(name: str, value: Any) -> str:

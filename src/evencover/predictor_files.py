@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any
-from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile
 from zlib import error as ZlibError  # noqa: N812
 
 from sklearn import __version__ as sklearn_version
@@ -20,18 +20,8 @@ from evencover.scores import Nonconformity
 
 FORMAT = "evencover.predictor"
 VERSION = 1
-_DAMAGE = (
-    BadZipFile,
-    AttributeError,
-    EOFError,
-    KeyError,
-    NotImplementedError,
-    OSError,
-    TypeError,
-    ValueError,
-    ZlibError,
-)
-_NOTED = {"evencover", "scikit-learn", "level", "scale", "n_features", "features"}
+_DAMAGE = (*calibration_files.DAMAGE, AttributeError, ZlibError)
+_NOTED = ("scikit-learn", "level", "scale", "n_features", "features")
 _HEADER, _CALIBRATION, _LEARNED = "header.json", "calibration.npz", "learned.skops"
 _OWN = {
     "bins": "Bins",
@@ -114,10 +104,11 @@ def _members(path: str | Path) -> tuple[dict[str, Any], bytes, bytes]:
         with ZipFile(file) as archive:
             header, scores, content = (archive.read(name) for name in (_HEADER, _CALIBRATION, _LEARNED))
         notes: dict[str, Any] = json.loads(header)
-        if notes["format"] == FORMAT and int(notes["version"]) <= VERSION and notes.keys() >= _NOTED:
-            return notes, scores, content
+        if notes["format"] == FORMAT and int(notes["version"]) <= VERSION:
+            return {name: notes[name] for name in _NOTED}, scores, content
+        written_by = notes["evencover"]
     raise ValueError(
-        f"{path} was written by evencover {notes['evencover']} as {notes['format']}, version {notes['version']}; this "
+        f"{path} was written by evencover {written_by} as {notes['format']}, version {notes['version']}; this "
         f"evencover reads {FORMAT} up to version {VERSION}"
     )
 

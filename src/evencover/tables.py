@@ -119,6 +119,13 @@ def as_numbers(values: NDArray[Any]) -> FloatArray | None:
         return None
 
 
+def first_stranger(values: NDArray[Any]) -> tuple[int, Any]:
+    """Return the row and the value of the first in a column that is neither a number nor missing."""
+    strange = (as_numbers(np.array([value], dtype=object)) is None for value in values.tolist())
+    row = next(row for row, is_strange in enumerate(strange) if is_strange)
+    return row, values.tolist()[row]
+
+
 def column_names(table: Any) -> list[Any] | None:
     """Return the names of a frame's columns, None for an array."""
     if frame_kind(table) is None:

@@ -12,7 +12,7 @@ from evencover.extras import imported
 from evencover.files import whole_file
 from evencover.groups import first_few
 from evencover.inputs import FloatArray
-from evencover.tables import as_numbers, column
+from evencover.tables import as_numbers, column, first_stranger
 
 _DELIMITERS = ",;\t"
 _MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
@@ -62,9 +62,11 @@ def write_columns(columns: Mapping[str, Any], file: BinaryIO, *, csv: bool) -> N
 def number_column(table: Any, name: str, role: str, *, finite: bool = True) -> FloatArray:
     """Return a column of numbers that is there for a purpose, called its role in errors. Shape (n,)."""
     refuse_unless_column(table, name, role)
-    values = as_numbers(column(table, name, role))
+    held = column(table, name, role)
+    values = as_numbers(held)
     if values is None:
-        raise ValueError(f"{role}: column {name!r} must hold numbers; got {table.column(name).type}")
+        row, strange = first_stranger(held)
+        raise ValueError(f"{role}: column {name!r} must hold numbers; got {strange!r} in row {row}")
     bad = ~np.isfinite(values)
     if finite and bad.any():
         raise ValueError(

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from evencover.groups import first_few
 from evencover.inputs import FloatArray, refuse_unless_count
 from evencover.models.validation import refuse_unless_ready, remember_features
-from evencover.tables import as_numbers, column, column_names, is_missing, n_rows
+from evencover.tables import as_numbers, column, column_names, first_stranger, is_missing, n_rows
 
 
 @dataclass(frozen=True)
@@ -204,8 +204,8 @@ def _as_numbers(values: NDArray[Any], name: str) -> FloatArray:
     """Return a column as numbers, missing ones as NaN; text and infinite ones are refused."""
     numbers = as_numbers(values)
     if numbers is None:
-        strange = next(value for value in values.tolist() if as_numbers(np.array([value], dtype=object)) is None)
-        raise ValueError(f"column {name!r} must hold numbers, as it did in fit; got {strange!r}")
+        row, strange = first_stranger(values)
+        raise ValueError(f"column {name!r} must hold numbers, as it did in fit; got {strange!r} in row {row}")
     infinite = np.flatnonzero(np.isinf(numbers))
     if len(infinite):
         raise ValueError(

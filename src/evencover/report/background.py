@@ -58,7 +58,7 @@ def data(study: Study) -> Markup:
     """Return how the data was split, and how its columns became numbers."""
     total = sum(study.sizes.values())
     parts = [(part, n, f"{n / total:.0%}") for part, n in study.sizes.items()]
-    split = numbers(("part", "rows", "share"), parts, "The parts")
+    split = numbers(("part", "rows", "share"), parts, "The parts, by the rows that are used")
     said = (
         f"{total} rows of {study.name}, split at random (seed {study.plan.seed}): the model was fitted, and score and "
         "groups were chosen, on the training part; thresholds come from the calibration part; the test part judged."

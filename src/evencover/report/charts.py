@@ -46,7 +46,7 @@ def coverage_chart(rows: Sequence[Covered], places: Places, *, level: float, tol
     foot = 10 + _ROW * len(rows)
     left, right = axis.at(level - tolerance), axis.at(min(level + tolerance, 1.0))
     band = live.mark("rect", class_="band", y=4, height=foot - 4, moving={"x": left, "width": right - left})
-    middle = _vertical(axis.at(level), foot, "level")
+    middle = tag("line", class_="level", x1=axis.at(level), x2=axis.at(level), y1=4.0, y2=foot)
     ticks = (
         live.text(_share(level + part * reach), "text", class_="tick", x=axis.at(level + part * reach), y=foot + 18)
         for part in (-1.0, -0.5, 0.0, 0.5, 1.0)
@@ -257,10 +257,6 @@ def _name(label: Any, y: float) -> Markup:
     half = _LETTERS // 2
     cut = text if len(text) <= _LETTERS else f"{text[:half]}…{text[-half:]}"
     return tag("text", tag("title", text), cut, class_="group-name", x=_LEFT - 12, y=y)
-
-
-def _vertical(x: float, foot: float, kind: str) -> Markup:
-    return tag("line", class_=kind, x1=x, x2=x, y1=4.0, y2=foot)
 
 
 def _share(value: float) -> str:

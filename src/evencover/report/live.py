@@ -7,7 +7,7 @@ n-th note of one level is the n-th of every other.
 from collections.abc import Sequence
 from typing import Any
 
-from evencover.markup import Markup, tag
+from evencover.markup import Markup, tag, visible
 
 
 class Live:
@@ -19,7 +19,7 @@ class Live:
 
     def text(self, value: Any, name: str = "span", **attributes: Any) -> Markup:
         """Return an element whose text moves with the level."""
-        self.texts.append(str(value))
+        self.texts.append(visible(str(value)))
         return tag(name, str(value), data_text=len(self.texts) - 1, **attributes)
 
     def mark(self, name: str, *content: Any, moving: dict[str, Any], **attributes: Any) -> Markup:

@@ -209,7 +209,7 @@ def _line(name: str, asks: str, p: float, live: Live) -> tuple[Any, ...]:
 
 
 def features(found: Audit, live: Live) -> Markup:
-    """Return coverage by each feature, the worst slab and the classifier."""
+    """Return the worst slab, and coverage by each feature."""
     slab = tag("p", live.text(_slab(found)))
     lines = [
         (row.group, row.rows, *_numbers(row, live), live.text(probability(row.adjusted))) for row in found.by_feature
@@ -223,7 +223,7 @@ def features(found: Audit, live: Live) -> Markup:
 def _slab(found: Audit) -> str:
     slab: GroupAudit | None = found.slab
     if slab is None or not slab.rows:
-        return "No slab of the features was looked for."
+        return "No slab of the features was found."
     return (
         f"The worst slab, found on half of the rows and judged on the other half, is {found.slab_rule}: "
         f"{slab.coverage:.3f} of {slab.rows} rows are covered ({slab.low:.3f} to {slab.high:.3f}; p, adjusted, "

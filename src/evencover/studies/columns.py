@@ -9,7 +9,7 @@ import numpy as np
 from evencover.groups import first_few
 from evencover.inputs import FloatArray, checked_vector
 from evencover.models.encoding import TableEncoder
-from evencover.tables import as_numbers, column, column_names, columns_of, is_missing
+from evencover.tables import as_numbers, column, column_names, columns_of, first_stranger, is_missing
 from evencover.taxonomies import ByFeature, Taxonomy
 
 _MOST_VALUES = 30  # of a text column before it is asked what it is
@@ -42,8 +42,8 @@ def target_column(table: Any, target: str) -> FloatArray:
     held = column(table, target, "target")
     values = as_numbers(held)
     if values is None:
-        place, strange = _first_stranger(held)
-        raise ValueError(f"target: column {target!r} must hold numbers; got {strange!r} in row {place}")
+        row, strange = first_stranger(held)
+        raise ValueError(f"target: column {target!r} must hold numbers; got {strange!r} in row {row}")
     return checked_vector(values, f"target: column {target!r}")
 
 
@@ -105,16 +105,6 @@ def _refuse_puzzle(name: str, values: Any, *, categorical: bool) -> None:
             f"column {name!r} is text with {distinct} different values in {len(texts)} rows, like a name or free text: "
             "drop it, or name it as categorical"
         )
-
-
-def _first_stranger(values: Any) -> tuple[int, Any]:
-    """Return the first value of a column that is neither a number nor missing, and its row."""
-    missing = is_missing(values).tolist()
-    return next(
-        (place, value)
-        for place, (value, gone) in enumerate(zip(values.tolist(), missing, strict=True))
-        if not gone and (not isinstance(value, int | float) or isinstance(value, bool))
-    )
 
 
 def _is_number(text: str) -> bool:

@@ -6,11 +6,11 @@ from functools import cached_property
 from typing import Any
 
 from evencover.conformal import ConformalRegressor
-from evencover.diagnostics.audits import Audit
+from evencover.diagnostics.audits import Audit, GroupAudit
 from evencover.diagnostics.choosing import Recommendation
 from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.verdicts import Verdict
-from evencover.diagnostics.words import in_code, probability, text_table
+from evencover.diagnostics.words import COLUMNS, cells, in_code, probability, table_of
 from evencover.groups import Groups
 from evencover.inputs import IntArray
 from evencover.intervals import Intervals
@@ -110,16 +110,7 @@ class Study:
                 f"{self.name}, predicting {self.target}: {sizes} rows{self._clusters}.",
                 f"Model: {self.how}.",
                 f"On the test rows, at level {self.plan.level:g}:",
-                text_table(
-                    ("group", "rows", "coverage", "95 % interval", "p (Holm)", "mean width"),
-                    (
-                        (
-                            *(str(row.group), str(row.rows), f"{row.coverage:.3f}", f"{row.low:.3f} to {row.high:.3f}"),
-                            *(probability(row.adjusted), f"{row.width:.4g}"),
-                        )
-                        for row in (*self.audit.table, self.audit.overall)
-                    ),
-                ),
+                table_of([*self.audit.table, self.audit.overall], _cells, (*COLUMNS, "p (Holm)", "mean width")),
                 f"Verdict: {self.verdict}. {self.audit.advice}",
                 f"By the calibration rows, one threshold for all is {self.diagnosis.verdict}. {self.diagnosis.advice}",
             ]
@@ -150,6 +141,11 @@ class Study:
             "covered": made.covers(self.test.y),
         }
         return beside({self.target: self.test.y}, ours)
+
+
+def _cells(row: GroupAudit) -> tuple[str, ...]:
+    """Return the text of a line."""
+    return *cells(row), probability(row.adjusted), f"{row.width:.4g}"
 
 
 def beside(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
