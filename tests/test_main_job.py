@@ -107,8 +107,8 @@ class TestRun:
         assert text.count(" & ") >= 6
 
     def test_clusters(self, capsys, csv):
-        _, text, _ = a_run(capsys, csv, "--split-by", "code")
-        assert text == ""  # three clusters are too few
+        status, _, error = a_run(capsys, csv, "--split-by", "code")
+        assert (status, "table must have more clusters by 'code': 3 leave about 1" in error) == (1, True)
         houses().assign(patient=np.arange(600) // 4).to_csv(csv, index=False)
         _, text, _ = a_run(capsys, csv, "--split-by", "patient")
         assert "one of each patient calibrates or judges" in text
