@@ -32,6 +32,7 @@ from evencover import (
 from evencover.diagnostics.counts import covered_law, holm, lower_share, tails
 from evencover.diagnostics.dependence import dependence
 from evencover.diagnostics.diagnosing import at_level
+from evencover.diagnostics.evenness import Divide
 from evencover.diagnostics.options import options
 from evencover.diagnostics.verdicts import checked_settings, more_rows, verdict
 from evencover.groups import Groups
@@ -410,7 +411,8 @@ class TestModels:
     def test_rows_left_out_have_the_threshold_of_all(self):
         codes = np.arange(60) % 3 - 1
         rows = Rows(Prediction(np.zeros(60)), y=np.arange(60.0))
-        (_, by_group) = options(rows, Groups(codes, ("a", "b")), Residual(), checked_settings(0.5, 0.03, 0))
+        at_hand = Divide(rows.y, Groups(codes, ("a", "b")), 0.5)
+        (_, by_group) = options(rows, Residual(), at_hand, checked_settings(0.5, 0.03, 0))
         parts = [rows.y, rows.y[codes == 0], rows.y[codes == 1]]
         np.testing.assert_allclose(by_group.width, np.mean([2 * conformal_quantile(part, 0.5) for part in parts]))
 
@@ -445,7 +447,8 @@ class TestModels:
         }
         for least, expected in kinds.items():
             spread = None if least is None else np.append(least, np.ones(11))
-            found = options(Rows(Prediction(center, spread), y=y), groups, Residual(), settings)
+            rows = Rows(Prediction(center, spread), y=y)
+            found = options(rows, Residual(), Divide(y, groups, settings.level), settings)
             assert [type(option.nonconformity) for option in found[::2]] == expected
             assert [option.per_group for option in found] == [False, True] * len(expected)
         np.testing.assert_allclose([found[0].width, found[0].widths["a"]], 12.0)  # twice the 7th smallest of 0, ..., 11

@@ -270,10 +270,10 @@ def test_another_version_of_scikit_learn_is_said(tmp_path, monkeypatch):
 
 
 def test_a_later_format_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(predictor_files, "VERSION", 2)
+    monkeypatch.setattr(predictor_files, "VERSION", 3)
     ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
     monkeypatch.undo()
-    with pytest.raises(ValueError, match=r"version 2; this evencover reads evencover.predictor up to version 1"):
+    with pytest.raises(ValueError, match=r"version 3; this evencover reads evencover.predictor, version 2"):
         ConformalRegressor.load(tmp_path / "model")
 
 

@@ -13,6 +13,9 @@ from evencover._version import __version__ as __version__
 if TYPE_CHECKING:
     from evencover.calibration import Calibration as Calibration
     from evencover.calibration import calibrate as calibrate
+    from evencover.calibrators.by_group import ByGroup as ByGroup
+    from evencover.calibrators.protocols import Calibrated as Calibrated
+    from evencover.calibrators.protocols import Calibrator as Calibrator
     from evencover.conformal import ConformalRegressor as ConformalRegressor
     from evencover.diagnostics.auditing import audit as audit
     from evencover.diagnostics.audits import Audit as Audit
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
     from evencover.scores import Residual as Residual
     from evencover.scores import Score as Score
     from evencover.scores import Standardized as Standardized
+    from evencover.scores import scores_of as scores_of
+    from evencover.scores import threshold_intervals as threshold_intervals
     from evencover.searches import IntervalScorer as IntervalScorer
     from evencover.searches import intervals_of as intervals_of
     from evencover.splits import three_way_split as three_way_split
@@ -60,6 +65,8 @@ if TYPE_CHECKING:
 
 _ROOMS = {
     "calibration": ("Calibration", "calibrate"),
+    "calibrators.by_group": ("ByGroup",),
+    "calibrators.protocols": ("Calibrated", "Calibrator"),
     "conformal": ("ConformalRegressor",),
     "diagnostics.auditing": ("audit",),
     "diagnostics.audits": ("Audit",),
@@ -85,7 +92,15 @@ _ROOMS = {
     "quantiles": ("conformal_quantile", "conformal_rank"),
     "report.writing": ("write_report",),
     "rows": ("Rows",),
-    "scores": ("IntervalDistance", "Normalized", "Residual", "Score", "Standardized"),
+    "scores": (
+        "IntervalDistance",
+        "Normalized",
+        "Residual",
+        "Score",
+        "Standardized",
+        "scores_of",
+        "threshold_intervals",
+    ),
     "searches": ("IntervalScorer", "intervals_of"),
     "splits": ("three_way_split",),
     "taxonomies": (

@@ -1,26 +1,35 @@
 """Calibration: scores by group, from which thresholds, intervals and p-values follow at any level."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from evencover import calibration_files
 from evencover.groups import Groups, Label, checked_groups, first_few
-from evencover.guarantees import Guarantee
-from evencover.inputs import FloatArray, checked_nonnegative, checked_vector
-from evencover.intervals import Intervals
+from evencover.guarantees import EXCHANGEABLE, SHIFTED, Guarantee, Kind
+from evencover.inputs import FloatArray, IntArray, checked_nonnegative
+from evencover.intervals import Intervals, as_asked, stacked
 from evencover.pools import Answering, Pool
-from evencover.predictions import as_prediction
 from evencover.quantiles import Levels, is_several, level_fractions
-from evencover.scores import Nonconformity, Residual, Score, intervals_by_group, scores_by_group
+from evencover.rows import Rows
+from evencover.scores import (
+    Nonconformity,
+    checked_nonconformity,
+    checked_scores,
+    intervals_by_group,
+    scores_by_group,
+)
 from evencover.tables import frame_kind
 
 Unseen: TypeAlias = Literal["error", "marginal", "inf"]
+Seed: TypeAlias = int | np.random.Generator | None
 Cell: TypeAlias = tuple[int, int]  # group, edge bits
+Array = TypeVar("Array", FloatArray, FloatArray | None)
 
 _MARGINAL: tuple[Label, ...] = ("all",)
 
@@ -54,17 +63,15 @@ def calibrate(
     >>> calibration.threshold(0.5)
     array([4.])
     """
-    prediction = as_prediction(prediction)
-    y = checked_vector(y, "y", length=len(prediction))
-    groups = _checked_groups(groups, len(y))
-    nonconformity = _checked_nonconformity(nonconformity, groups.labels)
-    scores = scores_by_group(nonconformity, groups.labels, y, prediction, groups.codes)
-    scores = checked_vector(scores, "scores", length=len(y), finite=False)
-    weights = None if weights is None else checked_nonnegative(weights, "weights", length=len(y))
-    cells = {
-        cell: Pool(scores.take(rows), None if weights is None else weights.take(rows)) for cell, rows in groups.cells()
-    }
-    return Calibration(nonconformity, groups.labels, cells, groups.rules, weights is not None)
+    rows = Rows(prediction, y=y, weights=weights)
+    return calibrated(rows, nonconformity, _checked_groups(groups, len(rows)))
+
+
+def calibrated(rows: Rows, nonconformity: Nonconformity | None, groups: Groups) -> "Calibration":
+    """Return the calibration on rows that were checked, with targets, by their groups."""
+    nonconformity = checked_nonconformity(nonconformity, groups.labels)
+    scores = scores_by_group(nonconformity, rows, groups.codes, groups.labels)
+    return Calibration(nonconformity, checked_scores(scores, len(rows)), groups, rows.weights)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,32 +87,45 @@ class Calibration:
     ----------
     nonconformity : score or mapping from label to score
         The measure, or each group's own.
-    labels : tuple
-        The groups.
-    cells : mapping from (group, edge bits) to Pool
-        The scores. Cells with edge bits hold rows that stand apart (see `Groups.edge`).
-    rules : tuple of str
-        What puts a row into each group.
-    weighted : bool
-        Whether rows have weights for covariate shift.
+    scores : ndarray of shape (n,)
+        The scores, in the order of the calibration rows.
+    groups : Groups of n rows
+        Their groups; rows on learned edges stand apart (see `Groups.edge`).
+    weights : ndarray of shape (n,), optional
+        Weights for covariate shift.
     """
 
     nonconformity: Nonconformity
-    labels: tuple[Label, ...]
-    cells: Mapping[Cell, Pool]
-    rules: tuple[str, ...] = ()
-    weighted: bool = False
-    _pools: dict[Cell | None, Pool] = field(default_factory=dict, init=False)
+    scores: FloatArray
+    groups: Groups
+    weights: FloatArray | None = None
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """The groups."""
+        return self.groups.labels
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """What puts a row into each group."""
+        return self.groups.rules
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights for covariate shift."""
+        return self.weights is not None
 
     @property
     def sizes(self) -> dict[Label, int]:
         """Number of calibration rows behind each group's threshold."""
         return {label: len(self._pool((group, 0))) for group, label in enumerate(self.labels)}
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
-        """What is promised, in words."""
-        return Guarantee(self.sizes, weighted=self.weighted)
+        """What is promised: over all rows where there is one group, else in every group."""
+        kind: Kind = "per group" if len(self.labels) > 1 else "marginal" if self.labels else "none"
+        assumption = SHIFTED if self.weighted else EXCHANGEABLE
+        return Guarantee(kind, self.sizes, assumption=assumption, exact=not self.weighted)
 
     def threshold(self, level: Levels, *, test_weight: float | None = None) -> FloatArray:
         """Return each group's critical score. Shape (n_groups,), or (n_groups, L) for L levels.
@@ -120,7 +140,8 @@ class Calibration:
         levels = level_fractions(level)
         every = np.arange(len(self.labels))
         same_weight = None if test_weight is None else np.full(len(every), test_weight)
-        weights = self._checked_test_weights(same_weight, len(every))
+        weights = None if same_weight is None else checked_nonnegative(same_weight, "weights")
+        self._refuse_lone_weights(weights)
         found = self._answering(Groups(every, self.labels), "error").thresholds(levels, weights)
         table = np.stack([np.broadcast_to(each, len(every)) for each in found], axis=-1)  # (n_groups, L)
         return table if is_several(level) else table[:, 0]
@@ -155,26 +176,25 @@ class Calibration:
         Intervals of m rows
             Bounds of shape (m,), or (m, L) for L levels.
         """
-        frame = frame_kind(prediction)
-        prediction = as_prediction(prediction)
         levels = level_fractions(level)
-        weights = self._checked_test_weights(weights, len(prediction))
-        groups = self._checked_groups(groups, len(prediction), unseen)
+        rows = Rows(prediction, weights=weights)
+        made = self.intervals_at(levels, rows, _checked_groups(groups, len(rows), self.labels), unseen)
+        return as_asked(made, level, frame_kind(prediction), self.guarantee)
+
+    def intervals_at(self, levels: tuple[Fraction, ...], rows: Rows, groups: Groups, unseen: Unseen) -> Intervals:
+        """Return the intervals of rows by their groups, at each of L levels. Bounds of shape (m, L)."""
+        self._refuse_lone_weights(rows.weights)
+        self._refuse_other_groups(groups, unseen)
         codes = groups.codes_among(self.labels)
-        made = [
-            intervals_by_group(self.nonconformity, self.labels, critical, prediction, codes)
-            for critical in self._answering(groups, unseen).thresholds(levels, weights)
-        ]
-        several = is_several(level)
-        names = tuple(float(each) for each in levels)
-        return Intervals(
-            np.stack([each.lower for each in made], axis=-1) if several else made[0].lower,
-            np.stack([each.upper for each in made], axis=-1) if several else made[0].upper,
-            level=names if several else names[0],
-            groups=groups,
-            guarantee=Guarantee(self.sizes, weighted=self.weighted, without=groups.labels_beyond(self.labels)),
-            frame=frame,
+        made = stacked(
+            [
+                intervals_by_group(self.nonconformity, self.labels, critical, rows.prediction, codes)
+                for critical in self._answering(groups, unseen).thresholds(levels, rows.weights)
+            ]
         )
+        without = groups.labels_beyond(self.labels)
+        guarantee = replace(self.guarantee, without=without) if without else self.guarantee
+        return replace(made, groups=groups, guarantee=guarantee)
 
     def p_values(
         self,
@@ -184,7 +204,7 @@ class Calibration:
         groups: Any = None,
         weights: Any = None,
         unseen: Unseen = "error",
-        seed: int | np.random.Generator | None = None,
+        seed: Seed = None,
     ) -> FloatArray:
         """Return the share of scores, the row's own included, that are at least as large. Shape (m,).
 
@@ -201,13 +221,16 @@ class Calibration:
             Asks for smoothed p-values, ties broken by its draws: (#{s_i > s} + u (1 + #{s_i = s})) / (n + 1) with
             u uniform on (0, 1), which are exactly uniform.
         """
-        prediction = as_prediction(prediction)
-        y = checked_vector(y, "y", length=len(prediction))
-        weights = self._checked_test_weights(weights, len(y))
-        groups = self._checked_groups(groups, len(y), unseen)
-        scores = scores_by_group(self.nonconformity, self.labels, y, prediction, groups.codes_among(self.labels))
-        tie_shares = None if seed is None else np.random.default_rng(seed).random(len(y))
-        return self._answering(groups, unseen).p_values(scores, tie_shares, weights)
+        rows = Rows(prediction, y=y, weights=weights)
+        return self.p_values_of(rows, _checked_groups(groups, len(rows), self.labels), unseen, seed)
+
+    def p_values_of(self, rows: Rows, groups: Groups, unseen: Unseen, seed: Seed) -> FloatArray:
+        """Return the p-values of rows with targets, by their groups. Shape (m,)."""
+        self._refuse_lone_weights(rows.weights)
+        self._refuse_other_groups(groups, unseen)
+        scores = scores_by_group(self.nonconformity, rows, groups.codes_among(self.labels), self.labels)
+        tie_shares = None if seed is None else np.random.default_rng(seed).random(len(rows))
+        return self._answering(groups, unseen).p_values(scores, tie_shares, rows.weights)
 
     def merge(self, *others: "Calibration") -> "Calibration":
         """Return the calibration of all parts' rows together, equal to that of the whole: ``a.merge(b, c)``.
@@ -221,18 +244,37 @@ class Calibration:
                 if mine != theirs:
                     raise ValueError(f"merge needs calibrations with the same {part}; got {mine} and {theirs}")
         parts = (self, *others)
-        keys = sorted({cell for part in parts for cell in part.cells})
-        cells = {key: Pool.joined([part.cells[key] for part in parts if key in part.cells]) for key in keys}
-        return Calibration(self.nonconformity, self.labels, cells, self.rules, self.weighted)
+        weights = [part.weights for part in parts if part.weights is not None]
+        return Calibration(
+            self.nonconformity,
+            np.concatenate([part.scores for part in parts]),
+            Groups.joined([part.groups for part in parts]),
+            np.concatenate(weights) if weights else None,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Return what its file holds besides the score: arrays, and values that JSON knows."""
+        groups = self.groups
+        optional = {"edge": groups.edge, "weights": self.weights}
+        return {
+            "scores": self.scores,
+            "codes": groups.codes,
+            **{name: values for name, values in optional.items() if values is not None},
+            "labels": [_plain(label) for label in groups.labels],
+            "rules": list(groups.rules),
+            "n_edge_bits": groups.n_edge_bits,
+        }
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any], nonconformity: Nonconformity) -> "Calibration":
+        """Return the calibration that had this state."""
+        labels, rules = tuple(state["labels"]), tuple(state["rules"])
+        groups = Groups(state["codes"], labels, rules, state.get("edge"), state["n_edge_bits"])
+        return cls(nonconformity, checked_scores(state["scores"], len(groups)), groups, state.get("weights"))
 
     def save(self, path: str | Path) -> None:
         """Write the calibration to one file, without pickle: JSON and arrays in an npz archive."""
-        calibration_files.write(path, self.parts)
-
-    @property
-    def parts(self) -> dict[str, Any]:
-        """What it was made of, by the names of its parameters."""
-        return {part.name: getattr(self, part.name) for part in fields(self) if part.init}
+        calibration_files.write(path, self.nonconformity, self.state())
 
     @classmethod
     def load(cls, path: str | Path, *, nonconformity: Nonconformity | None = None) -> "Calibration":
@@ -245,19 +287,16 @@ class Calibration:
         nonconformity : score or mapping, optional
             The score, where it is of a class of your own: a file holds this package's scores only.
         """
-        return cls(**calibration_files.read(path, nonconformity))
+        return calibration_files.read(path, nonconformity, cls.restored)
 
-    def _checked_groups(self, groups: Any, length: int, unseen: Unseen) -> Groups:
-        """Return the new rows' groups, sure to be known unless the caller allows for unseen ones."""
+    def _refuse_other_groups(self, groups: Groups, unseen: Unseen) -> None:
+        """Raise unless every new row has a group, by the same rules, and one that was calibrated or may be unseen."""
         if unseen not in ("error", "marginal", "inf"):
             raise ValueError(f"unseen must be 'error', 'marginal' or 'inf'; got {unseen!r}")
-        if groups is None and self.labels != _MARGINAL:
-            raise ValueError(f"groups must be given: the calibration has the groups {first_few(self.labels)}")
-        checked = _checked_groups(groups, length)
-        if length and checked.codes.min() < 0:
-            raise ValueError(f"groups must hold every new row; {np.count_nonzero(checked.codes < 0)} are left out")
-        _refuse_other_rules(self, checked)
-        strange = checked.labels_beyond(self.labels)
+        if len(groups) and groups.codes.min() < 0:
+            raise ValueError(f"groups must hold every new row; {np.count_nonzero(groups.codes < 0)} are left out")
+        self.groups.refuse_other_rules(groups)
+        strange = groups.labels_beyond(self.labels)
         if strange and unseen == "error" and self.labels == _MARGINAL:
             raise ValueError("groups were given, but the calibration was made without: calibrate(..., groups=...)")
         if strange and unseen == "error":
@@ -265,14 +304,12 @@ class Calibration:
                 f"groups holds {first_few(strange)}, never seen in calibration, which has {first_few(self.labels)}; "
                 "unseen='marginal' or unseen='inf' would answer for them"
             )
-        return checked
 
-    def _checked_test_weights(self, weights: Any, length: int) -> FloatArray | None:
-        """Return the new rows' weights: given if and only if the calibration has some."""
+    def _refuse_lone_weights(self, weights: FloatArray | None) -> None:
+        """Raise unless the new rows have weights just where the calibration rows have them."""
         if (weights is not None) != self.weighted:
             having, lacking = ("calibration", "new") if self.weighted else ("new", "calibration")
             raise ValueError(f"weights go together: the {having} rows have them and the {lacking} rows do not")
-        return None if weights is None else checked_nonnegative(weights, "weights", length=length)
 
     def _answering(self, groups: Groups, unseen: Unseen) -> Answering:
         """Return which pool answers for each row: its group's, its edge's, or the one for unseen groups."""
@@ -301,20 +338,33 @@ class Calibration:
             if cell is None and isinstance(self.nonconformity, Mapping):
                 raise ValueError("unseen='marginal' needs one score for all groups; this calibration has one for each")
             if cell is None:
-                members = [self.cells[each] for each in sorted(self.cells)]
+                members = [self._cells[each] for each in sorted(self._cells)]
             else:
                 group, bits = cell
-                members = [self.cells[group, each] for each in self._bits_of.get(group, ()) if not each & ~bits]
+                members = [self._cells[group, each] for each in self._bits_of.get(group, ()) if not each & ~bits]
             self._pools[cell] = Pool.joined(members) if members else self._nothing
         return self._pools[cell]
+
+    @cached_property
+    def _pools(self) -> dict[Cell | None, Pool]:
+        """The pools that were asked for so far."""
+        return {}
+
+    @cached_property
+    def _cells(self) -> dict[Cell, Pool]:
+        """The scores of each group and edge bits, with their weights."""
+        return {cell: Pool(_some(self.scores, rows), _some(self.weights, rows)) for cell, rows in self.groups.cells()}
 
     @cached_property
     def _bits_of(self) -> dict[int, list[int]]:
         """The edge bits of each group's cells, in order."""
         found: dict[int, list[int]] = {}
-        for group, bits in sorted(self.cells):
+        for group, bits in sorted(self._cells):
             found.setdefault(group, []).append(bits)
         return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {part.name: getattr(self, part.name) for part in fields(self)}  # without what can be found again
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{label} {n}" for label, n in self.sizes.items())
@@ -325,43 +375,22 @@ class Calibration:
         return Pool(np.empty(0), np.empty(0) if self.weighted else None)
 
 
-def _checked_groups(groups: Any, length: int) -> Groups:
-    """Return what the caller calls groups as `Groups` of that many rows; one group for None."""
+def _checked_groups(groups: Any, length: int, labels: tuple[Label, ...] = _MARGINAL) -> Groups:
+    """Return what the caller calls groups as `Groups` of that many rows; for None, the one group there is."""
     if groups is None:
+        if labels != _MARGINAL:
+            raise ValueError(f"groups must be given: the calibration has the groups {first_few(labels)}")
         return Groups(np.zeros(length, dtype=np.intp), _MARGINAL)
     return checked_groups(groups, length, "the prediction")
 
 
-def _refuse_other_rules(calibration: Calibration, groups: Groups) -> None:
-    """Raise if a label means something else to the new rows than it did to the calibration rows."""
-    mine = dict(zip(calibration.labels, calibration.rules, strict=False))
-    theirs = dict(zip(groups.labels, groups.rules, strict=False))
-    for label in mine.keys() & theirs.keys():
-        if mine[label] != theirs[label]:
-            raise ValueError(
-                f"groups must follow the calibration's rules: {label!r} was {mine[label]}, and is {theirs[label]} here"
-            )
+def _some(values: Array, rows: IntArray) -> Array:
+    """Return the values of some rows, in order; all of them without a copy."""
+    return values if values is None or len(rows) == len(values) else values.take(rows)
 
 
-def _checked_nonconformity(nonconformity: Any, labels: tuple[Label, ...]) -> Nonconformity:
-    """Return the score, or the mapping with exactly one score for each group."""
-    if nonconformity is None:
-        return Residual()
-    if isinstance(nonconformity, Mapping):
-        if set(nonconformity) != set(labels):
-            raise ValueError(
-                f"nonconformity must have one score for each group, {first_few(labels)}; got "
-                f"{first_few(list(nonconformity))}"
-            )
-        return {label: checked_score(nonconformity[label]) for label in labels}
-    return checked_score(nonconformity)
-
-
-def checked_score(score: Any) -> Score:
-    """Return the score if it is one: called on targets, with its inverse beside it."""
-    if isinstance(score, type) or not (callable(score) and callable(getattr(score, "interval", None))):
-        raise TypeError(
-            "nonconformity must be a score such as Residual(), called as score(y, prediction) and with a method "
-            f"interval(threshold, prediction); got {score!r}"
-        )
-    return score  # type: ignore[no-any-return]
+def _plain(label: Label) -> Label:
+    """Return a label that JSON gives back as it was."""
+    if not isinstance(label, str | bool | int | float):
+        raise TypeError(f"labels must be text, numbers or booleans to be saved; got {label!r}")
+    return label

@@ -1,7 +1,6 @@
 """The estimator: any regressor, with intervals that keep their promise."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,24 +13,27 @@ from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
 from evencover import predictor_files
-from evencover.calibration import Calibration, Unseen, calibrate
+from evencover.calibration import Calibration, Seed, Unseen
+from evencover.calibrators.by_group import ByGroup
+from evencover.calibrators.protocols import Calibrated, Calibrator, checked_calibrator
 from evencover.guarantees import Guarantee
-from evencover.inputs import FloatArray, IntArray
-from evencover.intervals import Intervals, IntervalUnion
+from evencover.inputs import FloatArray
+from evencover.intervals import Intervals, IntervalUnion, as_asked
 from evencover.models.speech import is_frozen, predictions_of
 from evencover.models.validation import (
     checked_target,
     fit_router,
+    part_of_argument,
     refuse_unless_ready,
     refuse_unless_regressor,
     remember_features,
 )
-from evencover.quantiles import Levels, level_fraction
+from evencover.quantiles import Levels, level_fraction, level_fractions
 from evencover.rows import Rows
 from evencover.scores import Nonconformity, Residual, needs_scale, with_scale
 from evencover.splits import refuse_bad_share, split_rows, warn_of_few_clusters
 from evencover.tables import frame_kind, n_rows, take
-from evencover.taxonomies import Marginal, Taxonomy
+from evencover.taxonomies import Taxonomy, fresh_taxonomy
 
 
 class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -49,7 +51,10 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     nonconformity : score, or mapping from group label to score, optional
         `Residual()` by default.
     taxonomy : taxonomy, optional
-        `Marginal()` by default: one group, coverage on average only.
+        `Marginal()` by default: one group, coverage on average only. ``taxonomy=BySpread(3)`` is short for
+        ``calibrator=ByGroup(BySpread(3))``.
+    calibrator : calibrator, optional
+        What learns from the scores of the calibration rows, in place of a threshold for each group of the taxonomy.
     calibration_size : float
         Share of the rows (of the clusters, with ``groups``) that is kept from the model for calibration.
     random_state : int, RandomState or None
@@ -59,12 +64,14 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     ----------
     estimator_ : fitted regressor
         The model.
+    calibrator_ : Calibrated
+        What the calibrator learned; it answers for new rows.
+    calibration_ : Calibration
+        The scores by group, if there are groups: ``calibrator_.calibration``.
     taxonomy_ : taxonomy
-        With what it learned.
+        With what it learned, if there are groups: ``calibrator_.taxonomy``.
     scale_ : float or None
         Median spread on the training rows, where a floor or stabiliser needs it.
-    calibration_ : Calibration
-        The scores by group.
     calibration_rows_ : Rows
         The rows it was calibrated on, for diagnosis.
     guarantee_ : Guarantee
@@ -90,12 +97,14 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         *,
         nonconformity: Nonconformity | None = None,
         taxonomy: Taxonomy | None = None,
+        calibrator: Calibrator | None = None,
         calibration_size: float = 0.5,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
         self.nonconformity = nonconformity
         self.taxonomy = taxonomy
+        self.calibrator = calibrator
         self.calibration_size = calibration_size
         self.random_state = random_state
 
@@ -115,6 +124,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             Passed on to the model's `fit`; those with n rows, such as ``sample_weight``, by their training rows.
         """
         refuse_unless_regressor(self.estimator, "estimator")
+        self._calibrator()  # says what is wrong with it before anything is fitted
         target = checked_target(self, X, y)
         if is_frozen(self.estimator):
             useless = ["groups"] * (groups is not None) + list(fit_params)
@@ -126,7 +136,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         training, held_out = split_rows(n, self.calibration_size, groups=groups, random_state=self.random_state)
         warn_of_few_clusters(groups)
         X_training = take(X, training)
-        params = {name: _training_rows(name, value, n, training) for name, value in fit_params.items()}
+        params = {name: part_of_argument(name, value, n, training) for name, value in fit_params.items()}
         fitted = clone(self.estimator).fit(X_training, target[training], **params)
         scale = _median_spread(fitted, X_training) if needs_scale(self._nonconformity()) else None
         return self._calibrate(fitted, scale, take(X, held_out), target[held_out])
@@ -146,7 +156,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         target = checked_target(self, X, y)
         if is_frozen(self.estimator):
             return self._calibrate(self._frozen(X, target), None, X, target, weights)
-        if not hasattr(self, "calibration_"):
+        if not hasattr(self, "calibrator_"):
             raise NotFittedError(
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit'; or, to calibrate a fitted model "
                 "as it is, give it as FrozenEstimator(model)"
@@ -159,6 +169,37 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self._refuse_unless_calibrated(X)
         return np.asarray(self.estimator_.predict(X))
 
+    def rows(self, X: Any, y: Any = None, *, weights: Any = None) -> Rows:
+        """Predict each row once; intervals, p-values and groups then follow from the rows without predicting again.
+
+        Parameters
+        ----------
+        X : table of n rows, or Rows
+            Features; Rows come back as they are.
+        y : array-like of shape (n,), optional
+            Targets, for p-values and for groups that depend on them.
+        weights : array-like of shape (n,), optional
+            Weights for covariate shift, if `calibrate` was given some.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.linear_model import Ridge
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = ConformalRegressor(Ridge(), random_state=0).fit(X, y)
+        >>> rows = model.rows(X[:3], y[:3])
+        >>> model.predict_interval(rows, level=[0.5, 0.9]).covers(rows.y)[:, 1], model.p_values(rows).round(2)
+        (array([ True,  True,  True]), array([0.74, 0.73, 0.77]))
+        """
+        if isinstance(X, Rows):
+            check_is_fitted(self)
+            if y is not None or weights is not None:
+                raise ValueError("Rows hold their targets and weights already; got y or weights besides")
+            return X
+        self._refuse_unless_calibrated(X)
+        target = None if y is None else checked_target(self, X, y)
+        return Rows.with_checked_target(predictions_of(self.estimator_, X), X, target, weights)
+
     def predict_interval(
         self, X: Any, level: Levels = 0.9, *, weights: Any = None, unseen: Unseen = "error"
     ) -> Intervals:
@@ -166,8 +207,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
 
         Parameters
         ----------
-        X : table of n rows
-            Features.
+        X : table of n rows, or Rows
+            Features, or what `rows` returned.
         level : float or sequence of L floats
             Nominal coverage, chosen anew at every call.
         weights : array-like of shape (n,), optional
@@ -178,10 +219,11 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         Returns
         -------
         Intervals of n rows
-            With a taxonomy that depends on the target, the smallest ones around `predict_union`.
+            The smallest ones around `predict_union`, where that has several pieces: with a taxonomy that depends on
+            the target.
         """
-        union = self.predict_union(X, level, weights=weights, unseen=unseen)
-        return union.pieces[0] if len(union.pieces) == 1 else union.hull()
+        made = self._prediction_sets(X, level, weights, unseen)
+        return made.hull() if isinstance(made, IntervalUnion) else made
 
     def predict_union(
         self, X: Any, level: Levels = 0.9, *, weights: Any = None, unseen: Unseen = "error"
@@ -191,25 +233,26 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         It is one interval, unless the taxonomy depends on the target: then it is the union over the target's
         groups of the targets that fall in the group and pass its threshold.
         """
-        self._refuse_unless_calibrated(X)
-        rows = Rows(predictions_of(self.estimator_, X), X)
-        pieces = [self._piece(rows, cell, level, weights, unseen) for cell in self._target_cells()]
-        return IntervalUnion(pieces)
+        made = self._prediction_sets(X, level, weights, unseen)
+        return made if isinstance(made, IntervalUnion) else IntervalUnion([made])
 
     def p_values(
-        self, X: Any, y: Any, *, weights: Any = None, unseen: Unseen = "error", seed: Any = None
+        self, X: Any, y: Any = None, *, weights: Any = None, unseen: Unseen = "error", seed: Seed = None
     ) -> FloatArray:
-        """Return the p-value of each row's target; see `Calibration.p_values`. Shape (n,)."""
-        self._refuse_unless_calibrated(X)
-        rows = Rows(predictions_of(self.estimator_, X), X, checked_target(self, X, y))
-        return self.calibration_.p_values(
-            rows.y,
-            rows.prediction,
-            groups=self.taxonomy_.assign(rows),
-            weights=weights,
-            unseen=unseen,
-            seed=seed,
-        )
+        """Return the p-value of each row's target; see `Calibration.p_values`. Shape (n,).
+
+        Parameters
+        ----------
+        X : table of n rows, or Rows
+            Features, or what `rows` returned for features and targets `y`.
+        y : array-like of shape (n,), optional
+            Targets.
+        weights, unseen, seed
+            As in `Calibration.p_values`.
+        """
+        rows = self.rows(X, y, weights=weights)
+        rows.required_target(by="a p-value")
+        return self.calibrator_.p_values(rows, seed=seed, **self._answers_unseen(unseen))
 
     def save(self, path: str | Path, *, level: float = 0.9) -> None:
         """Write the calibrated model to one file, without pickle; the calibration rows are left out.
@@ -224,7 +267,6 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             The level at which ``evencover predict`` uses the file, unless it is told another.
         """
         check_is_fitted(self)
-        learned = {"estimator": self.estimator_, "taxonomy": self.taxonomy_}
         names = getattr(self, "feature_names_in_", None)
         notes = {
             "level": float(level_fraction(level)),
@@ -232,11 +274,16 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             "n_features": getattr(self, "n_features_in_", None),
             "features": None if names is None else names.tolist(),
         }
-        predictor_files.write(path, learned, self.calibration_.parts, notes)
+        predictor_files.write(path, self.estimator_, self._calibrator(), self.calibrator_, notes)
 
     @classmethod
     def load(
-        cls, path: str | Path, *, nonconformity: Nonconformity | None = None, trusted: Sequence[str] = ()
+        cls,
+        path: str | Path,
+        *,
+        nonconformity: Nonconformity | None = None,
+        calibrator: Calibrator | None = None,
+        trusted: Sequence[str] = (),
     ) -> "ConformalRegressor":
         """Read a calibrated model that `save` wrote. Its estimator is frozen: `calibrate` works, `fit` calibrates too.
 
@@ -246,21 +293,19 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             The file.
         nonconformity : score or mapping, optional
             The score, where it is of a class of your own: a file holds this package's scores only.
+        calibrator : calibrator, optional
+            The calibrator, where it is of a class of your own.
         trusted : sequence of str
             Classes that may be loaded besides this package's and scikit-learn's usual ones, such as ``"mine.Model"``;
             `save` says which a file needs. A file brings no code along, but a class runs its own, and a forged model
             can crash the process: load only files of those you trust.
         """
-        learned, parts, notes = predictor_files.read(path, nonconformity, trusted)
-        calibration = Calibration(**parts)
-        fitted = learned["estimator"]
-        model = cls(
-            fitted if is_frozen(fitted) else FrozenEstimator(fitted),
-            nonconformity=calibration.nonconformity,
-            taxonomy=fresh_taxonomy(learned["taxonomy"]),
-        )
-        model.estimator_, model.taxonomy_, model.scale_ = fitted, learned["taxonomy"], notes["scale"]
-        model.calibration_ = calibration
+        fitted, learned, notes = predictor_files.read(path, nonconformity, calibrator, trusted)
+        frozen = fitted if is_frozen(fitted) else FrozenEstimator(fitted)
+        model = cls(frozen, nonconformity=learned.nonconformity, calibrator=calibrator)
+        model.estimator_, model.scale_, model.calibrator_ = fitted, notes["scale"], learned
+        if calibrator is None:
+            model.taxonomy = fresh_taxonomy(model.taxonomy_)
         if notes["n_features"] is not None:
             model.n_features_in_ = notes["n_features"]
         if notes["features"] is not None:
@@ -271,11 +316,21 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     def guarantee_(self) -> Guarantee:
         """What is promised, in words."""
         check_is_fitted(self)
-        return self.calibration_.guarantee
+        return self.calibrator_.guarantee
+
+    @property
+    def calibration_(self) -> Calibration:
+        """The scores by group, if there are groups."""
+        return self.calibrator_.calibration  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def taxonomy_(self) -> Taxonomy:
+        """The taxonomy, with what it learned, if there are groups."""
+        return self.calibrator_.taxonomy  # type: ignore[attr-defined, no-any-return]
 
     def _refuse_unless_calibrated(self, X: Any) -> None:
         """Raise unless there are thresholds, and features as they were."""
-        if is_frozen(self.estimator) and not hasattr(self, "calibration_"):
+        if is_frozen(self.estimator) and not hasattr(self, "calibrator_"):
             raise NotFittedError(
                 f"This {type(self).__name__} instance is not calibrated yet. Call 'calibrate' with rows that the "
                 "frozen estimator has not seen"
@@ -289,48 +344,49 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     def _nonconformity(self) -> Nonconformity:
         return Residual() if self.nonconformity is None else self.nonconformity
 
+    def _calibrator(self) -> Calibrator:
+        """Return the calibrator asked for: by itself, or by its taxonomy."""
+        if self.calibrator is None:
+            return ByGroup(self.taxonomy)
+        if self.taxonomy is not None:
+            raise ValueError("taxonomy=T is short for calibrator=ByGroup(T); give one of them, not both")
+        return checked_calibrator(self.calibrator)
+
     def _calibrate(self, estimator: Any, scale: float | None, X: Any, y: FloatArray, weights: Any = None) -> Self:
         """Calibrate the model on these rows, and only then take everything over: a failure changes nothing."""
-        rows = Rows(predictions_of(estimator, X), X, y)
-        nonconformity = self._nonconformity()
-        nonconformity = nonconformity if scale is None else with_scale(nonconformity, scale)
-        taxonomy = Marginal() if self.taxonomy is None else fresh_taxonomy(self.taxonomy)
-        calibration = calibrate(
-            y, rows.prediction, nonconformity=nonconformity, groups=taxonomy.learn(rows), weights=weights
-        )
+        rows = Rows.with_checked_target(predictions_of(estimator, X), X, y, weights)
+        score = self._nonconformity()
+        learned = self._calibrator().learn(rows, score if scale is None else with_scale(score, scale))
         remember_features(self, X)
-        self.estimator_, self.scale_, self.taxonomy_ = estimator, scale, taxonomy
-        self.calibration_: Calibration = calibration
+        self.estimator_, self.scale_ = estimator, scale
+        self.calibrator_: Calibrated = learned
         self.calibration_rows_ = rows
         return self
 
-    def _piece(self, rows: Rows, cell: tuple[float, float], level: Levels, weights: Any, unseen: Unseen) -> Intervals:
-        """Return the part of each row's prediction set that lies in a cell of the target."""
-        low, high = cell
-        if self._needs_target:
-            rows = replace(rows, y=np.full(len(rows), high if np.isfinite(high) else max(low, 0.0)))
-        made = self.calibration_.interval(
-            rows.prediction, groups=self.taxonomy_.assign(rows), level=level, weights=weights, unseen=unseen
-        )
-        lower, upper = np.maximum(made.lower, low), np.minimum(made.upper, high)
-        return replace(made, lower=lower, upper=upper, frame=frame_kind(rows.X))
+    def _prediction_sets(self, X: Any, level: Levels, weights: Any, unseen: Unseen) -> Intervals | IntervalUnion:
+        """Return the prediction set of each row at each level, as they were asked for."""
+        levels = level_fractions(level)
+        rows = self.rows(X, weights=weights)
+        made = self.calibrator_.intervals(rows, levels, **self._answers_unseen(unseen))
+        frame = frame_kind(rows.X)
+        if isinstance(made, Intervals):
+            return as_asked(made, level, frame, self.guarantee_)
+        return IntervalUnion([as_asked(piece, level, frame, self.guarantee_) for piece in made.pieces])
 
-    @property
-    def _needs_target(self) -> bool:
-        return bool(getattr(self.taxonomy_, "needs_target", False))
-
-    def _target_cells(self) -> list[tuple[float, float]]:
-        """Return the closed cells of the target between which no group changes; one unless groups depend on it."""
-        edges = self.taxonomy_.target_edges_.tolist() if self._needs_target else []
-        lows = [-np.inf, *(float(np.nextafter(edge, np.inf)) for edge in edges)]
-        return list(zip(lows, [*edges, np.inf], strict=True))
+    def _answers_unseen(self, unseen: Unseen) -> dict[str, Any]:
+        """Return how rows of unseen groups are answered, as an argument for calibrators that have groups."""
+        if unseen == "error":
+            return {}
+        if not hasattr(self.calibrator_, "groups"):
+            raise ValueError(f"unseen is for calibrators with groups, which this one has not; got {unseen!r}")
+        return {"unseen": unseen}
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return what scikit-learn's metadata routing may pass: the clusters to us, the rest to the model."""
         return fit_router(self, estimator=self.estimator)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "calibration_")
+        return hasattr(self, "calibrator_")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -338,27 +394,6 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         return tags
 
 
-def fresh_taxonomy(taxonomy: Taxonomy) -> Taxonomy:
-    """Return a copy of a taxonomy that has learned nothing, or say that this is none."""
-    methods = (getattr(taxonomy, name, None) for name in ("learn", "assign"))
-    if isinstance(taxonomy, type) or not all(map(callable, methods)):
-        raise TypeError(
-            "taxonomy must be a taxonomy such as BySpread(3), with methods learn(rows) and assign(rows); got "
-            f"{taxonomy!r}"
-        )
-    copy: Taxonomy = clone(taxonomy, safe=False)
-    return copy
-
-
 def _median_spread(estimator: Any, X: Any) -> float:
     """Return the scale of floors and stabilisers: the median spread on these rows."""
     return float(np.median(predictions_of(estimator, X).required("spread", by="the scale of a score")))
-
-
-def _training_rows(name: str, value: Any, n: int, training: IntArray) -> Any:
-    """Return the training rows of a fit argument that has a row for each of the n, others as they are."""
-    sized = hasattr(value, "__len__") and not isinstance(value, str | dict)
-    shape = value.shape if hasattr(value, "shape") else (len(value),) if sized else ()
-    if name == "sample_weight" and shape and shape[0] != n:
-        raise ValueError(f"sample_weight must have {n} rows, as many as X; got {shape[0]}")
-    return take(value, training) if shape and shape[0] == n else value

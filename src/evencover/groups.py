@@ -139,6 +139,14 @@ class Groups:
         edge = self._bits() | (other._bits() << self.n_edge_bits) if n_edge_bits else None
         return Groups(codes, labels, rules, edge, n_edge_bits)
 
+    @classmethod
+    def joined(cls, parts: Sequence["Groups"]) -> "Groups":
+        """Return the groups of all parts' rows, one part after the other; they must have the same labels and rules."""
+        n_edge_bits = max(part.n_edge_bits for part in parts)
+        edge = np.concatenate([part._bits() for part in parts]) if n_edge_bits else None
+        codes = np.concatenate([part.codes for part in parts])
+        return cls(codes, parts[0].labels, parts[0].rules, edge, n_edge_bits)
+
     def _rules(self) -> tuple[str, ...]:
         return self.rules or tuple(map(str, self.labels))
 
@@ -150,6 +158,17 @@ class Groups:
         strange = set(self.labels) - set(labels)
         counts = self.counts if strange else ()
         return tuple(label for label, n in zip(self.labels, counts, strict=False) if n and label in strange)
+
+    def refuse_other_rules(self, new: "Groups") -> None:
+        """Raise if a label means something else to new rows than it does here, to the calibration rows."""
+        mine = dict(zip(self.labels, self.rules, strict=False))
+        theirs = dict(zip(new.labels, new.rules, strict=False))
+        for label in mine.keys() & theirs.keys():
+            if mine[label] != theirs[label]:
+                raise ValueError(
+                    f"groups must follow the calibration's rules: {label!r} was {mine[label]}, and is {theirs[label]} "
+                    "here"
+                )
 
     def __len__(self) -> int:
         return len(self.codes)

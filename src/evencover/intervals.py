@@ -12,6 +12,7 @@ from evencover.groups import Groups
 from evencover.guarantees import Guarantee
 from evencover.inputs import BoolArray, FloatArray, checked_vector, row_selection, warn_user
 from evencover.markup import html_table, tag
+from evencover.quantiles import Levels, is_several, level_fractions
 from evencover.tables import FrameKind, frame_kind, n_rows, new_frame
 
 _SHOWN = 10  # rows, in a notebook
@@ -198,6 +199,31 @@ class IntervalUnion:
 
     def __repr__(self) -> str:
         return f"IntervalUnion({len(self)} rows, {len(self.pieces)} pieces, mean width {_mean_width(self.width)})"
+
+
+def stacked(by_level: Sequence[Intervals]) -> Intervals:
+    """Return the intervals of m rows at each of L levels as one, bounds of shape (m, L)."""
+    if len(by_level) == 1:  # without a copy
+        return Intervals(by_level[0].lower[:, None], by_level[0].upper[:, None])
+    lowers, uppers = [each.lower for each in by_level], [each.upper for each in by_level]
+    return Intervals(np.stack(lowers, axis=-1), np.stack(uppers, axis=-1))
+
+
+def as_asked(made: Intervals, level: Levels, frame: FrameKind | None, guarantee: Guarantee) -> Intervals:
+    """Return intervals of shape (m, L) as the user asked for them: of shape (m,) for one level, called by their level.
+
+    The guarantee is what holds unless the intervals carry their own.
+    """
+    names = tuple(float(each) for each in level_fractions(level))
+    lower, upper = (made.lower, made.upper) if is_several(level) else (made.lower[:, 0], made.upper[:, 0])
+    return Intervals(
+        lower,
+        upper,
+        level=names if is_several(level) else names[0],
+        groups=made.groups,
+        guarantee=guarantee if made.guarantee is None else made.guarantee,
+        frame=frame,
+    )
 
 
 def _mean_width(widths: FloatArray) -> str:

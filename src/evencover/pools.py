@@ -13,6 +13,7 @@ from evencover.inputs import FloatArray, IntArray, warn_user
 from evencover.quantiles import rows_for_finite_threshold, thresholds, weighted_thresholds
 
 _NAMED = 5  # groups that a warning names before it counts the rest
+_REMEMBERED = 100  # choices of levels whose thresholds are kept
 
 
 class TooFewRowsWarning(UserWarning):
@@ -29,8 +30,17 @@ class Pool:
     def thresholds(self, levels: tuple[Fraction, ...], test_weights: FloatArray | None = None) -> FloatArray:
         """Return the critical score at each level: shape (1, L) for all rows, (m, L) for m weights."""
         if self.weights is None or test_weights is None:
-            return thresholds(self.scores, levels)[None, :]
+            return self._known_thresholds(levels)[None, :]
         return weighted_thresholds(self.scores, levels, self.weights, test_weights)
+
+    def _known_thresholds(self, levels: tuple[Fraction, ...]) -> FloatArray:
+        """Return the thresholds, found once for each choice of levels: rows are often asked for one by one."""
+        found = self._known.get(levels)
+        if found is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            found = self._known[levels] = thresholds(self.scores, levels)
+        return found
 
     def p_values(
         self, scores: FloatArray, tie_shares: FloatArray | None = None, test_weights: FloatArray | None = None
@@ -48,6 +58,10 @@ class Pool:
         found = np.ones(scores.shape)
         np.divide(counted, total, out=found, where=total > 0)
         return found
+
+    @cached_property
+    def _known(self) -> dict[tuple[Fraction, ...], FloatArray]:
+        return {}
 
     @cached_property
     def _order(self) -> IntArray:

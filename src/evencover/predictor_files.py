@@ -1,4 +1,4 @@
-"""Calibrated regressors on disk: one zip archive of a JSON header, the calibration and the model, no pickle."""
+"""Calibrated regressors on disk: one zip archive of a JSON header, what was calibrated and the model, no pickle."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,19 +9,22 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 from zlib import error as ZlibError  # noqa: N812
 
+import numpy as np
 from sklearn import __version__ as sklearn_version
 
 from evencover import calibration_files
 from evencover._version import __version__
+from evencover.calibrators.by_group import ByGroup
+from evencover.calibrators.protocols import Calibrated, Calibrator
 from evencover.extras import imported
 from evencover.files import whole_file
 from evencover.inputs import warn_user
 from evencover.scores import Nonconformity
 
 FORMAT = "evencover.predictor"
-VERSION = 1
+VERSION = 2
 _DAMAGE = (*calibration_files.DAMAGE, AttributeError, ZlibError)
-_NOTED = ("scikit-learn", "level", "scale", "n_features", "features")
+_NOTED = ("scikit-learn", "calibrator", "level", "scale", "n_features", "features")
 _HEADER, _CALIBRATION, _LEARNED = "header.json", "calibration.npz", "learned.skops"
 _OWN = {
     "bins": "Bins",
@@ -48,33 +51,37 @@ TRUSTED = (  # kinds of thing that a file may hold without being asked about
 
 
 def write(
-    path: str | Path, learned: Mapping[str, Any], calibration: Mapping[str, Any], notes: Mapping[str, Any]
+    path: str | Path, estimator: Any, calibrator: Calibrator, learned: Calibrated, notes: Mapping[str, Any]
 ) -> None:
-    """Write what was learned, a calibration's parts and notes to one file: whole or not at all."""
+    """Write a model, what its calibrator learned and notes to one file: whole or not at all."""
     skops = imported("skops.io", extra="files", purpose="saving a predictor")
+    state = learned.state()
+    objects = {name: value for name, value in state.items() if not _is_plain(value)}
     header = {
         "format": FORMAT,
         "version": VERSION,
         "evencover": __version__,
         "scikit-learn": sklearn_version,
+        "calibrator": type(calibrator).__name__,
         **notes,
     }
-    content = skops.dumps(dict(learned))
+    content = skops.dumps({"estimator": estimator, "calibrator": objects})
     _say_what_is_strange([kind for kind in skops.get_untrusted_types(data=content) if kind not in TRUSTED])
-    scores = BytesIO()
-    calibration_files.pack(scores, calibration)
+    values = {name: value for name, value in state.items() if name not in objects}
+    calibration_files.pack(calibration := BytesIO(), learned.nonconformity, values)
     with whole_file(path) as file, ZipFile(file, "w", ZIP_DEFLATED) as archive:
         archive.writestr(_HEADER, json.dumps(header))
-        archive.writestr(_CALIBRATION, scores.getvalue())
+        archive.writestr(_CALIBRATION, calibration.getvalue())
         archive.writestr(_LEARNED, content)
 
 
 def read(
-    path: str | Path, nonconformity: Nonconformity | None, trusted: Sequence[str]
-) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Return what was learned, a calibration's parts and the header in a file that `write` wrote."""
+    path: str | Path, nonconformity: Nonconformity | None, calibrator: Calibrator | None, trusted: Sequence[str]
+) -> tuple[Any, Calibrated, dict[str, Any]]:
+    """Return the model, what its calibrator learned and the header in a file that `write` wrote."""
     skops = imported("skops.io", extra="files", purpose="loading a predictor")
-    header, scores, content = _members(path)
+    header, calibration, content = _members(path)
+    learner = _calibrator(path, header["calibrator"], calibrator)
     with _damage_named(path):
         strange = sorted(set(skops.get_untrusted_types(data=content)) - {*TRUSTED, *trusted})
     if strange:
@@ -87,9 +94,34 @@ def read(
             f"{path} was written with scikit-learn {header['scikit-learn']}, and this is {sklearn_version}: a model "
             "may predict differently, and a calibration holds only for the model it was made with"
         )
-    parts = calibration_files.unpack(BytesIO(scores), f"{path}", nonconformity)
     with _damage_named(path):
-        return skops.loads(content, trusted=[*TRUSTED, *trusted]), parts, header
+        objects = skops.loads(content, trusted=[*TRUSTED, *trusted])
+
+    def restored(state: dict[str, Any], score: Nonconformity) -> Calibrated:
+        return learner.restore({**state, **objects["calibrator"]}, score)
+
+    learned = calibration_files.unpack(BytesIO(calibration), f"{path}", nonconformity, restored)
+    return objects["estimator"], learned, header
+
+
+def _calibrator(path: str | Path, name: str, given: Calibrator | None) -> Calibrator:
+    """Return the calibrator that a file's was: ours by its name, or the given one, whose class must have that name."""
+    if given is not None:
+        if type(given).__name__ != name:
+            raise ValueError(f"{path}: its calibrator is {name}; got {given!r}")
+        return given
+    if name != ByGroup.__name__:
+        raise ValueError(f"{path}: its calibrator is of your class {name}: pass it as calibrator=")
+    return ByGroup()
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value is an array of numbers or text, or something that JSON gives back as it was."""
+    if isinstance(value, np.ndarray):
+        return not value.dtype.hasobject
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, str | bool | int | float)
 
 
 def noted_level(path: str | Path) -> float:
@@ -104,12 +136,12 @@ def _members(path: str | Path) -> tuple[dict[str, Any], bytes, bytes]:
         with ZipFile(file) as archive:
             header, scores, content = (archive.read(name) for name in (_HEADER, _CALIBRATION, _LEARNED))
         notes: dict[str, Any] = json.loads(header)
-        if notes["format"] == FORMAT and int(notes["version"]) <= VERSION:
+        if notes["format"] == FORMAT and int(notes["version"]) == VERSION:
             return {name: notes[name] for name in _NOTED}, scores, content
         written_by = notes["evencover"]
     raise ValueError(
         f"{path} was written by evencover {written_by} as {notes['format']}, version {notes['version']}; this "
-        f"evencover reads {FORMAT} up to version {VERSION}"
+        f"evencover reads {FORMAT}, version {VERSION}"
     )
 
 

@@ -16,10 +16,11 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from evencover.groups import Label, rows_by_code
+from evencover.groups import Label, first_few, rows_by_code
 from evencover.inputs import FloatArray, IntArray, checked_vector
-from evencover.intervals import Intervals
+from evencover.intervals import Intervals, stacked
 from evencover.predictions import Prediction
+from evencover.rows import Rows
 
 
 class Score(Protocol):
@@ -55,8 +56,10 @@ class Residual:
 
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``|y − center|``. Shape (n,)."""
-        target = _checked_target(y, prediction)
-        return np.abs(target - prediction.center)
+        return self._scored(_checked_target(y, prediction), prediction)
+
+    def _scored(self, y: FloatArray, prediction: Prediction) -> FloatArray:
+        return np.abs(y - prediction.center)
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``[center − threshold, center + threshold]``."""
@@ -84,9 +87,11 @@ class IntervalDistance:
 
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``max(lower − y, y − upper)``. Shape (n,)."""
-        target = _checked_target(y, prediction)
+        return self._scored(_checked_target(y, prediction), prediction)
+
+    def _scored(self, y: FloatArray, prediction: Prediction) -> FloatArray:
         lower, upper = self._bounds(prediction)
-        return np.maximum(lower - target, target - upper)
+        return np.maximum(lower - y, y - upper)
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``[lower − threshold, upper + threshold]``."""
@@ -132,8 +137,10 @@ class Normalized:
 
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``|y − center| / spread``. Shape (n,)."""
-        target = _checked_target(y, prediction)
-        score = np.subtract(target, prediction.center)
+        return self._scored(_checked_target(y, prediction), prediction)
+
+    def _scored(self, y: FloatArray, prediction: Prediction) -> FloatArray:
+        score = np.subtract(y, prediction.center)
         np.abs(score, out=score)
         score /= _usable_spread(self, prediction)
         return score
@@ -172,8 +179,10 @@ class Standardized:
 
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``(y − center) / spread``. Shape (n,)."""
-        target = _checked_target(y, prediction)
-        return (target - prediction.center) / _usable_spread(self, prediction)
+        return self._scored(_checked_target(y, prediction), prediction)
+
+    def _scored(self, y: FloatArray, prediction: Prediction) -> FloatArray:
+        return (y - prediction.center) / _usable_spread(self, prediction)
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``(−inf, center + threshold × spread]``."""
@@ -181,16 +190,72 @@ class Standardized:
         return Intervals(np.full(len(prediction), -np.inf), prediction.center + reach)
 
 
-def scores_by_group(
-    nonconformity: Nonconformity, labels: tuple[Label, ...], y: FloatArray, prediction: Prediction, codes: IntArray
-) -> FloatArray:
-    """Return each target's score by its own group's measure; 0 where the code is -1. Shape (n,)."""
+def scores_of(nonconformity: Nonconformity, rows: Rows) -> FloatArray:
+    """Return the score of each row's target, by one score for all rows, as most calibrators need it. Shape (n,).
+
+    Parameters
+    ----------
+    nonconformity : score
+        The score.
+    rows : Rows of n rows
+        With targets.
+
+    Examples
+    --------
+    >>> scores_of(Residual(), Rows(Prediction([2.0, 2.0]), y=[1.0, 5.0]))
+    array([1., 3.])
+    """
+    if isinstance(nonconformity, Mapping):
+        raise ValueError(
+            "nonconformity: a score for each group needs the groups of a taxonomy, as in taxonomy=BySpread(3); this "
+            "calibrator takes one score"
+        )
+    target = rows.required_target(by="a score")
+    return checked_scores(_scored(checked_score(nonconformity), target, rows.prediction), len(rows))
+
+
+def checked_scores(scores: Any, length: int) -> FloatArray:
+    """Return what a score returned as numbers, infinite ones among them, one for each row."""
+    return checked_vector(scores, "scores", length=length, finite=False)
+
+
+def scores_by_group(nonconformity: Nonconformity, rows: Rows, codes: IntArray, labels: tuple[Label, ...]) -> FloatArray:
+    """Return each row's score by its own group's measure; 0 where the code is -1. Shape (n,)."""
+    target = rows.required_target(by="a score")
     if not isinstance(nonconformity, Mapping):
-        return nonconformity(y, prediction)
-    found = np.zeros(len(y))
-    for code, rows in rows_by_code(codes, len(labels)):
-        found[rows] = nonconformity[labels[code]](y[rows], prediction[rows])
+        return _scored(nonconformity, target, rows.prediction)
+    found = np.zeros(len(rows))
+    for code, some in rows_by_code(codes, len(labels)):
+        found[some] = _scored(nonconformity[labels[code]], target[some], rows.prediction[some])
     return found
+
+
+def _scored(score: Score, y: FloatArray, prediction: Prediction) -> FloatArray:
+    """Return the scores of targets that were checked before: our own scores need not look them through again."""
+    unchecked: Score = getattr(score, "_scored", score)
+    return unchecked(y, prediction)
+
+
+def threshold_intervals(nonconformity: Score, thresholds: FloatArray, prediction: Prediction) -> Intervals:
+    """Return the targets of each row that score at most its threshold, at each level. Bounds of shape (m, L).
+
+    Parameters
+    ----------
+    nonconformity : score
+        The score.
+    thresholds : ndarray of shape (m, L), or (1, L) for all rows alike
+        The critical scores.
+    prediction : Prediction of m rows
+        What the model says.
+
+    Examples
+    --------
+    >>> threshold_intervals(Residual(), np.array([[1.0, 2.0]]), Prediction([0.0, 5.0])).upper.round(3)
+    array([[1., 2.],
+           [6., 7.]])
+    """
+    each_level = [column if len(column) > 1 else float(column[0]) for column in thresholds.T]
+    return stacked([interval_by(nonconformity, critical, prediction) for critical in each_level])
 
 
 def intervals_by_group(
@@ -217,6 +282,30 @@ def interval_by(score: Score, threshold: float | FloatArray, prediction: Predict
     if not isinstance(made, Intervals):
         raise TypeError(f"{type(score).__name__}.interval must return Intervals; got {type(made).__name__}")
     return made
+
+
+def checked_nonconformity(nonconformity: Any, labels: tuple[Label, ...]) -> Nonconformity:
+    """Return the score, or the mapping with exactly one score for each group; `Residual()` for None."""
+    if nonconformity is None:
+        return Residual()
+    if isinstance(nonconformity, Mapping):
+        if set(nonconformity) != set(labels):
+            raise ValueError(
+                f"nonconformity must have one score for each group, {first_few(labels)}; got "
+                f"{first_few(list(nonconformity))}"
+            )
+        return {label: checked_score(nonconformity[label]) for label in labels}
+    return checked_score(nonconformity)
+
+
+def checked_score(score: Any) -> Score:
+    """Return the score if it is one: called on targets, with its inverse beside it."""
+    if isinstance(score, type) or not (callable(score) and callable(getattr(score, "interval", None))):
+        raise TypeError(
+            "nonconformity must be a score such as Residual(), called as score(y, prediction) and with a method "
+            f"interval(threshold, prediction); got {score!r}"
+        )
+    return score  # type: ignore[no-any-return]
 
 
 def needs_scale(nonconformity: Nonconformity) -> bool:

@@ -1,10 +1,7 @@
 """Taxonomies: rules that put every row into a group.
 
 A taxonomy learns its groups from the calibration rows and assigns new rows to them. Coverage is then calibrated,
-and guaranteed, within each group.
-
-`BySpread` and `ByPrediction` cut at the calibration rows' own quantiles; `evencover.bins` says why the guarantee
-is exact all the same.
+and guaranteed, within each group, also where bins are cut at the calibration rows' own quantiles: `evencover.bins`.
 """
 
 from collections.abc import Callable, Sequence
@@ -357,6 +354,14 @@ class Product(BaseEstimator):  # type: ignore[misc]
         """Return the combination of each row's groups."""
         _refuse_unlearned(self)
         return reduce(Groups.times, (taxonomy.assign(rows) for taxonomy in self.taxonomies_))
+
+
+def fresh_taxonomy(taxonomy: Any) -> Taxonomy:
+    """Return a copy of a taxonomy that has learned nothing, or say that this is none."""
+    if isinstance(taxonomy, type) or not all(callable(getattr(taxonomy, name, None)) for name in ("learn", "assign")):
+        expected = "a taxonomy such as BySpread(3), with methods learn(rows) and assign(rows)"
+        raise TypeError(f"taxonomy must be {expected}; got {taxonomy!r}")
+    return clone(taxonomy, safe=False)  # type: ignore[no-any-return]
 
 
 def _learned(taxonomy: BySpread | ByPrediction, values: FloatArray, name: str) -> Groups:

@@ -104,7 +104,7 @@ def test_false_alarms_are_rare():
     rng = np.random.default_rng(4)
     for sizes in ((30, 30, 30), (300, 300, 300)):
         found = [
-            verdict(divide.forecasts(), divide.joint_p_value(seed), 0.9, 0.03)
+            verdict(divide.forecasts, divide.joint_p_value(seed), 0.9, 0.03)
             for seed, divide in enumerate(divides(rng, sizes, np.ones(3)))
         ]
         assert found.count("uneven") <= most(0.05)

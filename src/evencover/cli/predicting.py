@@ -54,8 +54,9 @@ def predict(
     for each in keep or ():
         refuse_unless_column(table, each, "keep")
     features = _same_features(regressor, table, new)
-    made = regressor.predict_interval(features, level=own_level if level is None else level, unseen=unseen)
-    ours = {"prediction": regressor.predict(features), **made.columns()}
+    rows = regressor.rows(features)
+    made = regressor.predict_interval(rows, level=own_level if level is None else level, unseen=unseen)
+    ours = {"prediction": rows.prediction.center, **made.columns()}
     if made.groups is not None and len(made.groups.labels) > 1:
         ours["group"] = [str(label) for label in made.groups.label_of_rows()]
     columns = beside({each: column(table, each, "keep") for each in keep or ()}, ours)

@@ -288,7 +288,7 @@ def _pools(made: Intervals | IntervalUnion, groups: Groups, sizes: Any) -> _Pool
     if sizes is not None:
         refuse_unless_count(sizes, "calibration_sizes")
         return _Pools(np.zeros(len(made), dtype=np.intp), (int(sizes),))
-    if guarantee is not None and carried is not None and not guarantee.weighted:
+    if guarantee is not None and carried is not None and guarantee.exact:
         return _Pools(carried.codes, tuple(guarantee.sizes.get(label) for label in carried.labels))
     return _Pools(np.zeros(len(made), dtype=np.intp), (None,))
 

@@ -10,8 +10,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import KFold
 from sklearn.pipeline import Pipeline
 
-from evencover.calibration import checked_score
-from evencover.conformal import ConformalRegressor, fresh_taxonomy
+from evencover.conformal import ConformalRegressor
+from evencover.diagnostics.evenness import Divide
 from evencover.diagnostics.options import Option, options
 from evencover.diagnostics.planning import groups_affordable
 from evencover.diagnostics.verdicts import Settings, Verdict, checked_settings
@@ -24,9 +24,9 @@ from evencover.models.validation import checked_target, refuse_unless_regressor
 from evencover.predictions import Prediction
 from evencover.quantiles import Level
 from evencover.rows import Rows
-from evencover.scores import Residual, Score
+from evencover.scores import Residual, Score, checked_score, scores_of
 from evencover.tables import n_rows, take
-from evencover.taxonomies import BySpread, Marginal, Taxonomy
+from evencover.taxonomies import BySpread, Marginal, Taxonomy, fresh_taxonomy
 
 _FOLDS = 5
 _JUDGED_BY = 3  # groups of the spread over which one threshold must be even
@@ -226,8 +226,9 @@ class _Asked:
 def _candidates(rows: Rows, asked: _Asked, settings: Settings) -> Iterator[Candidate]:
     """Yield each score with each of the taxonomies, and with one threshold, judged over the first of them."""
     for place, taxonomy in enumerate(asked.taxonomies(settings)):
-        groups = fresh_taxonomy(taxonomy).learn(rows)
-        for option in filter(asked.allows, options(rows, groups, asked.nonconformity or Residual(), settings)):
+        score = asked.nonconformity or Residual()
+        at_hand = Divide(scores_of(score, rows), fresh_taxonomy(taxonomy).learn(rows), settings.level)
+        for option in filter(asked.allows, options(rows, score, at_hand, settings)):
             if option.per_group:
                 yield Candidate(option.nonconformity, taxonomy, option.verdict, option.width)
             elif place == 0:

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from evencover.conformal import ConformalRegressor, fresh_taxonomy
+from evencover.conformal import ConformalRegressor
 from evencover.diagnostics.advice import advice
 from evencover.diagnostics.dependence import dependence
 from evencover.diagnostics.diagnosis import Diagnosis, Grounds
@@ -19,13 +19,13 @@ from evencover.diagnostics.quantile_differences import quantile_differences
 from evencover.diagnostics.verdicts import Settings, checked_settings
 from evencover.diagnostics.words import in_code
 from evencover.groups import checked_groups
-from evencover.inputs import checked_vector
+from evencover.inputs import FloatArray, checked_vector
 from evencover.models.speech import innermost, is_frozen, predictions_of
 from evencover.models.validation import checked_target
 from evencover.quantiles import Level
 from evencover.rows import Rows
-from evencover.scores import Residual, Score
-from evencover.taxonomies import ByPrediction, BySpread, Taxonomy
+from evencover.scores import Residual, Score, scores_of
+from evencover.taxonomies import ByPrediction, BySpread, Taxonomy, fresh_taxonomy
 
 
 def diagnose(
@@ -85,7 +85,8 @@ def diagnose(
     regressor, rows = _regressor_and_rows(model, X, y)
     score, groups_by = _one_score(regressor), _taxonomy_for(rows, taxonomy)
     groups = groups_by.learn(rows)
-    scores = checked_vector(score(rows.y, rows.prediction), "scores", length=len(rows), finite=False)
+    scores = _known_scores(regressor, rows)
+    scores = scores_of(score, rows) if scores is None else scores
     priced = not getattr(groups_by, "needs_target", False)
     in_use = len(groups.labels) > 1 and _is_same(groups_by, getattr(regressor, "taxonomy_", None))
     grounds = Grounds(scores, groups, rows.prediction.spread, settings.seed, rows, score, priced)
@@ -160,21 +161,21 @@ def _parts_of_the_level(grounds: Grounds, settings: Settings) -> dict[str, Any]:
     rng = np.random.default_rng([settings.seed, 1])
     return {
         "verdict": divide.verdict(settings.tolerance, settings.seed),
-        "table": divide.forecasts(),
+        "table": divide.forecasts,
         "joint_p_value": divide.joint_p_value(settings.seed),
         "level": float(settings.level),
         "tolerance": settings.tolerance,
         "threshold": divide.threshold,
         "quantile_differences": quantile_differences(grounds.scores, grounds.groups, settings.level, rng),
-        "options": _options(grounds, settings),
+        "options": _options(grounds, divide, settings),
     }
 
 
-def _options(grounds: Grounds, settings: Settings) -> tuple[Option, ...]:
+def _options(grounds: Grounds, divide: Divide, settings: Settings) -> tuple[Option, ...]:
     """Return what could be used instead, where the model is known."""
     if grounds.rows is None or grounds.nonconformity is None:
         return ()
-    return options(grounds.rows, grounds.groups, grounds.nonconformity, settings, priced=grounds.priced)
+    return options(grounds.rows, grounds.nonconformity, divide, settings, priced=grounds.priced)
 
 
 def _regressor_and_rows(model: Any, X: Any, y: Any) -> tuple[ConformalRegressor, Rows]:
@@ -194,31 +195,39 @@ def _regressor_and_rows(model: Any, X: Any, y: Any) -> tuple[ConformalRegressor,
 
 def _calibration_rows(model: ConformalRegressor) -> Rows:
     """Return the rows a model was calibrated on."""
-    if not hasattr(model, "calibration_"):
+    if not hasattr(model, "calibrator_"):
         raise NotFittedError(
             "model is not calibrated yet, so there are no rows to diagnose by: fit it, or give X and y"
         )
-    if model.calibration_.weighted:
-        raise ValueError("diagnose knows no weights for covariate shift, and this model was calibrated with some")
     if not hasattr(model, "calibration_rows_"):
         raise ValueError("this model was loaded from a file, which holds no calibration rows: give X and y")
+    if model.calibration_rows_.weights is not None:
+        raise ValueError("diagnose knows no weights for covariate shift, and this model was calibrated with some")
     return model.calibration_rows_
 
 
 def _fresh_rows(model: ConformalRegressor, X: Any, y: Any) -> Rows:
     """Return new rows with what the model says of them."""
-    target = checked_target(model, X, y)
-    if hasattr(model, "calibration_"):
-        return Rows(predictions_of(model.estimator_, X), X, target)
+    if hasattr(model, "calibrator_"):
+        return model.rows(X, y)
     if is_frozen(model.estimator):
-        return Rows(predictions_of(clone(model.estimator).fit(X, target), X), X, target)
+        target = checked_target(model, X, y)
+        return Rows.with_checked_target(predictions_of(clone(model.estimator).fit(X, target), X), X, target)
     raise NotFittedError("model is not fitted yet: fit it, or give it a fitted estimator as FrozenEstimator(estimator)")
+
+
+def _known_scores(model: ConformalRegressor, rows: Rows) -> FloatArray | None:
+    """Return the scores of the calibration rows, if these are they and the calibrator has kept them all."""
+    if rows is not getattr(model, "calibration_rows_", None):
+        return None
+    scores: FloatArray | None = getattr(model.calibrator_, "scores", None)
+    return scores if scores is not None and len(scores) == len(rows) else None
 
 
 def _one_score(model: ConformalRegressor) -> Score:
     """Return the model's score, with its scale; one for all groups."""
-    calibration = getattr(model, "calibration_", None)
-    score = model.nonconformity if calibration is None else calibration.nonconformity
+    learned = getattr(model, "calibrator_", None)
+    score = model.nonconformity if learned is None else learned.nonconformity
     if isinstance(score, Mapping):
         raise ValueError(
             "diagnose judges one threshold for all rows, which takes one score; this model has one a group"

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.stats import hypergeom
 
 from evencover.diagnostics.counts import holm, lower_share, two_sided, upper_share
-from evencover.diagnostics.verdicts import Verdict, verdict
+from evencover.diagnostics.verdicts import Verdict, excludes, verdict
 from evencover.groups import Groups, Label
 from evencover.inputs import BoolArray, FloatArray, IntArray
 from evencover.quantiles import Level, conformal_quantile, conformal_rank, level_fraction, thresholds
@@ -108,8 +108,18 @@ class Divide:
         """Return the exact p-value of all groups together: of the squared deviations, Σ (x − E x)² / n.
 
         The counts are multivariate hypergeometric. With two groups that law is summed; with more, 9999 draws from it
-        and the observation itself are ranked, which is exact too (1/10000 is the smallest possible).
+        and the observation itself are ranked, which is exact too (1/10000 is the smallest possible). Drawn once.
         """
+        if seed not in self._joint_p_values:
+            self._joint_p_values[seed] = self._drawn_p_value(seed)
+        return self._joint_p_values[seed]
+
+    @cached_property
+    def _joint_p_values(self) -> dict[int, float]:
+        """The joint p-values that were asked for so far, by their seed."""
+        return {}
+
+    def _drawn_p_value(self, seed: int) -> float:
         sizes, covered = self.sizes[self.sizes > 0], self.covered[self.sizes > 0]
         n, k = int(sizes.sum()), int(covered.sum())
         if len(sizes) < 2:
@@ -126,17 +136,21 @@ class Divide:
         """Return whether the threshold is even; an infinite one covers everything, which is not called so."""
         if self.threshold == np.inf:
             return "undecided"
-        return verdict(self.forecasts(), self.joint_p_value(seed), self.level, tolerance)
+        off = any(group.rows and excludes(group, self.level) for group in self.forecasts)
+        joint_p_value = self.joint_p_value(seed) if off else 1.0  # which decides only where a group is off the level
+        return verdict(self.forecasts, joint_p_value, self.level, tolerance)
 
+    @cached_property
     def forecasts(self) -> tuple[GroupForecast, ...]:
-        """Return the coverage to come in each group."""
+        """The coverage to come in each group."""
         shares = np.divide(self.covered, self.sizes, out=np.full(len(self.sizes), np.nan), where=self.sizes > 0)
-        columns = (shares, *self.intervals, self.p_values, holm(self.p_values), self.own_thresholds())
+        columns = (shares, *self.intervals, self.p_values, holm(self.p_values), self.own_thresholds)
         rows = zip(self.groups.labels, self.sizes.tolist(), *(column.tolist() for column in columns), strict=True)
         return tuple(GroupForecast(*row) for row in rows)
 
+    @cached_property
     def own_thresholds(self) -> FloatArray:
-        """Return the threshold of each group by itself, without rows that stand apart. Shape (G,)."""
+        """The threshold of each group by itself, without rows that stand apart. Shape (G,)."""
         found = np.full(len(self.sizes), np.inf)
         for (group, bits), rows in self.groups.cells():
             if not bits:

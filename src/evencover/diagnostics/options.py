@@ -11,7 +11,7 @@ from evencover.groups import Groups, Label
 from evencover.inputs import FloatArray
 from evencover.predictions import Prediction
 from evencover.rows import Rows
-from evencover.scores import IntervalDistance, Normalized, Residual, Score, interval_by
+from evencover.scores import IntervalDistance, Normalized, Residual, Score, interval_by, scores_of
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,20 @@ class Option:
 
 
 def options(
-    rows: Rows, groups: Groups, nonconformity: Score, settings: Settings, *, priced: bool = True
+    rows: Rows, nonconformity: Score, at_hand: Divide, settings: Settings, *, priced: bool = True
 ) -> tuple[Option, ...]:
     """Return the score at hand with one threshold and, if priced, with one for each group; then other scores likewise.
 
-    Thresholds for groups of the target cannot be priced: which of them a new row gets is not known.
+    The scores at hand come divided by groups already. Thresholds for groups of the target cannot be priced: which of
+    them a new row gets is not known.
     """
     found: list[Option] = []
+    groups = at_hand.groups
     for score in usable_scores(rows.prediction, nonconformity):
-        divide = Divide(score(rows.y, rows.prediction), groups, settings.level)
+        divide = at_hand if score is nonconformity else Divide(scores_of(score, rows), groups, settings.level)
         judged = divide.verdict(settings.tolerance, settings.seed)
         found.append(_option(rows, groups, score, divide.threshold, judged))
-        own = np.append(divide.own_thresholds(), divide.threshold)[groups.codes]  # the last, for rows left out
+        own = np.append(divide.own_thresholds, divide.threshold)[groups.codes]  # the last, for rows left out
         by_group: Verdict = "even" if np.isfinite(own).all() else "undecided"
         found += [_option(rows, groups, score, own, by_group)] * priced
     return tuple(found)

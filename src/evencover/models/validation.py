@@ -10,7 +10,8 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from evencover.inputs import FloatArray, checked_vector
+from evencover.inputs import FloatArray, IntArray, checked_vector
+from evencover.tables import take
 
 
 def refuse_unless_regressor(estimator: Any, name: str) -> None:
@@ -71,3 +72,12 @@ def fit_router(owner: BaseEstimator, **estimators: Any) -> MetadataRouter:
     """Return the metadata routing of an estimator that passes what its `fit` gets on to others' `fit`."""
     fit_only = MethodMapping().add(caller="fit", callee="fit")
     return MetadataRouter(owner=owner).add_self_request(owner).add(**estimators, method_mapping=fit_only)
+
+
+def part_of_argument(name: str, value: Any, n: int, rows: IntArray) -> Any:
+    """Return some rows of a fit argument that has a row for each of the n; other arguments as they are."""
+    sized = hasattr(value, "__len__") and not isinstance(value, str | dict)
+    shape = value.shape if hasattr(value, "shape") else (len(value),) if sized else ()
+    if name == "sample_weight" and shape and shape[0] != n:
+        raise ValueError(f"sample_weight must have {n} rows, as many as X; got {shape[0]}")
+    return take(value, rows) if shape and shape[0] == n else value

@@ -136,7 +136,7 @@ def _of_study(study: Study) -> Contents:
     rows, some = _rows_to_show(study)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TooFewRowsWarning)  # infinite widths at high levels are there to be seen
-        made = study.regressor.predict_interval(study.test.X, level=levels)
+        made = study.regressor.predict_interval(study.test_rows, level=levels)
     features = Features.of(study.test.X)
     shots = []
     for place, level in enumerate(levels):

@@ -10,8 +10,6 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from evencover.calibration import checked_score
-from evencover.conformal import fresh_taxonomy
 from evencover.diagnostics.verdicts import checked_settings
 from evencover.inputs import chosen
 from evencover.models import (
@@ -22,9 +20,9 @@ from evencover.models import (
     WithSpread,
 )
 from evencover.models.validation import refuse_unless_regressor
-from evencover.scores import Score
+from evencover.scores import Score, checked_score
 from evencover.splits import refuse_bad_share
-from evencover.taxonomies import Taxonomy
+from evencover.taxonomies import Taxonomy, fresh_taxonomy
 
 _SEEDS = 2**32  # scikit-learn takes no more
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from evencover.conformal import ConformalRegressor
@@ -16,8 +15,8 @@ from evencover.inputs import IntArray
 from evencover.intervals import Intervals
 from evencover.markup import Markup, joined, tag
 from evencover.models.encoding import EncodedColumn, TableEncoder
-from evencover.models.speech import predictions_of
 from evencover.predictions import Prediction
+from evencover.rows import Rows
 from evencover.splits import Part
 from evencover.studies.plan import Plan
 
@@ -41,7 +40,11 @@ class Study:
     training, calibration : ndarray of int
         Rows of these parts, by position in the table.
     test : Part
-        The rows of the test part.
+        The rows of the test part, as they are in the table.
+    test_rows : Rows
+        The same with what the model predicts for them.
+    intervals : Intervals
+        Of the test rows, at the plan's level.
     groups : Groups
         Of the test rows: those of the model's thresholds, or three of the spread where there is one threshold.
     diagnosis : Diagnosis
@@ -59,6 +62,8 @@ class Study:
     training: IntArray
     calibration: IntArray
     test: Part
+    test_rows: Rows
+    intervals: Intervals
     groups: Groups
     diagnosis: Diagnosis
     audit: Audit
@@ -89,15 +94,10 @@ class Study:
         frozen = self.regressor.estimator_
         return getattr(frozen, "estimator", frozen)
 
-    @cached_property
+    @property
     def prediction(self) -> Prediction:
         """What the model says of the test rows."""
-        return predictions_of(self.regressor.estimator_, self.test.X)
-
-    @cached_property
-    def intervals(self) -> Intervals:
-        """Of the test rows, at the plan's level."""
-        return self.regressor.predict_interval(self.test.X, level=self.plan.level)
+        return self.test_rows.prediction
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{part} {n}" for part, n in self.sizes.items())

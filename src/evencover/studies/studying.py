@@ -11,8 +11,6 @@ from evencover.conformal import ConformalRegressor
 from evencover.diagnostics.auditing import audit
 from evencover.diagnostics.choosing import recommend
 from evencover.diagnostics.diagnosing import diagnose
-from evencover.models.speech import predictions_of
-from evencover.rows import Rows
 from evencover.splits import Part
 from evencover.studies.columns import feature_columns, refuse_names, target_column
 from evencover.studies.parts import three_parts
@@ -86,8 +84,9 @@ def study(
     settings: dict[str, Any] = {"level": plan.level, "tolerance": plan.tolerance, "seed": plan.seed}
     diagnosis = diagnose(regressor, taxonomy=taxonomy, **settings)
     tell("judging on the test rows")
-    groups = taxonomy.assign(Rows(predictions_of(regressor.estimator_, test.X), test.X, test.y))
-    intervals = regressor.predict_interval(test.X, level=plan.level)
+    rows = regressor.rows(test.X, test.y)
+    groups = taxonomy.assign(rows)
+    intervals = regressor.predict_interval(rows, level=plan.level)
     return Study(
         name=name,
         target=target,
@@ -98,6 +97,8 @@ def study(
         training=training.positions,
         calibration=calibration.positions,
         test=test,
+        test_rows=rows,
+        intervals=intervals,
         groups=groups,
         diagnosis=diagnosis,
         audit=audit(test.y, intervals, X=test.X, groups=groups, **settings),

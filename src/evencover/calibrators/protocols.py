@@ -1,0 +1,75 @@
+"""The seam between scores and answers: what learns from calibration rows, and what it learned.
+
+    calibrator.learn(rows, nonconformity) -> Calibrated     from calibration rows, whose targets are known
+    calibrated.intervals(rows, levels) -> Intervals         for new rows
+    calibrated.p_values(rows) -> (m,)                       for new rows and the targets they came with
+
+A calibrator sees `Rows`: the model's prediction, the features, the targets, the weights. It scores them itself, since
+groups may have a score each and two tails need two scores a row; `scores_of` does so for one score, and
+`threshold_intervals` makes intervals of one threshold a row. Any objects with these methods work where `ByGroup` does.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, Protocol
+
+from evencover.guarantees import Guarantee
+from evencover.inputs import FloatArray
+from evencover.intervals import Intervals, IntervalUnion
+from evencover.rows import Rows
+from evencover.scores import Nonconformity
+
+
+class Calibrated(Protocol):
+    """What a calibrator learned: frozen, so that several threads may ask it at once.
+
+    The contract, tested for every one of them: a row's answer does not depend on the other new rows; it is the same
+    after pickling and after its file; the guarantee that it states holds; where it is `nested`, an interval contains
+    those at smaller levels, and covers a target just where the p-value is above 1 − level.
+
+    It may also have ``scores``, those of the calibration rows in their order, so that `diagnose` need not score again;
+    ``groups(rows)``, if it has groups, and then ``intervals`` and ``p_values`` take ``unseen=``; ``merge(*others)``, if
+    what parts of the rows teach can be joined to what the whole teaches.
+    """
+
+    @property
+    def nonconformity(self) -> Nonconformity:
+        """The score, or one for each group."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised."""
+
+    @property
+    def nested(self) -> bool:
+        """Whether intervals at larger levels contain those at smaller ones."""
+
+    def intervals(self, rows: Rows, levels: tuple[Fraction, ...], /) -> Intervals | IntervalUnion:
+        """Return the prediction set of each of m rows at each of L levels. Bounds of shape (m, L)."""
+
+    def p_values(self, rows: Rows, /, *, seed: Any = None) -> FloatArray:
+        """Return the p-value of each row's target, smoothed by the seed's draws where one is given. Shape (m,)."""
+
+    def state(self) -> Mapping[str, Any]:
+        """Return what was learned, by name: arrays, values that JSON knows, objects that skops can write."""
+
+
+class Calibrator(Protocol):
+    """What learns from calibration rows; it holds settings only, and stays as it is."""
+
+    def learn(self, rows: Rows, nonconformity: Nonconformity, /) -> Calibrated:
+        """Return what the calibration rows teach. Their targets are known: `rows.y`."""
+
+    def restore(self, state: Mapping[str, Any], nonconformity: Nonconformity, /) -> Calibrated:
+        """Return what was learned before, from its state."""
+
+
+def checked_calibrator(calibrator: Any) -> Calibrator:
+    """Return the calibrator if it is one."""
+    methods = (getattr(calibrator, name, None) for name in ("learn", "restore"))
+    if isinstance(calibrator, type) or not all(map(callable, methods)):
+        raise TypeError(
+            "calibrator must be a calibrator such as ByGroup(BySpread(3)), with methods learn(rows, nonconformity) and "
+            f"restore(state, nonconformity); got {calibrator!r}"
+        )
+    return calibrator  # type: ignore[no-any-return]
