@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 
@@ -325,6 +326,53 @@ def n_finished(output):
         return len(list((output / "predictions").iterdir())) + (output / "trials.jsonl").read_bytes().count(b"\n")
     except FileNotFoundError:
         return 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="on Windows a process keeps the id of its dead parent")
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    """A busy worker, an idle one, and the resource trackers that joblib starts with them."""
+    driver = tmp_path / "driver.py"
+    driver.write_text(BUSY_AND_IDLE)
+    with subprocess.Popen([sys.executable, driver], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "one is busy, one is idle\n"
+        started = descendants(process.pid, parents())
+        process.kill()
+    assert len(started) >= 3
+    deadline = time.monotonic() + 15
+    while (left := started & set(parents())) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for pid in left:
+        with suppress(ProcessLookupError):  # a tracker ends by itself after the workers
+            os.kill(pid, signal.SIGKILL)
+    assert not left
+
+
+# Tasks are taken in their order, so that the long one has been taken when the short one is done.
+BUSY_AND_IDLE = """
+import time
+from evencover.experiments.benchmark.workers import results_of
+
+def main():
+    for _ in results_of(time.sleep, [600, 0], workers=2):
+        print("one is busy, one is idle", flush=True)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def parents():
+    """Return the parent's id of every process that has not ended, by its own id."""
+    columns = ["-o", "pid=", "-o", "ppid=", "-o", "stat="]
+    listed = subprocess.check_output(["ps", "-A", *columns], text=True)  # noqa: S607
+    processes = [line.split() for line in listed.splitlines()]
+    return {int(pid): int(parent) for pid, parent, state in processes if not state.startswith("Z")}
+
+
+def descendants(pid, parent_of):
+    """Return the ids of a process's children, of their children, and so on."""
+    children = {child for child, parent in parent_of.items() if parent == pid}
+    return children.union(*(descendants(child, parent_of) for child in children))
 
 
 def test_a_cluster_gives_the_same_numbers_and_survives_the_death_of_a_worker(whole_run, tmp_path):

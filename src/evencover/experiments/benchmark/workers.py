@@ -1,17 +1,23 @@
 """One function over many tasks, results as they finish: here, in processes of this machine, or on a Dask cluster."""
 
 import asyncio
+import os
+import time
 from asyncio import CancelledError
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from threading import Thread
 from typing import TypeVar
 
 from joblib import Parallel, delayed
+from joblib.parallel import LokyBackend
 from threadpoolctl import threadpool_limits
 
 from evencover.extras import imported
 
 _SECONDS = 10
+_SECONDS_BETWEEN_CHECKS = 0.5
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -51,8 +57,11 @@ def results_of(
 def _in_processes(
     function: Callable[[Item], Result], tasks: Sequence[Item], workers: int
 ) -> Generator[Result, None, None]:
-    """Yield results from processes of this machine."""
-    pool = Parallel(min(workers, len(tasks)), return_as="generator_unordered", batch_size=1)
+    """Yield results from processes of this machine; they end when this process does, even if it is killed."""
+    backend = LokyBackend()
+    # Parallel itself takes an initializer only from joblib 1.5 on.
+    backend.configure = partial(backend.configure, initializer=_end_with_parent, initargs=(os.getpid(),))
+    pool = Parallel(min(workers, len(tasks)), backend=backend, return_as="generator_unordered", batch_size=1)
     try:
         yield from pool(delayed(on_one_thread)(function, task) for task in tasks)
     except BrokenProcessPool as error:
@@ -60,6 +69,22 @@ def _in_processes(
             "a worker process died, perhaps for want of memory; what had finished is kept: the same command goes on "
             "from there, with fewer --workers if memory was short"
         ) from error
+
+
+def _end_with_parent(parent: int) -> None:
+    """Let a thread of this worker process end it when its parent, given by its process id, is gone.
+
+    A parent that is killed cannot stop its workers. This has no effect on Windows, where a process keeps the id of its
+    dead parent.
+    """
+    Thread(target=_exit_without_parent, args=(parent,), daemon=True).start()
+
+
+def _exit_without_parent(parent: int) -> None:
+    """Wait until the parent is gone, and leave at once: the main thread may be busy or blocked."""
+    while os.getppid() == parent:
+        time.sleep(_SECONDS_BETWEEN_CHECKS)
+    os._exit(1)
 
 
 def _on_cluster(
