@@ -37,7 +37,7 @@ FLOORS = [  # a module imports from its own floor or from floors above, never fr
     {f"models.networks.{name}" for name in ("together", "files")},
     {"models.networks.regressors", "models.networks.ensembles", "models.networks"},
     {"models", "splits", "predictor_files", "conformal", "searches"},
-    {f"datasets.{name}" for name in ("registry", "tables", "mixed", "downloads", "originals", "loading")}
+    {f"datasets.{name}" for name in ("registry", "table_files", "tables", "downloads", "originals", "loading")}
     | {"datasets"},
     {f"diagnostics.{name}" for name in ("counts", "verdicts", "words", "evenness", "quantile_differences")},
     {f"diagnostics.{name}" for name in ("distributions", "dependence", "options", "planning")},

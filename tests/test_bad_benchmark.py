@@ -59,49 +59,66 @@ CASES = {
     "address": (lambda folder: download("ftp://x", folder / "x"), "url must begin with http:// or https://; got 'ftp"),
     "target": (
         lambda folder: csv(folder, "a,b\n1,2\n"),
-        "target names a column of mine.csv; it has no 'y' but ['a', 'b']",
+        "target of mine.csv: no column named 'y'; the columns are ['a', 'b']",
     ),
     "text": (
         lambda folder: csv(folder, "a,y\n1,2\nBerlin,3\n"),
-        "mine.csv, line 3: column 'a' must hold a number; got 'Berlin'",
+        "mine.csv: column 'a' must hold numbers; got 'Berlin' in row 1 (counted from 0)",
     ),
-    "target as text": (lambda folder: csv(folder, "a,y\n1,low\n"), "line 2: column 'y' must hold a number; got 'low'"),
+    "target as text": (
+        lambda folder: csv(folder, "a,y\n1,low\n"),
+        "mine.csv: column 'y' must hold numbers; got 'low' in row 0 (counted from 0)",
+    ),
+    "time": (
+        lambda folder: csv(folder, "a,y\n2020-01-01 10:00:00.5,1\n"),
+        "mine.csv: column 'a' must hold numbers; got datetime.datetime(2020, 1, 1, 10, 0, 0, 500000) in row 0",
+    ),
     "gap": (
         lambda folder: csv(folder, "a,y\n1,2\n,3\n"),
-        "mine.csv, line 3: column 'a' must hold a number; got nothing",
+        "mine.csv: column 'a' must hold a finite number in every row; 1 of 2 are missing or infinite (the first in row 1, counted from 0)",
     ),
     "NaN": (
         lambda folder: csv(folder, "a,y\n1,2\nnan,3\ninf,3\n"),
-        "mine.csv: column 'a' has 2 NaN or infinite values (the first in row 1); nothing is filled in or dropped",
+        "mine.csv: column 'a' must hold a finite number in every row; 2 of 3 are missing or infinite (the first in row 1, counted from 0)",
     ),
-    "short line": (lambda folder: csv(folder, "a,b,y\n1,2,3\n1,2\n"), "mine.csv, line 3: 2 cells under 3 columns"),
-    "long lines": (lambda folder: csv(folder, "a,y\n1,2,3,4\n"), "mine.csv, line 2: 4 cells under 2 columns"),
+    "short line": (
+        lambda folder: csv(folder, "a,b,y\n1,2,3\n1,2\n"),
+        "mine.csv, line 3: must have 3 cells, one for each column; got 2",
+    ),
+    "long lines": (
+        lambda folder: csv(folder, "a,y\n1,2,3,4\n"),
+        "mine.csv, line 2: must have 2 cells, one for each column; got 4",
+    ),
     "no header": (
         lambda folder: csv(folder, "1,2\n3,4\n"),
-        "mine.csv must begin with a line of column names; got ['1'",
+        "mine.csv must have column names (in CSV, the first line); got ['1', '2']",
     ),
     "twice": (
         lambda folder: csv(folder, "a,a,y\n1,2,3\n"),
-        "mine.csv must name each column, differently; ['a'] are there twice",
+        "mine.csv has duplicate column names: ['a']",
     ),
     "no name": (
         lambda folder: csv(folder, "a,,y\n1,2,3\n"),
-        "mine.csv must name each column, differently; column 2 has no name",
+        "mine.csv must name every column; column 2 has no name",
     ),
     "no rows": (lambda folder: csv(folder, "a,y\n"), "mine.csv must have rows below its header; it has none"),
+    "header only": (lambda folder: csv(folder, "a,y"), "mine.csv must have rows below its header; it has none"),
     "empty": (
         lambda folder: csv(folder, ""),
-        "mine.csv must have a feature and a target, with commas between in CSV; got []",
+        "mine.csv must have column names (in CSV, the first line); got []",
     ),
     "no feature": (
         lambda folder: csv(folder, "y\n1\n"),
-        "mine.csv must have a feature and a target, with commas between in CSV; got ['y']",
+        "mine.csv must have a feature and a target (in CSV, with commas, semicolons or tabs between); got ['y']",
     ),
-    "semicolons": (
-        lambda folder: csv(folder, "a;y\n1;2\n"),
-        "mine.csv must have a feature and a target, with commas between in CSV; got ['a;y']",
+    "another delimiter": (
+        lambda folder: csv(folder, "a|y\n1|2\n"),
+        "mine.csv must have a feature and a target (in CSV, with commas, semicolons or tabs between); got ['a|y']",
     ),
-    "underscore": (lambda folder: csv(folder, "a,y\n1,1_000\n"), "line 2: column 'y' must hold a number; got '1_000'"),
+    "underscore": (
+        lambda folder: csv(folder, "a,y\n1,5\n1,1_000\n"),
+        "mine.csv: column 'y' must hold numbers; got '1_000' in row 1 (counted from 0)",
+    ),
     "Latin-1": (
         lambda folder: [(folder / "x.csv").write_bytes(b"a,y\n\xe9,1\n"), read_dataset(folder / "x.csv")],
         "x.csv must be text in UTF-8; ",
@@ -112,11 +129,15 @@ CASES = {
     ),
     "text in Parquet": (
         lambda folder: held(folder, a=["x", "y"], y=[1, 2]),
-        "mine.parquet: column 'a' must hold numbers; got string",
+        "mine.parquet: column 'a' must hold numbers; got 'x' in row 0 (counted from 0)",
+    ),
+    "lists in Parquet": (
+        lambda folder: held(folder, a=[[1, 2], [3, 4]], y=[1, 2]),
+        "mine.parquet: column 'a' must hold numbers; got array([1, 2]) in row 0 (counted from 0)",
     ),
     "null in Parquet": (
         lambda folder: held(folder, a=[1, None], y=[1, 2]),
-        "mine.parquet: column 'a' has 1 NaN or infinite values (the first in row 1)",
+        "mine.parquet: column 'a' must hold a finite number in every row; 1 of 2 are missing or infinite (the first in row 1, counted from 0)",
     ),
     "cache": (
         lambda folder: [(folder / "x").write_text(""), load_dataset("star", cache_dir=folder / "x")],

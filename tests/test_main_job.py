@@ -254,7 +254,10 @@ CASES = {
         r"groups must be none, spread, spread:5, prediction:4 or column:NAME; got 'noise'",
     ),
     "no groups": (["run", "--groups", "spread:0"], r"groups must be none, spread, .*; got 'spread:0'"),
-    "groups by no column": (["run", "--groups", "column:zone"], r"groups must name a column; there is no 'zone'"),
+    "groups by no column": (
+        ["run", "--groups", "column:zone"],
+        r"groups: no column named 'zone'; the columns are \['x0'",
+    ),
     "too many groups": (
         ["run", "--groups", "column:x0"],
         r"groups: column 'x0' has 20000 values, too many for a threshold each",
@@ -270,7 +273,7 @@ CASES = {
     ),
     "keep": (
         ["predict", "evencover-houses", "houses.csv", "--keep", "zone"],
-        r"keep must name a column; there is no 'zone'",
+        r"keep: no column named 'zone'; the columns are \['name', 'area'",
     ),
     "no folder": (["predict", "nope", "houses.csv"], r"there is no folder nope"),
     "no run's folder": (["predict", ".", "houses.csv"], r". is not the folder of a run: it has no predictor.evencover"),
@@ -288,15 +291,15 @@ CASES = {
     ),
     "audit, no column": (
         ["audit", "houses.csv", "--target", "y", "--lower", "l", "--upper", "u"],
-        r"target must name a column; there is no 'y'",
+        r"target of houses.csv: no column named 'y'; the columns are \['name', 'area'",
     ),
     "audit, text": (
         ["audit", "houses.csv", "--target", "code", "--lower", "area", "--upper", "area"],
-        r"target: column 'code' must hold numbers; got '(x9|y8|01)' in row 0",
+        r"target of houses.csv: column 'code' must hold numbers; got '(x9|y8)' in row \d \(counted from 0\)",
     ),
     "audit, target missing": (
         ["audit", "houses.csv", "--target", "area", "--lower", "price", "--upper", "price"],
-        r"target: column 'area' must hold a finite number in every row; \d+ of 600 are missing",
+        r"target of houses.csv: column 'area' must hold a finite number in every row; \d+ of 600 are missing",
     ),
     "audit, groups missing": (
         ["audit", "houses.csv", "--target", "price", "--lower", "price", "--upper", "price", "--group", "area"],
@@ -312,7 +315,7 @@ CASES = {
     ),
     "ragged": (
         ["audit", "ragged.csv", "--target", "y", "--lower", "l", "--upper", "u"],
-        r"ragged.csv cannot be read as a table: CSV parse error: Expected 3 columns, got 2",
+        r"ragged.csv, line 3: must have 3 cells, one for each column; got 2",
     ),
     "header only": (
         ["audit", "header.csv", "--target", "y", "--lower", "l", "--upper", "u"],
@@ -320,11 +323,11 @@ CASES = {
     ),
     "empty file": (
         ["audit", "empty.csv", "--target", "y", "--lower", "l", "--upper", "u"],
-        r"empty.csv must have a feature and a target",
+        r"empty.csv must have column names \(in CSV, the first line\); got \[\]",
     ),
     "twice a name": (
         ["audit", "twice.csv", "--target", "y", "--lower", "l", "--upper", "u"],
-        r"twice.csv must name each column, differently",
+        r"twice.csv has duplicate column names: \['y'\]",
     ),
 }
 

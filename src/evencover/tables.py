@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -120,10 +121,33 @@ def as_numbers(values: NDArray[Any]) -> FloatArray | None:
 
 
 def first_stranger(values: NDArray[Any]) -> tuple[int, Any]:
-    """Return the row and the value of the first in a column that is neither a number nor missing."""
-    strange = (as_numbers(np.array([value], dtype=object)) is None for value in values.tolist())
-    row = next(row for row, is_strange in enumerate(strange) if is_strange)
-    return row, values.tolist()[row]
+    """Return the row and the value of the first in a column that is neither a number nor missing.
+
+    In a column of text that is the first one that does not read as a number, if there is one: a word among numbers
+    makes all cells of a CSV file's column text.
+    """
+    if values.dtype.str.endswith("[ns]"):  # such times would become whole numbers
+        values = values.astype(f"{values.dtype.kind}8[us]")
+    held = values.tolist()
+    words = (row for row, value in enumerate(held) if not reads_as_number(value) and _is_strange(value))
+    row = next(chain(words, (row for row, value in enumerate(held) if _is_strange(value))))
+    return row, held[row]
+
+
+def reads_as_number(value: Any) -> bool:
+    """Return whether a value is a number, or a text that looks like one."""
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return "_" not in str(value)  # 1_000 is a number to Python only
+
+
+def _is_strange(value: Any) -> bool:
+    """Return whether a value is neither a number nor missing."""
+    alone = np.empty(1, dtype=object)
+    alone[0] = value  # np.array([value]) would take a list for a row of values
+    return as_numbers(alone) is None
 
 
 def column_names(table: Any) -> list[Any] | None:

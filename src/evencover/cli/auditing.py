@@ -52,7 +52,7 @@ def audit(
     json
         Print data.
     """
-    from evencover.datasets.mixed import number_column, read_table, refuse_unless_column
+    from evencover.datasets.table_files import check_column, number_column, read_table
     from evencover.diagnostics.auditing import audit as judged
     from evencover.inputs import refuse_unless_count
     from evencover.report.data import data_of
@@ -63,14 +63,17 @@ def audit(
     if calibration_rows is not None:
         refuse_unless_count(calibration_rows, "calibration_rows")
     table = read_table(file)
-    y = number_column(table, target, "target")
-    bounds = (number_column(table, lower, "lower", finite=False), number_column(table, upper, "upper", finite=False))
+    y = number_column(table, target, f"target of {file.name}")
+    bounds = (
+        number_column(table, lower, f"lower of {file.name}", finite=False),
+        number_column(table, upper, f"upper of {file.name}", finite=False),
+    )
     used = {target, lower, upper, group}
     names = (
         [name for name in table.column_names if name not in used] if "all" in (features or ()) else list(features or ())
     )
     for name in [*names, *([] if group is None else [group])]:
-        refuse_unless_column(table, name, "group" if name == group else "features")
+        check_column(table, name, f"{'group' if name == group else 'features'} of {file.name}")
     swapped = bounds[0] > bounds[1]
     if swapped.any() and not swapped.all():
         first = int(swapped.argmax())

@@ -41,18 +41,17 @@ def predict(
     json
         Print data: the intervals with what is promised.
     """
-    from evencover.datasets.mixed import read_table, refuse_unless_column, write_table
-    from evencover.datasets.tables import refuse_unless_known
+    from evencover.datasets.table_files import check_column, check_suffix, read_table, write_table
     from evencover.report.data import plain
     from evencover.studies.results import beside
     from evencover.tables import column
 
     if output is not None:
-        refuse_unless_known(output)
+        check_suffix(output)
     regressor, own_level = _predictor(folder)
     table = read_table(new, text=_text_columns(regressor))
     for each in keep or ():
-        refuse_unless_column(table, each, "keep")
+        check_column(table, each, "keep")
     features = _same_features(regressor, table, new)
     rows = regressor.rows(features)
     made = regressor.predict_interval(rows, level=own_level if level is None else level, unseen=unseen)
@@ -130,7 +129,7 @@ def _same_features(regressor: Any, table: Any, path: Path) -> Any:
 
 def _say_csv(columns: Mapping[str, Any]) -> None:
     """Print columns as CSV."""
-    from evencover.datasets.mixed import write_columns
+    from evencover.datasets.table_files import write_columns
 
     write_columns(columns, text := BytesIO(), csv=True)
     say(text.getvalue().decode().rstrip("\n"))

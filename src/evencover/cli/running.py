@@ -128,7 +128,7 @@ def _table(
 ) -> tuple[Any, str, str]:
     """Return a table, what to call it, and its target: from a file, by name, or the embedded one."""
     from evencover.datasets import load_dataset
-    from evencover.datasets.mixed import read_table
+    from evencover.datasets.table_files import check_column, read_table
     from evencover.datasets.tables import Dataset, is_path
     from evencover.extras import imported
     from evencover.synthetic import heteroskedastic
@@ -137,6 +137,7 @@ def _table(
         table = read_table(data, text=categorical)
         if target is None:
             raise ValueError(f"target must name the column to predict; {data.name} has {table.column_names}")
+        check_column(table, target, f"target of {data.name}")
         return table, data.name, target
     if data is None:
         sample = heteroskedastic(_EMBEDDED_ROWS, seed=0)
@@ -189,10 +190,10 @@ def _factor(text: str, table: Any) -> "Taxonomy":
 
 def _by_column(name: str, table: Any) -> "Taxonomy":
     """Return the groups of a column's values, all that the table has."""
-    from evencover.datasets.mixed import refuse_unless_column
+    from evencover.datasets.table_files import check_column
     from evencover.taxonomies import ByFeature
 
-    refuse_unless_column(table, name, "groups")
+    check_column(table, name, "groups")
     labels = labels_in(table, name, "groups").labels
     if len(labels) > _MOST_GROUPS:
         raise ValueError(

@@ -3,14 +3,15 @@
 import os
 import sys
 from collections.abc import Callable
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from evencover.datasets.downloads import DownloadError, Received, download
 from evencover.datasets.originals import ORIGINALS
 from evencover.datasets.registry import Card, card
-from evencover.datasets.tables import Dataset, checksum, csv_text, is_path, read_dataset
+from evencover.datasets.table_files import csv_text
+from evencover.datasets.tables import Dataset, is_path, read_dataset
 from evencover.files import whole_file
 from evencover.inputs import warn_user
 
@@ -28,7 +29,8 @@ def load_dataset(
     """Return a data set: one of the paper's six by name, or any CSV or Parquet file by its path.
 
     A name is looked up in `data_dir`, then in the cache; what is in neither is downloaded into the cache, from its
-    public source. Every file is checked against the checksum on the data set's card.
+    public source. Every file is checked against the checksum on the data set's card. Reading takes the extra
+    `datasets`.
 
     Parameters
     ----------
@@ -57,7 +59,7 @@ def load_dataset(
     path = found(known, data_dir=data_dir, cache_dir=cache_dir)
     if path is None:
         path = obtained(known, cache_folder(cache_dir), downloading=downloading)
-    if (came := checksum(path)) != known.sha256:
+    if (came := _checksum(path)) != known.sha256:
         raise ValueError(
             f"{path} is not the data set {name}: its sha256 is {came}, the card says {known.sha256}. To use it "
             f"as it is, give its path instead of the name; to have {name}, delete it or leave data_dir out"
@@ -85,7 +87,7 @@ def found(known: Card, *, data_dir: str | Path | None = None, cache_dir: str | P
     path = cache_folder(cache_dir) / f"{known.name}.csv"
     if not path.is_file():
         return None
-    if checksum(path) == known.sha256:
+    if _checksum(path) == known.sha256:
         return path
     warn_user(f"{path} is damaged: its checksum is not that of {known.name}; it is passed over")
     return None
@@ -140,6 +142,12 @@ def cache_folder(given: str | Path | None = None) -> Path:
     if sys.platform == "darwin":
         return home / "Library" / "Caches" / "evencover"
     return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "evencover"
+
+
+def _checksum(path: Path) -> str:
+    """Return a file's sha256."""
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def _converted(known: Card, url: str, original: Path, folder: Path) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from evencover.datasets.mixed import write_table
+from evencover.datasets.table_files import write_table
 from evencover.diagnostics.audits import Audit
 from evencover.report.data import data_of
 from evencover.report.writing import write_report
