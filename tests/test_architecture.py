@@ -28,7 +28,7 @@ FLOORS = [  # a module imports from its own floor or from floors above, never fr
         "rows",
     },
     {"scores", "bins", "taxonomies", "pools", "calibration_files", "calibration", "metrics"},
-    {"calibrators", "calibrators.protocols", "calibrators.by_group"},
+    {"calibrators", "calibrators.protocols", "calibrators.by_group", "calibrators.answers"},
     {f"theory.{name}" for name in ("families", "symbolic", "pivotality")} | {"theory"},
     {f"synthetic.{name}" for name in ("features", "laws", "worlds", "misspecification")} | {"synthetic"},
     {"models.validation", "models.speech", "models.adapters", "models.spread", "models.floors", "models.scaling"},

@@ -14,11 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from evencover import predictor_files
 from evencover.calibration import Calibration, Seed, Unseen
+from evencover.calibrators.answers import prediction_sets, target_p_values
 from evencover.calibrators.by_group import ByGroup
 from evencover.calibrators.protocols import Calibrated, Calibrator, checked_calibrator
 from evencover.guarantees import Guarantee
 from evencover.inputs import FloatArray
-from evencover.intervals import Intervals, IntervalUnion, as_asked
+from evencover.intervals import Intervals, IntervalUnion
 from evencover.models.speech import is_frozen, predictions_of
 from evencover.models.validation import (
     checked_target,
@@ -32,7 +33,7 @@ from evencover.quantiles import Levels, level_fraction, level_fractions
 from evencover.rows import Rows
 from evencover.scores import Nonconformity, Residual, needs_scale, with_scale
 from evencover.splits import refuse_bad_share, split_rows, warn_of_few_clusters
-from evencover.tables import frame_kind, n_rows, take
+from evencover.tables import n_rows, take
 from evencover.taxonomies import Taxonomy, fresh_taxonomy
 
 
@@ -197,6 +198,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
                 raise ValueError("Rows hold their targets and weights already; got y or weights besides")
             return X
         self._refuse_unless_calibrated(X)
+        self._refuse_useless(weights)
         target = None if y is None else checked_target(self, X, y)
         return Rows.with_checked_target(predictions_of(self.estimator_, X), X, target, weights)
 
@@ -250,9 +252,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         weights, unseen, seed
             As in `Calibration.p_values`.
         """
-        rows = self.rows(X, y, weights=weights)
-        rows.required_target(by="a p-value")
-        return self.calibrator_.p_values(rows, seed=seed, **self._answers_unseen(unseen))
+        return target_p_values(self.calibrator_, self.rows(X, y, weights=weights), unseen, seed)
 
     def save(self, path: str | Path, *, level: float = 0.9) -> None:
         """Write the calibrated model to one file, without pickle; the calibration rows are left out.
@@ -352,8 +352,15 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             raise ValueError("taxonomy=T is short for calibrator=ByGroup(T); give one of them, not both")
         return checked_calibrator(self.calibrator)
 
+    def _refuse_useless(self, weights: Any) -> None:
+        """Raise if there are weights, and the calibrator knows none."""
+        calibrator = self._calibrator()
+        if weights is not None and not getattr(calibrator, "takes_weights", False):
+            raise ValueError(f"{type(calibrator).__name__} takes no weights for covariate shift; leave weights out")
+
     def _calibrate(self, estimator: Any, scale: float | None, X: Any, y: FloatArray, weights: Any = None) -> Self:
         """Calibrate the model on these rows, and only then take everything over: a failure changes nothing."""
+        self._refuse_useless(weights)
         rows = Rows.with_checked_target(predictions_of(estimator, X), X, y, weights)
         score = self._nonconformity()
         learned = self._calibrator().learn(rows, score if scale is None else with_scale(score, scale))
@@ -364,22 +371,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         return self
 
     def _prediction_sets(self, X: Any, level: Levels, weights: Any, unseen: Unseen) -> Intervals | IntervalUnion:
-        """Return the prediction set of each row at each level, as they were asked for."""
-        levels = level_fractions(level)
-        rows = self.rows(X, weights=weights)
-        made = self.calibrator_.intervals(rows, levels, **self._answers_unseen(unseen))
-        frame = frame_kind(rows.X)
-        if isinstance(made, Intervals):
-            return as_asked(made, level, frame, self.guarantee_)
-        return IntervalUnion([as_asked(piece, level, frame, self.guarantee_) for piece in made.pieces])
-
-    def _answers_unseen(self, unseen: Unseen) -> dict[str, Any]:
-        """Return how rows of unseen groups are answered, as an argument for calibrators that have groups."""
-        if unseen == "error":
-            return {}
-        if not hasattr(self.calibrator_, "groups"):
-            raise ValueError(f"unseen is for calibrators with groups, which this one has not; got {unseen!r}")
-        return {"unseen": unseen}
+        level_fractions(level)  # says what is wrong with it before anything is predicted
+        return prediction_sets(self.calibrator_, self.rows(X, weights=weights), level, unseen)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return what scikit-learn's metadata routing may pass: the clusters to us, the rest to the model."""

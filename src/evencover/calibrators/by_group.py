@@ -37,6 +37,8 @@ class ByGroup(BaseEstimator):  # type: ignore[misc]
     Calibration(Residual(); rows: low 2, high 2)
     """
 
+    takes_weights = True
+
     def __init__(self, taxonomy: Taxonomy | None = None) -> None:
         self.taxonomy = taxonomy
 

@@ -55,7 +55,10 @@ class Calibrated(Protocol):
 
 
 class Calibrator(Protocol):
-    """What learns from calibration rows; it holds settings only, and stays as it is."""
+    """What learns from calibration rows; it holds settings only, and stays as it is.
+
+    One that uses `rows.weights`, for covariate shift, says so by ``takes_weights = True``; others are given none.
+    """
 
     def learn(self, rows: Rows, nonconformity: Nonconformity, /) -> Calibrated:
         """Return what the calibration rows teach. Their targets are known: `rows.y`."""

@@ -288,8 +288,10 @@ def _pools(made: Intervals | IntervalUnion, groups: Groups, sizes: Any) -> _Pool
     if sizes is not None:
         refuse_unless_count(sizes, "calibration_sizes")
         return _Pools(np.zeros(len(made), dtype=np.intp), (int(sizes),))
-    if guarantee is not None and carried is not None and guarantee.exact:
+    if guarantee is not None and guarantee.exact and carried is not None:
         return _Pools(carried.codes, tuple(guarantee.sizes.get(label) for label in carried.labels))
+    if guarantee is not None and guarantee.exact and guarantee.kind == "marginal" and isinstance(made, Intervals):
+        return _Pools(np.zeros(len(made), dtype=np.intp), tuple(guarantee.sizes.values()))
     return _Pools(np.zeros(len(made), dtype=np.intp), (None,))
 
 

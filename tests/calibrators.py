@@ -1,0 +1,88 @@
+"""Calibrators of a user's: a sliding window, and a threshold for each tail. What they may import is public."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from evencover import Guarantee, Intervals, Prediction, conformal_quantile, scores_of, threshold_intervals
+
+
+@dataclass(frozen=True)
+class SlidingWindow:
+    """One threshold, from the last rows only."""
+
+    size: int
+
+    def learn(self, rows, nonconformity):
+        return Window(nonconformity, scores_of(nonconformity, rows)[-self.size :])
+
+    def restore(self, state, nonconformity):
+        return Window(nonconformity, state["scores"])
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """The scores of the last rows."""
+
+    nonconformity: Any
+    scores: np.ndarray
+    nested: ClassVar[bool] = True
+
+    @property
+    def guarantee(self):
+        return Guarantee("marginal", {"window": len(self.scores)}, exact=True)
+
+    def intervals(self, rows, levels):
+        thresholds = conformal_quantile(self.scores, levels)[None, :]
+        return threshold_intervals(self.nonconformity, thresholds, rows.prediction)
+
+    def p_values(self, rows, *, seed=None):
+        own, ladder = scores_of(self.nonconformity, rows), np.sort(self.scores)
+        share = 1.0 if seed is None else np.random.default_rng(seed).random(len(own))
+        larger, as_large = (len(ladder) - np.searchsorted(ladder, own, side=side) for side in ("right", "left"))
+        return (larger + share * (1 + as_large - larger)) / (len(ladder) + 1)
+
+    def state(self):
+        return {"scores": self.scores}
+
+
+@dataclass(frozen=True)
+class TwoTails:
+    """A threshold for each tail, at half of 1 − level each, of a score whose set at t is (−inf, u(t)]."""
+
+    def learn(self, rows, nonconformity):
+        return Tails(nonconformity, scores_of(nonconformity, rows))
+
+    def restore(self, state, nonconformity):
+        return Tails(nonconformity, state["scores"])
+
+
+@dataclass(frozen=True, eq=False)
+class Tails:
+    """The scores, signed."""
+
+    nonconformity: Any
+    scores: np.ndarray
+    nested: ClassVar[bool] = True
+
+    @property
+    def guarantee(self):
+        return Guarantee("marginal", {"all": len(self.scores)})
+
+    def intervals(self, rows, levels):
+        mirrored = Prediction(-rows.prediction.center, rows.prediction.spread)
+        lower = -self._upper(-self.scores, mirrored, levels)
+        return Intervals(lower, self._upper(self.scores, rows.prediction, levels))
+
+    def p_values(self, rows, *, seed=None):
+        above = Window(self.nonconformity, self.scores).p_values(rows, seed=seed)
+        below = [np.count_nonzero(self.scores <= score) for score in scores_of(self.nonconformity, rows)]
+        return np.minimum(1.0, 2 * np.minimum(above, (1 + np.array(below)) / (len(self.scores) + 1)))
+
+    def state(self):
+        return {"scores": self.scores}
+
+    def _upper(self, scores, prediction, levels):
+        thresholds = conformal_quantile(scores, [(1 + level) / 2 for level in levels])[None, :]
+        return threshold_intervals(self.nonconformity, thresholds, prediction).upper
