@@ -27,7 +27,7 @@ from evencover.diagnostics.advice import advice_on_audit
 from evencover.diagnostics.counts import holm, limiting_p_value
 from evencover.diagnostics.excess_risk import excess_risk
 from evencover.diagnostics.features import features_of, standardized
-from evencover.diagnostics.slabs import Slab, worst_slab
+from evencover.diagnostics.slabs import Slab, SlabSearch
 from evencover.synthetic import heteroskedastic, toy
 from tests.worlds import ONE_IN_A_MILLION, Oracle, draw
 
@@ -77,6 +77,18 @@ def test_coverage_evenly_off_the_level_is_uneven():
     assert found.advice.startswith("Calibrate on fresh rows: these intervals cover 0.860 of all rows instead of 0.9")
     alone = audit(np.where(covered, 0.5, 2.0), (np.zeros(1200), np.ones(1200)), groups=np.zeros(1200))
     assert alone.joint_p_value == alone.overall.adjusted == alone.table[0].adjusted  # not counted twice
+
+
+def least_coverage(places, covered):
+    """Return the least share covered between two values, of those with a fifth of the rows or more, by trying all."""
+    values = np.unique(np.quantile(places, np.linspace(0, 1, 41)))
+    starts = [-np.inf, *values[1:-1]]
+    shares = []
+    for start in starts:
+        for stop in values[1:]:
+            inside = (start < places) & (places <= stop)
+            shares += [covered[inside].mean()] if inside.sum() >= 0.2 * len(places) else []
+    return min(shares)
 
 
 class TestWhatCalibrationLeavesToChance:
@@ -493,26 +505,25 @@ class TestFeatures:
         rng = np.random.default_rng(0)
         X = rng.normal(size=(4000, 3))
         inside = np.abs(X[:, 1] - 0.5) < 0.5
-        slab = worst_slab(X, ~inside | (rng.random(4000) < 0.5), rng)
+        slab = SlabSearch.of(X, rng).worst(~inside | (rng.random(4000) < 0.5))
         assert slab.holds(X).mean() >= 0.19
         assert inside[slab.holds(X)].mean() > 0.9
 
     def test_a_slab_holds_the_rows_that_it_was_counted_on(self):
         """Its lower end, where another slab ends, is not part of it."""
-        from evencover.diagnostics.slabs import _worst_along
-
         rng = np.random.default_rng(0)
         for _ in range(20):
-            places, covered = rng.integers(0, 30, 400).astype(float), rng.random(400) < 0.7
-            share, slab = _worst_along(np.ones(1), places, covered)
-            assert share == covered[slab.holds(places[:, None])].mean()
+            places, covered = rng.integers(0, 30, (400, 1)).astype(float), rng.random(400) < 0.7
+            slab = SlabSearch.of(places, rng).worst(covered)
+            least = min(least_coverage(side * places[:, 0], covered) for side in (1, -1))
+            assert covered[slab.holds(places)].mean() == least
 
     def test_a_slab_along_one_of_many_features_is_found(self):
         """Where random directions have little of any one of them."""
         rng = np.random.default_rng(0)
         X = rng.normal(size=(4000, 30))
         inside = X[:, 7] > 0.5
-        slab = worst_slab(X, ~inside | (rng.random(4000) < 0.5), rng)
+        slab = SlabSearch.of(X, rng).worst(~inside | (rng.random(4000) < 0.5))
         assert inside[slab.holds(X)].mean() > 0.9
 
     def test_slab_and_risk_keep_their_size(self):

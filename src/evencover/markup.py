@@ -75,5 +75,6 @@ def _attribute(name: str, value: Any) -> str:
         return ""
     if value is True:
         return f" {name}"
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return f' {name}="{_escaped(text)}"'
+    if isinstance(value, int | float):  # has nothing to escape
+        return f' {name}="{value:.6g}"' if isinstance(value, float) else f' {name}="{value}"'
+    return f' {name}="{_escaped(str(value))}"'

@@ -11,8 +11,8 @@ from evencover.diagnostics.advice import advice_on_audit
 from evencover.diagnostics.audits import Audit, GroupAudit
 from evencover.diagnostics.counts import covered_law, holm, limiting_p_value, lower_share, tails, two_sided, upper_share
 from evencover.diagnostics.excess_risk import ExcessRisk, excess_risk
-from evencover.diagnostics.features import Feature, Features
-from evencover.diagnostics.slabs import SEARCHED, worst_slab
+from evencover.diagnostics.features import Feature
+from evencover.diagnostics.slabs import FeatureSearch
 from evencover.diagnostics.verdicts import checked_settings, verdict
 from evencover.groups import Groups, Label, checked_groups, rows_by_code
 from evencover.inputs import BoolArray, FloatArray, IntArray, checked_vector, is_count, refuse_unless_count
@@ -196,21 +196,17 @@ class _Told:
 
 def _told_by_features(evidence: _Evidence, X: Any, seed: int) -> _Told:
     """Return coverage by each feature; and, found on one half of the rows and judged on the other, what all tell."""
-    features = Features.of(X)
-    if features.columns and len(features) != len(evidence.covered):
-        raise ValueError(f"X must have {len(evidence.covered)} rows, as many as the intervals; got {len(features)}")
+    search = FeatureSearch.of(X, len(evidence.covered), seed)
+    features = search.features
     by_feature = [row for feature in features.columns for row in evidence.by(feature.strata)]
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(len(evidence.covered))
-    first, second = order[: len(order) // 2], order[len(order) // 2 :]
-    if not features.columns or not len(first):
+    slab = search.worst_slab(evidence.covered)
+    if slab is None:
         return _Told(by_feature)
-    matrix = features.matrix
-    slab = worst_slab(matrix[first[:SEARCHED]], evidence.covered[first[:SEARCHED]], rng)
-    inside = evidence.of_rows("worst slab", second[slab.holds(matrix)[second]])
+    _, second = search.halves
+    inside = evidence.of_rows("worst slab", second[slab.holds(features.matrix)[second]])
     # Both halves share the calibration: with several thresholds, the first half finds the one that came out lowest.
     inside = replace(inside, adjusted=min(1.0, inside.p_under * len(evidence.pools.sizes)))
-    risk = excess_risk(matrix, evidence.covered, (first, second), float(evidence.level), rng)
+    risk = excess_risk(features.matrix, evidence.covered, search.halves, float(evidence.level), search.generator())
     return _Told(by_feature, inside, slab.rule(features.columns), risk)
 
 

@@ -1,6 +1,7 @@
 """Exact laws of how many rows are covered: intervals for a share, p-values, and their adjustment for many tests."""
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 from scipy.signal import fftconvolve
@@ -81,19 +82,26 @@ def limiting_p_value(pools: Sequence[tuple[int, int | None]], level: Level, shar
         Share of the rows that is covered.
     """
     ranks = [(m, n, conformal_rank(n, level)) for m, n in pools if n is not None]
-    finite = [(m, beta(rank, n + 1 - rank)) for m, n, rank in ranks if rank <= n]
+    finite = [(m, rank, n + 1 - rank) for m, n, rank in ranks if rank <= n]  # rows, and Beta's parameters
     if len(ranks) < len(pools):
         return 0.0
     if not finite:  # every row is covered, for certain
         return float(share == 1)
     if len(pools) == 1:
-        law = finite[0][1]
-    else:
-        weights = np.array([m for m, _ in finite]) / sum(m for m, _ in pools)
-        certain = 1 - weights.sum()  # of rows with an infinite threshold
-        mean = certain + sum(w * each.mean() for w, (_, each) in zip(weights, finite, strict=True))
-        law = norm(mean, np.sqrt(sum(w**2 * each.var() for w, (_, each) in zip(weights, finite, strict=True))))
-    return float(two_sided(law.cdf(share), law.sf(share)))
+        _, a, b = finite[0]
+        return float(two_sided(beta.cdf(share, a, b), beta.sf(share, a, b)))
+    weights = np.array([m for m, *_ in finite]) / sum(m for m, _ in pools)
+    certain = 1 - weights.sum()  # of rows with an infinite threshold
+    moments = [_beta_moments(a, b) for _, a, b in finite]
+    mean = certain + sum(w * each for w, (each, _) in zip(weights, moments, strict=True))
+    scatter = np.sqrt(sum(w**2 * variance for w, (_, variance) in zip(weights, moments, strict=True)))
+    return float(two_sided(norm.cdf(share, mean, scatter), norm.sf(share, mean, scatter)))
+
+
+@lru_cache
+def _beta_moments(a: int, b: int) -> tuple[float, float]:
+    """Return mean and variance of a Beta distribution."""
+    return beta.mean(a, b), beta.var(a, b)
 
 
 def tails(law: FloatArray, covered: int) -> tuple[float, float]:

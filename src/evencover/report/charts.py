@@ -100,11 +100,12 @@ def distribution_chart(
     """
     across = Axis(*score_ends(every[np.isfinite(every)]), _NEAR, _RIGHT)
     up = Axis(0.0, 1.0, _TALL, 10.0)
-    lines = [_steps(every, across, up, "all rows", {"class_": "line all"})]
-    lines += [
-        _steps(values, across, up, str(label), {"class_": f"line {color(places[label])}", "data_group": places[label]})
-        for label, values in scores.items()
-    ]
+    lines: list[Markup] = []
+    if live.written:  # they are the same at every level
+        lines.append(_steps(every, across, up, "all rows", {"class_": "line all"}))
+    for label, values in scores.items() if live.written else ():
+        attributes: dict[str, str | int] = {"class_": f"line {color(places[label])}", "data_group": places[label]}
+        lines.append(_steps(values, across, up, str(label), attributes))
     frame = _frame(across, up, "score", "share of rows with a score up to it")
     at = across.at(threshold) if np.isfinite(threshold) else across.stop
     guides = (
@@ -183,9 +184,10 @@ def _row(
     what = "empty interval" if empty else f"{short(lower)} to {short(upper)}"
     kind = "covered" if covered else "missed"
     said = f"row {rows.positions[place]}, {label}: {what}; target {short(y)}, {kind}"
+    pointed = tag("line", class_="pointed", x1=x, x2=x, y1=up.start, y2=up.stop) if live.written else Markup("")
     return [
         live.text(said, "title"),
-        tag("line", class_="pointed", x1=x, x2=x, y1=up.start, y2=up.stop),
+        pointed,
         live.mark("line", class_="reach", x1=x, x2=x, moving={"y1": ends[0], "y2": ends[1]}),
         live.mark("path", moving={"d": _dot(x, up.at(y), 2.2, missed=not covered), "class_": kind}),
     ]

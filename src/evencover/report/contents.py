@@ -12,7 +12,7 @@ from evencover.diagnostics.auditing import audit
 from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.diagnosing import at_level
 from evencover.diagnostics.diagnosis import Diagnosis
-from evencover.diagnostics.features import Features
+from evencover.diagnostics.slabs import FeatureSearch
 from evencover.diagnostics.verdicts import Covered
 from evencover.groups import Label
 from evencover.inputs import IntArray
@@ -137,20 +137,20 @@ def _of_study(study: Study) -> Contents:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TooFewRowsWarning)  # infinite widths at high levels are there to be seen
         made = study.regressor.predict_interval(study.test_rows, level=levels)
-    features = Features.of(study.test.X)
+    search = FeatureSearch.of(study.test.X, len(study.test), study.plan.seed)
     shots = []
     for place, level in enumerate(levels):
         own = replace(made, lower=made.lower[:, place], upper=made.upper[:, place], level=level)
         at = level == study.plan.level
         diagnosis = study.diagnosis if at else at_level(study.diagnosis, level)
-        judged = study.audit if at else _audited(study, own, features)
+        judged = study.audit if at else _audited(study, own, search)
         shots.append(Snapshot(judged, diagnosis, judged, own[some]))
     return Contents(shots, levels.index(study.plan.level), study, rows)
 
 
-def _audited(study: Study, made: Intervals, features: Features) -> Audit:
+def _audited(study: Study, made: Intervals, search: FeatureSearch) -> Audit:
     plan = study.plan
-    return audit(study.test.y, made, X=features, groups=study.groups, tolerance=plan.tolerance, seed=plan.seed)
+    return audit(study.test.y, made, X=search, groups=study.groups, tolerance=plan.tolerance, seed=plan.seed)
 
 
 def _rows_to_show(study: Study) -> tuple[ShownRows, IntArray]:

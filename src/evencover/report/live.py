@@ -9,23 +9,36 @@ from typing import Any
 
 from evencover.markup import Markup, tag, visible
 
+_NOTHING = Markup("")
+
 
 class Live:
-    """Notes of what is said and drawn at one level."""
+    """Notes of what is said and drawn at one level.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    written : bool
+        Whether elements are written, too: they are shown at one level only.
+    """
+
+    def __init__(self, *, written: bool = True) -> None:
+        self.written = written
         self.texts: list[str] = []
         self.marks: list[dict[str, str]] = []
 
     def text(self, value: Any, name: str = "span", **attributes: Any) -> Markup:
         """Return an element whose text moves with the level."""
         self.texts.append(visible(str(value)))
+        if not self.written:
+            return _NOTHING
         return tag(name, str(value), data_text=len(self.texts) - 1, **attributes)
 
     def mark(self, name: str, *content: Any, moving: dict[str, Any], **attributes: Any) -> Markup:
         """Return an element some of whose attributes move with the level; numbers are rounded to tenths of a pixel."""
         short = {key: f"{value:.1f}" if isinstance(value, float) else str(value) for key, value in moving.items()}
         self.marks.append({key.rstrip("_"): value for key, value in short.items()})
+        if not self.written:
+            return _NOTHING
         return tag(name, *content, data_mark=len(self.marks) - 1, **short, **attributes)
 
 

@@ -48,7 +48,7 @@ def report(result: Study | Diagnosis | Audit, *, command: str = "") -> str:
     contents = contents_of(result)
     made = []
     for shot in contents.snapshots:
-        live = Live()
+        live = Live(written=shot is contents.own)
         made.append((live, joined(_moving_parts(contents, shot, live))))
     title, subtitle = _titles(result)
     return page(title, subtitle, contents, made, _after(result, command))
