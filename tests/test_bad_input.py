@@ -11,11 +11,13 @@ from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegres
 from evencover import (
     ByFeature,
     ByFunction,
+    ByGroup,
     ByPrediction,
     BySpread,
     ByTarget,
     ConformalRegressor,
     Groups,
+    Guarantee,
     IntervalDistance,
     Intervals,
     IntervalScorer,
@@ -32,6 +34,7 @@ from evencover import (
     coverage_by_group,
 )
 from evencover.models import FromQuantiles, FromStd
+from tests.calibrators import SlidingWindow
 
 ONES, ZEROS = np.ones(10), np.zeros(10)
 X, Y = np.arange(60.0).reshape(20, 3), np.arange(20.0)
@@ -339,6 +342,30 @@ CASES = {
         lambda: ConformalRegressor(Ridge(), score=Residual()),
         "unexpected keyword argument 'score'",
     ),
+    "not a calibrator": (
+        lambda: fitted(calibrator=BySpread(3)),
+        "calibrator must be a calibrator such as ByGroup(BySpread(3)), with methods learn(rows, nonconformity) and "
+        "restore(state, nonconformity); got BySpread(n_groups=3)",
+    ),
+    "the class of a calibrator": (lambda: fitted(calibrator=ByGroup), "calibrator must be a calibrator such as"),
+    "both a taxonomy and a calibrator": (
+        lambda: fitted(taxonomy=BySpread(3), calibrator=ByGroup()),
+        "taxonomy=T is short for calibrator=ByGroup(T); give one of them, not both",
+    ),
+    "a score for each group without groups": (
+        lambda: fitted(calibrator=SlidingWindow(5), nonconformity={"all": Residual()}),
+        "nonconformity: a score for each group needs the groups of a taxonomy",
+    ),
+    "unseen groups without groups": (
+        lambda: fitted(calibrator=SlidingWindow(5)).predict_interval(X, unseen="inf"),
+        "unseen is for calibrators with groups, and Window has none; got 'inf'",
+    ),
+    "rows to be scored without targets": (
+        lambda: SlidingWindow(5).learn(Rows(Prediction(ZEROS)), Residual()),
+        "a score needs y, the targets; these rows have none",
+    ),
+    "weights that are negative": (lambda: Rows(Prediction(ZEROS), weights=-ONES), "weights must not be negative"),
+    "a guarantee of no known kind": (lambda: Guarantee("sure", {}), "kind must be one of marginal, per group,"),
     "not a taxonomy": (lambda: fitted(taxonomy="spread"), "taxonomy must be a taxonomy such as BySpread(3)"),
 }
 

@@ -252,7 +252,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         weights, unseen, seed
             As in `Calibration.p_values`.
         """
-        return target_p_values(self.calibrator_, self.rows(X, y, weights=weights), unseen, seed)
+        rows = self.rows(X, y, weights=weights)
+        return target_p_values(self.calibrator_, rows, unseen, seed)
 
     def save(self, path: str | Path, *, level: float = 0.9) -> None:
         """Write the calibrated model to one file, without pickle; the calibration rows are left out.
@@ -372,7 +373,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
 
     def _prediction_sets(self, X: Any, level: Levels, weights: Any, unseen: Unseen) -> Intervals | IntervalUnion:
         level_fractions(level)  # says what is wrong with it before anything is predicted
-        return prediction_sets(self.calibrator_, self.rows(X, weights=weights), level, unseen)
+        rows = self.rows(X, weights=weights)
+        return prediction_sets(self.calibrator_, rows, level, unseen)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return what scikit-learn's metadata routing may pass: the clusters to us, the rest to the model."""

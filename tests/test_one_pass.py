@@ -1,0 +1,199 @@
+"""One pass of the data: each row is predicted once, each target checked once, each joint test drawn once."""
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression
+
+from evencover import (
+    BySpread,
+    ByTarget,
+    ConformalRegressor,
+    IntervalDistance,
+    Normalized,
+    Prediction,
+    Residual,
+    Rows,
+    Standardized,
+    calibration,
+    diagnose,
+    inputs,
+    pools,
+)
+from evencover.cli import main
+from evencover.diagnostics.evenness import Divide
+from evencover.models import QuantileForest, TableEncoder, WithSpread
+from evencover.synthetic import heteroskedastic
+from tests.calibrators import SlidingWindow, TwoTails
+from tests.worlds import Oracle, draw
+
+OLD, NEW = draw(np.random.default_rng(0), 300), draw(np.random.default_rng(1), 50)
+
+
+class CountingOracle(Oracle):
+    """Counts the rows that it predicts."""
+
+    predicted: ClassVar = Counter()
+
+    def predict_full(self, X):
+        self.predicted.update(np.asarray(X)[:, 1].tolist())
+        return super().predict_full(X)
+
+
+@pytest.fixture
+def model():
+    CountingOracle.predicted.clear()
+    frozen = FrozenEstimator(CountingOracle().fit(OLD.X, OLD.y))
+    return ConformalRegressor(frozen, taxonomy=ByTarget([0.0])).fit(OLD.X, OLD.y)
+
+
+def times_predicted(X):
+    return [CountingOracle.predicted[spread] for spread in X[:, 1].tolist()]
+
+
+def test_rows_are_predicted_once_and_asked_often(model):
+    """Intervals at any level, unions, p-values and groups come from the same prediction."""
+    rows = model.rows(NEW.X, NEW.y)
+    expected = model.predict_interval(NEW.X, level=[0.5, 0.9]), model.p_values(NEW.X, NEW.y)
+    CountingOracle.predicted.clear()
+    np.testing.assert_array_equal(np.asarray(model.predict_interval(rows, level=[0.5, 0.9])), np.asarray(expected[0]))
+    np.testing.assert_array_equal(model.p_values(rows), expected[1])
+    model.predict_union(rows)
+    model.taxonomy_.assign(rows)
+    assert not CountingOracle.predicted
+
+
+def test_calibrating_and_diagnosing_predict_each_row_once(model):
+    diagnose(model)
+    assert times_predicted(OLD.X) == [1] * len(OLD.y)
+
+
+def test_rows_come_back_as_they_are(model):
+    rows = model.rows(NEW.X, NEW.y)
+    assert model.rows(rows) is rows
+    for more in ({"y": NEW.y}, {"weights": NEW.y}):
+        with pytest.raises(ValueError, match="Rows hold their targets and weights already; got y or weights besides"):
+            model.rows(rows, **more)
+
+
+def test_rows_without_targets_have_no_p_values(model):
+    for X in (NEW.X, model.rows(NEW.X)):
+        with pytest.raises(ValueError, match="a p-value needs y, the targets; these rows have none"):
+            model.p_values(X)
+
+
+def test_rows_do_not_make_a_model_fitted():
+    with pytest.raises(ValueError, match="not fitted"):
+        ConformalRegressor(LinearRegression()).predict_interval(Rows(Prediction(NEW.y)))
+
+
+def test_a_run_predicts_each_row_exactly_once(tmp_path, monkeypatch):
+    """Training rows by the model of their fold, calibration and test rows by the final one, report included."""
+    data = heteroskedastic(400, seed=0)
+    table = pd.DataFrame(data.X, columns=["a", "b", "c"]).assign(number=np.arange(400.0), y=data.y)
+    table.to_csv(tmp_path / "table.csv", index=False)
+    predicted, encoded = Counter(), Counter()
+    predict_full, transform = WithSpread.predict_full, TableEncoder.transform
+
+    def counted_predict(self, X):
+        predicted.update(np.asarray(X)[:, 3].tolist())
+        return predict_full(self, X)
+
+    def counted_transform(self, X):
+        encoded.update(np.asarray(X["number"]).tolist())
+        return transform(self, X)
+
+    monkeypatch.setattr(WithSpread, "predict_full", counted_predict)
+    monkeypatch.setattr(TableEncoder, "transform", counted_transform)
+    with pytest.raises(SystemExit):
+        main(["run", str(tmp_path / "table.csv"), "--target", "y", "--output", str(tmp_path / "found")])
+    assert predicted == Counter(range(400))
+    test_rows = pd.read_csv(tmp_path / "found" / "intervals.csv")["row"]
+    assert [encoded[row] for row in test_rows] == [1] * 80
+
+
+@pytest.mark.parametrize("score", [Residual(), Normalized(), IntervalDistance()], ids=repr)
+@pytest.mark.parametrize("calibrator", [None, SlidingWindow(50)], ids=["groups", "window"])
+def test_a_target_is_checked_once(score, calibrator, monkeypatch):
+    """Where it comes in; neither rows, nor calibration, nor score look it through again."""
+    checked = []
+    as_float = inputs._as_float
+    monkeypatch.setattr(inputs, "_as_float", lambda values, name: checked.append(name) or as_float(values, name))
+    model = ConformalRegressor(FrozenEstimator(Oracle().fit(OLD.X, OLD.y)), nonconformity=score, calibrator=calibrator)
+    for call in (
+        lambda: model.fit(OLD.X, OLD.y),
+        lambda: model.calibrate(OLD.X, OLD.y),
+        lambda: model.p_values(NEW.X, NEW.y),
+        lambda: calibration.calibrate(OLD.y, OLD.prediction, nonconformity=score),
+    ):
+        checked.clear()
+        call()
+        assert checked.count("y") == 1
+
+
+def test_a_diagnosis_neither_scores_nor_draws_twice(monkeypatch):
+    """The calibration has the scores; each score's joint test is drawn once a level."""
+    scored, drawn = Counter(), Counter()
+    for score in (Residual, Normalized, IntervalDistance):
+        by = score._scored
+        monkeypatch.setattr(score, "_scored", lambda *args, by=by, kind=score: scored.update([kind]) or by(*args))
+    draw_p_value = Divide._drawn_p_value
+    monkeypatch.setattr(
+        Divide, "_drawn_p_value", lambda self, seed: drawn.update([self.scores.tobytes()]) or draw_p_value(self, seed)
+    )
+    data = heteroskedastic(2000, seed=0)
+    model = ConformalRegressor(WithSpread(LinearRegression()), taxonomy=BySpread(3), random_state=0)
+    model.fit(data.X, data.y)
+    assert (diagnose(model).verdict, scored[Residual]) == ("uneven", 1)
+    assert scored == {Residual: 1, Normalized: 1, IntervalDistance: 1}
+    assert set(drawn.values()) == {1}
+    assert model.calibrator_.scores.tobytes() in drawn
+
+
+def test_thresholds_are_found_once_for_each_choice_of_levels(monkeypatch):
+    """Serving rows one by one does not look through the calibration scores for each of them."""
+    found, thresholds = [], pools.thresholds
+    monkeypatch.setattr(pools, "thresholds", lambda scores, levels: found.append(levels) or thresholds(scores, levels))
+    made = calibration.calibrate(OLD.y, OLD.prediction)
+    for row in range(5):
+        made.interval(NEW.prediction[row], level=0.9)
+        made.interval(NEW.prediction[row], level=[0.5, 0.9])
+    assert len(found) == 2
+
+
+def test_what_is_remembered_stays_small():
+    made = calibration.calibrate(OLD.y, OLD.prediction)
+    expected = [made.threshold(level)[0] for level in np.linspace(0.01, 0.99, 250)]
+    assert len(made._pool((0, 0))._known) <= pools._REMEMBERED
+    fresh = calibration.calibrate(OLD.y, OLD.prediction)
+    assert [fresh.threshold(level)[0] for level in np.linspace(0.01, 0.99, 250)] == expected
+
+
+@pytest.mark.parametrize("calibrator", [None, SlidingWindow(50), TwoTails()], ids=["groups", "window", "tails"])
+def test_several_threads_get_the_same_numbers(calibrator, tmp_path):
+    """A loaded predictor, asked for single rows at several levels by eight threads at once."""
+    data, new = heteroskedastic(600, seed=0), heteroskedastic(40, seed=1)
+    estimator = QuantileForest(n_estimators=10, random_state=0)
+    taxonomy = BySpread(3) if calibrator is None else None
+    model = ConformalRegressor(
+        estimator, nonconformity=Standardized(), taxonomy=taxonomy, calibrator=calibrator, random_state=0
+    )
+    model.fit(data.X, data.y).save(tmp_path / "model")
+    levels = [0.5, 0.8, 0.9]
+    jobs = [(row, level) for row in range(40) for level in levels] * 3
+
+    def answer(loaded, job):
+        row, level = job
+        one = new.X[[row]]
+        made = loaded.predict_interval(one, level=level)
+        return np.asarray(made).tolist(), loaded.p_values(one, new.y[[row]]).tolist()
+
+    alone, shared = (ConformalRegressor.load(tmp_path / "model", calibrator=calibrator) for _ in range(2))
+    expected = [answer(alone, job) for job in jobs]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda job: answer(shared, job), jobs)) == expected
