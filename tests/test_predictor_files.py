@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from evencover import (
     ByFeature,
     ByFunction,
+    ByGroup,
     ByPrediction,
     BySpread,
     ByTarget,
@@ -47,6 +48,7 @@ from evencover.models import (
     WithSpread,
 )
 from evencover.synthetic import heteroskedastic
+from tests.calibrators import SlidingWindow, TwoTails
 
 DATA, NEW = heteroskedastic(300, seed=0), heteroskedastic(50, seed=1)
 QUICK = {"hidden": (8,), "epochs": 2, "random_state": 0}
@@ -275,6 +277,47 @@ def test_a_later_format_is_refused(tmp_path, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(ValueError, match=r"version 3; this evencover reads evencover.predictor, version 2"):
         ConformalRegressor.load(tmp_path / "model")
+
+
+def test_an_earlier_format_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(predictor_files, "VERSION", 1)
+    ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match=r"version 1; this evencover reads evencover.predictor, version 2"):
+        ConformalRegressor.load(tmp_path / "model")
+
+
+def test_a_users_calibrator_is_asked_for(tmp_path):
+    """A file holds its name and what it learned, not its class."""
+    model = ConformalRegressor(LinearRegression(), calibrator=SlidingWindow(80), random_state=0).fit(DATA.X, DATA.y)
+    model.save(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"its calibrator is of your class SlidingWindow: pass it as calibrator="):
+        ConformalRegressor.load(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"its calibrator is SlidingWindow; got TwoTails\(\)"):
+        ConformalRegressor.load(tmp_path / "model", calibrator=TwoTails())
+    loaded = ConformalRegressor.load(tmp_path / "model", calibrator=SlidingWindow(80))
+    np.testing.assert_array_equal(bounds(loaded), bounds(model))
+    assert (loaded.calibrator, loaded.taxonomy) == (SlidingWindow(80), None)
+    assert not hasattr(loaded, "calibration_")
+    loaded.calibrate(DATA.X, DATA.y)
+    assert len(loaded.calibrator_.scores) == 80
+
+
+def test_a_score_and_a_calibrator_of_the_users_together(tmp_path):
+    model = ConformalRegressor(
+        LinearRegression(), nonconformity=Twice(), calibrator=SlidingWindow(80), random_state=0
+    ).fit(DATA.X, DATA.y)
+    model.save(tmp_path / "model")
+    loaded = ConformalRegressor.load(tmp_path / "model", nonconformity=Twice(), calibrator=SlidingWindow(80))
+    np.testing.assert_array_equal(bounds(loaded), bounds(model))
+
+
+def test_a_calibrator_of_ours_comes_back_as_its_taxonomy(tmp_path):
+    model = ConformalRegressor(MODELS["boosting"], calibrator=ByGroup(BySpread(3)), random_state=0).fit(DATA.X, DATA.y)
+    model.save(tmp_path / "model")
+    loaded = ConformalRegressor.load(tmp_path / "model")
+    assert (repr(loaded.taxonomy), loaded.calibrator) == ("BySpread(n_groups=3)", None)
+    np.testing.assert_array_equal(bounds(loaded), bounds(model))
 
 
 def test_an_unfitted_model_has_nothing_to_save(tmp_path):

@@ -52,6 +52,9 @@ class LowerBound:
         return f"1 − {factor}(1 − level)" + f" − {float(self.slack):.3g}" * (self.slack > 0)
 
 
+NOTHING = LowerBound(slack=Fraction(1))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Guarantee:
     """The coverage that is promised, the assumption behind it, and the rows it rests on.
@@ -62,8 +65,9 @@ class Guarantee:
         For whom: over all rows together, in every group, given the features; what holds only about; or nothing.
     sizes : mapping from label to int
         Number of calibration rows behind each group's threshold.
-    lower_bound : callable
-        The probability of coverage that is promised, a function of the level; ``str`` of it says it in words.
+    bound : LowerBound, optional
+        The probability of coverage that is promised, as a function of the level. By default the level itself, and 0 for
+        the kinds "approximate" and "none".
     assumption : str
         What must hold for the promise to hold.
     exact : bool
@@ -80,7 +84,7 @@ class Guarantee:
 
     kind: Kind
     sizes: Mapping[Label, int]
-    lower_bound: LowerBound = field(default=LowerBound(), kw_only=True)
+    bound: LowerBound | None = field(default=None, kw_only=True)
     assumption: str = field(default=EXCHANGEABLE, kw_only=True)
     exact: bool = field(default=False, kw_only=True)
     without: tuple[Label, ...] = field(default=(), kw_only=True)
@@ -88,8 +92,13 @@ class Guarantee:
     def __post_init__(self) -> None:
         if self.kind not in (*_OPENINGS, "none"):
             raise ValueError(f"kind must be one of {', '.join([*_OPENINGS, 'none'])}; got {self.kind!r}")
-        if self.kind == "none":
-            object.__setattr__(self, "lower_bound", LowerBound(slack=Fraction(1)))
+
+    @property
+    def lower_bound(self) -> LowerBound:
+        """The probability of coverage that is promised, a function of the level; its text says it in words."""
+        if self.bound is not None:
+            return self.bound
+        return NOTHING if self.kind in ("approximate", "none") else LowerBound()
 
     def coverage(self, level: Level) -> dict[Label, Fraction]:
         """Return each group's exact probability k / (n + 1) of covering a new row, without ties or weights.
@@ -108,6 +117,13 @@ class Guarantee:
         named = ", ".join(map(str, self.without))
         none = f" Nothing is promised for rows of unseen groups: {named}." if self.without else ""
         return (
-            f"{_OPENINGS[self.kind]}, a target lies in its interval with probability at least {self.lower_bound}, "
+            f"{_OPENINGS[self.kind]}, a target lies in its interval with probability {self._how_much}, "
             f"if {self.assumption}. Calibration rows: {rows}.{none}"
         )
+
+    @property
+    def _how_much(self) -> str:
+        at_least = f"at least {self.lower_bound}"
+        if self.kind != "approximate":
+            return at_least
+        return "about the level" + f", and {at_least}" * (self.lower_bound != NOTHING)
