@@ -107,7 +107,9 @@ def main_job_lines() -> Iterator[Line]:
     what = "a study, 10 000 rows of 10 features"
     for name, ours, theirs, beside, bound in (
         (f"{what}: time", "study", "six_fits", "the six fits of its model", 2.0),
-        ("its report, at 22 levels: time", "report", "study", "the study", None),
+        ("its report, at 22 levels: time", "report", "study", "the study", 0.2),
+        ("one row's interval: time", "one_interval", "one_prediction", "its model's `predict`", None),
+        ("one row's interval: time", "one_interval", "one_full_prediction", "center and spread alone", 1.5),
         ("numbers and text as numbers, 200 000 rows: time", "encoder", "scikit_learn", "scikit-learn", None),
         ("its predictor, written and read: time", "file", "pickle", "pickle by joblib", None),
     ):

@@ -1,8 +1,9 @@
 """Seconds that the main job takes, as JSON: its parts against what they are made of, or what others do instead.
 
 A study of 10 000 rows and ten features, two of them text, by gradient boosting. Its floor is the six fits of the model
-that choosing takes; the report's is the study. A table's numbers are compared with those of scikit-learn's imputer and
-one-hot encoder, which give the same answer, and files with joblib's, which are pickles.
+that choosing takes; the report's is the study. One row served is compared with the model's own prediction of it. A
+table's numbers are compared with those of scikit-learn's imputer and one-hot encoder, which give the same answer, and
+files with joblib's, which are pickles.
 """
 
 import json
@@ -21,12 +22,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from benchmarks.timing import seconds
-from evencover import ConformalRegressor
+from evencover import ConformalRegressor, predictions_of
 from evencover.models import TableEncoder
 from evencover.report.writing import report
 from evencover.studies import Plan, study
 
-_ROWS, _MANY, _ROUNDS = 10_000, 200_000, 3
+_ROWS, _MANY, _ROUNDS, _ROWS_SERVED = 10_000, 200_000, 3, 200
 _NUMBERS, _TEXTS = [f"x{place}" for place in range(8)], ["region", "kind"]
 
 
@@ -42,6 +43,7 @@ def main() -> None:
                 "report": middle(lambda: report(found)),
                 "megabytes": len(report(found).encode()) / 1e6,
                 **encoding(large[[*_NUMBERS, *_TEXTS]]),
+                **serving(found.regressor, small),
                 **files(found.regressor),
             }
         )
@@ -78,6 +80,18 @@ def encoding(table: pd.DataFrame) -> dict[str, float]:
         "encoder": middle(lambda: TableEncoder().fit_transform(table)),
         "scikit_learn": middle(lambda: theirs.fit_transform(table)),
     }
+
+
+def serving(model: ConformalRegressor, table: pd.DataFrame) -> dict[str, float]:
+    """Return the seconds of one row: its interval, and the model's own prediction, full and of the center alone."""
+    row = table[[*_NUMBERS, *_TEXTS]].iloc[:1]
+    ways: dict[str, Callable[[], object]] = {
+        "one_interval": lambda: model.predict_interval(row),
+        "one_full_prediction": lambda: predictions_of(model.estimator_, row),
+        "one_prediction": lambda: model.estimator_.predict(row),
+    }
+    rounds = [{name: seconds(way) for name, way in ways.items()} for _ in range(_ROWS_SERVED)]
+    return {name: median(times[name] for times in rounds) for name in ways}
 
 
 def files(model: ConformalRegressor) -> dict[str, float]:
