@@ -1,9 +1,10 @@
-"""Calibrators of a user's: a sliding window, and a threshold for each tail. What they may import is public."""
+"""A user's calibrators: a sliding window, a threshold for each tail, a line of thresholds; from public names only."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.linear_model import QuantileRegressor
 
 from evencover import Guarantee, Intervals, Prediction, conformal_quantile, scores_of, threshold_intervals
 
@@ -86,3 +87,44 @@ class Tails:
     def _upper(self, scores, prediction, levels):
         thresholds = conformal_quantile(scores, [(1 + level) / 2 for level in levels])[None, :]
         return threshold_intervals(self.nonconformity, thresholds, prediction).upper
+
+
+@dataclass(frozen=True)
+class ThresholdLine:
+    """A threshold that is a line in the spread, fitted to a quantile of the scores for each level."""
+
+    def learn(self, rows, nonconformity):
+        return Lines(nonconformity, scores_of(nonconformity, rows), rows.prediction.spread)
+
+    def restore(self, state, nonconformity):
+        return Lines(nonconformity, state["scores"], state["spread"])
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """The scores, and what they are regressed on."""
+
+    nonconformity: Any
+    scores: np.ndarray
+    spread: np.ndarray
+    nested: ClassVar[bool] = False  # lines may cross
+
+    @property
+    def guarantee(self):
+        return Guarantee("approximate", {"all": len(self.scores)})
+
+    def intervals(self, rows, levels):
+        thresholds = [self._line(float(level), rows.prediction.spread) for level in levels]
+        return threshold_intervals(self.nonconformity, np.stack(thresholds, axis=-1), rows.prediction)
+
+    def p_values(self, rows, *, seed=None):
+        levels = np.arange(1, 10) / 10
+        covered = self.intervals(rows, tuple(levels)).covers(rows.y)
+        return 1 - np.where(covered.any(axis=1), levels[covered.argmax(axis=1)], 1.0)
+
+    def state(self):
+        return {"scores": self.scores, "spread": self.spread}
+
+    def _line(self, level, spread):
+        line = QuantileRegressor(quantile=level, alpha=0).fit(self.spread[:, None], self.scores)
+        return line.intercept_ + line.coef_[0] * spread

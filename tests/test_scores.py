@@ -1,9 +1,19 @@
 """The formulas of the scores, by hand."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
-from evencover import IntervalDistance, Normalized, Prediction, Residual, Standardized
+from evencover import (
+    IntervalDistance,
+    Normalized,
+    Prediction,
+    Residual,
+    Standardized,
+    calibrate,
+    threshold_intervals,
+)
 
 PREDICTION = Prediction([0.0, 10.0], spread=[1.0, 4.0], lower=[-2.0, 5.0], upper=[2.0, 11.0])
 Y = [3.0, 4.0]
@@ -60,3 +70,52 @@ def test_infinite_thresholds_hold_everything_or_nothing(score):
     assert not np.isfinite(score.interval(np.inf, PREDICTION).upper).any()
     assert score.interval(np.inf, PREDICTION).covers(Y).all()
     assert not score.interval(-np.inf, PREDICTION).covers(Y).any()
+
+
+@dataclass(frozen=True)
+class Squared(Residual):
+    """Derived from one of ours, and scores otherwise."""
+
+    def __call__(self, y, prediction):
+        return super().__call__(y, prediction) ** 2
+
+    def interval(self, threshold, prediction):
+        return super().interval(np.sqrt(threshold), prediction)
+
+
+class Wrapped:
+    """Hands on whatever it does not have."""
+
+    def __getattr__(self, name):
+        return getattr(Residual(), name)
+
+    def __call__(self, y, prediction):
+        return Squared()(y, prediction)
+
+    def interval(self, threshold, prediction):
+        return Squared().interval(threshold, prediction)
+
+
+@pytest.mark.parametrize("score", [Squared(), Wrapped()], ids=["derived", "wrapped"])
+def test_scores_made_from_ours_are_called_as_they_are(score):
+    """What skips a second check of the target must not skip them."""
+    rng = np.random.default_rng(0)
+    y, center = 3 * rng.normal(size=2000), np.zeros(2000)
+    ours, theirs = (calibrate(y[:1000], center[:1000], nonconformity=each) for each in (Residual(), score))
+    np.testing.assert_allclose(theirs.scores, ours.scores**2)
+    np.testing.assert_allclose(
+        np.asarray(theirs.interval(center[1000:])), np.asarray(ours.interval(center[1000:])), rtol=1e-12
+    )
+    np.testing.assert_array_equal(theirs.p_values(y[1000:], center[1000:]), ours.p_values(y[1000:], center[1000:]))
+
+
+def test_thresholds_have_a_row_each_or_one_for_all():
+    prediction = Prediction(np.zeros(3))
+    for shape in ((3,), (2, 1), (3, 0), (1, 3, 1)):
+        with pytest.raises(
+            ValueError, match=r"thresholds must have shape \(3, L\) or \(1, L\), for rows and levels; got"
+        ):
+            threshold_intervals(Residual(), np.ones(shape), prediction)
+    with pytest.raises(TypeError, match="nonconformity must be a score"):
+        threshold_intervals({"all": Residual()}, np.ones((1, 1)), prediction)
+    assert threshold_intervals(Residual(), np.ones((0, 2)), prediction[:0]).lower.shape == (0, 2)

@@ -1,7 +1,8 @@
 """Calibrations on disk: one npz archive of arrays with a JSON header, no pickle."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, TypeVar
@@ -11,13 +12,13 @@ import numpy as np
 
 from evencover._version import __version__
 from evencover.files import whole_file
-from evencover.scores import IntervalDistance, Nonconformity, Normalized, Residual, Score, Standardized
+from evencover.scores import OWN_SCORES, Nonconformity, Score
 
 DAMAGE = (BadZipFile, EOFError, KeyError, NotImplementedError, OSError, RuntimeError, TypeError, ValueError)
 FORMAT = "evencover.calibration"
 VERSION = 2
-_HEADER = "header"
-_SCORES: dict[str, type[Any]] = {kind.__name__: kind for kind in (Residual, IntervalDistance, Normalized, Standardized)}
+_HEADER, _ARRAY = "header", "array_"  # members of the archive: the latter with a name behind it
+_SCORES: dict[str, type[Any]] = {kind.__name__: kind for kind in OWN_SCORES}
 
 Learned = TypeVar("Learned")
 Restore: TypeAlias = Callable[[dict[str, Any], Nonconformity], Learned]
@@ -39,31 +40,19 @@ def pack(file: BinaryIO, nonconformity: Nonconformity, state: Mapping[str, Any])
         "nonconformity": _described(nonconformity),
         "values": {name: value for name, value in state.items() if name not in arrays},
     }
-    np.savez(file, **{_HEADER: np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)}, **arrays)  # type: ignore[arg-type]
+    members = {f"{_ARRAY}{name}": value for name, value in arrays.items()}
+    members[_HEADER] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    np.savez(file, **members)  # type: ignore[arg-type]
 
 
 def read(path: str | Path, nonconformity: Nonconformity | None, restore: Restore[Learned]) -> Learned:
     """Return what a file that `write` wrote says was learned, or say what is wrong with it."""
-    with Path(path).open("rb") as file:
-        return unpack(file, str(path), nonconformity, restore)
+    with Path(path).open("rb") as file, damage_named(path):
+        return restore(*unpack(file, nonconformity))
 
 
-def unpack(file: BinaryIO, name: str, nonconformity: Nonconformity | None, restore: Restore[Learned]) -> Learned:
-    """Return what an open file, called by its name in errors, says was learned: restored from its state and score."""
-    try:
-        return restore(*_contents(file, nonconformity))
-    except DAMAGE as error:
-        if isinstance(error, _RefusedError):
-            raise ValueError(f"{name}: {error}") from None
-        raise ValueError(f"{name} is no calibration that evencover wrote, or it is damaged: {error}") from error
-
-
-class _RefusedError(ValueError):
-    """The file is sound, but not for this reader."""
-
-
-def _contents(file: BinaryIO, nonconformity: Nonconformity | None) -> tuple[dict[str, Any], Nonconformity]:
-    """Return the state and the score in an open file."""
+def unpack(file: BinaryIO, nonconformity: Nonconformity | None) -> tuple[dict[str, Any], Nonconformity]:
+    """Return the state and the score in an open file, inside `damage_named`."""
     with np.load(file, allow_pickle=False) as arrays:
         header = json.loads(arrays[_HEADER].tobytes())
         if header["format"] != FORMAT:
@@ -73,8 +62,23 @@ def _contents(file: BinaryIO, nonconformity: Nonconformity | None) -> tuple[dict
                 f"written by evencover {header['evencover']} in version {header['version']} of the format; "
                 f"this evencover reads version {VERSION}"
             )
-        state = {**header["values"], **{name: arrays[name] for name in arrays.files if name != _HEADER}}
-    return state, _rebuilt(header["nonconformity"], nonconformity)
+        held = {name.removeprefix(_ARRAY): arrays[name] for name in arrays.files if name.startswith(_ARRAY)}
+    return {**header["values"], **held}, _rebuilt(header["nonconformity"], nonconformity)
+
+
+@contextmanager
+def damage_named(path: str | Path) -> Iterator[None]:
+    """Turn whatever a damaged file leads to into one error that names it; so is a sound file that is refused."""
+    try:
+        yield
+    except _RefusedError as error:
+        raise ValueError(f"{path}: {error}") from None
+    except DAMAGE as error:
+        raise ValueError(f"{path} is no calibration that evencover wrote, or it is damaged: {error}") from error
+
+
+class _RefusedError(ValueError):
+    """The file is sound, but not for this reader."""
 
 
 def _described(nonconformity: Nonconformity) -> Any:

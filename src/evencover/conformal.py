@@ -16,7 +16,7 @@ from evencover import predictor_files
 from evencover.calibration import Calibration, Seed, Unseen
 from evencover.calibrators.answers import prediction_sets, target_p_values
 from evencover.calibrators.by_group import ByGroup
-from evencover.calibrators.protocols import Calibrated, Calibrator, checked_calibrator
+from evencover.calibrators.protocols import Calibrated, Calibrator, checked_calibrator, checked_learned
 from evencover.guarantees import Guarantee
 from evencover.inputs import FloatArray
 from evencover.intervals import Intervals, IntervalUnion
@@ -196,9 +196,10 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             check_is_fitted(self)
             if y is not None or weights is not None:
                 raise ValueError("Rows hold their targets and weights already; got y or weights besides")
+            _refuse_useless(X.weights, self._learned_by)
             return X
         self._refuse_unless_calibrated(X)
-        self._refuse_useless(weights)
+        _refuse_useless(weights, self._learned_by)
         target = None if y is None else checked_target(self, X, y)
         return Rows.with_checked_target(predictions_of(self.estimator_, X), X, target, weights)
 
@@ -275,7 +276,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             "n_features": getattr(self, "n_features_in_", None),
             "features": None if names is None else names.tolist(),
         }
-        predictor_files.write(path, self.estimator_, self._calibrator(), self.calibrator_, notes)
+        predictor_files.write(path, self.estimator_, self._learned_by, self.calibrator_, notes)
 
     @classmethod
     def load(
@@ -301,12 +302,13 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             `save` says which a file needs. A file brings no code along, but a class runs its own, and a forged model
             can crash the process: load only files of those you trust.
         """
-        fitted, learned, notes = predictor_files.read(path, nonconformity, calibrator, trusted)
+        fitted, learner, learned, notes = predictor_files.read(path, nonconformity, calibrator, trusted)
         frozen = fitted if is_frozen(fitted) else FrozenEstimator(fitted)
-        model = cls(frozen, nonconformity=learned.nonconformity, calibrator=calibrator)
-        model.estimator_, model.scale_, model.calibrator_ = fitted, notes["scale"], learned
-        if calibrator is None:
-            model.taxonomy = fresh_taxonomy(model.taxonomy_)
+        model = cls(frozen, nonconformity=learned.nonconformity, calibrator=learner)
+        model.estimator_, model.scale_ = fitted, notes["scale"]
+        model.calibrator_, model._learned_by = learned, learner
+        if calibrator is None and isinstance(learner, ByGroup):
+            model.set_params(calibrator=None, taxonomy=fresh_taxonomy(model.taxonomy_))
         if notes["n_features"] is not None:
             model.n_features_in_ = notes["n_features"]
         if notes["features"] is not None:
@@ -353,21 +355,17 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             raise ValueError("taxonomy=T is short for calibrator=ByGroup(T); give one of them, not both")
         return checked_calibrator(self.calibrator)
 
-    def _refuse_useless(self, weights: Any) -> None:
-        """Raise if there are weights, and the calibrator knows none."""
-        calibrator = self._calibrator()
-        if weights is not None and not getattr(calibrator, "takes_weights", False):
-            raise ValueError(f"{type(calibrator).__name__} takes no weights for covariate shift; leave weights out")
-
     def _calibrate(self, estimator: Any, scale: float | None, X: Any, y: FloatArray, weights: Any = None) -> Self:
         """Calibrate the model on these rows, and only then take everything over: a failure changes nothing."""
-        self._refuse_useless(weights)
+        calibrator = self._calibrator()
+        _refuse_useless(weights, calibrator)
         rows = Rows.with_checked_target(predictions_of(estimator, X), X, y, weights)
         score = self._nonconformity()
-        learned = self._calibrator().learn(rows, score if scale is None else with_scale(score, scale))
+        learned = checked_learned(calibrator.learn(rows, score if scale is None else with_scale(score, scale)))
         remember_features(self, X)
         self.estimator_, self.scale_ = estimator, scale
         self.calibrator_: Calibrated = learned
+        self._learned_by: Calibrator = calibrator  # whatever the parameters become afterwards
         self.calibration_rows_ = rows
         return self
 
@@ -387,6 +385,12 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         tags = super().__sklearn_tags__()
         tags.input_tags = get_tags(self.estimator).input_tags
         return tags
+
+
+def _refuse_useless(weights: Any, calibrator: Calibrator) -> None:
+    """Raise if there are weights, and the calibrator knows none."""
+    if weights is not None and not getattr(calibrator, "takes_weights", False):
+        raise ValueError(f"{type(calibrator).__name__} takes no weights for covariate shift; leave weights out")
 
 
 def _median_spread(estimator: Any, X: Any) -> float:

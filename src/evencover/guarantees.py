@@ -101,14 +101,15 @@ class Guarantee:
         return NOTHING if self.kind in ("approximate", "none") else LowerBound()
 
     def coverage(self, level: Level) -> dict[Label, Fraction]:
-        """Return each group's exact probability k / (n + 1) of covering a new row, without ties or weights.
+        """Return each group's exact probability k / (n + 1) of covering a new row, without ties; none if not `exact`.
 
         Examples
         --------
-        >>> Guarantee("per group", {"low": 30, "high": 5}).coverage(0.9)
+        >>> Guarantee("per group", {"low": 30, "high": 5}, exact=True).coverage(0.9)
         {'low': Fraction(28, 31), 'high': Fraction(1, 1)}
         """
-        return {label: Fraction(conformal_rank(n, level), n + 1) for label, n in self.sizes.items()}
+        sizes = self.sizes if self.exact else {}
+        return {label: Fraction(conformal_rank(n, level), n + 1) for label, n in sizes.items()}
 
     def __repr__(self) -> str:
         if self.kind == "none":

@@ -192,7 +192,8 @@ class IntervalUnion:
         """Return the smallest interval that holds each row's pieces; empty where all are."""
         lower = np.min([np.where(piece.empty, np.inf, piece.lower) for piece in self.pieces], axis=0)
         upper = np.max([np.where(piece.empty, -np.inf, piece.upper) for piece in self.pieces], axis=0)
-        return Intervals(lower, upper, level=self.level, guarantee=self.guarantee, frame=self.pieces[0].frame)
+        guarantee = None if self.guarantee is None else replace(self.guarantee, exact=False)  # it covers more
+        return Intervals(lower, upper, level=self.level, guarantee=guarantee, frame=self.pieces[0].frame)
 
     def __len__(self) -> int:
         return len(self.pieces[0])

@@ -63,7 +63,7 @@ def html_table(header: Sequence[Any], rows: Iterable[Sequence[Any]], *, caption:
 
 def visible(text: str) -> str:
     """Return text in which characters that turn others around are written out."""
-    return text.translate(_UNSEEN)
+    return text if text.isascii() else text.translate(_UNSEEN)
 
 
 def _escaped(text: str) -> str:

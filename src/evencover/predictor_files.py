@@ -26,8 +26,10 @@ VERSION = 2
 _DAMAGE = (*calibration_files.DAMAGE, AttributeError, ZlibError)
 _NOTED = ("scikit-learn", "calibrator", "level", "scale", "n_features", "features")
 _HEADER, _CALIBRATION, _LEARNED = "header.json", "calibration.npz", "learned.skops"
+_OWN_CALIBRATORS = (ByGroup,)
 _OWN = {
     "bins": "Bins",
+    "calibrators.by_group": "ByGroup",
     "taxonomies": "ByFeature ByPrediction BySpread ByTarget Marginal Product",
     "models.adapters": "FromDistribution FromOutputs FromQuantiles FromStd",
     "models.encoding": "EncodedColumn TableEncoder",
@@ -53,19 +55,20 @@ TRUSTED = (  # kinds of thing that a file may hold without being asked about
 def write(
     path: str | Path, estimator: Any, calibrator: Calibrator, learned: Calibrated, notes: Mapping[str, Any]
 ) -> None:
-    """Write a model, what its calibrator learned and notes to one file: whole or not at all."""
+    """Write a model, its calibrator, what that learned, and notes to one file: whole or not at all."""
     skops = imported("skops.io", extra="files", purpose="saving a predictor")
     state = learned.state()
     objects = {name: value for name, value in state.items() if not _is_plain(value)}
+    is_own = type(calibrator) in _OWN_CALIBRATORS
     header = {
         "format": FORMAT,
         "version": VERSION,
         "evencover": __version__,
         "scikit-learn": sklearn_version,
-        "calibrator": type(calibrator).__name__,
+        "calibrator": {"name": type(calibrator).__name__, "own": is_own},
         **notes,
     }
-    content = skops.dumps({"estimator": estimator, "calibrator": objects})
+    content = skops.dumps({"estimator": estimator, "calibrator": calibrator if is_own else None, "state": objects})
     _say_what_is_strange([kind for kind in skops.get_untrusted_types(data=content) if kind not in TRUSTED])
     values = {name: value for name, value in state.items() if name not in objects}
     calibration_files.pack(calibration := BytesIO(), learned.nonconformity, values)
@@ -76,13 +79,13 @@ def write(
 
 
 def read(
-    path: str | Path, nonconformity: Nonconformity | None, calibrator: Calibrator | None, trusted: Sequence[str]
-) -> tuple[Any, Calibrated, dict[str, Any]]:
-    """Return the model, what its calibrator learned and the header in a file that `write` wrote."""
+    path: str | Path, nonconformity: Nonconformity | None, given: Calibrator | None, trusted: Sequence[str]
+) -> tuple[Any, Calibrator, Calibrated, dict[str, Any]]:
+    """Return the model, its calibrator, what that learned, and the header in a file that `write` wrote."""
     skops = imported("skops.io", extra="files", purpose="loading a predictor")
     header, calibration, content = _members(path)
-    learner = _calibrator(path, header["calibrator"], calibrator)
     with _damage_named(path):
+        _refuse_other_calibrator(path, header["calibrator"], given)
         strange = sorted(set(skops.get_untrusted_types(data=content)) - {*TRUSTED, *trusted})
     if strange:
         raise ValueError(
@@ -94,34 +97,32 @@ def read(
             f"{path} was written with scikit-learn {header['scikit-learn']}, and this is {sklearn_version}: a model "
             "may predict differently, and a calibration holds only for the model it was made with"
         )
+    with calibration_files.damage_named(path):
+        state, score = calibration_files.unpack(BytesIO(calibration), nonconformity)
     with _damage_named(path):
         objects = skops.loads(content, trusted=[*TRUSTED, *trusted])
-
-    def restored(state: dict[str, Any], score: Nonconformity) -> Calibrated:
-        return learner.restore({**state, **objects["calibrator"]}, score)
-
-    learned = calibration_files.unpack(BytesIO(calibration), f"{path}", nonconformity, restored)
-    return objects["estimator"], learned, header
-
-
-def _calibrator(path: str | Path, name: str, given: Calibrator | None) -> Calibrator:
-    """Return the calibrator that a file's was: ours by its name, or the given one, whose class must have that name."""
+        estimator, own, state = objects["estimator"], objects["calibrator"], {**state, **objects["state"]}
     if given is not None:
-        if type(given).__name__ != name:
-            raise ValueError(f"{path}: its calibrator is {name}; got {given!r}")
-        return given
-    if name != ByGroup.__name__:
-        raise ValueError(f"{path}: its calibrator is of your class {name}: pass it as calibrator=")
-    return ByGroup()
+        return estimator, given, given.restore(state, score), header
+    with _damage_named(path):
+        return estimator, own, own.restore(state, score), header
 
 
-def _is_plain(value: Any) -> bool:
+def _refuse_other_calibrator(path: str | Path, described: Mapping[str, Any], given: Calibrator | None) -> None:
+    """Raise unless a file's calibrator is ours, or the given one has its name."""
+    if given is None and not described["own"]:
+        raise _RefusedError(f"{path}: its calibrator is of your class {described['name']}: pass it as calibrator=")
+    if given is not None and type(given).__name__ != described["name"]:
+        raise _RefusedError(f"{path}: its calibrator is {described['name']}; got {given!r}")
+
+
+def _is_plain(value: Any, *, inside: bool = False) -> bool:
     """Return whether a value is an array of numbers or text, or something that JSON gives back as it was."""
-    if isinstance(value, np.ndarray):
-        return not value.dtype.hasobject
-    if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, str | bool | int | float)
+    if type(value) is np.ndarray:
+        return not inside and not value.dtype.hasobject
+    if type(value) is list:
+        return all(_is_plain(each, inside=True) for each in value)
+    return value is None or type(value) in (str, bool, int, float)
 
 
 def noted_level(path: str | Path) -> float:
@@ -145,11 +146,17 @@ def _members(path: str | Path) -> tuple[dict[str, Any], bytes, bytes]:
     )
 
 
+class _RefusedError(ValueError):
+    """The file is sound, but not for this reader."""
+
+
 @contextmanager
 def _damage_named(path: str | Path) -> Iterator[None]:
     """Turn whatever a damaged file leads to into one error that names it."""
     try:
         yield
+    except _RefusedError:
+        raise
     except _DAMAGE as error:
         raise ValueError(f"{path} is no predictor that evencover wrote, or it is damaged: {error}") from error
 

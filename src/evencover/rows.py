@@ -47,6 +47,8 @@ class Rows:
     def with_checked_target(cls, prediction: Prediction, X: Any, y: FloatArray | None, weights: Any = None) -> "Rows":
         """Return rows with targets that were checked before, so that they are not looked through again."""
         rows = cls(prediction, X, weights=weights)
+        if y is not None and len(y) != len(rows):
+            raise ValueError(f"y must have {len(rows)} rows, as many as the prediction; got {len(y)}")
         vars(rows).update(y=y)
         return rows
 

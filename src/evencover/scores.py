@@ -190,6 +190,9 @@ class Standardized:
         return Intervals(np.full(len(prediction), -np.inf), prediction.center + reach)
 
 
+OWN_SCORES: tuple[type[Any], ...] = (Residual, IntervalDistance, Normalized, Standardized)
+
+
 def scores_of(nonconformity: Nonconformity, rows: Rows) -> FloatArray:
     """Return the score of each row's target, by one score for all rows, as most calibrators need it. Shape (n,).
 
@@ -232,8 +235,9 @@ def scores_by_group(nonconformity: Nonconformity, rows: Rows, codes: IntArray, l
 
 def _scored(score: Score, y: FloatArray, prediction: Prediction) -> FloatArray:
     """Return the scores of targets that were checked before: our own scores need not look them through again."""
-    unchecked: Score = getattr(score, "_scored", score)
-    return unchecked(y, prediction)
+    if type(score) in OWN_SCORES:  # not a class derived from one, which may score otherwise
+        score = score._scored  # type: ignore[attr-defined]
+    return score(y, prediction)
 
 
 def threshold_intervals(nonconformity: Score, thresholds: FloatArray, prediction: Prediction) -> Intervals:
@@ -254,8 +258,13 @@ def threshold_intervals(nonconformity: Score, thresholds: FloatArray, prediction
     array([[1., 2.],
            [6., 7.]])
     """
-    each_level = [column if len(column) > 1 else float(column[0]) for column in thresholds.T]
-    return stacked([interval_by(nonconformity, critical, prediction) for critical in each_level])
+    table = np.asarray(thresholds, dtype=float)
+    if table.ndim != 2 or len(table) not in (1, len(prediction)) or not table.shape[1]:
+        raise ValueError(
+            f"thresholds must have shape ({len(prediction)}, L) or (1, L), for rows and levels; got shape {table.shape}"
+        )
+    by_level = [float(column[0]) if len(table) == 1 else column for column in table.T]
+    return stacked([interval_by(checked_score(nonconformity), critical, prediction) for critical in by_level])
 
 
 def intervals_by_group(

@@ -2,6 +2,7 @@
 
 import inspect
 import pickle
+import re
 from dataclasses import replace
 from fractions import Fraction
 
@@ -20,6 +21,7 @@ from evencover import (
     ByTarget,
     ConformalRegressor,
     IntervalDistance,
+    Intervals,
     IntervalUnion,
     Normalized,
     Product,
@@ -31,7 +33,7 @@ from evencover import (
     conformal_rank,
     diagnose,
 )
-from tests.calibrators import SlidingWindow, Tails, TwoTails, Window
+from tests.calibrators import SlidingWindow, Tails, ThresholdLine, TwoTails, Window
 from tests.worlds import ONE_IN_A_MILLION, Oracle, draw
 
 LEVELS = (Fraction(1, 2), Fraction(4, 5), Fraction(9, 10))
@@ -45,6 +47,7 @@ CASES = {
     "one tail": (ByGroup(BySpread(2)), Standardized()),
     "sliding window": (SlidingWindow(60), IntervalDistance()),
     "two tails": (TwoTails(), Standardized()),
+    "threshold line": (ThresholdLine(), Residual()),
 }
 each_case = pytest.mark.parametrize(("calibrator", "score"), CASES.values(), ids=CASES)
 
@@ -72,7 +75,7 @@ def test_every_calibrator_of_the_package_is_under_contract():
     """A new one cannot be forgotten here."""
     public = {getattr(calibrators, name) for name in calibrators.__all__}
     ours = {each for each in public if issubclass(each, BaseEstimator)}
-    assert ours == {type(calibrator) for calibrator, _ in CASES.values()} - {SlidingWindow, TwoTails}
+    assert ours == {type(calibrator) for calibrator, _ in CASES.values()} - {SlidingWindow, ThresholdLine, TwoTails}
     assert ours
 
 
@@ -106,13 +109,21 @@ def test_levels_are_answered_by_themselves(calibrator, score):
 
 @each_case
 def test_intervals_are_nested_where_it_says_so(calibrator, score):
-    """A larger level contains a smaller one; and covers a target just where the p-value exceeds 1 − level."""
+    """A larger level contains a smaller one."""
     learned = calibrator.learn(OLD, score)
-    assert learned.nested
+    assert learned.nested == (not isinstance(calibrator, ThresholdLine))
     made = bounds(learned, NEW)
     inner, outer = made[:, :, :-1], made[:, :, 1:]
     empty = inner[..., 0] > inner[..., 1]
-    assert (((outer[..., 0] <= inner[..., 0]) & (inner[..., 1] <= outer[..., 1])) | empty).all()
+    contains = ((outer[..., 0] <= inner[..., 0]) & (inner[..., 1] <= outer[..., 1])) | empty
+    assert contains.all() or not learned.nested
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "threshold line"])
+def test_an_interval_covers_exactly_where_the_p_value_exceeds(name):
+    """One minus the level: all of these compare the score with calibration scores."""
+    calibrator, score = CASES[name]
+    learned = calibrator.learn(OLD, score)
     covered = learned.intervals(NEW, LEVELS).covers(NEW.y)
     passes = learned.p_values(NEW)[:, None] > 1 + 1e-9 - np.array(
         [float(level) for level in LEVELS]
@@ -270,3 +281,113 @@ def test_weights_reach_those_that_take_them():
     rows = replace(NEW, weights=np.ones(len(NEW)))
     np.testing.assert_array_equal(bounds(model.calibrator_, rows), bounds(learned, rows))
     assert not np.array_equal(bounds(learned, rows), bounds(ByGroup(ByFeature(0)).learn(OLD, Residual()), NEW))
+
+
+class Broken:
+    """A calibrator whose answers are not what they must be."""
+
+    def __init__(self, **answers):
+        self.answers = answers
+
+    def learn(self, rows, nonconformity):
+        learned = SlidingWindow(60).learn(rows, nonconformity)
+        return type("Odd", (Window,), {name: lambda *_, made=made, **__: made for name, made in self.answers.items()})(
+            learned.nonconformity, learned.scores
+        )
+
+    def restore(self, state, nonconformity):
+        raise TypeError("of the user's own")
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        ((np.zeros(50), np.ones(50)), "Odd.intervals must return Intervals, or a union of them; got tuple"),
+        (IntervalUnion([]), "Odd.intervals must return Intervals, or a union of them; got IntervalUnion"),
+        (Intervals(np.zeros(50), np.ones(50)), "bounds of shape (50, 1), rows by levels; got (50,)"),
+        (Intervals(np.zeros((1, 50)), np.ones((1, 50))), "bounds of shape (50, 1), rows by levels; got (1, 50)"),
+        (IntervalUnion([Intervals(np.zeros((50, 2)), np.ones((50, 2)))]), "rows by levels; got (50, 2)"),
+    ],
+)
+def test_intervals_that_are_none_are_refused(made, message):
+    with pytest.raises((TypeError, ValueError), match=re.escape(message)):
+        regressor(Broken(intervals=made), Residual()).predict_interval(NEW.X)
+
+
+def test_p_values_that_are_none_are_refused():
+    with pytest.raises(ValueError, match="p-values of Odd must be one-dimensional"):
+        regressor(Broken(p_values=7.0), Residual()).p_values(NEW.X, NEW.y)
+
+
+def test_what_was_learned_must_be_able_to_answer():
+    """Before anything is taken over."""
+
+    class Forgetful(Broken):
+        def learn(self, rows, nonconformity):
+            return None
+
+    with pytest.raises(
+        TypeError, match="must return what has nonconformity, guarantee, nested, intervals, p_values, st"
+    ):
+        regressor(Forgetful(), Residual())
+
+
+@pytest.mark.filterwarnings("ignore:to load this file")
+def test_every_kind_of_state_comes_back(tmp_path):
+    """Arrays, values, lists of arrays, tuples and mappings; names that an archive uses itself."""
+    states = []
+
+    class Hoarder(SlidingWindow):
+        def learn(self, rows, nonconformity):
+            state = {"header": 1, "file": "x", "allow_pickle": [0.5, None], "folds": [np.arange(3.0), np.ones(2)]}
+            state |= {"pair": (1, 2), "by": {"a": np.zeros(2)}, "none": np.empty((0, 3)), "scores": OLD.y}
+            return type("Hoard", (Window,), {"state": lambda _: state})(nonconformity, OLD.y)
+
+        def restore(self, state, nonconformity):
+            states.append(state)
+            return super().restore(state, nonconformity)
+
+    model = regressor(Hoarder(60), Residual())
+    model.save(tmp_path / "model")
+    ConformalRegressor.load(tmp_path / "model", calibrator=Hoarder(60), trusted=["tests.worlds.Oracle"])
+    (state,) = states
+    assert (state["header"], state["file"], state["allow_pickle"], state["pair"]) == (1, "x", [0.5, None], (1, 2))
+    assert [part.tolist() for part in state["folds"]] == [[0.0, 1.0, 2.0], [1.0, 1.0]]
+    assert (state["by"]["a"].tolist(), state["none"].shape) == ([0.0, 0.0], (0, 3))
+
+
+@pytest.mark.filterwarnings("ignore:to load this file")
+def test_an_error_of_the_users_own_in_restoring_is_not_called_damage(tmp_path):
+    model = regressor(Broken(), Residual())
+    model.save(tmp_path / "model")
+    with pytest.raises(TypeError, match=r"^of the user's own$"):
+        ConformalRegressor.load(tmp_path / "model", calibrator=Broken(), trusted=["tests.worlds.Oracle"])
+
+
+@pytest.mark.filterwarnings("ignore:to load this file")
+def test_a_model_is_what_it_learned_whatever_its_parameters_become(tmp_path):
+    """Other parameters take effect with the next calibration: answers, weights and files are of the last one."""
+    model = regressor(ByGroup(ByFeature(0)), Residual())
+    before = bounds(model.calibrator_, NEW)
+    model.set_params(calibrator=SlidingWindow(60), taxonomy=BySpread(2))
+    np.testing.assert_array_equal(np.asarray(model.predict_interval(NEW.X, level=[0.5, 0.8, 0.9])), before[0])
+    model.save(tmp_path / "model")
+    loaded = ConformalRegressor.load(tmp_path / "model", trusted=["tests.worlds.Oracle"])
+    np.testing.assert_array_equal(bounds(loaded.calibrator_, NEW), before)
+    window = regressor(SlidingWindow(60), Residual()).set_params(calibrator=None)
+    with pytest.raises(ValueError, match="SlidingWindow takes no weights"):
+        window.predict_interval(NEW.X, weights=np.ones(len(NEW)))
+    with pytest.raises(ValueError, match="SlidingWindow takes no weights"):
+        window.predict_interval(replace(window.rows(NEW.X), weights=np.ones(len(NEW))))
+
+
+def test_the_hull_of_a_union_promises_no_exact_law():
+    union = regressor(ByGroup(ByTarget([0.0])), Residual()).predict_union(NEW.X)
+    assert (union.guarantee.exact, union.hull().guarantee.exact) == (True, False)
+
+
+def test_no_rows_have_no_intervals():
+    """Of whatever calibrator: shapes stay what they are."""
+    for calibrator, score in CASES.values():
+        made = regressor(calibrator, score).predict_interval(NEW.X[:0], level=[0.5, 0.9])
+        assert made.lower.shape == (0, 2)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -66,6 +66,7 @@ class CalibratedGroups:
 
     taxonomy: Taxonomy
     calibration: Calibration
+    takes_unseen: ClassVar[bool] = True
 
     @property
     def nonconformity(self) -> Nonconformity:

@@ -23,13 +23,13 @@ from evencover.scores import Nonconformity
 class Calibrated(Protocol):
     """What a calibrator learned: frozen, so that several threads may ask it at once.
 
-    The contract, tested for every one of them: a row's answer does not depend on the other new rows; it is the same
-    after pickling and after its file; the guarantee that it states holds; where it is `nested`, an interval contains
-    those at smaller levels, and covers a target just where the p-value is above 1 − level.
+    The contract, tested for every one of them: a row's answer does not depend on the other new rows (but for the draws
+    of a seed); it is the same after pickling and after its file; the guarantee that it states holds; where it is
+    `nested`, an interval contains those at smaller levels.
 
-    It may also have ``scores``, those of the calibration rows in their order, so that `diagnose` need not score again;
-    ``groups(rows)``, if it has groups, and then ``intervals`` and ``p_values`` take ``unseen=``; ``merge(*others)``, if
-    what parts of the rows teach can be joined to what the whole teaches.
+    It may also have ``scores``, those of all calibration rows in their order, shape (n,), so that `diagnose` need not
+    score again; ``merge(*others)``, if what parts of the rows teach can be joined to what the whole teaches; and
+    ``takes_unseen = True``, if it has groups, and its ``intervals`` and ``p_values`` take ``unseen=``.
     """
 
     @property
@@ -61,7 +61,11 @@ class Calibrator(Protocol):
     """
 
     def learn(self, rows: Rows, nonconformity: Nonconformity, /) -> Calibrated:
-        """Return what the calibration rows teach. Their targets are known: `rows.y`."""
+        """Return what the calibration rows teach.
+
+        Their targets are known: `rows.y`. They come in the order in which `calibrate` was given them; `fit` splits rows
+        at random.
+        """
 
     def restore(self, state: Mapping[str, Any], nonconformity: Nonconformity, /) -> Calibrated:
         """Return what was learned before, from its state."""
@@ -76,3 +80,12 @@ def checked_calibrator(calibrator: Any) -> Calibrator:
             f"restore(state, nonconformity); got {calibrator!r}"
         )
     return calibrator  # type: ignore[no-any-return]
+
+
+def checked_learned(learned: Any) -> Calibrated:
+    """Return what a calibrator learned, if it can answer for new rows."""
+    members = ("nonconformity", "guarantee", "nested", "intervals", "p_values", "state")
+    lacking = [name for name in members if not hasattr(learned, name)]
+    if lacking:
+        raise TypeError(f"a calibrator's learn must return what has {', '.join(lacking)}, too; got {learned!r}")
+    return learned  # type: ignore[no-any-return]

@@ -5,8 +5,8 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.signal import fftconvolve
-from scipy.special import betaincinv
-from scipy.stats import beta, betabinom, binom, norm
+from scipy.special import betaincinv, betaln
+from scipy.stats import beta, binom, norm
 
 from evencover.inputs import FloatArray, IntArray
 from evencover.quantiles import Level, conformal_rank, level_fraction
@@ -116,4 +116,7 @@ def _pool_law(m: int, n: int | None, level: Level) -> FloatArray:
     rank = conformal_rank(n, level)
     if rank > n:  # an infinite threshold covers every row
         return np.asarray(counts == m, dtype=float)
-    return np.asarray(betabinom.pmf(counts, m, rank, n + 1 - rank))
+    # The law as scipy.stats.betabinom has it, whose checks take longer than the law.
+    a, b = rank, n + 1 - rank
+    ways = -np.log(m + 1) - betaln(m - counts + 1, counts + 1)
+    return np.asarray(np.exp(ways + betaln(counts + a, m - counts + b) - betaln(a, b)))

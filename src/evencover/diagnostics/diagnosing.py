@@ -38,7 +38,7 @@ def diagnose(
     tolerance: float = 0.03,
     seed: int = 0,
 ) -> Diagnosis:
-    """Return where a model's marginal predictor will miss, is that chance, and what to use instead.
+    """Return where a model's marginal predictor will miss, whether that is chance, and what to use instead.
 
     The marginal predictor is the model with its score and one threshold for all rows, whatever it is calibrated by. No
     test data is needed: what it covers in a group is read off the calibration scores.

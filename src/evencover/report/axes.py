@@ -1,6 +1,7 @@
 """Where numbers go on a picture."""
 
 from dataclasses import dataclass
+from math import isfinite, isnan
 
 import numpy as np
 
@@ -25,7 +26,7 @@ class Axis:
     def at(self, value: float) -> float:
         """Return the pixel of a number; one beyond the ends is put a little beyond them."""
         share = (value - self.low) / (self.high - self.low)
-        return float(self.start + np.clip(share, -0.05, 1.05) * (self.stop - self.start))
+        return float(self.start + min(max(share, -0.05), 1.05) * (self.stop - self.start))
 
     def ticks(self, about: int = 5) -> list[float]:
         """Return about so many round numbers along it."""
@@ -43,6 +44,6 @@ def _round_step(width: float) -> float:
 
 def short(value: float) -> str:
     """Return a number as a reader wants it: four digits, and no more."""
-    if np.isfinite(value):
+    if isfinite(value):
         return f"{value:.4g}"
-    return "not known" if np.isnan(value) else "infinite" if value > 0 else "minus infinite"
+    return "not known" if isnan(value) else "infinite" if value > 0 else "minus infinite"

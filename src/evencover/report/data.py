@@ -12,7 +12,7 @@ from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.words import in_code
 from evencover.report.background import versions
-from evencover.scores import IntervalDistance, Normalized, Residual, Standardized
+from evencover.scores import OWN_SCORES
 from evencover.studies import Study
 
 _ARRAYS = ("grounds",)  # what a result rests on, row by row
@@ -33,7 +33,7 @@ def data_of(result: Study | Diagnosis | Audit) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Return a value as JSON knows it; a frozen object by the names of its parts."""
-    if isinstance(value, Residual | IntervalDistance | Normalized | Standardized):
+    if isinstance(value, OWN_SCORES):
         return in_code(value)
     if is_dataclass(value) and not isinstance(value, type):
         parts = (part.name for part in fields(value) if part.name not in _ARRAYS)
