@@ -43,8 +43,8 @@ def main() -> None:
                 "report": middle(lambda: report(found)),
                 "megabytes": len(report(found).encode()) / 1e6,
                 **encoding(large[[*_NUMBERS, *_TEXTS]]),
-                **serving(found.regressor, small),
                 **files(found.regressor),
+                **serving(found.regressor, small),
             }
         )
     )
