@@ -518,6 +518,15 @@ class TestFeatures:
             least = min(least_coverage(side * places[:, 0], covered) for side in (1, -1))
             assert covered[slab.holds(places)].mean() == least
 
+    def test_the_outermost_slabs_have_no_end(self):
+        """Rows of the other half may lie beyond those that were searched."""
+        X = np.arange(100.0)[:, None]
+        rng = np.random.default_rng(0)
+        for covered in (X[:, 0] < 80, X[:, 0] >= 20):
+            slab = SlabSearch.of(X, rng).worst(covered)
+            assert slab.holds(np.array([[-1e9], [1e9]])).sum() == 1
+            assert not covered[slab.holds(X)].any()
+
     def test_a_slab_along_one_of_many_features_is_found(self):
         """Where random directions have little of any one of them."""
         rng = np.random.default_rng(0)

@@ -256,8 +256,20 @@ def test_foreign_and_damaged_files_are_refused(old, tmp_path):
     np.savez(path, header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8))
     with pytest.raises(ValueError, match=r"written by evencover 9\.9 in version 99 of the format"):
         Calibration.load(path)
+    np.savez(path, header=np.frombuffer(json.dumps(header | {"version": 1}).encode(), dtype=np.uint8))
+    with pytest.raises(ValueError, match=r"in version 1 of the format; this evencover reads version 2"):
+        Calibration.load(path)
     with pytest.raises(FileNotFoundError):
         Calibration.load(tmp_path / "nowhere.npz")
+
+
+def test_a_pickle_holds_the_scores_once(old, new):
+    """Not what was found from them meanwhile."""
+    calibration = calibrate(old.y, old.prediction, groups=np.arange(len(old.y)) % 2)
+    fresh = len(pickle.dumps(calibration))
+    calibration.interval(new.prediction, groups=np.arange(len(new.y)) % 2)
+    calibration.p_values(new.y, new.prediction, groups=np.arange(len(new.y)) % 2)
+    assert len(pickle.dumps(calibration)) == fresh
 
 
 def test_unseen_groups_are_an_error_unless_opted_into(old, new):

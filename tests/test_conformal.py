@@ -425,3 +425,12 @@ def test_weights_in_any_form_follow_their_rows(form):
     expected = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, sample_weight=weights).predict(X)
     found = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, sample_weight=form(weights)).predict(X)
     np.testing.assert_array_equal(found, expected)
+
+
+def test_a_wrong_calibrator_is_noticed_before_anything_is_fitted():
+    class Slow(Ridge):
+        def fit(self, X, y):
+            raise AssertionError("fitted")
+
+    with pytest.raises(TypeError, match="calibrator must be a calibrator"):
+        ConformalRegressor(Slow(), calibrator="window").fit(X, Y)

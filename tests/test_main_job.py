@@ -147,7 +147,9 @@ class TestPredict:
         Path("said.csv").write_text(text, encoding="utf-8")
         said = pd.read_csv("said.csv")
         model = ConformalRegressor.load("evencover-houses/predictor.evencover")
-        made = model.predict_interval(new[["area", "<script>", "code"]], level=0.8)
+        features = new[["area", "<script>", "code"]]
+        made = model.predict_interval(features, level=0.8)
+        np.testing.assert_allclose(said["prediction"], model.predict(features))
         np.testing.assert_allclose(said[["lower", "upper"]], np.asarray(made))
         assert said["name"].tolist() == new["name"].tolist()
         _, text, _ = typed(capsys, "predict", "evencover-houses", "new.csv", "--level", "0.5", "--json")

@@ -81,6 +81,19 @@ def test_rows_come_back_as_they_are(model):
             model.rows(rows, **more)
 
 
+def test_some_rows_keep_all_their_parts():
+    rows = Rows(NEW.prediction, NEW.X, NEW.y, np.arange(50.0))
+    some = rows[[3, 1]]
+    assert (some.y.tolist(), some.weights.tolist()) == (NEW.y[[3, 1]].tolist(), [3.0, 1.0])
+    np.testing.assert_array_equal(some.X, NEW.X[[3, 1]])
+    assert repr(some) == "Rows(2 rows of prediction, X, y, weights)"
+
+
+def test_checked_targets_are_counted():
+    with pytest.raises(ValueError, match="y must have 50 rows, as many as the prediction; got 2"):
+        Rows.with_checked_target(NEW.prediction, NEW.X, NEW.y[:2])
+
+
 def test_rows_without_targets_have_no_p_values(model):
     for X in (NEW.X, model.rows(NEW.X)):
         with pytest.raises(ValueError, match="a p-value needs y, the targets; these rows have none"):
