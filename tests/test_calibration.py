@@ -24,6 +24,7 @@ from evencover import (
     Standardized,
     TooFewRowsWarning,
     calibrate,
+    calibration_files,
     conformal_quantile,
     conformal_rank,
 )
@@ -437,3 +438,26 @@ def test_prediction_is_not_changed(old):
     calibrate(old.y, old.prediction, nonconformity=Normalized())
     np.testing.assert_array_equal(old.prediction.center, center)
     assert isinstance(old.prediction, Prediction)
+
+
+@pytest.mark.parametrize("n_groups", [1, 127, 128, 129, 400])
+def test_many_groups_come_back_from_a_file(n_groups, tmp_path):
+    """Their codes are written in as few bytes as they need."""
+    labels = np.arange(2 * n_groups) % n_groups
+    calibration = calibrate(np.arange(2.0 * n_groups), np.zeros(2 * n_groups), groups=labels)
+    calibration.save(tmp_path / "c.npz")
+    loaded = Calibration.load(tmp_path / "c.npz")
+    assert (loaded.labels, loaded.sizes) == (calibration.labels, calibration.sizes)
+    np.testing.assert_array_equal(loaded.groups.codes, labels)
+    np.testing.assert_array_equal(loaded.scores, calibration.scores)
+
+
+def test_weights_in_a_file_are_checked(old, tmp_path):
+    """A file whose arrays do not fit together is damaged."""
+    state = calibrate(old.y, old.prediction, weights=np.ones(len(old.y))).state()
+    for weights in (state["weights"][:-1], -state["weights"]):
+        calibration_files.write(tmp_path / "c.npz", Residual(), state | {"weights": weights})
+        with pytest.raises(
+            ValueError, match=r"c.npz is no calibration that evencover wrote, or it is damaged: weights must"
+        ):
+            Calibration.load(tmp_path / "c.npz")

@@ -254,23 +254,16 @@ class Calibration:
 
     def state(self) -> dict[str, Any]:
         """Return what its file holds besides the score: arrays, and values that JSON knows."""
-        groups = self.groups
-        optional = {"edge": groups.edge, "weights": self.weights}
-        return {
-            "scores": self.scores,
-            "codes": groups.codes,
-            **{name: values for name, values in optional.items() if values is not None},
-            "labels": [_plain(label) for label in groups.labels],
-            "rules": list(groups.rules),
-            "n_edge_bits": groups.n_edge_bits,
-        }
+        weights = {} if self.weights is None else {"weights": self.weights}
+        return {"scores": self.scores, **weights, **self.groups.state()}
 
     @classmethod
     def restored(cls, state: Mapping[str, Any], nonconformity: Nonconformity) -> "Calibration":
         """Return the calibration that had this state."""
-        labels, rules = tuple(state["labels"]), tuple(state["rules"])
-        groups = Groups(state["codes"], labels, rules, state.get("edge"), state["n_edge_bits"])
-        return cls(nonconformity, checked_scores(state["scores"], len(groups)), groups, state.get("weights"))
+        groups = Groups.restored(state)
+        scores, weights = checked_scores(state["scores"], len(groups)), state.get("weights")
+        weights = None if weights is None else checked_nonnegative(weights, "weights", length=len(groups))
+        return cls(nonconformity, scores, groups, weights)
 
     def save(self, path: str | Path) -> None:
         """Write the calibration to one file, without pickle: JSON and arrays in an npz archive."""
@@ -387,10 +380,3 @@ def _checked_groups(groups: Any, length: int, labels: tuple[Label, ...] = _MARGI
 def _some(values: Array, rows: IntArray) -> Array:
     """Return the values of some rows, in order; all of them without a copy."""
     return values if values is None or len(rows) == len(values) else values.take(rows)
-
-
-def _plain(label: Label) -> Label:
-    """Return a label that JSON gives back as it was."""
-    if not isinstance(label, str | bool | int | float):
-        raise TypeError(f"labels must be text, numbers or booleans to be saved; got {label!r}")
-    return label

@@ -1,7 +1,7 @@
 """Which group each row belongs to."""
 
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -147,6 +147,23 @@ class Groups:
         codes = np.concatenate([part.codes for part in parts])
         return cls(codes, parts[0].labels, parts[0].rules, edge, n_edge_bits)
 
+    def state(self) -> dict[str, Any]:
+        """Return what a file holds of it: arrays, and values that JSON knows."""
+        edge = {} if self.edge is None else {"edge": _small(self.edge, 1 << self.n_edge_bits)}
+        return {
+            "codes": _small(self.codes, len(self.labels)),
+            **edge,
+            "labels": [_plain_label(label) for label in self.labels],
+            "rules": list(self.rules),
+            "n_edge_bits": self.n_edge_bits,
+        }
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any]) -> "Groups":
+        """Return the groups that had this state."""
+        labels, rules = tuple(state["labels"]), tuple(state["rules"])
+        return cls(state["codes"], labels, rules, state.get("edge"), state["n_edge_bits"])
+
     def _rules(self) -> tuple[str, ...]:
         return self.rules or tuple(map(str, self.labels))
 
@@ -200,6 +217,18 @@ def _checked_codes(codes: Any, name: str, lowest: int, beyond: int) -> IntArray:
     if len(array) and not lowest <= array.min() <= array.max() < beyond:
         raise ValueError(f"{name} must lie from {lowest} to {beyond - 1}; got {array.min()} to {array.max()}")
     return array.astype(np.intp, copy=False)
+
+
+def _small(codes: IntArray, beyond: int) -> NDArray[Any]:
+    """Return whole numbers below a bound, and perhaps -1, in as few bytes as they need."""
+    return codes.astype(np.min_scalar_type(-max(beyond, 1)))
+
+
+def _plain_label(label: Label) -> Label:
+    """Return a label that JSON gives back as it was."""
+    if not isinstance(label, str | bool | int | float):
+        raise TypeError(f"labels must be text, numbers or booleans to be saved; got {label!r}")
+    return label
 
 
 def first_few(values: Sequence[Any], most: int = 8) -> str:
