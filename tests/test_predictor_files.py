@@ -271,19 +271,12 @@ def test_another_version_of_scikit_learn_is_said(tmp_path, monkeypatch):
         ConformalRegressor.load(tmp_path / "model")
 
 
-def test_a_later_format_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(predictor_files, "VERSION", 3)
+@pytest.mark.parametrize("version", [1, 3])
+def test_another_format_is_refused(version, tmp_path, monkeypatch):
+    monkeypatch.setattr(predictor_files, "VERSION", version)
     ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
     monkeypatch.undo()
-    with pytest.raises(ValueError, match=r"version 3; this evencover reads evencover.predictor, version 2"):
-        ConformalRegressor.load(tmp_path / "model")
-
-
-def test_an_earlier_format_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(predictor_files, "VERSION", 1)
-    ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
-    monkeypatch.undo()
-    with pytest.raises(ValueError, match=r"version 1; this evencover reads evencover.predictor, version 2"):
+    with pytest.raises(ValueError, match=rf"version {version}; this evencover reads evencover.predictor, version 2"):
         ConformalRegressor.load(tmp_path / "model")
 
 

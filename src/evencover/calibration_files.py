@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, TypeVar
 from zipfile import BadZipFile
+from zlib import error as ZlibError  # noqa: N812
 
 import numpy as np
 
@@ -14,7 +15,10 @@ from evencover._version import __version__
 from evencover.files import whole_file
 from evencover.scores import OWN_SCORES, Nonconformity, Score
 
-DAMAGE = (BadZipFile, EOFError, KeyError, NotImplementedError, OSError, RuntimeError, TypeError, ValueError)
+_DAMAGE = (
+    *(AttributeError, BadZipFile, EOFError, KeyError, NotImplementedError),
+    *(OSError, RuntimeError, TypeError, ValueError, ZlibError),
+)
 FORMAT = "evencover.calibration"
 VERSION = 2
 _HEADER, _ARRAY = "header", "array_"  # members of the archive: the latter with a name behind it
@@ -47,7 +51,7 @@ def pack(file: BinaryIO, nonconformity: Nonconformity, state: Mapping[str, Any])
 
 def read(path: str | Path, nonconformity: Nonconformity | None, restore: Restore[Learned]) -> Learned:
     """Return what a file that `write` wrote says was learned, or say what is wrong with it."""
-    with Path(path).open("rb") as file, damage_named(path):
+    with Path(path).open("rb") as file, damage_named(path, "calibration"):
         return restore(*unpack(file, nonconformity))
 
 
@@ -58,7 +62,7 @@ def unpack(file: BinaryIO, nonconformity: Nonconformity | None) -> tuple[dict[st
         if header["format"] != FORMAT:
             raise ValueError(f"its format is {header['format']!r}")
         if header["version"] != VERSION:
-            raise _RefusedError(
+            raise RefusedError(
                 f"written by evencover {header['evencover']} in version {header['version']} of the format; "
                 f"this evencover reads version {VERSION}"
             )
@@ -67,17 +71,17 @@ def unpack(file: BinaryIO, nonconformity: Nonconformity | None) -> tuple[dict[st
 
 
 @contextmanager
-def damage_named(path: str | Path) -> Iterator[None]:
-    """Turn whatever a damaged file leads to into one error that names it; so is a sound file that is refused."""
+def damage_named(path: str | Path, what: str) -> Iterator[None]:
+    """Turn whatever a damaged or refused file leads to into one error that names it, and says what it is not."""
     try:
         yield
-    except _RefusedError as error:
+    except RefusedError as error:
         raise ValueError(f"{path}: {error}") from None
-    except DAMAGE as error:
-        raise ValueError(f"{path} is no calibration that evencover wrote, or it is damaged: {error}") from error
+    except _DAMAGE as error:
+        raise ValueError(f"{path} is no {what} that evencover wrote, or it is damaged: {error}") from error
 
 
-class _RefusedError(ValueError):
+class RefusedError(ValueError):
     """The file is sound, but not for this reader."""
 
 
@@ -100,7 +104,7 @@ def _rebuilt(described: Any, given: Nonconformity | None) -> Nonconformity:
         if isinstance(given, Mapping) and isinstance(described, list):
             given = {label: given[label] for label, _ in described if label in given}
         if _described(given) != described:
-            raise _RefusedError(f"its nonconformity is {described}; got {_described(given)}")
+            raise RefusedError(f"its nonconformity is {described}; got {_described(given)}")
         return given
     if isinstance(described, list):
         return {label: _score(each) for label, each in described}
@@ -109,6 +113,6 @@ def _rebuilt(described: Any, given: Nonconformity | None) -> Nonconformity:
 
 def _score(described: Mapping[str, Any]) -> Score:
     if described.get("own"):
-        raise _RefusedError(f"its score is of your class {described['name']}: pass it as nonconformity=")
+        raise RefusedError(f"its score is of your class {described['name']}: pass it as nonconformity=")
     score: Score = _SCORES[described["name"]](**described["settings"])
     return score

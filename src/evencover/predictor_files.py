@@ -1,19 +1,17 @@
 """Calibrated regressors on disk: one zip archive of a JSON header, what was calibrated and the model, no pickle."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
-from zlib import error as ZlibError  # noqa: N812
 
 import numpy as np
 from sklearn import __version__ as sklearn_version
 
-from evencover import calibration_files
 from evencover._version import __version__
+from evencover.calibration_files import RefusedError, damage_named, pack, unpack
 from evencover.calibrators.by_group import ByGroup
 from evencover.calibrators.protocols import Calibrated, Calibrator
 from evencover.extras import imported
@@ -23,7 +21,6 @@ from evencover.scores import Nonconformity
 
 FORMAT = "evencover.predictor"
 VERSION = 2
-_DAMAGE = (*calibration_files.DAMAGE, AttributeError, ZlibError)
 _NOTED = ("scikit-learn", "calibrator", "level", "scale", "n_features", "features")
 _HEADER, _CALIBRATION, _LEARNED = "header.json", "calibration.npz", "learned.skops"
 _OWN_CALIBRATORS = (ByGroup,)
@@ -71,7 +68,7 @@ def write(
     content = skops.dumps({"estimator": estimator, "calibrator": calibrator if is_own else None, "state": objects})
     _say_what_is_strange([kind for kind in skops.get_untrusted_types(data=content) if kind not in TRUSTED])
     values = {name: value for name, value in state.items() if name not in objects}
-    calibration_files.pack(calibration := BytesIO(), learned.nonconformity, values)
+    pack(calibration := BytesIO(), learned.nonconformity, values)
     with whole_file(path) as file, ZipFile(file, "w", ZIP_DEFLATED) as archive:
         archive.writestr(_HEADER, json.dumps(header))
         archive.writestr(_CALIBRATION, calibration.getvalue())
@@ -84,8 +81,8 @@ def read(
     """Return the model, its calibrator, what that learned, and the header in a file that `write` wrote."""
     skops = imported("skops.io", extra="files", purpose="loading a predictor")
     header, calibration, content = _members(path)
-    with _damage_named(path):
-        _refuse_other_calibrator(path, header["calibrator"], given)
+    with damage_named(path, "predictor"):
+        _refuse_other_calibrator(header["calibrator"], given)
         strange = sorted(set(skops.get_untrusted_types(data=content)) - {*TRUSTED, *trusted})
     if strange:
         raise ValueError(
@@ -97,23 +94,23 @@ def read(
             f"{path} was written with scikit-learn {header['scikit-learn']}, and this is {sklearn_version}: a model "
             "may predict differently, and a calibration holds only for the model it was made with"
         )
-    with calibration_files.damage_named(path):
-        state, score = calibration_files.unpack(BytesIO(calibration), nonconformity)
-    with _damage_named(path):
+    with damage_named(path, "calibration"):
+        state, score = unpack(BytesIO(calibration), nonconformity)
+    with damage_named(path, "predictor"):
         objects = skops.loads(content, trusted=[*TRUSTED, *trusted])
         estimator, own, state = objects["estimator"], objects["calibrator"], {**state, **objects["state"]}
     if given is not None:
         return estimator, given, given.restore(state, score), header
-    with _damage_named(path):
+    with damage_named(path, "predictor"):
         return estimator, own, own.restore(state, score), header
 
 
-def _refuse_other_calibrator(path: str | Path, described: Mapping[str, Any], given: Calibrator | None) -> None:
+def _refuse_other_calibrator(described: Mapping[str, Any], given: Calibrator | None) -> None:
     """Raise unless a file's calibrator is ours, or the given one has its name."""
     if given is None and not described["own"]:
-        raise _RefusedError(f"{path}: its calibrator is of your class {described['name']}: pass it as calibrator=")
+        raise RefusedError(f"its calibrator is of your class {described['name']}: pass it as calibrator=")
     if given is not None and type(given).__name__ != described["name"]:
-        raise _RefusedError(f"{path}: its calibrator is {described['name']}; got {given!r}")
+        raise RefusedError(f"its calibrator is {described['name']}; got {given!r}")
 
 
 def _is_plain(value: Any, *, inside: bool = False) -> bool:
@@ -133,7 +130,7 @@ def noted_level(path: str | Path) -> float:
 
 def _members(path: str | Path) -> tuple[dict[str, Any], bytes, bytes]:
     """Return the header, the calibration and the model in a file, the latter two as they are."""
-    with Path(path).open("rb") as file, _damage_named(path):
+    with Path(path).open("rb") as file, damage_named(path, "predictor"):
         with ZipFile(file) as archive:
             header, scores, content = (archive.read(name) for name in (_HEADER, _CALIBRATION, _LEARNED))
         notes: dict[str, Any] = json.loads(header)
@@ -144,21 +141,6 @@ def _members(path: str | Path) -> tuple[dict[str, Any], bytes, bytes]:
         f"{path} was written by evencover {written_by} as {notes['format']}, version {notes['version']}; this "
         f"evencover reads {FORMAT}, version {VERSION}"
     )
-
-
-class _RefusedError(ValueError):
-    """The file is sound, but not for this reader."""
-
-
-@contextmanager
-def _damage_named(path: str | Path) -> Iterator[None]:
-    """Turn whatever a damaged file leads to into one error that names it."""
-    try:
-        yield
-    except _RefusedError:
-        raise
-    except _DAMAGE as error:
-        raise ValueError(f"{path} is no predictor that evencover wrote, or it is damaged: {error}") from error
 
 
 def _say_what_is_strange(kinds: Sequence[str]) -> None:
