@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import warnings
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -297,4 +298,7 @@ def text(value: object) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    parser = ArgumentParser(description="Record what the package answers, or compare it with what was recorded.")
+    parser.add_argument("action", choices=("record", "compare"))
+    parser.add_argument("path", type=Path)
+    main(**vars(parser.parse_args()))

@@ -62,7 +62,7 @@ class Guarantee:
     Parameters
     ----------
     kind : {"marginal", "per group", "conditional", "approximate", "none"}
-        For whom: over all rows together, in every group, given the features; what holds only about; or nothing.
+        Over all rows together; in every group; given the features of a row; approximately; or nothing.
     sizes : mapping from label to int
         Number of calibration rows behind each group's threshold.
     bound : LowerBound, optional

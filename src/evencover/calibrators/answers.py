@@ -44,7 +44,7 @@ def _checked_intervals(made: Any, shape: tuple[int, int], learned: Calibrated) -
     """Return what `intervals` returned, if it is what it must be."""
     name = type(learned).__name__
     if not isinstance(made, Intervals):
-        raise TypeError(f"{name}.intervals must return Intervals, or a union of them; got {type(made).__name__}")
+        raise TypeError(f"{name}.intervals must return Intervals, or a union of one or more; got {type(made).__name__}")
     if made.lower.shape != shape:
         raise ValueError(
             f"{name}.intervals must return bounds of shape {shape}, rows by levels; got {made.lower.shape}"

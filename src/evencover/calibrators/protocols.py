@@ -87,5 +87,8 @@ def checked_learned(learned: Any) -> Calibrated:
     members = ("nonconformity", "guarantee", "nested", "intervals", "p_values", "state")
     lacking = [name for name in members if not hasattr(learned, name)]
     if lacking:
-        raise TypeError(f"a calibrator's learn must return what has {', '.join(lacking)}, too; got {learned!r}")
+        raise TypeError(
+            f"learn of a calibrator must return an object with {', '.join(members)}; {learned!r:.80} lacks "
+            f"{', '.join(lacking)}"
+        )
     return learned  # type: ignore[no-any-return]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evencover.diagnostics.features import Feature, Features
 from evencover.inputs import BoolArray, FloatArray, IntArray
@@ -60,7 +61,7 @@ class SlabSearch:
     edges : sequence of D ndarrays
         Where slabs along each direction may begin and end: at quantiles of the rows' places along it.
     cells : ndarray of int, shape (D, n)
-        Between which edges along each direction a row lies, counted on from one direction to the next.
+        Between which edges along each direction a row lies.
     sizes : ndarray of int, shape (D, ends, ends)
         Rows of the slab from each end to each other one.
 
@@ -72,7 +73,7 @@ class SlabSearch:
 
     directions: FloatArray
     edges: Sequence[FloatArray]
-    cells: IntArray
+    cells: NDArray[np.int8]
     sizes: IntArray
 
     @classmethod
@@ -82,18 +83,18 @@ class SlabSearch:
         directions = np.concatenate(
             [np.eye(X.shape[1])[:_DIRECTIONS], drawn / np.linalg.norm(drawn, axis=1, keepdims=True)]
         )
-        edges, cells = [], np.empty((len(directions), len(X)), dtype=np.intp)
+        edges, cells = [], np.empty((len(directions), len(X)), dtype=np.int8)
         for row, direction in enumerate(directions):
             places = X @ direction
             ends = np.unique(np.quantile(places, np.linspace(0, 1, _CUTS + 1)))
             found = np.searchsorted(ends, places, side="left") - 1
-            cells[row] = np.clip(found, 0, max(len(ends) - 2, 0)) + row * _CUTS  # the first cell is closed
+            cells[row] = np.clip(found, 0, max(len(ends) - 2, 0))  # the first cell is closed
             edges.append(ends)
-        return cls(directions, edges, cells, _between_ends(cells, len(directions)))
+        return cls(directions, edges, cells, _between_ends(cells))
 
     def worst(self, covered: BoolArray) -> Slab:
         """Return the slab of least coverage among those with a fifth of the rows or more."""
-        hits = _between_ends(self.cells[:, covered], len(self.directions))
+        hits = _between_ends(self.cells[:, covered])
         large = self.sizes >= _SHARE * len(covered)
         share = np.where(large, hits / np.maximum(self.sizes, 1), np.inf)
         row, first, last = map(int, np.unravel_index(np.argmin(share), share.shape))
@@ -152,8 +153,8 @@ class FeatureSearch:
         return rng
 
 
-def _between_ends(cells: IntArray, n_directions: int) -> IntArray:
+def _between_ends(cells: NDArray[np.int8]) -> IntArray:
     """Return how many rows lie from each end to each other one, along each direction. Shape (D, ends, ends)."""
-    counts = np.bincount(cells.ravel(), minlength=n_directions * _CUTS).reshape(n_directions, _CUTS)
-    below = np.concatenate([np.zeros((n_directions, 1), dtype=np.intp), np.cumsum(counts, axis=1)], axis=1)
+    counts = np.stack([np.bincount(along, minlength=_CUTS) for along in cells])
+    below = np.concatenate([np.zeros((len(cells), 1), dtype=np.intp), np.cumsum(counts, axis=1)], axis=1)
     return np.asarray(below[:, None, :] - below[:, :, None])
