@@ -17,9 +17,9 @@ from evencover import BySpread, ConformalRegressor, IntervalDistance, Intervals,
 from evencover.models import (
     DeepEnsemble,
     DropoutEnsemble,
+    EnsembleSpread,
     MeanVarianceNetwork,
-    Members,
-    Neighbors,
+    NeighborSpread,
     QuantileForest,
     QuantileNetwork,
     WithSpread,
@@ -34,9 +34,11 @@ _MODELS: dict[str, Any] = {
     "`DropoutEnsemble()`": DropoutEnsemble(random_state=0),
     "`DeepEnsemble()`": DeepEnsemble(random_state=0),
     "`WithSpread(forest)`": WithSpread(_FOREST, random_state=0),
-    "`WithSpread(forest, Neighbors())`": WithSpread(_FOREST, Neighbors(), random_state=0),
-    '`WithSpread(forest, Neighbors(of="targets"))`': WithSpread(_FOREST, Neighbors(of="targets"), random_state=0),
-    "`WithSpread(forest, Members())`": WithSpread(_FOREST, Members(), random_state=0),
+    "`WithSpread(forest, NeighborSpread())`": WithSpread(_FOREST, NeighborSpread(), random_state=0),
+    '`WithSpread(forest, NeighborSpread(of="targets"))`': WithSpread(
+        _FOREST, NeighborSpread(of="targets"), random_state=0
+    ),
+    "`WithSpread(forest, EnsembleSpread())`": WithSpread(_FOREST, EnsembleSpread(), random_state=0),
 }
 
 

@@ -17,9 +17,9 @@ import torch
 
 from benchmarks.timing import seconds
 from evencover.datasets import cards, load_dataset
-from evencover.experiments.benchmark import PAPERS_SPLITS
-from evencover.experiments.benchmark.fits import Split
-from evencover.models import MeanVarianceNetwork, QuantileNetwork, fit_together
+from evencover.models import MeanVarianceNetwork, QuantileNetwork, fit_jointly
+from evencover.reproduction.benchmark import PAPER_SPLITS
+from evencover.reproduction.benchmark._model_fits import Split
 
 _EPOCHS = 5
 
@@ -39,7 +39,7 @@ def seconds_of_ten(*, rounds: int) -> dict[str, float]:
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((4000, 32)), rng.standard_normal(4000)
     ways: dict[str, Callable[[], Any]] = {
-        "together": lambda: fit_together(_ten(), X, y),
+        "together": lambda: fit_jointly(_ten(), X, y),
         "one_by_one": lambda: [eager_network(X, y, seed, fused=None, epochs=_EPOCHS) for seed in range(10)],
         "one_by_one_fused": lambda: [eager_network(X, y, seed, fused=True, epochs=_EPOCHS) for seed in range(10)],
     }
@@ -81,8 +81,8 @@ def fit_forty(X: Any, y: Any) -> Sequence[Any]:
         lambda seed: MeanVarianceNetwork(random_state=seed),
         lambda seed: MeanVarianceNetwork(random_state=seed + 1000),
     ]
-    rows = [Split.of(len(y), seed).training for seed in PAPERS_SPLITS] * len(kinds)
-    return fit_together([kind(seed) for kind in kinds for seed in PAPERS_SPLITS], X, y, rows=rows)
+    rows = [Split.of(len(y), seed).training for seed in PAPER_SPLITS] * len(kinds)
+    return fit_jointly([kind(seed) for kind in kinds for seed in PAPER_SPLITS], X, y, rows=rows)
 
 
 def _ten() -> list[MeanVarianceNetwork]:

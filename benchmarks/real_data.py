@@ -16,8 +16,8 @@ import torch
 from benchmarks.networks import eager_network
 from benchmarks.timing import seconds
 from evencover.datasets import Dataset, cards, load_dataset
-from evencover.experiments.benchmark import PAPERS_SPLITS, papers_models
-from evencover.experiments.benchmark.fits import Split, networks_in
+from evencover.reproduction.benchmark import PAPER_SPLITS, paper_models
+from evencover.reproduction.benchmark._model_fits import Split, networks_in
 
 _EPOCHS, _ROUNDS = 40, 5
 _MEASURED = "concrete"
@@ -46,7 +46,7 @@ def seconds_of_the_command(folder: str) -> float:
 
 def seconds_a_step(data: Dataset) -> float:
     """Return how long plain PyTorch takes for a step of one network, a batch of 64, on the CPU."""
-    rows = Split.of(len(data.y), PAPERS_SPLITS[0]).training
+    rows = Split.of(len(data.y), PAPER_SPLITS[0]).training
     X, y = ((values - values.mean(0)) / values.std(0) for values in (data.X[rows], data.y[rows]))
     times = [seconds(lambda: eager_network(X, y, 0, fused=None, epochs=_EPOCHS)) for _ in range(_ROUNDS)]
     return median(times) / (_EPOCHS * (len(rows) // 64))
@@ -54,9 +54,9 @@ def seconds_a_step(data: Dataset) -> float:
 
 def steps(data: Dataset) -> int:
     """Return how many steps all networks of a data set take together, in all splits: each is trained once."""
-    networks = {repr(each): each for model in papers_models().values() for each in networks_in(model)}
+    networks = {repr(each): each for model in paper_models().values() for each in networks_in(model)}
     n_training, *_ = Split.sizes(len(data.y))
-    return sum(each.epochs * (n_training // each.batch_size) for each in networks.values()) * len(PAPERS_SPLITS)
+    return sum(each.epochs * (n_training // each.batch_size) for each in networks.values()) * len(PAPER_SPLITS)
 
 
 if __name__ == "__main__":

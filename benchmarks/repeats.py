@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.timing import seconds
 from evencover import Normalized, Residual, calibrate
-from evencover.experiments.repeats import Design, Tally, blocks_of, simulated, tally
+from evencover.reproduction.simulation import Design, Tally, blocks_of, simulated, tally
 from evencover.synthetic import Sample, low_dimensional
 
 _REPEATS, _ROUNDS = 100, 7

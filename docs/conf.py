@@ -87,7 +87,7 @@ def at_home_here(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def found_by_short_name(app: Sphinx, env: BuildEnvironment, node: Element, contnode: Element) -> Any:
-    """Return the link for a public name written as users write it, `BySpread` or `World.coverage`."""
+    """Return the link for a public name written as users write it, `BySpread` or `SyntheticData.coverage`."""
     objects = env.domains.python_domain.objects
     for room in ROOMS:
         if (name := f"{room}.{node['reftarget']}") in objects:

@@ -44,10 +44,10 @@ from evencover import (
     predictions_of,
     recommend,
 )
+from evencover._report.json_data import data_of
+from evencover._report.writing import report
 from evencover.datasets import load_dataset
 from evencover.models import WithSpread
-from evencover.report.data import data_of
-from evencover.report.writing import report
 from evencover.studies import Plan, study
 from evencover.synthetic import (
     constant_mean,

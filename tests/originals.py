@@ -9,7 +9,7 @@ from zipfile import ZipFile
 import openpyxl
 import xlwt
 
-from evencover.datasets.originals import ORIGINALS, _star_codes
+from evencover.datasets._originals import ORIGINALS, _star_codes
 
 
 def original(name, folder, path):

@@ -11,53 +11,40 @@ import pytest
 import evencover
 
 SOURCE = Path(evencover.__file__).parent
-FLOORS = [  # a module imports from its own floor or from floors above, never from below
+LAYERS = [  # a module imports from its own layer or from layers above, never from below
     {"_version"},
-    {
-        "extras",
-        "files",
-        "ladders",
-        "markup",
-        "inputs",
-        "quantiles",
-        "tables",
-        "groups",
-        "guarantees",
-        "intervals",
-        "predictions",
-        "rows",
-    },
-    {"scores", "bins", "taxonomies", "pools", "calibration_files", "calibration", "metrics"},
-    {"calibrators", "calibrators.protocols", "calibrators.by_group", "calibrators.answers"},
+    {f"_internal.{name}" for name in ("optional", "saved_files", "ecdf", "html", "arrays", "frames")} | {"_internal"},
+    {"quantiles", "groups", "guarantees", "intervals", "predictions"},
+    {"scores", "taxonomies", "calibration", "metrics"}
+    | {f"_internal.{name}" for name in ("bins", "pools", "calibration_files")},
+    {f"calibrators.{name}" for name in ("protocols", "by_group", "_prediction_sets")} | {"calibrators"},
     {f"theory.{name}" for name in ("families", "symbolic", "pivotality")} | {"theory"},
-    {f"synthetic.{name}" for name in ("features", "laws", "worlds", "misspecification")} | {"synthetic"},
-    {"models.validation", "models.speech", "models.adapters", "models.spread", "models.floors", "models.scaling"},
-    {"models.quantile_plans", "models.forest", "models.encoding"},
-    {f"models.networks.{name}" for name in ("layers", "losses", "settings", "training")},
-    {f"models.networks.{name}" for name in ("together", "files")},
-    {"models.networks.regressors", "models.networks.ensembles", "models.networks"},
-    {"models", "splits", "predictor_files", "conformal", "searches"},
-    {f"datasets.{name}" for name in ("registry", "table_files", "tables", "downloads", "originals", "loading")}
+    {f"synthetic.{name}" for name in ("feature_distributions", "target_distributions", "data", "misspecification")}
+    | {"synthetic"},
+    {f"models.{name}" for name in ("_validation", "_scaling", "_quantile_plan", "predict")},
+    {f"models.{name}" for name in ("adapters", "encoding", "forest", "spread")},
+    {f"models.networks.{name}" for name in ("_layers", "_losses", "_training_settings", "_training")},
+    {f"models.networks.{name}" for name in ("joint", "files")},
+    {f"models.networks.{name}" for name in ("regressors", "ensembles")} | {"models.networks", "models"},
+    {"_internal.predictor_files", "model_selection", "conformal"},
+    {f"datasets.{name}" for name in ("registry", "_table_files", "dataset", "_downloads", "_originals", "loading")}
     | {"datasets"},
-    {f"diagnostics.{name}" for name in ("counts", "verdicts", "words", "evenness", "quantile_differences")},
-    {f"diagnostics.{name}" for name in ("distributions", "dependence", "options", "planning")},
-    {f"diagnostics.{name}" for name in ("features", "slabs", "excess_risk")},
-    {"diagnostics", "diagnostics.diagnosis", "diagnostics.audits", "diagnostics.advice"},
-    {f"diagnostics.{name}" for name in ("diagnosing", "auditing", "choosing")},
-    {f"studies.{name}" for name in ("plan", "columns", "parts", "results", "studying")} | {"studies"},
-    {"plots", "experiments"}
-    | {f"experiments.{name}" for name in ("repeats", "tables", "scenarios", "exact", "claims", "verdicts")},
-    {"experiments.figures"},
-    {f"experiments.benchmark.{name}" for name in ("contenders", "pulses", "workers")},
-    {f"experiments.benchmark.{name}" for name in ("fits", "trials", "plan", "store", "running", "summary")},
-    {f"experiments.benchmark.{name}" for name in ("pictures", "results")} | {"experiments.benchmark"},
-    {f"report.{name}" for name in ("live", "axes", "charts", "contents", "sections", "background", "page", "writing")},
-    {"report", "report.data", "report.folders"},
-    {
-        f"cli.{name}"
-        for name in ("terminal", "commands", "reproducing", "benchmarking", "running", "predicting", "auditing")
-    }
-    | {"cli", "__main__"},
+    {f"diagnostics.{name}" for name in ("_exact_tests", "_verdict", "_formatting", "_marginal_threshold")},
+    {f"diagnostics.{name}" for name in ("_quantile_differences", "_score_distributions", "_spread_dependence")},
+    {f"diagnostics.{name}" for name in ("_options", "sample_sizes", "_feature_strata", "_slabs", "_excess_risk")},
+    {f"diagnostics.{name}" for name in ("diagnosis_result", "audit_result", "_advice")} | {"diagnostics"},
+    {f"diagnostics.{name}" for name in ("diagnosis", "audits", "recommendations")},
+    {f"studies.{name}" for name in ("plan", "_columns", "table_study")} | {"studies"},
+    {"plots"},
+    {f"reproduction.{name}" for name in ("simulation", "coverage_tables", "scenarios", "exact_coverages", "claims")},
+    {f"reproduction.{name}" for name in ("verdict_rates", "paper_figures")} | {"reproduction"},
+    {f"reproduction.benchmark.{name}" for name in ("variants", "_progress_files", "_workers", "_model_fits", "trials")},
+    {f"reproduction.benchmark.{name}" for name in ("_result_store", "runs", "summary", "_benchmark_figures")},
+    {"reproduction.benchmark.result_files", "reproduction.benchmark"},
+    {f"_report.{name}" for name in ("level_recorder", "axes", "charts", "contents", "level_sections")},
+    {f"_report.{name}" for name in ("static_sections", "page", "writing", "json_data", "output_folders")} | {"_report"},
+    {f"_cli.{name}" for name in ("terminal", "run_command", "predict_command", "audit_command", "reproduce_commands")},
+    {"_cli.benchmark_command", "_cli", "__main__"},
 ]
 MODULES = {
     ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path
@@ -79,9 +66,9 @@ class Missing:
 
 sys.meta_path.insert(0, Missing())
 import evencover
-import evencover.cli
+import evencover._cli
 import evencover.datasets
-import evencover.experiments.benchmark.results
+import evencover.reproduction.benchmark.result_files
 import evencover.models
 import evencover.synthetic
 import evencover.theory
@@ -99,9 +86,9 @@ def imports_of(path):
         if isinstance(node, ast.ImportFrom) and node.module == "evencover":
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("evencover."):
-            room = node.module.removeprefix("evencover.")
-            modules = {f"{room}.{alias.name}" for alias in node.names} & set(MODULES)
-            found |= modules or {room}
+            module = node.module.removeprefix("evencover.")
+            modules = {f"{module}.{alias.name}" for alias in node.names} & set(MODULES)
+            found |= modules or {module}
     return found
 
 
@@ -120,13 +107,13 @@ def code_lines(function):
 
 
 def test_every_module_has_a_floor():
-    assert set().union(*FLOORS) == set(MODULES)
+    assert set().union(*LAYERS) == set(MODULES)
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_point_up(module):
-    floor = next(i for i, names in enumerate(FLOORS) if module in names)
-    allowed = set().union(*FLOORS[: floor + 1])
+    floor = next(i for i, names in enumerate(LAYERS) if module in names)
+    allowed = set().union(*LAYERS[: floor + 1])
     assert imports_of(MODULES[module]) <= allowed
 
 
@@ -151,7 +138,7 @@ def test_public_names_agree_with_the_type_checkers():
     tree = ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8"))
     block = next(node for node in tree.body if isinstance(node, ast.If))
     checked = {(alias.name, node.module) for node in block.body for alias in node.names}
-    loaded = {(name, f"evencover.{room}") for name, room in evencover._ROOM_OF.items()}
+    loaded = {(name, f"evencover.{module}") for name, module in evencover._MODULE_OF.items()}
     assert checked == loaded
     assert set(dir(evencover)) == {name for name, _ in loaded} | {"__version__"}
     with pytest.raises(AttributeError, match="module 'evencover' has no attribute 'nothing'"):

@@ -21,13 +21,12 @@ from evencover import (
     interval_score,
     rows_needed,
 )
-from evencover.diagnostics import auditing
-from evencover.diagnostics import excess_risk as risk_room
-from evencover.diagnostics.advice import advice_on_audit
-from evencover.diagnostics.counts import holm, limiting_p_value
-from evencover.diagnostics.excess_risk import excess_risk
-from evencover.diagnostics.features import features_of, standardized
-from evencover.diagnostics.slabs import Slab, SlabSearch
+from evencover.diagnostics import _excess_risk, audits
+from evencover.diagnostics._advice import advice_on_audit
+from evencover.diagnostics._exact_tests import holm, limiting_p_value
+from evencover.diagnostics._excess_risk import excess_risk
+from evencover.diagnostics._feature_strata import features_of, standardized
+from evencover.diagnostics._slabs import Slab, SlabSearch
 from evencover.synthetic import heteroskedastic, toy
 from tests.worlds import ONE_IN_A_MILLION, Oracle, draw
 
@@ -463,7 +462,7 @@ class TestFeatures:
 
     def test_only_a_slab_below_the_level_has_a_say(self, monkeypatch):
         heard = []
-        monkeypatch.setattr(auditing, "verdict", lambda *_, also: heard.append(also) or "even")
+        monkeypatch.setattr(audits, "verdict", lambda *_, also: heard.append(also) or "even")
         good = audit(np.zeros(400), (np.full(400, -1.0), np.ones(400)), X=np.arange(400.0)[:, None])
         bad = audit(np.full(400, 2.0), (np.full(400, -1.0), np.ones(400)), X=np.arange(400.0)[:, None])
         assert heard == [[good.overall], [bad.overall, bad.slab]]
@@ -555,7 +554,7 @@ class TestFeatures:
         covered = rng.random(3000) < 0.9 - 0.03 * X[:, 0]
         halves = np.arange(1500), np.arange(1500, 3000)
         drawn = excess_risk(X, covered, halves, 0.9, rng)
-        monkeypatch.setattr(risk_room, "_PERMUTED", 10)
+        monkeypatch.setattr(_excess_risk, "_PERMUTED", 10)
         normal = excess_risk(X, covered, halves, 0.9, rng)
         assert drawn.value == normal.value
         assert abs(drawn.p_value - normal.p_value) < 0.05

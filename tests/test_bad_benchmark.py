@@ -11,11 +11,11 @@ from sklearn.linear_model import LinearRegression
 
 from evencover import Residual
 from evencover.datasets import Dataset, load_dataset, read_dataset
-from evencover.datasets.downloads import download
-from evencover.experiments.benchmark import Benchmark, Contender, papers_models, run_benchmark
+from evencover.datasets._downloads import download
 from evencover.models import QuantileForest, WithSpread
+from evencover.reproduction.benchmark import Benchmark, BenchmarkModel, paper_models, run_benchmark
 
-MODELS = {"linear": Contender(WithSpread(LinearRegression()))}
+MODELS = {"linear": BenchmarkModel(WithSpread(LinearRegression()))}
 ROWS = np.arange(200.0)
 
 
@@ -163,9 +163,12 @@ CASES = {
     ),
     "a bare estimator": (
         lambda folder: Benchmark({"x": LinearRegression()}),
-        "models must be a mapping from name to Contender; got one to LinearRegression",
+        "models must be a mapping from name to BenchmarkModel; got one to LinearRegression",
     ),
-    "a list of models": (lambda folder: Benchmark([]), "models must be a mapping from name to Contender; got list"),
+    "a list of models": (
+        lambda folder: Benchmark([]),
+        "models must be a mapping from name to BenchmarkModel; got list",
+    ),
     "a bare score": (
         lambda folder: Benchmark(MODELS, {"x": Residual()}),
         "variants must be a mapping from name to Variant; got one to Residual",
@@ -178,9 +181,9 @@ CASES = {
         "splits must be different seeds, whole numbers of 0 or more; got [1, 1]",
     ),
     "level": (lambda folder: Benchmark(MODELS, level=90), "did you mean 0.9?"),
-    "low level": (lambda folder: papers_models(level=0.5), "level must be above 0.5: quantiles to be calibrated miss"),
-    "epochs": (lambda folder: Benchmark(papers_models(epochs=0)), "epochs must be a positive whole number; got 0"),
-    "device": (lambda folder: Benchmark(papers_models(device="gpu")), 'device must be "auto", "cpu" or "cuda"; got'),
+    "low level": (lambda folder: paper_models(level=0.5), "level must be above 0.5: quantiles to be calibrated miss"),
+    "epochs": (lambda folder: Benchmark(paper_models(epochs=0)), "epochs must be a positive whole number; got 0"),
+    "device": (lambda folder: Benchmark(paper_models(device="gpu")), 'device must be "auto", "cpu" or "cuda"; got'),
     "workers": (lambda folder: benchmark(folder, data(), workers=0), "workers must be a positive whole number; got 0"),
     "few rows": (
         lambda folder: benchmark(folder, data(40)),
@@ -197,11 +200,11 @@ CASES = {
         "output must be a folder; ",
     ),
     "a model without spread": (
-        lambda folder: benchmark(folder, data(), models={"linear": Contender(LinearRegression())}),
+        lambda folder: benchmark(folder, data(), models={"linear": BenchmarkModel(LinearRegression())}),
         "the benchmark needs a prediction with ",
     ),
     "a baseline at another level": (
-        lambda folder: benchmark(folder, data(), models={"forest": Contender(QuantileForest(level=0.8))}),
+        lambda folder: benchmark(folder, data(), models={"forest": BenchmarkModel(QuantileForest(level=0.8))}),
         "the bounds of QuantileForest are at level 0.8, the benchmark is at 0.9: give its Contender a baseline at",
     ),
     "no cluster": (
@@ -221,6 +224,6 @@ def test_bad_input_gets_one_clear_error(case, tmp_path):
 def test_enough_rows_are_enough(tmp_path):
     """As many as the error asks for; no threshold is infinite, which would be a warning."""
     noise = np.random.default_rng(0).normal(size=74)
-    models = {"MV": papers_models(epochs=1)["MV"]}
+    models = {"MV": paper_models(epochs=1)["MV"]}
     rows = benchmark(tmp_path, replace(data(74), y=ROWS[:74] * noise), models=models)
     assert np.isfinite([row["threshold"] for row in rows if row["variant"] == "NCP" and row["group"] != "all"]).all()

@@ -26,9 +26,9 @@ from evencover import (
     recommend,
     rows_needed,
 )
-from evencover.experiments.verdicts import rejections, verdict_shares
 from evencover.models import WithSpread
 from evencover.plots import plot_diagnosis, plot_group_coverages
+from evencover.reproduction.verdict_rates import rejections, verdict_shares
 from evencover.synthetic import heteroskedastic
 
 DATA = heteroskedastic(200, seed=0)

@@ -304,10 +304,13 @@ CASES = {
         lambda: MODEL.fit(X, Y, sample_weight=np.ones(5)),
         "sample_weight must have 20 rows, as many as X; got 5",
     ),
-    "one cluster": (lambda: MODEL.fit(X, Y, groups=["a"] * 20), "groups must name at least 2 clusters to split; got 1"),
+    "one cluster": (
+        lambda: MODEL.fit(X, Y, clusters=["a"] * 20),
+        "clusters must name at least 2 clusters to split; got 1",
+    ),
     "missing clusters": (
-        lambda: MODEL.fit(X, Y, groups=[None, "a"] * 10),
-        "groups must name a group for every row; 10 of 20",
+        lambda: MODEL.fit(X, Y, clusters=[None, "a"] * 10),
+        "clusters must name a group for every row; 10 of 20",
     ),
     "no target": (lambda: MODEL.fit(X, None), "requires y to be passed, but the target y is None"),
     "two targets": (
@@ -335,8 +338,8 @@ CASES = {
     ),
     "an unknown fit argument": (lambda: MODEL.fit(X, Y, weight=Y), "unexpected keyword argument 'weight'"),
     "clusters of another length": (
-        lambda: MODEL.fit(X, Y, groups=[1, 2]),
-        "groups must have 20 rows, as many as X; got 2",
+        lambda: MODEL.fit(X, Y, clusters=[1, 2]),
+        "clusters must have 20 rows, as many as X; got 2",
     ),
     "an unknown constructor argument": (
         lambda: ConformalRegressor(Ridge(), score=Residual()),
@@ -381,7 +384,7 @@ def test_bad_input_gets_one_clear_error(case):
     "taxonomy", [BySpread(3), ByPrediction(2), ByFeature(0), ByFunction(np.sign), Product([BySpread(2)])]
 )
 def test_unlearned_taxonomies(taxonomy):
-    with pytest.raises(NotFittedError, match="has no groups yet: call learn on the calibration rows before assign"):
+    with pytest.raises(NotFittedError, match="has no groups yet: learn them from the calibration rows first"):
         taxonomy.assign(Rows(Prediction(ZEROS, ONES), ONES[:, None]))
 
 

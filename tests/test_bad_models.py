@@ -13,16 +13,16 @@ from evencover import BySpread, ConformalRegressor, Normalized
 from evencover.models import (
     DeepEnsemble,
     DropoutEnsemble,
+    EnsembleSpread,
     FromDistribution,
     FromOutputs,
     MeanVarianceNetwork,
-    Members,
-    Neighbors,
+    NeighborSpread,
     QuantileForest,
     QuantileNetwork,
-    ResidualModel,
+    ResidualSpread,
     WithSpread,
-    fit_together,
+    fit_jointly,
 )
 
 X, Y = np.random.default_rng(0).random((40, 3)), np.arange(40.0)
@@ -40,7 +40,7 @@ def quantiles(**settings):
 
 
 def together(*networks, **arguments):
-    return fit_together([MeanVarianceNetwork(**{**QUICK, **each}) for each in networks], X, Y, **arguments)
+    return fit_jointly([MeanVarianceNetwork(**{**QUICK, **each}) for each in networks], X, Y, **arguments)
 
 
 def with_value(value):
@@ -104,15 +104,15 @@ CASES = {
     # networks together
     "no networks": (lambda: together(), "networks must not be empty"),
     "one network alone": (
-        lambda: fit_together(MeanVarianceNetwork(), X, Y),
+        lambda: fit_jointly(MeanVarianceNetwork(), X, Y),
         "networks must be a sequence of networks; got",
     ),
     "a frozen network": (
-        lambda: fit_together([FrozenEstimator(network())], X, Y),
+        lambda: fit_jointly([FrozenEstimator(network())], X, Y),
         "networks must be QuantileNetwork or Mean",
     ),
-    "another model": (lambda: fit_together([Ridge()], X, Y), "networks must be QuantileNetwork or MeanVarianceNetwork"),
-    "one network twice": (lambda: fit_together([MeanVarianceNetwork()] * 2, X, Y), "number 1 is there twice: clone it"),
+    "another model": (lambda: fit_jointly([Ridge()], X, Y), "networks must be QuantileNetwork or MeanVarianceNetwork"),
+    "one network twice": (lambda: fit_jointly([MeanVarianceNetwork()] * 2, X, Y), "number 1 is there twice: clone it"),
     "different epochs": (
         lambda: together({}, {"epochs": 3}),
         "networks that train together must have the same epochs; got 2 and 3",
@@ -165,22 +165,22 @@ CASES = {
     ),
     "a regressor as a source": (
         lambda: WithSpread(Ridge(), Ridge()).fit(X, Y),
-        "spread must be ResidualModel(...), Neigh",
+        "spread must be ResidualSpread(...), Neigh",
     ),
     "a class as a source": (
-        lambda: WithSpread(Ridge(), Members).fit(X, Y),
-        "spread must be ResidualModel(...), Neighbors",
+        lambda: WithSpread(Ridge(), EnsembleSpread).fit(X, Y),
+        "spread must be ResidualSpread(...), NeighborSpread",
     ),
     "a classifier of residuals": (
-        lambda: WithSpread(Ridge(), ResidualModel(LogisticRegression())).fit(X, Y),
+        lambda: WithSpread(Ridge(), ResidualSpread(LogisticRegression())).fit(X, Y),
         "regressor must be a regressor; got the classifier LogisticRegression",
     ),
     "no neighbours": (
-        lambda: WithSpread(Ridge(), Neighbors(0)).fit(X, Y),
+        lambda: WithSpread(Ridge(), NeighborSpread(0)).fit(X, Y),
         "n_neighbors must be a positive whole number; got 0",
     ),
     "neighbours of something": (
-        lambda: WithSpread(Ridge(), Neighbors(of="y")).fit(X, Y),
+        lambda: WithSpread(Ridge(), NeighborSpread(of="y")).fit(X, Y),
         'of must be "residuals", "targets" or "distance"; got \'y\'',
     ),
     "a level of 90 for a spread": (lambda: WithSpread(Ridge(), level=90).fit(X, Y), "got 90; did you mean 0.9?"),

@@ -38,7 +38,7 @@ CASES = {
         lambda: study(TABLE, "y", categorical=["z"]),
         r"categorical must name a column; there is no 'z'",
     ),
-    "no such clusters": (lambda: study(TABLE, "y", split_by="z"), r"split_by must name a column; there is no 'z'"),
+    "no such clusters": (lambda: study(TABLE, "y", clusters="z"), r"clusters must name a column; there is no 'z'"),
     "a text to drop": (
         lambda: study(TABLE, "y", drop="word"),
         r"drop must be a sequence of names of columns; got the text 'word'",
@@ -58,12 +58,12 @@ CASES = {
         r"table must have more rows: 20 leave about 8 for training, which takes 10, 8 to calibrate and 4 to judge",
     ),
     "few clusters": (
-        lambda: study(TABLE.assign(z=np.arange(N) // 10), "y", split_by="z"),
+        lambda: study(TABLE.assign(z=np.arange(N) // 10), "y", clusters="z"),
         r"table must have more clusters by 'z': 10 leave about 4",
     ),
     "clusters missing": (
-        lambda: study(TABLE.assign(z=["c", None] * 50), "y", split_by="z"),
-        r"split_by: column 'z' must name a group for every row; 50 of 100 are missing",
+        lambda: study(TABLE.assign(z=["c", None] * 50), "y", clusters="z"),
+        r"clusters: column 'z' must name a group for every row; 50 of 100 are missing",
     ),
     "dates": (
         lambda: with_column(pd.date_range("2020", periods=N)),

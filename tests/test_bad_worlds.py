@@ -9,22 +9,22 @@ import sympy
 from scipy import stats
 
 from evencover import Intervals, Normalized, Prediction, Residual, is_pivotal
-from evencover.experiments.claims import claims
-from evencover.experiments.figures import write_figures
-from evencover.experiments.repeats import Design, tally
-from evencover.experiments.tables import repeated
+from evencover.reproduction.claims import claims
+from evencover.reproduction.coverage_tables import repeated
+from evencover.reproduction.paper_figures import write_figures
+from evencover.reproduction.simulation import Design, tally
 from evencover.synthetic import (
+    AdditiveNoise,
     Mixture,
-    Noisy,
     NoisyCenter,
     NoisySpread,
     NoisyVariance,
     NormalFeatures,
     ScaledSpread,
     ShiftedCenter,
+    SyntheticData,
     TwoModeFeatures,
     UniformFeatures,
-    World,
     homoskedastic,
     low_dimensional,
     misspecified,
@@ -47,7 +47,7 @@ class Pair(Residual):
         return prediction.center - threshold, prediction.center + threshold
 
 
-class Short(Noisy):
+class Short(AdditiveNoise):
     """A law that draws too few."""
 
     def __init__(self):
@@ -236,7 +236,7 @@ CASES = {
     "mixture, no law": (lambda: Mixture([]), "laws must be a sequence of one law or more; got []"),
     "mixture, laws apart": (
         lambda: Mixture(toy().law, toy().law),
-        "laws must be a sequence of one law or more; got Noisy(",
+        "laws must be a sequence of one law or more; got AdditiveNoise(",
     ),
     "noise of a world": (
         lambda: low_dimensional(stats.t(4)),
@@ -244,27 +244,27 @@ CASES = {
     ),
     "rows for noise": (lambda: homoskedastic(1000), "noise must be a LocationScale"),
     "law, number": (
-        lambda: Noisy(lambda X: X[:, 0], 1.0),
+        lambda: AdditiveNoise(lambda X: X[:, 0], 1.0),
         "spread must be a function of X, shape (n, features); got 1.0",
     ),
     "law, shape": (
-        lambda: World("w", UniformFeatures(2), Noisy(lambda X: X, lambda X: 1.0)).sample(5),
+        lambda: SyntheticData("w", UniformFeatures(2), AdditiveNoise(lambda X: X, lambda X: 1.0)).sample(5),
         "mean must give a number for each row, shape (5,); got shape (5, 2)",
     ),
     "law, spread": (
-        lambda: World("w", UniformFeatures(2), Noisy(lambda X: 0.0, lambda X: -X[:, 0])).sample(5),
+        lambda: SyntheticData("w", UniformFeatures(2), AdditiveNoise(lambda X: 0.0, lambda X: -X[:, 0])).sample(5),
         "spread must be positive; 5 of 5 rows are not",
     ),
     "world, order": (
-        lambda: World(UniformFeatures(2), toy().law, "w"),
-        "features must be an object with the method of Features, draw; got Noisy(",
+        lambda: SyntheticData(UniformFeatures(2), toy().law, "w"),
+        "features must be an object with the method of Features, draw; got AdditiveNoise(",
     ),
     "world, class": (
-        lambda: World("w", UniformFeatures, toy().law),
+        lambda: SyntheticData("w", UniformFeatures, toy().law),
         "features must be an object with the method of Features, draw; got <class",
     ),
     "world, distribution": (
-        lambda: World("w", UniformFeatures(1), stats.norm()),
+        lambda: SyntheticData("w", UniformFeatures(1), stats.norm()),
         "a law must be an object with the methods of Law; got",
     ),
     "mixture, no laws": (
@@ -272,10 +272,10 @@ CASES = {
         "a law must be an object with the methods of Law; got 'a', which has no mean",
     ),
     "law, too few": (
-        lambda: World("w", UniformFeatures(1), Short()).sample(5),
+        lambda: SyntheticData("w", UniformFeatures(1), Short()).sample(5),
         "the law's sample must have 5 rows, as many as the rest; got 3",
     ),
-    "features, too few": (lambda: World("w", Few(), toy().law).sample(5), "features must draw 5 rows; got 3"),
+    "features, too few": (lambda: SyntheticData("w", Few(), toy().law).sample(5), "features must draw 5 rows; got 3"),
     "X, one-dimensional": (lambda: toy().oracle(np.ones(5)), "X must have shape (n, features); got shape (5,)"),
     "X, NaN": (lambda: toy().oracle(np.full((2, 5), np.nan)), "X must be finite; 10 of 10 values are not"),
     "intervals, pair": (

@@ -23,20 +23,28 @@ from sklearn.preprocessing import FunctionTransformer
 
 from evencover import Prediction, Residual, Standardized, TooFewRowsWarning
 from evencover.datasets import Dataset, load_dataset
-from evencover.experiments.benchmark import VARIANTS, Benchmark, Contender, Trial, Variant, papers_models, run
-from evencover.experiments.benchmark import fits as fits_room
-from evencover.experiments.benchmark import run_benchmark as run_it
-from evencover.experiments.benchmark.contenders import BINNINGS
-from evencover.experiments.benchmark.fits import Split, Told
-from evencover.experiments.benchmark.pictures import benchmark_figure
-from evencover.experiments.benchmark.pulses import pulses, watched
-from evencover.experiments.benchmark.results import write_results
-from evencover.experiments.benchmark.running import Task, outcome_of, unfinished
-from evencover.experiments.benchmark.store import opened
-from evencover.experiments.benchmark.summary import _outside, _tail, in_words, summary_of
-from evencover.experiments.benchmark.workers import results_of
-from evencover.experiments.repeats import seed_of
 from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileNetwork, WithSpread
+from evencover.reproduction.benchmark import (
+    VARIANTS,
+    Benchmark,
+    BenchmarkModel,
+    Trial,
+    Variant,
+    _model_fits,
+    paper_models,
+    run,
+)
+from evencover.reproduction.benchmark import run_benchmark as run_it
+from evencover.reproduction.benchmark._benchmark_figures import benchmark_figure
+from evencover.reproduction.benchmark._model_fits import Split, SplitPredictions
+from evencover.reproduction.benchmark._progress_files import progress_files, watched
+from evencover.reproduction.benchmark._result_store import opened
+from evencover.reproduction.benchmark._workers import results_of
+from evencover.reproduction.benchmark.result_files import write_results
+from evencover.reproduction.benchmark.runs import Task, outcome_of, unfinished
+from evencover.reproduction.benchmark.summary import _outside, _tail, in_words, summarize
+from evencover.reproduction.benchmark.variants import BINNINGS
+from evencover.reproduction.simulation import seed_of
 from evencover.synthetic import heteroskedastic
 from tests.worlds import ONE_IN_A_MILLION
 
@@ -45,10 +53,10 @@ SPLITS = (13, 2)
 DRIVER = """
 import sys
 from evencover.datasets import read_dataset
-from evencover.experiments.benchmark import Benchmark, papers_models, run_benchmark
+from evencover.reproduction.benchmark import Benchmark, paper_models, run_benchmark
 
 def main(path, output, workers, epochs):
-    run_benchmark(Benchmark(papers_models(epochs=int(epochs)), splits=(13, 2)), [read_dataset(path)], output,
+    run_benchmark(Benchmark(paper_models(epochs=int(epochs)), splits=(13, 2)), [read_dataset(path)], output,
                   workers=int(workers))
 
 if __name__ == "__main__":
@@ -70,7 +78,7 @@ def written(folder, data):
 
 
 def small(**settings):
-    return Benchmark(papers_models(epochs=2), **{"splits": SPLITS, **settings})
+    return Benchmark(paper_models(epochs=2), **{"splits": SPLITS, **settings})
 
 
 def by_hand(n=300, m=200, seed=0):
@@ -80,7 +88,7 @@ def by_hand(n=300, m=200, seed=0):
     center = rng.normal(size=n + m)
     said = Prediction(center, spread, center - 0.8 * spread, center + spread, level=0.8)
     y = center + spread * rng.normal(size=n + m)
-    return Told(y, n, said, Prediction(center + 0.1, 1.1 * spread, level=LEVEL))
+    return SplitPredictions(y, n, said, Prediction(center + 0.1, 1.1 * spread, level=LEVEL))
 
 
 def trial(variant, binning="as run"):
@@ -93,7 +101,7 @@ def whole_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     path = written(folder, synthetic())
     rows = run_it(small(), [load_dataset(str(path))], folder / "out")
-    list(write_results(rows, summary_of(rows), folder / "out"))
+    list(write_results(rows, summarize(rows), folder / "out"))
     return path, folder / "out", rows
 
 
@@ -172,7 +180,7 @@ def test_a_group_without_test_rows_has_no_measures():
     told = by_hand()
     calm = np.flatnonzero(told.prediction.spread[300:] < 1.0) + 300  # all of the lowest third
     rows = np.concatenate([np.arange(300), calm])
-    few = Told(told.y[rows], 300, told.prediction[rows], told.baseline[rows])
+    few = SplitPredictions(told.y[rows], 300, told.prediction[rows], told.baseline[rows])
     for row in run(trial("NCP"), few)[2:]:
         assert (row["n_test"], row["covered"]) == (0, 0)
         assert np.isnan([row[name] for name in ("coverage", "width", "winkler", "r2")]).all()
@@ -191,11 +199,11 @@ def test_the_networks_of_all_splits_train_as_one_stack(tmp_path, monkeypatch):
     def counted(networks, *rest, **settings):
         stacks.append([type(network) for network in networks])
         seeds.extend(network.random_state for network in networks)
-        return fit_together(networks, *rest, **settings)
+        return fit_jointly(networks, *rest, **settings)
 
-    fit_together = fits_room.fit_together
-    monkeypatch.setattr(fits_room, "fit_together", counted)
-    monkeypatch.setattr("evencover.models.networks.ensembles.fit_together", None)  # which would train another
+    fit_jointly = _model_fits.fit_jointly
+    monkeypatch.setattr(_model_fits, "fit_jointly", counted)
+    monkeypatch.setattr("evencover.models.networks.ensembles.fit_jointly", None)  # which would train another
     run_it(small(), [synthetic()], tmp_path)
     assert stacks == [[QuantileNetwork] * 4 + [MeanVarianceNetwork] * 2]
     kinds = ["QuantileNetwork"] * 2 + ["MeanVarianceNetwork"]
@@ -205,9 +213,9 @@ def test_the_networks_of_all_splits_train_as_one_stack(tmp_path, monkeypatch):
 def test_a_networks_seed_is_that_of_data_set_split_and_kind():
     """Whoever shares it, and whichever others are trained beside it."""
     data = synthetic()
-    models = papers_models(epochs=2)
+    models = paper_models(epochs=2)
     every, alone = (
-        dict(fits_room.told(fits_room.jobs_of("mine", some, SPLITS)[0], data, some, LEVEL))
+        dict(_model_fits.told(_model_fits.jobs_of("mine", some, SPLITS)[0], data, some, LEVEL))
         for some in (models, {"MVE": models["MVE"]})
     )
     assert set(alone) == {(13, "MVE"), (2, "MVE")}
@@ -220,18 +228,18 @@ def test_a_networks_seed_is_that_of_data_set_split_and_kind():
 
 def test_where_networks_train_is_settled_before_they_do():
     """So that a folder remembers it, and all processes do the same."""
-    placed = fits_room.ready(papers_models())
-    networks = [network for model in placed.values() for network in fits_room.networks_in(model)]
+    placed = _model_fits.ready(paper_models())
+    networks = [network for model in placed.values() for network in _model_fits.networks_in(model)]
     assert len(networks) == 4
     assert {network.device for network in networks} == {"cuda" if torch.cuda.is_available() else "cpu"}
 
 
 def test_baselines_are_at_the_level_and_what_is_calibrated_is_softened():
     """Twice as many misses, as in the paper; units are those of the training targets."""
-    data, models = synthetic(), papers_models(epochs=2)
+    data, models = synthetic(), paper_models(epochs=2)
     told = {}
-    for job in fits_room.jobs_of("mine", models, SPLITS[:1]):
-        told |= dict(fits_room.told(job, data, models, LEVEL))
+    for job in _model_fits.jobs_of("mine", models, SPLITS[:1]):
+        told |= dict(_model_fits.told(job, data, models, LEVEL))
     assert {name: (said.baseline.level, said.prediction.level) for (_, name), said in told.items()} == {
         "QR": (0.9, 0.8),
         "QRF": (0.9, 0.8),
@@ -250,10 +258,10 @@ def test_baselines_are_at_the_level_and_what_is_calibrated_is_softened():
 
 
 def test_results_do_not_depend_on_the_targets_unit():
-    data, models = synthetic(), papers_models(epochs=2)
+    data, models = synthetic(), paper_models(epochs=2)
     scaled = replace(data, y=1e3 * data.y + 5e3)
-    for job in fits_room.jobs_of("mine", models, SPLITS[:1]):
-        pairs = zip(*(fits_room.told(job, each, models, LEVEL) for each in (data, scaled)), strict=True)
+    for job in _model_fits.jobs_of("mine", models, SPLITS[:1]):
+        pairs = zip(*(_model_fits.told(job, each, models, LEVEL) for each in (data, scaled)), strict=True)
         for (_, first), (_, second) in pairs:
             np.testing.assert_allclose(second.y, first.y, atol=1e-9)
             for part in ("center", "spread", "lower", "upper"):
@@ -270,7 +278,7 @@ def test_finished_trials_are_not_run_again(whole_run, monkeypatch):
     """Nothing is trained, and nothing is written twice."""
     path, folder, rows = whole_run
     before = (folder / "trials.jsonl").read_bytes()
-    monkeypatch.setattr("evencover.experiments.benchmark.running.outcome_of", None)
+    monkeypatch.setattr("evencover.reproduction.benchmark.runs.outcome_of", None)
     data = load_dataset(str(path))
     assert unfinished(small(), [data], folder) == {"mine": 0}
     assert json.dumps(run_it(small(), [data], folder)) == json.dumps(rows)
@@ -285,7 +293,7 @@ def test_a_line_that_was_cut_off_is_run_again_from_what_the_model_said(whole_run
     run_it(some, [data], tmp_path)
     whole = (tmp_path / "trials.jsonl").read_bytes()
     (tmp_path / "trials.jsonl").write_bytes(whole[:-100])
-    monkeypatch.setattr("evencover.experiments.benchmark.running.told", None)
+    monkeypatch.setattr("evencover.reproduction.benchmark.runs.told", None)
     assert unfinished(some, [data], tmp_path) == {"mine": 1}
     run_it(some, [data], tmp_path)
     assert (tmp_path / "trials.jsonl").read_bytes() == whole
@@ -316,7 +324,7 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(whole_run, tmp_path):
     assert sorted(lines) == sorted((reference / "trials.jsonl").read_bytes().splitlines())
     rows = run_it(small(), [load_dataset(str(path))], output)
     assert not list(output.rglob("*.part"))
-    for written_path in write_results(rows, summary_of(rows), output):
+    for written_path in write_results(rows, summarize(rows), output):
         assert written_path.read_bytes() == (reference / written_path.relative_to(output)).read_bytes()
 
 
@@ -350,7 +358,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
 # Tasks are taken in their order, so that the long one has been taken when the short one is done.
 BUSY_AND_IDLE = """
 import time
-from evencover.experiments.benchmark.workers import results_of
+from evencover.reproduction.benchmark._workers import results_of
 
 def main():
     for _ in results_of(time.sleep, [600, 0], workers=2):
@@ -395,7 +403,7 @@ from threading import Thread
 from time import sleep
 from distributed import LocalCluster
 from evencover.datasets import read_dataset
-from evencover.experiments.benchmark import Benchmark, papers_models, run_benchmark
+from evencover.reproduction.benchmark import Benchmark, paper_models, run_benchmark
 
 def main(path, output):
     with LocalCluster(n_workers=2, threads_per_worker=2, processes=True, dashboard_address=None) as cluster:
@@ -409,7 +417,7 @@ def main(path, output):
             print("killed")
         killer = Thread(target=kill)
         killer.start()
-        run_benchmark(Benchmark(papers_models(epochs=2), splits=(13, 2)), [read_dataset(path)], output,
+        run_benchmark(Benchmark(paper_models(epochs=2), splits=(13, 2)), [read_dataset(path)], output,
                       cluster=cluster.scheduler_address)
         killer.join()
 
@@ -419,7 +427,7 @@ if __name__ == "__main__":
 
 
 def test_progress_grows_to_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("evencover.experiments.benchmark.pulses._SECONDS", 0.001)
+    monkeypatch.setattr("evencover.reproduction.benchmark._progress_files._SECONDS", 0.001)
     told = []
     run_it(small(), [synthetic()], tmp_path, progress=lambda done, total: told.append((done, total)))
     shares = [done / total for done, total in told]
@@ -431,13 +439,13 @@ def test_progress_grows_to_the_end(tmp_path, monkeypatch):
 
 def test_progress_never_goes_back(tmp_path, monkeypatch):
     """Not even if it is read while it is being written."""
-    monkeypatch.setattr("evencover.experiments.benchmark.pulses._SECONDS", 0.001)
+    monkeypatch.setattr("evencover.reproduction.benchmark._progress_files._SECONDS", 0.001)
     told = []
-    with pulses(1) as (pulse,), watched({pulse: 10.0}, told.append):
-        pulse(1, 2)
+    with progress_files(1) as (progress_file,), watched({progress_file: 10.0}, told.append):
+        progress_file(1, 2)
         while 5.0 not in told:
             time.sleep(0.001)
-        pulse.path.write_bytes(b"")
+        progress_file.path.write_bytes(b"")
     assert told[-1] == max(told) == 5.0
 
 
@@ -448,8 +456,8 @@ def test_the_longest_tasks_come_first(tmp_path, monkeypatch):
         costs.extend(task.cost for task in tasks)
         return results_of(function, tasks, **settings)
 
-    monkeypatch.setattr("evencover.experiments.benchmark.running.results_of", noted)
-    few = Benchmark({"linear": Contender(WithSpread(LinearRegression()))}, splits=[1])
+    monkeypatch.setattr("evencover.reproduction.benchmark.runs.results_of", noted)
+    few = Benchmark({"linear": BenchmarkModel(WithSpread(LinearRegression()))}, splits=[1])
     run_it(few, [synthetic(100), synthetic(400, "large"), synthetic(200, "larger")], tmp_path)
     assert costs == sorted(costs, reverse=True)
     assert len(set(costs)) == 3
@@ -462,7 +470,7 @@ def test_a_folder_belongs_to_one_run_at_a_time(tmp_path):
 
 def test_data_sets_can_be_added_to_a_folder(tmp_path):
     """What was there stays, and nothing else may change."""
-    few = Benchmark({"linear": Contender(WithSpread(LinearRegression()))}, splits=SPLITS)
+    few = Benchmark({"linear": BenchmarkModel(WithSpread(LinearRegression()))}, splits=SPLITS)
     first, second = synthetic(), synthetic(name="other", seed=1)
     rows = run_it(few, [first], tmp_path)
     both = run_it(few, [first, second], tmp_path)
@@ -473,7 +481,7 @@ def test_data_sets_can_be_added_to_a_folder(tmp_path):
         (replace(few, splits=(13,)), first, r"splits is \[13, 2\] there and \[13\] here"),
         (replace(few, models={**few.models, "more": few.models["linear"]}), first, "models.more is None there and"),
         (replace(few, level=0.8), first, "level is 0.9 there and 0.8 here"),
-        (replace(few, models={"linear": Contender(LinearRegression())}), first, "models.linear is .*WithSpread"),
+        (replace(few, models={"linear": BenchmarkModel(LinearRegression())}), first, "models.linear is .*WithSpread"),
         (few, replace(first, y=-first.y), "datasets.mine is .* there and .* here"),
         (replace(few, variants={"NCP": Variant(Residual())}), first, r"variants.NCP is Variant\(nonconformity=Normal"),
     ):
@@ -490,7 +498,7 @@ class Broken(LinearRegression):
 
 def test_a_training_that_fails_does_not_stop_the_others(tmp_path):
     """The error names it; when it is mended, only it is trained."""
-    models = {"broken": Contender(WithSpread(Broken())), "linear": Contender(WithSpread(LinearRegression()))}
+    models = {"broken": BenchmarkModel(WithSpread(Broken())), "linear": BenchmarkModel(WithSpread(LinearRegression()))}
     both = Benchmark(models, splits=SPLITS)
     said = "2 of 4 trainings failed, and what the others found is kept. mine, broken: ZeroDivisionError: no luck"
     with pytest.raises(RuntimeError, match=said) as raised:
@@ -500,17 +508,19 @@ def test_a_training_that_fails_does_not_stop_the_others(tmp_path):
 
 
 def test_a_worker_with_other_packages_is_refused(tmp_path, monkeypatch):
-    few = Benchmark({"linear": Contender(WithSpread(LinearRegression()))}, splits=SPLITS)
+    few = Benchmark({"linear": BenchmarkModel(WithSpread(LinearRegression()))}, splits=SPLITS)
     (task, *_) = (
-        Task(job, (), synthetic(), {}, few, {"numpy": "0.1"}) for job in fits_room.jobs_of("mine", few.models, SPLITS)
+        Task(job, (), synthetic(), {}, few, {"numpy": "0.1"}) for job in _model_fits.jobs_of("mine", few.models, SPLITS)
     )
     assert outcome_of(task).error.startswith("ValueError: a worker has other packages, ")
 
 
 def test_networks_with_seeds_of_their_own_are_two_trainings():
-    models = {name: Contender(MeanVarianceNetwork(epochs=2, random_state=seed)) for name, seed in (("a", 1), ("b", 2))}
-    (job,) = fits_room.jobs_of("mine", models, SPLITS[:1])
-    told = dict(fits_room.told(job, synthetic(), models, LEVEL))
+    models = {
+        name: BenchmarkModel(MeanVarianceNetwork(epochs=2, random_state=seed)) for name, seed in (("a", 1), ("b", 2))
+    }
+    (job,) = _model_fits.jobs_of("mine", models, SPLITS[:1])
+    told = dict(_model_fits.told(job, synthetic(), models, LEVEL))
     assert not np.allclose(told[13, "a"].prediction.center, told[13, "b"].prediction.center)
 
 
@@ -522,7 +532,7 @@ def test_sizes_of_a_split_are_those_of_its_rows():
 
 def test_only_its_own_leftovers_are_removed(tmp_path):
     """Whatever else lies in the folder, or below it, is not ours."""
-    few = Benchmark({"linear": Contender(WithSpread(LinearRegression()))}, splits=SPLITS)
+    few = Benchmark({"linear": BenchmarkModel(WithSpread(LinearRegression()))}, splits=SPLITS)
     mine = [tmp_path / "predictions" / "x.npz.12.part", tmp_path / "benchmark.json.12.part"]
     others = [tmp_path / "movie.part", tmp_path / "below" / "x.npz.12.part"]
     for path in (*mine, *others):
@@ -533,7 +543,7 @@ def test_only_its_own_leftovers_are_removed(tmp_path):
 
 
 def test_damaged_files_are_named(tmp_path):
-    few = Benchmark({"linear": Contender(WithSpread(LinearRegression()))}, splits=SPLITS)
+    few = Benchmark({"linear": BenchmarkModel(WithSpread(LinearRegression()))}, splits=SPLITS)
     run_it(few, [synthetic()], tmp_path)
     (tmp_path / "trials.jsonl").write_text("")
     (first, *_) = (tmp_path / "predictions").iterdir()
@@ -548,7 +558,7 @@ def test_damaged_files_are_named(tmp_path):
 
 def test_a_model_with_a_function_goes_on_in_another_process():
     """Its address is another one there."""
-    models = {"piped": Contender(make_pipeline(FunctionTransformer(np_log), WithSpread(LinearRegression())))}
+    models = {"piped": BenchmarkModel(make_pipeline(FunctionTransformer(np_log), WithSpread(LinearRegression())))}
     (text, _) = Benchmark(models).configuration([synthetic()])["models"]["piped"]
     assert "<function np_log>" in text
 
@@ -570,7 +580,7 @@ def test_a_data_set_is_known_by_its_names_and_numbers():
 
 
 def test_a_damaged_line_is_named(tmp_path):
-    few = Benchmark({"linear": Contender(WithSpread(LinearRegression()))}, splits=SPLITS)
+    few = Benchmark({"linear": BenchmarkModel(WithSpread(LinearRegression()))}, splits=SPLITS)
     run_it(few, [synthetic()], tmp_path)
     lines = (tmp_path / "trials.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "trials.jsonl").write_text("".join([*lines[:2], "{\n", *lines[3:]]))
@@ -582,8 +592,8 @@ def test_models_and_variants_of_ones_own(tmp_path):
     """Any regressor with a spread, any score: a few lines each."""
     mine = Benchmark(
         {
-            "linear": Contender(WithSpread(LinearRegression())),
-            "MVE": Contender(DropoutEnsemble(MeanVarianceNetwork(epochs=1))),
+            "linear": BenchmarkModel(WithSpread(LinearRegression())),
+            "MVE": BenchmarkModel(DropoutEnsemble(MeanVarianceNetwork(epochs=1))),
         },
         {"own": Variant(), "one-sided": Variant(Standardized(), by_group=True)},
         splits=[1, 2, 3],
@@ -592,7 +602,7 @@ def test_models_and_variants_of_ones_own(tmp_path):
     assert {(row["model"], row["variant"]) for row in rows} == {
         (model, variant) for model in ("linear", "MVE") for variant in ("own", "one-sided")
     }
-    summary = summary_of(rows, mine.variants)
+    summary = summarize(rows, mine.variants)
     assert {count.variant: count.by_group for count in summary.counts} == {"own": False, "one-sided": True}
     assert np.isinf(summary.averages["width"]["one-sided"]["mine"])
     paths = list(write_results(rows, summary, tmp_path))
@@ -608,8 +618,8 @@ def test_results_are_a_tidy_table(whole_run):
         *("coverage", "width", "winkler", "r2", "threshold", "ks_low_medium", "ks_low_high", "ks_medium_high"),
     ]
     summary = json.loads((folder / "summary.json").read_text())
-    assert summary["holds"] is summary_of(rows).holds
-    assert (folder / "summary.md").read_text() == in_words(summary_of(rows)) + "\n"
+    assert summary["holds"] is summarize(rows).holds
+    assert (folder / "summary.md").read_text() == in_words(summarize(rows)) + "\n"
     assert sorted(path.name for path in (folder / "figures").iterdir()) == [
         *("mine_as_run.png", "mine_as_run.svg", "mine_exact.png", "mine_exact.svg"),
     ]
@@ -649,7 +659,7 @@ def imagined(seed, *, shift=0.0, tied=False):
             spread, noise = np.ceil(4 * spread) / 4, np.ceil(noise)
         y = spread * noise + shift * (np.arange(400) >= 250)
         said = Prediction(np.zeros(400), spread, level=LEVEL)
-        told = Told(y, 250, said, said)
+        told = SplitPredictions(y, 250, said, said)
         for binning in BINNINGS:
             for variant in VARIANTS:
                 rows += run(Trial("imagined", "one", split, variant, binning, LEVEL), told)
@@ -658,7 +668,7 @@ def imagined(seed, *, shift=0.0, tied=False):
 
 def test_what_is_promised__outside_as_often_as_chance_says():
     """By the exact law, over many imagined benchmarks; residuals that grow with the spread would show any leak."""
-    found = [summary_of(imagined(seed)) for seed in range(15)]
+    found = [summarize(imagined(seed)) for seed in range(15)]
     for variant in ("PointCP", "NCP"):
         counts = [next(c for c in each.counts if (c.variant, c.binning) == (variant, "exact")) for each in found]
         outside, expected = sum(c.outside for c in counts), sum(c.expected for c in counts)
@@ -677,7 +687,7 @@ def counted(*cells):
     row = {"variant": "NCP", "binning": "exact", "level": LEVEL, "data": "mine", "group": "low", "threshold": 1.0}
     sizes = {"n_test": 400, "n_calibration": 400, "width": 1.0, "winkler": 1.0}
     rows = [{**row, **sizes, "model": model, "covered": n, "coverage": n / 400} for model, n in cells]
-    (count,) = summary_of([*rows, {**rows[0], "group": "all"}]).counts
+    (count,) = summarize([*rows, {**rows[0], "group": "all"}]).counts
     return count
 
 
@@ -698,7 +708,7 @@ def test_p_values_allow_for_the_number_of_models():
 
 def test_ties_only_cover_more():
     """The normalised score is 1, 2, 3, ...; 3 is the threshold, and covers 95 %."""
-    counts = [count for count in summary_of(imagined(3, tied=True)).counts if count.variant == "NCP"]
+    counts = [count for count in summarize(imagined(3, tied=True)).counts if count.variant == "NCP"]
     assert [count.binning for count in counts] == ["exact", "as run"]
     assert all(count.lowest.coverage > 0.92 for count in counts)
     assert all(count.below == 0 for count in counts)
@@ -713,7 +723,7 @@ def test_tied_spreads_leave_the_law_exact():
         rng = np.random.default_rng(seed)
         spread = rng.integers(1, 4, 224).astype(float)
         said = Prediction(np.zeros(224), spread, level=LEVEL)
-        told = Told(rng.normal(size=224) * (1 + spread), 149, said, said)
+        told = SplitPredictions(rng.normal(size=224) * (1 + spread), 149, said, said)
         for row in run(trial("PointCP", "exact"), told)[1:]:
             too_few, too_many, law = _outside(row["n_test"], row["n_calibration"], LEVEL)
             few, many = few + too_few[row["covered"]], many + too_many[row["covered"]]
@@ -727,7 +737,7 @@ def test_tied_spreads_leave_the_law_exact():
 def test_infinite_intervals_are_counted_and_drawn():
     """Two spreads, so that a group has no calibration rows of its own: nothing is left out in silence."""
     rows = [row for split in range(2) for row in imagined_infinite(split)]
-    summary = summary_of(rows)
+    summary = summarize(rows)
     assert summary.n_infinite == sum(row["threshold"] == np.inf for row in rows) > 0
     assert f"{summary.n_infinite} cells have too few calibration rows for a threshold" in in_words(summary)
     assert summary.as_data()["averages"]["width"]["NCP"]["mine"] is None
@@ -739,13 +749,13 @@ def imagined_infinite(split):
     rng = np.random.default_rng(split)
     spread = np.where(np.arange(100) < 92, 1.0, 2.0)
     said = Prediction(np.zeros(100), rng.permutation(spread), level=LEVEL)
-    told = Told(rng.normal(size=100), 60, said, said)
+    told = SplitPredictions(rng.normal(size=100), 60, said, said)
     with pytest.warns(TooFewRowsWarning):
         return [row for variant in ("mNCP", "NCP") for row in run(replace(trial(variant, "exact"), split=split), told)]
 
 
 def test_a_broken_promise_is_noticed():
-    summary = summary_of(imagined(0, shift=0.7))
+    summary = summarize(imagined(0, shift=0.7))
     assert not summary.holds
     assert "miss no more than promised in any, up to chance: FAILS (" in in_words(summary)
     assert all(count.below > count.above for count in summary.counts if count.by_group)
@@ -753,10 +763,10 @@ def test_a_broken_promise_is_noticed():
 
 def test_summary_in_words(whole_run):
     _, _, rows = whole_run
-    text = in_words(summary_of(rows))
+    text = in_words(summarize(rows))
     for variant in VARIANTS:
         assert text.count(f"| {variant} |") == 4
     assert "Groups cut as the paper's code did (as run):" in text
     few = [row for row in rows if row["variant"] == "baseline"]
-    assert "there is no claim to check" in in_words(summary_of(few))
-    assert summary_of(few).holds
+    assert "there is no claim to check" in in_words(summarize(few))
+    assert summarize(few).holds

@@ -24,10 +24,10 @@ from evencover import (
     Standardized,
     TooFewRowsWarning,
     calibrate,
-    calibration_files,
     conformal_quantile,
     conformal_rank,
 )
+from evencover._internal import calibration_files
 from tests.worlds import ALL_SCORES, draw
 
 

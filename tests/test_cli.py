@@ -12,15 +12,13 @@ import numpy as np
 import pytest
 
 import evencover
-from evencover import cli
-from evencover.cli.terminal import plain_warnings
-from evencover.experiments import claims as claims_room
-from evencover.experiments import figures as figures_room
-from evencover.experiments import tables
-from evencover.experiments import verdicts as verdicts_room
-from evencover.experiments.claims import Claim
+from evencover import _cli
+from evencover._cli.terminal import plain_warnings
+from evencover.reproduction import claims as claims_module
+from evencover.reproduction import coverage_tables, paper_figures, verdict_rates
+from evencover.reproduction.claims import Claim
 
-SCRIPT = [sys.executable, "-c", "from evencover.cli import main; main()"]
+SCRIPT = [sys.executable, "-c", "from evencover._cli import main; main()"]
 
 
 def run(*arguments, **settings):
@@ -30,7 +28,7 @@ def run(*arguments, **settings):
 def typed(capsys, *arguments):
     """Return exit status, output and errors of a command run in this process."""
     with pytest.raises(SystemExit) as left:
-        cli.main(arguments)
+        _cli.main(arguments)
     captured = capsys.readouterr()
     status = left.value.code
     if isinstance(status, str):  # what the interpreter does with it
@@ -42,7 +40,7 @@ def test_the_script_is_installed():
     from importlib.metadata import entry_points
 
     (script,) = entry_points(group="console_scripts", name="evencover")
-    assert script.value == "evencover.cli:main"
+    assert script.value == "evencover._cli:main"
 
 
 def test_help_and_version(capsys):
@@ -57,11 +55,11 @@ def test_tables_in_words_and_as_data(capsys):
     status, text, _ = typed(capsys, "reproduce", "tables")
     assert status == 0
     assert "oracle       residual   0.905 ± 0.008   0.951 ± 0.010   0.904 ± 0.017   0.856 ± 0.018" in text
-    assert tables.WHY_THEY_DIFFER in text
+    assert coverage_tables.WHY_THEY_DIFFER in text
     status, text, _ = typed(capsys, "reproduce", "tables", "--json")
     data = json.loads(text)
     assert list(data) == ["as run", "as written"]
-    assert data["as run"] == [row.as_data() for row in tables.as_run()]
+    assert data["as run"] == [row.as_data() for row in coverage_tables.as_run()]
     assert round(data["as run"][1]["high"]["mean_width"], 3) == 2.652
 
 
@@ -87,13 +85,13 @@ def test_claims_say_by_their_status_whether_all_hold(capsys):
 @pytest.mark.parametrize(("verdict", "status"), [("holds", 0), ("fails", 3), ("not shown", 4)])
 def test_the_status_is_the_worst_verdict(capsys, monkeypatch, verdict, status):
     found = [Claim(1, "one", "not shown" if verdict == "fails" else "holds", ""), Claim(2, "two", verdict, "")]
-    monkeypatch.setattr(claims_room, "claims", lambda **_: iter(found))
+    monkeypatch.setattr(claims_module, "claims", lambda **_: iter(found))
     assert typed(capsys, "reproduce", "claims")[0] == status
 
 
 def test_figures_are_named_as_they_are_written(capsys, tmp_path, monkeypatch):
-    one = {"two_taxonomies": figures_room.taxonomies_figure}
-    monkeypatch.setattr(figures_room, "figures", lambda repeats: one)
+    one = {"two_taxonomies": paper_figures.taxonomies_figure}
+    monkeypatch.setattr(paper_figures, "figures", lambda repeats: one)
     status, text, _ = typed(capsys, "reproduce", "figures", "--output", str(tmp_path / "new"), "--repeats", "3")
     assert status == 0
     assert sorted(text.split()) == sorted(str(path) for path in (tmp_path / "new").iterdir())
@@ -147,13 +145,13 @@ def test_an_interruption_is_not_a_traceback(tmp_path):
 
 
 def test_defaults_are_the_librarys():
-    for verb, room in ((cli.claims, claims_room), (cli.figures, figures_room)):
-        assert signature(verb).parameters["repeats"].default == room.REPEATS
+    for verb, module in ((_cli.claims, claims_module), (_cli.figures, paper_figures)):
+        assert signature(verb).parameters["repeats"].default == module.REPEATS
 
 
 def test_help_loads_no_numbers():
     """It should come at once."""
-    code = "import sys, evencover.cli as cli; cli.app(); print({'numpy', 'scipy'} & set(sys.modules))"
+    code = "import sys, evencover._cli as cli; cli.app(); print({'numpy', 'scipy'} & set(sys.modules))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
 
 
@@ -175,15 +173,15 @@ def test_a_closed_pipe_is_not_a_traceback():
 
 
 def test_verdicts_in_words_and_as_data(capsys, monkeypatch):
-    monkeypatch.setattr(verdicts_room, "ROWS", (300,))
-    monkeypatch.setattr(verdicts_room, "ROWS_A_GROUP", (20,))
-    monkeypatch.setattr(verdicts_room, "_MANY", 5000)
+    monkeypatch.setattr(verdict_rates, "ROWS", (300,))
+    monkeypatch.setattr(verdict_rates, "ROWS_A_GROUP", (20,))
+    monkeypatch.setattr(verdict_rates, "_MANY", 5000)
     status, text, _ = typed(capsys, "reproduce", "verdicts", "--repeats", "3")
     assert status == 0
-    assert all(name in text for name in [*verdicts_room.TESTS, *verdicts_room.SCENARIOS])
+    assert all(name in text for name in [*verdict_rates.TESTS, *verdict_rates.SCENARIOS])
     status, text, _ = typed(capsys, "reproduce", "verdicts", "--repeats", "3", "--json")
     data = json.loads(text)
-    assert set(data["rejections"]["20"]) == set(verdicts_room.TESTS)
+    assert set(data["rejections"]["20"]) == set(verdict_rates.TESTS)
     for found in data["scenarios"].values():
         assert len(found["coverage"]) == 3
         np.testing.assert_allclose(sum(found["verdicts"]["300"].values()), 1)
@@ -253,7 +251,7 @@ def test_a_dry_run_needs_no_data(capsys, tmp_path, monkeypatch):
 
 
 def test_a_broken_promise_is_exit_status_3(capsys, own_file, tmp_path, monkeypatch):
-    monkeypatch.setattr("evencover.experiments.benchmark.summary._SIGNIFICANT", 9.0)
+    monkeypatch.setattr("evencover.reproduction.benchmark.summary._SIGNIFICANT", 9.0)
     small = (own_file, "--models", "QRF", "--splits", "1", "--workers", "1", "--output", str(tmp_path))
     status, text, _ = typed(capsys, "benchmark", *small)
     assert (status, "FAILS" in text) == (3, True)
@@ -296,7 +294,7 @@ def test_an_interrupted_benchmark_says_how_to_go_on(own_file, tmp_path):
 def test_half_of_the_cores_unless_told_otherwise(given, threads):
     """Set before scikit-learn is loaded, which reads it then."""
     code = (
-        "import os, sys; from evencover.cli import main\n"
+        "import os, sys; from evencover._cli import main\n"
         "assert 'sklearn' not in sys.modules\n"
         "try: main(['--version'])\n"
         "finally: print(os.environ['OMP_NUM_THREADS'])"

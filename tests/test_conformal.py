@@ -126,7 +126,7 @@ def test_fit_arguments_reach_the_model_by_their_training_rows():
 
 def test_clusters_never_straddle_the_split():
     clusters = np.arange(442) // 5
-    model = ConformalRegressor(Recorder(), random_state=0).fit(X, Y, groups=clusters)
+    model = ConformalRegressor(Recorder(), random_state=0).fit(X, Y, clusters=clusters)
     cluster_of = {tuple(row): cluster for row, cluster in zip(X, clusters, strict=True)}
     training = {cluster_of[tuple(row)] for row in model.estimator_.seen_[0]}
     calibration = {cluster_of[tuple(row)] for row in model.calibration_rows_.X}
@@ -375,8 +375,8 @@ def test_other_fit_arguments_are_passed_as_they_are():
 
 
 def test_few_clusters_are_questioned():
-    with pytest.warns(UserWarning, match="groups names only 2 clusters.*that is a taxonomy, such as ByFeature"):
-        ConformalRegressor(Ridge(), random_state=0).fit(X, Y, groups=X[:, 1] > 0)
+    with pytest.warns(UserWarning, match="clusters names only 2 clusters.*that is a taxonomy, such as ByFeature"):
+        ConformalRegressor(Ridge(), random_state=0).fit(X, Y, clusters=X[:, 1] > 0)
 
 
 def test_warnings_point_at_the_users_line():

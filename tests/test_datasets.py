@@ -14,10 +14,10 @@ import pytest
 from pyarrow import parquet
 
 from evencover.datasets import cards, load_dataset, read_dataset
-from evencover.datasets.downloads import DownloadError, download
+from evencover.datasets._downloads import DownloadError, download
+from evencover.datasets._originals import ORIGINALS
+from evencover.datasets._table_files import csv_text
 from evencover.datasets.loading import cache_folder, found, obtained
-from evencover.datasets.originals import ORIGINALS
-from evencover.datasets.table_files import csv_text
 from tests.originals import original
 
 FOLDER = os.environ.get("EVENCOVER_DATA")

@@ -29,12 +29,12 @@ from evencover import (
     diagnose,
     diagnose_scores,
 )
-from evencover.diagnostics.counts import covered_law, holm, lower_share, tails
-from evencover.diagnostics.dependence import dependence
-from evencover.diagnostics.diagnosing import at_level
-from evencover.diagnostics.evenness import Divide
-from evencover.diagnostics.options import options
-from evencover.diagnostics.verdicts import checked_settings, more_rows, verdict
+from evencover.diagnostics._exact_tests import covered_law, holm, lower_share, tails
+from evencover.diagnostics._marginal_threshold import MarginalThreshold
+from evencover.diagnostics._options import options
+from evencover.diagnostics._spread_dependence import dependence
+from evencover.diagnostics._verdict import checked_settings, rows_to_add, verdict
+from evencover.diagnostics.diagnosis import at_level
 from evencover.groups import Groups
 from evencover.models import WithSpread
 from evencover.synthetic import QuadraticVariance, heteroskedastic, misspecified, toy
@@ -199,12 +199,12 @@ def test_rows_tested_beside_the_groups_show_unevenness_only():
 
 def test_rows_it_takes():
     """Many for a share near the level, fewer for one far from it, a tenth more for one that lacks significance."""
-    near, far = (more_rows([row("a", 500, share, 0.85, 0.95)], 0.9, 0.03)["a"] for share in (0.9, 0.83))
+    near, far = (rows_to_add([row("a", 500, share, 0.85, 0.95)], 0.9, 0.03)["a"] for share in (0.9, 0.83))
     assert 500 < near < 1500
     assert far < near
-    assert more_rows([row("a", 500, 0.7, 0.6, 0.75)], 0.9, 0.03) == {"a": 50}
-    assert more_rows([row("a", 500, 0.9, 0.88, 0.92), row("none", 0, np.nan, 0.0, 1.0)], 0.9, 0.03) == {}
-    few = more_rows([row("a", 10, 1.0, 0.69, 1.0)], 0.9, 0.03)["a"]
+    assert rows_to_add([row("a", 500, 0.7, 0.6, 0.75)], 0.9, 0.03) == {"a": 50}
+    assert rows_to_add([row("a", 500, 0.9, 0.88, 0.92), row("none", 0, np.nan, 0.0, 1.0)], 0.9, 0.03) == {}
+    few = rows_to_add([row("a", 10, 1.0, 0.69, 1.0)], 0.9, 0.03)["a"]
     assert few > 800  # ten of ten say little
 
 
@@ -411,7 +411,7 @@ class TestModels:
     def test_rows_left_out_have_the_threshold_of_all(self):
         codes = np.arange(60) % 3 - 1
         rows = Rows(Prediction(np.zeros(60)), y=np.arange(60.0))
-        at_hand = Divide(rows.y, Groups(codes, ("a", "b")), 0.5)
+        at_hand = MarginalThreshold(rows.y, Groups(codes, ("a", "b")), 0.5)
         (_, by_group) = options(rows, Residual(), at_hand, checked_settings(0.5, 0.03, 0))
         parts = [rows.y, rows.y[codes == 0], rows.y[codes == 1]]
         np.testing.assert_allclose(by_group.width, np.mean([2 * conformal_quantile(part, 0.5) for part in parts]))
@@ -448,7 +448,7 @@ class TestModels:
         for least, expected in kinds.items():
             spread = None if least is None else np.append(least, np.ones(11))
             rows = Rows(Prediction(center, spread), y=y)
-            found = options(rows, Residual(), Divide(y, groups, settings.level), settings)
+            found = options(rows, Residual(), MarginalThreshold(y, groups, settings.level), settings)
             assert [type(option.nonconformity) for option in found[::2]] == expected
             assert [option.per_group for option in found] == [False, True] * len(expected)
         np.testing.assert_allclose([found[0].width, found[0].widths["a"]], 12.0)  # twice the 7th smallest of 0, ..., 11
@@ -488,7 +488,7 @@ class TestDependence:
 
     def test_what_is_left_is_tested_with_a_degree_of_freedom_less(self):
         """Then, where the power is the right remedy, the p-value is uniform."""
-        from evencover.diagnostics.dependence import _POWERS, _basis, _remedy
+        from evencover.diagnostics._spread_dependence import _POWERS, _basis, _remedy
 
         rng, p_values = np.random.default_rng(4), []
         for _ in range(700):

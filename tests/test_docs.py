@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import evencover
-import evencover.cli
+import evencover._cli
 import evencover.datasets
-import evencover.experiments.benchmark
 import evencover.models
+import evencover.reproduction.benchmark
 import evencover.synthetic
 import evencover.theory
-from evencover.experiments.claims import claims
+from evencover.reproduction.claims import claims
 from tests.test_boosting import LINES
 
 ROOT = Path(__file__).parent.parent
@@ -65,7 +65,7 @@ def test_code_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch):
 def test_commands_that_are_not_run_could_be(page):
     """Those shown for files that are not there, or that take long, name verbs and options that there are."""
     for line in re.findall(r"^    (evencover .*)$", text_of(page), re.MULTILINE):
-        evencover.cli.app().parse_args(shlex.split(line, comments=True)[1:], exit_on_error=False, print_error=False)
+        evencover._cli.app().parse_args(shlex.split(line, comments=True)[1:], exit_on_error=False, print_error=False)
 
 
 def test_there_are_such_commands():
@@ -125,20 +125,20 @@ def test_every_model_is_documented(name):
 
 
 @pytest.mark.parametrize(
-    ("page", "room", "name"),
+    ("page", "module", "name"),
     [
-        (page, room, name)
-        for page, room in (
+        (page, module, name)
+        for page, module in (
             ("theory.md", evencover.theory),
             ("reproduction.md", evencover.synthetic),
             ("real_data.md", evencover.datasets),
-            ("real_data.md", evencover.experiments.benchmark),
+            ("real_data.md", evencover.reproduction.benchmark),
         )
-        for name in room.__all__
+        for name in module.__all__
     ],
 )
-def test_every_name_of_a_room_is_documented(page, room, name):
-    value = getattr(room, name)
+def test_every_name_of_a_room_is_documented(page, module, name):
+    value = getattr(module, name)
     if inspect.isclass(value) or inspect.isfunction(value):
         doc = inspect.getdoc(value)
         assert doc
@@ -148,10 +148,10 @@ def test_every_name_of_a_room_is_documented(page, room, name):
 
 
 def test_every_verb_is_documented():
-    verbs = [name for name in evencover.cli.app()["reproduce"] if not name.startswith("-")]
+    verbs = [name for name in evencover._cli.app()["reproduce"] if not name.startswith("-")]
     assert verbs
     assert all(f"evencover reproduce {verb}" in text_of(ROOT / "docs/reproduction.md") for verb in verbs)
-    others = {name for name in evencover.cli.app() if not name.startswith("-")} - {"reproduce"}
+    others = {name for name in evencover._cli.app() if not name.startswith("-")} - {"reproduce"}
     assert others == {"run", "predict", "audit", "benchmark", "datasets"}
     assert all(f"evencover {verb}" in text_of(ROOT / "docs/command_line.md") for verb in others)
     assert all(f"evencover {verb}" in text_of(ROOT / "docs/real_data.md") for verb in ("benchmark", "datasets"))
@@ -160,7 +160,7 @@ def test_every_verb_is_documented():
 @pytest.mark.parametrize("verb", ["run", "predict", "audit"])
 def test_every_option_is_documented(verb):
     """On the page of the command line; those that every verb has are said once."""
-    options = {f"--{name.replace('_', '-')}" for name in inspect.signature(getattr(evencover.cli, verb)).parameters}
+    options = {f"--{name.replace('_', '-')}" for name in inspect.signature(getattr(evencover._cli, verb)).parameters}
     positional = {"--data", "--folder", "--new", "--file"}
     page = text_of(ROOT / "docs/command_line.md")
     assert {option for option in options - positional if option not in page} == set()

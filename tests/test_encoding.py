@@ -90,8 +90,8 @@ def test_new_values_count_as_rare_ones():
 
 def test_what_is_new_is_said():
     encoder = TableEncoder().fit(pd.DataFrame({"x": [1.0, 2.0], "word": ["a", "b"]}))
-    assert encoder.surprises(pd.DataFrame({"x": [1.0], "word": ["a"]})) == []
-    missing, strange = encoder.surprises(pd.DataFrame({"x": [np.nan, 1.0, np.nan], "word": ["a", "z", "y"]}))
+    assert encoder.unseen_values(pd.DataFrame({"x": [1.0], "word": ["a"]})) == []
+    missing, strange = encoder.unseen_values(pd.DataFrame({"x": [np.nan, 1.0, np.nan], "word": ["a", "z", "y"]}))
     assert missing == "'x' is missing in 2 rows, and was in none before"
     assert strange.startswith("'word' has 2 values never seen before, in 2 rows: 'z'")
 

@@ -14,8 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from evencover import ByFeature, ByFunction, ConformalRegressor, Intervals, calibrate, three_way_split
+from evencover._internal.frames import as_numbers, column, is_missing
 from evencover.synthetic import heteroskedastic
-from evencover.tables import as_numbers, column, is_missing
 
 LIBRARIES = {
     "pandas": lambda columns: pd.DataFrame(columns, index=[f"row {i}" for i in range(len(columns["a"]))][::-1]),

@@ -15,9 +15,9 @@ import pyarrow.parquet
 import pytest
 
 from evencover import ConformalRegressor
-from evencover.cli import app
-from evencover.cli.commands import as_typed
-from evencover.cli.running import run as run_verb
+from evencover._cli import app
+from evencover._cli.run_command import run as run_verb
+from evencover._cli.terminal import command_text
 from evencover.studies import MODELS
 from tests.test_cli import SCRIPT, run, typed
 
@@ -107,10 +107,10 @@ class TestRun:
         assert text.count(" & ") >= 6
 
     def test_clusters(self, capsys, csv):
-        status, _, error = a_run(capsys, csv, "--split-by", "code")
+        status, _, error = a_run(capsys, csv, "--clusters", "code")
         assert (status, "table must have more clusters by 'code': 3 leave about 1" in error) == (1, True)
         houses().assign(patient=np.arange(600) // 4).to_csv(csv, index=False)
-        _, text, _ = a_run(capsys, csv, "--split-by", "patient")
+        _, text, _ = a_run(capsys, csv, "--clusters", "patient")
         assert "one of each patient calibrates or judges" in text
 
     def test_interrupted_it_leaves_nothing(self, csv):
@@ -130,9 +130,9 @@ class TestRun:
 
 def test_the_command_without_defaults():
     given = {name: each.default for name, each in signature(run_verb).parameters.items()}
-    assert as_typed(run_verb, given) == "evencover run"
+    assert command_text(run_verb, given) == "evencover run"
     given |= {"data": Path("my houses.csv"), "target": "the price", "drop": ("a", "b"), "json": True, "level": 0.8}
-    assert as_typed(run_verb, given) == (
+    assert command_text(run_verb, given) == (
         "evencover run 'my houses.csv' --target 'the price' --level 0.8 --drop a --drop b --json"
     )
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from evencover import Normalized, Prediction, Residual
-from evencover.experiments.scenarios import told_apart
+from evencover.reproduction.scenarios import right_and_wrong_parts
 from evencover.synthetic import (
     NoisyCenter,
     NoisySpread,
@@ -102,8 +102,8 @@ def worst(tally):
 def test_contamination_and_misspecification_are_told_apart():
     """A pivotal score is even in any groups, a wrong one uneven in the right ones; wrong groups hide unevenness."""
     settings = {"repeats": 150, "seed": 0}
-    normalised = told_apart(toy(), QuadraticVariance(), score=Normalized(), **settings)
-    residual = told_apart(toy(), QuadraticVariance(), score=Residual(), **settings)
+    normalised = right_and_wrong_parts(toy(), QuadraticVariance(), score=Normalized(), **settings)
+    residual = right_and_wrong_parts(toy(), QuadraticVariance(), score=Residual(), **settings)
     assert worst(normalised["right", "right"]) < 5
     assert worst(normalised["right", "wrong"]) < 5
     assert worst(normalised["wrong", "right"]) > 10

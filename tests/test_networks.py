@@ -17,14 +17,14 @@ from evencover.models import (
     DropoutEnsemble,
     MeanVarianceNetwork,
     QuantileNetwork,
-    fit_together,
+    fit_jointly,
     is_frozen,
 )
-from evencover.models.networks import training
-from evencover.models.networks.layers import forward, initial_layers, thinned
-from evencover.models.networks.losses import GaussianLikelihood, Pinball
-from evencover.models.networks.settings import Member, Training
-from evencover.models.networks.training import train
+from evencover.models.networks import _training
+from evencover.models.networks._layers import forward, initial_layers, thinned
+from evencover.models.networks._losses import GaussianLikelihood, Pinball
+from evencover.models.networks._training import train
+from evencover.models.networks._training_settings import Member, Training
 from evencover.synthetic import heteroskedastic
 from tests.worlds import ONE_IN_A_MILLION
 
@@ -73,11 +73,11 @@ def test_the_backward_pass_is_autograds(loss, dropout):
     """On the same batch, with the same units dropped."""
     settings = Training.of(MeanVarianceNetwork(hidden=(8, 5), dropout=dropout, device="cpu"))
     with torch.no_grad():
-        stack = training._Stack([member(1, loss), member(2, loss)], settings)
+        stack = _training._Stack([member(1, loss), member(2, loss)], settings)
         stack.load_batch()
         before = stack.parameters.clone()
         stack.step()
-    layers = training._as_layers(before.requires_grad_(), 2, stack.sizes)
+    layers = _training._as_layers(before.requires_grad_(), 2, stack.sizes)
     units = stack.batch_X
     for layer, kept in zip(layers[:-1], stack.kept, strict=True):
         units = (units @ layer.weight + layer.bias).relu() * (1 if kept is None else kept / (1 - dropout))
@@ -105,7 +105,7 @@ def test_every_row_is_used_equally_often():
     """Batches go round: after n steps of a batch of b, each row was in exactly b of them."""
     settings = Training.of(MeanVarianceNetwork(batch_size=64, device="cpu"))
     numbered = Member(np.arange(150, dtype=np.float32)[:, None], np.zeros(150, np.float32), LOSSES[0], 0)
-    stack = training._Stack([numbered], settings)
+    stack = _training._Stack([numbered], settings)
     seen = np.zeros(150)
     for _ in range(150):
         stack.load_batch()
@@ -117,11 +117,11 @@ def test_every_row_is_used_equally_often():
 @pytest.mark.parametrize("dropout", [0.1, 0.2, 0.5])
 def test_units_are_dropped_as_often_as_asked(dropout):
     """Each independently: counts follow the binomial law, for each member and each unit."""
-    coins = training._Coins([1, 2], 1001, dropout, torch.device("cpu"))
+    coins = _training._DropoutMasks([1, 2], 1001, dropout, torch.device("cpu"))
     tossed = torch.zeros(2, 1001)
     kept = np.zeros((2, 1001))
     for step in range(500):
-        coins.toss(step, tossed)
+        coins.draw(step, tossed)
         kept += tossed.numpy()
     law = binom(500, 1 - dropout)
     tail = ONE_IN_A_MILLION / kept.size
@@ -164,7 +164,7 @@ def test_losses_are_those_of_plain_pytorch():
     """Over 20 seeds on rows not trained on: two samples of one distribution, by Kolmogorov and Smirnov."""
     training_rows, test = heteroskedastic(512, seed=1), heteroskedastic(2000, seed=2)
     mean, scale = training_rows.y.mean(), training_rows.y.std()
-    own = fit_together(
+    own = fit_jointly(
         [MeanVarianceNetwork(hidden=(16, 16), learning_rate=5e-3, epochs=20, random_state=seed) for seed in range(20)],
         training_rows.X,
         training_rows.y,
@@ -219,14 +219,14 @@ def test_early_stopping_keeps_the_best_weights_of_each_member():
 
     assert likelihood(stopped) < likelihood(full) - 1
     assert stopped.n_epochs_ < 500 == full.n_epochs_
-    together = fit_together([clone(stopped), clone(stopped).set_params(random_state=1)], DATA.X, DATA.y)[0]
+    together = fit_jointly([clone(stopped), clone(stopped).set_params(random_state=1)], DATA.X, DATA.y)[0]
     assert_same(together.layers_, stopped.layers_, rtol=1e-2, atol=1e-3)
 
 
 def test_rows_set_aside_are_never_trained_on():
     settings = Training.of(MeanVarianceNetwork(batch_size=16, patience=1, validation_size=0.3, device="cpu"))
     numbered = Member(np.arange(100, dtype=np.float32)[:, None], np.zeros(100, np.float32), LOSSES[0], 0)
-    stack = training._Stack([numbered], settings)
+    stack = _training._Stack([numbered], settings)
     aside, seen = set(stack.validation_X.ravel().tolist()), set()
     for _ in range(70):
         stack.load_batch()
@@ -240,9 +240,9 @@ def test_patience_counts_epochs_since_the_best_one(monkeypatch):
     script = iter([[5.0, 5.0], [4.0, 6.0], [4.5, 7.0], [3.0, 1.0], [3.5, 0.5], [3.6, 0.6]])
     settings = Training.of(MeanVarianceNetwork(hidden=(3,), patience=2, device="cpu"))
     with torch.no_grad():
-        stack = training._Stack([member(1), member(2)], settings)
+        stack = _training._Stack([member(1), member(2)], settings)
         monkeypatch.setattr(stack, "validation_losses", lambda: torch.tensor(next(script)))
-        best, ends = training._Best(stack, 2), []
+        best, ends = _training._Best(stack, 2), []
         for epoch in range(6):
             stack.parameters.fill_(epoch)
             ends.append(best.is_final(stack))
@@ -256,7 +256,7 @@ def test_a_training_that_diverges_is_no_model(patience):
     """Not even its first weights, where the best were to be kept; the error says whose it was."""
     networks = [MeanVarianceNetwork(learning_rate=1e30, patience=patience, epochs=5) for _ in range(2)]
     with pytest.raises(ValueError, match=r"training of networks \[0, 1\] diverged: with learning_rate=1e\+30"):
-        fit_together(networks, DATA.X, DATA.y)
+        fit_jointly(networks, DATA.X, DATA.y)
 
 
 def test_little_noise_is_no_trouble():

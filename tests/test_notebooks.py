@@ -10,9 +10,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_html_repr
 
 from evencover import BySpread, ConformalRegressor, Intervals, Normalized, audit, diagnose_scores, recommend
-from evencover.markup import Markup, html_table, joined, tag
+from evencover._internal.html import Markup, html_table, joined, tag
+from evencover._report.json_data import data_of, plain
 from evencover.models import FromQuantiles, TableEncoder, WithSpread
-from evencover.report.data import data_of, plain
 from evencover.synthetic import heteroskedastic
 
 SCRIPT = "<script>alert(1)</script>"
@@ -122,4 +122,4 @@ def test_results_as_data():
     assert json.loads(json.dumps(data, allow_nan=False)) == data
     found = diagnose_scores(np.arange(40.0), np.arange(40) % 2)
     assert json.dumps(data_of(found), allow_nan=False)
-    assert "grounds" not in data_of(found)  # rows are no findings
+    assert "inputs" not in data_of(found)  # rows are no findings

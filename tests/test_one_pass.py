@@ -22,11 +22,10 @@ from evencover import (
     Standardized,
     calibration,
     diagnose,
-    inputs,
-    pools,
 )
-from evencover.cli import main
-from evencover.diagnostics.evenness import Divide
+from evencover._cli import main
+from evencover._internal import arrays, pools
+from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.models import QuantileForest, TableEncoder, WithSpread
 from evencover.synthetic import heteroskedastic
 from tests.calibrators import SlidingWindow, TwoTails
@@ -135,8 +134,8 @@ def test_a_run_predicts_each_row_exactly_once(tmp_path, monkeypatch):
 def test_a_target_is_checked_once(score, calibrator, monkeypatch):
     """Where it comes in; neither rows, nor calibration, nor score look it through again."""
     checked = []
-    as_float = inputs._as_float
-    monkeypatch.setattr(inputs, "_as_float", lambda values, name: checked.append(name) or as_float(values, name))
+    as_float = arrays._as_float
+    monkeypatch.setattr(arrays, "_as_float", lambda values, name: checked.append(name) or as_float(values, name))
     model = ConformalRegressor(FrozenEstimator(Oracle().fit(OLD.X, OLD.y)), nonconformity=score, calibrator=calibrator)
     for call in (
         lambda: model.fit(OLD.X, OLD.y),
@@ -155,9 +154,11 @@ def test_a_diagnosis_neither_scores_nor_draws_twice(monkeypatch):
     for score in (Residual, Normalized, IntervalDistance):
         by = score._scored
         monkeypatch.setattr(score, "_scored", lambda *args, by=by, kind=score: scored.update([kind]) or by(*args))
-    draw_p_value = Divide._drawn_p_value
+    draw_p_value = MarginalThreshold._drawn_p_value
     monkeypatch.setattr(
-        Divide, "_drawn_p_value", lambda self, seed: drawn.update([self.scores.tobytes()]) or draw_p_value(self, seed)
+        MarginalThreshold,
+        "_drawn_p_value",
+        lambda self, seed: drawn.update([self.scores.tobytes()]) or draw_p_value(self, seed),
     )
     data = heteroskedastic(2000, seed=0)
     model = ConformalRegressor(WithSpread(LinearRegression()), taxonomy=BySpread(3), random_state=0)

@@ -9,7 +9,7 @@ from scipy import stats
 
 import evencover.theory.pivotality as pivotality
 from evencover import IntervalDistance, Intervals, Normalized, Prediction, Residual, Standardized, is_pivotal
-from evencover.synthetic import Mixture, Noisy
+from evencover.synthetic import AdditiveNoise, Mixture
 from evencover.theory import (
     EXPONENTIAL,
     LAPLACE,
@@ -260,7 +260,7 @@ class Modes:
 
     def law(self):
         return Mixture(
-            [Noisy(lambda X, m=m: np.full(len(X), m), lambda X: np.full(len(X), self.within)) for m in (-1, 1)]
+            [AdditiveNoise(lambda X, m=m: np.full(len(X), m), lambda X: np.full(len(X), self.within)) for m in (-1, 1)]
         )
 
     def cdf(self, y):

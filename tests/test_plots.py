@@ -7,8 +7,6 @@ import pytest
 from matplotlib.figure import Figure
 
 from evencover import Intervals, audit, diagnose_scores
-from evencover.experiments import figures as figures_room
-from evencover.experiments.figures import figures, write_figures
 from evencover.plots import (
     VERMILION,
     plot_coverages,
@@ -17,6 +15,8 @@ from evencover.plots import (
     plot_intervals,
     plot_score_cdfs,
 )
+from evencover.reproduction import paper_figures
+from evencover.reproduction.paper_figures import figures, write_figures
 
 mpl.use("agg")
 NAMES = [
@@ -139,7 +139,7 @@ def test_figures_are_written_as_png_and_svg(tmp_path):
 
 def test_the_same_figure_is_the_same_file(tmp_path, monkeypatch):
     some = {name: figures()[name] for name in ("two_taxonomies", "score_cdfs")}
-    monkeypatch.setattr(figures_room, "figures", lambda repeats: some)
+    monkeypatch.setattr(paper_figures, "figures", lambda repeats: some)
     first, second = (list(write_figures(tmp_path / name)) for name in ("one", "two"))
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 

@@ -32,16 +32,16 @@ from evencover import (
     Residual,
     diagnose,
     models,
-    predictor_files,
 )
+from evencover._internal import predictor_files
 from evencover.models import (
     DeepEnsemble,
     DropoutEnsemble,
+    EnsembleSpread,
     FromQuantiles,
     FromStd,
     MeanVarianceNetwork,
-    Members,
-    Neighbors,
+    NeighborSpread,
     QuantileForest,
     QuantileNetwork,
     TableEncoder,
@@ -59,8 +59,8 @@ MODELS = {
         *(HistGradientBoostingRegressor(loss="quantile", quantile=q, max_iter=5, random_state=0) for q in (0.05, 0.95))
     ),
     "std": FromStd(BayesianRidge()),
-    "neighbours": WithSpread(LinearRegression(), Neighbors()),
-    "members": WithSpread(RandomForestRegressor(5, random_state=0), Members()),
+    "neighbours": WithSpread(LinearRegression(), NeighborSpread()),
+    "members": WithSpread(RandomForestRegressor(5, random_state=0), EnsembleSpread()),
     "forest": QuantileForest(n_estimators=5, random_state=0),
     "quantile network": QuantileNetwork(**QUICK),
     "mean-variance network": MeanVarianceNetwork(**QUICK),
@@ -190,8 +190,8 @@ class TestTrust:
     def test_what_is_trusted_is_there(self):
         """Every name of this package on the list is that of a class."""
         for path in predictor_files.TRUSTED:
-            room, _, name = path.rpartition(".")
-            assert isinstance(getattr(__import__(room, fromlist=[name]), name), type)
+            module, _, name = path.rpartition(".")
+            assert isinstance(getattr(__import__(module, fromlist=[name]), name), type)
 
     def test_no_pickle_inside(self, tmp_path):
         """Neither in the archive nor in what the forest says of itself."""

@@ -6,8 +6,8 @@ import scipy
 import scipy.stats
 from scipy.stats import binom, ks_2samp
 
-from evencover.diagnostics.distributions import anderson_darling_p_value, distribution_differences
-from evencover.diagnostics.quantile_differences import harrell_davis, quantile_differences, resampled_quantiles
+from evencover.diagnostics._quantile_differences import harrell_davis, quantile_differences, resampled_quantiles
+from evencover.diagnostics._score_distributions import anderson_darling_p_value, distribution_differences
 from evencover.groups import Groups
 from tests.worlds import ONE_IN_A_MILLION
 
@@ -44,10 +44,10 @@ def test_the_bootstrap_is_that_of_sorted_resamples(n, probability):
 
 
 def test_blocks_change_nothing_but_memory(monkeypatch):
-    from evencover.diagnostics import quantile_differences as room
+    from evencover.diagnostics import _quantile_differences as module
 
     values = np.random.default_rng(0).random(500)
-    monkeypatch.setattr(room, "_CELLS", 1000)
+    monkeypatch.setattr(module, "_CELLS", 1000)
     small = resampled_quantiles(values, 0.9, 2000, np.random.default_rng(1))
     assert len(small) == 2000
     monkeypatch.undo()
@@ -72,7 +72,7 @@ def test_differences_are_of_every_pair_at_one_probability():
 
 def test_intervals_and_p_values_by_hand():
     """Of 400 resampled differences 2 are above 0: an interval for 2 pairs leaves 5 at either end."""
-    from evencover.diagnostics.quantile_differences import _compared
+    from evencover.diagnostics._quantile_differences import _compared
 
     resampled = np.append(-np.arange(1.0, 399.0), [1.0, 2.0])
     difference, low, high, p_value = _compared(-5.0, resampled, 2)
@@ -103,7 +103,7 @@ class TestDistributions:
         assert found[1].distance == 1.0
 
     def test_anderson_and_darlings_statistic_is_as_printed(self):
-        from evencover.diagnostics.distributions import _statistics, _table
+        from evencover.diagnostics._score_distributions import _statistics, _table
 
         rng = np.random.default_rng(0)
         labels = np.repeat([0, 1, 2], [20, 35, 60])
@@ -127,7 +127,7 @@ class TestDistributions:
         assert ks_2samp(p_values, rng.random(2000)).pvalue > ONE_IN_A_MILLION
 
     def test_anderson_and_darlings_law_has_its_mean_and_variance(self):
-        from evencover.diagnostics.distributions import _limit_law
+        from evencover.diagnostics._score_distributions import _limit_law
 
         for n_groups in (2, 5):
             law, expected = _limit_law(n_groups), 2 * (n_groups - 1) * (np.pi**2 / 3 - 3)

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from evencover import BySpread, Marginal, Normalized, Prediction, diagnose, recommend
-from evencover.diagnostics.choosing import Candidate, _narrowest_even
+from evencover.diagnostics.recommendations import Candidate, _narrowest_even
 from evencover.models import FromQuantiles, WithSpread
 from evencover.synthetic import heteroskedastic, toy
 

@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 
 from evencover import Groups, Intervals, TooFewRowsWarning, audit, diagnose_scores, write_report
-from evencover.diagnostics.diagnosing import at_level
-from evencover.diagnostics.words import probability
-from evencover.report.charts import ShownRows, rows_chart, widths_chart
-from evencover.report.contents import contents_of, levels_around
-from evencover.report.live import Live, moving
-from evencover.report.sections import VERDICTS
-from evencover.report.writing import report
+from evencover._report.charts import ShownRows, rows_chart, widths_chart
+from evencover._report.contents import contents_of, levels_around
+from evencover._report.level_recorder import LevelRecorder, moving
+from evencover._report.level_sections import VERDICTS
+from evencover._report.writing import report
+from evencover.diagnostics._formatting import probability
+from evencover.diagnostics.diagnosis import at_level
 from evencover.studies import Plan, study
 
 CHROMIUM = shutil.which("chromium")
@@ -214,12 +214,12 @@ def test_answers_where_everything_differs_or_nothing_does():
 
 class TestPictures:
     def test_infinite_widths_and_empty_intervals_look_otherwise(self):
-        live = Live()
+        live = LevelRecorder()
         chart = widths_chart({"a": 2.0, "b": np.inf}, {"a": 0, "b": 1}, most=2.0, live=live)
         assert [mark.get("class") for mark in live.marks if "class" in mark] == ["bar", "bar endless"]
         assert live.texts == ["2", "infinite"]
         assert chart.count("<rect") == 2
-        live = Live()
+        live = LevelRecorder()
         rows = ShownRows(np.array([4, 9]), np.array([0.0, 0.5]), Groups.from_labels(["a", "a"]), (-2.0, 2.0))
         rows_chart(rows, Intervals([-1.0, np.nan], [1.0, np.nan]), {"a": 0}, live=live)
         assert live.texts == ["row 4, a: -1 to 1; target 0, covered", "row 9, a: empty interval; target 0.5, missed"]
@@ -251,7 +251,7 @@ def test_levels_of_the_slider():
 
 
 def test_what_moves_is_noted_in_order():
-    lives = [Live(), Live()]
+    lives = [LevelRecorder(), LevelRecorder()]
     for place, live in enumerate(lives):
         live.text("stays")
         live.text(place)

@@ -8,13 +8,13 @@ import pytest
 from scipy import stats
 
 from evencover import Normalized, Prediction, Residual, calibrate, coverage, mean_width
-from evencover.experiments import claims as claims_room
-from evencover.experiments import scenarios, tables
-from evencover.experiments.claims import claims
-from evencover.experiments.exact import SharedSecret, pooled_coverage, secret_tally
-from evencover.experiments.figures import figures
-from evencover.experiments.repeats import Design, Tally, blocks_of, cut_at, seed_of, simulated_tally, tally
-from evencover.experiments.scenarios import SCORES, VARIANTS, coverages
+from evencover.reproduction import claims as claims_module
+from evencover.reproduction import coverage_tables, scenarios
+from evencover.reproduction.claims import claims
+from evencover.reproduction.exact_coverages import SharedLatentState, latent_state_tally, pooled_coverage
+from evencover.reproduction.paper_figures import figures
+from evencover.reproduction.scenarios import SCORES, VARIANTS, coverages
+from evencover.reproduction.simulation import Design, Tally, blocks_of, cut_at, seed_of, simulated_tally, tally
 from evencover.synthetic import NoisyVariance, constant_mean, homoskedastic, low_dimensional, misspecified, toy
 from tests.worlds import ONE_IN_A_MILLION
 
@@ -44,15 +44,15 @@ def lines(text):
 
 
 def test_as_run_all_32_printed_numbers_are_equal():
-    assert [in_words(row, row.coverage, row.deviation) for row in tables.as_run()] == lines(PRINTED)
+    assert [in_words(row, row.coverage, row.deviation) for row in coverage_tables.as_run()] == lines(PRINTED)
 
 
 def test_as_run_the_mean_widths_are_those_of_the_same_run():
-    assert [in_words(row, row.width) for row in tables.as_run()] == lines(WIDTHS)
+    assert [in_words(row, row.width) for row in coverage_tables.as_run()] == lines(WIDTHS)
 
 
 def test_as_written_the_residual_score_is_more_uneven_than_printed():
-    residual, normalised = tables.as_written()[:2]
+    residual, normalised = coverage_tables.as_written()[:2]
     assert [f"{share:.3f}" for share in residual.coverage[1:]] == ["0.978", "0.917", "0.826"]
     assert (
         in_words(normalised, normalised.coverage, normalised.deviation) == lines(PRINTED)[1]
@@ -61,7 +61,7 @@ def test_as_written_the_residual_score_is_more_uneven_than_printed():
 
 def test_the_tables_go_through_the_same_doors_as_a_users_data():
     """One calibration set and one test set by `calibrate`, against the vectorised way."""
-    calibration = tables.papers_calibration(toy())
+    calibration = coverage_tables.papers_calibration(toy())
     test = toy().sample(1000, seed=np.random.RandomState(574594))
     y = np.concatenate([calibration.y, test.y])
     said = toy().oracle(np.concatenate([calibration.X, test.X]))
@@ -74,7 +74,7 @@ def test_the_tables_go_through_the_same_doors_as_a_users_data():
 
 def test_repeated_tables_average_the_luck_of_one_calibration_set_out():
     """Marginal coverage is k / (n + 1) = 4501 / 5001, whatever the score; within five standard errors."""
-    for row in tables.repeated(60, seed=1):
+    for row in coverage_tables.repeated(60, seed=1):
         assert abs(row.coverage[0] - 4501 / 5001) < 5 * row.deviation[0] / np.sqrt(60)
 
 
@@ -246,13 +246,15 @@ def test_a_broken_residual_score_makes_a_claim_fail(monkeypatch):
 
 
 def test_rows_whose_scores_depend_on_their_group_make_claim_8_fail(monkeypatch):
-    monkeypatch.setattr(claims_room, "SharedSecret", lambda: SharedSecret(group_1=SharedSecret().group_1[::-1]))
+    monkeypatch.setattr(
+        claims_module, "SharedLatentState", lambda: SharedLatentState(group_1=SharedLatentState().group_1[::-1])
+    )
     assert list(claims(repeats=10, seed=0))[-1].verdict == "fails"
 
 
 def test_an_integral_that_is_off_makes_claim_7_fail(monkeypatch):
     monkeypatch.setattr(
-        claims_room, "pooled_coverage", lambda *arguments, **more: 0.02 + pooled_coverage(*arguments, **more) / 2
+        claims_module, "pooled_coverage", lambda *arguments, **more: 0.02 + pooled_coverage(*arguments, **more) / 2
     )
     assert list(claims(repeats=10, seed=0))[6].verdict == "fails"
 
@@ -285,7 +287,7 @@ def test_pooled_coverage_is_what_a_simulation_finds(spread):
 
 
 def test_a_shared_secret_leaves_single_rows_independent_of_their_group():
-    world = SharedSecret()
+    world = SharedLatentState()
     scores, groups = world.sample(60_000, 1, np.random.default_rng(0))
     by_group = [scores[groups == group] for group in (0, 1)]
     assert world.big_given_group(0) == world.big_given_group(1)
@@ -294,8 +296,8 @@ def test_a_shared_secret_leaves_single_rows_independent_of_their_group():
 
 @pytest.mark.parametrize("design", [Design(19, 50), Design(300, 100)], ids=["19 rows", "300 rows"])
 def test_a_shared_secrets_exact_coverage_is_what_a_simulation_finds(design):
-    world = SharedSecret()
-    found = secret_tally(world, design=design, repeats=8000, seed=0)
+    world = SharedLatentState()
+    found = latent_state_tally(world, design=design, repeats=8000, seed=0)
     exact = [world.coverage(group, design) for group in (0, 1)]
     assert (np.abs(found.coverage - exact) < 5 * found.error).all()
 
@@ -303,9 +305,9 @@ def test_a_shared_secrets_exact_coverage_is_what_a_simulation_finds(design):
 def test_given_the_calibration_rows_matters_too():
     """The new group tells nothing of the calibration rows, each row's score nothing of its group; still uneven."""
     fifth, none, often = Fraction(1, 5), Fraction(0), Fraction(9, 10)
-    world = SharedSecret(group_1=(often, often), big=((none, fifth), (fifth, none)))
+    world = SharedLatentState(group_1=(often, often), big=((none, fifth), (fifth, none)))
     assert world.big_given_group(0) == world.big_given_group(1) == Fraction(1, 10)
-    found = secret_tally(world, design=Design(), repeats=1000, seed=0)
+    found = latent_state_tally(world, design=Design(), repeats=1000, seed=0)
     exact = np.array([world.coverage(group, Design()) for group in (0, 1)])
     assert (np.abs(found.coverage - exact) < 5 * found.error).all()
     assert exact[0] < 0.88
@@ -314,7 +316,7 @@ def test_given_the_calibration_rows_matters_too():
 
 def test_thresholds_of_its_own_make_each_group_even_under_a_shared_secret():
     """Mondrian: rows of one group are exchangeable among themselves."""
-    scores, groups = SharedSecret().sample(4000, 240, np.random.default_rng(1))
+    scores, groups = SharedLatentState().sample(4000, 240, np.random.default_rng(1))
     excess, n_tests = 0.0, 0
     for repeat in range(4000):
         mine = scores[repeat][groups[repeat] == groups[repeat, -1]]

@@ -10,13 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SITE = ROOT / "build" / "site"
-ROOMS = ("", ".studies", ".models", ".plots", ".theory", ".synthetic", ".datasets", ".experiments.benchmark")
+MODULES = ("", ".studies", ".models", ".plots", ".theory", ".synthetic", ".datasets", ".reproduction.benchmark")
 ELSEWHERE = {"evencover.models.predictions_of", "evencover.theory.is_pivotal"}  # listed under `evencover`
 problems = runpy.run_path(str(ROOT / "docs" / "check_links.py"))["problems"]
 
 
-def public_names(room):
-    module = import_module(f"evencover{room}")
+def public_names(module):
+    module = import_module(f"evencover{module}")
     functions = (name for name, _ in inspect.getmembers(module, inspect.isfunction) if not name.startswith("_"))
     names = getattr(module, "__all__", None) or [
         name for name in functions if getattr(module, name).__module__ == module.__name__
@@ -25,20 +25,20 @@ def public_names(room):
 
 
 def listed_names():
-    """The names that the reference lists, each with its room."""
-    room, found = "", []
+    """The names that the reference lists, each with its module."""
+    module, found = "", []
     for line in (ROOT / "docs" / "api.rst").read_text(encoding="utf-8").splitlines():
         if line.startswith(".. currentmodule:: "):
-            room = line.split()[-1]
+            module = line.split()[-1]
         elif name := re.fullmatch(r"(?:   |\.\. data:: | {10})(\w+)", line):
-            found.append(f"{room}.{name[1]}")
+            found.append(f"{module}.{name[1]}")
     return found
 
 
 def test_the_reference_lists_every_public_name_once():
     listed = listed_names()
     assert len(listed) == len(set(listed))
-    assert set(listed) == set().union(*(public_names(room) for room in ROOMS))
+    assert set(listed) == set().union(*(public_names(module) for module in MODULES))
 
 
 def test_a_sound_site_has_no_problems(tmp_path):

@@ -25,7 +25,7 @@ def test_the_seed_decides():
 
 def test_clusters_stay_together():
     clusters = np.arange(100) // 4
-    parts = three_way_split(X, Y, groups=clusters, random_state=0)
+    parts = three_way_split(X, Y, clusters=clusters, random_state=0)
     found = [set(clusters[part.positions]) for part in parts]
     assert sum(map(len, found)) == 25
     assert len(set.union(*found)) == 25
@@ -42,9 +42,9 @@ def test_strata_keep_their_shares():
     [
         ({"test_size": 20}, "test_size must be a share of the rows, between 0 and 1; got 20"),
         ({"calibration_size": 0.9}, "must leave rows for training; got 0.9 and 0.2"),
-        ({"groups": np.zeros(99)}, "groups must have 100 rows, as many as X; got 99"),
+        ({"clusters": np.zeros(99)}, "clusters must have 100 rows, as many as X; got 99"),
         ({"stratify": np.zeros(99)}, "stratify must have 100 rows, as many as X; got 99"),
-        ({"groups": np.zeros(100), "stratify": np.zeros(100)}, "groups and stratify cannot both be kept"),
+        ({"clusters": np.zeros(100), "stratify": np.zeros(100)}, "clusters and stratify cannot both be kept"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):
@@ -59,6 +59,6 @@ def test_lists_are_split_too():
 
 def test_few_clusters_are_questioned_once():
     """With the count that was given."""
-    with pytest.warns(UserWarning, match="groups names only 9 clusters") as caught:
-        three_way_split(X, Y, groups=np.arange(100) % 9, random_state=0)
+    with pytest.warns(UserWarning, match="clusters names only 9 clusters") as caught:
+        three_way_split(X, Y, clusters=np.arange(100) % 9, random_state=0)
     assert len(caught) == 1

@@ -22,7 +22,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils import get_tags
 
 from evencover import BySpread, ConformalRegressor, IntervalScorer, Normalized
-from evencover.models import Members, Neighbors, ResidualModel, WithSpread
+from evencover.models import EnsembleSpread, NeighborSpread, ResidualSpread, WithSpread
 from evencover.synthetic import heteroskedastic
 
 DATA = heteroskedastic(400, seed=0)
@@ -43,7 +43,7 @@ class Memory(RegressorMixin, BaseEstimator):
 
 def test_residuals_are_of_rows_the_model_has_not_seen():
     """A model that knows its rows by heart has no residuals on them; on others they are the targets."""
-    model = WithSpread(Memory(), ResidualModel(KNeighborsRegressor(1)), cv=3, random_state=0).fit(DATA.X, DATA.y)
+    model = WithSpread(Memory(), ResidualSpread(KNeighborsRegressor(1)), cv=3, random_state=0).fit(DATA.X, DATA.y)
     np.testing.assert_allclose(model.predict(DATA.X), DATA.y)
     spread = model.predict_full(DATA.X).spread
     np.testing.assert_allclose(spread, np.maximum(NORMAL * np.abs(DATA.y), model.spread_floor_))
@@ -52,7 +52,7 @@ def test_residuals_are_of_rows_the_model_has_not_seen():
 def test_a_frozen_model_has_residuals_without_being_fitted():
     """Its rows are new to it, so its residuals on them are honest as they are."""
     frozen = FrozenEstimator(Ridge().fit(DATA.X, DATA.y))
-    model = WithSpread(frozen, ResidualModel(KNeighborsRegressor(1))).fit(NEW.X, NEW.y)
+    model = WithSpread(frozen, ResidualSpread(KNeighborsRegressor(1))).fit(NEW.X, NEW.y)
     expected = NORMAL * np.abs(NEW.y - frozen.predict(NEW.X))
     np.testing.assert_allclose(model.predict_full(NEW.X).spread, np.maximum(expected, model.spread_floor_))
 
@@ -81,7 +81,7 @@ def neighbours_by_hand(of, k, new, *, skip):
 @pytest.mark.parametrize("of", ["targets", "distance"])
 def test_neighbours_are_the_nearest_others(of, rows, skip):
     """By hand: of a training row the nearest row is itself, and does not count."""
-    model = WithSpread(LinearRegression(), Neighbors(10, of=of), floor=1e-9, random_state=0).fit(DATA.X, DATA.y)
+    model = WithSpread(LinearRegression(), NeighborSpread(10, of=of), floor=1e-9, random_state=0).fit(DATA.X, DATA.y)
     expected = neighbours_by_hand(of, 10, rows, skip=skip)
     spread = model.predict_full(rows).spread
     np.testing.assert_allclose(spread / spread.mean(), expected / expected.mean())
@@ -95,7 +95,7 @@ def test_a_row_is_never_its_own_neighbour():
     y[7] += 1e6
     frozen = FrozenEstimator(LinearRegression().fit(NEW.X, NEW.y))
     before, after = (
-        WithSpread(frozen, Neighbors(1)).fit(DATA.X, target).predict_full(DATA.X[7:8]) for target in (DATA.y, y)
+        WithSpread(frozen, NeighborSpread(1)).fit(DATA.X, target).predict_full(DATA.X[7:8]) for target in (DATA.y, y)
     )
     assert before.spread == after.spread
 
@@ -104,19 +104,21 @@ def test_nor_among_many_features():
     """Where distances are rounded, and a row's own is not exactly zero; here of rows far from the origin too."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 40)) * 100, rng.normal(size=300)
-    model = WithSpread(LinearRegression(), Neighbors(3, of="targets"), floor=1e-9).fit(X, y)
+    model = WithSpread(LinearRegression(), NeighborSpread(3, of="targets"), floor=1e-9).fit(X, y)
     np.testing.assert_allclose(model.predict_full(X).spread, model.spread_.learn(None, X, y, None))
 
 
 def test_rows_all_in_one_place_have_one_spread():
     """Their mean distance is zero, which says nothing about the noise."""
     X, y = np.zeros((100, 2)), np.random.default_rng(0).normal(size=100)
-    model = WithSpread(LinearRegression(), Neighbors(5, of="distance"), random_state=0).fit(X, y)
+    model = WithSpread(LinearRegression(), NeighborSpread(5, of="distance"), random_state=0).fit(X, y)
     assert 0.8 < model.predict_full(X).spread.mean() < 1.2
 
 
 @pytest.mark.parametrize("unit", [1e-9, 1e9])
-@pytest.mark.parametrize("source", [ResidualModel(), Neighbors(), Neighbors(of="targets"), Neighbors(of="distance")])
+@pytest.mark.parametrize(
+    "source", [ResidualSpread(), NeighborSpread(), NeighborSpread(of="targets"), NeighborSpread(of="distance")]
+)
 def test_the_targets_unit_makes_no_difference(source, unit):
     plain, other = (
         WithSpread(LinearRegression(), source, random_state=0).fit(DATA.X, y).predict_full(NEW.X).spread
@@ -128,7 +130,7 @@ def test_the_targets_unit_makes_no_difference(source, unit):
 def test_distance_is_in_the_targets_unit():
     """The mean spread on the training rows is √(π/2) times the mean absolute residual."""
     frozen = FrozenEstimator(LinearRegression().fit(NEW.X, NEW.y))
-    model = WithSpread(frozen, Neighbors(of="distance")).fit(DATA.X, DATA.y)
+    model = WithSpread(frozen, NeighborSpread(of="distance")).fit(DATA.X, DATA.y)
     expected = NORMAL * np.abs(DATA.y - frozen.predict(DATA.X)).mean()
     assert model.predict_full(DATA.X).spread.mean() == pytest.approx(expected)
 
@@ -151,7 +153,7 @@ def test_disagreement_is_the_standard_deviation_of_the_members(ensemble, as_fram
     ensemble = ensemble if isinstance(ensemble, FrozenEstimator) else clone(ensemble)
     if as_frame and isinstance(ensemble, FrozenEstimator):
         ensemble = FrozenEstimator(clone(ensemble.estimator).fit(X, DATA.y))
-    model = WithSpread(ensemble, Members(), floor=1e-9).fit(X, DATA.y)
+    model = WithSpread(ensemble, EnsembleSpread(), floor=1e-9).fit(X, DATA.y)
     inside = model.estimator_.estimator if isinstance(ensemble, FrozenEstimator) else model.estimator_
     last, rows = (inside[-1], inside[:-1].transform(new)) if hasattr(inside, "steps") else (inside, new)
     features = getattr(last, "estimators_features_", [slice(None)] * len(last.estimators_))
@@ -172,12 +174,12 @@ def test_disagreement_is_the_standard_deviation_of_the_members(ensemble, as_fram
 )
 def test_members_that_do_not_average_to_the_prediction_are_refused(model):
     with pytest.raises(TypeError, match=r"Members needs an ensemble whose prediction is the mean of its estimators_"):
-        WithSpread(model, Members()).fit(DATA.X, DATA.y)
+        WithSpread(model, EnsembleSpread()).fit(DATA.X, DATA.y)
 
 
 def test_the_floor_is_relative():
     """No spread is below its share of the median; a second regressor that goes below zero is no exception."""
-    model = WithSpread(LinearRegression(), ResidualModel(LinearRegression()), floor=0.5, random_state=0)
+    model = WithSpread(LinearRegression(), ResidualSpread(LinearRegression()), floor=0.5, random_state=0)
     model.fit(DATA.X, DATA.y)
     typical, far = (NORMAL * model.spread_.unit_ * model.spread_.regressor_.predict(X) for X in (DATA.X, DATA.X - 5))
     assert far.max() < 0
@@ -189,16 +191,18 @@ def test_members_are_judged_by_their_own_differences():
     """However far the targets are from zero, a weighted vote is no mean."""
     votes = VotingRegressor([("a", Ridge()), ("b", Ridge(99.0))], weights=[1, 9])
     with pytest.raises(TypeError, match="VotingRegressor's is not"):
-        WithSpread(votes, Members()).fit(DATA.X, DATA.y + 1e9)
-    WithSpread(RandomForestRegressor(10), Members()).fit(DATA.X, DATA.y + 1e9)
+        WithSpread(votes, EnsembleSpread()).fit(DATA.X, DATA.y + 1e9)
+    WithSpread(RandomForestRegressor(10), EnsembleSpread()).fit(DATA.X, DATA.y + 1e9)
 
 
 def test_rows_of_a_group_share_a_fold():
     """Twins: with the other one in the training rows, a model that knows rows by heart would have no residuals."""
     X, y, twins = np.repeat(DATA.X, 2, axis=0), np.repeat(DATA.y, 2), np.repeat(np.arange(400), 2)
-    model = WithSpread(Memory(), ResidualModel(KNeighborsRegressor(1)), random_state=0)
+    model = WithSpread(Memory(), ResidualSpread(KNeighborsRegressor(1)), random_state=0)
     honest = np.maximum(NORMAL * np.abs(DATA.y), 0)
-    apart, together = (clone(model).fit(X, y, **given).predict_full(DATA.X).spread for given in ({}, {"groups": twins}))
+    apart, together = (
+        clone(model).fit(X, y, **given).predict_full(DATA.X).spread for given in ({}, {"clusters": twins})
+    )
     assert np.mean(apart < honest / 2) > 0.5
     np.testing.assert_allclose(together, honest, atol=0.01)
 
@@ -206,7 +210,10 @@ def test_rows_of_a_group_share_a_fold():
 def test_tags_say_what_both_parts_take():
     forest = RandomForestRegressor()
     own = get_tags(forest).input_tags
-    found = [get_tags(WithSpread(forest, source)).input_tags for source in (None, Neighbors(), Members(), "wrong")]
+    found = [
+        get_tags(WithSpread(forest, source)).input_tags
+        for source in (None, NeighborSpread(), EnsembleSpread(), "wrong")
+    ]
     assert [tags.allow_nan for tags in found] == [own.allow_nan, False, own.allow_nan, own.allow_nan]
     assert [tags.sparse for tags in found] == [False, False, own.sparse, own.sparse]
 
@@ -214,7 +221,7 @@ def test_tags_say_what_both_parts_take():
 def test_text_is_told_where_to_be_prepared():
     frame = pd.DataFrame({"a": ["x", "y"] * 200, "b": DATA.y})
     ready = make_pipeline(make_column_transformer((OneHotEncoder(), ["a"]), remainder="passthrough"), Ridge())
-    for source in (None, Neighbors()):
+    for source in (None, NeighborSpread()):
         with pytest.raises(ValueError, match="in a Pipeline that prepares the features put WithSpread last"):
             WithSpread(ready, source).fit(frame, DATA.y)
     with pytest.raises(TypeError, match="with a regressor that takes sparse features will do"):
@@ -247,6 +254,6 @@ def test_a_source_of_your_own_will_do():
 
 def test_a_search_can_choose_the_source():
     model = ConformalRegressor(WithSpread(Ridge()), nonconformity=Normalized(), taxonomy=BySpread(2), random_state=0)
-    choice = {"estimator__spread": [ResidualModel(), Neighbors(10), Neighbors(of="distance")]}
+    choice = {"estimator__spread": [ResidualSpread(), NeighborSpread(10), NeighborSpread(of="distance")]}
     search = GridSearchCV(model, choice, scoring=IntervalScorer(0.9), cv=3).fit(DATA.X, DATA.y)
     assert search.best_params_["estimator__spread"].needs_residuals

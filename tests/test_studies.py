@@ -55,7 +55,7 @@ def test_what_it_says(found):
     assert found.verdict == found.audit.verdict
     assert found.audit.overall.rows == 300
     assert sum(row.rows for row in found.audit.table) == 300
-    assert found.diagnosis.grounds.rows is found.regressor.calibration_rows_
+    assert found.diagnosis.inputs.rows is found.regressor.calibration_rows_
     text = str(found)
     assert "houses, predicting price: 600 training, 600 calibration, 300 test rows." in text
     assert f"Verdict: {found.verdict}. {found.audit.advice}" in text
@@ -144,7 +144,7 @@ class TestChoice:
 class TestClusters:
     def test_they_stay_together_and_one_row_of_each_counts(self):
         table = houses().assign(patient=lambda table: table["number"] // 5)
-        found = study(table, "price", plan=QUICK, drop=["number"], split_by="patient")
+        found = study(table, "price", plan=QUICK, drop=["number"], clusters="patient")
         patients = [rows // 5 for rows in (found.training, found.calibration, found.test.positions)]
         training, calibration, test = map(set, patients)
         assert not training & calibration | training & test | calibration & test
@@ -162,7 +162,7 @@ class TestClusters:
             cluster = np.repeat(np.arange(100), 8)
             table = pd.DataFrame({"x": rng.normal(size=800), "y": rng.normal(size=100)[cluster], "cluster": cluster})
             plan = Plan(model="linear", nonconformity=Residual(), taxonomy=Marginal(), level=0.8, seed=seed)
-            row = study(table, "y", plan=plan, split_by="cluster").audit.overall
+            row = study(table, "y", plan=plan, clusters="cluster").audit.overall
             k = conformal_rank(40, 0.8)
             law = betabinom(row.rows, k, 41 - k)
             squares.append((row.coverage * row.rows - law.mean()) ** 2 / law.var())
@@ -200,7 +200,7 @@ def test_a_target_called_like_one_of_our_columns():
 
 def test_progress_is_told():
     told = []
-    study(houses(400), "price", plan=QUICK, drop=["number"], tell=told.append)
+    study(houses(400), "price", plan=QUICK, drop=["number"], progress=told.append)
     assert told[0] == "choosing score and groups: 0 of 6 fits"
     assert told[-1] == "judging on the test rows"
 

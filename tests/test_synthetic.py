@@ -7,13 +7,13 @@ from scipy.integrate import quad
 
 from evencover import Intervals, IntervalUnion, Residual, calibrate
 from evencover.synthetic import (
+    AdditiveNoise,
     Mixture,
-    Noisy,
     NormalFeatures,
     SubgroupFeatures,
+    SyntheticData,
     TwoModeFeatures,
     UniformFeatures,
-    World,
     constant_mean,
     functional_dependence,
     heteroskedastic,
@@ -43,10 +43,12 @@ VARIANTS = {
     "type 4, coin, as written": two_modes(coin=True, as_written=True),
     "type 4, as written": two_modes(as_written=True),
     "toy, as written": toy(as_written=True),
-    "three modes": World(
+    "three modes": SyntheticData(
         "three modes",
         UniformFeatures(1),
-        Mixture([Noisy(lambda X, m=m: X[:, 0] + m, lambda X: 0.1 + X[:, 0]) for m in (-3, 0, 3)], [0.2, 0.5, 0.3]),
+        Mixture(
+            [AdditiveNoise(lambda X, m=m: X[:, 0] + m, lambda X: 0.1 + X[:, 0]) for m in (-3, 0, 3)], [0.2, 0.5, 0.3]
+        ),
     ),
 }
 WORLDS = {f"{make.__name__}, {noise.name}": make(noise) for make in MAKERS for noise in FAMILIES} | VARIANTS
@@ -165,18 +167,18 @@ def test_conditional_coverage_of_a_union_adds_up():
 
 
 def test_rows_can_be_lists_and_constants_are_one_for_all_rows():
-    world = World("constant", UniformFeatures(2), Noisy(lambda X: 1.0, lambda X: 0.5))
+    world = SyntheticData("constant", UniformFeatures(2), AdditiveNoise(lambda X: 1.0, lambda X: 0.5))
     sample = world.sample(2000, seed=0)
     assert sample.mean.shape == sample.spread.shape == (2000,)
     assert stats.kstest((sample.y - 1) / 0.5, "norm").pvalue > ONE_IN_A_MILLION
     np.testing.assert_array_equal(world.oracle(sample.X.tolist()).center, sample.mean)
-    assert repr(sample) == "Sample(2000 rows of 2 features from World(constant))"
+    assert repr(sample) == "Sample(2000 rows of 2 features from SyntheticData(constant))"
     assert len(sample) == 2000
 
 
 def test_a_mixture_of_many_laws():
-    laws = [Noisy(lambda X, m=m: float(m), lambda X: 0.01) for m in range(100)]
-    y = World("many", UniformFeatures(1), Mixture(laws)).sample(5000, seed=0).y
+    laws = [AdditiveNoise(lambda X, m=m: float(m), lambda X: 0.01) for m in range(100)]
+    y = SyntheticData("many", UniformFeatures(1), Mixture(laws)).sample(5000, seed=0).y
     assert len(np.unique(y.round())) == 100
 
 

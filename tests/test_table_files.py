@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evencover.datasets import load_dataset, read_dataset
-from evencover.datasets.table_files import csv_text, number_column, read_table, write_table
+from evencover.datasets._table_files import csv_text, number_column, read_table, write_table
 from tests.test_cli import typed
 
 ODD = {

@@ -2,7 +2,7 @@
 
 from scipy.stats import binom
 
-from evencover.experiments.verdicts import SCENARIOS, TESTS, rejections, true_coverage, verdict_shares
+from evencover.reproduction.verdict_rates import SCENARIOS, TESTS, rejections, true_coverage, verdict_shares
 from tests.worlds import ONE_IN_A_MILLION
 
 

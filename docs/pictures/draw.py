@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from playwright.sync_api import sync_playwright
 
 from evencover import BySpread, Residual, Rows, calibrate, coverage_by_group, diagnose_scores, write_report
-from evencover.experiments.figures import figures
 from evencover.intervals import Intervals
 from evencover.plots import BLUE, GREY, STYLE, VERMILION, new_figure, plot_diagnosis, plot_group_coverages
+from evencover.reproduction.paper_figures import figures
 from evencover.studies import study
 from evencover.synthetic import Sample, heteroskedastic, toy
 

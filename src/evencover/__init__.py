@@ -11,22 +11,24 @@ from typing import TYPE_CHECKING, Any
 from evencover._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from evencover._report.writing import write_report as write_report
     from evencover.calibration import Calibration as Calibration
     from evencover.calibration import calibrate as calibrate
     from evencover.calibrators.by_group import ByGroup as ByGroup
     from evencover.calibrators.protocols import Calibrated as Calibrated
     from evencover.calibrators.protocols import Calibrator as Calibrator
     from evencover.conformal import ConformalRegressor as ConformalRegressor
-    from evencover.diagnostics.auditing import audit as audit
-    from evencover.diagnostics.audits import Audit as Audit
-    from evencover.diagnostics.choosing import recommend as recommend
-    from evencover.diagnostics.diagnosing import diagnose as diagnose
-    from evencover.diagnostics.diagnosing import diagnose_scores as diagnose_scores
-    from evencover.diagnostics.diagnosis import Diagnosis as Diagnosis
-    from evencover.diagnostics.planning import groups_affordable as groups_affordable
-    from evencover.diagnostics.planning import rows_needed as rows_needed
+    from evencover.diagnostics.audit_result import Audit as Audit
+    from evencover.diagnostics.audits import audit as audit
+    from evencover.diagnostics.diagnosis import diagnose as diagnose
+    from evencover.diagnostics.diagnosis import diagnose_scores as diagnose_scores
+    from evencover.diagnostics.diagnosis_result import Diagnosis as Diagnosis
+    from evencover.diagnostics.recommendations import recommend as recommend
+    from evencover.diagnostics.sample_sizes import groups_affordable as groups_affordable
+    from evencover.diagnostics.sample_sizes import rows_needed as rows_needed
     from evencover.groups import Groups as Groups
     from evencover.guarantees import Guarantee as Guarantee
+    from evencover.guarantees import TooFewRowsWarning as TooFewRowsWarning
     from evencover.intervals import Intervals as Intervals
     from evencover.intervals import IntervalUnion as IntervalUnion
     from evencover.metrics import coverage as coverage
@@ -36,13 +38,14 @@ if TYPE_CHECKING:
     from evencover.metrics import mean_width as mean_width
     from evencover.metrics import mean_width_by_group as mean_width_by_group
     from evencover.metrics import pinball_loss as pinball_loss
-    from evencover.models.speech import predictions_of as predictions_of
-    from evencover.pools import TooFewRowsWarning as TooFewRowsWarning
+    from evencover.model_selection import IntervalScorer as IntervalScorer
+    from evencover.model_selection import intervals_of as intervals_of
+    from evencover.model_selection import three_way_split as three_way_split
+    from evencover.models.predict import predictions_of as predictions_of
     from evencover.predictions import Prediction as Prediction
+    from evencover.predictions import Rows as Rows
     from evencover.quantiles import conformal_quantile as conformal_quantile
     from evencover.quantiles import conformal_rank as conformal_rank
-    from evencover.report.writing import write_report as write_report
-    from evencover.rows import Rows as Rows
     from evencover.scores import IntervalDistance as IntervalDistance
     from evencover.scores import Normalized as Normalized
     from evencover.scores import Residual as Residual
@@ -50,9 +53,6 @@ if TYPE_CHECKING:
     from evencover.scores import Standardized as Standardized
     from evencover.scores import scores_of as scores_of
     from evencover.scores import threshold_intervals as threshold_intervals
-    from evencover.searches import IntervalScorer as IntervalScorer
-    from evencover.searches import intervals_of as intervals_of
-    from evencover.splits import three_way_split as three_way_split
     from evencover.taxonomies import ByFeature as ByFeature
     from evencover.taxonomies import ByFunction as ByFunction
     from evencover.taxonomies import ByPrediction as ByPrediction
@@ -63,20 +63,21 @@ if TYPE_CHECKING:
     from evencover.taxonomies import Taxonomy as Taxonomy
     from evencover.theory.pivotality import is_pivotal as is_pivotal
 
-_ROOMS = {
+_MODULES = {
+    "_report.writing": ("write_report",),
     "calibration": ("Calibration", "calibrate"),
     "calibrators.by_group": ("ByGroup",),
     "calibrators.protocols": ("Calibrated", "Calibrator"),
     "conformal": ("ConformalRegressor",),
-    "diagnostics.auditing": ("audit",),
-    "diagnostics.audits": ("Audit",),
-    "diagnostics.choosing": ("recommend",),
-    "diagnostics.diagnosing": ("diagnose", "diagnose_scores"),
-    "diagnostics.diagnosis": ("Diagnosis",),
-    "diagnostics.planning": ("groups_affordable", "rows_needed"),
+    "diagnostics.audit_result": ("Audit",),
+    "diagnostics.audits": ("audit",),
+    "diagnostics.diagnosis": ("diagnose", "diagnose_scores"),
+    "diagnostics.diagnosis_result": ("Diagnosis",),
+    "diagnostics.recommendations": ("recommend",),
+    "diagnostics.sample_sizes": ("groups_affordable", "rows_needed"),
     "groups": ("Groups",),
-    "guarantees": ("Guarantee",),
-    "intervals": ("Intervals", "IntervalUnion"),
+    "guarantees": ("Guarantee", "TooFewRowsWarning"),
+    "intervals": ("IntervalUnion", "Intervals"),
     "metrics": (
         "coverage",
         "coverage_by_group",
@@ -86,12 +87,10 @@ _ROOMS = {
         "mean_width_by_group",
         "pinball_loss",
     ),
-    "models.speech": ("predictions_of",),
-    "pools": ("TooFewRowsWarning",),
-    "predictions": ("Prediction",),
+    "model_selection": ("IntervalScorer", "intervals_of", "three_way_split"),
+    "models.predict": ("predictions_of",),
+    "predictions": ("Prediction", "Rows"),
     "quantiles": ("conformal_quantile", "conformal_rank"),
-    "report.writing": ("write_report",),
-    "rows": ("Rows",),
     "scores": (
         "IntervalDistance",
         "Normalized",
@@ -101,8 +100,6 @@ _ROOMS = {
         "scores_of",
         "threshold_intervals",
     ),
-    "searches": ("IntervalScorer", "intervals_of"),
-    "splits": ("three_way_split",),
     "taxonomies": (
         "ByFeature",
         "ByFunction",
@@ -115,15 +112,15 @@ _ROOMS = {
     ),
     "theory.pivotality": ("is_pivotal",),
 }
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = ["__version__", *sorted(_ROOM_OF)]
+__all__ = ["__version__", *sorted(_MODULE_OF)]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOM_OF:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_ROOM_OF[name]}"), name)
+    value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value
 

@@ -1,6 +1,6 @@
 """``python -m evencover`` is the command line."""
 
-from evencover.cli import main
+from evencover._cli import main
 
 if __name__ == "__main__":
     main()

@@ -9,14 +9,15 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from evencover import calibration_files
+from evencover._internal import calibration_files
+from evencover._internal.arrays import FloatArray, IntArray, checked_nonnegative
+from evencover._internal.frames import frame_kind
+from evencover._internal.pools import Pool, PoolAssignment
 from evencover.groups import Groups, Label, checked_groups, first_few
 from evencover.guarantees import EXCHANGEABLE, SHIFTED, Guarantee, Kind
-from evencover.inputs import FloatArray, IntArray, checked_nonnegative
-from evencover.intervals import Intervals, as_asked, stacked
-from evencover.pools import Answering, Pool
+from evencover.intervals import Intervals, for_requested_level, stacked
+from evencover.predictions import Rows
 from evencover.quantiles import Levels, is_several, level_fractions
-from evencover.rows import Rows
 from evencover.scores import (
     Nonconformity,
     checked_nonconformity,
@@ -24,7 +25,6 @@ from evencover.scores import (
     intervals_by_group,
     scores_by_group,
 )
-from evencover.tables import frame_kind
 
 Unseen: TypeAlias = Literal["error", "marginal", "inf"]
 Seed: TypeAlias = int | np.random.Generator | None
@@ -141,8 +141,8 @@ class Calibration:
         every = np.arange(len(self.labels))
         same_weight = None if test_weight is None else np.full(len(every), test_weight)
         weights = None if same_weight is None else checked_nonnegative(same_weight, "weights")
-        self._refuse_lone_weights(weights)
-        found = self._answering(Groups(every, self.labels), "error").thresholds(levels, weights)
+        self._check_weights(weights)
+        found = self._pool_assignment(Groups(every, self.labels), "error").thresholds(levels, weights)
         table = np.stack([np.broadcast_to(each, len(every)) for each in found], axis=-1)  # (n_groups, L)
         return table if is_several(level) else table[:, 0]
 
@@ -179,17 +179,17 @@ class Calibration:
         levels = level_fractions(level)
         rows = Rows(prediction, weights=weights)
         made = self.intervals_at(levels, rows, _checked_groups(groups, len(rows), self.labels), unseen)
-        return as_asked(made, level, frame_kind(prediction), self.guarantee)
+        return for_requested_level(made, level, frame_kind(prediction), self.guarantee)
 
     def intervals_at(self, levels: tuple[Fraction, ...], rows: Rows, groups: Groups, unseen: Unseen) -> Intervals:
         """Return the intervals of rows by their groups, at each of L levels. Bounds of shape (m, L)."""
-        self._refuse_lone_weights(rows.weights)
-        self._refuse_other_groups(groups, unseen)
+        self._check_weights(rows.weights)
+        self._check_same_groups(groups, unseen)
         codes = groups.codes_among(self.labels)
         made = stacked(
             [
                 intervals_by_group(self.nonconformity, self.labels, critical, rows.prediction, codes)
-                for critical in self._answering(groups, unseen).thresholds(levels, rows.weights)
+                for critical in self._pool_assignment(groups, unseen).thresholds(levels, rows.weights)
             ]
         )
         without = groups.labels_beyond(self.labels)
@@ -226,11 +226,11 @@ class Calibration:
 
     def p_values_of(self, rows: Rows, groups: Groups, unseen: Unseen, seed: Seed) -> FloatArray:
         """Return the p-values of rows with targets, by their groups. Shape (m,)."""
-        self._refuse_lone_weights(rows.weights)
-        self._refuse_other_groups(groups, unseen)
+        self._check_weights(rows.weights)
+        self._check_same_groups(groups, unseen)
         scores = scores_by_group(self.nonconformity, rows, groups.codes_among(self.labels), self.labels)
         tie_shares = None if seed is None else np.random.default_rng(seed).random(len(rows))
-        return self._answering(groups, unseen).p_values(scores, tie_shares, rows.weights)
+        return self._pool_assignment(groups, unseen).p_values(scores, tie_shares, rows.weights)
 
     def merge(self, *others: "Calibration") -> "Calibration":
         """Return the calibration of all parts' rows together, equal to that of the whole: ``a.merge(b, c)``.
@@ -282,13 +282,13 @@ class Calibration:
         """
         return calibration_files.read(path, nonconformity, cls.restored)
 
-    def _refuse_other_groups(self, groups: Groups, unseen: Unseen) -> None:
+    def _check_same_groups(self, groups: Groups, unseen: Unseen) -> None:
         """Raise unless every new row has a group, by the same rules, and one that was calibrated or may be unseen."""
         if unseen not in ("error", "marginal", "inf"):
             raise ValueError(f"unseen must be 'error', 'marginal' or 'inf'; got {unseen!r}")
         if len(groups) and groups.codes.min() < 0:
             raise ValueError(f"groups must hold every new row; {np.count_nonzero(groups.codes < 0)} are left out")
-        self.groups.refuse_other_rules(groups)
+        self.groups.check_same_rules(groups)
         strange = groups.labels_beyond(self.labels)
         if strange and unseen == "error" and self.labels == _MARGINAL:
             raise ValueError("groups were given, but the calibration was made without: calibrate(..., groups=...)")
@@ -298,13 +298,13 @@ class Calibration:
                 "unseen='marginal' or unseen='inf' would answer for them"
             )
 
-    def _refuse_lone_weights(self, weights: FloatArray | None) -> None:
+    def _check_weights(self, weights: FloatArray | None) -> None:
         """Raise unless the new rows have weights just where the calibration rows have them."""
         if (weights is not None) != self.weighted:
             having, lacking = ("calibration", "new") if self.weighted else ("new", "calibration")
             raise ValueError(f"weights go together: the {having} rows have them and the {lacking} rows do not")
 
-    def _answering(self, groups: Groups, unseen: Unseen) -> Answering:
+    def _pool_assignment(self, groups: Groups, unseen: Unseen) -> PoolAssignment:
         """Return which pool answers for each row: its group's, its edge's, or the one for unseen groups."""
         pools = [self._pool((group, 0)) for group in range(len(self.labels))]
         names: list[Label | None] = list(self.labels)
@@ -320,7 +320,7 @@ class Calibration:
             numbers = np.where(codes < 0, len(pools), numbers)
             pools.append(self._pool(None) if unseen == "marginal" else self._nothing)
             names.append("all rows together" if unseen == "marginal" else None)
-        return Answering(pools, names, numbers)
+        return PoolAssignment(pools, names, numbers)
 
     def _pool(self, cell: Cell | None) -> Pool:
         """Return the scores that count for new rows of a cell, or those of all rows for None; joined once.

@@ -12,28 +12,28 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
-from evencover import predictor_files
+from evencover._internal import predictor_files
+from evencover._internal.arrays import FloatArray
+from evencover._internal.frames import n_rows, take
 from evencover.calibration import Calibration, Seed, Unseen
-from evencover.calibrators.answers import prediction_sets, target_p_values
+from evencover.calibrators._prediction_sets import prediction_sets, target_p_values
 from evencover.calibrators.by_group import ByGroup
 from evencover.calibrators.protocols import Calibrated, Calibrator, checked_calibrator, checked_learned
 from evencover.guarantees import Guarantee
-from evencover.inputs import FloatArray
 from evencover.intervals import Intervals, IntervalUnion
-from evencover.models.speech import is_frozen, predictions_of
-from evencover.models.validation import (
+from evencover.model_selection import check_share, split_rows, warn_of_few_clusters
+from evencover.models._validation import (
+    check_ready,
+    check_regressor,
     checked_target,
     fit_router,
     part_of_argument,
-    refuse_unless_ready,
-    refuse_unless_regressor,
     remember_features,
 )
+from evencover.models.predict import is_frozen, predictions_of
+from evencover.predictions import Rows
 from evencover.quantiles import Levels, level_fraction, level_fractions
-from evencover.rows import Rows
 from evencover.scores import Nonconformity, Residual, needs_scale, with_scale
-from evencover.splits import refuse_bad_share, split_rows, warn_of_few_clusters
-from evencover.tables import n_rows, take
 from evencover.taxonomies import Taxonomy, fresh_taxonomy
 
 
@@ -57,7 +57,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     calibrator : calibrator, optional
         What learns from the scores of the calibration rows, in place of a threshold for each group of the taxonomy.
     calibration_size : float
-        Share of the rows (of the clusters, with ``groups``) that is kept from the model for calibration.
+        Share of the rows (of the clusters, with ``clusters``) that is kept from the model for calibration.
     random_state : int, RandomState or None
         Seed of the split.
 
@@ -109,7 +109,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self.calibration_size = calibration_size
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *, groups: Any = None, **fit_params: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, clusters: Any = None, **fit_params: Any) -> Self:
         """Split the rows, fit the model on one part, calibrate on the other.
 
         Parameters
@@ -118,24 +118,24 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             Features: an array, a sparse matrix, or a pandas, polars or pyarrow table.
         y : array-like of shape (n,)
             Targets, by position.
-        groups : array-like of shape (n,), optional
+        clusters : array-like of shape (n,), optional
             Clusters, such as patients, for the split: none has rows on both sides of it. The groups to be covered
             are the taxonomy's.
         **fit_params
             Passed on to the model's `fit`; those with n rows, such as ``sample_weight``, by their training rows.
         """
-        refuse_unless_regressor(self.estimator, "estimator")
+        check_regressor(self.estimator, "estimator")
         self._calibrator()  # says what is wrong with it before anything is fitted
         target = checked_target(self, X, y)
         if is_frozen(self.estimator):
-            useless = ["groups"] * (groups is not None) + list(fit_params)
+            useless = ["clusters"] * (clusters is not None) + list(fit_params)
             if useless:
                 raise ValueError(f"a frozen estimator is neither split nor fitted, so it takes no {', '.join(useless)}")
             return self._calibrate(self._frozen(X, target), None, X, target)
-        refuse_bad_share("calibration_size", self.calibration_size)
+        check_share("calibration_size", self.calibration_size)
         n = n_rows(X)
-        training, held_out = split_rows(n, self.calibration_size, groups=groups, random_state=self.random_state)
-        warn_of_few_clusters(groups)
+        training, held_out = split_rows(n, self.calibration_size, clusters=clusters, random_state=self.random_state)
+        warn_of_few_clusters(clusters)
         X_training = take(X, training)
         params = {name: part_of_argument(name, value, n, training) for name, value in fit_params.items()}
         fitted = clone(self.estimator).fit(X_training, target[training], **params)
@@ -162,12 +162,12 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit'; or, to calibrate a fitted model "
                 "as it is, give it as FrozenEstimator(model)"
             )
-        refuse_unless_ready(self, X)
+        check_ready(self, X)
         return self._calibrate(self.estimator_, self.scale_, X, target, weights)
 
     def predict(self, X: Any) -> FloatArray:
         """Return the model's own prediction. Shape (n,)."""
-        self._refuse_unless_calibrated(X)
+        self._check_is_calibrated(X)
         return np.asarray(self.estimator_.predict(X))
 
     def rows(self, X: Any, y: Any = None, *, weights: Any = None) -> Rows:
@@ -196,10 +196,10 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             check_is_fitted(self)
             if y is not None or weights is not None:
                 raise ValueError("Rows hold their targets and weights already; got y or weights besides")
-            _refuse_useless(X.weights, self._learned_by)
+            _check_weights_are_used(X.weights, self._learned_by)
             return X
-        self._refuse_unless_calibrated(X)
-        _refuse_useless(weights, self._learned_by)
+        self._check_is_calibrated(X)
+        _check_weights_are_used(weights, self._learned_by)
         target = None if y is None else checked_target(self, X, y)
         return Rows.with_checked_target(predictions_of(self.estimator_, X), X, target, weights)
 
@@ -331,14 +331,14 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         """The taxonomy, with what it learned, if there are groups."""
         return self.calibrator_.taxonomy  # type: ignore[attr-defined, no-any-return]
 
-    def _refuse_unless_calibrated(self, X: Any) -> None:
+    def _check_is_calibrated(self, X: Any) -> None:
         """Raise unless there are thresholds, and features as they were."""
         if is_frozen(self.estimator) and not hasattr(self, "calibrator_"):
             raise NotFittedError(
                 f"This {type(self).__name__} instance is not calibrated yet. Call 'calibrate' with rows that the "
                 "frozen estimator has not seen"
             )
-        refuse_unless_ready(self, X)
+        check_ready(self, X)
 
     def _frozen(self, X: Any, y: FloatArray) -> Any:
         """Return the model ready for use: fitting its frozen parts changes nothing."""
@@ -358,7 +358,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     def _calibrate(self, estimator: Any, scale: float | None, X: Any, y: FloatArray, weights: Any = None) -> Self:
         """Calibrate the model on these rows, and only then take everything over: a failure changes nothing."""
         calibrator = self._calibrator()
-        _refuse_useless(weights, calibrator)
+        _check_weights_are_used(weights, calibrator)
         rows = Rows.with_checked_target(predictions_of(estimator, X), X, y, weights)
         score = self._nonconformity()
         learned = checked_learned(calibrator.learn(rows, score if scale is None else with_scale(score, scale)))
@@ -387,7 +387,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         return tags
 
 
-def _refuse_useless(weights: Any, calibrator: Calibrator) -> None:
+def _check_weights_are_used(weights: Any, calibrator: Calibrator) -> None:
     """Raise if there are weights, and the calibrator knows none."""
     if weights is not None and not getattr(calibrator, "takes_weights", False):
         raise ValueError(f"{type(calibrator).__name__} takes no weights for covariate shift; leave weights out")

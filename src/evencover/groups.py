@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evencover.inputs import IntArray, row_selection
-from evencover.tables import is_missing
+from evencover._internal.arrays import IntArray, row_selection
+from evencover._internal.frames import is_missing
 
 Label: TypeAlias = Hashable
 
@@ -33,7 +33,7 @@ class Groups:
     edge : ndarray of int, shape (n,), optional
         Non-zero where a row lies on an edge learned from the calibration rows, one bit for each such edge
         (products of taxonomies have several). A calibration row counts for a new row of its group only if all
-        its bits are set in the new row's too. `evencover.bins` says why.
+        its bits are set in the new row's too. `evencover._internal.bins` says why.
     n_edge_bits : int
         How many bits `edge` may use.
 
@@ -176,7 +176,7 @@ class Groups:
         counts = self.counts if strange else ()
         return tuple(label for label, n in zip(self.labels, counts, strict=False) if n and label in strange)
 
-    def refuse_other_rules(self, new: "Groups") -> None:
+    def check_same_rules(self, new: "Groups") -> None:
         """Raise if a label means something else to new rows than it does here, to the calibration rows."""
         mine = dict(zip(self.labels, self.rules, strict=False))
         theirs = dict(zip(new.labels, new.rules, strict=False))

@@ -128,3 +128,7 @@ class Guarantee:
         if self.kind != "approximate":
             return at_least
         return "about the level" + f", and {at_least}" * (self.lower_bound != NOTHING)
+
+
+class TooFewRowsWarning(UserWarning):
+    """A group has too few calibration rows for the level, so its intervals are infinite."""

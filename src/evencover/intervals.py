@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evencover._internal.arrays import BoolArray, FloatArray, checked_vector, row_selection, warn_user
+from evencover._internal.frames import FrameKind, frame_kind, n_rows, new_frame
+from evencover._internal.html import html_table, tag
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
-from evencover.inputs import BoolArray, FloatArray, checked_vector, row_selection, warn_user
-from evencover.markup import html_table, tag
 from evencover.quantiles import Levels, is_several, level_fractions
-from evencover.tables import FrameKind, frame_kind, n_rows, new_frame
 
 _SHOWN = 10  # rows, in a notebook
 
@@ -210,7 +210,7 @@ def stacked(by_level: Sequence[Intervals]) -> Intervals:
     return Intervals(np.stack(lowers, axis=-1), np.stack(uppers, axis=-1))
 
 
-def as_asked(made: Intervals, level: Levels, frame: FrameKind | None, guarantee: Guarantee) -> Intervals:
+def for_requested_level(made: Intervals, level: Levels, frame: FrameKind | None, guarantee: Guarantee) -> Intervals:
     """Return intervals of shape (m, L) as the user asked for them: of shape (m,) for one level, called by their level.
 
     The guarantee is what holds unless the intervals carry their own.

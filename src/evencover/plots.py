@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from evencover.diagnostics.audits import Audit
-from evencover.diagnostics.diagnosis import Diagnosis
-from evencover.diagnostics.verdicts import Covered, excludes
-from evencover.extras import imported
-from evencover.inputs import FloatArray, checked_vector, refuse_unless_count
+from evencover._internal.arrays import FloatArray, check_count, checked_vector
+from evencover._internal.ecdf import score_ends, score_steps
+from evencover._internal.optional import import_optional
+from evencover.diagnostics._verdict import GroupCoverage, excludes
+from evencover.diagnostics.audit_result import Audit
+from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.intervals import Intervals
-from evencover.ladders import score_ends, score_steps
 
 BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE, GREY = (
     *("#000000", "#E69F00", "#56B4E9", "#009E73"),
@@ -42,12 +42,12 @@ def axes_or_new(ax: Any) -> Any:
     """Return the axes given, or those of a new figure."""
     if ax is not None:
         return ax
-    return imported("matplotlib.pyplot", extra="plots", purpose="a picture").subplots(layout="constrained")[1]
+    return import_optional("matplotlib.pyplot", extra="plots", purpose="a picture").subplots(layout="constrained")[1]
 
 
 def new_figure(rows: int, columns: int, *, size: tuple[float, float], **shared: Any) -> tuple[Any, Any]:
     """Return a figure outside any window, and its axes as an array of shape (rows, columns)."""
-    figure = imported("matplotlib.figure", extra="plots", purpose="a picture").Figure(size, layout="constrained")
+    figure = import_optional("matplotlib.figure", extra="plots", purpose="a picture").Figure(size, layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **shared)
 
 
@@ -140,7 +140,7 @@ def plot_group_coverages(result: Diagnosis | Audit, *, ax: Any = None) -> Any:
     ax = axes_or_new(ax)
     ax.axvspan(result.level - result.tolerance, result.level + result.tolerance, color=GREY, alpha=0.15, lw=0)
     ax.axvline(result.level, color=GREY, lw=0.9, ls="--")
-    table: list[Covered] = [group for group in result.table if group.rows]
+    table: list[GroupCoverage] = [group for group in result.table if group.rows]
     for y, group in enumerate(table):
         color, marker = (VERMILION, "D") if excludes(group, result.level) else (BLUE, "o")
         ax.hlines(y, group.low, group.high, color=color, lw=2.4)
@@ -176,7 +176,7 @@ def plot_intervals(y: Any, intervals: Intervals, by: Any, *, most: int = 200, ax
     if not isinstance(intervals, Intervals) or intervals.lower.ndim > 1:
         raise TypeError(f"plot_intervals takes Intervals for one level; got {intervals!r}")
     y, by = (checked_vector(each, name, length=len(intervals)) for each, name in ((y, "y"), (by, "by")))
-    refuse_unless_count(most, "most")
+    check_count(most, "most")
     order = np.argsort(by, kind="stable")
     rows = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), most)).astype(int))]
     ax = axes_or_new(ax)

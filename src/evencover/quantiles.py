@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from evencover.inputs import FloatArray, checked_nonnegative, checked_vector
+from evencover._internal.arrays import FloatArray, checked_nonnegative, checked_vector
 
 Level: TypeAlias = float | Fraction
 Levels: TypeAlias = Level | Sequence[Level]

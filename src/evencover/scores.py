@@ -16,11 +16,10 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from evencover._internal.arrays import FloatArray, IntArray, checked_vector
 from evencover.groups import Label, first_few, rows_by_code
-from evencover.inputs import FloatArray, IntArray, checked_vector
 from evencover.intervals import Intervals, stacked
-from evencover.predictions import Prediction
-from evencover.rows import Rows
+from evencover.predictions import Prediction, Rows
 
 
 class Score(Protocol):
@@ -63,7 +62,7 @@ class Residual:
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``[center − threshold, center + threshold]``."""
-        reach = _with_room(threshold, prediction.center)
+        reach = _rounded_outward(threshold, prediction.center)
         return Intervals(prediction.center - reach, prediction.center + reach)
 
 
@@ -96,7 +95,7 @@ class IntervalDistance:
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``[lower − threshold, upper + threshold]``."""
         lower, upper = self._bounds(prediction)
-        return Intervals(lower - _with_room(threshold, lower), upper + _with_room(threshold, upper))
+        return Intervals(lower - _rounded_outward(threshold, lower), upper + _rounded_outward(threshold, upper))
 
     def _bounds(self, prediction: Prediction) -> tuple[FloatArray, FloatArray]:
         name = type(self).__name__
@@ -133,7 +132,7 @@ class Normalized:
     scale: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        _refuse_bad_settings(self)
+        _check_settings(self)
 
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``|y − center| / spread``. Shape (n,)."""
@@ -147,7 +146,7 @@ class Normalized:
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``[center − threshold × spread, center + threshold × spread]``."""
-        upper = _with_room(threshold * _usable_spread(self, prediction), prediction.center)
+        upper = _rounded_outward(threshold * _usable_spread(self, prediction), prediction.center)
         lower = prediction.center - upper
         upper += prediction.center  # in place: one large array less
         return Intervals(lower, upper)
@@ -175,7 +174,7 @@ class Standardized:
     scale: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        _refuse_bad_settings(self)
+        _check_settings(self)
 
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``(y − center) / spread``. Shape (n,)."""
@@ -186,7 +185,7 @@ class Standardized:
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``(−inf, center + threshold × spread]``."""
-        reach = _with_room(threshold * _usable_spread(self, prediction), prediction.center)
+        reach = _rounded_outward(threshold * _usable_spread(self, prediction), prediction.center)
         return Intervals(np.full(len(prediction), -np.inf), prediction.center + reach)
 
 
@@ -346,7 +345,7 @@ def _checked_target(y: Any, prediction: Prediction) -> FloatArray:
     return checked_vector(y, "y", length=len(prediction))
 
 
-def _with_room(reach: float | FloatArray, center: FloatArray) -> FloatArray:
+def _rounded_outward(reach: float | FloatArray, center: FloatArray) -> FloatArray:
     """Return the reach from the center, with room for rounding: a few units in the last place of the bound.
 
     Scores and bounds are rounded apart, so a target whose score *is* the threshold could fall just outside. With
@@ -382,7 +381,7 @@ def _usable_spread(score: Normalized | Standardized, prediction: Prediction) -> 
     return spread
 
 
-def _refuse_bad_settings(score: Normalized | Standardized) -> None:
+def _check_settings(score: Normalized | Standardized) -> None:
     """Raise unless epsilon, floor and scale are what they must be."""
     for part in ("epsilon", "floor", "scale"):
         value = getattr(score, part)

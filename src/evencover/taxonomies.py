@@ -1,7 +1,7 @@
 """Taxonomies: rules that put every row into a group.
 
 A taxonomy learns its groups from the calibration rows and assigns new rows to them. Coverage is then calibrated,
-and guaranteed, within each group, also where bins are cut at the calibration rows' own quantiles: `evencover.bins`.
+and guaranteed, within each group, also where bins are cut at the calibration rows' own quantiles (see `Bins`).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,11 +12,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 
-from evencover.bins import Bins
+from evencover._internal.arrays import FloatArray, checked_vector
+from evencover._internal.bins import Bins
+from evencover._internal.frames import column
 from evencover.groups import Groups, Label
-from evencover.inputs import FloatArray, checked_vector
-from evencover.rows import Rows
-from evencover.tables import column
+from evencover.predictions import Rows
 
 
 class Taxonomy(Protocol):
@@ -83,7 +83,7 @@ class BySpread(BaseEstimator):  # type: ignore[misc]
     Notes
     -----
     With distinct spreads, the number covered among m new rows of a group of n_c calibration rows is
-    BetaBinomial(m, k, n_c + 1 − k), k the conformal rank. `evencover.bins` says how edge rows are treated.
+    BetaBinomial(m, k, n_c + 1 − k), k the conformal rank. `evencover._internal.bins` says how edge rows are treated.
 
     Examples
     --------
@@ -202,7 +202,7 @@ class ByFeature(BaseEstimator):  # type: ignore[misc]
         """Return the group of each row; values without a group get new labels at the end."""
         if self.edges is not None:
             return _named_bins(checked_vector(self._values(rows), self._name), self.edges, self._name)
-        _refuse_unlearned(self)
+        _check_has_learned(self)
         return _named_groups(self._values(rows), self.labels_, self._name)
 
     @property
@@ -248,7 +248,7 @@ class ByFunction(BaseEstimator):  # type: ignore[misc]
 
     def assign(self, rows: Rows) -> Groups:
         """Return the group of each row; labels not seen before come at the end."""
-        _refuse_unlearned(self)
+        _check_has_learned(self)
         return self._groups(rows, self.labels_)
 
     def _groups(self, rows: Rows, labels: Sequence[Label] | None) -> Groups:
@@ -352,7 +352,7 @@ class Product(BaseEstimator):  # type: ignore[misc]
 
     def assign(self, rows: Rows) -> Groups:
         """Return the combination of each row's groups."""
-        _refuse_unlearned(self)
+        _check_has_learned(self)
         return reduce(Groups.times, (taxonomy.assign(rows) for taxonomy in self.taxonomies_))
 
 
@@ -366,7 +366,8 @@ def fresh_taxonomy(taxonomy: Any) -> Taxonomy:
 
 def _learned(taxonomy: BySpread | ByPrediction, values: FloatArray, name: str) -> Groups:
     """Set a binning taxonomy's bins from the calibration values and return their groups."""
-    bins = Bins.chosen(values, name, n_groups=taxonomy.n_groups, edges=taxonomy.edges, min_rows=taxonomy.min_rows)
+    settings = {key: getattr(taxonomy, key) for key in ("n_groups", "edges", "min_rows")}
+    bins = Bins.from_settings(values, name, **settings)
     groups = bins.groups(values)
     taxonomy.bins_, taxonomy.edges_, taxonomy.labels_ = bins, bins.edges, groups.labels
     return groups
@@ -376,16 +377,14 @@ def _ready_bins(taxonomy: BySpread | ByPrediction, name: str) -> Bins:
     """Return the learned bins, or the fixed ones, which need no learning."""
     if taxonomy.edges is not None:
         return Bins.fixed(taxonomy.edges, name)
-    _refuse_unlearned(taxonomy)
+    _check_has_learned(taxonomy)
     bins: Bins = taxonomy.bins_
     return bins
 
 
-def _refuse_unlearned(taxonomy: Taxonomy) -> None:
+def _check_has_learned(taxonomy: Taxonomy) -> None:
     if not hasattr(taxonomy, "labels_"):
-        raise NotFittedError(
-            f"{type(taxonomy).__name__} has no groups yet: call learn on the calibration rows before assign"
-        )
+        raise NotFittedError(f"{type(taxonomy).__name__} has no groups yet: learn them from the calibration rows first")
 
 
 def _named_bins(values: FloatArray, edges: Sequence[float], name: str) -> Groups:

@@ -17,13 +17,13 @@ from evencover import BySpread, ConformalRegressor, Rows, conformal_rank, models
 from evencover.models import (
     DeepEnsemble,
     DropoutEnsemble,
+    EnsembleSpread,
     FromDistribution,
     FromOutputs,
     FromQuantiles,
     FromStd,
     MeanVarianceNetwork,
-    Members,
-    Neighbors,
+    NeighborSpread,
     QuantileForest,
     QuantileNetwork,
     WithSpread,
@@ -43,16 +43,16 @@ NOISE_MODELS = {
     "dropout ensemble": DropoutEnsemble(NETWORK, random_state=0),
     "deep ensemble": DeepEnsemble(MeanVarianceNetwork(epochs=10), members=3, random_state=0),
     "residual model": WithSpread(FOREST, random_state=0),
-    "neighbours' residuals": WithSpread(FOREST, Neighbors(), random_state=0),
-    "neighbours' targets": WithSpread(FOREST, Neighbors(of="targets"), random_state=0),
+    "neighbours' residuals": WithSpread(FOREST, NeighborSpread(), random_state=0),
+    "neighbours' targets": WithSpread(FOREST, NeighborSpread(of="targets"), random_state=0),
 }
 # What measures something else: how far or how sure, not how noisy.
 GAUSSIAN = GaussianProcessRegressor(RBF() + WhiteKernel(), optimizer=None, normalize_y=True)
 LINEAR = [QuantileRegressor(quantile=q, alpha=0) for q in (0.05, 0.95)]
 BOOSTED = [HistGradientBoostingRegressor(loss="quantile", quantile=q, random_state=0) for q in (0.05, 0.95)]
 ALL_MODELS = NOISE_MODELS | {
-    "neighbours' distance": WithSpread(FOREST, Neighbors(of="distance"), random_state=0),
-    "members": WithSpread(FOREST, Members(), random_state=0),
+    "neighbours' distance": WithSpread(FOREST, NeighborSpread(of="distance"), random_state=0),
+    "members": WithSpread(FOREST, EnsembleSpread(), random_state=0),
     "standard deviation": FromStd(GAUSSIAN),
     "linear quantiles": FromQuantiles(*LINEAR),
     "boosted quantiles": FromQuantiles(*BOOSTED),

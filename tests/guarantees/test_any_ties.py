@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm
 
 from evencover import ByFeature, ByPrediction, BySpread, Prediction, Product, Residual, Rows, calibrate
-from evencover.bins import Bins
+from evencover._internal.bins import Bins
 from tests.worlds import ONE_IN_A_MILLION, draw
 
 SPREADS = {

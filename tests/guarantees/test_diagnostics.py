@@ -7,11 +7,11 @@ import pytest
 from scipy.stats import binom, hypergeom, kstest, norm
 
 from evencover import BySpread, Prediction, Rows, audit, calibrate
-from evencover.diagnostics import evenness
-from evencover.diagnostics.counts import covered_law, tails
-from evencover.diagnostics.evenness import Divide
-from evencover.diagnostics.quantile_differences import quantile_differences
-from evencover.diagnostics.verdicts import verdict
+from evencover.diagnostics import _marginal_threshold
+from evencover.diagnostics._exact_tests import covered_law, tails
+from evencover.diagnostics._marginal_threshold import MarginalThreshold
+from evencover.diagnostics._quantile_differences import quantile_differences
+from evencover.diagnostics._verdict import verdict
 from evencover.groups import Groups
 from tests.worlds import ONE_IN_A_MILLION
 
@@ -37,7 +37,9 @@ def divides(rng, sizes, factors, *, level=0.9, decimals=None, repeats=REPEATS):
     scale = np.asarray(factors, dtype=float)[groups.codes]
     for _ in range(repeats):
         scores = np.abs(rng.normal(size=len(groups))) * scale
-        yield Divide(scores if decimals is None else np.ceil(scores * 10**decimals) / 10**decimals, groups, level)
+        yield MarginalThreshold(
+            scores if decimals is None else np.ceil(scores * 10**decimals) / 10**decimals, groups, level
+        )
 
 
 @pytest.mark.parametrize("decimals", [None, 1])
@@ -58,13 +60,13 @@ def test_a_groups_exact_test_is_exact(decimals):
 @pytest.mark.parametrize("sizes", [(30, 55), (40, 25, 70), (10, 0, 60, 33, 5)])
 def test_the_joint_test_is_exact(sizes, monkeypatch):
     rng = np.random.default_rng(2)
-    rounding, unit = evenness._ROUNDING, 0.0 if len(sizes) == 2 else 1 / (evenness.DRAWS + 1)
+    rounding, unit = _marginal_threshold._ROUNDING, 0.0 if len(sizes) == 2 else 1 / (_marginal_threshold.DRAWS + 1)
     randomised, rejected = [], 0
     for seed, divide in enumerate(divides(rng, sizes, np.ones(len(sizes)))):
         p_value = divide.joint_p_value(seed)
-        monkeypatch.setattr(evenness, "_ROUNDING", -rounding)  # the same, of those that are more uneven
+        monkeypatch.setattr(_marginal_threshold, "_ROUNDING", -rounding)  # the same, of those that are more uneven
         more = replace(divide).joint_p_value(seed) - unit
-        monkeypatch.setattr(evenness, "_ROUNDING", rounding)
+        monkeypatch.setattr(_marginal_threshold, "_ROUNDING", rounding)
         randomised.append(more + rng.random() * (p_value - more))
         rejected += p_value <= 0.05
     assert kstest(randomised, "uniform").pvalue > ONE_IN_A_MILLION
@@ -93,7 +95,7 @@ def test_the_row_that_is_an_edge_is_not_counted_as_drawn():
     below, rng = np.zeros(3), np.random.default_rng(8)
     for _ in range(REPEATS):
         spread = rng.random(30)
-        divide = Divide(-spread, BySpread(3).learn(Rows(noisy(spread))), 0.8)
+        divide = MarginalThreshold(-spread, BySpread(3).learn(Rows(noisy(spread))), 0.8)
         low, high = np.sort(spread)[[9, 19]]
         edges = np.array([[0, low], [low, high], [high, 1]])
         truth = np.clip((edges[:, 1] + divide.threshold) / (edges[:, 1] - edges[:, 0]), 0, 1)

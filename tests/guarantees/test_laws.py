@@ -18,7 +18,7 @@ from evencover import (
     conformal_rank,
     quantiles,
 )
-from evencover.bins import Bins
+from evencover._internal.bins import Bins
 from tests.worlds import ALL_SCORES, ONE_IN_A_MILLION, Oracle, draw
 
 LEVELS = [0.05, 0.5, 0.9]

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from evencover._internal.arrays import FloatArray
 from evencover.calibration import Calibration, Seed, Unseen, calibrated
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
-from evencover.inputs import FloatArray
 from evencover.intervals import Intervals, IntervalUnion
-from evencover.rows import Rows
+from evencover.predictions import Rows
 from evencover.scores import Nonconformity
 from evencover.taxonomies import Marginal, Taxonomy, fresh_taxonomy
 

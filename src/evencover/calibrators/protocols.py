@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Protocol
 
+from evencover._internal.arrays import FloatArray
 from evencover.guarantees import Guarantee
-from evencover.inputs import FloatArray
 from evencover.intervals import Intervals, IntervalUnion
-from evencover.rows import Rows
+from evencover.predictions import Rows
 from evencover.scores import Nonconformity
 
 

@@ -1,7 +1,7 @@
 """Data sets to learn from: the paper's six by name, and any CSV or Parquet file."""
 
+from evencover.datasets.dataset import Dataset, read_dataset
 from evencover.datasets.loading import load_dataset
 from evencover.datasets.registry import Card, cards
-from evencover.datasets.tables import Dataset, read_dataset
 
 __all__ = ["Card", "Dataset", "cards", "load_dataset", "read_dataset"]

@@ -7,13 +7,13 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evencover.datasets.downloads import DownloadError, Received, download
-from evencover.datasets.originals import ORIGINALS
+from evencover._internal.arrays import warn_user
+from evencover._internal.saved_files import atomic_write
+from evencover.datasets._downloads import DownloadError, Received, download
+from evencover.datasets._originals import ORIGINALS
+from evencover.datasets._table_files import csv_text
+from evencover.datasets.dataset import Dataset, is_path, read_dataset
 from evencover.datasets.registry import Card, card
-from evencover.datasets.table_files import csv_text
-from evencover.datasets.tables import Dataset, is_path, read_dataset
-from evencover.files import whole_file
-from evencover.inputs import warn_user
 
 Downloading = Callable[[str], Received]  # takes what is being downloaded, returns where to report the bytes
 
@@ -161,6 +161,6 @@ def _converted(known: Card, url: str, original: Path, folder: Path) -> Path:
     if (came := sha256(content).hexdigest()) != known.sha256:
         raise DownloadError(f"what came from {url} is not {known.name}: sha256 {came}, the card says {known.sha256}")
     path = folder / f"{known.name}.csv"
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         file.write(content)
     return path

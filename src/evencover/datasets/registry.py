@@ -6,11 +6,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from evencover.inputs import chosen
+from evencover._internal.arrays import lookup
 
 
 @dataclass(frozen=True)
-class PapersRow:
+class PaperStatistics:
     """What the paper's table says about a data set.
 
     Parameters
@@ -51,7 +51,7 @@ class Card:
         What was left out of the original, and why.
     sha256 : str
         Checksum of the table that comes out, as a CSV file.
-    paper : PapersRow
+    paper : PaperStatistics
         What the paper's table says.
     """
 
@@ -66,7 +66,7 @@ class Card:
     response: str
     dropped: str
     sha256: str
-    paper: PapersRow
+    paper: PaperStatistics
 
 
 _NAMES = ("concrete", "turbine", "puma32H", "residential", "crime2", "star")  # as in the paper's table
@@ -86,10 +86,10 @@ def card(name: str) -> Card:
     name : str
         Such as "concrete".
     """
-    return chosen(name, cards(), "data set")
+    return lookup(name, cards(), "data set")
 
 
 def _read(name: str) -> Card:
     text = (files("evencover.datasets") / "cards" / f"{name}.json").read_text(encoding="utf-8")
     values: dict[str, Any] = json.loads(text)
-    return Card(**{**values, "urls": tuple(values["urls"]), "paper": PapersRow(**values["paper"])})
+    return Card(**{**values, "urls": tuple(values["urls"]), "paper": PaperStatistics(**values["paper"])})

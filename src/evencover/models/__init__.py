@@ -8,28 +8,28 @@ from evencover.models.networks import (
     DropoutEnsemble,
     MeanVarianceNetwork,
     QuantileNetwork,
-    fit_together,
+    fit_jointly,
 )
-from evencover.models.speech import is_frozen, predictions_of
-from evencover.models.spread import Members, Neighbors, ResidualModel, SpreadSource, WithSpread
+from evencover.models.predict import is_frozen, predictions_of
+from evencover.models.spread import EnsembleSpread, NeighborSpread, ResidualSpread, SpreadSource, WithSpread
 
 __all__ = [
     "DeepEnsemble",
     "DropoutEnsemble",
+    "EnsembleSpread",
     "FromDistribution",
     "FromOutputs",
     "FromQuantiles",
     "FromStd",
     "MeanVarianceNetwork",
-    "Members",
-    "Neighbors",
+    "NeighborSpread",
     "QuantileForest",
     "QuantileNetwork",
-    "ResidualModel",
+    "ResidualSpread",
     "SpreadSource",
     "TableEncoder",
     "WithSpread",
-    "fit_together",
+    "fit_jointly",
     "is_frozen",
     "predictions_of",
 ]

@@ -8,18 +8,18 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
-from evencover.inputs import FloatArray, checked_nonnegative, warn_user
-from evencover.models.validation import (
+from evencover._internal.arrays import FloatArray, checked_nonnegative, warn_user
+from evencover._internal.frames import n_rows, take
+from evencover.models._validation import (
+    check_ready,
+    check_regressor,
     checked_target,
     fit_router,
     fitted_copy,
-    refuse_unless_ready,
-    refuse_unless_regressor,
     remember_features,
 )
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
-from evencover.tables import n_rows, take
 
 _QUANTILES = ("lower", "center", "upper")
 _OUTPUTS = ("lower", "center", "upper", "spread", "variance")
@@ -67,12 +67,12 @@ class FromStd(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignor
 
     def predict(self, X: Any) -> FloatArray:
         """Return the regressor's own prediction. Shape (n,)."""
-        refuse_unless_ready(self, X)
+        check_ready(self, X)
         return np.asarray(self.estimator_.predict(X))
 
     def predict_full(self, X: Any) -> Prediction:
         """Return center, spread and bounds."""
-        refuse_unless_ready(self, X)
+        check_ready(self, X)
         try:
             center, spread = self.estimator_.predict(X, return_std=True)
         except TypeError as error:
@@ -134,7 +134,7 @@ class FromQuantiles(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type:
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
         """Fit the regressors; further arguments are passed on to each."""
         for name in ("lower", "upper", *["center"] * (self.center is not None)):
-            refuse_unless_regressor(getattr(self, name), name)
+            check_regressor(getattr(self, name), name)
         level_fraction(self.level)
         y = checked_target(self, X, y)
         lower, upper = (fitted_copy(part, X, y, fit_params) for part in (self.lower, self.upper))
@@ -150,7 +150,7 @@ class FromQuantiles(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type:
 
     def predict_full(self, X: Any) -> Prediction:
         """Return center, spread and bounds; bounds that cross are put in order."""
-        refuse_unless_ready(self, X)
+        check_ready(self, X)
         center = None if self.center_ is None else self.center_.predict(X)
         return Prediction.from_quantiles(self.lower_.predict(X), self.upper_.predict(X), center, level=self.level)
 
@@ -206,7 +206,7 @@ class FromOutputs(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: i
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
         """Fit the regressor; further arguments are passed on to it."""
-        _refuse_unless_outputs(self.outputs)
+        _check_outputs(self.outputs)
         fitted = _fitted_inside(self, X, y, fit_params)
         _warn_if_swapped(self._prediction(fitted, _first_rows(X)))  # a wrong number of columns shows now, too
         self.estimator_ = fitted
@@ -219,7 +219,7 @@ class FromOutputs(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: i
 
     def predict_full(self, X: Any) -> Prediction:
         """Return center, spread and bounds; bounds that cross are put in order."""
-        refuse_unless_ready(self, X)
+        check_ready(self, X)
         return self._prediction(self.estimator_, X)
 
     def _prediction(self, fitted: Any, X: Any) -> Prediction:
@@ -290,7 +290,7 @@ class FromDistribution(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # ty
 
     def predict_full(self, X: Any) -> Prediction:
         """Return mean, standard deviation and quantiles of the distributions."""
-        refuse_unless_ready(self, X)
+        check_ready(self, X)
         distribution = getattr(self.estimator_, self.method)(X)
         level = float(level_fraction(self.level))
         lower, upper = (distribution.ppf((1 + sign * level) / 2) for sign in (-1, 1))
@@ -309,7 +309,7 @@ class FromDistribution(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # ty
 
 def _fitted_inside(adapter: Any, X: Any, y: Any, fit_params: Mapping[str, Any]) -> Any:
     """Return an adapter's one regressor, fitted."""
-    refuse_unless_regressor(adapter.estimator, "estimator")
+    check_regressor(adapter.estimator, "estimator")
     level_fraction(adapter.level)
     return fitted_copy(adapter.estimator, X, checked_target(adapter, X, y), fit_params)
 
@@ -326,7 +326,7 @@ def _warn_if_swapped(prediction: Prediction) -> None:
         warn_user(f"lower is above upper in {found}; are the two swapped? They are put in order")
 
 
-def _refuse_unless_outputs(outputs: Sequence[str]) -> None:
+def _check_outputs(outputs: Sequence[str]) -> None:
     """Raise unless the columns' names are known, each there once, and enough for a full prediction."""
     names = [name for name in outputs if name] if isinstance(outputs, Sequence) else []
     if isinstance(outputs, str) or not names or set(names) - set(_OUTPUTS) or len(set(names)) < len(names):

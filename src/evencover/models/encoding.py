@@ -11,10 +11,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from evencover._internal.arrays import FloatArray, check_count
+from evencover._internal.frames import as_numbers, column, column_names, first_non_numeric, is_missing, n_rows
 from evencover.groups import first_few
-from evencover.inputs import FloatArray, refuse_unless_count
-from evencover.models.validation import refuse_unless_ready, remember_features
-from evencover.tables import as_numbers, column, column_names, first_stranger, is_missing, n_rows
+from evencover.models._validation import check_ready, remember_features
 
 
 @dataclass(frozen=True)
@@ -119,11 +119,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn each column's kind, median and categories."""
-        refuse_unless_count(self.max_categories, "max_categories")
+        check_count(self.max_categories, "max_categories")
         X = _checked_table(self, X, reset=True)
         names = column_names(X) or range(X.shape[1])
         for argument in ("categorical", "ignored"):
-            _refuse_strangers(argument, getattr(self, argument), names)
+            _check_names_columns(argument, getattr(self, argument), names)
         columns = (self._learned(name, values) for name, values in self._columns(X))
         self.columns_: tuple[EncodedColumn, ...] = tuple(columns)
         return self
@@ -140,7 +140,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return np.array([name for known in self.columns_ for name in known.outputs], dtype=object)
 
-    def surprises(self, X: Any) -> list[str]:
+    def unseen_values(self, X: Any) -> list[str]:
         """Return in words what new rows have that no row of `fit` had: missing values, unknown categories."""
         check_is_fitted(self)
         found = []
@@ -187,11 +187,11 @@ def _checked_table(encoder: TableEncoder, X: Any, *, reset: bool) -> Any:
     if reset:
         remember_features(encoder, X)
     else:
-        refuse_unless_ready(encoder, X)
+        check_ready(encoder, X)
     return X
 
 
-def _refuse_strangers(argument: str, given: Any, names: Sequence[Any]) -> None:
+def _check_names_columns(argument: str, given: Any, names: Sequence[Any]) -> None:
     """Raise unless what was given names columns of X."""
     if isinstance(given, str):
         raise TypeError(f"{argument} must be a sequence of names of columns; got the text {given!r}")
@@ -204,7 +204,7 @@ def _as_numbers(values: NDArray[Any], name: str) -> FloatArray:
     """Return a column as numbers, missing ones as NaN; text and infinite ones are refused."""
     numbers = as_numbers(values)
     if numbers is None:
-        row, strange = first_stranger(values)
+        row, strange = first_non_numeric(values)
         raise ValueError(f"column {name!r} must hold numbers, as it did in fit; got {strange!r} in row {row}")
     infinite = np.flatnonzero(np.isinf(numbers))
     if len(infinite):

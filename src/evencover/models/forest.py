@@ -8,12 +8,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_array
 
-from evencover.extras import imported
-from evencover.inputs import FloatArray
-from evencover.models.floors import relative_floor
-from evencover.models.quantile_plans import Center, QuantilePlan
-from evencover.models.scaling import Scaling
-from evencover.models.validation import checked_rows, checked_target, remember_features
+from evencover._internal.arrays import FloatArray
+from evencover._internal.optional import import_optional
+from evencover.models._quantile_plan import Center, QuantilePlan
+from evencover.models._scaling import Scaling, relative_floor
+from evencover.models._validation import checked_rows, checked_target, remember_features
 from evencover.predictions import Prediction
 
 _ROWS_FOR_FLOOR = 1000
@@ -100,7 +99,7 @@ class QuantileForest(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> Self:
         """Grow the forest."""
         plan = QuantilePlan.of(self.level, self.softening, self.quantiles, self.center)
-        package = imported("quantile_forest", extra="forest", purpose="QuantileForest")
+        package = import_optional("quantile_forest", extra="forest", purpose="QuantileForest")
         target = checked_target(self, X, y)
         rows = check_array(X, dtype=np.float64, estimator=self, input_name="X")
         scaling = Scaling.of(rows, target)

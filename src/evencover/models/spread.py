@@ -14,21 +14,20 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import InputTags, Tags, check_array, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
-from evencover.inputs import FloatArray, IntArray, is_count, is_number, refuse_unless_count
-from evencover.models.floors import relative_floor
-from evencover.models.scaling import mean_and_scale
-from evencover.models.speech import is_frozen, through_steps
-from evencover.models.validation import (
+from evencover._internal.arrays import FloatArray, IntArray, check_count, is_count, is_number
+from evencover._internal.frames import n_rows, take
+from evencover.models._scaling import mean_and_scale, relative_floor
+from evencover.models._validation import (
+    check_ready,
+    check_regressor,
     checked_target,
     fit_router,
     fitted_copy,
-    refuse_unless_ready,
-    refuse_unless_regressor,
     remember_features,
 )
+from evencover.models.predict import is_frozen, through_steps
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
-from evencover.tables import n_rows, take
 
 _NORMAL = float(np.sqrt(np.pi / 2))  # a normal target's standard deviation by its mean absolute deviation
 _NEAR = 1e-3  # of a standard deviation: within this a training row may be the row itself
@@ -48,7 +47,7 @@ class SpreadSource(Protocol):
         """Return the spread of new rows, zero or more. Shape (n,)."""
 
 
-class ResidualModel(BaseEstimator):  # type: ignore[misc]
+class ResidualSpread(BaseEstimator):  # type: ignore[misc]
     """Spread from a second regressor, of the model's absolute residuals on rows it was not fitted on.
 
     The spread is √(π/2) times the predicted absolute residual: the standard deviation, if the target is normal.
@@ -77,7 +76,7 @@ class ResidualModel(BaseEstimator):  # type: ignore[misc]
     def learn(self, estimator: Any, X: Any, y: FloatArray, residuals: FloatArray) -> FloatArray:  # noqa: ARG002
         """Fit the regressor; return the spread on the training rows. Shape (n,)."""
         regressor = _BOOSTED_TREES if self.regressor is None else self.regressor
-        refuse_unless_regressor(regressor, "regressor")
+        check_regressor(regressor, "regressor")
         sizes = np.abs(residuals)
         self.unit_ = float(sizes.mean())  # regressors have absolute tolerances, so they get sizes around 1
         self.regressor_ = clone(regressor).fit(X, sizes / self.unit_) if self.unit_ else DummyRegressor().fit(X, sizes)
@@ -88,7 +87,7 @@ class ResidualModel(BaseEstimator):  # type: ignore[misc]
         return np.maximum(_NORMAL * self.unit_ * np.asarray(self.regressor_.predict(X)), 0)
 
 
-class Neighbors(BaseEstimator):  # type: ignore[misc]
+class NeighborSpread(BaseEstimator):  # type: ignore[misc]
     """Spread from the nearest training rows, in standardised features.
 
     A row is never its own neighbour: a training row at no distance at all is taken for the row itself, once.
@@ -132,7 +131,7 @@ class Neighbors(BaseEstimator):  # type: ignore[misc]
         """Index the rows; return the spread on them. Shape (n,)."""
         if self.of not in ("residuals", "targets", "distance"):
             raise ValueError(f'of must be "residuals", "targets" or "distance"; got {self.of!r}')
-        refuse_unless_count(self.n_neighbors, "n_neighbors")
+        check_count(self.n_neighbors, "n_neighbors")
         if len(y) < 2:
             raise ValueError(f"Neighbors needs at least 2 rows; got {len(y)} sample")
         rows = _numbers(X)
@@ -177,11 +176,11 @@ class Neighbors(BaseEstimator):  # type: ignore[misc]
                 return np.asarray(self.values_[places].mean(axis=1))
 
 
-class Members(BaseEstimator):  # type: ignore[misc]
+class EnsembleSpread(BaseEstimator):  # type: ignore[misc]
     """Spread from the disagreement of an ensemble's members: the standard deviation of their predictions.
 
     For ensembles whose prediction is the mean of their members' (`estimators_`): random forests, extra trees, bagging,
-    voting. Members disagree where they know little, which is not the same as noise; `ResidualModel` measures noise.
+    voting. Members disagree where they know little, which is not the same as noise; `ResidualSpread` measures noise.
     """
 
     needs_residuals = False
@@ -221,8 +220,8 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
     ----------
     estimator : regressor
         The model of the center.
-    spread : ResidualModel, Neighbors or Members, optional
-        Where the spread comes from; `ResidualModel()` by default. Your own class with the methods of `SpreadSource`
+    spread : ResidualSpread, Neighbors or Members, optional
+        Where the spread comes from; `ResidualSpread()` by default. Your own class with the methods of `SpreadSource`
         will do.
     cv : int or splitter
         Folds for the residuals: a number of shuffled ones, or a splitter of scikit-learn's.
@@ -274,19 +273,19 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
         self.level = level
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *, groups: Any = None, **fit_params: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, clusters: Any = None, **fit_params: Any) -> Self:
         """Fit the regressor and its spread.
 
-        Rows with the same entry in `groups` share a fold; further arguments go to the regressor.
+        Rows with the same entry in `clusters` share a fold; further arguments go to the regressor.
         """
-        refuse_unless_regressor(self.estimator, "estimator")
+        check_regressor(self.estimator, "estimator")
         level_fraction(self.level)
         source = self._source()
         if not (is_number(self.floor) and 0 < self.floor < 1):
             raise ValueError(f"floor must lie strictly between 0 and 1; got {self.floor!r}")
         target = checked_target(self, X, y)
         fitted = fitted_copy(self.estimator, X, target, fit_params)
-        residuals = self._residuals(fitted, X, target, groups, fit_params) if source.needs_residuals else None
+        residuals = self._residuals(fitted, X, target, clusters, fit_params) if source.needs_residuals else None
         spread = _learned(source, fitted, X, target, residuals)
         self.estimator_, self.spread_ = fitted, source
         self.spread_floor_ = relative_floor(spread, target, self.floor)
@@ -295,7 +294,7 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
 
     def predict(self, X: Any) -> FloatArray:
         """Return the regressor's own prediction. Shape (n,)."""
-        refuse_unless_ready(self, X)
+        check_ready(self, X)
         return np.asarray(self.estimator_.predict(X))
 
     def predict_full(self, X: Any) -> Prediction:
@@ -311,19 +310,23 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
     def _source(self) -> Any:
         """Return a fresh copy of the source of the spread."""
         if self.spread is None:
-            return ResidualModel()
+            return ResidualSpread()
         if isinstance(self.spread, type) or not all(hasattr(self.spread, name) for name in ("learn", "spread")):
-            raise TypeError(f"spread must be ResidualModel(...), Neighbors(...) or Members(); got {self.spread!r}")
+            raise TypeError(
+                f"spread must be ResidualSpread(...), NeighborSpread(...) or EnsembleSpread(); got {self.spread!r}"
+            )
         return clone(self.spread, safe=False)
 
-    def _residuals(self, fitted: Any, X: Any, y: FloatArray, groups: Any, fit_params: Mapping[str, Any]) -> FloatArray:
+    def _residuals(
+        self, fitted: Any, X: Any, y: FloatArray, clusters: Any, fit_params: Mapping[str, Any]
+    ) -> FloatArray:
         """Return the residuals on rows that the model they come from has not seen. Shape (n,)."""
         if is_frozen(self.estimator):
             return y - np.ravel(fitted.predict(X))
-        folds = list(self._splitter(len(y), groups).split(X, y, groups))
+        folds = list(self._splitter(len(y), clusters).split(X, y, clusters))
         return y - np.ravel(cross_val_predict(self.estimator, X, y, cv=folds, params=dict(fit_params)))
 
-    def _splitter(self, n: int, groups: Any) -> Any:
+    def _splitter(self, n: int, clusters: Any) -> Any:
         """Return what splits the rows for the residuals."""
         if not is_number(self.cv):
             return check_cv(self.cv)
@@ -331,7 +334,7 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
             raise ValueError(f"cv must be at least 2 folds, or a splitter; got {self.cv!r}")
         if n < 2:
             raise ValueError(f"WithSpread needs at least 2 rows to cross-fit; got {n} sample")
-        if groups is not None:
+        if clusters is not None:
             return GroupKFold(int(self.cv))
         return KFold(min(int(self.cv), n), shuffle=True, random_state=self.random_state)
 
@@ -341,7 +344,7 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags = get_tags(self.estimator).input_tags
-        takes = getattr(ResidualModel() if self.spread is None else self.spread, "takes", tags.input_tags)
+        takes = getattr(ResidualSpread() if self.spread is None else self.spread, "takes", tags.input_tags)
         tags.input_tags.sparse &= takes.sparse
         tags.input_tags.allow_nan &= takes.allow_nan
         return tags
@@ -366,7 +369,7 @@ def _learned(source: Any, fitted: Any, X: Any, y: FloatArray, residuals: FloatAr
     """Return the spread on the training rows; add to errors about features what can be done."""
     remedies = {
         "could not convert": "in a Pipeline that prepares the features put WithSpread last",
-        "Sparse data was passed": "ResidualModel(regressor) with a regressor that takes sparse features will do",
+        "Sparse data was passed": "ResidualSpread(regressor) with a regressor that takes sparse features will do",
     }
     try:
         spread: FloatArray = source.learn(fitted, X, y, residuals)

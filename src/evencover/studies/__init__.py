@@ -1,7 +1,6 @@
 """The main job on a table: split, fit, choose, calibrate, diagnose, evaluate."""
 
 from evencover.studies.plan import MODELS, Plan
-from evencover.studies.results import Study
-from evencover.studies.studying import study
+from evencover.studies.table_study import Study, study
 
 __all__ = ["MODELS", "Plan", "Study", "study"]

@@ -10,8 +10,9 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from evencover.diagnostics.verdicts import checked_settings
-from evencover.inputs import chosen
+from evencover._internal.arrays import lookup
+from evencover.diagnostics._verdict import checked_settings
+from evencover.model_selection import check_share
 from evencover.models import (
     DropoutEnsemble,
     MeanVarianceNetwork,
@@ -19,9 +20,8 @@ from evencover.models import (
     QuantileNetwork,
     WithSpread,
 )
-from evencover.models.validation import refuse_unless_regressor
+from evencover.models._validation import check_regressor
 from evencover.scores import Score, checked_score
-from evencover.splits import refuse_bad_share
 from evencover.taxonomies import Taxonomy, fresh_taxonomy
 
 _SEEDS = 2**32  # scikit-learn takes no more
@@ -89,16 +89,16 @@ class Plan:
         if self.seed >= _SEEDS:
             raise ValueError(f"seed must be a whole number below {_SEEDS}; got {self.seed}")
         for name in ("calibration_size", "test_size"):
-            refuse_bad_share(name, getattr(self, name))
+            check_share(name, getattr(self, name))
         if self.training_size <= 0:
             raise ValueError(
                 "calibration_size and test_size must leave rows for training; got "
                 f"{self.calibration_size} and {self.test_size}"
             )
         if isinstance(self.model, str):
-            chosen(self.model, MODELS, "model")
+            lookup(self.model, MODELS, "model")
         else:
-            refuse_unless_regressor(self.model, "model")
+            check_regressor(self.model, "model")
         if self.nonconformity is not None:
             checked_score(self.nonconformity)
         if self.taxonomy is not None:

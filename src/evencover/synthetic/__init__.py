@@ -1,21 +1,8 @@
 """Synthetic worlds, which know their own truth, and ways of being wrong about them."""
 
-from evencover.synthetic.features import Features, NormalFeatures, SubgroupFeatures, TwoModeFeatures, UniformFeatures
-from evencover.synthetic.laws import Law, Mixture, Noisy
-from evencover.synthetic.misspecification import (
-    Change,
-    NoisyCenter,
-    NoisySpread,
-    NoisyVariance,
-    QuadraticVariance,
-    ScaledSpread,
-    ShiftedBySpread,
-    ShiftedCenter,
-    misspecified,
-)
-from evencover.synthetic.worlds import (
+from evencover.synthetic.data import (
     Sample,
-    World,
+    SyntheticData,
     constant_mean,
     functional_dependence,
     heteroskedastic,
@@ -26,13 +13,32 @@ from evencover.synthetic.worlds import (
     two_subgroups,
     unit_square,
 )
+from evencover.synthetic.feature_distributions import (
+    Features,
+    NormalFeatures,
+    SubgroupFeatures,
+    TwoModeFeatures,
+    UniformFeatures,
+)
+from evencover.synthetic.misspecification import (
+    Misspecification,
+    NoisyCenter,
+    NoisySpread,
+    NoisyVariance,
+    QuadraticVariance,
+    ScaledSpread,
+    ShiftedBySpread,
+    ShiftedCenter,
+    misspecified,
+)
+from evencover.synthetic.target_distributions import AdditiveNoise, ConditionalDistribution, Mixture
 
 __all__ = [
-    "Change",
+    "AdditiveNoise",
+    "ConditionalDistribution",
     "Features",
-    "Law",
+    "Misspecification",
     "Mixture",
-    "Noisy",
     "NoisyCenter",
     "NoisySpread",
     "NoisyVariance",
@@ -43,9 +49,9 @@ __all__ = [
     "ShiftedBySpread",
     "ShiftedCenter",
     "SubgroupFeatures",
+    "SyntheticData",
     "TwoModeFeatures",
     "UniformFeatures",
-    "World",
     "constant_mean",
     "functional_dependence",
     "heteroskedastic",

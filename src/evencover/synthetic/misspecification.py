@@ -14,27 +14,27 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from evencover.inputs import (
+from evencover._internal.arrays import (
     FloatArray,
+    check_positive,
     checked_nonnegative,
     checked_vector,
     generator,
     is_number,
-    refuse_unless_positive,
 )
 from evencover.predictions import Prediction
 
 _SMALLEST = 1e-3  # of the median spread: where noise would make it smaller
 
 
-class Change(Protocol):
+class Misspecification(Protocol):
     """A way of being wrong."""
 
     def __call__(self, center: FloatArray, spread: FloatArray, rng: Any, /) -> tuple[FloatArray, FloatArray]:
         """Return another center and spread for each row."""
 
 
-def misspecified(prediction: Prediction, *changes: Change, seed: Any = 0) -> Prediction:
+def misspecified(prediction: Prediction, *changes: Misspecification, seed: Any = 0) -> Prediction:
     """Return the prediction after some changes, one after another.
 
     The bounds follow: center ± z spread at the prediction's own level.
@@ -77,7 +77,7 @@ class NoisySpread:
     size: float
 
     def __post_init__(self) -> None:
-        refuse_unless_positive(self.size, "size")
+        check_positive(self.size, "size")
 
     def __call__(self, center: FloatArray, spread: FloatArray, rng: Any) -> tuple[FloatArray, FloatArray]:
         """Return the same center, another spread."""
@@ -98,7 +98,7 @@ class NoisyVariance:
     size: float
 
     def __post_init__(self) -> None:
-        refuse_unless_positive(self.size, "size")
+        check_positive(self.size, "size")
 
     def __call__(self, center: FloatArray, spread: FloatArray, rng: Any) -> tuple[FloatArray, FloatArray]:
         """Return the same center, another spread."""
@@ -119,7 +119,7 @@ class ScaledSpread:
     factor: float
 
     def __post_init__(self) -> None:
-        refuse_unless_positive(self.factor, "factor")
+        check_positive(self.factor, "factor")
 
     def __call__(self, center: FloatArray, spread: FloatArray, _: Any) -> tuple[FloatArray, FloatArray]:
         """Return the same center, another spread."""
@@ -148,7 +148,7 @@ class ShiftedCenter:
     by: float
 
     def __post_init__(self) -> None:
-        _refuse_unless_finite(self.by, "by")
+        _check_finite(self.by, "by")
 
     def __call__(self, center: FloatArray, spread: FloatArray, _: Any) -> tuple[FloatArray, FloatArray]:
         """Return another center, the same spread."""
@@ -168,7 +168,7 @@ class ShiftedBySpread:
     by: float
 
     def __post_init__(self) -> None:
-        _refuse_unless_finite(self.by, "by")
+        _check_finite(self.by, "by")
 
     def __call__(self, center: FloatArray, spread: FloatArray, _: Any) -> tuple[FloatArray, FloatArray]:
         """Return another center, the same spread."""
@@ -191,7 +191,7 @@ class NoisyCenter:
     in_spreads: bool = False
 
     def __post_init__(self) -> None:
-        refuse_unless_positive(self.size, "size")
+        check_positive(self.size, "size")
 
     def __call__(self, center: FloatArray, spread: FloatArray, rng: Any) -> tuple[FloatArray, FloatArray]:
         """Return another center, the same spread."""
@@ -199,7 +199,7 @@ class NoisyCenter:
         return center + unit * rng.normal(0.0, self.size, len(center)), spread
 
 
-def _after(change: Change, center: FloatArray, spread: FloatArray, rng: Any) -> tuple[FloatArray, FloatArray]:
+def _after(change: Misspecification, center: FloatArray, spread: FloatArray, rng: Any) -> tuple[FloatArray, FloatArray]:
     """Return what a change makes of center and spread, which it may not alter in place."""
     if isinstance(change, type) or not callable(change):
         raise TypeError(
@@ -214,7 +214,7 @@ def _after(change: Change, center: FloatArray, spread: FloatArray, rng: Any) -> 
     return center, checked_nonnegative(made[1], f"the spread {after}", length=len(center))
 
 
-def _refuse_unless_finite(value: Any, name: str) -> None:
+def _check_finite(value: Any, name: str) -> None:
     """Raise unless a setting is a finite number."""
     if not is_number(value) or not np.isfinite(value):
         raise ValueError(f"{name} must be a finite number; got {value!r}")

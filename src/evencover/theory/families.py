@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import stats
 
-from evencover.inputs import FloatArray, checked_vector, is_number
+from evencover._internal.arrays import FloatArray, checked_vector, is_number
 
 _METHODS = ("pdf", "cdf", "ppf", "rvs", "mean", "std")
 
@@ -61,7 +61,7 @@ class LocationScale:
     scale: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        _refuse_unless_continuous(self.noise)
+        _check_continuous(self.noise)
         for part, own in zip(("location", "scale"), _moments(self.noise), strict=True):
             given = getattr(self, part)
             if given is not None and np.isfinite(own):
@@ -115,7 +115,7 @@ class LocationScale:
         >>> NORMAL.along(lambda mean: (mean, 1.0), mean=(-1.0, 0.0, 2.0))  # constant noise
         Family(normal, mean)
         """
-        refuse_other_parameters(moments, "moments", values)
+        check_parameters(moments, "moments", values)
 
         def member(**theta: float) -> Distribution:
             said = moments(**theta)
@@ -201,21 +201,21 @@ class Family:
             )
         object.__setattr__(self, "values", values)
         if self.moments is None:
-            refuse_other_parameters(self.distribution, "distribution", values)
+            check_parameters(self.distribution, "distribution", values)
 
     def members(self) -> Iterator[tuple[dict[str, float], Distribution]]:
         """Yield every combination of parameter values, with its distribution."""
         for combination in product(*self.values.values()):
             theta = {name: float(value) for name, value in zip(self.values, combination, strict=True)}
             member = self.distribution(**theta)
-            _refuse_unless_distribution(member)
+            _check_distribution(member)
             yield theta, member
 
     def __repr__(self) -> str:
         return f"Family({self.name}, {', '.join(self.values)})"
 
 
-def refuse_other_parameters(function: Any, name: str, parameters: Mapping[str, Any]) -> None:
+def check_parameters(function: Any, name: str, parameters: Mapping[str, Any]) -> None:
     """Raise unless a function takes a family's parameters by name."""
     if not callable(function):
         raise TypeError(f"{name} must be a function of the family's parameters; got {function!r}")
@@ -231,7 +231,7 @@ def refuse_other_parameters(function: Any, name: str, parameters: Mapping[str, A
         ) from None
 
 
-def _refuse_unless_continuous(noise: Any) -> None:
+def _check_continuous(noise: Any) -> None:
     """Raise unless this is one of SciPy's continuous distributions."""
     lacking = [method for method in _METHODS if not hasattr(noise, method)]
     if lacking:
@@ -249,7 +249,7 @@ def _moments(noise: Any) -> tuple[float, float]:
         raise TypeError(f"noise must have its shapes fixed, as scipy.stats.t(5) has; {error}") from error
 
 
-def _refuse_unless_distribution(member: Any) -> None:
+def _check_distribution(member: Any) -> None:
     """Raise unless a family's member has what is asked of one, its shapes fixed."""
     lacking = [method for method in ("cdf", "ppf", "mean", "std") if not hasattr(member, method)]
     open_shapes = isinstance(member, stats.rv_continuous | stats.rv_discrete) and member.shapes

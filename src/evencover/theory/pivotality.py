@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.optimize import brentq
 
-from evencover.inputs import FloatArray, checked_vector
+from evencover._internal.arrays import FloatArray, checked_vector
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
 from evencover.scores import interval_by
-from evencover.theory.families import Distribution, Family, LocationScale, refuse_other_parameters
+from evencover.theory.families import Distribution, Family, LocationScale, check_parameters
 from evencover.theory.symbolic import Proof, SymbolicFamily, has_fixed_range, pivotality_condition, proof, vanishes
 
 Theta: TypeAlias = dict[str, float]
@@ -110,15 +110,15 @@ def is_pivotal(
     level = float(level_fraction(level))
     if isinstance(family, SymbolicFamily):
         return _decided_by_condition(score, family, estimate)
-    _refuse_unless_score(score)
+    _check_score(score)
     family = _as_family(family)
     if estimate is not None:
-        refuse_other_parameters(estimate, "estimate", family.values)
+        check_parameters(estimate, "estimate", family.values)
     comparison = _Comparison(score, family, estimate, level)
     return comparison.answer(_proof(comparison))
 
 
-def _refuse_unless_score(score: Any) -> None:
+def _check_score(score: Any) -> None:
     """Raise unless a score can be called on targets and predictions."""
     if isinstance(score, type):
         raise TypeError(f"score must be a score, such as Normalized(), not the class itself; got {score.__name__}")

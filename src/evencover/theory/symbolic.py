@@ -21,7 +21,7 @@ import numpy as np
 from scipy.integrate import quad
 from scipy.special import ndtri
 
-from evencover.extras import imported
+from evencover._internal.optional import import_optional
 from evencover.scores import IntervalDistance, Normalized, Residual, Score, Standardized
 from evencover.theory.families import Family
 
@@ -30,7 +30,7 @@ _INTEGRALS, _ONE = 6, 1e-3  # of a density that are tried, and what quadrature m
 
 
 def _sympy() -> Any:
-    return imported("sympy", extra="theory", purpose="algebra on scores and densities")
+    return import_optional("sympy", extra="theory", purpose="algebra on scores and densities")
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +78,8 @@ class SymbolicFamily:
                 f"{law} is without {', '.join(absent) or 'parameters'}"
             )
         if self.cdf is None:
-            _refuse_jumps(self.density)
-            _refuse_unless_integral_is_one(self)
+            _check_no_jumps(self.density)
+            _check_integral_is_one(self)
 
 
 def pivotality_condition(score: Any, family: SymbolicFamily) -> tuple[Any, ...]:
@@ -98,7 +98,7 @@ def pivotality_condition(score: Any, family: SymbolicFamily) -> tuple[Any, ...]:
     """
     sympy = _sympy()
     slope = sympy.diff(score, family.y)
-    _refuse_unless_monotone(score, slope, family)
+    _check_monotone(score, slope, family)
     law = family.density / slope if family.cdf is None else family.cdf
     moved = sympy.diff(law, family.y) / slope
     conditions = (sympy.diff(law, each) - moved * sympy.diff(score, each) for each in family.parameters)
@@ -216,14 +216,14 @@ def _points(symbols: Any) -> Iterator[dict[Any, float]]:
         yield {each: size * sign for each, size, sign in zip(ordered, sizes, signs, strict=True)}
 
 
-def _refuse_jumps(density: Any) -> None:
+def _check_no_jumps(density: Any) -> None:
     """Raise if a density has jumps: where they move with θ, its derivative does not see them."""
     sympy = _sympy()
     if density.has(sympy.Piecewise, sympy.Heaviside, sympy.Min, sympy.Max):
         raise ValueError(f"density must be smooth; for {density}, which is not, give cdf= instead")
 
 
-def _refuse_unless_integral_is_one(family: SymbolicFamily) -> None:
+def _check_integral_is_one(family: SymbolicFamily) -> None:
     """Raise if a density nowhere integrates to 1 over all y, as one whose support was left out; tried at some θ."""
     sympy = _sympy()
     if family.density.has(sympy.core.function.AppliedUndef):
@@ -245,7 +245,7 @@ def _integral(family: SymbolicFamily, point: dict[Any, float]) -> float:
         return float(quad(lambda y: np.nan_to_num(density(y)), lowest, np.inf, limit=500, full_output=1)[0])
 
 
-def _refuse_unless_monotone(score: Any, slope: Any, family: SymbolicFamily) -> None:
+def _check_monotone(score: Any, slope: Any, family: SymbolicFamily) -> None:
     """Raise unless the score has a slope of one sign, at all points tried."""
     if family.y not in score.free_symbols:
         raise ValueError(f"score must depend on {family.y}; got {score}")

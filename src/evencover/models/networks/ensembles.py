@@ -8,12 +8,12 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clon
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 
-from evencover.inputs import FloatArray, refuse_unless_count
+from evencover._internal.arrays import FloatArray, check_count
+from evencover.models._validation import checked_rows, checked_target, remember_features
+from evencover.models.networks._layers import stacked, thinned
 from evencover.models.networks.files import read_network, write_network
-from evencover.models.networks.layers import stacked, thinned
+from evencover.models.networks.joint import fit_jointly, mixture_of
 from evencover.models.networks.regressors import MeanVarianceNetwork
-from evencover.models.networks.together import fit_together, mixture_of
-from evencover.models.validation import checked_rows, checked_target, remember_features
 from evencover.predictions import Prediction
 
 
@@ -72,7 +72,7 @@ class DropoutEnsemble(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # typ
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train the network unless it is frozen, and draw the passes."""
-        refuse_unless_count(self.passes, "passes")
+        check_count(self.passes, "passes")
         rng = check_random_state(self.random_state)
         network = _checked_network(self.network)
         if np.size(network.hidden) == 0 or not network.dropout:
@@ -84,7 +84,7 @@ class DropoutEnsemble(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # typ
             checked_rows(network, X)
             checked_target(self, X, y)
         else:
-            network = fit_together([_seeded(network, rng)], X, y, progress=network.progress)[0]
+            network = fit_jointly([_seeded(network, rng)], X, y, progress=network.progress)[0]
         sizes = [layer.bias.shape[2] for layer in network.layers_[:-1]]
         kept = [(rng.random_sample((self.passes, size)) >= network.dropout).astype(np.float32) for size in sizes]
         _take_over(self, network, thinned(network.layers_, kept, network.dropout))
@@ -156,14 +156,14 @@ class DeepEnsemble(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: 
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train the members together."""
-        refuse_unless_count(self.members, "members")
+        check_count(self.members, "members")
         if isinstance(self.network, FrozenEstimator):
             raise TypeError("network must not be frozen: the members are trained from weights of their own")
         rng = check_random_state(self.random_state)
         network = _checked_network(self.network)
         seeds = rng.randint(2**31, size=self.members)
         members = [clone(network).set_params(random_state=int(seed)) for seed in seeds]
-        fit_together(members, X, y, progress=network.progress)
+        fit_jointly(members, X, y, progress=network.progress)
         _take_over(self, members[0], stacked([member.layers_ for member in members]))
         remember_features(self, X)
         return self

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from evencover._internal.optional import import_optional
+from evencover._internal.saved_files import atomic_write
 from evencover._version import __version__
-from evencover.extras import imported
-from evencover.files import whole_file
-from evencover.models.networks.layers import Layer
-from evencover.models.quantile_plans import QuantilePlan
-from evencover.models.scaling import Scaling
+from evencover.models._quantile_plan import QuantilePlan
+from evencover.models._scaling import Scaling
+from evencover.models.networks._layers import Layer
 
 FORMAT = "evencover.network"
 VERSION = 1
@@ -28,9 +28,9 @@ Model = TypeVar("Model")
 def write_network(model: Any, path: str | Path) -> None:
     """Write a fitted model to one file: whole or not at all."""
     check_is_fitted(model)
-    safetensors = imported("safetensors.numpy", extra="files", purpose="saving a network")
+    safetensors = import_optional("safetensors.numpy", extra="files", purpose="saving a network")
     content = safetensors.save(_arrays(model), metadata={"evencover": json.dumps(_header(model), default=_plain)})
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         file.write(content)
 
 
@@ -39,35 +39,35 @@ def read_network(kind: type[Model], path: str | Path, inner: type[Any] | None = 
 
     ``inner`` is the kind of the network that an ensemble is made of.
     """
-    safetensors = imported("safetensors", extra="files", purpose="loading a network")
+    safetensors = import_optional("safetensors", extra="files", purpose="loading a network")
     with Path(path).open("rb"):
         pass  # a missing file is the system's own error
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             header = json.loads(file.metadata()["evencover"])
-            _refuse_unless_readable(header, kind)
+            _check_readable(header, kind)
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         model: Model = _restored(_rebuilt(kind, header["settings"], inner), header, arrays)
-    except _RefusedError as error:
+    except IncompatibleFileError as error:
         raise ValueError(f"{path}: {error}") from None
     except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is no network that evencover wrote, or it is damaged: {error!r}") from error
     return model
 
 
-class _RefusedError(ValueError):
+class IncompatibleFileError(ValueError):
     """The file is sound, but not for this reader."""
 
 
-def _refuse_unless_readable(header: dict[str, Any], kind: type[Any]) -> None:
+def _check_readable(header: dict[str, Any], kind: type[Any]) -> None:
     """Raise unless the file is of this format, of a version known here, and holds this kind of model."""
     if header["format"] != FORMAT or header["version"] > VERSION:
-        raise _RefusedError(
+        raise IncompatibleFileError(
             f"written by evencover {header['evencover']} as {header['format']}, version {header['version']}; "
             f"this evencover reads {FORMAT} up to version {VERSION}"
         )
     if header["kind"] != kind.__name__:
-        raise _RefusedError(f"it holds a {header['kind']}: {header['kind']}.load reads it")
+        raise IncompatibleFileError(f"it holds a {header['kind']}: {header['kind']}.load reads it")
 
 
 def _header(model: Any) -> dict[str, Any]:

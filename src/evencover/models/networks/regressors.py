@@ -7,13 +7,13 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from evencover.inputs import FloatArray
-from evencover.models.floors import relative_floor
+from evencover._internal.arrays import FloatArray
+from evencover.models._quantile_plan import Center, QuantilePlan
+from evencover.models._scaling import relative_floor
+from evencover.models._validation import checked_rows
+from evencover.models.networks._losses import GaussianLikelihood, Pinball
 from evencover.models.networks.files import read_network, write_network
-from evencover.models.networks.losses import GaussianLikelihood, Pinball
-from evencover.models.networks.together import fit_together, mixture_of, outputs_of
-from evencover.models.quantile_plans import Center, QuantilePlan
-from evencover.models.validation import checked_rows
+from evencover.models.networks.joint import fit_jointly, mixture_of, outputs_of
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
 
@@ -123,7 +123,7 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train the network."""
-        fit_together([self], X, y, progress=self.progress)
+        fit_jointly([self], X, y, progress=self.progress)
         return self
 
     def predict(self, X: Any) -> FloatArray:
@@ -260,7 +260,7 @@ class MeanVarianceNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train the network."""
-        fit_together([self], X, y, progress=self.progress)
+        fit_jointly([self], X, y, progress=self.progress)
         return self
 
     def predict(self, X: Any) -> FloatArray:

@@ -1,0 +1,111 @@
+"""Data sets: features and a response, from arrays or from a file."""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import kurtosis, skew
+
+from evencover._internal.arrays import FloatArray, checked_vector
+from evencover.datasets._table_files import check_column, number_column, read_table
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Rows to learn from: features and a response, all of them finite numbers.
+
+    Parameters
+    ----------
+    name : str
+        What results call it.
+    X : ndarray of shape (n, features)
+        Features.
+    y : ndarray of shape (n,)
+        Response.
+    features : tuple of str, optional
+        Names of the features; x0, x1, ... by default.
+    response : str
+        Name of the response.
+    """
+
+    name: str
+    X: FloatArray
+    y: FloatArray
+    features: tuple[str, ...] = ()
+    response: str = "y"
+
+    def __post_init__(self) -> None:
+        y = checked_vector(self.y, f"y of {self.name}")
+        X = np.asarray(self.X, dtype=np.float64)
+        names = tuple(self.features) or tuple(f"x{place}" for place in range(X.shape[-1]))
+        vars(self).update(X=X, y=y, features=names)
+        if X.shape != (len(y), len(names)):
+            raise ValueError(
+                f"X of {self.name} must have a row for each of {len(y)} targets and a column for each of {len(names)} "
+                f"features; got shape {X.shape}"
+            )
+        checked_vector(X.ravel(), f"X of {self.name}")
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of its names and numbers: the same for the same data, from whatever file."""
+        digest = sha256(repr((self.name, self.features, self.response, self.X.shape)).encode())
+        for values in (self.X, self.y):
+            digest.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
+        return digest.hexdigest()
+
+    @property
+    def skewness(self) -> float:
+        """Skewness of the response, as of a population."""
+        return float(skew(self.y))
+
+    @property
+    def kurtosis(self) -> float:
+        """Pearson's kurtosis of the response, as of a population; 3 for a normal one."""
+        return float(kurtosis(self.y, fisher=False))
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name}: {len(self.y)} rows, {len(self.features)} features, response {self.response})"
+
+
+def is_path(name: str) -> bool:
+    """Return whether this is the path of a file, by its ending or its folder, and not the name of a data set."""
+    return bool(Path(name).suffix) or Path(name).name != name
+
+
+def read_dataset(path: str | Path, *, target: str | None = None, name: str | None = None) -> Dataset:
+    r"""Read a data set from a CSV or Parquet file; every column but the target is a feature.
+
+    Every column must hold a finite number in every row: nothing is filled in or dropped. It takes the extra
+    `datasets`.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file that ends in .csv, in UTF-8, with a header and commas, semicolons or tabs between; or in .parquet.
+    target : str, optional
+        The column to predict; the last one by default.
+    name : str, optional
+        What to call it; the file's name without its ending by default.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "rents.csv"
+    >>> _ = path.write_text("area,rent\n50,700\n80,1000\n")
+    >>> read_dataset(path, target="rent")
+    Dataset(rents: 2 rows, 1 features, response rent)
+    """
+    path = Path(path)
+    table = read_table(path)
+    if len(table.column_names) < 2:
+        raise ValueError(
+            f"{path.name} must have a feature and a target (in CSV, with commas, semicolons or tabs between); "
+            f"got {table.column_names}"
+        )
+    response = table.column_names[-1] if target is None else target
+    check_column(table, response, f"target of {path.name}")
+    columns = {each: number_column(table, each, path.name) for each in table.column_names}
+    y = columns.pop(response)
+    return Dataset(name or path.stem, np.column_stack(list(columns.values())), y, tuple(columns), response)

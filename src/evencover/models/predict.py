@@ -1,0 +1,78 @@
+"""How models speak: one function that finds the fullest prediction an estimator can give."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+
+from evencover.predictions import Prediction
+
+
+def predictions_of(estimator: Any, X: Any) -> Prediction:
+    """Return what a fitted estimator says about rows.
+
+    An estimator with ``predict_full(X)`` gives a full `Prediction`; one with ``predict(X)`` gives a center. Pipelines
+    and search wrappers such as `GridSearchCV` are looked through.
+
+    Parameters
+    ----------
+    estimator : fitted regressor
+        Of scikit-learn's kind.
+    X : table of n rows
+        Features.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LinearRegression
+    >>> predictions_of(LinearRegression().fit([[0.0], [1.0]], [1.0, 3.0]), [[2.0]])
+    Prediction(1 rows of center; level=0.9)
+    """
+    if callable(getattr(estimator, "predict_full", None)):
+        prediction = estimator.predict_full(X)
+        if not isinstance(prediction, Prediction):
+            raise TypeError(
+                f"{type(estimator).__name__}.predict_full must return a Prediction; got {type(prediction).__name__}"
+            )
+        return prediction
+    if hasattr(estimator, "best_estimator_"):
+        return predictions_of(estimator.best_estimator_, X)
+    if isinstance(estimator, FrozenEstimator):
+        return predictions_of(estimator.estimator, X)
+    if isinstance(estimator, Pipeline):
+        return predictions_of(estimator[-1], through_steps(estimator, X))
+    center = np.asarray(estimator.predict(X))
+    return Prediction(center.ravel() if center.ndim == 2 and center.shape[1] == 1 else center)
+
+
+def through_steps(pipeline: Pipeline, X: Any) -> Any:
+    """Return the features as the pipeline's last step sees them."""
+    return pipeline[:-1].transform(X) if len(pipeline) > 1 else X
+
+
+def unwrap(estimator: Any, X: Any) -> tuple[Any, Any]:
+    """Return what a pipeline or a search comes down to, and the features as that sees them; None stays None."""
+    if hasattr(estimator, "best_estimator_"):
+        return unwrap(estimator.best_estimator_, X)
+    if isinstance(estimator, Pipeline):
+        return unwrap(estimator[-1], None if X is None else through_steps(estimator, X))
+    return estimator, X
+
+
+def is_frozen(estimator: Any) -> bool:
+    """Return whether fitting would leave the estimator as it is, so that it needs no training rows.
+
+    True for scikit-learn's `FrozenEstimator`, and for a pipeline or an adapter all of whose parts are frozen.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LinearRegression
+    >>> is_frozen(FrozenEstimator(LinearRegression())), is_frozen(LinearRegression())
+    (True, False)
+    """
+    if isinstance(estimator, FrozenEstimator):
+        return True
+    if isinstance(estimator, Pipeline):
+        return all(step in (None, "passthrough") or is_frozen(step) for _, step in estimator.steps)
+    parts = getattr(estimator, "wrapped_estimators", None)
+    return parts is not None and all(is_frozen(part) for part in parts)
