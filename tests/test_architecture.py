@@ -1,9 +1,11 @@
-"""The house: who may import whom, what importing costs, how large things may grow."""
+"""The architecture: layers and imports, public and private names, the cost of importing, sizes."""
 
 import ast
 import subprocess
 import sys
+from collections import Counter
 from graphlib import TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,7 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     {f"models.{name}" for name in ("_validation", "_scaling", "_quantile_plan", "predict")},
     {f"models.{name}" for name in ("adapters", "encoding", "forest", "spread")},
     {f"models.networks.{name}" for name in ("_layers", "_losses", "_training_settings", "_training")},
-    {f"models.networks.{name}" for name in ("joint", "files")},
+    {f"models.networks.{name}" for name in ("joint", "_network_files")},
     {f"models.networks.{name}" for name in ("regressors", "ensembles")} | {"models.networks", "models"},
     {"_internal.predictor_files", "model_selection", "conformal"},
     {f"datasets.{name}" for name in ("registry", "_table_files", "dataset", "_downloads", "_originals", "loading")}
@@ -46,6 +48,12 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     {f"_cli.{name}" for name in ("terminal", "run_command", "predict_command", "audit_command", "reproduce_commands")},
     {"_cli.benchmark_command", "_cli", "__main__"},
 ]
+# Users import from these by path: figures by their functions, the paper's parts as docs/theory.md shows.
+USED_BY_PATH = {
+    "plots",
+    *(f"reproduction.{name}" for name in ("simulation", "coverage_tables", "scenarios", "exact_coverages")),
+    *(f"reproduction.{name}" for name in ("claims", "verdict_rates", "paper_figures")),
+}
 MODULES = {
     ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path
     for path in SOURCE.rglob("*.py")
@@ -80,7 +88,7 @@ print(bool(evencover.is_pivotal(evencover.Normalized(), evencover.theory.NORMAL)
 
 
 def imports_of(path):
-    """Return the package's modules that a file imports, wherever in it."""
+    """Return the modules of the package that a file imports, at its top or inside functions."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module == "evencover":
@@ -93,7 +101,7 @@ def imports_of(path):
 
 
 def functions():
-    """Yield every function of the package with its place."""
+    """Yield every function of the package with its full name."""
     for name, path in MODULES.items():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -106,20 +114,93 @@ def code_lines(function):
     return body[-1].end_lineno - body[0].lineno + 1
 
 
-def test_every_module_has_a_floor():
+def public_names():
+    """Return the names in `evencover.__all__` and in the `__all__` of every package without an underscore."""
+    packages = [name for name, path in MODULES.items() if path.name == "__init__.py" and not is_private(name)]
+    return set(evencover.__all__).union(
+        *(getattr(import_module(f"evencover.{name}"), "__all__", ()) for name in packages)
+    )
+
+
+def defined_names(path):
+    """Return the public names that a module defines at its top: functions, classes and constants."""
+    defined = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        defined |= {target.id for target in targets if isinstance(target, ast.Name)}
+        defined |= {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else set()
+    return {name for name in defined if not name.startswith("_")}
+
+
+def is_private(module):
+    """Return whether a part of the module's path starts with an underscore."""
+    return any(part.startswith("_") for part in module.split("."))
+
+
+def without_public_names(modules):
+    """Return the modules that lack an underscore in their path, and define no public name."""
+    public = public_names()
+    plain = {name: defined_names(path) for name, path in modules.items() if path.name != "__init__.py"}
+    return {
+        name
+        for name, defined in plain.items()
+        if not is_private(name) and not (defined if name in USED_BY_PATH else defined & public)
+    }
+
+
+def repeated_names(modules):
+    """Return the last names that several modules share."""
+    return {name for name, count in Counter(module.split(".")[-1] for module in modules).items() if count > 1}
+
+
+def uses_of_reproduction(modules):
+    """Return the modules outside `reproduction` and `_cli` that import from `evencover.reproduction`."""
+    return {
+        name
+        for name, path in modules.items()
+        if not name.startswith(("reproduction", "_cli"))
+        and any(imported.split(".")[0] == "reproduction" for imported in imports_of(path))
+    }
+
+
+def test_every_module_has_a_layer():
     assert set().union(*LAYERS) == set(MODULES)
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_point_up(module):
-    floor = next(i for i, names in enumerate(LAYERS) if module in names)
-    allowed = set().union(*LAYERS[: floor + 1])
+    layer = next(i for i, names in enumerate(LAYERS) if module in names)
+    allowed = set().union(*LAYERS[: layer + 1])
     assert imports_of(MODULES[module]) <= allowed
 
 
 def test_there_are_no_import_cycles():
     graph = {module: imports_of(path) - {module} for module, path in MODULES.items()}
     assert len(list(TopologicalSorter(graph).static_order())) == len(MODULES)
+
+
+def test_a_module_without_an_underscore_defines_a_public_name():
+    """Users can import something from it; everything else is plumbing."""
+    assert without_public_names(MODULES) == set()
+
+
+def test_module_names_are_unique():
+    assert repeated_names(MODULES) == set()
+
+
+def test_only_the_reproduction_and_the_command_line_use_the_reproduction():
+    assert uses_of_reproduction(MODULES) == set()
+
+
+def test_broken_rules_are_found(tmp_path):
+    """The three tests above can fail."""
+    helper, user = tmp_path / "helper.py", tmp_path / "user.py"
+    helper.write_text("def useful(): ...\n")
+    user.write_text("def f():\n    from evencover.reproduction.claims import claims\n")
+    broken = {"models.helper": helper, "models._helper": helper, "scores": user}
+    assert without_public_names(broken) == {"models.helper", "scores"}
+    assert repeated_names([*broken, "theory.scores"]) == {"scores"}
+    assert uses_of_reproduction({"_cli.user": user, **broken}) == {"scores"}
 
 
 def test_importing_the_package_loads_nothing_else():
@@ -134,7 +215,7 @@ def test_the_core_needs_no_optional_package():
 
 
 def test_public_names_agree_with_the_type_checkers():
-    """What loads on first use is what the type checker sees, and what dir() shows."""
+    """The names that load on first use are those that the type checker sees and that dir() shows."""
     tree = ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8"))
     block = next(node for node in tree.body if isinstance(node, ast.If))
     checked = {(alias.name, node.module) for node in block.body for alias in node.names}
@@ -157,6 +238,6 @@ def test_modules_are_small(module):
     assert len(MODULES[module].read_text(encoding="utf-8").splitlines()) <= 400
 
 
-def test_rooms_have_names():
+def test_modules_are_named_by_what_they_hold():
     nameless = {"utils", "helpers", "common", "base"}
     assert not nameless & {part for module in MODULES for part in module.split(".")}

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from evencover._internal.arrays import FloatArray, check_count
 from evencover.models._validation import checked_rows, checked_target, remember_features
 from evencover.models.networks._layers import stacked, thinned
-from evencover.models.networks.files import read_network, write_network
+from evencover.models.networks._network_files import read_network, write_network
 from evencover.models.networks.joint import fit_jointly, mixture_of
 from evencover.models.networks.regressors import MeanVarianceNetwork
 from evencover.predictions import Prediction

@@ -12,7 +12,7 @@ from evencover.models._quantile_plan import Center, QuantilePlan
 from evencover.models._scaling import relative_floor
 from evencover.models._validation import checked_rows
 from evencover.models.networks._losses import GaussianLikelihood, Pinball
-from evencover.models.networks.files import read_network, write_network
+from evencover.models.networks._network_files import read_network, write_network
 from evencover.models.networks.joint import fit_jointly, mixture_of, outputs_of
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
