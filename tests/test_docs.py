@@ -1,4 +1,4 @@
-"""The documentation is true: its code runs, its output is what is printed, its links lead somewhere."""
+"""The documentation is correct: its code runs and prints the output on the page, and its links have targets."""
 
 import contextlib
 import inspect
@@ -25,7 +25,7 @@ from tests.test_boosting import LINES
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 BLOCK = re.compile(r"```(python|sh)\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
-SET_UP = ("make ", "pip ")  # what a reader does before
+SET_UP = ("make ", "pip ")  # installation, not run here
 WITH_CODE = (
     "README.md",
     "docs/guide.md",
@@ -50,38 +50,39 @@ def test_there_are_pages():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_code_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch):
+def test_code_runs_and_prints_the_output_on_the_page(page, tmp_path, monkeypatch):
     """The blocks of a page run one after another, as a reader would paste them."""
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "page"}
     for language, code, expected in BLOCK.findall(text_of(page)):
-        printed = typed(code) if language == "sh" else executed(code, names)
+        printed = command_output(code) if language == "sh" else python_output(code, names)
         assert NUMBER.sub("#", printed) == NUMBER.sub("#", expected)
-        found, wanted = ([float(number) for number in NUMBER.findall(text)] for text in (printed, expected))
-        assert found == pytest.approx(wanted, rel=0.02)  # versions of scikit-learn fit a little differently
+        numbers, on_page = ([float(number) for number in NUMBER.findall(text)] for text in (printed, expected))
+        assert numbers == pytest.approx(on_page, rel=0.02)  # versions of scikit-learn fit a little differently
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_that_are_not_run_could_be(page):
-    """Those shown for files that are not there, or that take long, name verbs and options that there are."""
+def test_commands_that_are_not_run_can_be_parsed(page):
+    """Commands for files that do not exist here, or that take long, use existing commands and options."""
     for line in re.findall(r"^    (evencover .*)$", text_of(page), re.MULTILINE):
         evencover._cli.app().parse_args(shlex.split(line, comments=True)[1:], exit_on_error=False, print_error=False)
 
 
-def test_there_are_such_commands():
+def test_some_commands_are_not_run():
+    """So the test above can fail."""
     assert re.search(r"^    evencover run", text_of(ROOT / "README.md"), re.MULTILINE)
 
 
-def executed(code, names):
-    """Return what Python code prints."""
+def python_output(code, names):
+    """Return the text that Python code prints."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(code, names)  # noqa: S102
     return printed.getvalue()
 
 
-def typed(lines):
-    """Return what commands print that give a verdict or none; a reader's set-up prints nothing here."""
+def command_output(lines):
+    """Return the text that commands print; installation commands are skipped. Exit status: 0, or that of a verdict."""
     printed = ""
     for line in lines.splitlines():
         if line.startswith(SET_UP):
@@ -96,20 +97,20 @@ def typed(lines):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
+def test_links_have_targets(page):
     targets = re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text_of(page))
     missing = [target for target in targets if "://" not in target and not (page.parent / target).exists()]
     assert not missing
 
 
-def test_the_examples_are_seen():
-    """The pages with code hold some, so the test above can fail."""
+def test_the_code_of_pages_is_found():
+    """Each of these pages has a block of code, so the test of code can fail."""
     assert all(BLOCK.search(text_of(ROOT / page)) for page in WITH_CODE)
 
 
 @pytest.mark.parametrize("name", [name for name in evencover.__all__ if not name.startswith("_")])
 def test_every_public_name_is_documented(name):
-    """In its docstring, with its parameters, and on a page."""
+    """It has a docstring that names its parameters, and a page mentions it."""
     value = getattr(evencover, name)
     doc = inspect.getdoc(value)
     assert doc
@@ -137,7 +138,7 @@ def test_every_model_is_documented(name):
         for name in module.__all__
     ],
 )
-def test_every_name_of_a_room_is_documented(page, module, name):
+def test_every_name_of_a_package_is_documented(page, module, name):
     value = getattr(module, name)
     if inspect.isclass(value) or inspect.isfunction(value):
         doc = inspect.getdoc(value)
@@ -147,48 +148,49 @@ def test_every_name_of_a_room_is_documented(page, module, name):
     assert name in text_of(ROOT / "docs" / page) + text_of(ROOT / "docs/architecture.md")
 
 
-def test_every_verb_is_documented():
-    verbs = [name for name in evencover._cli.app()["reproduce"] if not name.startswith("-")]
-    assert verbs
-    assert all(f"evencover reproduce {verb}" in text_of(ROOT / "docs/reproduction.md") for verb in verbs)
+def test_every_command_is_documented():
+    commands = [name for name in evencover._cli.app()["reproduce"] if not name.startswith("-")]
+    assert commands
+    assert all(f"evencover reproduce {name}" in text_of(ROOT / "docs/reproduction.md") for name in commands)
     others = {name for name in evencover._cli.app() if not name.startswith("-")} - {"reproduce"}
     assert others == {"run", "predict", "audit", "benchmark", "datasets"}
-    assert all(f"evencover {verb}" in text_of(ROOT / "docs/command_line.md") for verb in others)
-    assert all(f"evencover {verb}" in text_of(ROOT / "docs/real_data.md") for verb in ("benchmark", "datasets"))
+    assert all(f"evencover {name}" in text_of(ROOT / "docs/command_line.md") for name in others)
+    assert all(f"evencover {name}" in text_of(ROOT / "docs/real_data.md") for name in ("benchmark", "datasets"))
 
 
-@pytest.mark.parametrize("verb", ["run", "predict", "audit"])
-def test_every_option_is_documented(verb):
-    """On the page of the command line; those that every verb has are said once."""
-    options = {f"--{name.replace('_', '-')}" for name in inspect.signature(getattr(evencover._cli, verb)).parameters}
+@pytest.mark.parametrize("command", ["run", "predict", "audit"])
+def test_every_option_is_documented(command):
+    """On the page of the command line."""
+    parameters = inspect.signature(getattr(evencover._cli, command)).parameters
+    options = {f"--{name.replace('_', '-')}" for name in parameters}
     positional = {"--data", "--folder", "--new", "--file"}
     page = text_of(ROOT / "docs/command_line.md")
     assert {option for option in options - positional if option not in page} == set()
 
 
-def test_the_table_of_claims_is_what_is_found_now():
-    """The page's eight lines, from the command's own output."""
+def test_the_table_of_claims_is_up_to_date():
+    """The eight rows of the page agree with the current output of the command."""
     rows = re.findall(
         r"^\| (\d) \| (.*?) \| \*\*holds\*\*: (.*?) \|$", text_of(ROOT / "docs/reproduction.md"), re.MULTILINE
     )
-    found = [(str(each.number), each.statement, each.evidence.replace("|z|", "z")) for each in claims()]
-    assert [(number, statement) for number, statement, _ in rows] == [(n, statement) for n, statement, _ in found]
-    for (_, _, said), (_, _, evidence) in zip(rows, found, strict=True):
-        assert NUMBER.sub("#", said) == NUMBER.sub("#", evidence)
-        numbers = ([float(number) for number in NUMBER.findall(text)] for text in (said, evidence))
+    current = [(str(claim.number), claim.statement, claim.evidence.replace("|z|", "z")) for claim in claims()]
+    assert [(number, statement) for number, statement, _ in rows] == [(n, statement) for n, statement, _ in current]
+    for (_, _, on_page), (_, _, evidence) in zip(rows, current, strict=True):
+        assert NUMBER.sub("#", on_page) == NUMBER.sub("#", evidence)
+        numbers = ([float(number) for number in NUMBER.findall(text)] for text in (on_page, evidence))
         np.testing.assert_allclose(*numbers, atol=0.002)
 
 
 @pytest.mark.parametrize("library", LINES)
-def test_the_line_that_plugs_a_library_in_is_the_tested_one(library):
+def test_the_line_for_each_library_is_the_tested_one(library):
     assert LINES[library].replace("LGBMRegressor()", "model") in text_of(ROOT / "docs/models.md")
 
 
-def test_the_changelog_knows_this_version():
+def test_the_changelog_has_this_version():
     assert f"## {evencover.__version__}" in text_of(ROOT / "CHANGELOG.md")
 
 
-def test_the_demo_runs_and_finds_the_unevenness():
+def test_the_demo_finds_uneven_coverage():
     printed = subprocess.check_output([sys.executable, ROOT / "examples" / "demo.py"], text=True)
     rows = re.findall(r"^(one [^\n]*?) +([01]\.\d+) .* ([01]\.\d+)$", printed, re.MULTILINE)
     assert len(rows) == 6

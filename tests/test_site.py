@@ -1,4 +1,4 @@
-"""The site has every public name, and nothing in it leads nowhere or to another host."""
+"""The site lists every public name, its links have targets, and it loads nothing from another host."""
 
 import inspect
 import re
@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SITE = ROOT / "build" / "site"
 MODULES = ("", ".studies", ".models", ".plots", ".theory", ".synthetic", ".datasets", ".reproduction.benchmark")
-ELSEWHERE = {"evencover.models.predictions_of", "evencover.theory.is_pivotal"}  # listed under `evencover`
+LISTED_ONCE = {"evencover.models.predictions_of", "evencover.theory.is_pivotal"}  # under `evencover`
 problems = runpy.run_path(str(ROOT / "docs" / "check_links.py"))["problems"]
 
 
@@ -21,18 +21,18 @@ def public_names(module):
     names = getattr(module, "__all__", None) or [
         name for name in functions if getattr(module, name).__module__ == module.__name__
     ]
-    return {f"{module.__name__}.{name}" for name in names} - ELSEWHERE
+    return {f"{module.__name__}.{name}" for name in names} - LISTED_ONCE
 
 
 def listed_names():
-    """The names that the reference lists, each with its module."""
-    module, found = "", []
+    """Return the names that the reference lists, each with its module."""
+    module, names = "", []
     for line in (ROOT / "docs" / "api.rst").read_text(encoding="utf-8").splitlines():
         if line.startswith(".. currentmodule:: "):
             module = line.split()[-1]
         elif name := re.fullmatch(r"(?:   |\.\. data:: | {10})(\w+)", line):
-            found.append(f"{module}.{name[1]}")
-    return found
+            names.append(f"{module}.{name[1]}")
+    return names
 
 
 def test_the_reference_lists_every_public_name_once():
@@ -41,7 +41,7 @@ def test_the_reference_lists_every_public_name_once():
     assert set(listed) == set().union(*(public_names(module) for module in MODULES))
 
 
-def test_a_sound_site_has_no_problems(tmp_path):
+def test_a_correct_site_has_no_problems(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "index.html").write_text(
         '<a href="sub/page.html#here">one</a> <a href="#top" id="top">two</a> <a href="https://example.org">three</a>'
@@ -63,21 +63,21 @@ def test_a_sound_site_has_no_problems(tmp_path):
         ('<link rel="stylesheet" href="https://example.org/a.css">', "index.html: loads https://example.org/a.css"),
     ],
 )
-def test_what_is_wrong_is_found(html, problem, tmp_path):
+def test_problems_are_found(html, problem, tmp_path):
     (tmp_path / "index.html").write_text(html)
     assert set(problems(tmp_path)) == {problem}
 
 
-def test_style_sheets_are_read_too(tmp_path):
+def test_style_sheets_are_checked(tmp_path):
     (tmp_path / "index.html").touch()
     (tmp_path / "a.css").write_text("@import 'a/b.css'; p { background: url(https://example.org/a.png) }")
     assert list(problems(tmp_path)) == ["a.css: loads https://example.org/a.png"]
 
 
-def test_an_empty_folder_is_no_site(tmp_path):
+def test_an_empty_folder_is_a_problem(tmp_path):
     assert list(problems(tmp_path)) == [f"{tmp_path}: no pages"]
 
 
 @pytest.mark.skipif(not SITE.exists(), reason="the site has not been built: make docs")
-def test_the_site_has_no_problems():
+def test_the_built_site_has_no_problems():
     assert list(problems(SITE)) == []
