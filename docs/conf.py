@@ -1,4 +1,4 @@
-"""How Sphinx builds the site from these pages, the docstrings and the examples: `make docs`."""
+"""Sphinx settings: `make docs` builds the site from these pages, the docstrings and the examples."""
 
 import re
 from pathlib import Path
@@ -19,14 +19,14 @@ extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "myst_
 templates_path = ["templates"]
 exclude_patterns = ["templates"]
 nitpicky = True
-default_role = "py:obj"  # `name` in a docstring: a link where there is such a page, else code, such as a parameter
+default_role = "py:obj"  # `name` in a docstring: a link if there is a page for it, else code, such as a parameter
 nitpick_ignore_regex = [("py:obj", ".*")]
-myst_heading_anchors = 4  # the anchors that headings have on GitHub
+myst_heading_anchors = 4  # the same anchors as on GitHub
 
-autodoc_typehints = "none"  # docstrings say them in words
+autodoc_typehints = "none"  # the docstrings describe the types
 autodoc_member_order = "bysource"
 toc_object_entries_show_parents = "hide"
-numpydoc_show_class_members = False  # the template of a class lists them, on its own page
+numpydoc_show_class_members = False  # the class template lists them on the page of the class
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
@@ -41,7 +41,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "show_signature": False,
     "write_computation_times": False,
-    "min_reported_time": 3600,  # not a page's matter, and another one each time
+    "min_reported_time": 3600,  # run times differ from build to build
 }
 
 html_theme = "pydata_sphinx_theme"
@@ -61,13 +61,13 @@ html_theme_options = {
     "pygments_dark_style": "monokai",
 }
 
-# Where public names are, in the order in which a short name is looked for.
-_BELOW = ("studies", "models", "plots", "theory", "synthetic", "datasets", "experiments.benchmark")
-ROOMS = ("evencover", *(f"evencover.{room}" for room in _BELOW))
-# Pages that show a file from the top of the repository instead of their own text.
-FROM_THE_TOP = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md"}
-# Files outside docs/ that are pages of the site, as links name them, and where they are here.
-ELSEWHERE = {
+# Packages with public names, in the order in which a short name is searched.
+_PACKAGES = ("studies", "models", "plots", "theory", "synthetic", "datasets", "reproduction.benchmark")
+PACKAGES = ("evencover", *(f"evencover.{package}" for package in _PACKAGES))
+# Pages that show a file from the root of the repository instead of their own text.
+ROOT_FILES = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md"}
+# Files outside docs/ that are pages of the site: patterns of their paths in links, and the pages.
+PAGES_OF_FILES = {
     r"README\.md": "index.md",
     r"CHANGELOG\.md": "changelog.md",
     r"CONTRIBUTING\.md": "contributing.md",
@@ -75,33 +75,33 @@ ELSEWHERE = {
 }
 
 
-def at_home_here(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Fetch what is shown from the top, and lead links to files of the repository to the site's pages where it can."""
-    if docname in FROM_THE_TOP:
-        path = Path(app.srcdir).parent / FROM_THE_TOP[docname]
+def include_root_files(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Insert the text of files from the root, and point links to files of the repository to their pages."""
+    if docname in ROOT_FILES:
+        path = Path(app.srcdir).parent / ROOT_FILES[docname]
         app.env.note_dependency(path)
         text = path.read_text(encoding="utf-8")
         source[0] = re.sub(r"\]\((?!\w+:|#)", "](../", text).replace("](../docs/", "](")
-    for name, page in ELSEWHERE.items():
+    for name, page in PAGES_OF_FILES.items():
         source[0] = re.sub(rf"\]\((?:\.\./)+{name}(?=[)#])", rf"](/{page}", source[0])
 
 
-def found_by_short_name(app: Sphinx, env: BuildEnvironment, node: Element, contnode: Element) -> Any:
-    """Return the link for a public name written as users write it, `BySpread` or `SyntheticData.coverage`."""
+def resolve_short_name(app: Sphinx, env: BuildEnvironment, node: Element, contnode: Element) -> Any:
+    """Return the link for a short public name such as `BySpread` or `SyntheticData.coverage`."""
     objects = env.domains.python_domain.objects
-    for room in ROOMS:
-        if (name := f"{room}.{node['reftarget']}") in objects:
+    for package in PACKAGES:
+        if (name := f"{package}.{node['reftarget']}") in objects:
             return env.domains.python_domain.resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, contnode)
     return None
 
 
-def is_scikit_learns(_app: Sphinx, _kind: str, name: str, *_: Any) -> bool | None:
-    """Skip what scikit-learn's metadata routing adds to every estimator, such as `set_fit_request`."""
+def skip_metadata_requests(_app: Sphinx, _kind: str, name: str, *_: Any) -> bool | None:
+    """Skip the methods that scikit-learn's metadata routing adds to every estimator, such as `set_fit_request`."""
     return True if re.fullmatch(r"set_\w+_request", name) else None
 
 
 def setup(app: Sphinx) -> None:
-    """Connect what is above."""
-    app.connect("source-read", at_home_here)
-    app.connect("missing-reference", found_by_short_name)
-    app.connect("autodoc-skip-member", is_scikit_learns)
+    """Connect the functions above."""
+    app.connect("source-read", include_root_files)
+    app.connect("missing-reference", resolve_short_name)
+    app.connect("autodoc-skip-member", skip_metadata_requests)

@@ -1,7 +1,7 @@
-"""The main job on two embedded data sets: where a marginal predictor misses, and what mends it.
+"""Show on two embedded data sets where a marginal predictor has low coverage, and how to fix it.
 
-Run it with ``make demo``. For each data set and each of several random splits, a quantile model is fitted, then
-calibrated in three ways on the same rows; coverage and width are measured on test rows by predicted noise level.
+Run it with ``make demo``. For each data set and several random splits, it fits a quantile model and calibrates it in
+three ways on the same rows. Then it measures coverage and width on test rows, by predicted noise level.
 """
 
 from collections.abc import Iterator
@@ -33,9 +33,9 @@ METHODS = {
 
 
 def main() -> None:
-    """Print what was found on a synthetic world and on the diabetes data."""
+    """Print the results on synthetic data and on the diabetes data."""
     sample = heteroskedastic(6000, seed=0)
-    report("A synthetic world whose noise grows tenfold (6000 rows)", sample.X, sample.y, splits=3)
+    report("Synthetic data whose noise grows tenfold (6000 rows)", sample.X, sample.y, splits=3)
     X, y = load_diabetes(return_X_y=True)
     report("Diabetes progression (442 patients)", X, y, splits=30)
 
@@ -43,31 +43,32 @@ def main() -> None:
 def report(title: str, X: Any, y: Any, *, splits: int) -> None:
     """Print each method's coverage and width by noise level, averaged over the splits."""
     print(f"\n{title}: coverage (mean width) at level {LEVEL}, {splits} random splits")
-    print(f"{'':26}{'low noise':>16}{'medium':>16}{'high noise':>16}   widest gap")
-    found = [dict(results(X, y, seed=seed)) for seed in range(splits)]
+    print(f"{'':26}{'low noise':>16}{'medium':>16}{'high noise':>16}   largest gap")
+    by_split = [dict(results(X, y, seed=seed)) for seed in range(splits)]
     for method in METHODS:
-        table = np.nanmean([each[method] for each in found], axis=0)  # (2, groups): coverage, width
+        table = np.nanmean([tables[method] for tables in by_split], axis=0)  # (2, groups): coverage, width
         cells = "".join(f"{f'{share:.3f} ({width:.3g})':>16}" for share, width in table.T)
         print(f"{method:26}{cells}   {np.abs(table[0] - LEVEL).max():.3f}")
-    print("\n".join(in_words(found)))
-    print(foreseen(X, y))
+    print("\n".join(summary_sentences(by_split)))
+    print(forecast(X, y))
 
 
-def in_words(found: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield in words how each method covers the quietest and the noisiest rows."""
+def summary_sentences(by_split: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield a sentence for each method: its coverage at the lowest and at the highest noise level."""
     for method in METHODS:
-        low, *_, high = np.nanmean([each[method][0] for each in found], axis=0)
-        yield f"With {method}: {low:.1%} of the quietest rows are covered, {high:.1%} of the noisiest."
+        low, *_, high = np.nanmean([tables[method][0] for tables in by_split], axis=0)
+        shares = f"{100 * low:.1f} % of the rows with low noise, {100 * high:.1f} % of the rows with high noise"
+        yield f"With {method}, the intervals cover {shares}."
 
 
-def foreseen(X: Any, y: Any) -> str:
-    """Return what the calibration rows of the first split told of the first method, before any test row."""
+def forecast(X: Any, y: Any) -> str:
+    """Return the expected coverage of the first method on the first split, from the calibration rows only."""
     training, calibration, _ = three_way_split(X, y, random_state=0)
     model = FrozenEstimator(quantile_model(0).fit(training.X, training.y))
     diagnosis = diagnose(ConformalRegressor(model).fit(calibration.X, calibration.y), level=LEVEL)
-    shares = ", ".join(f"{row.group} {row.coverage:.1%}" for row in diagnosis.table)
+    shares = ", ".join(f"{row.group} {100 * row.coverage:.1f} %" for row in diagnosis.table)
     return (
-        f"Foreseen by `diagnose` from {len(calibration)} calibration rows: one threshold, residual, will cover "
+        f"Forecast of `diagnose` from {len(calibration)} calibration rows, for one threshold, residual: coverage "
         f"{shares}. Verdict: {diagnosis.verdict}. {diagnosis.advice}"
     )
 

@@ -2,8 +2,8 @@
 Where one threshold misses
 ==========================
 
-One threshold for all rows covers 90 % of the targets on average. Where the noise differs from row to row it covers
-nearly every quiet row and misses many of the noisy ones. One threshold for each noise level mends that.
+One threshold for all rows covers 90 % of the targets on average. If the noise differs from row to row, it covers
+nearly every row with low noise and misses many rows with high noise. One threshold per noise level fixes this.
 """
 
 import matplotlib.pyplot as plt
@@ -16,10 +16,11 @@ from evencover.synthetic import heteroskedastic
 plt.rcParams.update(STYLE)
 
 # %%
-# A world whose noise grows tenfold
-# ---------------------------------
+# Data whose noise grows tenfold
+# ------------------------------
 #
-# The model here is the oracle: it knows the mean and the spread of every row. What goes wrong below is not its fault.
+# The model here is the oracle: it knows the true mean and the true spread of every row. So the errors below do not come
+# from the model.
 
 old, new = heteroskedastic(12_000, seed=0), heteroskedastic(12_000, seed=1)
 
@@ -27,8 +28,8 @@ old, new = heteroskedastic(12_000, seed=0), heteroskedastic(12_000, seed=1)
 # Two calibrations
 # ----------------
 #
-# Both use the distance from the center as the score. The first has one threshold, the second one for each of three
-# noise levels, learned from the calibration rows.
+# Both use the distance from the center as the score. The first has one threshold. The second has one threshold for each
+# of three noise levels, which are learned from the calibration rows.
 
 one = calibrate(old.y, old.oracle()).interval(new.oracle(), level=0.9)
 
@@ -41,7 +42,7 @@ three = calibration.interval(new.oracle(), groups=levels, level=0.9)
 # The intervals
 # -------------
 #
-# The band of one threshold has one width: too wide on the left, too narrow on the right.
+# With one threshold the band has a constant width. It is too wide on the left and too narrow on the right.
 
 rows = np.argsort(new.spread)[::12]
 spread, residual = new.spread[rows], (new.y - new.mean)[rows]
@@ -59,25 +60,26 @@ ax.legend(loc="upper left")
 plt.show()
 
 # %%
-# What they cover
-# ---------------
+# The coverage
+# ------------
 #
-# Two hundred of the rows, sorted by their noise. Diamonds are missed: with one threshold they gather on the right.
+# The figure shows 200 of the rows, sorted by noise. Diamonds are targets outside their interval. With one threshold
+# most of them are on the right.
 
 _, panels = plt.subplots(1, 2, figsize=(9.6, 3.6), sharey=True, layout="constrained")
 for ax, (name, intervals) in zip(panels, {"one threshold": one, "one per noise level": three}.items(), strict=True):
     plot_intervals(new.y, intervals, new.spread, ax=ax)
-    ax.set(title=name, xlabel="rows, from the quietest to the noisiest")
+    ax.set(title=name, xlabel="rows, from low to high noise")
 plt.show()
 
 # %%
-# Both cover nine in ten of all rows. `audit` looks at each noise level by itself.
+# Both cover about 90 % of all rows. `audit` tests each noise level separately.
 
 _, panels = plt.subplots(1, 2, figsize=(9.6, 3), sharex=True, layout="constrained")
-judged = {"one threshold": one, "one per noise level": three}
-for ax, (name, intervals) in zip(panels, judged.items(), strict=True):
-    found = audit(new.y, intervals, groups=levels)
-    plot_group_coverages(found, ax=ax)
-    ax.set_title(f"{name}: {found.verdict}")
-    print(f"{name:20}{found.overall.coverage:.3f} of all rows")
+audited = {"one threshold": one, "one per noise level": three}
+for ax, (name, intervals) in zip(panels, audited.items(), strict=True):
+    result = audit(new.y, intervals, groups=levels)
+    plot_group_coverages(result, ax=ax)
+    ax.set_title(f"{name}: {result.verdict}")
+    print(f"{name:20}{result.overall.coverage:.3f} of all rows")
 plt.show()

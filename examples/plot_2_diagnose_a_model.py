@@ -2,8 +2,8 @@
 Diagnose a model before and after
 =================================
 
-`diagnose` says from the calibration rows alone where one threshold will miss; `audit` says from test rows where
-intervals did.
+`diagnose` uses only the calibration rows to find the groups in which one threshold will have the wrong coverage.
+`audit` measures the coverage on test rows.
 """
 
 import matplotlib.pyplot as plt
@@ -17,27 +17,27 @@ from evencover.synthetic import heteroskedastic
 plt.rcParams.update(STYLE)
 
 # %%
-# A model that knows no spread
-# ----------------------------
+# A model without a spread
+# ------------------------
 #
-# A random forest predicts a center. `WithSpread` learns beside it how far off it tends to be.
+# A random forest predicts a center. `WithSpread` also learns a spread, from the errors of the forest.
 
 data, fresh, test = (heteroskedastic(6000, seed=seed) for seed in (0, 1, 2))
 forest = RandomForestRegressor(n_estimators=30, min_samples_leaf=5, random_state=0)
 model = ConformalRegressor(WithSpread(forest, random_state=0), random_state=0).fit(data.X, data.y)
 
 # %%
-# Before any test row
-# -------------------
+# Before: the diagnosis
+# ---------------------
 #
-# The verdict, what it rests on, and what to do.
+# It shows the expected coverage of each group, the tests, the verdict and advice.
 
 diagnosis = diagnose(model)
 print(diagnosis)
 
 # %%
-# On the left, the scores of each group: at the threshold, the dotted vertical line, they lie at different heights. On
-# the right, the coverage that follows for rows to come.
+# Left: the empirical CDF of the scores in each group. The dotted vertical line is the threshold. There the curves have
+# different heights. Right: the heights are the expected coverages of new rows.
 
 _, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.6), layout="constrained")
 plot_diagnosis(diagnosis, ax=left)
@@ -45,11 +45,11 @@ plot_group_coverages(diagnosis, ax=right)
 plt.show()
 
 # %%
-# After
-# -----
+# After: the audit
+# ----------------
 #
-# The model stays as it is; only the calibration is done anew, by the score of the advice, on fresh rows since the old
-# ones chose it. Test rows show what came of it.
+# The model does not change. It is calibrated again with the score that was recommended. This uses new rows, because
+# the old calibration rows were used to choose the score. Test rows show the result.
 
 before = model.predict_interval(test.X, level=0.9)
 model.set_params(nonconformity=Normalized()).calibrate(fresh.X, fresh.y)
@@ -57,9 +57,9 @@ after = model.predict_interval(test.X, level=0.9)
 levels = BySpread(3).learn(Rows(predictions_of(model.estimator_, test.X)))
 
 _, panels = plt.subplots(1, 2, figsize=(9.6, 3), sharex=True, layout="constrained")
-judged = {"distance": before, "distance over spread": after}
-for ax, (name, intervals) in zip(panels, judged.items(), strict=True):
-    found = audit(test.y, intervals, X=test.X, groups=levels)
-    plot_group_coverages(found, ax=ax)
-    ax.set_title(f"{name}: {found.verdict}")
+audited = {"distance": before, "distance over spread": after}
+for ax, (name, intervals) in zip(panels, audited.items(), strict=True):
+    result = audit(test.y, intervals, X=test.X, groups=levels)
+    plot_group_coverages(result, ax=ax)
+    ax.set_title(f"{name}: {result.verdict}")
 plt.show()

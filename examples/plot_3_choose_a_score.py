@@ -2,8 +2,9 @@
 Choose a score and its groups
 =============================
 
-A score that divides by the spread, thresholds for each noise level, or both? `recommend` tries them on training rows
-and takes the narrowest intervals that are even.
+Should the score be divided by the spread, should each noise level have its own threshold, or both? `recommend`
+evaluates these candidates on training rows. Of those with even coverage, it selects the one with the narrowest
+intervals.
 """
 
 import matplotlib.pyplot as plt
@@ -16,10 +17,10 @@ from evencover.synthetic import heteroskedastic
 plt.rcParams.update(STYLE)
 
 # %%
-# What was tried
+# The candidates
 # --------------
 #
-# Each score is tried with one threshold and with several, on predictions for rows that the model was not fitted on.
+# Each score is evaluated with one threshold and with several, on out-of-fold predictions of the training rows.
 
 training, fresh, test = (heteroskedastic(4000, seed=seed) for seed in (0, 1, 2))
 boosting = HistGradientBoostingRegressor(max_iter=60, max_leaf_nodes=8, random_state=0)
@@ -27,32 +28,33 @@ model = recommend(boosting, training.X, training.y, level=0.9)
 print(model.recommendation_)
 
 # %%
-# With the plain distance, one threshold gives the widest intervals, and uneven ones.
+# With the plain distance, one threshold gives the widest intervals, and their coverage is uneven.
 
 candidates = model.recommendation_.candidates
 _, ax = plt.subplots(figsize=(8, 4.2), layout="constrained")
-for y, each in enumerate(candidates):
-    color, marker = (BLUE, "o") if each.verdict == "even" else (VERMILION, "D")
-    size = 9 if each is model.recommendation_.chosen else 5
-    ax.plot(each.width, y, marker, color=color, ms=size)
-names = [f"{type(each.nonconformity).__name__}, {each.taxonomy}" for each in candidates]
+for y, candidate in enumerate(candidates):
+    color, marker = (BLUE, "o") if candidate.verdict == "even" else (VERMILION, "D")
+    size = 9 if candidate is model.recommendation_.chosen else 5
+    ax.plot(candidate.width, y, marker, color=color, ms=size)
+names = [f"{type(candidate.nonconformity).__name__}, {candidate.taxonomy}" for candidate in candidates]
 ax.set_yticks(range(len(names)), names)
 ax.invert_yaxis()
-ax.set(xlabel="mean width out of fold", title="circles: even; diamond: not; large: chosen")
+ax.set(xlabel="mean width, out of fold", title="circle: even; diamond: not even; large: selected")
 plt.show()
 
 # %%
-# Calibrated on fresh rows
-# ------------------------
+# Calibration on new rows
+# -----------------------
 #
-# The choice has used the training rows, so the thresholds come from others. Test rows say whether it was a good one.
+# The training rows were used for the choice, so the thresholds are computed from other rows. Test rows show the
+# coverage.
 
 model.calibrate(fresh.X, fresh.y)
-found = audit(test.y, model.predict_interval(test.X, level=0.9), X=test.X)
-print(found)
+result = audit(test.y, model.predict_interval(test.X, level=0.9), X=test.X)
+print(result)
 
 # %%
 
 _, ax = plt.subplots(figsize=(7, 2.8), layout="constrained")
-plot_group_coverages(found, ax=ax)
+plot_group_coverages(result, ax=ax)
 plt.show()
