@@ -6,9 +6,10 @@
                                                         numbers are compared
 
 The answers are intervals, unions, p-values, thresholds, guarantees, verdicts, advice and reports: for every score with
-every taxonomy, with weights, ties, several levels and unseen groups, on six synthetic worlds and, where EVENCOVER_DATA
-names their folder, on the paper's six data sets. Only public names are used, so that the script runs on both sides of a
-redesign. Last bits depend on the machine and on the versions of numpy and scikit-learn: compare on one machine.
+every taxonomy, with weights, ties, several levels and unseen groups, on six kinds of synthetic data and, if
+EVENCOVER_DATA names their folder, on the paper's six data sets. Only public names are used, so that the script runs on
+both sides of a redesign. Last bits depend on the machine and on the versions of numpy and scikit-learn: compare
+on one machine.
 """
 
 import json
@@ -61,7 +62,7 @@ from evencover.synthetic import (
     two_subgroups,
 )
 
-WORLDS = {
+SYNTHETIC = {
     "homoskedastic": homoskedastic,
     "constant_mean": constant_mean,
     "functional_dependence": functional_dependence,
@@ -173,9 +174,9 @@ def named(prefix: str, answer: tuple[str, np.ndarray]) -> tuple[str, np.ndarray]
 
 
 def samples() -> Iterator[Sample]:
-    """Yield the worlds, each also with ties, and the real data sets."""
-    for name, world in WORLDS.items():
-        drawn = world().sample(ROWS, seed=7)
+    """Yield the synthetic data, each also with ties, and the real data sets."""
+    for name, make in SYNTHETIC.items():
+        drawn = make().sample(ROWS, seed=7)
         yield standardised(name, drawn.X, drawn.y)
         yield standardised(f"{name}_ties", drawn.X.round(), drawn.y.round(1), digits=1)
     folder = os.environ.get("EVENCOVER_DATA")
@@ -250,27 +251,36 @@ def of_mapping(sample: Sample, model: FrozenEstimator) -> Answers:
 def of_arrays(sample: Sample, model: FrozenEstimator) -> Answers:
     """Yield what plain arrays with groups answer: unseen groups, merged calibrations, edges and weights among them."""
     _, old, new = sample.thirds
-    said, told = predictions_of(model, sample.X[old]), predictions_of(model, sample.X[new])
+    old_prediction, new_prediction = predictions_of(model, sample.X[old]), predictions_of(model, sample.X[new])
     groups, new_groups = (np.array(["a", "b", "c"])[sample.X[rows, 1].astype(int)] for rows in (old, new))
-    strange = np.where(np.arange(len(new_groups)) % 5 == 0, "d", new_groups)
-    whole = calibrate(sample.y[old], said, nonconformity=Normalized(), groups=groups)
+    with_unseen = np.where(np.arange(len(new_groups)) % 5 == 0, "d", new_groups)
+    whole = calibrate(sample.y[old], old_prediction, nonconformity=Normalized(), groups=groups)
     half = len(groups) // 2
     parts = [
-        calibrate(sample.y[old][rows], said[rows], nonconformity=Normalized(), groups=groups[rows])
+        calibrate(sample.y[old][rows], old_prediction[rows], nonconformity=Normalized(), groups=groups[rows])
         for rows in (slice(0, half), slice(half, None))
     ]
-    yield "arrays/merged", np.asarray(parts[0].merge(parts[1]).interval(told, groups=new_groups, level=LEVELS))
+    yield (
+        "arrays/merged",
+        np.asarray(parts[0].merge(parts[1]).interval(new_prediction, groups=new_groups, level=LEVELS)),
+    )
     for unseen in ("marginal", "inf"):
-        made = whole.interval(told, groups=strange, level=LEVELS, unseen=unseen)
+        made = whole.interval(new_prediction, groups=with_unseen, level=LEVELS, unseen=unseen)
         yield f"arrays/{unseen}", np.asarray(made)
         yield f"arrays/{unseen} guarantee", text(str(made.guarantee))
-        yield f"arrays/{unseen} p-values", whole.p_values(sample.y[new], told, groups=strange, unseen=unseen, seed=2)
+        yield (
+            f"arrays/{unseen} p-values",
+            whole.p_values(sample.y[new], new_prediction, groups=with_unseen, unseen=unseen, seed=2),
+        )
     weights = 1 + np.abs(sample.X[:, 0])
-    weighted = calibrate(sample.y[old], said, groups=groups, weights=weights[old])
-    made = weighted.interval(told, groups=strange, level=LEVELS, unseen="marginal", weights=weights[new])
+    weighted = calibrate(sample.y[old], old_prediction, groups=groups, weights=weights[old])
+    made = weighted.interval(new_prediction, groups=with_unseen, level=LEVELS, unseen="marginal", weights=weights[new])
     yield "arrays/weighted", np.asarray(made)
     yield "arrays/weighted thresholds", weighted.threshold(LEVELS, test_weight=1.5)
-    yield "arrays/one group", np.asarray(calibrate(sample.y[old], said.center).interval(told.center, level=0.9))
+    yield (
+        "arrays/one group",
+        np.asarray(calibrate(sample.y[old], old_prediction.center).interval(new_prediction.center, level=0.9)),
+    )
 
 
 def of_diagnostics(sample: Sample, model: FrozenEstimator) -> Answers:

@@ -346,7 +346,7 @@ class TestFeatures:
         assert "Features with rows off the level: column 2" in str(found)
 
     def test_an_oracle_is_not_accused(self):
-        world = self.DATA.world
+        world = self.DATA.source
         found = audit(self.DATA.y, world.oracle_interval(self.DATA.X), X=self.DATA.X)
         assert found.slab.adjusted > 0.05
         assert found.excess_risk.p_value > 0.05

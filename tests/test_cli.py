@@ -174,7 +174,7 @@ def test_a_closed_pipe_is_not_a_traceback():
 
 def test_verdicts_in_words_and_as_data(capsys, monkeypatch):
     monkeypatch.setattr(verdict_rates, "ROWS", (300,))
-    monkeypatch.setattr(verdict_rates, "ROWS_A_GROUP", (20,))
+    monkeypatch.setattr(verdict_rates, "ROWS_PER_GROUP", (20,))
     monkeypatch.setattr(verdict_rates, "_MANY", 5000)
     status, text, _ = typed(capsys, "reproduce", "verdicts", "--repeats", "3")
     assert status == 0

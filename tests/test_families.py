@@ -11,7 +11,7 @@ from evencover.theory import EXPONENTIAL, LAPLACE, NORMAL, TRIANGULAR, UNIFORM, 
 from tests.worlds import ONE_IN_A_MILLION
 
 ROOT_2, ROOT_3 = np.sqrt(2), np.sqrt(3)
-PAPER = {  # the family, the paper's g, and where it lives
+PAPER = {  # the family, the paper's g, and its support
     "normal": (NORMAL, lambda x: np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi), (-np.inf, np.inf)),
     "Laplace": (LAPLACE, lambda x: np.exp(-ROOT_2 * np.abs(x)) / ROOT_2, (-np.inf, np.inf)),
     "uniform": (UNIFORM, lambda x: 1 / (2 * ROOT_3) * (np.abs(x) <= ROOT_3), (-ROOT_3, ROOT_3)),
@@ -36,7 +36,7 @@ ALL = {name: family for name, (family, _, _) in PAPER.items()} | OTHERS
 def test_the_standardised_density_is_the_papers(name):
     family, g, _ = PAPER[name]
     assert family.name == name
-    x = np.linspace(-4, 4, 4001) + 1e-7  # beside the jumps
+    x = np.linspace(-4, 4, 4001) + 1e-7  # not at the jumps
     np.testing.assert_allclose(family.standard_density(x), g(x), atol=1e-12)
 
 
@@ -59,13 +59,13 @@ def test_the_triangular_density_can_be_rewritten(width):
     np.testing.assert_allclose(TRIANGULAR.density(y, 2 * width / 3, width / (3 * ROOT_2)), plain, atol=1e-12)
 
 
-def test_the_exponential_is_where_mean_and_spread_are_one_number():
+def test_the_exponential_distribution_has_equal_mean_and_spread():
     y = np.linspace(-1, 9, 501)
     np.testing.assert_allclose(EXPONENTIAL.density(y, 2.5, 2.5), stats.expon(scale=2.5).pdf(y), atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_density_cdf_and_quantile_belong_together(name):
+def test_density_cdf_and_quantile_are_consistent(name):
     family, mean, spread = ALL[name], 3.0, 0.5
     p = np.linspace(0.05, 0.95, 19)
     y = family.quantile(p, mean, spread)
@@ -83,7 +83,7 @@ def test_samples_follow_the_family_with_each_rows_mean_and_spread(name):
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name != "Cauchy"])
-def test_mean_and_spread_are_the_targets_own(name):
+def test_mean_and_spread_are_those_of_the_target(name):
     y = ALL[name].sample(np.full(200_000, 3.0), np.full(200_000, 0.5), np.random.default_rng(1))
     assert abs(y.mean() - 3) < 5 * 0.5 / np.sqrt(len(y))
     assert y.std() == pytest.approx(0.5, rel=0.05)
@@ -99,7 +99,7 @@ def test_a_family_has_a_member_for_every_combination_of_values():
     assert repr(family) == "Family(gamma, shape, scale)"
 
 
-def test_a_path_through_a_family_has_the_moments_it_says():
+def test_a_subfamily_has_the_given_moments():
     family = EXPONENTIAL.along(lambda rate: (1 / rate, 1 / rate), rate=(0.5, 2.0))
     for theta, member in family.members():
         assert member.mean() == member.std() == 1 / theta["rate"]

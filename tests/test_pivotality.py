@@ -1,4 +1,4 @@
-"""Which scores are pivotal for which families: by algebra and by comparison, and both must agree."""
+"""Which scores are pivotal for which families, by proof and by comparison: both must agree."""
 
 from dataclasses import dataclass
 
@@ -60,38 +60,38 @@ def without_sympy(*arguments):
     raise ImportError("no SymPy")
 
 
-@pytest.fixture(params=["algebra too", "comparison alone"])
-def ways(request, monkeypatch):
-    """Every answer must be the same with and without SymPy."""
-    if request.param == "comparison alone":
+@pytest.fixture(params=["with SymPy", "without SymPy"])
+def how(request, monkeypatch):
+    """Every result must be the same with and without SymPy; only `how` differs."""
+    if request.param == "without SymPy":
         monkeypatch.setattr(pivotality, "proof", without_sympy)
-    return "proved" if request.param == "algebra too" else "compared"
+    return "proved" if request.param == "with SymPy" else "compared"
 
 
 @pytest.mark.parametrize("score", [Normalized(), Standardized()], ids=repr)
 @pytest.mark.parametrize("name", FAMILIES)
-def test_the_normalised_and_standardised_scores_are_pivotal_for_location_scale_families(name, score, ways):
+def test_the_normalised_and_standardised_scores_are_pivotal_for_location_scale_families(name, score, how):
     answer = is_pivotal(score, FAMILIES[name])
     assert answer
-    assert answer.how == ways
-    words = "proved" if ways == "proved" else f"compared: no difference between {answer.members} members"
-    assert str(answer) == f"Pivotal ({words}): one threshold is even at every level."
+    assert answer.how == how
+    reason = "proved" if how == "proved" else f"compared: no difference between {answer.members} members"
+    assert str(answer) == f"Pivotal ({reason}): one threshold gives the same coverage for all members, at every level."
 
 
-@pytest.mark.parametrize("belief", HARMLESS)
+@pytest.mark.parametrize("estimate", HARMLESS)
 @pytest.mark.parametrize("name", ["normal", "triangular"])
-def test_they_stay_pivotal_if_the_spread_is_off_by_a_factor_and_the_mean_by_multiples_of_it(name, belief, ways):
-    assert is_pivotal(Normalized(), FAMILIES[name], estimate=HARMLESS[belief]).how == ways
-    assert is_pivotal(Normalized(), FAMILIES[name], estimate=HARMLESS[belief])
+def test_they_stay_pivotal_if_the_spread_is_off_by_a_factor_and_the_mean_by_multiples_of_it(name, estimate, how):
+    assert is_pivotal(Normalized(), FAMILIES[name], estimate=HARMLESS[estimate]).how == how
+    assert is_pivotal(Normalized(), FAMILIES[name], estimate=HARMLESS[estimate])
 
 
-@pytest.mark.parametrize("belief", HARMFUL)
-def test_they_are_not_if_the_model_is_wrong_otherwise(belief, ways):
-    assert not is_pivotal(Normalized(), NORMAL, estimate=HARMFUL[belief])
+@pytest.mark.parametrize("estimate", HARMFUL)
+def test_they_are_not_pivotal_if_the_model_is_wrong_otherwise(estimate, how):
+    assert not is_pivotal(Normalized(), NORMAL, estimate=HARMFUL[estimate])
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_the_residual_score_is_not_pivotal(name, ways):
+def test_the_residual_score_is_not_pivotal(name, how):
     answer = is_pivotal(Residual(), FAMILIES[name])
     assert not answer
     assert answer.difference > 0.3
@@ -111,25 +111,25 @@ def test_the_residual_score_is_not_pivotal(name, ways):
     ],
     ids=["gamma", "power law", "far from 0"],
 )
-def test_rounding_does_not_cost_pivotality(score, family, ways):
-    assert is_pivotal(score, family).how == ways
+def test_rounding_does_not_change_the_result(score, family, how):
+    assert is_pivotal(score, family).how == how
 
 
-def test_what_sympy_cannot_handle_is_compared():
+def test_formulas_that_sympy_cannot_handle_are_compared():
     def stepwise(mean, spread):
         return mean, spread * (1 + (mean + 50) // 100)
 
     assert is_pivotal(Normalized(), NORMAL, estimate=stepwise).how == "compared"
 
 
-def test_the_residual_score_is_pivotal_if_the_spread_is_constant(ways):
+def test_the_residual_score_is_pivotal_if_the_spread_is_constant(how):
     assert is_pivotal(Residual(), NORMAL.along(lambda mean: (mean, 0.7), mean=(-1, 0, 5)))
 
 
 @pytest.mark.parametrize("name", ["normal", "Laplace", "uniform", "triangular", "exponential", "t"])
 @pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
-def test_the_interval_score_is_even_at_one_level_only(name, factor, ways):
-    """At P(|ε| <= λz), for σ off by a factor λ; where that is 1 there is no such level."""
+def test_the_interval_score_is_even_at_one_level_only(name, factor, how):
+    """At P(|ε| <= λz), for σ wrong by a factor λ. If that is 1, there is no such level."""
     level, family = 0.6, FAMILIES[name]
     answer = is_pivotal(IntervalDistance(), family, level=level, estimate=lambda mean, spread: (mean, factor * spread))
     z = factor * stats.norm.ppf((1 + level) / 2)
@@ -137,47 +137,47 @@ def test_the_interval_score_is_even_at_one_level_only(name, factor, ways):
     assert not answer
     assert answer.even_at == pytest.approx(() if even > 1 - 1e-9 else (even,), abs=1e-8)
     if even < 1 - 1e-9:
-        assert f"At level {even:.6g} it is even nevertheless." in str(answer)
+        assert f"At level {even:.6g} the coverage is the same for all members." in str(answer)
 
 
-@pytest.mark.parametrize("change", [np.sqrt, lambda a: np.minimum(a, 1.5)], ids=["root", "cut"])
-def test_a_fixed_function_of_a_pivotal_score_is_pivotal(change):
-    assert is_pivotal(lambda y, said: change(np.abs(y - said.center) / said.spread), NORMAL)
+@pytest.mark.parametrize("function", [np.sqrt, lambda a: np.minimum(a, 1.5)], ids=["root", "cut"])
+def test_a_fixed_function_of_a_pivotal_score_is_pivotal(function):
+    assert is_pivotal(lambda y, prediction: function(np.abs(y - prediction.center) / prediction.spread), NORMAL)
 
 
-def test_a_function_is_told_from_a_pivotal_one():
-    answer = is_pivotal(lambda y, said: np.abs(y - said.center) / said.spread**1.05, NORMAL)
+def test_a_function_that_is_nearly_pivotal_is_not_pivotal():
+    answer = is_pivotal(lambda y, prediction: np.abs(y - prediction.center) / prediction.spread**1.05, NORMAL)
     assert not answer
     assert answer.how == "compared"
 
 
 @pytest.mark.parametrize(("epsilon", "floor"), [(0.1, 0.0), (1e-7, 0.0), (0.0, 0.8)])
-def test_stabiliser_and_floor_cost_pivotality(epsilon, floor, ways):
+def test_a_score_with_epsilon_or_floor_is_not_pivotal(epsilon, floor, how):
     assert not is_pivotal(Normalized(epsilon=epsilon, floor=floor, scale=1.0), NORMAL)
 
 
-@pytest.mark.parametrize("belief", HARMFUL)
-def test_algebra_by_itself_proves_nothing_false(belief):
-    """The comparison would overrule it; it should not have to. What branches on values is no algebra."""
+@pytest.mark.parametrize("estimate", HARMFUL)
+def test_the_proof_alone_never_calls_a_wrong_score_pivotal(estimate):
+    """The comparison would overrule a wrong proof. Functions that branch on values have no proof."""
     family = NORMAL.along(lambda mean, spread: (mean, spread), mean=(-1.0, 2.0), spread=(0.5, 1.0))
-    answer = proof(Normalized(), family, HARMFUL[belief], 0.9)
-    assert answer is None or not answer.pivotal or belief == "σ wrong at one mean"  # == is decided by the letters
+    answer = proof(Normalized(), family, HARMFUL[estimate], 0.9)
+    assert answer is None or not answer.pivotal or estimate == "σ wrong at one mean"  # == compares symbols, not values
 
 
-def test_what_was_only_compared_is_not_called_proved():
-    """A floor below all spreads compared changes nothing there."""
+def test_a_comparison_is_not_called_a_proof():
+    """A floor below all compared spreads has no effect on the comparison."""
     answer = is_pivotal(Normalized(floor=0.01, scale=1.0), NORMAL)
     assert (bool(answer), answer.how, answer.members) == (True, "compared", 9)
 
 
-def test_parameters_may_have_any_name(ways):
-    """Also those that formulas use."""
+def test_parameters_may_have_any_name(how):
+    """Also the names that the formulas use."""
     for name in ("t", "z", "a", "y"):
         family = NORMAL.along(eval(f"lambda {name}: (0.0 * {name}, {name})"), **{name: (1.0, 2.0)})  # noqa: S307
         assert is_pivotal(IntervalDistance(), family).even_at == pytest.approx((0.9,))
 
 
-def test_levels_that_are_even_are_found_by_algebra_and_by_comparison(ways):
+def test_even_levels_are_found_by_proof_and_by_comparison(how):
     wide = is_pivotal(IntervalDistance(), NORMAL, estimate=lambda mean, spread: (mean, spread + 1))
     assert wide.even_at == pytest.approx((0.9,))
     path = NORMAL.along(lambda m: (m, 1 + m * m), m=(0.0, 1.0))
@@ -195,13 +195,13 @@ class Disguised(Normalized):
         return Residual().interval(threshold, prediction)
 
 
-def test_a_subclass_is_not_taken_for_its_parent(ways):
+def test_a_subclass_does_not_get_the_proof_of_its_parent(how):
     assert not is_pivotal(Disguised(), NORMAL)
 
 
 @dataclass(frozen=True)
 class Plain:
-    """Distance from the center with bounds not rounded outward."""
+    """Distance from the center, with bounds that are not rounded outward."""
 
     def __call__(self, y, prediction):
         return np.abs(y - prediction.center)
@@ -211,10 +211,10 @@ class Plain:
 
 
 def test_intervals_are_closed_so_discrete_targets_count_at_both_ends():
-    """|Y − ½| of a coin is ½, however biased the coin."""
-    coins = Family(lambda p: stats.bernoulli(p), {"p": (0.2, 0.5, 0.8)}, "coins")
-    assert is_pivotal(Plain(), coins, estimate=lambda p: (0.5, 1.0))
-    assert not is_pivotal(Plain(), coins, estimate=lambda p: (0.4, 1.0))
+    """|Y − ½| is ½ for every Bernoulli distribution."""
+    bernoulli = Family(lambda p: stats.bernoulli(p), {"p": (0.2, 0.5, 0.8)}, "Bernoulli")
+    assert is_pivotal(Plain(), bernoulli, estimate=lambda p: (0.5, 1.0))
+    assert not is_pivotal(Plain(), bernoulli, estimate=lambda p: (0.4, 1.0))
 
 
 @dataclass(frozen=True)
@@ -236,8 +236,8 @@ def test_a_users_score_is_compared_exactly():
     assert not is_pivotal(Squared(), NORMAL, estimate=lambda mean, spread: (mean + 0.01, spread))
 
 
-def test_a_model_may_know_its_own_quantiles():
-    """The score of an interval between true quantiles is even at the level between them, whatever the noise."""
+def test_estimate_may_return_a_prediction_with_quantiles():
+    """The distance from an interval between true quantiles is even at the level between them, for any noise."""
 
     def quantiles(mean, spread):
         bounds = EXPONENTIAL.quantile(np.array([0.1, 0.9]), mean, spread)
@@ -254,20 +254,20 @@ def test_noise_whose_shape_differs_has_no_pivotal_score_of_center_and_spread():
 
 @dataclass
 class Modes:
-    """Two modes, 1 below and above 0, of a spread."""
+    """Two modes at -1 and 1, each with the same spread."""
 
     within: float
 
-    def law(self):
+    def mixture(self):
         return Mixture(
             [AdditiveNoise(lambda X, m=m: np.full(len(X), m), lambda X: np.full(len(X), self.within)) for m in (-1, 1)]
         )
 
     def cdf(self, y):
-        return self.law().cdf(np.asarray(y), np.zeros((np.size(y), 1)))
+        return self.mixture().cdf(np.asarray(y), np.zeros((np.size(y), 1)))
 
     def ppf(self, p):
-        return np.concatenate([self.law().quantile(each, np.zeros((1, 1))) for each in p])
+        return np.concatenate([self.mixture().quantile(each, np.zeros((1, 1))) for each in p])
 
     def mean(self):
         return 0.0
@@ -283,7 +283,7 @@ def test_mixtures_have_no_pivotal_normalised_score(monkeypatch):
     assert answer.difference > 0.1
 
 
-# Algebra: the paper's conditions on expressions.
+# The paper's conditions on symbolic expressions.
 
 y, mu, a = sympy.symbols("y mu a", real=True)
 sigma, lam, shape, scale = sympy.symbols("sigma lambda shape scale", positive=True)
@@ -314,7 +314,7 @@ def test_other_densities_do_not(density):
     assert standardization_system(density, y, mu, sigma) != (0, 0)
 
 
-def test_the_two_equations_leave_no_other_form():
+def test_the_two_equations_have_no_other_solution():
     """∂(σ f̃)/∂σ = 0 has only the solutions g(a)/σ."""
     f = sympy.Function("f")
     solution = sympy.dsolve(sympy.diff(sigma * f(sigma), sigma), f(sigma))
@@ -343,28 +343,28 @@ def test_a_monotone_score_of_a_positive_target_may_have_any_sign():
     assert not is_pivotal(sympy.log(t), lopsided)
 
 
-@pytest.mark.parametrize("moved", [True, False])
-def test_a_range_of_scores_that_moves_is_not_proved_pivotal_by_the_density(moved):
-    """Its density is seen point by point only; the distribution function knows better."""
+@pytest.mark.parametrize("depends", [True, False])
+def test_a_density_proves_nothing_if_the_range_of_scores_depends_on_the_parameter(depends):
+    """The condition on the density holds point by point only; the condition on the cdf is exact."""
     t = sympy.Symbol("t", positive=True)
     survival = sympy.exp(-t / scale)
-    score = survival + scale if moved else survival
+    score = survival + scale if depends else survival
     by_density = SymbolicFamily(t, scale, density=survival / scale)
     by_cdf = SymbolicFamily(t, scale, cdf=1 - survival)
-    assert bool(is_pivotal(score, by_cdf)) is not moved
-    if moved:
-        with pytest.raises(ValueError, match="algebra cannot tell"):
+    assert bool(is_pivotal(score, by_cdf)) is not depends
+    if depends:
+        with pytest.raises(ValueError, match="SymPy cannot decide"):
             is_pivotal(score, by_density)
     else:
         assert is_pivotal(score, by_density)
 
 
-def test_a_density_whose_mass_is_far_out_at_some_parameters_is_one():
+def test_a_density_with_a_distant_peak_at_some_parameters_is_accepted():
     far = DENSITIES["normal"].subs(mu, mu**7)
     assert is_pivotal((y - mu**7) / sigma, SymbolicFamily(y, (mu, sigma), density=far))
 
 
-def test_a_support_that_moves_is_seen_through_the_cdf():
+def test_a_support_that_depends_on_the_parameter_is_handled_by_the_cdf():
     theta = sympy.Symbol("theta", real=True)
     sliding = sympy.Piecewise((0, y < theta), (y - theta, y < theta + 1), (1, True))
     assert not is_pivotal(y, SymbolicFamily(y, theta, cdf=sliding))
@@ -372,7 +372,7 @@ def test_a_support_that_moves_is_seen_through_the_cdf():
 
 
 def test_the_derivative_must_be_total():
-    """With θ's way through g left out, the condition would not hold for the standardised normal score."""
+    """Without the dependence of g on θ, the condition would not hold for the standardised normal score."""
     inverse = mu + a * sigma
     partial = sympy.diff(inverse, a) * sympy.diff(DENSITIES["normal"], mu).subs(y, inverse)
     partial += DENSITIES["normal"].subs(y, inverse) * sympy.diff(inverse, a, mu)
@@ -380,7 +380,7 @@ def test_the_derivative_must_be_total():
     assert pivotality_condition(STANDARD, SymbolicFamily(y, (mu, sigma), density=DENSITIES["normal"])) == (0, 0)
 
 
-PIECEWISE = {  # distribution functions with corners: where densities jump
+PIECEWISE = {  # cdfs with corners, where the densities jump
     "uniform": (
         SymbolicFamily(
             y, (mu, sigma), cdf=sympy.Min(sympy.Max(STANDARD / (2 * sympy.sqrt(3)) + sympy.Rational(1, 2), 0), 1)
@@ -402,7 +402,7 @@ PIECEWISE = {  # distribution functions with corners: where densities jump
 
 
 @pytest.mark.parametrize("name", PIECEWISE)
-def test_the_condition_on_the_cdf_serves_densities_with_jumps(name):
+def test_the_condition_on_the_cdf_works_for_densities_with_jumps(name):
     family, standardised, residual = PIECEWISE[name]
     assert is_pivotal(standardised, family)
     assert not is_pivotal(residual, family)
@@ -418,7 +418,7 @@ def test_families_beyond_location_and_scale():
     assert str(answer) == "Not pivotal (proved)."
 
 
-def test_density_and_cdf_give_the_same_answers():
+def test_density_and_cdf_give_the_same_results():
     t = sympy.Symbol("t", positive=True)
     cdf = 1 - sympy.exp(-((t / scale) ** shape))
     by_density = SymbolicFamily(t, (shape, scale), density=sympy.diff(cdf, t))

@@ -1,4 +1,4 @@
-"""The paper's evidence: tables digit for digit, claims as checks that can fail, figures with what they must show."""
+"""The reproduction of the paper: tables digit by digit, claims as checks that can fail, exact coverages."""
 
 from fractions import Fraction
 from itertools import product
@@ -11,10 +11,18 @@ from evencover import Normalized, Prediction, Residual, calibrate, coverage, mea
 from evencover.reproduction import claims as claims_module
 from evencover.reproduction import coverage_tables, scenarios
 from evencover.reproduction.claims import claims
-from evencover.reproduction.exact_coverages import SharedLatentState, latent_state_tally, pooled_coverage
+from evencover.reproduction.exact_coverages import SharedLatentState, latent_state_counts, pooled_coverage
 from evencover.reproduction.paper_figures import figures
 from evencover.reproduction.scenarios import SCORES, VARIANTS, coverages
-from evencover.reproduction.simulation import Design, Tally, blocks_of, cut_at, seed_of, simulated_tally, tally
+from evencover.reproduction.simulation import (
+    CoverageCounts,
+    Design,
+    blocks_of,
+    count_coverage,
+    fixed_edge,
+    seed_of,
+    simulate_counts,
+)
 from evencover.synthetic import NoisyVariance, constant_mean, homoskedastic, low_dimensional, misspecified, toy
 from tests.worlds import ONE_IN_A_MILLION
 
@@ -33,7 +41,7 @@ misspecified normalised 2.390 2.230 2.308 2.614
 HAND = Design(n_calibration=300, n_test=200)
 
 
-def in_words(row, *columns):
+def row_text(row, *columns):
     return " ".join(
         [row.model, row.score, *(f"{value:.3f}" for values in zip(*columns, strict=True) for value in values)]
     )
@@ -44,43 +52,43 @@ def lines(text):
 
 
 def test_as_run_all_32_printed_numbers_are_equal():
-    assert [in_words(row, row.coverage, row.deviation) for row in coverage_tables.as_run()] == lines(PRINTED)
+    assert [row_text(row, row.coverage, row.deviation) for row in coverage_tables.as_run()] == lines(PRINTED)
 
 
-def test_as_run_the_mean_widths_are_those_of_the_same_run():
-    assert [in_words(row, row.width) for row in coverage_tables.as_run()] == lines(WIDTHS)
+def test_as_run_the_mean_widths_agree_with_those_of_the_authors_code():
+    assert [row_text(row, row.width) for row in coverage_tables.as_run()] == lines(WIDTHS)
 
 
 def test_as_written_the_residual_score_is_more_uneven_than_printed():
     residual, normalised = coverage_tables.as_written()[:2]
     assert [f"{share:.3f}" for share in residual.coverage[1:]] == ["0.978", "0.917", "0.826"]
     assert (
-        in_words(normalised, normalised.coverage, normalised.deviation) == lines(PRINTED)[1]
-    )  # pivotal: any noise will do
+        row_text(normalised, normalised.coverage, normalised.deviation) == lines(PRINTED)[1]
+    )  # pivotal: the noise has no influence
 
 
-def test_the_tables_go_through_the_same_doors_as_a_users_data():
-    """One calibration set and one test set by `calibrate`, against the vectorised way."""
-    calibration = coverage_tables.papers_calibration(toy())
+def test_the_vectorised_tables_agree_with_calibrate():
+    """For one calibration set and one test set."""
+    calibration = coverage_tables.paper_calibration(toy())
     test = toy().sample(1000, seed=np.random.RandomState(574594))
     y = np.concatenate([calibration.y, test.y])
-    said = toy().oracle(np.concatenate([calibration.X, test.X]))
+    oracle = toy().oracle(np.concatenate([calibration.X, test.X]))
     for score in (Residual(), Normalized()):
         by_hand = calibrate(calibration.y, calibration.oracle(), nonconformity=score).interval(test.oracle(), level=0.9)
-        found = tally(score, y, said, design=Design(5000, 1000)).marginal
+        found = count_coverage(score, y, oracle, design=Design(5000, 1000)).marginal
         assert found.coverage_by_repeat[0, 0] == coverage(test.y, by_hand)
         assert found.widths[0, 0] == pytest.approx(mean_width(by_hand), rel=1e-12)
 
 
-def test_repeated_tables_average_the_luck_of_one_calibration_set_out():
-    """Marginal coverage is k / (n + 1) = 4501 / 5001, whatever the score; within five standard errors."""
+def test_repeated_tables_have_the_exact_marginal_coverage():
+    """It is k / (n + 1) = 4501 / 5001 for every score; within five standard errors."""
     for row in coverage_tables.repeated(60, seed=1):
         assert abs(row.coverage[0] - 4501 / 5001) < 5 * row.deviation[0] / np.sqrt(60)
 
 
-def test_groups_and_counts_by_hand():
+def test_groups_and_counts_agree_with_a_direct_computation():
     sample = low_dimensional().sample(2 * HAND.n_rows, seed=5)
-    found = tally(Residual(), sample.y, sample.oracle(), design=HAND)
+    found = count_coverage(Residual(), sample.y, sample.oracle(), design=HAND)
     for repeat, start in enumerate((0, HAND.n_rows)):
         old, new = slice(start, start + 300), slice(start + 300, start + 500)
         scores = np.abs(sample.y - sample.mean)
@@ -94,72 +102,72 @@ def test_groups_and_counts_by_hand():
             assert found.widths[repeat, code] == pytest.approx(2 * threshold)
 
 
-def tallies_of(world, score, design, repeats, seed, **how):
-    def tallied(sample):
-        return tally(score, sample.y, sample.oracle(), design=design, **how)
+def counts_of(data, score, design, repeats, seed, **how):
+    def count(sample):
+        return count_coverage(score, sample.y, sample.oracle(), design=design, **how)
 
-    return simulated_tally(world, tallied, design=design, repeats=repeats, seed=seed)
+    return simulate_counts(data, count, design=design, repeats=repeats, seed=seed)
 
 
-def test_counts_of_a_pivotal_score_follow_their_exact_law():
+def test_counts_of_a_pivotal_score_follow_their_exact_distribution():
     """In each group BetaBinomial(m, k, n + 1 - k): the randomised probabilities of the counts are uniform."""
     design = Design(n_calibration=99, n_test=60)
-    found = tallies_of(low_dimensional(), Normalized(), design, 2000, 3)
+    found = counts_of(low_dimensional(), Normalized(), design, 2000, 3)
     rng = np.random.default_rng(0)
     for code in range(3):
-        law = stats.betabinom(found.sizes[:, code], design.rank, 100 - design.rank)
+        exact = stats.betabinom(found.sizes[:, code], design.rank, 100 - design.rank)
         covered = found.covered[:, code]
-        p = law.cdf(covered) - rng.random(len(covered)) * law.pmf(covered)
+        p = exact.cdf(covered) - rng.random(len(covered)) * exact.pmf(covered)
         assert stats.kstest(p, "uniform").pvalue > ONE_IN_A_MILLION
 
 
 def test_z_has_variance_1_if_the_score_is_pivotal_and_not_if_it_is_not():
-    design = Design(n_calibration=60, n_test=600)  # so few that the threshold scatters more than the counts
+    design = Design(n_calibration=60, n_test=600)  # so few that the threshold varies more than the counts
     for score, even in ((Normalized(), True), (Residual(), False)):
-        z = [tallies_of(constant_mean(), score, design, 40, seed).z for seed in range(100)]
+        z = [counts_of(constant_mean(), score, design, 40, seed).z for seed in range(100)]
         squares = np.square(z).sum(axis=0)  # chi-squared with as many degrees of freedom as seeds, in each group
         tails = np.minimum(stats.chi2.sf(squares, len(z)), stats.chi2.cdf(squares, len(z)))
         assert bool(tails.min() > ONE_IN_A_MILLION) is even
 
 
-def test_the_error_is_that_of_the_coverage():
-    """(coverage - true) / error is Student's t with 49 degrees of freedom; its mean square is held to that law."""
+def test_the_standard_error_is_that_of_the_coverage():
+    """(coverage - true) / error is Student's t with 49 degrees of freedom; the test compares its mean square."""
     design = Design(n_calibration=199, n_test=300)
-    found = [tallies_of(constant_mean(), Normalized(), design, 50, seed) for seed in range(300)]
-    squares = np.square([(each.coverage - design.rank / 200) / each.error for each in found])
+    found = [counts_of(constant_mean(), Normalized(), design, 50, seed) for seed in range(300)]
+    squares = np.square([(each.coverage - design.rank / 200) / each.standard_error for each in found])
     mean, fourth = 49 / 47, 3 * 49**2 / (47 * 45)
     assert (np.abs(squares.mean(axis=0) - mean) < 5 * np.sqrt((fourth - mean**2) / len(found))).all()
 
 
 def test_repeats_do_not_depend_on_how_many_follow():
-    few, many = (tallies_of(toy(), Residual(), HAND, repeats, 0) for repeats in (70, 130))
+    few, many = (counts_of(toy(), Residual(), HAND, repeats, 0) for repeats in (70, 130))
     np.testing.assert_array_equal(few.covered, many.covered[:70])
     assert (len(few.covered), len(many.covered)) == (70, 130)
     assert [size for size, _ in blocks_of(130, 0)] == [50, 50, 50]
 
 
-def test_seeds_come_from_names():
+def test_seeds_depend_on_names():
     assert seed_of(0, "Type 1", "as run") == seed_of(0, "Type 1", "as run")
     assert len({seed_of(seed, name) for seed in (0, 1) for name in ("Type 1", "Type 2")}) == 4
 
 
-def test_scenarios_of_other_names_have_other_draws(checked):
-    """So that two of them are two pieces of evidence."""
+def test_scenarios_with_different_names_have_different_draws(checked):
+    """So that their results are independent."""
     normalised = [tuple(shares) for name, shares in checked[0].found.items() if name.startswith("normalised")]
     assert len(set(normalised)) == len(normalised) == 6
 
 
-def test_fixed_edges_make_two_groups():
-    found = tallies_of(toy(), Residual(), HAND, 3, 0, edges=cut_at(0.5))
+def test_a_fixed_edge_makes_two_groups():
+    found = counts_of(toy(), Residual(), HAND, 3, 0, edges=fixed_edge(0.5))
     assert found.sizes.shape == (3, 2)
     assert (found.sizes.sum(axis=1) == 200).all()
 
 
-def test_the_misspecifications_do_what_the_figures_columns_say():
-    """To an oracle of mean 0 and standard deviation 10, by the table of what was run and what is written."""
-    said = Prediction(np.zeros(100_000), np.full(100_000, 10.0))
-    for variant, changes in VARIANTS.items():
-        wrong = {name: misspecified(said, *change, seed=0) for name, change in changes.items()}
+def test_the_misspecifications_are_those_of_the_figures_columns():
+    """For an oracle of mean 0 and standard deviation 10, as run and as written."""
+    oracle = Prediction(np.zeros(100_000), np.full(100_000, 10.0))
+    for variant, columns in VARIANTS.items():
+        wrong = {name: misspecified(oracle, *column, seed=0) for name, column in columns.items()}
         assert (wrong["oracle"].center == 0).all()
         assert (wrong["oracle"].spread == 10).all()
         for size in (0.01, 0.1, 1.0):
@@ -173,7 +181,7 @@ def test_the_misspecifications_do_what_the_figures_columns_say():
         assert by_spread.std() == pytest.approx(0 if variant == "as run" else 1, rel=0.02)
 
 
-def test_all_changes_see_the_same_rows():
+def test_all_misspecifications_use_the_same_rows():
     found = coverages(constant_mean(), VARIANTS["as run"], repeats=5, seed=0, design=HAND)
     assert set(found) == set(product(VARIANTS["as run"], SCORES))
     np.testing.assert_array_equal(found["oracle", "residual"].covered, found["σ²-scaled 5", "residual"].covered)
@@ -189,7 +197,7 @@ def test_all_eight_claims_hold(checked):
     assert [(claim.number, claim.verdict) for claim in checked] == [(number, "holds") for number in range(1, 9)]
 
 
-def test_a_claim_is_one_line_with_what_was_found(checked):
+def test_a_claim_is_one_line_with_its_evidence(checked):
     assert {claim.figure for claim in checked} - {None} <= set(figures())
     for claim in checked:
         assert "\n" not in str(claim)
@@ -198,8 +206,8 @@ def test_a_claim_is_one_line_with_what_was_found(checked):
     assert str(checked[0]).startswith("1  HOLDS      Types 1 to 3, oracle")
 
 
-def test_the_numbers_of_the_claims_are_those_of_independent_code(checked):
-    """Within the sampling error of 200 repeats: from another implementation, of more repeats."""
+def test_the_numbers_of_the_claims_agree_with_independent_code(checked):
+    """Another implementation with more repeats, within the sampling error of 200 repeats."""
     known = {
         4: ("normalised Type 1 as run", (0.70, 1.00, 1.00)),
         5: ("normalised paper's oracle as run", (0.916, 0.898, 0.888)),
@@ -210,28 +218,28 @@ def test_the_numbers_of_the_claims_are_those_of_independent_code(checked):
         np.testing.assert_allclose(checked[number - 1].found[name], shares, atol=0.006)
 
 
-def test_progress_is_told_in_words():
-    told = []
-    list(claims(repeats=2, seed=0, progress=told.append))
-    assert told[0] == "drawing Type 1 as run"
-    assert told[-1] == "drawing for claim 8"
+def test_progress_is_reported_as_text():
+    messages = []
+    list(claims(repeats=2, seed=0, progress=messages.append))
+    assert messages[0] == "drawing Type 1 as run"
+    assert messages[-1] == "drawing for claim 8"
 
 
-def test_few_repeats_show_less_but_refute_nothing():
+def test_few_repeats_show_fewer_claims_but_refute_none():
     verdicts = {claim.number: claim.verdict for claim in claims(repeats=5, seed=0)}
     assert "fails" not in verdicts.values()
     assert verdicts[5] == "not shown"
 
 
 def test_a_broken_normalised_score_makes_the_claims_fail(monkeypatch):
-    """Divided by the variance where the standard deviation is meant."""
+    """The residual divided by the variance instead of the standard deviation."""
 
     class ByVariance:
-        def __call__(self, y, said):
-            return np.abs(y - said.center) / said.spread**2
+        def __call__(self, y, prediction):
+            return np.abs(y - prediction.center) / prediction.spread**2
 
-        def interval(self, threshold, said):
-            return Residual().interval(threshold * said.spread**2, said)
+        def interval(self, threshold, prediction):
+            return Residual().interval(threshold * prediction.spread**2, prediction)
 
     monkeypatch.setattr(scenarios, "SCORES", {**SCORES, "normalised": ByVariance()})
     verdicts = {claim.number: claim.verdict for claim in claims(repeats=30, seed=0)}
@@ -239,7 +247,7 @@ def test_a_broken_normalised_score_makes_the_claims_fail(monkeypatch):
 
 
 def test_a_broken_residual_score_makes_a_claim_fail(monkeypatch):
-    """A scaled spread must not move it."""
+    """A scaled spread must not change the counts of the residual score."""
     monkeypatch.setattr(scenarios, "SCORES", {**SCORES, "residual": Normalized(epsilon=0.1, scale=1.0)})
     verdicts = {claim.number: claim.verdict for claim in claims(repeats=10, seed=0)}
     assert verdicts[3] == "fails"
@@ -252,70 +260,70 @@ def test_rows_whose_scores_depend_on_their_group_make_claim_8_fail(monkeypatch):
     assert list(claims(repeats=10, seed=0))[-1].verdict == "fails"
 
 
-def test_an_integral_that_is_off_makes_claim_7_fail(monkeypatch):
+def test_a_wrong_integral_makes_claim_7_fail(monkeypatch):
     monkeypatch.setattr(
         claims_module, "pooled_coverage", lambda *arguments, **more: 0.02 + pooled_coverage(*arguments, **more) / 2
     )
     assert list(claims(repeats=10, seed=0))[6].verdict == "fails"
 
 
-# Coverages that can be computed exactly.
+# Exact coverages.
 
 
-def test_pooled_coverage_of_one_kind_of_rows_is_the_conformal_one():
+def test_pooled_coverage_of_equal_subgroups_is_the_conformal_coverage():
     for rank in (1, 5, 8):
-        assert pooled_coverage(2.0, (2.0, 2.0), each=4, rank=rank) == pytest.approx(rank / 9)
+        assert pooled_coverage(2.0, (2.0, 2.0), rows_per_subgroup=4, rank=rank) == pytest.approx(rank / 9)
 
 
 def test_pooled_coverage_lies_on_both_sides_of_the_level():
-    quiet, noisy = (pooled_coverage(each, (0.1, 0.5), each=10, rank=17) for each in (0.1, 0.5))
+    quiet, noisy = (pooled_coverage(each, (0.1, 0.5), rows_per_subgroup=10, rank=17) for each in (0.1, 0.5))
     assert noisy < 17 / 21 < quiet
 
 
-def test_pooled_coverage_sees_a_subgroup_that_is_far_quieter():
-    """The noisy row must lie among the quiet ones: about 10⁻⁵ of its range."""
-    assert pooled_coverage(100.0, (1e-3, 100.0), each=10, rank=8) == pytest.approx(9.2e-6, rel=0.05)
+def test_pooled_coverage_with_a_much_quieter_subgroup():
+    """A noisy row is covered only if its residual is as small as the quiet ones: with probability about 10⁻⁵."""
+    assert pooled_coverage(100.0, (1e-3, 100.0), rows_per_subgroup=10, rank=8) == pytest.approx(9.2e-6, rel=0.05)
 
 
 @pytest.mark.parametrize("spread", [0.1, 0.5])
-def test_pooled_coverage_is_what_a_simulation_finds(spread):
+def test_pooled_coverage_agrees_with_a_simulation(spread):
     rng = np.random.default_rng(0)
     scores = np.abs(rng.normal(size=(200_000, 6))) * np.repeat([0.1, 0.5], 3)
     covered = np.abs(rng.normal(size=200_000)) * spread <= np.sort(scores, axis=1)[:, 3]
-    exact = pooled_coverage(spread, (0.1, 0.5), each=3, rank=4)
+    exact = pooled_coverage(spread, (0.1, 0.5), rows_per_subgroup=3, rank=4)
     assert abs(covered.mean() - exact) < 5 * np.sqrt(exact * (1 - exact) / 200_000)
 
 
-def test_a_shared_secret_leaves_single_rows_independent_of_their_group():
-    world = SharedLatentState()
-    scores, groups = world.sample(60_000, 1, np.random.default_rng(0))
+def test_with_a_shared_latent_state_the_score_of_a_row_is_independent_of_its_group():
+    source = SharedLatentState()
+    scores, groups = source.sample(60_000, 1, np.random.default_rng(0))
     by_group = [scores[groups == group] for group in (0, 1)]
-    assert world.big_given_group(0) == world.big_given_group(1)
+    assert source.big_given_group(0) == source.big_given_group(1)
     assert stats.ks_2samp(*by_group).pvalue > ONE_IN_A_MILLION
 
 
 @pytest.mark.parametrize("design", [Design(19, 50), Design(300, 100)], ids=["19 rows", "300 rows"])
-def test_a_shared_secrets_exact_coverage_is_what_a_simulation_finds(design):
-    world = SharedLatentState()
-    found = latent_state_tally(world, design=design, repeats=8000, seed=0)
-    exact = [world.coverage(group, design) for group in (0, 1)]
-    assert (np.abs(found.coverage - exact) < 5 * found.error).all()
+def test_exact_coverage_with_a_shared_latent_state_agrees_with_a_simulation(design):
+    source = SharedLatentState()
+    found = latent_state_counts(source, design=design, repeats=8000, seed=0)
+    exact = [source.coverage(group, design) for group in (0, 1)]
+    assert (np.abs(found.coverage - exact) < 5 * found.standard_error).all()
 
 
-def test_given_the_calibration_rows_matters_too():
-    """The new group tells nothing of the calibration rows, each row's score nothing of its group; still uneven."""
+def test_independence_must_hold_given_the_calibration_rows():
+    """The new group is independent of the calibration rows and of the new score, but the coverage is uneven."""
     fifth, none, often = Fraction(1, 5), Fraction(0), Fraction(9, 10)
-    world = SharedLatentState(group_1=(often, often), big=((none, fifth), (fifth, none)))
-    assert world.big_given_group(0) == world.big_given_group(1) == Fraction(1, 10)
-    found = latent_state_tally(world, design=Design(), repeats=1000, seed=0)
-    exact = np.array([world.coverage(group, Design()) for group in (0, 1)])
-    assert (np.abs(found.coverage - exact) < 5 * found.error).all()
+    source = SharedLatentState(group_1=(often, often), big=((none, fifth), (fifth, none)))
+    assert source.big_given_group(0) == source.big_given_group(1) == Fraction(1, 10)
+    found = latent_state_counts(source, design=Design(), repeats=1000, seed=0)
+    exact = np.array([source.coverage(group, Design()) for group in (0, 1)])
+    assert (np.abs(found.coverage - exact) < 5 * found.standard_error).all()
     assert exact[0] < 0.88
     assert exact[1] > 0.9
 
 
-def test_thresholds_of_its_own_make_each_group_even_under_a_shared_secret():
-    """Mondrian: rows of one group are exchangeable among themselves."""
+def test_a_threshold_per_group_is_even_with_a_shared_latent_state():
+    """Mondrian: the rows of one group are exchangeable."""
     scores, groups = SharedLatentState().sample(4000, 240, np.random.default_rng(1))
     excess, n_tests = 0.0, 0
     for repeat in range(4000):
@@ -328,29 +336,29 @@ def test_thresholds_of_its_own_make_each_group_even_under_a_shared_secret():
     assert abs(excess) < 5 * np.sqrt(0.1 * 0.9 * n_tests)
 
 
-def test_tallies_are_joined():
-    one = Tally(np.array([[9, 8]]), np.array([[10, 10]]), np.array([[1.0, 2.0]]), HAND)
-    both = Tally.joined([one, one, one], 2)
+def test_counts_are_concatenated():
+    one = CoverageCounts(np.array([[9, 8]]), np.array([[10, 10]]), np.array([[1.0, 2.0]]), HAND)
+    both = CoverageCounts.concatenate([one, one, one], 2)
     assert both.covered.shape == (2, 2)
     np.testing.assert_allclose(both.coverage, [0.9, 0.8])
     assert both.marginal.coverage_by_repeat[0, 0] == 0.85
     assert both.marginal.widths[0, 0] == 1.5
 
 
-def test_a_group_without_rows_has_no_share_and_speaks_against_nothing():
-    found = tallies_of(toy(), Residual(), HAND, 2, 0, edges=cut_at(-1.0))
+def test_a_group_without_rows_has_coverage_nan_and_z_0():
+    found = counts_of(toy(), Residual(), HAND, 2, 0, edges=fixed_edge(-1.0))
     assert np.isnan(found.coverage_by_repeat[:, 0]).all()
     assert np.isnan(found.widths[:, 0]).all()
     np.testing.assert_array_equal(found.marginal.sizes, [[200], [200]])
     assert found.z[0] == 0
 
 
-def test_the_homoskedastic_control_is_even_with_any_score():
+def test_the_homoskedastic_control_is_even_with_every_score():
     found = coverages(homoskedastic(), {"oracle": ()}, repeats=50, seed=0)
     assert all(np.abs(each.z).max() < 5 for each in found.values())
 
 
 def test_noise_on_the_variance_reaches_the_groups():
-    """In groups of mere noise the residual score becomes even: contamination, not merit."""
+    """In random groups the residual score becomes even, because of contamination."""
     found = coverages(constant_mean(), {"noise": (NoisyVariance(50.0),)}, repeats=50, seed=0)
     assert np.abs(found["noise", "residual"].z).max() < 5

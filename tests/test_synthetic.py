@@ -1,4 +1,4 @@
-"""Worlds against their own truth."""
+"""Synthetic data: samples against their exact distribution."""
 
 import numpy as np
 import pytest
@@ -39,8 +39,8 @@ MAKERS = [
 ]
 FAMILIES = [NORMAL, LAPLACE, UNIFORM, TRIANGULAR, EXPONENTIAL]
 VARIANTS = {
-    "type 4, coin": two_modes(coin=True),
-    "type 4, coin, as written": two_modes(coin=True, as_written=True),
+    "type 4, mixture": two_modes(mixture=True),
+    "type 4, mixture, as written": two_modes(mixture=True, as_written=True),
     "type 4, as written": two_modes(as_written=True),
     "toy, as written": toy(as_written=True),
     "three modes": SyntheticData(
@@ -51,11 +51,11 @@ VARIANTS = {
         ),
     ),
 }
-WORLDS = {f"{make.__name__}, {noise.name}": make(noise) for make in MAKERS for noise in FAMILIES} | VARIANTS
+ALL_DATA = {f"{make.__name__}, {noise.name}": make(noise) for make in MAKERS for noise in FAMILIES} | VARIANTS
 
 
 TEN_NORMAL = NormalFeatures(10, 10.0)
-PAPER = {  # features, mean and variance, as the paper or the code behind it has them
+PAPER = {  # features, mean and variance of the paper or of its code
     "control": (homoskedastic(), TwoModeFeatures(10, 0.0, 10.0), lambda x: x.mean(), lambda x: 0.1),
     "type 1": (constant_mean(), TEN_NORMAL, lambda x: 1, lambda x: 0.1 * abs(x.mean())),
     "type 2": (functional_dependence(), TEN_NORMAL, lambda x: x.mean(), lambda x: 0.1 * abs(x.mean()) ** 0.5),
@@ -72,7 +72,7 @@ PAPER = {  # features, mean and variance, as the paper or the code behind it has
         lambda x: x.mean() - 1 if x.mean() <= 2 else x.mean() + 1,
         lambda x: 0.01 * x.mean() ** 2,
     ),
-    "type 4, coin": (two_modes(coin=True), TEN_NORMAL, lambda x: x.mean(), lambda x: 0.1 * abs(x).mean() + 1),
+    "type 4, mixture": (two_modes(mixture=True), TEN_NORMAL, lambda x: x.mean(), lambda x: 0.1 * abs(x).mean() + 1),
     "toy": (toy(), UniformFeatures(5, 0.0, 10.0), lambda x: x.mean(), lambda x: 0.1 * x.mean()),
     "toy, as written": (
         toy(as_written=True),
@@ -91,71 +91,71 @@ PAPER = {  # features, mean and variance, as the paper or the code behind it has
 
 
 @pytest.mark.parametrize("name", PAPER)
-def test_worlds_have_the_papers_features_means_and_variances(name):
-    world, features, mean, variance = PAPER[name]
-    assert world.features == features
-    sample = world.sample(300, seed=0)
+def test_features_means_and_variances_are_the_papers(name):
+    data, features, mean, variance = PAPER[name]
+    assert data.features == features
+    sample = data.sample(300, seed=0)
     np.testing.assert_allclose(sample.mean, [mean(x) for x in sample.X])
     np.testing.assert_allclose(sample.spread**2, [variance(x) for x in sample.X])
 
 
-@pytest.fixture(params=WORLDS)
-def world(request):
-    return WORLDS[request.param]
+@pytest.fixture(params=ALL_DATA)
+def data(request):
+    return ALL_DATA[request.param]
 
 
-def test_targets_follow_the_law_at_every_noise_level(world):
+def test_targets_follow_their_distribution_at_every_noise_level(data):
     """F(Y | X) is uniform, in each third of the spread."""
-    sample = world.sample(15_000, seed=0)
-    p = world.law.cdf(sample.y, sample.X)
+    sample = data.sample(15_000, seed=0)
+    p = data.distribution.cdf(sample.y, sample.X)
     for rows in np.array_split(np.argsort(sample.spread, kind="stable"), 3):
         assert stats.kstest(p[rows], "uniform").pvalue > ONE_IN_A_MILLION
 
 
-def test_mean_and_spread_are_the_targets_own(world):
+def test_mean_and_spread_are_those_of_the_target(data):
     """Standardised residuals have mean 0 and mean square 1, within five standard errors."""
-    sample = world.sample(50_000, seed=1)
+    sample = data.sample(50_000, seed=1)
     noise = (sample.y - sample.mean) / sample.spread
     for values in (noise, noise**2 - 1):
         assert abs(values.mean()) < 5 * values.std() / np.sqrt(len(values))
 
 
-def test_the_density_is_the_slope_of_the_cdf(world):
-    row = world.sample(3, seed=2).X[2:]
-    low, high = (float(world.law.quantile(p, row)[0]) for p in (0.2, 0.7))
+def test_the_density_is_the_slope_of_the_cdf(data):
+    row = data.sample(3, seed=2).X[2:]
+    low, high = (float(data.distribution.quantile(p, row)[0]) for p in (0.2, 0.7))
 
     def density(y):
-        return float(world.law.density(np.array([y]), row)[0])
+        return float(data.distribution.density(np.array([y]), row)[0])
 
-    breaks = [float(world.law.mean(row)[0])]
+    breaks = [float(data.distribution.mean(row)[0])]
     assert quad(density, low, high, limit=300, points=breaks)[0] == pytest.approx(0.5, abs=1e-6)
 
 
-def test_the_oracle_interval_covers_every_row_at_the_level(world):
-    sample = world.sample(500, seed=3)
+def test_the_oracle_interval_covers_every_row_at_the_level(data):
+    sample = data.sample(500, seed=3)
     for level in (0.5, 0.9):
-        intervals = world.oracle_interval(sample.X, level=level)
-        np.testing.assert_allclose(world.coverage(intervals, sample.X), level, atol=1e-9)
+        intervals = data.oracle_interval(sample.X, level=level)
+        np.testing.assert_allclose(data.coverage(intervals, sample.X), level, atol=1e-9)
         assert intervals.level == level
 
 
-def test_conditional_coverage_is_what_is_covered(world):
-    """Counts of rows covered by some interval against the sum of their probabilities."""
-    sample = world.sample(20_000, seed=4)
+def test_conditional_coverage_agrees_with_counts(data):
+    """The count of rows covered by an interval against the sum of their probabilities."""
+    sample = data.sample(20_000, seed=4)
     intervals = Residual().interval(0.7 * float(np.median(sample.spread)), sample.oracle())
-    truth = sample.coverage(intervals)
-    excess = intervals.covers(sample.y).sum() - truth.sum()
-    assert abs(excess) < 5 * np.sqrt((truth * (1 - truth)).sum())
+    exact = sample.coverage(intervals)
+    excess = intervals.covers(sample.y).sum() - exact.sum()
+    assert abs(excess) < 5 * np.sqrt((exact * (1 - exact)).sum())
 
 
 def test_conditional_coverage_of_several_levels_of_empty_and_of_infinite_intervals():
     sample = heteroskedastic(50, seed=0)
     several = calibrate(sample.y, sample.oracle()).interval(sample.oracle(), level=[0.5, 0.8])
-    truth = sample.coverage(several)
-    assert truth.shape == (50, 2)
+    exact = sample.coverage(several)
+    assert exact.shape == (50, 2)
     for column in (0, 1):
         one = Intervals(several.lower[:, column], several.upper[:, column])
-        np.testing.assert_array_equal(truth[:, column], sample.coverage(one))
+        np.testing.assert_array_equal(exact[:, column], sample.coverage(one))
     assert (sample.coverage(Intervals(np.ones(50), np.zeros(50))) == 0).all()
     assert (sample.coverage(Intervals(np.full(50, -np.inf), np.full(50, np.inf))) == 1).all()
 
@@ -166,29 +166,29 @@ def test_conditional_coverage_of_a_union_adds_up():
     np.testing.assert_allclose(sample.coverage(IntervalUnion(pieces)), sum(map(sample.coverage, pieces)))
 
 
-def test_rows_can_be_lists_and_constants_are_one_for_all_rows():
-    world = SyntheticData("constant", UniformFeatures(2), AdditiveNoise(lambda X: 1.0, lambda X: 0.5))
-    sample = world.sample(2000, seed=0)
+def test_features_can_be_lists_and_mean_and_spread_can_be_constants():
+    data = SyntheticData("constant", UniformFeatures(2), AdditiveNoise(lambda X: 1.0, lambda X: 0.5))
+    sample = data.sample(2000, seed=0)
     assert sample.mean.shape == sample.spread.shape == (2000,)
     assert stats.kstest((sample.y - 1) / 0.5, "norm").pvalue > ONE_IN_A_MILLION
-    np.testing.assert_array_equal(world.oracle(sample.X.tolist()).center, sample.mean)
+    np.testing.assert_array_equal(data.oracle(sample.X.tolist()).center, sample.mean)
     assert repr(sample) == "Sample(2000 rows of 2 features from SyntheticData(constant))"
     assert len(sample) == 2000
 
 
-def test_a_mixture_of_many_laws():
-    laws = [AdditiveNoise(lambda X, m=m: float(m), lambda X: 0.01) for m in range(100)]
-    y = SyntheticData("many", UniformFeatures(1), Mixture(laws)).sample(5000, seed=0).y
+def test_a_mixture_of_many_components():
+    components = [AdditiveNoise(lambda X, m=m: float(m), lambda X: 0.01) for m in range(100)]
+    y = SyntheticData("many", UniformFeatures(1), Mixture(components)).sample(5000, seed=0).y
     assert len(np.unique(y.round())) == 100
 
 
-def test_a_mixture_of_one_law_twice_is_that_law():
-    law = constant_mean().law
+def test_a_mixture_of_two_equal_components_is_that_component():
+    component = constant_mean().distribution
     sample = constant_mean().sample(100, seed=0)
-    twice = Mixture([law, law])
+    twice = Mixture([component, component])
     for part in ("mean", "spread"):
-        np.testing.assert_allclose(getattr(twice, part)(sample.X), getattr(law, part)(sample.X))
-    np.testing.assert_allclose(twice.quantile(0.3, sample.X), law.quantile(0.3, sample.X))
+        np.testing.assert_allclose(getattr(twice, part)(sample.X), getattr(component, part)(sample.X))
+    np.testing.assert_allclose(twice.quantile(0.3, sample.X), component.quantile(0.3, sample.X))
 
 
 @pytest.mark.parametrize(
@@ -213,19 +213,19 @@ def test_two_modes_of_features_leave_the_middle_empty():
     assert (X.max(axis=1) < 3).sum() + (X.min(axis=1) > 6).sum() == 2000
 
 
-def test_subgroups_come_in_turn():
+def test_subgroups_alternate():
     assert SubgroupFeatures().draw(20, np.random.default_rng(0))[:, 1].sum() == 10
 
 
-def test_the_seed_decides_and_a_generator_goes_on():
+def test_a_seed_repeats_the_rows_and_a_generator_continues():
     assert np.array_equal(heteroskedastic(10, seed=1).y, heteroskedastic(10, seed=1).y)
     assert not np.array_equal(heteroskedastic(10, seed=1).y, heteroskedastic(10, seed=2).y)
     rng = np.random.default_rng(0)
     assert not np.array_equal(toy().sample(10, seed=rng).y, toy().sample(10, seed=rng).y)
 
 
-def test_the_toy_model_is_drawn_as_the_authors_drew_it():
-    """From the legacy generator: features first, then the noise."""
+def test_the_toy_model_has_the_same_draws_as_the_authors_code():
+    """With numpy's legacy generator: features first, then the noise."""
     state = np.random.RandomState(15)
     X = state.uniform(0, 10, (50, 5))
     mean = X.mean(axis=1)
@@ -236,8 +236,8 @@ def test_the_toy_model_is_drawn_as_the_authors_drew_it():
 
 
 def test_features_and_noise_can_be_chosen():
-    world = constant_mean(LAPLACE, features=UniformFeatures(2, 1.0, 2.0))
-    sample = world.sample(100, seed=0)
+    data = constant_mean(LAPLACE, features=UniformFeatures(2, 1.0, 2.0))
+    sample = data.sample(100, seed=0)
     assert sample.X.shape == (100, 2)
     assert sample.X.min() >= 1
     np.testing.assert_allclose(sample.spread**2, 0.1 * sample.X.mean(axis=1))
@@ -245,8 +245,8 @@ def test_features_and_noise_can_be_chosen():
 
 def test_the_oracle_knows_mean_and_spread():
     sample = heteroskedastic(20, seed=0)
-    said = sample.oracle(level=0.8)
-    np.testing.assert_array_equal(said.center, sample.mean)
-    np.testing.assert_array_equal(said.spread, sample.spread)
-    assert said.level == 0.8
-    np.testing.assert_array_equal(sample.world.oracle(sample.X).center, sample.mean)
+    prediction = sample.oracle(level=0.8)
+    np.testing.assert_array_equal(prediction.center, sample.mean)
+    np.testing.assert_array_equal(prediction.spread, sample.spread)
+    assert prediction.level == 0.8
+    np.testing.assert_array_equal(sample.source.oracle(sample.X).center, sample.mean)

@@ -107,7 +107,7 @@ def verdicts(*, repeats: int = 200, seed: int = 0, json: bool = False) -> None:
     """
     from evencover.reproduction.verdict_rates import (
         ROWS,
-        ROWS_A_GROUP,
+        ROWS_PER_GROUP,
         SCENARIOS,
         rejections,
         true_coverage,
@@ -116,7 +116,7 @@ def verdicts(*, repeats: int = 200, seed: int = 0, json: bool = False) -> None:
 
     sizes, shares, truths = {}, {}, {}
     with status() as tell:
-        for rows in ROWS_A_GROUP:
+        for rows in ROWS_PER_GROUP:
             tell(f"testing what is true, {rows} rows a group")
             sizes[rows] = rejections(rows, repeats=repeats, seed=seed)
         for name in SCENARIOS:

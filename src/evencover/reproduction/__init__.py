@@ -1,1 +1,1 @@
-"""The paper's evidence, computed anew: its tables, its synthetic figures, its claims."""
+"""Reproduction of the paper: its tables, its synthetic figures, its claims and its benchmark."""

@@ -1,4 +1,4 @@
-"""Two coverages that can be computed exactly: a pooled threshold for two subgroups, and rows that share a secret."""
+"""Two exact coverages: one threshold for two subgroups, and exchangeable rows that share a latent state."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -8,14 +8,15 @@ from scipy.integrate import quad
 from scipy.stats import beta, binom, halfnorm
 
 from evencover._internal.arrays import FloatArray, IntArray
-from evencover.reproduction.simulation import Design, Tally, blocks_of, thresholds
+from evencover.reproduction.simulation import CoverageCounts, Design, blocks_of, thresholds
 
 
-def pooled_coverage(spread: float, spreads: tuple[float, float], *, each: int, rank: int) -> float:
-    """Return the coverage of new rows of one spread by the rank-th smallest residual of two pooled subgroups.
+def pooled_coverage(spread: float, spreads: tuple[float, float], *, rows_per_subgroup: int, rank: int) -> float:
+    """Return the coverage of new rows if the threshold is the `rank`-th smallest residual of two pooled subgroups.
 
-    A new residual a is covered if fewer than `rank` of the others lie below it. Given a, their number is the sum of
-    two binomials; the result is the mean of that probability over a. Noise is normal, the mean is known.
+    A new residual a is covered if fewer than `rank` calibration residuals lie below it. Given a, their number is the
+    sum of two binomial variables. The result is the mean of that probability over a. The noise is normal, and the mean
+    is known.
 
     Parameters
     ----------
@@ -23,24 +24,25 @@ def pooled_coverage(spread: float, spreads: tuple[float, float], *, each: int, r
         Standard deviation of the new rows.
     spreads : tuple of two floats
         Standard deviation in the two subgroups.
-    each : int
-        Calibration rows in each subgroup.
+    rows_per_subgroup : int
+        Number of calibration rows in each subgroup.
     rank : int
-        The rank of the threshold among all of them.
+        Rank of the threshold among all calibration residuals.
 
     Examples
     --------
-    >>> round(pooled_coverage(1.0, (1.0, 1.0), each=10, rank=17), 6) == round(17 / 21, 6)  # one kind of rows
+    >>> exact = pooled_coverage(1.0, (1.0, 1.0), rows_per_subgroup=10, rank=17)  # two equal subgroups
+    >>> round(exact, 6) == round(17 / 21, 6)
     True
     """
-    counts = np.arange(each + 1)
+    counts = np.arange(rows_per_subgroup + 1)
 
     def covered(u: float) -> float:
         a = halfnorm.ppf(u, scale=spread)
-        quiet, noisy = (binom.pmf(counts, each, halfnorm.cdf(a, scale=other)) for other in spreads)
+        quiet, noisy = (binom.pmf(counts, rows_per_subgroup, halfnorm.cdf(a, scale=other)) for other in spreads)
         return float(np.convolve(quiet, noisy)[:rank].sum())
 
-    # Where the others' residuals lie, however small a part of the new row's own range that is.
+    # Break points where the calibration residuals lie: they can be a very small part of the new row's range.
     reach = [halfnorm.cdf(times * other, scale=spread) for other in spreads for times in (0.5, 1, 2, 4)]
     points = sorted({float(u) for u in reach if 0 < u < 1})
     return float(quad(covered, 0.0, 1.0, points=points, limit=500)[0])
@@ -48,17 +50,20 @@ def pooled_coverage(spread: float, spreads: tuple[float, float], *, each: int, r
 
 @dataclass(frozen=True)
 class SharedLatentState:
-    """Exchangeable rows that are not independent, although, by default, each row's score is independent of its group.
+    """Exchangeable rows that share a latent state, so they are not independent.
 
-    A secret L, 0 or 1 with probability 1/2, is shared by all rows. Given L, rows are independent: the group is 1 with
-    a probability that depends on L, and the score is uniform on (0, 1), plus 1 if it is *big*, which depends on group
-    and L. With the default probabilities, big scores are, averaged over L, equally likely in both groups. Yet the
-    calibration rows tell of L, and L of the group of the new row.
+    All rows share a latent state L, which is 0 or 1 with probability 1/2. Given L, the rows are independent. The
+    probability of group 1 depends on L. The score is uniform on (0, 1), plus 1 if it is *big*; the probability of a big
+    score depends on the group and on L.
+
+    With the default probabilities, score and group of a single row are independent: averaged over L, big scores are
+    equally likely in both groups. But the calibration rows carry information about L, and so does the group of the
+    new row.
 
     Parameters
     ----------
     group_1 : tuple of two Fraction
-        Probability of group 1, by L.
+        Probability of group 1, for L = 0 and L = 1.
     big : tuple of two tuples of two Fraction
         Probability of a big score, by group and L.
     """
@@ -69,54 +74,54 @@ class SharedLatentState:
         (Fraction(2, 10), Fraction(0)),
     )
 
-    def probability(self, group: int, secret: int) -> Fraction:
+    def probability(self, group: int, state: int) -> Fraction:
         """Return the probability of a group, given L."""
-        return self.group_1[secret] if group == 1 else 1 - self.group_1[secret]
+        return self.group_1[state] if group == 1 else 1 - self.group_1[state]
 
     def big_given_group(self, group: int) -> Fraction:
-        """Return the probability of a big score in a group: if equal in both, score and group are independent."""
-        joint = [self.probability(group, secret) * self.big[group][secret] for secret in (0, 1)]
-        return sum(joint, Fraction(0)) / sum(self.probability(group, secret) for secret in (0, 1))
+        """Return the probability of a big score in a group. If it is equal in both, score and group are independent."""
+        joint = [self.probability(group, state) * self.big[group][state] for state in (0, 1)]
+        return sum(joint, Fraction(0)) / sum(self.probability(group, state) for state in (0, 1))
 
     def coverage(self, group: int, design: Design) -> float:
-        """Return the coverage of a new row of a group, by one threshold for all rows."""
-        weights = [self.probability(group, secret) for secret in (0, 1)]
-        each = [self._coverage_given(group, secret, design) for secret in (0, 1)]
-        return float(np.average(each, weights=[float(weight) for weight in weights]))
+        """Return the exact coverage of a new row of a group, with one threshold for all rows."""
+        weights = [self.probability(group, state) for state in (0, 1)]
+        coverages = [self._coverage_given(group, state, design) for state in (0, 1)]
+        return float(np.average(coverages, weights=[float(weight) for weight in weights]))
 
     def sample(self, repeats: int, rows: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
-        """Return scores and groups, each of shape (repeats, rows); a secret for each repeat."""
-        secret = rng.integers(0, 2, (repeats, 1))
-        group = (rng.random((repeats, rows)) < np.array(self.group_1, dtype=float)[secret]).astype(np.intp)
-        big = rng.random((repeats, rows)) < np.array(self.big, dtype=float)[group, secret]
+        """Draw scores and groups, each of shape (repeats, rows), with one latent state per repeat."""
+        state = rng.integers(0, 2, (repeats, 1))
+        group = (rng.random((repeats, rows)) < np.array(self.group_1, dtype=float)[state]).astype(np.intp)
+        big = rng.random((repeats, rows)) < np.array(self.big, dtype=float)[group, state]
         return rng.random((repeats, rows)) + big, group
 
-    def _coverage_given(self, group: int, secret: int, design: Design) -> float:
-        """Return the coverage given L: the group's share below a threshold whose probability in all is Beta."""
-        all_big = float(sum(self.probability(c, secret) * self.big[c][secret] for c in (0, 1)))
-        own_big = float(self.big[group][secret])
-        law = beta(design.rank, design.n_calibration + 1 - design.rank)
+    def _coverage_given(self, group: int, state: int, design: Design) -> float:
+        """Return the coverage of a group given L, where the coverage of all rows has a Beta distribution."""
+        all_big = float(sum(self.probability(c, state) * self.big[c][state] for c in (0, 1)))
+        own_big = float(self.big[group][state])
+        coverage_of_all = beta(design.rank, design.n_calibration + 1 - design.rank)
 
         def share(p: float) -> float:
-            if p <= 1 - all_big:  # the threshold p / (1 − big) is small
+            if p <= 1 - all_big:  # the threshold, p / (1 − all_big), is at most 1
                 return (1 - own_big) * p / (1 - all_big)
             return 1 - own_big + own_big * (p - 1 + all_big) / all_big
 
-        low, high = (float(end) for end in law.ppf([1e-12, 1 - 1e-12]))
+        low, high = (float(end) for end in coverage_of_all.ppf([1e-12, 1 - 1e-12]))
         points = [1 - all_big] if low < 1 - all_big < high else None
-        return float(quad(lambda p: float(law.pdf(p)) * share(p), low, high, points=points, limit=200)[0])
+        return float(quad(lambda p: float(coverage_of_all.pdf(p)) * share(p), low, high, points=points, limit=200)[0])
 
 
-def latent_state_tally(world: SharedLatentState, *, design: Design, repeats: int, seed: int) -> Tally:
-    """Return what one threshold for all rows covers in each group of such a world."""
-    blocks = (_tally_of(*world.sample(size, design.n_rows, rng), design) for size, rng in blocks_of(repeats, seed))
-    return Tally.joined(blocks, repeats)
+def latent_state_counts(source: SharedLatentState, *, design: Design, repeats: int, seed: int) -> CoverageCounts:
+    """Simulate rows with a shared latent state, and count the rows of each group covered by one threshold."""
+    blocks = (_block_counts(*source.sample(size, design.n_rows, rng), design) for size, rng in blocks_of(repeats, seed))
+    return CoverageCounts.concatenate(blocks, repeats)
 
 
-def _tally_of(scores: FloatArray, groups: IntArray, design: Design) -> Tally:
-    """Return what is covered in one block of repeats."""
+def _block_counts(scores: FloatArray, groups: IntArray, design: Design) -> CoverageCounts:
+    """Return the coverage counts of one block of repeats."""
     n = design.n_calibration
     below = scores[:, n:] <= thresholds(scores[:, :n], design)[:, None]
     members = np.stack([groups[:, n:] == group for group in (0, 1)], axis=2)  # (repeats, tests, groups)
     covered = (below[:, :, None] & members).sum(axis=1)
-    return Tally(covered, members.sum(axis=1), np.full(covered.shape, np.nan), design)
+    return CoverageCounts(covered, members.sum(axis=1), np.full(covered.shape, np.nan), design)

@@ -1,4 +1,4 @@
-"""The paper's synthetic figures, each drawn anew from the worlds."""
+"""The paper's synthetic figures, drawn from new simulations."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -28,10 +28,10 @@ from evencover.plots import (
 )
 from evencover.predictions import Prediction
 from evencover.quantiles import conformal_quantile, conformal_rank
-from evencover.reproduction.coverage_tables import papers_calibration
+from evencover.reproduction.coverage_tables import paper_calibration
 from evencover.reproduction.exact_coverages import pooled_coverage
 from evencover.reproduction.scenarios import GROUPS, SCORES, TYPES, VARIANTS, coverages
-from evencover.reproduction.simulation import LEVEL, Tally, check_repeats, seed_of, thirds
+from evencover.reproduction.simulation import LEVEL, CoverageCounts, check_repeats, seed_of, tertiles
 from evencover.scores import Residual
 from evencover.synthetic.data import Sample, toy, two_modes, two_subgroups, unit_square
 from evencover.synthetic.misspecification import QuadraticVariance, misspecified
@@ -39,7 +39,7 @@ from evencover.theory.families import TRIANGULAR
 
 REPEATS = 100
 _SEED = 13
-_TICKS = {("as written", "μ-shifted σ"): "μ-shifted N(0, 0.01σ²)"}  # where the name would be untrue
+_TICKS = {("as written", "μ-shifted σ"): "μ-shifted N(0, 0.01σ²)"}  # there the shift is noise
 _GROUP_NAMES = tuple(f"{name} estimated variance" for name in GROUPS)
 
 
@@ -49,9 +49,9 @@ def write_figures(folder: Path, *, repeats: int = REPEATS) -> Iterator[Path]:
     Parameters
     ----------
     folder : Path
-        Where to; made if it is not there.
+        Output folder; created if it does not exist.
     repeats : int
-        Repeats of the coverage figures; the paper has 10.
+        Number of repeats for the coverage figures; the paper has 10.
     """
     check_repeats(repeats)
     if folder.exists() and not folder.is_dir():
@@ -84,23 +84,23 @@ def figures(repeats: int = REPEATS) -> dict[str, Callable[[], Any]]:
 
 def subgroups_figure() -> Any:
     """The introduction's example: one residual threshold for a quiet and a noisy subgroup."""
-    world = two_subgroups()
-    sample = world.sample(20, seed=_SEED)
+    data = two_subgroups()
+    sample = data.sample(20, seed=_SEED)
     threshold = float(conformal_quantile(Residual()(sample.y, sample.oracle()), 0.8))
     covered = Residual().interval(threshold, sample.oracle()).covers(sample.y)
     x = np.array([0.0, 10.0])
-    ends = [np.column_stack([x, [group, group]]) for group in (0, 1)]  # of each subgroup's line
-    quiet, noisy = (float(world.law.spread(end)[0]) for end in ends)
+    ends = [np.column_stack([x, [group, group]]) for group in (0, 1)]  # ends of each subgroup's line
+    quiet, noisy = (float(data.distribution.spread(end)[0]) for end in ends)
     figure, ((ax,),) = new_figure(1, 1, size=(6.4, 3.8))
     kinds = (("quiet", quiet, BLUE, "o"), ("noisy", noisy, VERMILION, "s"))
     for group, (name, spread, color, marker) in enumerate(kinds):
-        rows, mean = sample.X[:, 1] == group, world.law.mean(ends[group])
-        here = 1 - 2 * norm.sf(threshold / spread)
-        average = pooled_coverage(spread, (quiet, noisy), each=10, rank=conformal_rank(20, 0.8))
+        rows, mean = sample.X[:, 1] == group, data.distribution.mean(ends[group])
+        conditional = 1 - 2 * norm.sf(threshold / spread)
+        average = pooled_coverage(spread, (quiet, noisy), rows_per_subgroup=10, rank=conformal_rank(20, 0.8))
         ax.fill_between(x, mean - threshold, mean + threshold, color=color, alpha=0.15, lw=0)
         ax.plot(x, mean, color=color, lw=1)
         counts = f"{covered[rows].sum()} of {rows.sum()} covered"
-        label = f"{name}, σ = {spread:g}: {counts}; of new rows {here:.3f} (over many such sets {average:.3f})"
+        label = f"{name}, σ = {spread:g}: {counts}; new rows {conditional:.3f} (mean over such samples {average:.3f})"
         ax.plot(sample.X[rows, 0], sample.y[rows], marker, color=color, ms=5, label=label)
     ax.set(xlabel="x", ylabel="y", title="One residual threshold, level 0.8, calibrated on these 20 points")
     ax.legend(loc="upper left")
@@ -109,7 +109,7 @@ def subgroups_figure() -> Any:
 
 
 def taxonomies_figure() -> Any:
-    """The unit square, divided by a feature and by the spread."""
+    """The unit square, split by a feature and by the spread."""
     figure, axes = new_figure(1, 2, size=(6.6, 3.9), sharey=True)
     sample = unit_square().sample(600, seed=_SEED)
     x2 = sample.X[:, 1]
@@ -146,18 +146,18 @@ def triangular_figure() -> Any:
 
 
 def variance_cdf_figure() -> Any:
-    """The toy model's true variance, and its thirds."""
+    """The toy model's true variance, and its tertiles."""
     _, oracle, _ = _toy()
     figure, ((ax,),) = new_figure(1, 1, size=(5.6, 3.4))
     variance = np.sort(_variance(oracle))
     share = np.arange(1, len(variance) + 1) / len(variance)
-    codes = _thirds_of(variance)
+    codes = _tertile_codes(variance)
     for code, color in enumerate(BY_NOISE):
         rows = codes == code
         ax.plot(variance[rows], share[rows], color=color, lw=3.2, ls=LINES[code], label=f"{GROUPS[code]} variance")
-    for third, cut in zip((1 / 3, 2 / 3), thirds(variance[None, :])[0], strict=True):
-        ax.plot([0, cut, cut], [third, third, 0], color=GREY, lw=0.8, ls=":")
-        ax.annotate(f"{cut:.2f}", (cut, 0), xytext=(3, 3), textcoords="offset points", color=GREY)
+    for share_below, edge in zip((1 / 3, 2 / 3), tertiles(variance[None, :])[0], strict=True):
+        ax.plot([0, edge, edge], [share_below, share_below, 0], color=GREY, lw=0.8, ls=":")
+        ax.annotate(f"{edge:.2f}", (edge, 0), xytext=(3, 3), textcoords="offset points", color=GREY)
     ax.set(xlabel="true variance", ylabel="share of rows", xlim=(0, None), ylim=(0, 1.01))
     ax.set_title("Toy model: thirds of the variance")
     ax.legend(loc="upper left")
@@ -165,30 +165,30 @@ def variance_cdf_figure() -> Any:
 
 
 def variance_comparison_figure() -> Any:
-    """The misspecified model's variance against the true one, by its own thirds."""
+    """The misspecified model's variance against the true variance, by tertiles of the misspecified one."""
     _, oracle, wrong = _toy()
     figure, ((ax,),) = new_figure(1, 1, size=(5.6, 3.8))
     true, estimated = _variance(oracle), _variance(wrong)
-    codes = _thirds_of(estimated)
+    codes = _tertile_codes(estimated)
     for code, color in enumerate(BY_NOISE):
         rows = codes == code
         points = {"s": 9, "lw": 0, "marker": MARKERS[code], "rasterized": True}
         ax.scatter(true[rows], estimated[rows], color=color, label=_GROUP_NAMES[code], **points)
     ends = np.array([true.min(), true.max()])
-    ax.plot(ends, ends, color=BLACK, lw=1, ls="--", label="if it were right")
+    ax.plot(ends, ends, color=BLACK, lw=1, ls="--", label="equal to the true variance")
     ax.set(xlabel="true variance", ylabel="estimated variance", title="Groups of the misspecified model")
     ax.legend(loc="upper center")
     return figure
 
 
 def score_cdfs_figure() -> Any:
-    """The four plots of score distributions: two scores, oracle and misspecified model."""
+    """Score distributions by group, for two scores and for the oracle and the misspecified model."""
     sample, oracle, wrong = _toy()
     figure, axes = new_figure(2, 2, size=(7.6, 6.0), sharey=True)
-    for column, (model, said) in enumerate((("oracle", oracle), ("misspecified", wrong))):
-        codes = _thirds_of(_variance(said))
+    for column, (model, prediction) in enumerate((("oracle", oracle), ("misspecified", wrong))):
+        codes = _tertile_codes(_variance(prediction))
         for row, name in enumerate(("residual", "normalised")):
-            scores = SCORES[name](sample.y, said)
+            scores = SCORES[name](sample.y, prediction)
             grouped = {label: scores[codes == code] for code, label in enumerate(_GROUP_NAMES)}
             ax = axes[row, column]
             plot_score_cdfs(grouped, level=LEVEL, threshold=float(conformal_quantile(scores, LEVEL)), ax=ax)
@@ -204,52 +204,52 @@ def score_cdfs_figure() -> Any:
 
 def types_figure(variant: str, repeats: int) -> Any:
     """Coverage of three scores under each misspecification, for Types 1 to 3."""
-    changes = VARIANTS[variant]
+    misspecifications = VARIANTS[variant]
     rows = {
-        make().name: coverages(make(), changes, repeats=repeats, seed=seed_of(_SEED, kind, variant))
+        make().name: coverages(make(), misspecifications, repeats=repeats, seed=seed_of(_SEED, kind, variant))
         for kind, make in TYPES.items()
     }
     return _coverage_figure(rows, variant, f"misspecifications {variant}", repeats)
 
 
 def two_modes_figure(repeats: int) -> Any:
-    """Coverage in Type 4: what the paper calls the oracle, the true one, and a real mixture."""
-    decided, coin = two_modes(), two_modes(coin=True)
-    covered = partial(coverages, changes=VARIANTS["as run"], repeats=repeats, seed=seed_of(_SEED, "Type 4"))
+    """Coverage in Type 4: with the paper's oracle, with the true mean and variance, and for a mixture."""
+    paper, mixture = two_modes(), two_modes(mixture=True)
+    counts = partial(coverages, misspecifications=VARIANTS["as run"], repeats=repeats, seed=seed_of(_SEED, "Type 4"))
     rows = {
-        "mode by the mean,\nthe paper's oracle": covered(decided, oracle=coin),
-        "mode by the mean,\ntrue mean and variance": covered(decided),
-        "mode by a coin,\ntrue mean and variance": covered(coin),
+        "mode set by the mean,\npaper's oracle": counts(paper, oracle=mixture),
+        "mode set by the mean,\ntrue mean and variance": counts(paper),
+        "mixture,\ntrue mean and variance": counts(mixture),
     }
     return _coverage_figure(rows, "as run", "Type 4, misspecifications as run", repeats)
 
 
 def _coverage_figure(
-    rows: Mapping[str, Mapping[tuple[str, str], Tally]], variant: str, title: str, repeats: int
+    rows: Mapping[str, Mapping[tuple[str, str], CoverageCounts]], variant: str, title: str, repeats: int
 ) -> Any:
-    """Draw one row of panels for each world, one panel for each group."""
-    changes = tuple(VARIANTS[variant])
+    """Draw one row of panels for each kind of data, with one panel for each group."""
+    columns = tuple(VARIANTS[variant])
     figure, axes = new_figure(len(rows), len(GROUPS), size=(11.0, 2.4 * len(rows) + 1.2), sharex=True, sharey=True)
-    for line, (world, found) in zip(axes, rows.items(), strict=True):
-        for code, ax in enumerate(line):
-            drawn = [
-                (score, found[change, score].coverage_by_repeat[:, code], i + 0.24 * (j - 1))
-                for i, change in enumerate(changes)
+    for panels, (name, found) in zip(axes, rows.items(), strict=True):
+        for code, ax in enumerate(panels):
+            series = [
+                (score, found[column, score].coverage_by_repeat[:, code], i + 0.24 * (j - 1))
+                for i, column in enumerate(columns)
                 for j, score in enumerate(SCORES)
             ]
-            plot_coverages(drawn, level=LEVEL, ax=ax)
-            for i in range(0, len(changes), 2):
+            plot_coverages(series, level=LEVEL, ax=ax)
+            for i in range(0, len(columns), 2):
                 ax.axvspan(i - 0.5, i + 0.5, color=GREY, alpha=0.07, lw=0, zorder=-1)
-            ax.set(xlim=(-0.5, len(changes) - 0.5), ylim=(0.6, 1.02))
-            names = [_TICKS.get((variant, change), change) for change in changes]
-            ax.set_xticks(range(len(changes)), names, rotation=35, ha="right", rotation_mode="anchor")
-        line[0].set_ylabel(f"{world}\ncoverage")
-    for ax, name in zip(axes[0], _GROUP_NAMES, strict=True):
-        ax.set_title(name)
+            ax.set(xlim=(-0.5, len(columns) - 0.5), ylim=(0.6, 1.02))
+            ticks = [_TICKS.get((variant, column), column) for column in columns]
+            ax.set_xticks(range(len(columns)), ticks, rotation=35, ha="right", rotation_mode="anchor")
+        panels[0].set_ylabel(f"{name}\ncoverage")
+    for ax, group in zip(axes[0], _GROUP_NAMES, strict=True):
+        ax.set_title(group)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(SCORES))
     figure.suptitle(
         f"Coverage by group at level {LEVEL}: {title}\nMean of {repeats} repeats. Thick bars, often smaller than the "
-        "marker: two standard errors of it. Thin lines: the middle 90 % of repeats",
+        "marker: ± two standard errors. Thin lines: the middle 90 % of the repeats",
         fontsize=9.5,
     )
     return figure
@@ -257,14 +257,14 @@ def _coverage_figure(
 
 def _toy() -> tuple[Sample, Prediction, Prediction]:
     """Return the calibration set behind the paper's tables, with the oracle and the misspecified model."""
-    sample = papers_calibration(toy())
+    sample = paper_calibration(toy())
     return sample, sample.oracle(), misspecified(sample.oracle(), QuadraticVariance())
 
 
-def _variance(said: Prediction) -> FloatArray:
-    return said.required("spread", by="a figure") ** 2
+def _variance(prediction: Prediction) -> FloatArray:
+    return prediction.required("spread", by="a figure") ** 2
 
 
-def _thirds_of(values: FloatArray) -> IntArray:
-    """Return each value's third, 0 to 2."""
-    return np.searchsorted(thirds(values[None, :])[0], values)
+def _tertile_codes(values: FloatArray) -> IntArray:
+    """Return the number of each value's third, 0 to 2."""
+    return np.searchsorted(tertiles(values[None, :])[0], values)

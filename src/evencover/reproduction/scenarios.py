@@ -1,14 +1,15 @@
-"""The synthetic experiment: three scores under each way of being wrong, in worlds of each type.
+"""The paper's synthetic experiment: three scores under each misspecification, for each type of data.
 
-The paper's text and the code behind its figures differ in two of the ways. *As run*: noise is added to the variance,
-and the mean is shifted by σ. *As written*: noise is added to σ, and the mean is shifted by noise in units of σ.
+The paper's text and the code behind its figures differ in two misspecifications. *As run* means the code: noise is
+added to the variance, and the mean is shifted by σ. *As written* means the text: noise is added to σ, and the mean is
+shifted by normal noise with standard deviation 0.1 σ.
 """
 
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from evencover.reproduction.simulation import Design, Tally, simulated, tally
+from evencover.reproduction.simulation import CoverageCounts, Design, count_coverage, simulate
 from evencover.scores import IntervalDistance, Normalized, Residual, Score
 from evencover.synthetic.data import Sample, SyntheticData, constant_mean, functional_dependence, low_dimensional
 from evencover.synthetic.misspecification import (
@@ -27,105 +28,107 @@ SCORES: Mapping[str, Score] = {
     "interval": IntervalDistance(),
     "normalised": Normalized(),
 }
-SHIFTED = {"σ-shifted 0.01": 0.01, "σ-shifted 0.1": 0.1, "σ-shifted 1": 1.0}
+NOISE_ON_SPREAD = {"σ-shifted 0.01": 0.01, "σ-shifted 0.1": 0.1, "σ-shifted 1": 1.0}
 
 
-def _ways(
+def _misspecifications(
     noisy: Callable[[float], Misspecification], shifted: Misspecification
 ) -> dict[str, tuple[Misspecification, ...]]:
-    """Return the figures' seven columns, given what noise on σ and a shift by σ are."""
+    """Return the seven columns of the figures, given the misspecifications that differ between code and text."""
     return {
         "oracle": (),
-        **{name: (noisy(size),) for name, size in SHIFTED.items()},
+        **{name: (noisy(size),) for name, size in NOISE_ON_SPREAD.items()},
         "σ²-scaled 5": (ScaledSpread(5**0.5),),
         "μ-shifted 1": (ShiftedCenter(1.0),),
         "μ-shifted σ": (shifted,),
     }
 
 
+# The names of types and variants enter the seeds: a changed name changes the draws.
 VARIANTS: Mapping[str, Mapping[str, tuple[Misspecification, ...]]] = {
-    "as run": _ways(NoisyVariance, ShiftedBySpread(1.0)),
-    "as written": _ways(NoisySpread, NoisyCenter(0.1, in_spreads=True)),
+    "as run": _misspecifications(NoisyVariance, ShiftedBySpread(1.0)),
+    "as written": _misspecifications(NoisySpread, NoisyCenter(0.1, in_spreads=True)),
 }
 TYPES = {"Type 1": constant_mean, "Type 2": functional_dependence, "Type 3": low_dimensional}
 GROUPS = ("low", "medium", "high")
 
 
 def coverages(
-    world: SyntheticData,
-    changes: Mapping[str, tuple[Misspecification, ...]],
+    data: SyntheticData,
+    misspecifications: Mapping[str, tuple[Misspecification, ...]],
     *,
     repeats: int,
     seed: int,
     oracle: SyntheticData | None = None,
     design: Design | None = None,
-) -> dict[tuple[str, str], Tally]:
-    """Return what each score covers under each change, by thirds of the estimated variance.
+) -> dict[tuple[str, str], CoverageCounts]:
+    """Return the coverage counts of each score under each misspecification, by tertiles of the estimated variance.
 
-    Every change sees the same rows, so differences between changes are not those of the draws.
+    All misspecifications use the same rows, so the random draws cause no differences between them.
 
     Parameters
     ----------
-    world : World
-        Where rows come from.
-    changes : mapping of str to tuple of Change
-        What is done to the oracle's prediction.
+    data : SyntheticData
+        Source of the rows.
+    misspecifications : mapping of str to tuple of Misspecification
+        Misspecifications of the oracle's prediction.
     repeats, seed : int
-        How often, and the seed of the draws.
-    oracle : World, optional
-        The world whose mean and spread the oracle believes in; the true one by default.
+        Number of repeats, and seed of the draws.
+    oracle : SyntheticData, optional
+        The synthetic data whose mean and spread the oracle predicts; by default `data`.
     design : Design, optional
-        The rows of a repeat; 1000 for calibration and 1000 for the test by default.
+        Settings of a repeat; by default 1000 calibration rows and 1000 test rows.
     """
     design = design or Design()
 
-    def tallies(sample: Sample, rng: np.random.Generator) -> dict[tuple[str, str], Tally]:
-        believed = (oracle or world).oracle(sample.X)
-        said = {name: misspecified(believed, *change, seed=rng) for name, change in changes.items()}
+    def count(sample: Sample, rng: np.random.Generator) -> dict[tuple[str, str], CoverageCounts]:
+        prediction = (oracle or data).oracle(sample.X)
+        predictions = {name: misspecified(prediction, *each, seed=rng) for name, each in misspecifications.items()}
         return {
-            (change, name): tally(score, sample.y, prediction, design=design)
-            for change, prediction in said.items()
-            for name, score in SCORES.items()
+            (name, score): count_coverage(SCORES[score], sample.y, wrong, design=design)
+            for name, wrong in predictions.items()
+            for score in SCORES
         }
 
-    return simulated(world, tallies, design=design, repeats=repeats, seed=seed)
+    return simulate(data, count, design=design, repeats=repeats, seed=seed)
 
 
-def right_and_wrong_parts(
-    world: SyntheticData,
-    *changes: Misspecification,
+def misspecification_and_contamination(
+    data: SyntheticData,
+    *misspecifications: Misspecification,
     score: Score,
     repeats: int,
     seed: int,
     design: Design | None = None,
-) -> dict[tuple[str, str], Tally]:
-    """Return what a score covers when it is right or wrong, in groups that are right or wrong.
+) -> dict[tuple[str, str], CoverageCounts]:
+    """Return coverage counts for scores and groups that come from the correct or from a wrong prediction.
 
-    The first name of a key says whether the score was computed from the right or the wrong prediction (the wrong
-    one: misspecification), the second the same of the groups (contamination).
+    A key is a pair of "correct" or "wrong": the first is the prediction used for the scores ("wrong" means
+    misspecification), the second is the prediction used for the groups ("wrong" means contamination).
 
     Parameters
     ----------
-    world : World
-        Where rows come from.
-    *changes : Change
-        What makes the wrong prediction of the right one.
+    data : SyntheticData
+        Source of the rows.
+    *misspecifications : Misspecification
+        Misspecifications that turn the oracle's prediction into the wrong one.
     score : Score
         The nonconformity score.
     repeats, seed : int
-        How often, and the seed of the draws.
+        Number of repeats, and seed of the draws.
     design : Design, optional
-        The rows of a repeat; 1000 for calibration and 1000 for the test by default.
+        Settings of a repeat; by default 1000 calibration rows and 1000 test rows.
     """
     design = design or Design()
 
-    def tallies(sample: Sample, rng: np.random.Generator) -> dict[tuple[str, str], Tally]:
-        said = {"right": sample.oracle(), "wrong": misspecified(sample.oracle(), *changes, seed=rng)}
-        variance = {name: each.required("spread", by="a taxonomy") ** 2 for name, each in said.items()}
+    def count(sample: Sample, rng: np.random.Generator) -> dict[tuple[str, str], CoverageCounts]:
+        wrong = misspecified(sample.oracle(), *misspecifications, seed=rng)
+        predictions = {"correct": sample.oracle(), "wrong": wrong}
+        variance = {name: each.required("spread", by="a taxonomy") ** 2 for name, each in predictions.items()}
         return {
-            (scored, grouped): tally(score, sample.y, said[scored], design=design, by=variance[grouped])
-            for scored in said
-            for grouped in said
+            (scored, grouped): count_coverage(score, sample.y, predictions[scored], design=design, by=variance[grouped])
+            for scored in predictions
+            for grouped in predictions
         }
 
-    return simulated(world, tallies, design=design, repeats=repeats, seed=seed)
+    return simulate(data, count, design=design, repeats=repeats, seed=seed)

@@ -1,9 +1,9 @@
-"""A marginal conformal predictor, many times over: what it covers in each group, and whether that is chance.
+"""Repeated simulation of conformal predictors with one threshold: counts of covered test rows in each group.
 
-Repeats are vectorised: the rows of many of them are drawn, predicted and scored as one long array, then seen as an
-array of shape (repeats, rows) in which the first rows calibrate and the others test. They come in blocks of fixed
-size, each with a seed of its own: beyond the counts, memory does not grow with the number of repeats, and the first
-repeats are the same however many follow.
+Repeats are vectorised. The rows of many repeats are drawn, predicted and scored as one long array, then reshaped to
+(repeats, rows): the first rows of each repeat are for calibration, the others for the test. Repeats are drawn in blocks
+of fixed size, each with its own seed. So only the counts need more memory as the number of repeats grows, and the first
+repeats do not depend on how many follow.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -29,17 +29,17 @@ from evencover.synthetic.data import Sample, SyntheticData
 Name = TypeVar("Name")
 
 LEVEL = 0.9
-_BLOCK = 50  # repeats drawn at once
+_BLOCK = 50  # repeats drawn in one block
 
 
 @dataclass(frozen=True)
 class Design:
-    """How many rows a repeat has, and for which level it is calibrated.
+    """The settings of a repeat: its numbers of rows and its level.
 
     Parameters
     ----------
     n_calibration, n_test : int
-        Rows that calibrate, and rows that test.
+        Number of calibration rows and of test rows.
     level : float
         Nominal coverage.
     """
@@ -52,31 +52,33 @@ class Design:
         check_count(self.n_calibration, "n_calibration")
         check_count(self.n_test, "n_test")
         if self.rank > self.n_calibration:
-            raise ValueError(f"{self.n_calibration} calibration rows are too few for a threshold at level {self.level}")
+            raise ValueError(
+                f"n_calibration must be large enough for a threshold at level {self.level}; got {self.n_calibration}"
+            )
 
     @property
     def n_rows(self) -> int:
-        """Rows of one repeat."""
+        """Number of rows of one repeat."""
         return self.n_calibration + self.n_test
 
     @property
     def rank(self) -> int:
-        """The conformal rank of the threshold."""
+        """Conformal rank of the threshold."""
         return conformal_rank(self.n_calibration, self.level)
 
 
 @dataclass(frozen=True, eq=False)
-class Tally:
-    """Test rows covered in each repeat and group, of how many, with the widths of their intervals.
+class CoverageCounts:
+    """Counts of covered test rows in each repeat and group, with the mean widths of the intervals.
 
     Parameters
     ----------
     covered, sizes : ndarray of shape (repeats, groups)
-        Rows covered, and rows.
+        Number of covered test rows, and number of test rows.
     widths : ndarray of shape (repeats, groups)
-        Mean width; NaN where a group has no rows.
+        Mean width of the intervals; NaN where a group has no rows.
     design : Design
-        What was repeated.
+        Settings of the repeats.
     """
 
     covered: IntArray
@@ -85,9 +87,9 @@ class Tally:
     design: Design
 
     @classmethod
-    def joined(cls, tallies: Iterable["Tally"], repeats: int) -> "Tally":
-        """Return the first repeats of some tallies of one design, one after another."""
-        parts = list(tallies)
+    def concatenate(cls, parts: Iterable["CoverageCounts"], repeats: int) -> "CoverageCounts":
+        """Return the first `repeats` repeats of several parts with the same design."""
+        parts = list(parts)
         return cls(
             np.concatenate([part.covered for part in parts])[:repeats],
             np.concatenate([part.sizes for part in parts])[:repeats],
@@ -102,21 +104,22 @@ class Tally:
 
     @property
     def coverage(self) -> FloatArray:
-        """Coverage in each group, all repeats together. Shape (groups,)."""
+        """Coverage in each group, over all repeats. Shape (groups,)."""
         return _ratio(self.covered.sum(axis=0), self.sizes.sum(axis=0))
 
     @property
-    def error(self) -> FloatArray:
-        """Standard error of `coverage`, from the scatter over the repeats. Shape (groups,)."""
-        scatter = (self.covered - self.coverage * self.sizes).std(axis=0, ddof=1)
-        return _ratio(scatter * np.sqrt(len(self.sizes)), self.sizes.sum(axis=0))
+    def standard_error(self) -> FloatArray:
+        """Standard error of `coverage`, estimated from the variation between repeats. Shape (groups,)."""
+        deviation = (self.covered - self.coverage * self.sizes).std(axis=0, ddof=1)
+        return _ratio(deviation * np.sqrt(len(self.sizes)), self.sizes.sum(axis=0))
 
     @property
     def z(self) -> FloatArray:
-        """How far each group is from even coverage, in standard errors; 0 for one without rows. Shape (groups,).
+        """Distance of each group's count from its mean under even coverage, in standard errors. Shape (groups,).
 
-        If the score does not depend on the group, the number covered among m rows of a group is
-        BetaBinomial(m, k, n + 1 − k), k the conformal rank; exactly, and independently over the repeats.
+        If the score does not depend on the group, the number covered among m rows of a group has exactly the
+        distribution BetaBinomial(m, k, n + 1 − k), with k the conformal rank. Repeats are independent. A group without
+        rows has z = 0.
         """
         k, total = self.design.rank, self.design.n_calibration + 1
         p = k / total
@@ -125,14 +128,14 @@ class Tally:
         return np.nan_to_num(_ratio(excess, np.sqrt(variance.sum(axis=0))))
 
     @property
-    def marginal(self) -> "Tally":
-        """The same with all groups together: one group."""
+    def marginal(self) -> "CoverageCounts":
+        """The counts over all groups, as one group."""
         sizes = self.sizes.sum(axis=1, keepdims=True)
         widths = np.nansum(self.widths * self.sizes, axis=1, keepdims=True) / sizes
-        return Tally(self.covered.sum(axis=1, keepdims=True), sizes, widths, self.design)
+        return CoverageCounts(self.covered.sum(axis=1, keepdims=True), sizes, widths, self.design)
 
 
-def tally(
+def count_coverage(
     score: Score,
     y: FloatArray,
     prediction: Prediction,
@@ -140,36 +143,36 @@ def tally(
     design: Design,
     by: FloatArray | None = None,
     edges: Callable[[FloatArray], FloatArray] | None = None,
-) -> Tally:
-    """Calibrate each repeat's first rows together, and count what is covered of its other rows, by group.
+) -> CoverageCounts:
+    """Calibrate one threshold per repeat on its first rows, and count the covered rows among the others, by group.
 
     Parameters
     ----------
     score : Score
         The nonconformity score.
     y : ndarray of shape (repeats × rows,)
-        Targets, repeat after repeat.
-    prediction : Prediction of as many rows
-        What the model says.
+        Targets, one repeat after another.
+    prediction : Prediction
+        The model's prediction for the same rows.
     design : Design
-        The rows of a repeat.
+        Settings of a repeat.
     by : ndarray of shape (repeats × rows,), optional
-        What the groups are cut by; the predicted variance by default.
+        Values that define the groups; by default the predicted variance.
     edges : callable, optional
-        From the calibration rows' values, shape (repeats, n), to the edges of the groups, shape
-        (repeats, groups − 1); thirds by default.
+        Function of the calibration rows' values, shape (repeats, n), that returns the edges of the groups, shape
+        (repeats, groups − 1); by default the tertiles.
     """
     if not len(y) or len(y) % design.n_rows:
-        raise ValueError(f"y must hold whole repeats of {design.n_rows} rows; got {len(y)} rows")
-    values = prediction.required("spread", by="groups of the variance") ** 2 if by is None else by
+        raise ValueError(f"y must contain complete repeats of {design.n_rows} rows; got {len(y)} rows")
+    values = prediction.required("spread", by="count_coverage") ** 2 if by is None else by
     if len(values) != len(y):
         raise ValueError(f"by must have {len(y)} rows, as many as y; got {len(values)}")
-    calibrates = np.tile(np.arange(design.n_rows) < design.n_calibration, len(y) // design.n_rows)
-    test = ~calibrates
-    scores = score(y[calibrates], prediction[calibrates]).reshape(-1, design.n_calibration)
-    intervals = score.interval(np.repeat(thresholds(scores, design), design.n_test), prediction[test])
-    cuts = (edges or thirds)(values[calibrates].reshape(-1, design.n_calibration))
-    return _counted(intervals.covers(y[test]), intervals.width, values[test], cuts, design)
+    is_calibration = np.tile(np.arange(design.n_rows) < design.n_calibration, len(y) // design.n_rows)
+    is_test = ~is_calibration
+    scores = score(y[is_calibration], prediction[is_calibration]).reshape(-1, design.n_calibration)
+    intervals = score.interval(np.repeat(thresholds(scores, design), design.n_test), prediction[is_test])
+    group_edges = (edges or tertiles)(values[is_calibration].reshape(-1, design.n_calibration))
+    return _group_counts(intervals.covers(y[is_test]), intervals.width, values[is_test], group_edges, design)
 
 
 def thresholds(scores: FloatArray, design: Design) -> FloatArray:
@@ -177,50 +180,50 @@ def thresholds(scores: FloatArray, design: Design) -> FloatArray:
     return np.partition(scores, design.rank - 1, axis=1)[:, design.rank - 1]
 
 
-def thirds(values: FloatArray) -> FloatArray:
-    """Return the 1/3 and 2/3 quantiles of each repeat, numpy's default ones. Shape (repeats, 2)."""
+def tertiles(values: FloatArray) -> FloatArray:
+    """Return the 1/3 and 2/3 quantiles of each repeat, by numpy's default method. Shape (repeats, 2)."""
     return np.quantile(values, [1 / 3, 2 / 3], axis=1).T
 
 
-def cut_at(edge: float) -> Callable[[FloatArray], FloatArray]:
-    """Return the rule of two groups: up to a fixed edge, and above it."""
+def fixed_edge(edge: float) -> Callable[[FloatArray], FloatArray]:
+    """Return a function for `count_coverage` that makes two groups: values up to the edge, and values above it."""
     return lambda values: np.full((len(values), 1), edge)
 
 
-def simulated(
-    world: SyntheticData,
-    tallies: Callable[[Sample, np.random.Generator], dict[Name, Tally]],
+def simulate(
+    data: SyntheticData,
+    count: Callable[[Sample, np.random.Generator], dict[Name, CoverageCounts]],
     *,
     design: Design,
     repeats: int,
     seed: int,
-) -> dict[Name, Tally]:
-    """Return what `tallies` counts in many repeats.
+) -> dict[Name, CoverageCounts]:
+    """Draw many repeats and return their counts by name.
 
     Parameters
     ----------
-    world : World
-        Where rows come from.
-    tallies : callable
-        Takes the rows of a block of repeats and the generator that drew them, returns tallies by name.
+    data : SyntheticData
+        Source of the rows.
+    count : callable
+        Takes the rows of a block of repeats and the generator that drew them. Returns coverage counts by name.
     design : Design
-        The rows of a repeat.
+        Settings of a repeat.
     repeats, seed : int
-        How often, and the seed of the draws.
+        Number of repeats, and seed of the draws.
     """
-    blocks = [tallies(world.sample(size * design.n_rows, seed=rng), rng) for size, rng in blocks_of(repeats, seed)]
-    return {name: Tally.joined((block[name] for block in blocks), repeats) for name in blocks[0]}
+    blocks = [count(data.sample(size * design.n_rows, seed=rng), rng) for size, rng in blocks_of(repeats, seed)]
+    return {name: CoverageCounts.concatenate((block[name] for block in blocks), repeats) for name in blocks[0]}
 
 
-def simulated_tally(
-    world: SyntheticData, tallied: Callable[[Sample], Tally], *, design: Design, repeats: int, seed: int
-) -> Tally:
-    """Return what one way of counting, a function of the rows alone, finds in many repeats."""
-    return simulated(world, lambda sample, _: {"": tallied(sample)}, design=design, repeats=repeats, seed=seed)[""]
+def simulate_counts(
+    data: SyntheticData, count: Callable[[Sample], CoverageCounts], *, design: Design, repeats: int, seed: int
+) -> CoverageCounts:
+    """Draw many repeats and return their counts, for one function of the rows that counts."""
+    return simulate(data, lambda sample, _: {"": count(sample)}, design=design, repeats=repeats, seed=seed)[""]
 
 
 def blocks_of(repeats: int, seed: int) -> Iterator[tuple[int, np.random.Generator]]:
-    """Yield, until there are repeats enough, the size of a block and its generator; the last block is whole too."""
+    """Yield the size and the generator of each block. The last block has full size too, so it may exceed `repeats`."""
     check_count(repeats, "repeats")
     check_seed(seed)
     for block in range(-(-repeats // _BLOCK)):
@@ -228,33 +231,38 @@ def blocks_of(repeats: int, seed: int) -> Iterator[tuple[int, np.random.Generato
 
 
 def seed_of(seed: int, *names: str) -> int:
-    """Return the seed of something with a name: by a hash, so that no order or number of things changes it."""
+    """Return a seed derived from names by a hash, so that it does not depend on the order or number of simulations.
+
+    A changed name gives other draws.
+    """
     check_seed(seed)
     return int.from_bytes(sha256("/".join([str(seed), *names]).encode()).digest()[:8], "big")
 
 
 def check_repeats(repeats: int) -> None:
-    """Raise unless there are repeats enough for a standard error."""
+    """Raise ValueError unless there are enough repeats for a standard error."""
     if not is_count(repeats) or repeats < 2:
-        raise ValueError(f"repeats must be a whole number, 2 or more, to have a scatter; got {repeats!r}")
+        raise ValueError(f"repeats must be a whole number, 2 or more, for a standard error; got {repeats!r}")
 
 
-def _counted(covered: BoolArray, width: FloatArray, values: FloatArray, cuts: FloatArray, design: Design) -> Tally:
-    """Return the tally of test rows, given whether each is covered, its width, its value and the repeats' edges."""
-    repeats, n_groups = len(cuts), cuts.shape[1] + 1
-    cells = np.repeat(n_groups * np.arange(repeats), len(values) // repeats)  # of the first group in each repeat
-    for cut in cuts.T:
-        cells += values > np.repeat(cut, len(values) // repeats)
+def _group_counts(
+    covered: BoolArray, width: FloatArray, values: FloatArray, edges: FloatArray, design: Design
+) -> CoverageCounts:
+    """Return the counts of test rows, given whether each is covered, its width, its value and the repeats' edges."""
+    repeats, n_groups = len(edges), edges.shape[1] + 1
+    cells = np.repeat(n_groups * np.arange(repeats), len(values) // repeats)  # index of each repeat's first group
+    for edge in edges.T:
+        cells += values > np.repeat(edge, len(values) // repeats)
 
     def total(weights: FloatArray) -> FloatArray:
         summed = np.bincount(cells, weights, minlength=repeats * n_groups)
         return np.asarray(summed.reshape(repeats, n_groups), dtype=float)
 
     sizes = np.bincount(cells, minlength=repeats * n_groups).reshape(repeats, n_groups)
-    return Tally(total(covered.astype(float)).astype(np.intp), sizes, _ratio(total(width), sizes), design)
+    return CoverageCounts(total(covered.astype(float)).astype(np.intp), sizes, _ratio(total(width), sizes), design)
 
 
 def _ratio(numerator: FloatArray | IntArray, denominator: FloatArray | IntArray) -> FloatArray:
-    """Return a quotient, NaN where both numbers are 0."""
+    """Return the quotient, NaN where both numbers are 0."""
     with np.errstate(invalid="ignore"):
         return np.asarray(numerator / denominator)

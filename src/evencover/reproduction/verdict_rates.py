@@ -1,7 +1,7 @@
-"""How often the diagnostics are right: the size of every test, and the verdicts against rows and misspecification.
+"""Error rates of the diagnostics: how often each test rejects, and how often each verdict is given.
 
-The world is the paper's toy model. The oracle's normalised score is pivotal there, so every test of evenness should
-reject in 5 % of the repeats; other scores and models are uneven to a known degree.
+The data are the paper's toy model. Its normalised score of the oracle is pivotal, so each test of even coverage should
+reject in at most 5 % of the repeats. Other scores and models are uneven, with known coverages.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from evencover.taxonomies import BySpread
 
 GROUPS = 3
 TOLERANCE = 0.03
-ROWS_A_GROUP = (20, 50, 100, 200, 500)
+ROWS_PER_GROUP = (20, 50, 100, 200, 500)
 ROWS = (300, 1000, 3000, 10_000)
 TESTS: Mapping[str, Callable[[Diagnosis], float]] = {
     "exact, a group (Holm)": lambda found: min(group.adjusted for group in found.table),
@@ -37,50 +37,50 @@ TESTS: Mapping[str, Callable[[Diagnosis], float]] = {
     "score against spread": lambda found: found.dependence.p_value if found.dependence else np.nan,
     "verdict `uneven`": lambda found: float(found.verdict != "uneven"),
 }
-_MANY = 400_000  # rows for the true coverage
+_MANY = 400_000  # rows that estimate the true coverage
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A score of a model, right or wrong, of the toy model.
+    """A score and a model for the toy data.
 
     Parameters
     ----------
     score : Score
         The nonconformity score.
-    changes : tuple of Change
-        What is wrong with the model.
+    misspecifications : tuple of Misspecification
+        Misspecifications of the model; none for the oracle.
     """
 
     score: Score
-    changes: tuple[Misspecification, ...] = ()
+    misspecifications: tuple[Misspecification, ...] = ()
 
-    def drawn(self, n: int, rng: np.random.Generator) -> tuple[Sample, Prediction]:
-        """Return n rows, and what the model says of them."""
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[Sample, Prediction]:
+        """Draw n rows, and return them with the model's prediction."""
         sample = toy().sample(n, seed=rng)
-        return sample, misspecified(sample.oracle(), *self.changes, seed=rng) if self.changes else sample.oracle()
+        return sample, misspecified(sample.oracle(), *self.misspecifications, seed=rng)
 
     def diagnosis(self, n: int, rng: np.random.Generator) -> Diagnosis:
-        """Return the diagnosis of n rows."""
-        sample, prediction = self.drawn(n, rng)
+        """Draw n calibration rows and return their diagnosis."""
+        sample, prediction = self.draw(n, rng)
         groups, scores = BySpread(GROUPS).learn(Rows(prediction)), self.score(sample.y, prediction)
         return diagnose_scores(scores, groups, spread=prediction.spread, level=LEVEL, seed=int(rng.integers(2**31)))
 
     def verdict(self, n: int, rng: np.random.Generator) -> Verdict:
-        """Return the verdict on n rows, without the evidence beside it."""
-        sample, prediction = self.drawn(n, rng)
-        divide = MarginalThreshold(self.score(sample.y, prediction), BySpread(GROUPS).learn(Rows(prediction)), LEVEL)
-        return divide.verdict(TOLERANCE, int(rng.integers(2**31)))
+        """Draw n calibration rows and return the verdict only, which is faster than the diagnosis."""
+        sample, prediction = self.draw(n, rng)
+        marginal = MarginalThreshold(self.score(sample.y, prediction), BySpread(GROUPS).learn(Rows(prediction)), LEVEL)
+        return marginal.verdict(TOLERANCE, int(rng.integers(2**31)))
 
     def true_coverage(self, rng: np.random.Generator) -> list[float]:
-        """Return what one threshold from very many rows covers in each group, by the law of the target."""
-        sample, prediction = self.drawn(_MANY, rng)
+        """Return the coverage in each group for one threshold from 400 000 rows, by the target's exact distribution."""
+        sample, prediction = self.draw(_MANY, rng)
         intervals = self.score.interval(float(conformal_quantile(self.score(sample.y, prediction), LEVEL)), prediction)
         codes = BySpread(GROUPS).learn(Rows(prediction)).codes
         return [float(sample.coverage(intervals)[codes == group].mean()) for group in range(GROUPS)]
 
 
-SCENARIOS: Mapping[str, Scenario] = {
+SCENARIOS: Mapping[str, Scenario] = {  # the names enter the seeds: a changed name changes the draws
     "normalised, oracle": Scenario(Normalized()),
     "residual, misspecified": Scenario(Residual(), (QuadraticVariance(),)),
     "normalised, noise 0.05 in the variance": Scenario(Normalized(), (NoisyVariance(0.05),)),
@@ -92,12 +92,12 @@ SCENARIOS: Mapping[str, Scenario] = {
 
 
 def rejections(rows: int, *, repeats: int = 200, seed: int = 0) -> dict[str, float]:
-    """Return how often each test rejects at 5 % what is true, with this many rows a group.
+    """Return the share of repeats in which each test at 5 % rejects although the coverage is even.
 
     Parameters
     ----------
     rows, repeats, seed : int
-        Rows of each of the three groups; how often; the seed of the draws.
+        Number of rows in each of the three groups, number of repeats, seed of the draws.
     """
     check_count(repeats, "repeats")
     rng = np.random.default_rng(seed_of(seed, "rejections", str(rows)))
@@ -106,21 +106,21 @@ def rejections(rows: int, *, repeats: int = 200, seed: int = 0) -> dict[str, flo
 
 
 def verdict_shares(scenario: str, rows: int, *, repeats: int = 200, seed: int = 0) -> dict[str, float]:
-    """Return how often each verdict is given.
+    """Return the share of repeats with each verdict.
 
     Parameters
     ----------
     scenario : str
         A key of `SCENARIOS`.
     rows, repeats, seed : int
-        Calibration rows; how often; the seed of the draws.
+        Number of calibration rows, number of repeats, seed of the draws.
     """
     check_count(repeats, "repeats")
     rng = np.random.default_rng(seed_of(seed, scenario, str(rows)))
     counts = Counter(SCENARIOS[scenario].verdict(rows, rng) for _ in range(repeats))
-    return {word: counts[word] / repeats for word in ("uneven", "even", "undecided")}
+    return {verdict: counts[verdict] / repeats for verdict in ("uneven", "even", "undecided")}
 
 
 def true_coverage(scenario: str, *, seed: int = 0) -> list[float]:
-    """Return the coverage of one threshold, from very many rows, in each group; `scenario` as in `verdict_shares`."""
+    """Return the coverage in each group for one threshold from 400 000 rows. `scenario` is a key of `SCENARIOS`."""
     return SCENARIOS[scenario].true_coverage(np.random.default_rng(seed_of(seed, scenario, "truth")))

@@ -1,4 +1,4 @@
-"""Synthetic worlds, which know their own truth, and ways of being wrong about them."""
+"""Synthetic data with a known conditional distribution, and misspecifications of a prediction."""
 
 from evencover.synthetic.data import (
     Sample,

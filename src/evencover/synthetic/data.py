@@ -1,4 +1,4 @@
-"""Worlds: a distribution of features, a law of the target, and with them the truth about any interval."""
+"""Synthetic data: distributions of features and target, from which the exact coverage of any interval follows."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,57 +30,57 @@ _TEN_UNIFORM = UniformFeatures(10, 0.0, 10.0)
 
 @dataclass(frozen=True, eq=False)
 class SyntheticData:
-    """Where rows come from, and what is true of them.
+    """A source of synthetic rows whose conditional distribution is known.
 
     Parameters
     ----------
     name : str
-        What to call it.
+        Name for titles and tables.
     features : Features
         The distribution of X.
-    law : Law
+    distribution : ConditionalDistribution
         The distribution of the target given X: its ``mean``, ``spread``, ``density``, ``cdf`` and ``quantile``.
 
     Examples
     --------
-    >>> world = low_dimensional()
-    >>> rows = world.sample(1000, seed=0)
-    >>> truth = world.coverage(world.oracle_interval(rows.X, level=0.9), rows.X)
-    >>> truth.min().round(6), truth.max().round(6)
+    >>> data = low_dimensional()
+    >>> sample = data.sample(1000, seed=0)
+    >>> exact = data.coverage(data.oracle_interval(sample.X, level=0.9), sample.X)
+    >>> exact.min().round(6), exact.max().round(6)
     (np.float64(0.9), np.float64(0.9))
     """
 
     name: str
     features: Features
-    law: ConditionalDistribution
+    distribution: ConditionalDistribution
 
     def __post_init__(self) -> None:
         if isinstance(self.features, type) or not hasattr(self.features, "draw"):
-            raise TypeError(f"features must be an object with the method of Features, draw; got {self.features!r}")
-        check_conditional_distribution(self.law)
+            raise TypeError(f"features must be an object with a draw(n, rng) method; got {self.features!r}")
+        check_conditional_distribution(self.distribution, "distribution")
 
     def sample(self, n: int, *, seed: Any = 0) -> "Sample":
-        """Return n rows.
+        """Draw n rows.
 
         Parameters
         ----------
         n : int
             Number of rows.
         seed : int, numpy Generator or RandomState
-            An int gives the same rows each time; a generator goes on from where it is.
+            An int gives the same rows each time. A generator continues from its current state.
         """
         check_count(n, "n")
         rng = generator(seed)
         X = _checked_features(self.features.draw(n, rng))
         if len(X) != n:
             raise ValueError(f"features must draw {n} rows; got {len(X)}")
-        y = checked_vector(self.law.sample(X, rng), "the law's sample", length=n)
-        return Sample(X, y, *self._moments(X), world=self)
+        y = checked_vector(self.distribution.sample(X, rng), "the distribution's sample", length=n)
+        return Sample(X, y, *self._moments(X), source=self)
 
     def oracle(self, X: FloatArray, *, level: float = 0.9) -> Prediction:
         """Return the prediction of a model that knows the conditional mean and standard deviation.
 
-        Its bounds are center ± z spread, the normal ones at `level`.
+        The bounds are center ± z spread, with z the normal quantile of (1 + level) / 2.
         """
         return Prediction(*self._moments(_checked_features(X)), level=level)
 
@@ -88,12 +88,13 @@ class SyntheticData:
         """Return the interval between the true quantiles (1 − level) / 2 and (1 + level) / 2."""
         X = _checked_features(X)
         tail = float(1 - level_fraction(level)) / 2
-        return Intervals(self.law.quantile(tail, X), self.law.quantile(1 - tail, X), level=level)
+        return Intervals(self.distribution.quantile(tail, X), self.distribution.quantile(1 - tail, X), level=level)
 
     def coverage(self, intervals: Intervals | IntervalUnion, X: FloatArray) -> FloatArray:
         """Return the probability that each row's target lies in its interval, given its features.
 
-        Shaped as the intervals' bounds: (n,), or (n, L) for L levels. The pieces of a union are disjoint, and add up.
+        The shape is that of the bounds: (n,), or (n, L) for L levels. The coverage of a union is the sum over its
+        pieces, which are disjoint.
         """
         if isinstance(intervals, IntervalUnion):
             return np.asarray(sum(self.coverage(piece, X) for piece in intervals.pieces))
@@ -105,14 +106,15 @@ class SyntheticData:
         if len(intervals) != len(X):
             raise ValueError(f"X must have {len(intervals)} rows, as many as the intervals; got {len(X)}")
         below = np.nextafter(intervals.lower, -np.inf)  # intervals are closed
-        columns = zip(below.reshape(len(X), -1).T, intervals.upper.reshape(len(X), -1).T, strict=True)  # one a level
-        inside = [self.law.cdf(upper, X) - self.law.cdf(lower, X) for lower, upper in columns]
+        columns = zip(below.reshape(len(X), -1).T, intervals.upper.reshape(len(X), -1).T, strict=True)  # one per level
+        inside = [self.distribution.cdf(upper, X) - self.distribution.cdf(lower, X) for lower, upper in columns]
         return np.where(intervals.empty, 0.0, np.stack(inside, axis=-1).reshape(intervals.lower.shape))
 
     def _moments(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the law's mean and spread, sure to be one number a row."""
-        mean = checked_vector(self.law.mean(X), "the law's mean", length=len(X))
-        return mean, checked_nonnegative(self.law.spread(X), "the law's spread", length=len(X))
+        """Return the conditional mean and spread. Raise ValueError unless each has one number per row."""
+        mean = checked_vector(self.distribution.mean(X), "the distribution's mean", length=len(X))
+        spread = checked_nonnegative(self.distribution.spread(X), "the distribution's spread", length=len(X))
+        return mean, spread
 
     def __repr__(self) -> str:
         return f"SyntheticData({self.name})"
@@ -120,7 +122,7 @@ class SyntheticData:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows drawn from a world: features, targets, and the truth behind them.
+    """Rows drawn from synthetic data: features, targets, and the true mean and spread of each target.
 
     Parameters
     ----------
@@ -130,33 +132,33 @@ class Sample:
         Targets.
     mean, spread : ndarray of shape (n,)
         Conditional mean and standard deviation of each target.
-    world : World
-        Where they come from.
+    source : SyntheticData
+        The synthetic data that the rows were drawn from.
     """
 
     X: FloatArray
     y: FloatArray
     mean: FloatArray
     spread: FloatArray
-    world: SyntheticData = field(kw_only=True, repr=False)
+    source: SyntheticData = field(kw_only=True, repr=False)
 
     def oracle(self, *, level: float = 0.9) -> Prediction:
-        """Return the prediction of a model that knows the truth."""
+        """Return the prediction of a model that knows the conditional mean and standard deviation."""
         return Prediction(self.mean, self.spread, level=level)
 
     def coverage(self, intervals: Intervals | IntervalUnion) -> FloatArray:
         """Return the probability that each row's target lies in its interval, given its features."""
-        return self.world.coverage(intervals, self.X)
+        return self.source.coverage(intervals, self.X)
 
     def __len__(self) -> int:
         return len(self.y)
 
     def __repr__(self) -> str:
-        return f"Sample({len(self)} rows of {self.X.shape[1]} features from {self.world!r})"
+        return f"Sample({len(self)} rows of {self.X.shape[1]} features from {self.source!r})"
 
 
 def heteroskedastic(n: int, *, seed: int = 0) -> Sample:
-    """Return n rows whose noise grows tenfold along one feature: the friendly default.
+    """Draw n rows whose noise grows tenfold along one feature: a simple example to start with.
 
     Three features, uniform on (0, 1); the target is normal with mean 3 sin(π x₀) + x₁ and standard deviation
     0.2 + 1.8 x₂².
@@ -166,7 +168,7 @@ def heteroskedastic(n: int, *, seed: int = 0) -> Sample:
     n : int
         Number of rows.
     seed : int
-        Seed; the same one gives the same rows.
+        Seed of the draws. The same seed gives the same rows.
 
     Examples
     --------
@@ -174,112 +176,137 @@ def heteroskedastic(n: int, *, seed: int = 0) -> Sample:
     >>> sample.X.shape, bool(np.all(sample.spread >= 0.2))
     ((1000, 3), True)
     """
-    law = AdditiveNoise(lambda X: 3 * np.sin(np.pi * X[:, 0]) + X[:, 1], lambda X: 0.2 + 1.8 * X[:, 2] ** 2)
-    return SyntheticData("noise that grows tenfold", UniformFeatures(3), law).sample(n, seed=seed)
+    distribution = AdditiveNoise(lambda X: 3 * np.sin(np.pi * X[:, 0]) + X[:, 1], lambda X: 0.2 + 1.8 * X[:, 2] ** 2)
+    return SyntheticData("noise that grows tenfold", UniformFeatures(3), distribution).sample(n, seed=seed)
 
 
 def homoskedastic(noise: LocationScale = NORMAL, *, features: Features | None = None) -> SyntheticData:
-    """The control: mean(x), variance 0.1; by default normal `noise` and ten `features` of two modes on [0, 10]."""
-    law = AdditiveNoise(_average, lambda X: np.full(len(X), np.sqrt(0.1)), noise)
-    return SyntheticData("homoskedastic control", features or TwoModeFeatures(10, 0.0, 10.0), law)
+    """Return the control: mean(x), constant variance 0.1.
+
+    By default the `noise` is normal, and ten `features` have two modes on [0, 10].
+    """
+    distribution = AdditiveNoise(_average, lambda X: np.full(len(X), np.sqrt(0.1)), noise)
+    return SyntheticData("homoskedastic control", features or TwoModeFeatures(10, 0.0, 10.0), distribution)
 
 
 def constant_mean(noise: LocationScale = NORMAL, *, features: Features | None = None) -> SyntheticData:
-    """Type 1: mean 1, variance ``0.1 |mean(x)|``; by default normal `noise`, ten normal `features` of variance 10."""
-    law = AdditiveNoise(lambda X: np.ones(len(X)), lambda X: np.sqrt(0.1 * np.abs(_average(X))), noise)
-    return SyntheticData("Type 1, constant mean", features or _TEN_NORMAL, law)
+    """Return the paper's Type 1: mean 1, variance ``0.1 |mean(x)|``.
+
+    By default the `noise` is normal, and ten `features` are normal with variance 10.
+    """
+    distribution = AdditiveNoise(lambda X: np.ones(len(X)), lambda X: np.sqrt(0.1 * np.abs(_average(X))), noise)
+    return SyntheticData("Type 1, constant mean", features or _TEN_NORMAL, distribution)
 
 
 def functional_dependence(noise: LocationScale = NORMAL, *, features: Features | None = None) -> SyntheticData:
-    """Type 2: mean(x), variance ``0.1 √|mean(x)|``; by default normal `noise`, ten normal `features` of variance 10."""
-    law = AdditiveNoise(_average, lambda X: np.sqrt(0.1 * np.sqrt(np.abs(_average(X)))), noise)
-    return SyntheticData("Type 2, functional dependence", features or _TEN_NORMAL, law)
+    """Return the paper's Type 2: mean(x), variance ``0.1 √|mean(x)|``.
+
+    By default the `noise` is normal, and ten `features` are normal with variance 10.
+    """
+    distribution = AdditiveNoise(_average, lambda X: np.sqrt(0.1 * np.sqrt(np.abs(_average(X)))), noise)
+    return SyntheticData("Type 2, functional dependence", features or _TEN_NORMAL, distribution)
 
 
 def low_dimensional(noise: LocationScale = NORMAL, *, features: Features | None = None) -> SyntheticData:
-    """Type 3: mean(x), variance ``0.1 |x₂ + 0.1|``; by default normal `noise` and ten `features` uniform on [0, 10]."""
-    law = AdditiveNoise(_average, lambda X: np.sqrt(0.1 * np.abs(X[:, 1] + 0.1)), noise)
-    return SyntheticData("Type 3, low-dimensional noise", features or _TEN_UNIFORM, law)
+    """Return the paper's Type 3: mean(x), variance ``0.1 |x₂ + 0.1|``.
+
+    By default the `noise` is normal, and ten `features` are uniform on [0, 10].
+    """
+    distribution = AdditiveNoise(_average, lambda X: np.sqrt(0.1 * np.abs(X[:, 1] + 0.1)), noise)
+    return SyntheticData("Type 3, low-dimensional noise", features or _TEN_UNIFORM, distribution)
 
 
 def two_modes(
-    noise: LocationScale = NORMAL, *, features: Features | None = None, coin: bool = False, as_written: bool = False
+    noise: LocationScale = NORMAL, *, features: Features | None = None, mixture: bool = False, as_written: bool = False
 ) -> SyntheticData:
-    """Type 4: one mode at mean(x) − 1, one at mean(x) + 1.
+    """Return the paper's Type 4: one mode at mean(x) − 1, one at mean(x) + 1.
 
     Parameters
     ----------
     noise : LocationScale
-        Distribution within a mode.
+        Distribution of the noise within a mode.
     features : Features, optional
-        Ten normal ones of variance 10 by default.
-    coin : bool
-        Whether a fair coin draws the mode. By default, as in the paper, mean(x) decides it: the lower up to 2, the
-        higher above. Then the target given x is no mixture at all.
+        Distribution of the features; by default ten normal features with variance 10.
+    mixture : bool
+        True: the mode of each row is random, each with probability 1/2, so the target given x is a mixture. False,
+        as in the paper: the lower mode if mean(x) ≤ 2, otherwise the upper mode. Then the target given x has one mode.
     as_written : bool
-        Whether the variance within a mode is 0.01 mean(x)², as the paper's text has it, instead of
-        ``0.1 mean(|x|)``, as it was run.
+        True: the variance within a mode is 0.01 mean(x)², the formula printed in the paper. False: it is
+        ``0.1 mean(|x|)``, the formula in the paper's code.
     """
-    spread = _tenth_of_mean if as_written else _root_of_mean_size
+    spread = _spread_as_written if as_written else _two_modes_spread
     lower, upper = (
         AdditiveNoise(lambda X: _average(X) - 1, spread, noise),
         AdditiveNoise(lambda X: _average(X) + 1, spread, noise),
     )
-    if coin:
-        return SyntheticData("Type 4, mode by a coin", features or _TEN_NORMAL, Mixture((lower, upper)))
-    law = AdditiveNoise(lambda X: np.where(_average(X) <= 2, lower.mean(X), upper.mean(X)), spread, noise)
-    return SyntheticData("Type 4, mode by the mean", features or _TEN_NORMAL, law)
+    if mixture:
+        return SyntheticData("Type 4, mixture", features or _TEN_NORMAL, Mixture((lower, upper)))
+    distribution = AdditiveNoise(lambda X: np.where(_average(X) <= 2, lower.mean(X), upper.mean(X)), spread, noise)
+    return SyntheticData("Type 4, mode set by the mean", features or _TEN_NORMAL, distribution)
 
 
 def toy(noise: LocationScale = NORMAL, *, as_written: bool = False) -> SyntheticData:
-    """The toy model of the paper's tables: mean(x) of five features.
+    """Return the toy model of the paper's tables: the target's mean is mean(x) of five features.
 
     Parameters
     ----------
     noise : LocationScale
         Distribution of the noise.
     as_written : bool
-        Whether, as the paper's equation has it, the variance is 0.01 mean(x)² and features are uniform on
-        [0, 100]; by default 0.1 mean(x) and [0, 10], as it was run.
+        True: the equation printed in the paper, with variance 0.01 mean(x)² and features uniform on [0, 100].
+        False: the settings of the paper's code, with variance 0.1 mean(x) and features uniform on [0, 10].
     """
     if as_written:
         return SyntheticData(
-            "toy model as written", UniformFeatures(5, 0.0, 100.0), AdditiveNoise(_average, _tenth_of_mean, noise)
+            "toy model as written",
+            UniformFeatures(5, 0.0, 100.0),
+            AdditiveNoise(_average, _spread_as_written, noise),
         )
-    law = AdditiveNoise(_average, lambda X: np.sqrt(0.1 * _average(X)), noise)
-    return SyntheticData("toy model as run", UniformFeatures(5, 0.0, 10.0), law)
+    distribution = AdditiveNoise(_average, lambda X: np.sqrt(0.1 * _average(X)), noise)
+    return SyntheticData("toy model as run", UniformFeatures(5, 0.0, 10.0), distribution)
 
 
 def two_subgroups(noise: LocationScale = NORMAL) -> SyntheticData:
-    """The introduction's example: 0.1 x + 2 s, `noise` (normal by default) of deviation 0.1 (s = 0) or 0.5 (s = 1)."""
-    law = AdditiveNoise(lambda X: 0.1 * X[:, 0] + 2 * X[:, 1], lambda X: np.where(X[:, 1] == 1, 0.5, 0.1), noise)
-    return SyntheticData("two subgroups", SubgroupFeatures(), law)
+    """Return the example of the paper's introduction: mean 0.1 x + 2 s, with s = 0 or 1 for the two subgroups.
+
+    The standard deviation of the `noise` (normal by default) is 0.1 for s = 0 and 0.5 for s = 1.
+    """
+    distribution = AdditiveNoise(
+        lambda X: 0.1 * X[:, 0] + 2 * X[:, 1], lambda X: np.where(X[:, 1] == 1, 0.5, 0.1), noise
+    )
+    return SyntheticData("two subgroups", SubgroupFeatures(), distribution)
 
 
 def unit_square(noise: LocationScale = NORMAL) -> SyntheticData:
-    """The running example: the unit square, mean x₁ + x₂, `noise` of variance ``1 + |x₂ − 0.5|``; normal by default."""
-    law = AdditiveNoise(lambda X: X[:, 0] + X[:, 1], lambda X: np.sqrt(1 + np.abs(X[:, 1] - 0.5)), noise)
-    return SyntheticData("unit square", UniformFeatures(2), law)
+    """Return the paper's running example: features on the unit square, mean x₁ + x₂, variance ``1 + |x₂ − 0.5|``.
+
+    The `noise` is normal by default.
+    """
+    distribution = AdditiveNoise(lambda X: X[:, 0] + X[:, 1], lambda X: np.sqrt(1 + np.abs(X[:, 1] - 0.5)), noise)
+    return SyntheticData("unit square", UniformFeatures(2), distribution)
 
 
 def _checked_features(X: Any) -> FloatArray:
-    """Return features as an array of shape (n, features), or say what is wrong with them."""
+    """Return features as an array. Raise ValueError unless they are finite, of shape (n, features)."""
     array = np.asarray(X, dtype=float)
     if array.ndim != 2:
         raise ValueError(f"X must have shape (n, features); got shape {array.shape}")
     if not np.isfinite(array).all():
-        raise ValueError(f"X must be finite; {np.count_nonzero(~np.isfinite(array))} of {array.size} values are not")
+        bad = np.count_nonzero(~np.isfinite(array))
+        raise ValueError(f"X must be finite; {bad} of {array.size} values are NaN or infinite")
     return array
 
 
 def _average(X: FloatArray) -> FloatArray:
-    """The mean of each row's features."""
+    """Return the mean of each row's features."""
     return np.asarray(X.mean(axis=1))
 
 
-def _tenth_of_mean(X: FloatArray) -> FloatArray:
+def _spread_as_written(X: FloatArray) -> FloatArray:
+    """Return the root of the printed variance, 0.01 mean(x)²."""
     return 0.1 * np.abs(_average(X))
 
 
-def _root_of_mean_size(X: FloatArray) -> FloatArray:
+def _two_modes_spread(X: FloatArray) -> FloatArray:
+    """Return the root of the variance in the paper's code, 0.1 mean(|x|)."""
     return np.asarray(np.sqrt(0.1 * np.abs(X).mean(axis=1)))

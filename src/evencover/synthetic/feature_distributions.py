@@ -1,4 +1,4 @@
-"""Distributions of the features. Each draws from a numpy ``Generator`` or the legacy ``RandomState``."""
+"""Distributions of the features. Each one accepts a numpy ``Generator`` or the legacy ``RandomState``."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -9,22 +9,22 @@ from evencover._internal.arrays import FloatArray, check_count, check_positive, 
 
 
 class Features(Protocol):
-    """A distribution of feature rows."""
+    """Protocol of a distribution of feature rows."""
 
     def draw(self, n: int, rng: Any) -> FloatArray:
-        """Return n rows. Shape (n, features)."""
+        """Draw n rows. Shape (n, features)."""
 
 
 @dataclass(frozen=True)
 class UniformFeatures:
-    """Independent features, uniform between two numbers.
+    """Independent features, uniform on [low, high].
 
     Parameters
     ----------
     n_features : int
-        How many.
+        Number of features.
     low, high : float
-        The two numbers.
+        Ends of the range.
     """
 
     n_features: int
@@ -35,7 +35,7 @@ class UniformFeatures:
         _check_range(self)
 
     def draw(self, n: int, rng: Any) -> FloatArray:
-        """Return n rows. Shape (n, features)."""
+        """Draw n rows. Shape (n, features)."""
         drawn: FloatArray = rng.uniform(self.low, self.high, (n, self.n_features))
         return drawn
 
@@ -47,9 +47,9 @@ class NormalFeatures:
     Parameters
     ----------
     n_features : int
-        How many.
+        Number of features.
     variance : float
-        Of each.
+        Variance of each feature.
     """
 
     n_features: int
@@ -60,21 +60,21 @@ class NormalFeatures:
         check_positive(self.variance, "variance")
 
     def draw(self, n: int, rng: Any) -> FloatArray:
-        """Return n rows. Shape (n, features)."""
+        """Draw n rows. Shape (n, features)."""
         drawn: FloatArray = rng.normal(0.0, np.sqrt(self.variance), (n, self.n_features))
         return drawn
 
 
 @dataclass(frozen=True)
 class TwoModeFeatures:
-    """Rows of two kinds, equally likely: all features in the lowest third of a range, or all in the highest.
+    """Rows of two equally likely kinds: all features in the lowest third of a range, or all in the highest third.
 
     Parameters
     ----------
     n_features : int
-        How many.
+        Number of features.
     low, high : float
-        The range.
+        Ends of the range.
     """
 
     n_features: int
@@ -85,7 +85,7 @@ class TwoModeFeatures:
         _check_range(self)
 
     def draw(self, n: int, rng: Any) -> FloatArray:
-        """Return n rows. Shape (n, features)."""
+        """Draw n rows. Shape (n, features)."""
         third = (self.high - self.low) / 3
         upper = rng.uniform(size=(n, 1)) < 0.5
         drawn: FloatArray = self.low + third * (rng.uniform(size=(n, self.n_features)) + 2 * upper)
@@ -94,15 +94,15 @@ class TwoModeFeatures:
 
 @dataclass(frozen=True)
 class SubgroupFeatures:
-    """A feature uniform on (0, 10), and a subgroup: 0 and 1 in turn, so that of 20 rows each has 10."""
+    """A feature uniform on (0, 10), and a subgroup that alternates between 0 and 1: 20 rows have 10 of each."""
 
     def draw(self, n: int, rng: Any) -> FloatArray:
-        """Return n rows. Shape (n, 2)."""
+        """Draw n rows. Shape (n, 2)."""
         return np.column_stack([rng.uniform(0.0, 10.0, n), np.arange(n) % 2])
 
 
 def _check_range(features: UniformFeatures | TwoModeFeatures) -> None:
-    """Raise unless there are some features, on a range."""
+    """Raise ValueError unless there is a positive number of features and low is below high."""
     check_count(features.n_features, "n_features")
     low, high = features.low, features.high
     if not (is_number(low) and is_number(high) and -np.inf < low < high < np.inf):

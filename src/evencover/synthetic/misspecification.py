@@ -1,8 +1,8 @@
-"""Ways of being wrong: changes of an oracle's prediction, to be combined.
+"""Misspecifications: functions that turn the oracle's prediction into a wrong one. They can be combined.
 
-*Misspecification* is a score computed from wrong parameters. *Contamination* is rows put into the wrong groups. A
-model that errs does both, since its spread goes into both; to tell them apart, compute the scores from one
-prediction and the groups from another:
+*Misspecification* means that the scores come from a wrong center or spread. *Contamination* means that rows are in the
+wrong groups. A wrong spread causes both, because scores and groups use it. To separate the two effects, compute the
+scores from one prediction and the groups from another:
 
     wrong = misspecified(right, QuadraticVariance())
     groups = BySpread(3).learn(Rows(wrong))        # contamination alone
@@ -24,29 +24,29 @@ from evencover._internal.arrays import (
 )
 from evencover.predictions import Prediction
 
-_SMALLEST = 1e-3  # of the median spread: where noise would make it smaller
+_MIN_SPREAD = 1e-3  # times the median spread: noise cannot make a spread smaller
 
 
 class Misspecification(Protocol):
-    """A way of being wrong."""
+    """Protocol of a misspecification: a function of center, spread and random generator."""
 
     def __call__(self, center: FloatArray, spread: FloatArray, rng: Any, /) -> tuple[FloatArray, FloatArray]:
-        """Return another center and spread for each row."""
+        """Return a new center and a new spread for each row."""
 
 
-def misspecified(prediction: Prediction, *changes: Misspecification, seed: Any = 0) -> Prediction:
-    """Return the prediction after some changes, one after another.
+def misspecified(prediction: Prediction, *misspecifications: Misspecification, seed: Any = 0) -> Prediction:
+    """Apply misspecifications to a prediction, one after another, and return the result.
 
-    The bounds follow: center ± z spread at the prediction's own level.
+    The bounds of the result are center ± z spread at the prediction's own level.
 
     Parameters
     ----------
     prediction : Prediction
-        With center and spread, such as an oracle's.
-    *changes : Change
-        The first acts on the prediction, the next on what that made of it.
+        A prediction with center and spread, such as ``sample.oracle()``.
+    *misspecifications : Misspecification
+        Each one acts on the result of the one before it.
     seed : int or numpy Generator
-        For the changes that are random.
+        Seed of the random misspecifications.
 
     Examples
     --------
@@ -59,19 +59,19 @@ def misspecified(prediction: Prediction, *changes: Misspecification, seed: Any =
         raise TypeError(f"prediction must be a Prediction, such as sample.oracle(); got {type(prediction).__name__}")
     rng = generator(seed)
     center, spread = prediction.center, prediction.required("spread", by="misspecified")
-    for change in changes:
-        center, spread = _after(change, center, spread, rng)
-    return Prediction(center, spread, level=prediction.level) if changes else prediction
+    for misspecification in misspecifications:
+        center, spread = _apply(misspecification, center, spread, rng)
+    return Prediction(center, spread, level=prediction.level) if misspecifications else prediction
 
 
 @dataclass(frozen=True)
 class NoisySpread:
-    """Normal noise on the spread, which is kept above a thousandth of the rows' median.
+    """Add normal noise to the spread. The result is at least 1/1000 of the median spread.
 
     Parameters
     ----------
     size : float
-        Standard deviation of that noise.
+        Standard deviation of the noise.
     """
 
     size: float
@@ -80,19 +80,19 @@ class NoisySpread:
         check_positive(self.size, "size")
 
     def __call__(self, center: FloatArray, spread: FloatArray, rng: Any) -> tuple[FloatArray, FloatArray]:
-        """Return the same center, another spread."""
+        """Return the same center and the changed spread."""
         noisy = spread + rng.normal(0.0, self.size, len(spread))
-        return center, np.maximum(noisy, _SMALLEST * np.median(spread))
+        return center, np.maximum(noisy, _MIN_SPREAD * np.median(spread))
 
 
 @dataclass(frozen=True)
 class NoisyVariance:
-    """Normal noise on the variance; where the sum would be negative, the noise is subtracted instead of added.
+    """Add normal noise to the variance. Where the sum would be negative, the noise is subtracted instead.
 
     Parameters
     ----------
     size : float
-        Standard deviation of that noise.
+        Standard deviation of the noise.
     """
 
     size: float
@@ -101,19 +101,19 @@ class NoisyVariance:
         check_positive(self.size, "size")
 
     def __call__(self, center: FloatArray, spread: FloatArray, rng: Any) -> tuple[FloatArray, FloatArray]:
-        """Return the same center, another spread."""
+        """Return the same center and the changed spread."""
         variance, noise = spread**2, rng.normal(0.0, self.size, len(spread))
         return center, np.sqrt(np.where(variance + noise < 0, variance - noise, variance + noise))
 
 
 @dataclass(frozen=True)
 class ScaledSpread:
-    """The spread times a constant. ``Normalized()`` ranks targets as before.
+    """Multiply the spread by a constant. The ranking of the scores of ``Normalized()`` stays the same.
 
     Parameters
     ----------
     factor : float
-        The constant.
+        The constant factor.
     """
 
     factor: float
@@ -122,27 +122,27 @@ class ScaledSpread:
         check_positive(self.factor, "factor")
 
     def __call__(self, center: FloatArray, spread: FloatArray, _: Any) -> tuple[FloatArray, FloatArray]:
-        """Return the same center, another spread."""
+        """Return the same center and the changed spread."""
         return center, self.factor * spread
 
 
 @dataclass(frozen=True)
 class QuadraticVariance:
-    """The paper's misspecified model: variance 5 (σ² − 0.5)² + 0.5, too high where the noise is low."""
+    """The paper's misspecified model: the variance becomes 5 (σ² − 0.5)² + 0.5, too high where σ² is low."""
 
     def __call__(self, center: FloatArray, spread: FloatArray, _: Any) -> tuple[FloatArray, FloatArray]:
-        """Return the same center, another spread."""
+        """Return the same center and the changed spread."""
         return center, np.sqrt(5 * (spread**2 - 0.5) ** 2 + 0.5)
 
 
 @dataclass(frozen=True)
 class ShiftedCenter:
-    """The center plus a constant.
+    """Add a constant to the center.
 
     Parameters
     ----------
     by : float
-        The constant.
+        The constant to add.
     """
 
     by: float
@@ -151,18 +151,18 @@ class ShiftedCenter:
         _check_finite(self.by, "by")
 
     def __call__(self, center: FloatArray, spread: FloatArray, _: Any) -> tuple[FloatArray, FloatArray]:
-        """Return another center, the same spread."""
+        """Return the changed center and the same spread."""
         return center + self.by, spread
 
 
 @dataclass(frozen=True)
 class ShiftedBySpread:
-    """The center plus a multiple of the spread, which leaves a pivotal score pivotal.
+    """Add a multiple of the spread to the center. A pivotal score stays pivotal.
 
     Parameters
     ----------
     by : float
-        The multiple.
+        Number of spreads to add.
     """
 
     by: float
@@ -171,20 +171,20 @@ class ShiftedBySpread:
         _check_finite(self.by, "by")
 
     def __call__(self, center: FloatArray, spread: FloatArray, _: Any) -> tuple[FloatArray, FloatArray]:
-        """Return another center, the same spread."""
+        """Return the changed center and the same spread."""
         return center + self.by * spread, spread
 
 
 @dataclass(frozen=True)
 class NoisyCenter:
-    """Normal noise on the center.
+    """Add normal noise to the center.
 
     Parameters
     ----------
     size : float
-        Standard deviation of that noise.
+        Standard deviation of the noise.
     in_spreads : bool
-        Whether `size` is a multiple of each row's spread.
+        True: `size` counts in units of each row's spread. False: in units of the target.
     """
 
     size: float
@@ -194,27 +194,32 @@ class NoisyCenter:
         check_positive(self.size, "size")
 
     def __call__(self, center: FloatArray, spread: FloatArray, rng: Any) -> tuple[FloatArray, FloatArray]:
-        """Return another center, the same spread."""
+        """Return the changed center and the same spread."""
         unit = spread if self.in_spreads else 1.0
         return center + unit * rng.normal(0.0, self.size, len(center)), spread
 
 
-def _after(change: Misspecification, center: FloatArray, spread: FloatArray, rng: Any) -> tuple[FloatArray, FloatArray]:
-    """Return what a change makes of center and spread, which it may not alter in place."""
-    if isinstance(change, type) or not callable(change):
+def _apply(
+    misspecification: Misspecification, center: FloatArray, spread: FloatArray, rng: Any
+) -> tuple[FloatArray, FloatArray]:
+    """Return the changed center and spread. The function gets copies, so it cannot change the originals."""
+    if isinstance(misspecification, type) or not callable(misspecification):
         raise TypeError(
-            "changes must be functions of (center, spread, generator) or objects such as ScaledSpread(2.0); "
-            f"got {change!r}"
+            "misspecifications must be functions of (center, spread, generator) or objects such as ScaledSpread(2.0); "
+            f"got {misspecification!r}"
         )
-    made = change(center.copy(), spread.copy(), rng)
-    if not isinstance(made, tuple) or len(made) != 2:
-        raise TypeError(f"a change must return a center and a spread; {change!r} returned {type(made).__name__}")
-    after = f"after {change!r}"
-    center = checked_vector(made[0], f"the center {after}", length=len(center))
-    return center, checked_nonnegative(made[1], f"the spread {after}", length=len(center))
+    pair = misspecification(center.copy(), spread.copy(), rng)
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        raise TypeError(
+            f"a misspecification must return a pair (center, spread); {misspecification!r} returned "
+            f"{type(pair).__name__}"
+        )
+    after = f"after {misspecification!r}"
+    center = checked_vector(pair[0], f"the center {after}", length=len(center))
+    return center, checked_nonnegative(pair[1], f"the spread {after}", length=len(center))
 
 
 def _check_finite(value: Any, name: str) -> None:
-    """Raise unless a setting is a finite number."""
+    """Raise ValueError unless a setting is a finite number."""
     if not is_number(value) or not np.isfinite(value):
         raise ValueError(f"{name} must be a finite number; got {value!r}")

@@ -1,4 +1,4 @@
-"""What is known to be true: families of distributions, and which scores are pivotal for them."""
+"""Families of distributions of the target, and tests whether a score is pivotal for them."""
 
 from evencover.theory.families import (
     EXPONENTIAL,

@@ -15,13 +15,13 @@ _METHODS = ("pdf", "cdf", "ppf", "rvs", "mean", "std")
 
 
 class Distribution(Protocol):
-    """What is asked of one member of a family; SciPy's frozen distributions have it."""
+    """Protocol of one member of a family. SciPy's frozen distributions satisfy it."""
 
     def cdf(self, y: Any, /) -> Any:
-        """Return the probability of at most y."""
+        """Return the probability of a value of at most y."""
 
     def ppf(self, p: Any, /) -> Any:
-        """Return the quantile of p."""
+        """Return the quantile of probability p."""
 
     def mean(self) -> Any:
         """Return the mean."""
@@ -32,20 +32,20 @@ class Distribution(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LocationScale:
-    """Everything of the form Y = mean + spread × noise, for noise of one distribution.
+    """The family of targets Y = mean + spread × noise, for noise of one distribution.
 
-    The conditional density is ``f(y; mean, spread) = g((y − mean) / spread) / spread``. Here g, the *standardised
-    density*, is that of the noise moved and scaled to mean 0 and standard deviation 1, so that `mean` and `spread`
-    are the target's own.
+    The conditional density is ``f(y; mean, spread) = g((y − mean) / spread) / spread``. The
+    *standardised density* g is the density of the noise after shifting and scaling it to mean 0 and standard deviation
+    1. So `mean` and `spread` are the mean and standard deviation of the target.
 
     Parameters
     ----------
     noise : SciPy distribution
-        Continuous and with its shapes fixed, such as ``scipy.stats.t(5)``.
+        A continuous distribution with fixed shape parameters, such as ``scipy.stats.t(5)``.
     name : str
-        What to call the family.
+        Name of the family.
     location, scale : float, optional
-        What counts as mean and standard deviation of noise that has none:
+        Only for noise without a finite mean or standard deviation: the values to use instead, as in
         ``LocationScale(scipy.stats.cauchy(), location=0, scale=1)``.
 
     Examples
@@ -65,12 +65,13 @@ class LocationScale:
         for part, own in zip(("location", "scale"), _moments(self.noise), strict=True):
             given = getattr(self, part)
             if given is not None and np.isfinite(own):
-                raise ValueError(f"{part} is for noise that has none of its own; this noise has {own:g}")
+                moment = "standard deviation" if part == "scale" else "mean"
+                raise ValueError(f"{part} must be left out for noise with a finite {moment}; this noise has {own:g}")
             value = own if given is None else given
             if not (is_number(value) and np.isfinite(value)) or (part == "scale" and value <= 0):
                 raise ValueError(
-                    f"{part} must be a {'positive ' if part == 'scale' else ''}finite number; got {value}. Noise "
-                    "without a mean or variance needs location= and scale="
+                    f"{part} must be a {'positive ' if part == 'scale' else ''}finite number; got {value}. "
+                    "For noise without a mean or variance, pass location= and scale="
                 )
             object.__setattr__(self, part, float(value))
 
@@ -83,15 +84,15 @@ class LocationScale:
         return self.standard_density((y - mean) / spread) / spread
 
     def cdf(self, y: Any, mean: Any, spread: Any) -> Any:
-        """Return the conditional probability of at most `y`."""
+        """Return the conditional probability that the target is at most `y`."""
         return self.noise.cdf(self._raw((y - mean) / spread))
 
     def quantile(self, p: Any, mean: Any, spread: Any) -> Any:
-        """Return the target that is not exceeded with probability `p`."""
+        """Return the conditional quantile of probability `p`."""
         return mean + spread * self._standard(self.noise.ppf(p))
 
     def sample(self, mean: FloatArray, spread: FloatArray, rng: Any) -> FloatArray:
-        """Return one target for each row's mean and spread. Shape (n,).
+        """Draw one target for each row's mean and spread. Shape (n,).
 
         `rng` is a numpy ``Generator`` or the legacy ``RandomState``.
         """
@@ -100,15 +101,15 @@ class LocationScale:
         return drawn
 
     def along(self, moments: Callable[..., tuple[Any, Any]], **values: Any) -> "Family":
-        """Return the members on a path: mean and spread as functions of other parameters.
+        """Return the subfamily whose mean and spread are functions of other parameters.
 
         Parameters
         ----------
         moments : callable
-            Takes the parameters by name, returns mean and spread. With plain operators only, it also serves the
-            symbolic proofs.
+            Takes the parameters by name and returns the pair (mean, spread). If it uses only arithmetic operators,
+            `is_pivotal` can also use it in symbolic proofs.
         **values : sequences of float
-            Some values of each parameter, two or more, to compare numerically.
+            Two or more values of each parameter, for the numerical comparison.
 
         Examples
         --------
@@ -118,10 +119,10 @@ class LocationScale:
         check_parameters(moments, "moments", values)
 
         def member(**theta: float) -> Distribution:
-            said = moments(**theta)
-            if not isinstance(said, tuple) or len(said) != 2:
-                raise TypeError(f"moments must return a pair (mean, spread); got {said!r}")
-            mean, spread = said
+            pair = moments(**theta)
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise TypeError(f"moments must return a pair (mean, spread); got {pair!r}")
+            mean, spread = pair
             if not spread > 0:
                 raise ValueError(f"spread must be positive at all values of the parameters; got {spread} at {theta}")
             return _Member(self, mean, spread)
@@ -129,11 +130,11 @@ class LocationScale:
         return Family(member, values, self.name, moments=moments)
 
     def _raw(self, x: Any) -> Any:
-        """Return standardised values in the noise's own units."""
+        """Return standardised values in the units of the noise."""
         return self.location + self.scale * x
 
     def _standard(self, noise: Any) -> Any:
-        """Return the noise's own values standardised."""
+        """Return values of the noise, standardised to mean 0 and standard deviation 1."""
         return (noise - self.location) / self.scale
 
     def __repr__(self) -> str:
@@ -142,7 +143,7 @@ class LocationScale:
 
 @dataclass(frozen=True)
 class _Member:
-    """A location-scale family at one mean and spread."""
+    """The member of a location-scale family with one mean and spread."""
 
     family: LocationScale
     at_mean: float
@@ -168,14 +169,14 @@ class Family:
     Parameters
     ----------
     distribution : callable
-        Takes the parameters by name, returns a SciPy distribution: ``lambda shape: scipy.stats.gamma(shape)``.
+        Takes the parameters by name and returns a SciPy distribution: ``lambda shape: scipy.stats.gamma(shape)``.
     values : mapping of str to sequence of float
-        Some values of each parameter, two or more: where members are compared. All combinations are.
+        Two or more values of each parameter. The members at all combinations of the values are compared.
     name : str
-        What to call the family.
+        Name of the family.
     moments : callable, optional
-        Of a family that is part of a location-scale one: mean and spread in terms of the parameters.
-        `LocationScale.along` gives it.
+        Only for a subfamily of a location-scale family: mean and spread as functions of the parameters.
+        `LocationScale.along` sets it.
 
     Examples
     --------
@@ -191,12 +192,12 @@ class Family:
     def __post_init__(self) -> None:
         if not isinstance(self.values, Mapping):
             raise TypeError(
-                f"values must map each parameter to some values, such as {{'shape': (1, 2)}}; got {self.values!r}"
+                f"values must map each parameter to its values, such as {{'shape': (1, 2)}}; got {self.values!r}"
             )
         values = {name: checked_vector(given, f"values of {name}") for name, given in self.values.items()}
         if not values or any(len(np.unique(given)) < 2 for given in values.values()):
             raise ValueError(
-                "a family needs one parameter or more, with two or more different values each; "
+                "values must contain one parameter or more, each with two or more different values; "
                 f"got { ({name: given.tolist() for name, given in values.items()}) }"
             )
         object.__setattr__(self, "values", values)
@@ -204,7 +205,7 @@ class Family:
             check_parameters(self.distribution, "distribution", values)
 
     def members(self) -> Iterator[tuple[dict[str, float], Distribution]]:
-        """Yield every combination of parameter values, with its distribution."""
+        """Yield every combination of the parameter values, with its distribution."""
         for combination in product(*self.values.values()):
             theta = {name: float(value) for name, value in zip(self.values, combination, strict=True)}
             member = self.distribution(**theta)
@@ -216,28 +217,28 @@ class Family:
 
 
 def check_parameters(function: Any, name: str, parameters: Mapping[str, Any]) -> None:
-    """Raise unless a function takes a family's parameters by name."""
+    """Raise TypeError unless a function takes a family's parameters by name."""
     if not callable(function):
         raise TypeError(f"{name} must be a function of the family's parameters; got {function!r}")
     try:
-        taken = signature(function)
-    except ValueError:  # written in C, and silent about what it takes
+        accepted = signature(function)
+    except ValueError:  # a function written in C without a signature
         return
     try:
-        taken.bind(**parameters)
+        accepted.bind(**parameters)
     except TypeError:
         raise TypeError(
-            f"{name} must take the family's parameters by name, {' and '.join(parameters)}; got one that takes {taken}"
+            f"{name} must take the family's parameters by name: {', '.join(parameters)}; it takes {accepted}"
         ) from None
 
 
 def _check_continuous(noise: Any) -> None:
-    """Raise unless this is one of SciPy's continuous distributions."""
-    lacking = [method for method in _METHODS if not hasattr(noise, method)]
-    if lacking:
+    """Raise TypeError unless this is one of SciPy's continuous distributions."""
+    missing = [method for method in _METHODS if not hasattr(noise, method)]
+    if missing:
         raise TypeError(
             "noise must be one of SciPy's classic continuous distributions, such as scipy.stats.t(5); "
-            f"got {noise!r}, which has no {', '.join(lacking)}"
+            f"got {noise!r}, which has no {', '.join(missing)}"
         )
 
 
@@ -245,17 +246,17 @@ def _moments(noise: Any) -> tuple[float, float]:
     """Return mean and standard deviation of the noise."""
     try:
         return float(noise.mean()), float(noise.std())
-    except TypeError as error:  # a distribution whose shapes were left open
-        raise TypeError(f"noise must have its shapes fixed, as scipy.stats.t(5) has; {error}") from error
+    except TypeError as error:  # a distribution without fixed shape parameters
+        raise TypeError(f"noise must have fixed shape parameters, such as scipy.stats.t(5); {error}") from error
 
 
 def _check_distribution(member: Any) -> None:
-    """Raise unless a family's member has what is asked of one, its shapes fixed."""
-    lacking = [method for method in ("cdf", "ppf", "mean", "std") if not hasattr(member, method)]
+    """Raise TypeError unless a member has the methods of `Distribution` and fixed shape parameters."""
+    missing = [method for method in ("cdf", "ppf", "mean", "std") if not hasattr(member, method)]
     open_shapes = isinstance(member, stats.rv_continuous | stats.rv_discrete) and member.shapes
-    if lacking or open_shapes:
+    if missing or open_shapes:
         raise TypeError(
-            "distribution must return a distribution with its shapes fixed, such as scipy.stats.gamma(2.0); "
+            "distribution must return a distribution with fixed shape parameters, such as scipy.stats.gamma(2.0); "
             f"got {member!r}"
         )
 
@@ -263,5 +264,5 @@ def _check_distribution(member: Any) -> None:
 NORMAL = LocationScale(stats.norm(), "normal")
 LAPLACE = LocationScale(stats.laplace(), "Laplace")
 UNIFORM = LocationScale(stats.uniform(), "uniform")
-TRIANGULAR = LocationScale(stats.triang(1), "triangular")  # the paper's: density 2y / λ² on [0, λ]
+TRIANGULAR = LocationScale(stats.triang(1), "triangular")  # density 2y / λ² on [0, λ], as in the paper
 EXPONENTIAL = LocationScale(stats.expon(), "exponential")

@@ -1,7 +1,7 @@
-"""Is a score a pivotal quantity? By algebra where that is possible, by comparing distributions everywhere.
+"""Test whether a score is a pivotal quantity, by comparison of distributions and, where possible, by a proof.
 
-A score is *pivotal* for a family of distributions if its own distribution is the same for every member. Then one
-threshold, calibrated on all rows together, covers every kind of row evenly, at every level.
+A score is *pivotal* for a family of distributions if the score's distribution is the same for every member. Then one
+threshold, calibrated on all rows jointly, gives the same coverage for every member, at every level.
 """
 
 from collections.abc import Callable
@@ -21,33 +21,33 @@ from evencover.theory.symbolic import Proof, SymbolicFamily, has_fixed_range, pi
 
 Theta: TypeAlias = dict[str, float]
 
-_MEANS, _SPREADS = (-2.3, 0.0, 3.7), (0.2, 1.0, 4.5)  # where location-scale families are compared
-_SAME = 1e-9  # of two probabilities computed from a cdf
-_ULPS = 16  # by how many units in the last place a bound may be off
-_SAME_ON_GRID = 1e-3  # of two probabilities counted on a grid of targets
-_GRID = 10_000  # targets at equal steps of probability
-_PROBABILITIES = np.linspace(0.0005, 0.9995, 200)  # at which each member's scores give a threshold to compare at
+_MEANS, _SPREADS = (-2.3, 0.0, 3.7), (0.2, 1.0, 4.5)  # parameters at which location-scale families are compared
+_TOLERANCE = 1e-9  # on a difference of two probabilities from a cdf
+_ULPS = 16  # rounding margin of a bound, in units in the last place
+_GRID_TOLERANCE = 1e-3  # on a difference of two probabilities from a grid of targets
+_GRID = 10_000  # number of targets, at equal steps of probability
+_PROBABILITIES = np.linspace(0.0005, 0.9995, 200)  # members are compared at these quantiles of their scores
 
 
 @dataclass(frozen=True)
 class Pivotality:
-    """The answer of `is_pivotal`; true where the score is pivotal.
+    """The result of `is_pivotal`. It is true if the score is pivotal.
 
     Parameters
     ----------
     pivotal : bool
-        Whether the score's distribution is free of the parameters.
+        Whether the score's distribution does not depend on the parameters.
     how : str
-        "proved" by algebra, or "compared" between members of the family.
+        "proved" symbolically, or "compared" numerically between members of the family.
     members : int
-        How many members were compared; 0 for a symbolic family.
+        Number of members compared; 0 for a symbolic family.
     difference : float, optional
-        Largest difference between two members' probabilities of a score up to the same threshold, beyond rounding.
+        Largest difference, beyond rounding, between two members' probabilities of a score of at most t, over all t.
     between : tuple of two dict
-        The parameters of these two members, if the score is not pivotal.
+        The parameters of these two members; empty if the score is pivotal.
     even_at : tuple of float
-        Single levels at which one threshold is even although the score is not pivotal. Not looked for where the
-        score is a plain function.
+        Single levels at which one threshold covers all members equally although the score is not pivotal. Always
+        empty if the score is a plain function.
     """
 
     pivotal: bool
@@ -63,10 +63,11 @@ class Pivotality:
     def __str__(self) -> str:
         if self.pivotal:
             how = "proved" if self.how == "proved" else f"compared: no difference between {self.members} members"
-            return f"Pivotal ({how}): one threshold is even at every level."
+            return f"Pivotal ({how}): one threshold gives the same coverage for all members, at every level."
         where = " and ".join(", ".join(f"{name}={value:g}" for name, value in theta.items()) for theta in self.between)
-        gap = f" One threshold can cover {self.difference or 0:.3g} more of one member than of another ({where})."
-        even = f" At level {' and '.join(f'{level:.6g}' for level in self.even_at)} it is even nevertheless."
+        gap = f" With one threshold, the coverage of two members can differ by {self.difference or 0:.3g} ({where})."
+        levels = " and ".join(f"{level:.6g}" for level in self.even_at)
+        even = f" At level {levels} the coverage is the same for all members."
         return f"Not pivotal ({self.how}).{gap if self.between else ''}{even if self.even_at else ''}"
 
 
@@ -77,26 +78,28 @@ def is_pivotal(
     estimate: Callable[..., Any] | None = None,
     level: float = 0.9,
 ) -> Pivotality:
-    """Decide whether a score is a pivotal quantity for a family of distributions.
+    """Test whether a score is a pivotal quantity for a family of distributions.
 
-    Members of the family are compared: the probability of a score of at most t, by the score's interval and the
-    member's cdf, at many t, over all combinations of the family's values. That is exact up to rounding, without
-    sampling; only a plain function, which has no interval, is counted on a grid of 10 000 targets. For location-scale
-    families and the scores of this package (without epsilon and floor), a yes is also proved by algebra, for all
-    parameters and any noise, if SymPy is there (extra `theory`).
+    The test compares the members at all combinations of the family's values: the probability of a score of at most t,
+    at many t. The score's interval and the member's cdf give this probability exactly up to rounding, without
+    sampling. A plain function has no interval, so its probabilities are counted on a grid of 10 000 targets.
+
+    For location-scale families and the scores of this package (without epsilon and floor), a positive result is also
+    proved symbolically, for all parameters and any noise, if SymPy is installed (extra `theory`).
 
     Parameters
     ----------
     score : Score, callable, or sympy.Expr
-        A nonconformity score; any function of (y, prediction); or, for a `SymbolicFamily`, an expression that is
+        A nonconformity score, or any function of (y, prediction). For a `SymbolicFamily`: an expression that is
         monotone in y.
     family : LocationScale, Family or SymbolicFamily
-        The distributions of the target, given its features. A symbolic one is decided by algebra alone.
+        The distributions of the target, given its features. For a `SymbolicFamily` the test is symbolic only.
     estimate : callable, optional
-        What the model believes, in terms of the family's parameters by name: a pair (center, spread) or a
-        `Prediction` of one row. The true mean and standard deviation by default. For algebra, use plain operators.
+        The model's prediction as a function of the family's parameters, by name: a pair (center, spread) or a
+        `Prediction` of one row. By default the true mean and standard deviation. A proof needs a function that uses
+        only arithmetic operators.
     level : float
-        Level of the prediction's own bounds, center ± z spread, which `IntervalDistance` measures from.
+        Level of the prediction's bounds, center ± z spread. `IntervalDistance` measures the distance from them.
 
     Examples
     --------
@@ -109,27 +112,27 @@ def is_pivotal(
     """
     level = float(level_fraction(level))
     if isinstance(family, SymbolicFamily):
-        return _decided_by_condition(score, family, estimate)
+        return _symbolic_result(score, family, estimate)
     _check_score(score)
     family = _as_family(family)
     if estimate is not None:
         check_parameters(estimate, "estimate", family.values)
     comparison = _Comparison(score, family, estimate, level)
-    return comparison.answer(_proof(comparison))
+    return comparison.result(_proof(comparison))
 
 
 def _check_score(score: Any) -> None:
-    """Raise unless a score can be called on targets and predictions."""
+    """Raise TypeError unless a score is a function of targets and predictions."""
     if isinstance(score, type):
         raise TypeError(f"score must be a score, such as Normalized(), not the class itself; got {score.__name__}")
     if hasattr(score, "free_symbols"):
-        raise TypeError(f"a SymPy expression goes with a SymbolicFamily; got {score}")
+        raise TypeError(f"family must be a SymbolicFamily if the score is a SymPy expression; got the score {score}")
     if not callable(score):
         raise TypeError(f"score must be a score, such as Normalized(), or a function of (y, prediction); got {score!r}")
 
 
 def _as_family(family: Any) -> Family:
-    """Return a family with parameters to compare."""
+    """Return a family with parameter values to compare."""
     if isinstance(family, LocationScale):
         return family.along(lambda mean, spread: (mean, spread), mean=_MEANS, spread=_SPREADS)
     if not isinstance(family, Family):
@@ -137,25 +140,27 @@ def _as_family(family: Any) -> Family:
     return family
 
 
-def _decided_by_condition(score: Any, family: SymbolicFamily, estimate: Any) -> Pivotality:
-    """Return the answer of the paper's condition."""
+def _symbolic_result(score: Any, family: SymbolicFamily, estimate: Any) -> Pivotality:
+    """Return the result of the paper's condition."""
     if not hasattr(score, "free_symbols"):
         raise TypeError(
-            "score must be a SymPy expression for a SymbolicFamily; scores of this package go with a LocationScale or "
-            f"a Family. Got {type(score).__name__}"
+            f"score must be a SymPy expression for a SymbolicFamily; got {type(score).__name__}. For scores of this "
+            "package, pass a LocationScale or a Family"
         )
     if estimate is not None:
         raise ValueError(
-            "estimate goes with a LocationScale or a Family; a symbolic score says itself what is believed"
+            "estimate must be left out for a SymbolicFamily: the score's expression already contains the prediction"
         )
-    answer = vanishes(pivotality_condition(score, family))
-    if answer is None or (answer and family.cdf is None and not has_fixed_range(score, family)):
-        raise ValueError(f"algebra cannot tell whether {score} is pivotal; give cdf=, or compare it with a Family")
-    return Pivotality(pivotal=answer, how="proved")
+    pivotal = vanishes(pivotality_condition(score, family))
+    if pivotal is None or (pivotal and family.cdf is None and not has_fixed_range(score, family)):
+        raise ValueError(
+            f"SymPy cannot decide whether {score} is pivotal; pass the family's cdf=, or compare members with a Family"
+        )
+    return Pivotality(pivotal=pivotal, how="proved")
 
 
 def _proof(comparison: "_Comparison") -> Proof | None:
-    """Return what algebra says, if it applies and SymPy is installed."""
+    """Return the symbolic result, or None if there is none or SymPy is not installed."""
     family = comparison.family
     if family.moments is None:
         return None
@@ -176,46 +181,48 @@ class _Comparison:
     members: list[tuple[Theta, Distribution, Prediction]] = field(init=False)
 
     def __post_init__(self) -> None:
-        members = [(theta, each, self._said(theta, each)) for theta, each in self.family.members()]
+        members = [(theta, each, self._prediction(theta, each)) for theta, each in self.family.members()]
         object.__setattr__(self, "members", members)
 
-    def answer(self, proved: Proof | None) -> Pivotality:
-        """Return whether the members agree; a proof counts only if they do."""
+    def result(self, proved: Proof | None) -> Pivotality:
+        """Return whether the members agree. A proof counts only if they do."""
         gaps = self._gaps(self._thresholds)
-        laws = np.array([self._law(self._thresholds, which) for which in range(len(self.members))])
+        cdfs = np.array([self._score_cdf(self._thresholds, which) for which in range(len(self.members))])
         difference = float(gaps.max())
-        if difference < (_SAME if self._invertible else _SAME_ON_GRID):
+        if difference < (_TOLERANCE if self._invertible else _GRID_TOLERANCE):
             how = "proved" if proved is not None and proved.pivotal else "compared"
-            return Pivotality(pivotal=True, how=how, members=len(laws), difference=difference)
-        widest = laws[:, gaps.argmax()].round(9)  # of members that are the same but for rounding, the first
-        pair = int(widest.argmax()), int(widest.argmin())
-        crossings = self._crossings(laws[pair[0]] - laws[pair[1]], pair) if self._invertible else ()
+            return Pivotality(pivotal=True, how=how, members=len(cdfs), difference=difference)
+        at_largest_gap = cdfs[:, gaps.argmax()].round(9)  # among members that differ by rounding only, take the first
+        pair = int(at_largest_gap.argmax()), int(at_largest_gap.argmin())
+        crossings = self._crossings(cdfs[pair[0]] - cdfs[pair[1]], pair) if self._invertible else ()
         return Pivotality(
             pivotal=False,
             how="compared",
-            members=len(laws),
+            members=len(cdfs),
             difference=difference,
             between=tuple(self.members[which][0] for which in pair),
             even_at=self._even_levels((*crossings, *(proved.even_thresholds if proved else ()))),
         )
 
-    def _said(self, theta: Theta, member: Distribution) -> Prediction:
-        """Return what a model says about one row of this member."""
-        said = (member.mean(), member.std()) if self.estimate is None else self.estimate(**theta)
-        if self.estimate is None and not np.isfinite(said).all():
+    def _prediction(self, theta: Theta, member: Distribution) -> Prediction:
+        """Return the model's prediction for one row of this member."""
+        estimated = (member.mean(), member.std()) if self.estimate is None else self.estimate(**theta)
+        if self.estimate is None and not np.isfinite(estimated).all():
             raise ValueError(
-                f"the member at {theta} has no mean or no standard deviation; say what is believed by estimate="
+                f"the member at {theta} has no mean or no standard deviation; pass the model's prediction as estimate="
             )
-        if isinstance(said, Prediction) and len(said) == 1:
-            return said
+        if isinstance(estimated, Prediction) and len(estimated) == 1:
+            return estimated
         try:
-            center, spread = (float(part) for part in said)
+            center, spread = (float(part) for part in estimated)
         except (TypeError, ValueError):
             raise TypeError(
-                f"estimate must return a pair (center, spread) or a Prediction of one row; got {said!r}"
+                f"estimate must return a pair (center, spread) or a Prediction of one row; got {estimated!r}"
             ) from None
         if not (np.isfinite(center) and 0 < spread < np.inf):
-            raise ValueError(f"estimate must return a finite center and a positive spread; got {said!r} at {theta}")
+            raise ValueError(
+                f"estimate must return a finite center and a positive spread; got {estimated!r} at {theta}"
+            )
         return Prediction([center], [spread], level=self.level)
 
     @property
@@ -223,56 +230,57 @@ class _Comparison:
         return hasattr(self.score, "interval")
 
     @cached_property
-    def _on_grid(self) -> list[FloatArray]:
+    def _grid_scores(self) -> list[FloatArray]:
         """Each member's sorted scores of targets at equal steps of probability, each of shape (grid,)."""
         p = (np.arange(_GRID) + 0.5) / _GRID
         rows = np.zeros(_GRID, dtype=int)
-        found = [self.score(np.asarray(member.ppf(p)), said[rows]) for _, member, said in self.members]
-        return [np.sort(checked_vector(scores, "the score's values", length=_GRID, finite=False)) for scores in found]
+        grid = [self.score(np.asarray(member.ppf(p)), prediction[rows]) for _, member, prediction in self.members]
+        return [np.sort(checked_vector(scores, "the score's values", length=_GRID, finite=False)) for scores in grid]
 
     @cached_property
     def _thresholds(self) -> FloatArray:
-        """Where distributions are compared: at quantiles of each member's scores, and between them."""
-        found = np.unique(np.quantile(self._on_grid, _PROBABILITIES, axis=1))
-        return np.sort(np.concatenate([found, (found[1:] + found[:-1]) / 2]))
+        """The thresholds of the comparison: quantiles of each member's scores, and the midpoints between them."""
+        quantiles = np.unique(np.quantile(self._grid_scores, _PROBABILITIES, axis=1))
+        return np.sort(np.concatenate([quantiles, (quantiles[1:] + quantiles[:-1]) / 2]))
 
-    def _law(self, thresholds: FloatArray, which: int, ulps: int = 0) -> FloatArray:
-        """Return a member's probability of a score of at most each threshold; its interval wider by some ulps."""
+    def _score_cdf(self, thresholds: FloatArray, which: int, ulps: int = 0) -> FloatArray:
+        """Return a member's probability of a score of at most each threshold, for intervals widened by some ulps."""
         if not self._invertible:
-            return np.searchsorted(self._on_grid[which], thresholds, side="right") / _GRID
-        _, member, said = self.members[which]
-        made = interval_by(self.score, thresholds, said[np.zeros(len(thresholds), dtype=int)])
-        lower, upper = (_moved(bound, side * ulps, said) for side, bound in ((-1, made.lower), (1, made.upper)))
+            return np.searchsorted(self._grid_scores[which], thresholds, side="right") / _GRID
+        _, member, prediction = self.members[which]
+        intervals = interval_by(self.score, thresholds, prediction[np.zeros(len(thresholds), dtype=int)])
+        lower = _shift(intervals.lower, -ulps, prediction)
+        upper = _shift(intervals.upper, ulps, prediction)
         below = member.cdf(np.nextafter(lower, -np.inf))  # the interval is closed
         return np.where(lower > upper, 0.0, np.asarray(member.cdf(upper)) - np.asarray(below))
 
     def _gaps(self, thresholds: FloatArray) -> FloatArray:
-        """Return the largest difference between two members at each threshold, beyond what rounding may do."""
+        """Return the largest difference between two members at each threshold, beyond the rounding margin."""
         which = range(len(self.members))
-        most = np.min([self._law(thresholds, each, _ULPS) for each in which], axis=0)
-        least = np.max([self._law(thresholds, each, -_ULPS) for each in which], axis=0)
-        return np.asarray(np.maximum(least - most, 0.0))
+        smallest = np.min([self._score_cdf(thresholds, each, _ULPS) for each in which], axis=0)
+        largest = np.max([self._score_cdf(thresholds, each, -_ULPS) for each in which], axis=0)
+        return np.asarray(np.maximum(largest - smallest, 0.0))
 
     def _crossings(self, gaps: FloatArray, pair: tuple[int, int]) -> tuple[float, ...]:
-        """Return the thresholds at which two members agree, given their difference at the thresholds compared."""
+        """Return the thresholds at which two members agree, given their differences at `_thresholds`."""
 
         def gap(threshold: float) -> float:
-            one, other = (self._law(np.array([threshold]), which)[0] for which in pair)
+            one, other = (self._score_cdf(np.array([threshold]), which)[0] for which in pair)
             return float(one - other)
 
         signed = np.flatnonzero(gaps)
-        changes = np.flatnonzero(np.diff(np.sign(gaps[signed])))
-        brackets = [self._thresholds[signed[[i, i + 1]]] for i in changes]
+        sign_changes = np.flatnonzero(np.diff(np.sign(gaps[signed])))
+        brackets = [self._thresholds[signed[[i, i + 1]]] for i in sign_changes]
         return tuple(float(brentq(gap, low, high, xtol=1e-14)) for low, high in brackets)
 
     def _even_levels(self, thresholds: tuple[float, ...]) -> tuple[float, ...]:
         """Return the levels of those thresholds at which all members agree."""
-        even = [t for t in thresholds if self._gaps(np.array([t]))[0] < _SAME]
-        levels = {round(float(self._law(np.array([t]), 0)[0]), 9) for t in even}
+        even = [t for t in thresholds if self._gaps(np.array([t]))[0] < _TOLERANCE]
+        levels = {round(float(self._score_cdf(np.array([t]), 0)[0]), 9) for t in even}
         return tuple(sorted(level for level in levels if 0 < level < 1))
 
 
-def _moved(bound: FloatArray, ulps: int, said: Prediction) -> FloatArray:
-    """Return bounds moved by some units in the last place of what they were computed from."""
-    size = np.where(np.isinf(bound), 0.0, np.abs(bound)) + np.abs(said.center)
+def _shift(bound: FloatArray, ulps: int, prediction: Prediction) -> FloatArray:
+    """Return bounds shifted by some units in the last place of the bound and the center."""
+    size = np.where(np.isinf(bound), 0.0, np.abs(bound)) + np.abs(prediction.center)
     return np.asarray(bound + ulps * np.finfo(float).eps * size)

@@ -11,7 +11,7 @@ from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileFores
 from evencover.models.networks._training_settings import Training
 from evencover.predictions import Rows
 from evencover.quantiles import level_fraction
-from evencover.reproduction.simulation import thirds
+from evencover.reproduction.simulation import tertiles
 from evencover.scores import IntervalDistance, Normalized, Residual, Score
 from evencover.taxonomies import BySpread
 
@@ -98,7 +98,7 @@ def exact_groups(calibration: Rows, new: Rows) -> tuple[Groups, Groups]:
 def groups_as_run(calibration: Rows, new: Rows) -> tuple[Groups, Groups]:
     """Return thirds as the paper's code cut them: at numpy's quantiles of the calibration variance, no row apart."""
     old, fresh = (rows.prediction.required("spread", by="the benchmark") ** 2 for rows in (calibration, new))
-    (edges,) = thirds(old[None])
+    (edges,) = tertiles(old[None])
     first, second = (Groups(np.searchsorted(edges, variance), GROUPS) for variance in (old, fresh))
     return first, second
 

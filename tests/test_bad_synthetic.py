@@ -1,4 +1,4 @@
-"""Bad input to theory, worlds and experiments: one clear error each."""
+"""Bad input to `theory`, `synthetic` and `reproduction`: one clear error each."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from evencover import Intervals, Normalized, Prediction, Residual, is_pivotal
 from evencover.reproduction.claims import claims
 from evencover.reproduction.coverage_tables import repeated
 from evencover.reproduction.paper_figures import write_figures
-from evencover.reproduction.simulation import Design, tally
+from evencover.reproduction.simulation import Design, count_coverage
 from evencover.synthetic import (
     AdditiveNoise,
     Mixture,
@@ -41,14 +41,14 @@ ORACLE = Prediction(np.zeros(3), np.ones(3))
 
 
 class Pair(Residual):
-    """A score whose inverse forgets to make Intervals."""
+    """A score whose `interval` returns a tuple instead of Intervals."""
 
     def interval(self, threshold, prediction):
         return prediction.center - threshold, prediction.center + threshold
 
 
 class Short(AdditiveNoise):
-    """A law that draws too few."""
+    """A distribution that draws too few targets."""
 
     def __init__(self):
         super().__init__(lambda X: 0.0, lambda X: 1.0)
@@ -58,7 +58,7 @@ class Short(AdditiveNoise):
 
 
 class Few:
-    """Features that draw too few."""
+    """Features that draw too few rows."""
 
     def draw(self, n, rng):
         return np.ones((3, 5))
@@ -71,10 +71,13 @@ CASES = {
         "noise must be one of SciPy's classic continuous distributions, such as scipy.stats.t(5); got 3, which has no pdf",
     ),
     "noise, discrete": (lambda: LocationScale(stats.poisson(3)), "which has no pdf"),
-    "noise, open shapes": (lambda: LocationScale(stats.t), "noise must have its shapes fixed, as scipy.stats.t(5) has"),
+    "noise, open shapes": (
+        lambda: LocationScale(stats.t),
+        "noise must have fixed shape parameters, such as scipy.stats.t(5)",
+    ),
     "noise, no moments": (
         lambda: LocationScale(stats.cauchy()),
-        "location must be a finite number; got nan. Noise without a mean or variance needs location= and scale=",
+        "location must be a finite number; got nan. For noise without a mean or variance, pass location= and scale=",
     ),
     "noise, no variance": (lambda: LocationScale(stats.t(2)), "scale must be a positive finite number; got inf"),
     "noise, scale 0": (
@@ -83,15 +86,15 @@ CASES = {
     ),
     "noise, location of its own": (
         lambda: LocationScale(stats.expon(), location=0.0),
-        "location is for noise that has none of its own; this noise has 1",
+        "location must be left out for noise with a finite mean; this noise has 1",
     ),
     "family, list": (
         lambda: Family(stats.gamma, [1, 2]),
-        "values must map each parameter to some values, such as {'shape': (1, 2)}; got [1, 2]",
+        "values must map each parameter to its values, such as {'shape': (1, 2)}; got [1, 2]",
     ),
     "family, open shapes": (
         lambda: is_pivotal(Residual(), Family(lambda a: stats.gamma, {"a": (1, 2)})),
-        "distribution must return a distribution with its shapes fixed",
+        "distribution must return a distribution with fixed shape parameters",
     ),
     "family, spread": (
         lambda: is_pivotal(Residual(), NORMAL.along(lambda m: (m, m), m=(-1.0, 2.0))),
@@ -99,11 +102,11 @@ CASES = {
     ),
     "family, no moments": (
         lambda: is_pivotal(Residual(), Family(stats.cauchy, {"loc": (1, 2)})),
-        "has no mean or no standard deviation; say what is believed by estimate=",
+        "has no mean or no standard deviation; pass the model's prediction as estimate=",
     ),
     "symbolic family, both": (
         lambda: SymbolicFamily(y, mu, density=y * mu, cdf=y * mu),
-        "a symbolic family needs density= or cdf=; got both",
+        "a symbolic family must have density= or cdf=; got both",
     ),
     "symbolic family, text": (
         lambda: SymbolicFamily(y, mu, cdf="y - mu"),
@@ -111,20 +114,20 @@ CASES = {
     ),
     "symbolic family, unused": (
         lambda: SymbolicFamily(y, (mu, sigma), cdf=y - mu),
-        "cdf must contain the target and every parameter, as the same symbols with the same assumptions; -mu + y is without sigma",
+        "cdf must contain the target and every parameter, as the same symbols with the same assumptions; -mu + y does not contain sigma",
     ),
-    "symbolic family, no parameter": (lambda: SymbolicFamily(y, (), cdf=y + 0), "is without parameters"),
+    "symbolic family, no parameter": (lambda: SymbolicFamily(y, (), cdf=y + 0), "does not contain a parameter"),
     "symbolic family, no density": (
         lambda: SymbolicFamily(y, sigma, density=2 * y / sigma**2),
-        "density must integrate to 1 over all y; 2*y/sigma**2 gives",
+        "density must integrate to 1 over all y; the integral of 2*y/sigma**2 is",
     ),
     "family, other names": (
         lambda: Family(lambda a: stats.gamma(a), {"shape": (1, 2)}),
-        "distribution must take the family's parameters by name, shape; got one that takes (a)",
+        "distribution must take the family's parameters by name: shape; it takes (a)",
     ),
     "path, other names": (
         lambda: NORMAL.along(lambda m: (m, 1.0), mean=(1.0, 2.0)),
-        "moments must take the family's parameters by name, mean; got one that takes (m)",
+        "moments must take the family's parameters by name: mean; it takes (m)",
     ),
     "path, one number": (
         lambda: is_pivotal(Residual(), NORMAL.along(lambda m: m, m=(1.0, 2.0))),
@@ -132,20 +135,20 @@ CASES = {
     ),
     "symbolic family, jumps": (
         lambda: SymbolicFamily(y, mu, density=sympy.Piecewise((1, y > mu), (0, True))),
-        "density must be smooth; for Piecewise((1, mu < y), (0, True)), which is not, give cdf= instead",
+        "density must be smooth; got Piecewise((1, mu < y), (0, True)). Pass cdf= instead",
     ),
     "family, one value": (
         lambda: Family(stats.gamma, {"a": [1.0]}),
-        "with two or more different values each; got {'a': [1.0]}",
+        "each with two or more different values; got {'a': [1.0]}",
     ),
-    "family, no parameter": (lambda: Family(stats.gamma, {}), "a family needs one parameter or more"),
+    "family, no parameter": (lambda: Family(stats.gamma, {}), "values must contain one parameter or more"),
     "family, NaN": (
         lambda: Family(stats.gamma, {"a": [1.0, np.nan]}),
         "values of a must be finite; 1 of 2 values are NaN or infinite",
     ),
     "symbolic family, empty": (
         lambda: SymbolicFamily(y, (mu,)),
-        "a symbolic family needs density= or cdf=; got neither",
+        "a symbolic family must have density= or cdf=; got neither",
     ),
     # is_pivotal
     "family, other": (
@@ -162,11 +165,11 @@ CASES = {
     ),
     "score, expression missing": (
         lambda: is_pivotal(Residual(), SYMBOLIC),
-        "score must be a SymPy expression for a SymbolicFamily",
+        "score must be a SymPy expression for a SymbolicFamily; got Residual",
     ),
     "score, expression elsewhere": (
         lambda: is_pivotal((y - mu) / sigma, NORMAL),
-        "a SymPy expression goes with a SymbolicFamily",
+        "family must be a SymbolicFamily if the score is a SymPy expression; got the score",
     ),
     "score, two solutions": (
         lambda: pivotality_condition((y - mu) ** 2, SYMBOLIC),
@@ -178,17 +181,20 @@ CASES = {
     ),
     "score, unknown symbol": (
         lambda: pivotality_condition(y - sympy.Symbol("tau"), SYMBOLIC),
-        "score must be made of y and the family's parameters; got -tau + y with {tau}",
+        "score must contain only y and the family's parameters; got -tau + y with {tau}",
     ),
     "score, not real": (
         lambda: pivotality_condition(sympy.I * y, SYMBOLIC),
         "score must be monotone in y; the slope of I*y is not real",
     ),
     "score, NaN": (
-        lambda: is_pivotal(lambda y, said: y * np.nan, NORMAL),
+        lambda: is_pivotal(lambda y, prediction: y * np.nan, NORMAL),
         "the score's values must be free of NaN; 10000 of 10000 values are NaN",
     ),
-    "score, too few": (lambda: is_pivotal(lambda y, said: y[:3], NORMAL), "the score's values must have 10000 rows"),
+    "score, too few": (
+        lambda: is_pivotal(lambda y, prediction: y[:3], NORMAL),
+        "the score's values must have 10000 rows",
+    ),
     "score, interval": (lambda: is_pivotal(Pair(), NORMAL), "Pair.interval must return Intervals; got tuple"),
     "estimate, no function": (
         lambda: is_pivotal(Residual(), NORMAL, estimate=(0, 1)),
@@ -200,7 +206,7 @@ CASES = {
     ),
     "estimate, symbolic": (
         lambda: is_pivotal((y - mu) / sigma, SYMBOLIC, estimate=lambda: 0),
-        "estimate goes with a LocationScale or a Family",
+        "estimate must be left out for a SymbolicFamily",
     ),
     "score, without y": (lambda: pivotality_condition(mu, SYMBOLIC), "score must depend on y; got mu"),
     "estimate, one number": (
@@ -213,11 +219,11 @@ CASES = {
     ),
     "estimate, other names": (
         lambda: is_pivotal(Residual(), NORMAL, estimate=lambda mu, sigma: (mu, sigma)),
-        "estimate must take the family's parameters by name, mean and spread",
+        "estimate must take the family's parameters by name: mean, spread",
     ),
     "level 90": (lambda: is_pivotal(Normalized(), NORMAL, level=90), "did you mean 0.9?"),
     "level 90, symbolic": (lambda: is_pivotal((y - mu) / sigma, SYMBOLIC, level=90), "did you mean 0.9?"),
-    # worlds
+    # synthetic data
     "n": (lambda: toy().sample(0), "n must be a positive whole number; got 0"),
     "seed, text": (
         lambda: toy().sample(3, seed="a"),
@@ -229,55 +235,61 @@ CASES = {
         "X must have 3 rows, as many as the intervals; got 4",
     ),
     "mixture, weights": (
-        lambda: Mixture([toy().law] * 2, [0.5, 0.6]),
-        "weights must be positive, with sum 1; got [0.5, 0.6]",
+        lambda: Mixture([toy().distribution] * 2, [0.5, 0.6]),
+        "weights must be positive with sum 1; got [0.5, 0.6]",
     ),
-    "mixture, too many weights": (lambda: Mixture([toy().law] * 2, [0.5, 0.2, 0.3]), "weights must have 2 rows"),
-    "mixture, no law": (lambda: Mixture([]), "laws must be a sequence of one law or more; got []"),
-    "mixture, laws apart": (
-        lambda: Mixture(toy().law, toy().law),
-        "laws must be a sequence of one law or more; got AdditiveNoise(",
+    "mixture, too many weights": (
+        lambda: Mixture([toy().distribution] * 2, [0.5, 0.2, 0.3]),
+        "weights must have 2 rows",
     ),
-    "noise of a world": (
+    "mixture, empty": (lambda: Mixture([]), "components must be a sequence of one distribution or more; got []"),
+    "mixture, no sequence": (
+        lambda: Mixture(toy().distribution, toy().distribution),
+        "components must be a sequence of one distribution or more; got AdditiveNoise(",
+    ),
+    "noise, SciPy distribution": (
         lambda: low_dimensional(stats.t(4)),
         "noise must be a LocationScale, such as evencover.theory.LAPLACE or LocationScale(scipy.stats.t(5)); got",
     ),
-    "rows for noise": (lambda: homoskedastic(1000), "noise must be a LocationScale"),
-    "law, number": (
+    "noise, number of rows": (lambda: homoskedastic(1000), "noise must be a LocationScale"),
+    "distribution, number": (
         lambda: AdditiveNoise(lambda X: X[:, 0], 1.0),
         "spread must be a function of X, shape (n, features); got 1.0",
     ),
-    "law, shape": (
+    "distribution, shape": (
         lambda: SyntheticData("w", UniformFeatures(2), AdditiveNoise(lambda X: X, lambda X: 1.0)).sample(5),
-        "mean must give a number for each row, shape (5,); got shape (5, 2)",
+        "mean must return one number per row, shape (5,); got shape (5, 2)",
     ),
-    "law, spread": (
+    "distribution, spread": (
         lambda: SyntheticData("w", UniformFeatures(2), AdditiveNoise(lambda X: 0.0, lambda X: -X[:, 0])).sample(5),
-        "spread must be positive; 5 of 5 rows are not",
+        "spread must be positive; got 0 or less in 5 of 5 rows",
     ),
-    "world, order": (
-        lambda: SyntheticData(UniformFeatures(2), toy().law, "w"),
-        "features must be an object with the method of Features, draw; got AdditiveNoise(",
+    "synthetic data, order of arguments": (
+        lambda: SyntheticData(UniformFeatures(2), toy().distribution, "w"),
+        "features must be an object with a draw(n, rng) method; got AdditiveNoise(",
     ),
-    "world, class": (
-        lambda: SyntheticData("w", UniformFeatures, toy().law),
-        "features must be an object with the method of Features, draw; got <class",
+    "synthetic data, class": (
+        lambda: SyntheticData("w", UniformFeatures, toy().distribution),
+        "features must be an object with a draw(n, rng) method; got <class",
     ),
-    "world, distribution": (
+    "synthetic data, SciPy distribution": (
         lambda: SyntheticData("w", UniformFeatures(1), stats.norm()),
-        "a law must be an object with the methods of Law; got",
+        "distribution must be an object with the methods of ConditionalDistribution; got",
     ),
-    "mixture, no laws": (
+    "mixture, text": (
         lambda: Mixture("ab"),
-        "a law must be an object with the methods of Law; got 'a', which has no mean",
+        "each component must be an object with the methods of ConditionalDistribution; got 'a', which has no mean",
     ),
-    "law, too few": (
+    "distribution, too few rows": (
         lambda: SyntheticData("w", UniformFeatures(1), Short()).sample(5),
-        "the law's sample must have 5 rows, as many as the rest; got 3",
+        "the distribution's sample must have 5 rows, as many as the rest; got 3",
     ),
-    "features, too few": (lambda: SyntheticData("w", Few(), toy().law).sample(5), "features must draw 5 rows; got 3"),
+    "features, too few": (
+        lambda: SyntheticData("w", Few(), toy().distribution).sample(5),
+        "features must draw 5 rows; got 3",
+    ),
     "X, one-dimensional": (lambda: toy().oracle(np.ones(5)), "X must have shape (n, features); got shape (5,)"),
-    "X, NaN": (lambda: toy().oracle(np.full((2, 5), np.nan)), "X must be finite; 10 of 10 values are not"),
+    "X, NaN": (lambda: toy().oracle(np.full((2, 5), np.nan)), "X must be finite; 10 of 10 values are NaN or infinite"),
     "intervals, pair": (
         lambda: toy().coverage((0, 1), np.ones((4, 5))),
         "intervals must be Intervals, such as Intervals(lower, upper); got tuple",
@@ -302,50 +314,53 @@ CASES = {
         lambda: misspecified(Prediction([1.0]), ScaledSpread(2.0)),
         "misspecified needs a prediction with spread",
     ),
-    "class for a change": (
+    "misspecification, class": (
         lambda: misspecified(ORACLE, ScaledSpread),
-        "changes must be functions of (center, spread, generator) or objects such as ScaledSpread(2.0); got",
+        "misspecifications must be functions of (center, spread, generator) or objects such as ScaledSpread(2.0); got",
     ),
-    "changes, no pair": (
+    "misspecification, no pair": (
         lambda: misspecified(ORACLE, lambda c, s, rng: c),
-        "a change must return a center and a spread;",
+        "a misspecification must return a pair (center, spread);",
     ),
-    "changes, fewer rows": (
+    "misspecification, fewer rows": (
         lambda: misspecified(ORACLE, lambda c, s, rng: (c[:1], s[:1])),
         "must have 3 rows, as many as the rest; got 1",
     ),
-    "changes, negative": (
+    "misspecification, negative": (
         lambda: misspecified(ORACLE, lambda c, s, rng: (c, -s)),
         "must not be negative; got 3 negative of 3 values",
     ),
-    "prediction of changes": (
+    "misspecified, no prediction": (
         lambda: misspecified(toy().sample(3), ScaledSpread(2.0)),
         "prediction must be a Prediction, such as sample.oracle(); got Sample",
     ),
-    "seed of changes": (
+    "misspecified, seed": (
         lambda: misspecified(ORACLE, NoisySpread(1.0), seed=1.5),
         "seed must be a whole number, 0 or more",
     ),
-    # experiments
+    # reproduction
     "repeats of tables": (lambda: repeated(0), "repeats must be a whole number, 2 or more"),
-    "design, too few rows": (lambda: Design(5, 5), "5 calibration rows are too few for a threshold at level 0.9"),
+    "design, too few rows": (
+        lambda: Design(5, 5),
+        "n_calibration must be large enough for a threshold at level 0.9; got 5",
+    ),
     "design, no test": (lambda: Design(50, 0), "n_test must be a positive whole number; got 0"),
     "design, level": (lambda: Design(level=90), "did you mean 0.9?"),
-    "tally, none": (
-        lambda: tally(Residual(), np.ones(0), ORACLE[:0], design=Design(9, 1)),
-        "y must hold whole repeats of 10 rows; got 0 rows",
+    "counts, none": (
+        lambda: count_coverage(Residual(), np.ones(0), ORACLE[:0], design=Design(9, 1)),
+        "y must contain complete repeats of 10 rows; got 0 rows",
     ),
-    "tally, by": (
-        lambda: tally(Residual(), np.ones(3), ORACLE, design=Design(2, 1, 0.5), by=np.ones(2)),
+    "counts, by": (
+        lambda: count_coverage(Residual(), np.ones(3), ORACLE, design=Design(2, 1, 0.5), by=np.ones(2)),
         "by must have 3 rows, as many as y; got 2",
     ),
-    "tally, rows": (
-        lambda: tally(Residual(), np.ones(3), ORACLE, design=Design(9, 1)),
-        "y must hold whole repeats of 10 rows; got 3 rows",
+    "counts, rows": (
+        lambda: count_coverage(Residual(), np.ones(3), ORACLE, design=Design(9, 1)),
+        "y must contain complete repeats of 10 rows; got 3 rows",
     ),
     "repeats of claims": (
         lambda: next(claims(repeats=1)),
-        "repeats must be a whole number, 2 or more, to have a scatter; got 1",
+        "repeats must be a whole number, 2 or more, for a standard error; got 1",
     ),
     "generator for claims": (
         lambda: next(claims(repeats=2, seed=np.random.default_rng(0))),

@@ -1,4 +1,4 @@
-"""How often the diagnostics are right, as the evidence counts it."""
+"""Error rates of the diagnostics on the toy model."""
 
 from scipy.stats import binom
 
@@ -6,16 +6,16 @@ from evencover.reproduction.verdict_rates import SCENARIOS, TESTS, rejections, t
 from tests.worlds import ONE_IN_A_MILLION
 
 
-def test_what_is_true_is_seldom_rejected():
+def test_even_coverage_is_rejected_in_at_most_5_percent_of_the_repeats():
     found = rejections(100, repeats=300)
     assert list(found) == list(TESTS)
-    most = binom.isf(ONE_IN_A_MILLION, 300, 0.05) / 300
-    assert all(rate <= most for rate in found.values())
+    limit = binom.isf(ONE_IN_A_MILLION, 300, 0.05) / 300
+    assert all(rate <= limit for rate in found.values())
     assert any(found.values())
 
 
-def test_the_truth_about_the_scenarios():
-    """The coverages of the paper's tables, from very many rows."""
+def test_true_coverages_are_those_of_the_papers_tables():
+    """Up to the random error of the paper's calibration set."""
     papers = {
         "residual, oracle": (0.951, 0.904, 0.856),
         "normalised, oracle": (0.9, 0.9, 0.9),
