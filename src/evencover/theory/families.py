@@ -34,9 +34,9 @@ class Distribution(Protocol):
 class LocationScale:
     """The family of targets Y = mean + spread × noise, for noise of one distribution.
 
-    The conditional density is ``f(y; mean, spread) = g((y − mean) / spread) / spread``. The
-    *standardised density* g is the density of the noise after shifting and scaling it to mean 0 and standard deviation
-    1. So `mean` and `spread` are the mean and standard deviation of the target.
+    The conditional density is ``f(y; mean, spread) = g((y − mean) / spread) / spread``. The *standardised density* g is
+    the density of the noise after shifting and scaling it to mean 0 and standard deviation 1. So `mean` and `spread`
+    are the mean and standard deviation of the target.
 
     Parameters
     ----------
