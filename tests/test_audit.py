@@ -28,7 +28,7 @@ from evencover.diagnostics._excess_risk import excess_risk
 from evencover.diagnostics._feature_strata import features_of, standardized
 from evencover.diagnostics._slabs import Slab, SlabSearch
 from evencover.synthetic import heteroskedastic, toy
-from tests.worlds import ONE_IN_A_MILLION, Oracle, draw
+from tests.synthetic import ONE_IN_A_MILLION, Oracle, draw
 
 OLD, NEW = toy().sample(3000, seed=0), toy().sample(9000, seed=1)
 

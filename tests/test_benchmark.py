@@ -46,7 +46,7 @@ from evencover.reproduction.benchmark.summary import _outside, _tail, in_words, 
 from evencover.reproduction.benchmark.variants import BINNINGS
 from evencover.reproduction.simulation import seed_of
 from evencover.synthetic import heteroskedastic
-from tests.worlds import ONE_IN_A_MILLION
+from tests.synthetic import ONE_IN_A_MILLION
 
 LEVEL = 0.9
 SPLITS = (13, 2)

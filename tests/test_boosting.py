@@ -10,7 +10,7 @@ from sklearn.frozen import FrozenEstimator
 from evencover import BySpread, ConformalRegressor, Normalized, conformal_rank, models
 from evencover.models import FromDistribution, is_frozen
 from evencover.synthetic import heteroskedastic
-from tests.worlds import ONE_IN_A_MILLION
+from tests.synthetic import ONE_IN_A_MILLION
 
 pytestmark = pytest.mark.slow
 

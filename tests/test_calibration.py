@@ -28,7 +28,7 @@ from evencover import (
     conformal_rank,
 )
 from evencover._internal import calibration_files
-from tests.worlds import ALL_SCORES, draw
+from tests.synthetic import ALL_SCORES, draw
 
 
 @pytest.fixture

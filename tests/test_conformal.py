@@ -35,7 +35,7 @@ from evencover import (
 )
 from evencover.models import FromQuantiles, FromStd
 from evencover.synthetic import heteroskedastic
-from tests.worlds import Oracle, draw
+from tests.synthetic import Oracle, draw
 
 X, Y = load_diabetes(return_X_y=True)
 

@@ -38,7 +38,7 @@ from evencover.diagnostics.diagnosis import at_level
 from evencover.groups import Groups
 from evencover.models import WithSpread
 from evencover.synthetic import QuadraticVariance, heteroskedastic, misspecified, toy
-from tests.worlds import ONE_IN_A_MILLION, Oracle, draw
+from tests.synthetic import ONE_IN_A_MILLION, Oracle, draw
 
 
 @dataclass(frozen=True)

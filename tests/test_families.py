@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.integrate import quad
 
 from evencover.theory import EXPONENTIAL, LAPLACE, NORMAL, TRIANGULAR, UNIFORM, Family, LocationScale
-from tests.worlds import ONE_IN_A_MILLION
+from tests.synthetic import ONE_IN_A_MILLION
 
 ROOT_2, ROOT_3 = np.sqrt(2), np.sqrt(3)
 PAPER = {  # the family, the paper's g, and its support

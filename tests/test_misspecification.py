@@ -17,7 +17,7 @@ from evencover.synthetic import (
     misspecified,
     toy,
 )
-from tests.worlds import ONE_IN_A_MILLION
+from tests.synthetic import ONE_IN_A_MILLION
 
 N = 20_000
 ORACLE = Prediction(np.linspace(-1, 1, N), np.linspace(0.5, 2.0, N), level=0.8)

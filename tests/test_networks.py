@@ -26,7 +26,7 @@ from evencover.models.networks._losses import GaussianLikelihood, Pinball
 from evencover.models.networks._training import train
 from evencover.models.networks._training_settings import Member, Training
 from evencover.synthetic import heteroskedastic
-from tests.worlds import ONE_IN_A_MILLION
+from tests.synthetic import ONE_IN_A_MILLION
 
 DATA = heteroskedastic(400, seed=0)
 LOSSES = [GaussianLikelihood(), Pinball((0.05, 0.5, 0.95)), Pinball((0.1, 0.9), mean=True)]

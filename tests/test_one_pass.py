@@ -29,7 +29,7 @@ from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.models import QuantileForest, TableEncoder, WithSpread
 from evencover.synthetic import heteroskedastic
 from tests.calibrators import SlidingWindow, TwoTails
-from tests.worlds import Oracle, draw
+from tests.synthetic import Oracle, draw
 
 OLD, NEW = draw(np.random.default_rng(0), 300), draw(np.random.default_rng(1), 50)
 

@@ -9,7 +9,7 @@ from scipy.stats import binom, ks_2samp
 from evencover.diagnostics._quantile_differences import harrell_davis, quantile_differences, resampled_quantiles
 from evencover.diagnostics._score_distributions import anderson_darling_p_value, distribution_differences
 from evencover.groups import Groups
-from tests.worlds import ONE_IN_A_MILLION
+from tests.synthetic import ONE_IN_A_MILLION
 
 SCIPY_HAS_IT = tuple(map(int, scipy.__version__.split(".")[:2])) >= (1, 16)
 

@@ -24,7 +24,7 @@ from evencover.reproduction.simulation import (
     simulate_counts,
 )
 from evencover.synthetic import NoisyVariance, constant_mean, homoskedastic, low_dimensional, misspecified, toy
-from tests.worlds import ONE_IN_A_MILLION
+from tests.synthetic import ONE_IN_A_MILLION
 
 PRINTED = """
 oracle       residual   0.905 0.008 0.951 0.010 0.904 0.017 0.856 0.018

@@ -25,7 +25,7 @@ from evencover.synthetic import (
     unit_square,
 )
 from evencover.theory import EXPONENTIAL, LAPLACE, NORMAL, TRIANGULAR, UNIFORM
-from tests.worlds import ONE_IN_A_MILLION
+from tests.synthetic import ONE_IN_A_MILLION
 
 MAKERS = [
     homoskedastic,

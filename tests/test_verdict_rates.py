@@ -3,7 +3,7 @@
 from scipy.stats import binom
 
 from evencover.reproduction.verdict_rates import SCENARIOS, TESTS, rejections, true_coverage, verdict_shares
-from tests.worlds import ONE_IN_A_MILLION
+from tests.synthetic import ONE_IN_A_MILLION
 
 
 def test_even_coverage_is_rejected_in_at_most_5_percent_of_the_repeats():

@@ -34,7 +34,7 @@ from evencover import (
     diagnose,
 )
 from tests.calibrators import SlidingWindow, Tails, ThresholdLine, TwoTails, Window
-from tests.worlds import ONE_IN_A_MILLION, Oracle, draw
+from tests.synthetic import ONE_IN_A_MILLION, Oracle, draw
 
 LEVELS = (Fraction(1, 2), Fraction(4, 5), Fraction(9, 10))
 CASES = {
@@ -159,7 +159,7 @@ def test_answers_are_the_same_after_the_file(calibrator, score, tmp_path):
     model = regressor(calibrator, score)
     model.save(tmp_path / "model")
     foreign = None if isinstance(calibrator, ByGroup) else calibrator
-    loaded = ConformalRegressor.load(tmp_path / "model", calibrator=foreign, trusted=["tests.worlds.Oracle"])
+    loaded = ConformalRegressor.load(tmp_path / "model", calibrator=foreign, trusted=["tests.synthetic.Oracle"])
     np.testing.assert_array_equal(bounds(loaded.calibrator_, NEW), bounds(model.calibrator_, NEW))
     np.testing.assert_array_equal(loaded.p_values(NEW.X, NEW.y), model.p_values(NEW.X, NEW.y))
     assert str(loaded.guarantee_) == str(model.guarantee_)
@@ -350,7 +350,7 @@ def test_every_kind_of_state_comes_back(tmp_path):
 
     model = regressor(Hoarder(60), Residual())
     model.save(tmp_path / "model")
-    ConformalRegressor.load(tmp_path / "model", calibrator=Hoarder(60), trusted=["tests.worlds.Oracle"])
+    ConformalRegressor.load(tmp_path / "model", calibrator=Hoarder(60), trusted=["tests.synthetic.Oracle"])
     (state,) = states
     assert (state["header"], state["file"], state["allow_pickle"], state["pair"]) == (1, "x", [0.5, None], (1, 2))
     assert [part.tolist() for part in state["folds"]] == [[0.0, 1.0, 2.0], [1.0, 1.0]]
@@ -362,7 +362,7 @@ def test_an_error_of_the_users_own_in_restoring_is_not_called_damage(tmp_path):
     model = regressor(Broken(), Residual())
     model.save(tmp_path / "model")
     with pytest.raises(TypeError, match=r"^of the user's own$"):
-        ConformalRegressor.load(tmp_path / "model", calibrator=Broken(), trusted=["tests.worlds.Oracle"])
+        ConformalRegressor.load(tmp_path / "model", calibrator=Broken(), trusted=["tests.synthetic.Oracle"])
 
 
 @pytest.mark.filterwarnings("ignore:to load this file")
@@ -373,7 +373,7 @@ def test_a_model_is_what_it_learned_whatever_its_parameters_become(tmp_path):
     model.set_params(calibrator=SlidingWindow(60), taxonomy=BySpread(2))
     np.testing.assert_array_equal(np.asarray(model.predict_interval(NEW.X, level=[0.5, 0.8, 0.9])), before[0])
     model.save(tmp_path / "model")
-    loaded = ConformalRegressor.load(tmp_path / "model", trusted=["tests.worlds.Oracle"])
+    loaded = ConformalRegressor.load(tmp_path / "model", trusted=["tests.synthetic.Oracle"])
     np.testing.assert_array_equal(bounds(loaded.calibrator_, NEW), before)
     window = regressor(SlidingWindow(60), Residual()).set_params(calibrator=None)
     with pytest.raises(ValueError, match="SlidingWindow takes no weights"):

@@ -29,7 +29,7 @@ from evencover.models import (
     WithSpread,
 )
 from evencover.synthetic import heteroskedastic
-from tests.worlds import ALL_SCORES, ONE_IN_A_MILLION
+from tests.synthetic import ALL_SCORES, ONE_IN_A_MILLION
 
 EPOCHS = 30  # of 300: the contracts hold early, and so does what must be recovered
 NETWORK = MeanVarianceNetwork(epochs=EPOCHS, random_state=0)

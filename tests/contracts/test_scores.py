@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from evencover import Intervals, Prediction, scores
-from tests.worlds import ALL_SCORES
+from tests.synthetic import ALL_SCORES
 
 N = 5
 each_score = pytest.mark.parametrize("score", ALL_SCORES, ids=repr)

@@ -17,7 +17,7 @@ from evencover import (
     Rows,
     taxonomies,
 )
-from tests.worlds import draw
+from tests.synthetic import draw
 
 
 def sign(X):

@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from evencover import ByFeature, ByPrediction, BySpread, Prediction, Product, Residual, Rows, calibrate
 from evencover._internal.bins import Bins
-from tests.worlds import ONE_IN_A_MILLION, draw
+from tests.synthetic import ONE_IN_A_MILLION, draw
 
 SPREADS = {
     "continuous": lambda rng, n: np.exp(rng.uniform(-2.0, 2.0, n)),

@@ -13,7 +13,7 @@ from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.diagnostics._quantile_differences import quantile_differences
 from evencover.diagnostics._verdict import verdict
 from evencover.groups import Groups
-from tests.worlds import ONE_IN_A_MILLION
+from tests.synthetic import ONE_IN_A_MILLION
 
 REPEATS = 2000
 

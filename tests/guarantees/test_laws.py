@@ -19,7 +19,7 @@ from evencover import (
     quantiles,
 )
 from evencover._internal.bins import Bins
-from tests.worlds import ALL_SCORES, ONE_IN_A_MILLION, Oracle, draw
+from tests.synthetic import ALL_SCORES, ONE_IN_A_MILLION, Oracle, draw
 
 LEVELS = [0.05, 0.5, 0.9]
 N, M = 37, 12

@@ -10,7 +10,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from evencover import BySpread, IntervalDistance, Normalized, Residual, Rows, calibrate, predictions_of
 from evencover.models import FromQuantiles
-from tests.worlds import ONE_IN_A_MILLION
+from tests.synthetic import ONE_IN_A_MILLION
 
 FOLDER = os.environ.get("EVENCOVER_DATA")
 LIMIT = norm.isf(ONE_IN_A_MILLION / 2)
