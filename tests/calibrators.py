@@ -1,4 +1,4 @@
-"""A user's calibrators: a sliding window, a threshold for each tail, a line of thresholds; from public names only."""
+"""Calibrators as users write them, from public names only: a sliding window, two tails, a linear threshold."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,7 +11,7 @@ from evencover import Guarantee, Intervals, Prediction, conformal_quantile, scor
 
 @dataclass(frozen=True)
 class SlidingWindow:
-    """One threshold, from the last rows only."""
+    """One threshold, from the most recent rows."""
 
     size: int
 
@@ -24,7 +24,7 @@ class SlidingWindow:
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """The scores of the last rows."""
+    """The scores of the most recent rows."""
 
     nonconformity: Any
     scores: np.ndarray
@@ -39,10 +39,10 @@ class Window:
         return threshold_intervals(self.nonconformity, thresholds, rows.prediction)
 
     def p_values(self, rows, *, seed=None):
-        own, ladder = scores_of(self.nonconformity, rows), np.sort(self.scores)
-        share = 1.0 if seed is None else np.random.default_rng(seed).random(len(own))
-        larger, as_large = (len(ladder) - np.searchsorted(ladder, own, side=side) for side in ("right", "left"))
-        return (larger + share * (1 + as_large - larger)) / (len(ladder) + 1)
+        scores, old = scores_of(self.nonconformity, rows), np.sort(self.scores)
+        tie_share = 1.0 if seed is None else np.random.default_rng(seed).random(len(scores))
+        larger, at_least = (len(old) - np.searchsorted(old, scores, side=side) for side in ("right", "left"))
+        return (larger + tie_share * (1 + at_least - larger)) / (len(old) + 1)
 
     def state(self):
         return {"scores": self.scores}
@@ -50,7 +50,7 @@ class Window:
 
 @dataclass(frozen=True)
 class TwoTails:
-    """A threshold for each tail, at half of 1 − level each, of a score whose set at t is (−inf, u(t)]."""
+    """A threshold for each tail, each missing (1 − level) / 2; for scores whose interval is (−inf, u(t)]."""
 
     def learn(self, rows, nonconformity):
         return Tails(nonconformity, scores_of(nonconformity, rows))
@@ -61,7 +61,7 @@ class TwoTails:
 
 @dataclass(frozen=True, eq=False)
 class Tails:
-    """The scores, signed."""
+    """The signed scores."""
 
     nonconformity: Any
     scores: np.ndarray
@@ -91,7 +91,7 @@ class Tails:
 
 @dataclass(frozen=True)
 class ThresholdLine:
-    """A threshold that is a line in the spread, fitted to a quantile of the scores for each level."""
+    """A threshold that is linear in the spread, by quantile regression of the scores for each level."""
 
     def learn(self, rows, nonconformity):
         return Lines(nonconformity, scores_of(nonconformity, rows), rows.prediction.spread)
@@ -102,7 +102,7 @@ class ThresholdLine:
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """The scores, and what they are regressed on."""
+    """The scores, and the spreads that they are regressed on."""
 
     nonconformity: Any
     scores: np.ndarray
@@ -114,7 +114,7 @@ class Lines:
         return Guarantee("approximate", {"all": len(self.scores)})
 
     def intervals(self, rows, levels):
-        thresholds = [self._line(float(level), rows.prediction.spread) for level in levels]
+        thresholds = [self._linear_threshold(float(level), rows.prediction.spread) for level in levels]
         return threshold_intervals(self.nonconformity, np.stack(thresholds, axis=-1), rows.prediction)
 
     def p_values(self, rows, *, seed=None):
@@ -125,6 +125,6 @@ class Lines:
     def state(self):
         return {"scores": self.scores, "spread": self.spread}
 
-    def _line(self, level, spread):
-        line = QuantileRegressor(quantile=level, alpha=0).fit(self.spread[:, None], self.scores)
-        return line.intercept_ + line.coef_[0] * spread
+    def _linear_threshold(self, level, spread):
+        model = QuantileRegressor(quantile=level, alpha=0).fit(self.spread[:, None], self.scores)
+        return model.intercept_ + model.coef_[0] * spread

@@ -1,4 +1,4 @@
-"""Small worlds the tests share: draws whose law is known, and a model that knows the truth."""
+"""Synthetic data that the tests share, and a model that predicts the true center and spread."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ ONE_IN_A_MILLION = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """Rows of one world: the model's prediction, a feature with two values, the targets."""
+    """Synthetic rows: the model's predictions, the features and the targets."""
 
     prediction: Prediction
     X: np.ndarray
@@ -27,7 +27,7 @@ class Draw:
 
 
 def draw(rng, n, spread=None, feature=None):
-    """Targets whose noise follows the spread and a feature, so that every score depends on its group."""
+    """Return n rows whose noise depends on the spread and on a binary feature, so every score depends on its group."""
     spread = np.exp(rng.uniform(-2.0, 2.0, n)) if spread is None else spread
     center = rng.normal(size=n)
     feature = rng.integers(0, 2, n) if feature is None else feature
@@ -37,7 +37,7 @@ def draw(rng, n, spread=None, feature=None):
 
 
 class Oracle(RegressorMixin, BaseEstimator):
-    """A fitted model of `draw`'s world: reads the truth off the features."""
+    """A model for the data of `draw`: it reads the true center and spread from the features."""
 
     def fit(self, X, y):
         self.n_features_in_ = np.shape(X)[1]

@@ -54,7 +54,7 @@ CASES = {
     "groups, rows": (lambda: diagnose_scores(SCORES, [0, 1]), "groups must have 40 rows, as many as the scores; got 2"),
     "groups, missing": (
         lambda: diagnose_scores([1.0, 2.0], ["a", None]),
-        "groups must name a group for every row; 1 of 2",
+        "groups must have a label for every row; 1 of 2",
     ),
     "spread, rows": (lambda: diagnose_scores(SCORES, LABELS, spread=[1.0]), "spread must have 40 rows"),
     "spread, infinite": (lambda: diagnose_scores(SCORES, LABELS, spread=np.full(40, np.inf)), "spread must be finite"),
@@ -128,7 +128,7 @@ CASES = {
     "audit, no rows": (lambda: audit([], np.empty((0, 2))), "intervals must hold rows to audit; got none"),
     "audit, lengths of bounds": (
         lambda: audit(np.zeros(4), (np.zeros(4), np.ones(3))),
-        "lower and upper must have one shape",
+        "lower and upper must have the same shape",
     ),
     "audit, X a column": (
         lambda: audit(np.zeros(4), INTERVALS, X=pd.Series(np.zeros(4))),
@@ -145,11 +145,11 @@ CASES = {
     "tolerance, percent": (lambda: diagnose_scores(SCORES, LABELS, tolerance=3), "got 3; did you mean 0.03?"),
     "plot of an audit": (
         lambda: plot_diagnosis(audit(np.zeros(4), INTERVALS)),
-        "plot_diagnosis takes a Diagnosis, from diagnose; got Audit",
+        "diagnosis must be a Diagnosis, the result of diagnose; got Audit",
     ),
     "plot of nothing": (
         lambda: plot_group_coverages(None),
-        "plot_group_coverages takes a Diagnosis or an Audit; got NoneType",
+        "result must be a Diagnosis or an Audit; got NoneType",
     ),
     "audit, X of one dimension": (lambda: audit(np.zeros(4), INTERVALS, X=np.zeros(4)), "X must be two-dimensional"),
     "audit, X infinite": (

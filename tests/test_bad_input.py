@@ -1,4 +1,4 @@
-"""Bad input: one clear error that names the argument, what was expected and what came. Every policy has a row."""
+"""Bad input raises one clear error with the argument, what is expected and what was passed. One case for each check."""
 
 import re
 
@@ -42,7 +42,7 @@ MODEL = ConformalRegressor(LinearRegression(), random_state=0)
 
 
 class Pair(Residual):
-    """A score whose inverse forgets to make Intervals."""
+    """A score whose inverse returns a tuple instead of Intervals."""
 
     def interval(self, threshold, prediction):
         return prediction.center - threshold, prediction.center + threshold
@@ -70,7 +70,7 @@ CASES = {
         lambda: conformal_rank(10, "0.9"),
         "level must be a number between 0 and 1, such as 0.9; got '0.9'",
     ),
-    "level as a truth": (
+    "level as a boolean": (
         lambda: conformal_rank(10, True),
         "level must be a number between 0 and 1, such as 0.9; got True",
     ),
@@ -78,10 +78,13 @@ CASES = {
     "no levels": (lambda: calibrate(ONES, ZEROS).threshold([]), "level must be one level or several; got an empty"),
     "level of a prediction": (lambda: Prediction(ZEROS, level=90), "did you mean 0.9?"),
     # ranks and quantiles
-    "rank of half a row": (lambda: conformal_rank(1.5, 0.9), "n must be a whole number; got 1.5"),
-    "rank of less than no rows": (lambda: conformal_rank(-1, 0.9), "n must be 0 or more; got -1"),
+    "rank of 1.5 rows": (lambda: conformal_rank(1.5, 0.9), "n must be a whole number; got 1.5"),
+    "rank of -1 rows": (lambda: conformal_rank(-1, 0.9), "n must be 0 or more; got -1"),
     "NaN scores": (lambda: conformal_quantile(with_value(np.nan), 0.9), "scores must be free of NaN; 1 of 10 values"),
-    "weights alone": (lambda: conformal_quantile(ONES, 0.9, weights=ONES), "weights and test_weight go together"),
+    "weights alone": (
+        lambda: conformal_quantile(ONES, 0.9, weights=ONES),
+        "weights and test_weight must be given together",
+    ),
     "weights of another length": (
         lambda: conformal_quantile(ONES, 0.9, weights=ONES[:9], test_weight=1.0),
         "weights must have 10 rows, as many as the rest; got 9",
@@ -97,7 +100,10 @@ CASES = {
     ),
     "infinite spread": (lambda: Prediction(ZEROS, with_value(np.inf)), "spread must be finite; 1 of 10 values"),
     "NaN bound": (lambda: Prediction(ZEROS, None, with_value(np.nan), ONES), "lower must be finite"),
-    "one bound": (lambda: Prediction(ZEROS, lower=ZEROS), "lower and upper go together; got only one of them"),
+    "one bound": (
+        lambda: Prediction(ZEROS, lower=ZEROS),
+        "lower and upper must be given together; got only one of them",
+    ),
     "2-D center": (
         lambda: Prediction(np.zeros((5, 2))),
         "center must be one-dimensional, of shape (n,); got shape (5, 2)",
@@ -122,17 +128,17 @@ CASES = {
     "no baseline": (lambda: Prediction(ZEROS).interval(), "a baseline interval needs a prediction with lower"),
     "zero spread": (
         lambda: Normalized()(ONES, Prediction(ZEROS, with_value(0.0))),
-        "Normalized divides by the spread, which must be positive; 1 of 10 are zero or negative",
+        "Normalized divides by the spread, which must be positive; 1 of 10 values are zero or negative",
     ),
     "negative spread": (
         lambda: calibrate(ONES, Prediction(ZEROS, -ONES), nonconformity=Standardized()),
-        "Standardized divides by the spread, which must be positive; 10 of 10 are zero or negative",
+        "Standardized divides by the spread, which must be positive; 10 of 10 values are zero or negative",
     ),
     "zero spread at prediction": (
         lambda: calibrate(ONES, Prediction(ZEROS, ONES), nonconformity=Normalized()).interval(
             Prediction(ZEROS, with_value(0.0)), level=0.5
         ),
-        "1 of 10 are zero or negative",
+        "1 of 10 values are zero or negative",
     ),
     "floor without scale": (
         lambda: Normalized(floor=0.1)(ONES, Prediction(ZEROS, ONES)),
@@ -140,7 +146,7 @@ CASES = {
     ),
     "negative epsilon": (
         lambda: Normalized(epsilon=-1.0, scale=1.0)(ONES, Prediction(ZEROS, ONES)),
-        "Normalized: epsilon must be a finite number, not negative; got -1.0",
+        "Normalized: epsilon must be a finite number, 0 or more; got -1.0",
     ),
     "targets of another length": (lambda: Residual()(ONES[:9], Prediction(ZEROS)), "y must have 10 rows"),
     # calibration
@@ -160,7 +166,7 @@ CASES = {
     "a score's name": (lambda: calibrate(ONES, ZEROS, nonconformity="residual"), "got 'residual'"),
     "a score for other groups": (
         lambda: calibrate(ONES, ZEROS, nonconformity={"a": Residual()}, groups=["a", "b"] * 5),
-        "nonconformity must have one score for each group, ['a', 'b']; got ['a']",
+        "nonconformity must have one score for each of the groups ['a', 'b']; got scores for ['a']",
     ),
     "groups of another length": (lambda: calibrate(ONES, ZEROS, groups=[1, 2]), "groups must have 10 rows"),
     "2-D groups": (lambda: calibrate(ONES, ZEROS, groups=np.ones((10, 1))), "groups must be one-dimensional"),
@@ -170,15 +176,15 @@ CASES = {
     ),
     "an unseen group": (
         lambda: calibrate(ONES, ZEROS, groups=["a", "b"] * 5).interval([0.0], groups=["z"]),
-        "groups holds ['z'], never seen in calibration, which has ['a', 'b']",
+        "groups must be among those of the calibration, ['a', 'b']; got ['z']",
     ),
-    "an unknown policy": (
+    "an unknown value of unseen": (
         lambda: calibrate(ONES, ZEROS).interval(ZEROS, unseen="drop"),
         "unseen must be 'error', 'marginal' or 'inf'; got 'drop'",
     ),
     "weights for new rows only": (
         lambda: calibrate(ONES, ZEROS).interval(ZEROS, weights=ONES),
-        "weights go together: the new rows have them and the calibration rows do not",
+        "or for neither; only the new rows have them, not the calibration rows",
     ),
     "an unknown keyword": (lambda: calibrate(ONES, ZEROS, score=Residual()), "unexpected keyword argument 'score'"),
     # intervals and metrics
@@ -193,27 +199,33 @@ CASES = {
     ),
     "no bins": (
         lambda: BySpread(0).learn(Rows(Prediction(ZEROS, ONES))),
-        "n_groups must be a whole number, 1 or more; got 0",
+        "n_groups must be a positive whole number; got 0",
     ),
-    "half a bin": (lambda: ByPrediction(2.5).learn(Rows(Prediction(ZEROS))), "n_groups must be a whole number"),
-    "bins twice": (
+    "half a bin": (
+        lambda: ByPrediction(2.5).learn(Rows(Prediction(ZEROS))),
+        "n_groups must be a positive whole number",
+    ),
+    "both n_groups and edges": (
         lambda: BySpread(3, edges=[1.0]).learn(Rows(Prediction(ZEROS, ONES))),
-        "bins of the spread take n_groups and min_rows, or edges, not both",
+        "bins of the spread take either edges, or n_groups and min_rows; got both",
     ),
-    "edges that fall": (
+    "decreasing edges": (
         lambda: ByTarget([2.0, 1.0]).learn(Rows(Prediction(ZEROS), y=ONES)),
-        "edges must increase; got [2.0, 1.0]",
+        "edges must be strictly increasing; got [2.0, 1.0]",
     ),
-    "a feature twice": (
+    "both edges and categories": (
         lambda: ByFeature(0, edges=[1.0], categories=[1.0]).learn(Rows(Prediction(ZEROS), ONES[:, None])),
-        "ByFeature takes edges or categories, not both",
+        "ByFeature takes either edges or categories; got both",
     ),
-    "no features": (lambda: ByFeature(0).learn(Rows(Prediction(ZEROS))), "ByFeature(0) needs X, the features"),
-    "a name in an array": (
+    "no features": (
+        lambda: ByFeature(0).learn(Rows(Prediction(ZEROS))),
+        "ByFeature(0) needs X, the features; got None",
+    ),
+    "a column name for an array": (
         lambda: ByFeature("age").learn(Rows(Prediction(ZEROS), ONES[:, None])),
-        "ByFeature('age') names a column, but X is an array without names",
+        "ByFeature('age') names a column, but X is an array without column names; give the column's position",
     ),
-    "a column too far": (
+    "a column position out of range": (
         lambda: ByFeature(3).learn(Rows(Prediction(ZEROS), ONES[:, None])),
         "ByFeature(3) needs X with a column 3; got X of shape (10, 1)",
     ),
@@ -221,35 +233,38 @@ CASES = {
         lambda: ByFeature(0, edges=[0.5]).learn(Rows(Prediction(ZEROS), with_value(np.nan)[:, None])),
         "column 0 must be finite; 1 of 10 values",
     ),
-    "a function of everything": (
+    "a function that returns one label for all rows": (
         lambda: ByFunction(np.mean).learn(Rows(Prediction(ZEROS), ONES[:, None])),
-        "ByFunction: mean must return one label a row, shape (10,); got shape ()",
+        "ByFunction: mean must return one label for each row, shape (10,); got shape ()",
     ),
-    "an empty product": (lambda: Product([]).learn(Rows(Prediction(ZEROS))), "Product needs at least one taxonomy"),
+    "an empty product": (
+        lambda: Product([]).learn(Rows(Prediction(ZEROS))),
+        "taxonomies of Product must hold at least one taxonomy",
+    ),
     "features of another length": (lambda: Rows(Prediction(ZEROS), ONES[:9, None]), "X must have 10 rows"),
-    "a taxonomy for groups": (
+    "a taxonomy as groups": (
         lambda: calibrate(ONES, ZEROS, groups=BySpread(3)),
-        "a taxonomy's groups are what its learn",
+        "pass the Groups that taxonomy.learn(rows) returns",
     ),
-    "categories twice": (
+    "duplicate categories": (
         lambda: ByFeature(0, categories=[1.0, 1.0]).learn(Rows(Prediction(ZEROS), ONES[:, None])),
-        "the groups of column 0 must be declared once each; got [1.0, 1.0]",
+        "the labels declared for column 0 must be distinct; got [1.0, 1.0]",
     ),
     "codes too large": (
         lambda: Groups(np.array([0, 2]), ("a", "b")),
-        "codes must lie from -1 to 1; got 0 to 2",
+        "codes must be between -1 and 1; got 0 to 2",
     ),
-    "labels twice": (
+    "duplicate labels": (
         lambda: Groups(np.array([0, 1]), ("a", "a")),
-        "labels must be distinct, with a rule each or none; got ['a', 'a']",
+        "labels must be distinct, with one rule for each or no rules; got ['a', 'a'] and 0 rules",
     ),
     "a new row without a group": (
         lambda: calibrate(ONES, ZEROS).interval([0.0], groups=Groups(np.array([-1]), ("all",))),
-        "groups must hold every new row; 1 are left out",
+        "every new row must have a group; 1 have none",
     ),
     "groups for a marginal calibration": (
         lambda: calibrate(ONES, ZEROS).interval([0.0], groups=["a"]),
-        "groups were given, but the calibration was made without",
+        "groups were given, but the calibration has none",
     ),
     "missing dates": (lambda: Groups.from_labels(np.array(["2020-01-01", "NaT"], dtype="M8[D]")), "1 of 2 are missing"),
     "masked targets": (
@@ -259,11 +274,11 @@ CASES = {
     "a huge whole number": (lambda: Prediction([10**400]), "center must hold numbers"),
     "negative spread for bounds": (
         lambda: Prediction(ZEROS, -ONES).interval(),
-        "spread must not be negative to give bounds; 10 of 10 values are",
+        "spread must not be negative if bounds are derived from it; 10 of 10 values are",
     ),
-    "others' intervals as an array": (
+    "intervals as an array": (
         lambda: coverage(ONES, np.zeros((10, 2))),
-        "intervals must be Intervals, made of others' bounds by Intervals(lower, upper); got ndarray",
+        "intervals must be Intervals, made from any bounds by Intervals(lower, upper); got ndarray",
     ),
     "a frame of another length": (
         lambda: Intervals(ZEROS, ONES).to_frame(like=pd.DataFrame({"x": [1]})),
@@ -276,7 +291,7 @@ CASES = {
     "a scorer for level 90": (lambda: IntervalScorer(90), "did you mean 0.9?"),
     "a scorer for a plain model": (
         lambda: IntervalScorer()(LinearRegression().fit(X, Y), X, Y),
-        "intervals come from a ConformalRegressor, or a pipeline or search of one; got LinearRegression()",
+        "estimator must be a ConformalRegressor, or a pipeline or parameter search of one; got LinearRegression()",
     ),
     # the estimator
     "a model's name": (
@@ -306,11 +321,11 @@ CASES = {
     ),
     "one cluster": (
         lambda: MODEL.fit(X, Y, clusters=["a"] * 20),
-        "clusters must name at least 2 clusters to split; got 1",
+        "clusters must hold at least 2 different clusters; got 1",
     ),
     "missing clusters": (
         lambda: MODEL.fit(X, Y, clusters=[None, "a"] * 10),
-        "clusters must name a group for every row; 10 of 20",
+        "clusters must have a label for every row; 10 of 20",
     ),
     "no target": (lambda: MODEL.fit(X, None), "requires y to be passed, but the target y is None"),
     "two targets": (
@@ -319,16 +334,16 @@ CASES = {
     ),
     "a target with NaN": (lambda: MODEL.fit(X, np.append(Y[:-1], np.nan)), "y must be finite; 1 of 20 values"),
     "targets as text": (lambda: MODEL.fit(X, Y.astype(str)), "y must hold numbers"),
-    "rows that do not match": (lambda: MODEL.fit(X, Y[:-1]), "inconsistent numbers of samples: [20, 19]"),
+    "different numbers of rows": (lambda: MODEL.fit(X, Y[:-1]), "inconsistent numbers of samples: [20, 19]"),
     "other features": (
         lambda: fitted().predict_interval(X[:, :2]),
         "X has 2 features, but ConformalRegressor is expecting 3",
     ),
-    "one row, flat": (
+    "a one-dimensional row": (
         lambda: fitted().predict_interval(X[0]),
         "X must be two-dimensional, of shape (n, features); got shape (3,)",
     ),
-    "all rows to calibration": (
+    "all rows for calibration": (
         lambda: fitted(calibration_size=1.0),
         "calibration_size must be a share of the rows, between 0 and 1; got 1.0",
     ),
@@ -350,16 +365,16 @@ CASES = {
         "calibrator must be a calibrator such as ByGroup(BySpread(3)), with methods learn(rows, nonconformity) and "
         "restore(state, nonconformity); got BySpread(n_groups=3)",
     ),
-    "the class of a calibrator": (lambda: fitted(calibrator=ByGroup), "calibrator must be a calibrator such as"),
+    "a calibrator's class": (lambda: fitted(calibrator=ByGroup), "calibrator must be a calibrator such as"),
     "both a taxonomy and a calibrator": (
         lambda: fitted(taxonomy=BySpread(3), calibrator=ByGroup()),
         "taxonomy=T is short for calibrator=ByGroup(T); give one of them, not both",
     ),
     "a score for each group without groups": (
         lambda: fitted(calibrator=SlidingWindow(5), nonconformity={"all": Residual()}),
-        "nonconformity: a score for each group needs the groups of a taxonomy",
+        "nonconformity must be one score for this calibrator; got a score for each group",
     ),
-    "unseen groups without groups": (
+    "unseen for a calibrator without groups": (
         lambda: fitted(calibrator=SlidingWindow(5)).predict_interval(X, unseen="inf"),
         "unseen is for calibrators with groups, and Window has none; got 'inf'",
     ),
@@ -367,14 +382,14 @@ CASES = {
         lambda: SlidingWindow(5).learn(Rows(Prediction(ZEROS)), Residual()),
         "a score needs y, the targets; these rows have none",
     ),
-    "weights that are negative": (lambda: Rows(Prediction(ZEROS), weights=-ONES), "weights must not be negative"),
-    "a guarantee of no known kind": (lambda: Guarantee("sure", {}), "kind must be one of marginal, per group,"),
+    "negative weights of rows": (lambda: Rows(Prediction(ZEROS), weights=-ONES), "weights must not be negative"),
+    "an unknown kind of guarantee": (lambda: Guarantee("sure", {}), "kind must be one of marginal, per group,"),
     "not a taxonomy": (lambda: fitted(taxonomy="spread"), "taxonomy must be a taxonomy such as BySpread(3)"),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_bad_input_gets_one_clear_error(case):
+def test_bad_input_raises_a_clear_error(case):
     call, message = CASES[case]
     with pytest.raises((ValueError, TypeError), match=re.escape(message)):
         call()
@@ -383,23 +398,23 @@ def test_bad_input_gets_one_clear_error(case):
 @pytest.mark.parametrize(
     "taxonomy", [BySpread(3), ByPrediction(2), ByFeature(0), ByFunction(np.sign), Product([BySpread(2)])]
 )
-def test_unlearned_taxonomies(taxonomy):
-    with pytest.raises(NotFittedError, match="has no groups yet: learn them from the calibration rows first"):
+def test_assign_before_learn_raises(taxonomy):
+    with pytest.raises(NotFittedError, match="has no groups yet; call learn with the calibration rows first"):
         taxonomy.assign(Rows(Prediction(ZEROS, ONES), ONES[:, None]))
 
 
 @pytest.mark.parametrize("method", ["predict", "predict_interval", "predict_union"])
-def test_unfitted_use(method):
+def test_predict_before_fit_raises(method):
     with pytest.raises(NotFittedError, match="ConformalRegressor instance is not fitted yet"):
         getattr(MODEL, method)(X)
 
 
-def test_unfitted_calibration_and_p_values():
+def test_calibrate_and_p_values_before_fit_raise():
     for call in (lambda: MODEL.calibrate(X, Y), lambda: MODEL.p_values(X, Y), lambda: MODEL.guarantee_):
         with pytest.raises(NotFittedError, match="ConformalRegressor instance is not fitted yet"):
             call()
 
 
-def test_missing_labels_are_counted():
-    with pytest.raises(ValueError, match=r"groups must name a group for every row; 2 of 3 are missing"):
+def test_error_counts_missing_labels():
+    with pytest.raises(ValueError, match=r"groups must have a label for every row; 2 of 3 are missing"):
         Groups.from_labels([1.0, np.nan, np.nan])

@@ -63,7 +63,7 @@ CASES = {
     ),
     "clusters missing": (
         lambda: study(TABLE.assign(z=["c", None] * 50), "y", clusters="z"),
-        r"clusters: column 'z' must name a group for every row; 50 of 100 are missing",
+        r"clusters: column 'z' must have a label for every row; 50 of 100 are missing",
     ),
     "dates": (
         lambda: with_column(pd.date_range("2020", periods=N)),

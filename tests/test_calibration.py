@@ -43,7 +43,7 @@ def new():
 
 @dataclass(frozen=True)
 class Squared:
-    """A user's own score: nothing but the two methods."""
+    """A user's own score, with only the two methods."""
 
     def __call__(self, y, prediction):
         return (y - prediction.center) ** 2
@@ -70,8 +70,8 @@ def test_each_row_gets_its_own_groups_threshold(old, new):
 
 
 @pytest.mark.parametrize("labels", [[0, 1], [5, 900_000], [True, False], ["a", "bb"], [0.5, -1.0], ["a", 1]])
-def test_labels_of_any_kind(labels, old, new):
-    """Ranges, far apart, booleans, text, floats, mixed: the intervals are the same."""
+def test_labels_of_any_type(labels, old, new):
+    """Small and large integers, booleans, text, floats, mixed types: the intervals are the same."""
     plain = calibrate(old.y, old.prediction, groups=old.X[:, 0]).interval(new.prediction, groups=new.X[:, 0])
     named = [np.array([labels[int(code)] for code in rows.X[:, 0]], dtype=object) for rows in (old, new)]
     calibration = calibrate(old.y, old.prediction, groups=named[0])
@@ -79,7 +79,7 @@ def test_labels_of_any_kind(labels, old, new):
     assert set(calibration.sizes) == set(labels)
 
 
-def test_several_levels_are_columns_and_nested(old, new):
+def test_intervals_of_several_levels_are_nested(old, new):
     intervals = calibrate(old.y, old.prediction).interval(new.prediction, level=[0.5, 0.8, 0.95])
     assert np.asarray(intervals).shape == (80, 3, 2)
     assert intervals.level == (0.5, 0.8, 0.95)
@@ -89,12 +89,14 @@ def test_several_levels_are_columns_and_nested(old, new):
 
 
 def test_a_users_own_score_works_everywhere(old, new, tmp_path):
-    calibration = calibrate(old.y, old.prediction, nonconformity=Squared(), groups=old.X[:, 0])
-    ours = calibrate(old.y, old.prediction, groups=old.X[:, 0])
+    squared = calibrate(old.y, old.prediction, nonconformity=Squared(), groups=old.X[:, 0])
+    residual = calibrate(old.y, old.prediction, groups=old.X[:, 0])
     for level in (0.9, [0.5, 0.9]):
-        theirs = calibration.interval(new.prediction, groups=new.X[:, 0], level=level)
-        np.testing.assert_allclose(theirs.lower, ours.interval(new.prediction, groups=new.X[:, 0], level=level).lower)
-    calibration.save(tmp_path / "own.npz")
+        found, expected = (
+            each.interval(new.prediction, groups=new.X[:, 0], level=level) for each in (squared, residual)
+        )
+        np.testing.assert_allclose(found.lower, expected.lower)
+    squared.save(tmp_path / "own.npz")
     with pytest.raises(ValueError, match=r"its score is of your class Squared: pass it as nonconformity="):
         Calibration.load(tmp_path / "own.npz")
     with pytest.raises(ValueError, match=r"its nonconformity is .*Squared.*; got .*Residual"):
@@ -102,22 +104,22 @@ def test_a_users_own_score_works_everywhere(old, new, tmp_path):
     assert Calibration.load(tmp_path / "own.npz", nonconformity=Squared()).nonconformity == Squared()
 
 
-def test_each_group_may_have_its_own_measure(old, new):
-    """Equal to calibrating every group apart with its measure."""
-    measures = {0.0: Residual(), 1.0: Normalized()}
-    calibration = calibrate(old.y, old.prediction, nonconformity=measures, groups=old.X[:, 0])
-    made = calibration.interval(new.prediction, groups=new.X[:, 0], level=[0.5, 0.9])
+def test_each_group_can_have_its_own_score(old, new):
+    """Equal to calibrating every group separately with its score."""
+    score_of = {0.0: Residual(), 1.0: Normalized()}
+    calibration = calibrate(old.y, old.prediction, nonconformity=score_of, groups=old.X[:, 0])
+    intervals = calibration.interval(new.prediction, groups=new.X[:, 0], level=[0.5, 0.9])
     p_values = calibration.p_values(new.y, new.prediction, groups=new.X[:, 0])
-    for label, score in measures.items():
+    for label, score in score_of.items():
         o, n = old.X[:, 0] == label, new.X[:, 0] == label
-        alone = calibrate(old.y[o], old.prediction[o], nonconformity=score)
-        np.testing.assert_array_equal(made[n].lower, alone.interval(new.prediction[n], level=[0.5, 0.9]).lower)
-        np.testing.assert_array_equal(p_values[n], alone.p_values(new.y[n], new.prediction[n]))
+        separate = calibrate(old.y[o], old.prediction[o], nonconformity=score)
+        np.testing.assert_array_equal(intervals[n].lower, separate.interval(new.prediction[n], level=[0.5, 0.9]).lower)
+        np.testing.assert_array_equal(p_values[n], separate.p_values(new.y[n], new.prediction[n]))
 
 
 @pytest.mark.parametrize("score", ALL_SCORES, ids=repr)
 def test_p_values_and_intervals_agree(score, old, new):
-    """An interval covers a target just where its p-value exceeds 1 - level; both in exact arithmetic."""
+    """An interval covers a target if and only if its p-value exceeds 1 - level; both in exact arithmetic."""
     taxonomy = BySpread(3)
     calibration = calibrate(old.y, old.prediction, nonconformity=score, groups=taxonomy.learn(Rows(old.prediction)))
     groups = taxonomy.assign(Rows(new.prediction))
@@ -130,7 +132,7 @@ def test_p_values_and_intervals_agree(score, old, new):
         np.testing.assert_array_equal(covered, at_least > sizes + 1 - ranks)
 
 
-def test_p_values_count_scores_by_hand():
+def test_p_values_match_counts_by_hand():
     calibration = calibrate([1.0, 2.0, 2.0, 4.0], np.zeros(4))
     np.testing.assert_allclose(calibration.p_values([0.0, 2.0, 3.0, 9.0], np.zeros(4)), [1.0, 0.8, 0.4, 0.2])
     smoothed = calibration.p_values([2.0] * 1000, np.zeros(1000), seed=0)
@@ -138,26 +140,27 @@ def test_p_values_count_scores_by_hand():
     np.testing.assert_array_equal(smoothed, calibration.p_values([2.0] * 1000, np.zeros(1000), seed=0))
 
 
-def test_ties_are_conservative_without_randomness():
-    """Equal scores at the threshold are all covered, and the same call gives the same answer."""
+def test_scores_tied_with_the_threshold_are_covered():
+    """Without randomness: all of them are."""
     calibration = calibrate(np.ones(20), np.zeros(20))
     assert calibration.interval(np.zeros(3), level=0.5).covers([1.0, -1.0, 0.0]).all()
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_parts_merge_into_the_whole(weighted, old, new):
-    """Groups are learned once; their parts are calibrated apart and joined."""
+def test_merged_parts_equal_the_whole(weighted, old, new):
+    """Groups are learned once; parts of the rows are calibrated separately and merged."""
     taxonomy = Product([BySpread(3), ByFeature(0)])
     groups = taxonomy.learn(Rows(old.prediction, old.X))
     weights = old.prediction.spread
 
-    def calibrated(rows):
+    def calibrate_part(rows):
         return calibrate(
             old.y[rows], old.prediction[rows], groups=groups[rows], weights=weights[rows] if weighted else None
         )
 
-    whole = calibrated(np.arange(200))
-    merged = calibrated(np.arange(0, 50)).merge(calibrated(np.arange(50, 51)), calibrated(np.arange(51, 200)))
+    whole = calibrate_part(np.arange(200))
+    first, *others = (calibrate_part(np.arange(start, stop)) for start, stop in ((0, 50), (50, 51), (51, 200)))
+    merged = first.merge(*others)
     weights_new = {"weights": new.prediction.spread} if weighted else {}
     arguments = {"groups": taxonomy.assign(Rows(new.prediction, new.X)), **weights_new}
     intervals = [each.interval(new.prediction, level=0.5, **arguments) for each in (whole, merged)]
@@ -167,7 +170,7 @@ def test_parts_merge_into_the_whole(weighted, old, new):
     assert whole.sizes == merged.sizes
 
 
-def test_merge_refuses_what_is_not_the_same(old):
+def test_merging_different_calibrations_raises(old):
     part = calibrate(old.y, old.prediction, groups=BySpread(3).learn(Rows(old.prediction)))
     others = {
         "nonconformity": calibrate(
@@ -176,8 +179,8 @@ def test_merge_refuses_what_is_not_the_same(old):
         "labels": calibrate(old.y, old.prediction, groups=BySpread(2).learn(Rows(old.prediction))),
         "rules": calibrate(old.y[50:], old.prediction[50:], groups=BySpread(3).learn(Rows(old.prediction[50:]))),
     }
-    for what, other in others.items():
-        with pytest.raises(ValueError, match=f"merge needs calibrations with the same {what}"):
+    for name, other in others.items():
+        with pytest.raises(ValueError, match=f"merge needs calibrations with the same {name}"):
             part.merge(other)
     with pytest.raises(ValueError, match="the same weighted"):
         calibrate(old.y, old.prediction).merge(calibrate(old.y, old.prediction, weights=old.y**2))
@@ -215,7 +218,7 @@ def test_saving_and_loading_changes_nothing(nonconformity, weighted, old, new, t
     assert list(tmp_path.iterdir()) == [tmp_path / "calibration"]
 
 
-def test_a_given_score_must_be_the_files(old, tmp_path):
+def test_a_score_passed_to_load_must_match_the_file(old, tmp_path):
     calibrate(old.y, old.prediction, nonconformity=Normalized()).save(tmp_path / "c.npz")
     with pytest.raises(ValueError, match="its nonconformity is"):
         Calibration.load(tmp_path / "c.npz", nonconformity=Normalized(epsilon=0.5, scale=1.0))
@@ -230,22 +233,22 @@ def test_labels_keep_their_type_in_a_file(labels, tmp_path):
     assert {type(label) for label in loaded} == {type(label) for label in labels}
 
 
-def test_foreign_and_damaged_files_are_refused(old, tmp_path):
-    """A text file, a cut file, a flipped byte, another archive, a newer format: one clear error each."""
+def test_invalid_and_corrupt_files_raise(old, tmp_path):
+    """A text file, a truncated file, a flipped byte, another archive, another format version: one clear error each."""
     path = tmp_path / "c.npz"
     calibrate(old.y, old.prediction).save(path)
-    sound = path.read_bytes()
-    flipped = bytearray(sound)
-    flipped[len(sound) // 2] ^= 0xFF
-    for content in (b"", b"hello", sound[:-100], sound[: len(sound) // 2], bytes(flipped)):
+    valid = path.read_bytes()
+    flipped = bytearray(valid)
+    flipped[len(valid) // 2] ^= 0xFF
+    for content in (b"", b"hello", valid[:-100], valid[: len(valid) // 2], bytes(flipped)):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=r"c\.npz is no calibration that evencover wrote, or it is damaged"):
             Calibration.load(path)
-    for place in range(0, len(sound), 7):
-        flipped = bytearray(sound)
-        flipped[place] ^= 0xFF
+    for position in range(0, len(valid), 7):
+        flipped = bytearray(valid)
+        flipped[position] ^= 0xFF
         path.write_bytes(bytes(flipped))
-        with contextlib.suppress(ValueError):  # some bytes do not matter; no other error may come
+        with contextlib.suppress(ValueError):  # some bytes do not matter; no other type of error may be raised
             Calibration.load(path)
     np.savez(path, x=np.arange(3))
     with pytest.raises(ValueError, match="is no calibration"):
@@ -264,8 +267,8 @@ def test_foreign_and_damaged_files_are_refused(old, tmp_path):
         Calibration.load(tmp_path / "nowhere.npz")
 
 
-def test_a_pickle_holds_the_scores_once(old, new):
-    """Not what was found from them meanwhile."""
+def test_a_pickle_does_not_hold_the_caches(old, new):
+    """Its size does not grow with use."""
     calibration = calibrate(old.y, old.prediction, groups=np.arange(len(old.y)) % 2)
     fresh = len(pickle.dumps(calibration))
     calibration.interval(new.prediction, groups=np.arange(len(new.y)) % 2)
@@ -273,55 +276,55 @@ def test_a_pickle_holds_the_scores_once(old, new):
     assert len(pickle.dumps(calibration)) == fresh
 
 
-def test_unseen_groups_are_an_error_unless_opted_into(old, new):
+def test_unseen_groups_raise_unless_allowed(old, new):
     groups = np.where(old.X[:, 0] == 1, "b", "a")
     calibration = calibrate(old.y, old.prediction, groups=groups)
-    strange = np.array(["a", "c"] * 40)
-    with pytest.raises(ValueError, match=r"groups holds \['c'\], never seen in calibration, which has \['a', 'b'\]"):
-        calibration.interval(new.prediction, groups=strange)
-    marginal = calibration.interval(new.prediction, groups=strange, unseen="marginal")
+    new_groups = np.array(["a", "c"] * 40)
+    with pytest.raises(ValueError, match=r"groups must be among those of the calibration, \['a', 'b'\]; got \['c'\]"):
+        calibration.interval(new.prediction, groups=new_groups)
+    marginal = calibration.interval(new.prediction, groups=new_groups, unseen="marginal")
     pooled = calibrate(old.y, old.prediction).threshold(0.9)[0]
     np.testing.assert_allclose(marginal.width[1::2] / 2, pooled)
-    assert "Nothing is promised for rows of unseen groups: c" in str(marginal.guarantee)
-    infinite = calibration.interval(new.prediction, groups=strange, unseen="inf")
+    assert "No guarantee for rows of unseen groups: c" in str(marginal.guarantee)
+    infinite = calibration.interval(new.prediction, groups=new_groups, unseen="inf")
     assert np.isinf(infinite.width[1::2]).all()
     np.testing.assert_array_equal(infinite.width[::2], marginal.width[::2])
-    p_values = calibration.p_values(new.y, new.prediction, groups=strange, unseen="inf")
+    p_values = calibration.p_values(new.y, new.prediction, groups=new_groups, unseen="inf")
     assert (p_values[1::2] == 1).all()
     np.testing.assert_array_equal(
-        calibration.p_values(new.y, new.prediction, groups=strange, unseen="marginal")[1::2],
+        calibration.p_values(new.y, new.prediction, groups=new_groups, unseen="marginal")[1::2],
         calibrate(old.y, old.prediction).p_values(new.y, new.prediction)[1::2],
     )
 
 
-def test_unseen_groups_with_a_measure_each(old, new):
-    measures = {0.0: Residual(), 1.0: Normalized()}
-    calibration = calibrate(old.y, old.prediction, nonconformity=measures, groups=old.X[:, 0])
-    strange = np.full(80, 7.0)
-    assert np.isinf(calibration.interval(new.prediction, groups=strange, unseen="inf").width).all()
+def test_unseen_groups_with_a_score_for_each_group(old, new):
+    score_of = {0.0: Residual(), 1.0: Normalized()}
+    calibration = calibrate(old.y, old.prediction, nonconformity=score_of, groups=old.X[:, 0])
+    new_groups = np.full(80, 7.0)
+    assert np.isinf(calibration.interval(new.prediction, groups=new_groups, unseen="inf").width).all()
     with pytest.raises(ValueError, match="unseen='marginal' needs one score for all groups"):
-        calibration.interval(new.prediction, groups=strange, unseen="marginal")
+        calibration.interval(new.prediction, groups=new_groups, unseen="marginal")
 
 
-def test_too_few_rows_are_said_once_with_the_number_needed():
+def test_too_few_rows_give_one_warning_with_the_number_needed():
     groups = Groups.from_labels(["a"] * 8 + ["b"] * 9, labels=["a", "b", "none"])
     calibration = calibrate(np.arange(17.0), np.zeros(17), groups=groups)
     with pytest.warns(TooFewRowsWarning) as caught:
         thresholds = calibration.threshold(0.9)
     assert len(caught) == 1
-    assert "group 'a' has 8, group 'none' has 0, and 9 are needed" in str(caught[0].message)
+    assert "level 0.9 needs 9 rows in each group; group 'a' has 8, group 'none' has 0" in str(caught[0].message)
     assert np.isinf(thresholds).tolist() == [True, False, True]
-    calibration.interval([0.0], groups=["b"])  # the group in use has enough: no warning
+    calibration.interval([0.0], groups=["b"])  # no warning: this group has enough rows
 
 
-def test_left_out_rows_do_not_count():
+def test_rows_without_a_group_are_ignored():
     groups = Groups(np.array([0, -1, 0]), ("all",))
     calibration = calibrate([1.0, 100.0, 2.0], np.zeros(3), groups=groups)
     assert calibration.sizes == {"all": 2}
     assert calibration.threshold(0.5)[0] == 2.0
 
 
-def test_weights_equal_for_all_change_nothing(old, new):
+def test_equal_weights_change_nothing(old, new):
     plain = calibrate(old.y, old.prediction, groups=old.X[:, 0])
     weighted = calibrate(old.y, old.prediction, groups=old.X[:, 0], weights=np.full(200, 0.1))
     given = {"groups": new.X[:, 0], "level": [0.3, 0.9]}
@@ -332,8 +335,8 @@ def test_weights_equal_for_all_change_nothing(old, new):
     np.testing.assert_array_equal(weighted.threshold(0.9, test_weight=0.1), plain.threshold(0.9))
 
 
-def test_weighted_rows_are_answered_one_by_one(old, new):
-    """Each row's threshold is the weighted quantile for its own weight."""
+def test_each_weighted_row_has_its_own_threshold(old, new):
+    """It is the weighted quantile for the weight of the row."""
     weights = old.prediction.spread
     calibration = calibrate(old.y, old.prediction, weights=weights)
     reach = calibration.interval(new.prediction, weights=new.prediction.spread).width / 2
@@ -343,15 +346,15 @@ def test_weighted_rows_are_answered_one_by_one(old, new):
     np.testing.assert_allclose(reach, expected)
 
 
-def test_a_new_row_that_outweighs_the_calibration_gets_an_infinite_interval():
+def test_a_new_row_with_a_large_weight_gets_an_infinite_interval():
     calibration = calibrate(np.arange(50.0), np.zeros(50), weights=np.ones(50))
-    with pytest.warns(TooFewRowsWarning, match="some new rows outweigh the calibration rows of their group"):
+    with pytest.warns(TooFewRowsWarning, match="some new rows have too much weight compared with the calibration rows"):
         width = calibration.interval([0.0, 0.0], weights=[1.0, 100.0]).width
     assert np.isinf(width).tolist() == [False, True]
 
 
 def test_tied_prices_are_all_covered():
-    """Scores and bounds are rounded apart; a threshold that is some targets' own score still covers them."""
+    """Scores and bounds are rounded differently; targets whose score equals the threshold are still covered."""
     y = np.repeat([4.99, 9.99, 19.99], [60, 60, 80])
     center = np.full(200, 0.266)
     calibration = calibrate(y, center)
@@ -365,8 +368,8 @@ def test_p_values_with_equal_weights_are_the_unweighted_ones(old, new):
     np.testing.assert_array_equal(weighted.p_values(new.y, new.prediction, weights=np.full(80, 0.1)), plain)
 
 
-def test_many_groups_are_no_trouble():
-    """More than a 16-bit code holds, and as many unseen ones."""
+def test_40_000_groups():
+    """More than 16-bit codes can hold, and as many unseen groups."""
     labels = np.arange(80_000) % 40_000
     calibration = calibrate(labels.astype(float), np.zeros(80_000), groups=labels)
     reach = calibration.interval(np.zeros(40_000), groups=np.arange(40_000), level=0.5).width / 2
@@ -376,51 +379,51 @@ def test_many_groups_are_no_trouble():
 
 
 def test_unseen_labels_on_learned_edges(old):
-    """In a product, a new row may be unseen in one factor and on an edge of another."""
+    """In a product, a new row may belong to an unseen group of one taxonomy and lie on an edge of another."""
     taxonomy = Product([BySpread(2), ByFeature(0)])
     groups = taxonomy.learn(Rows(old.prediction, old.X))
     calibration = calibrate(old.y, old.prediction, groups=groups)
     edge = np.flatnonzero(groups.edge)[0]
-    strange = np.repeat(old.X[[edge]], 2, axis=0)
-    strange[1, 0] = 7.0
-    new = taxonomy.assign(Rows(old.prediction[[edge, edge]], strange))
+    features = np.repeat(old.X[[edge]], 2, axis=0)
+    features[1, 0] = 7.0
+    new = taxonomy.assign(Rows(old.prediction[[edge, edge]], features))
     intervals = calibration.interval(old.prediction[[edge, edge]], groups=new, unseen="marginal")
     pooled = calibrate(old.y, old.prediction).threshold(0.9)[0]
     assert intervals.width[1] / 2 == pytest.approx(pooled)
     assert intervals.width[0] / 2 != pytest.approx(pooled)
 
 
-def test_too_few_rows_for_the_marginal_answer_are_said_too():
+def test_too_few_rows_for_the_marginal_threshold_give_a_warning():
     calibration = calibrate(np.arange(5.0), np.zeros(5), groups=["a"] * 5)
-    with pytest.warns(TooFewRowsWarning, match="group 'all rows together' has 5, and 9 are needed"):
+    with pytest.warns(TooFewRowsWarning, match="needs 9 rows in each group; group 'all rows together' has 5"):
         assert np.isinf(calibration.interval([0.0], groups=["b"], unseen="marginal").width[0])
 
 
-def test_p_values_without_any_weight_say_nothing():
+def test_p_values_are_1_if_all_weights_are_0():
     calibration = calibrate([1.0, 2.0], [0.0, 0.0], weights=[0.0, 0.0])
     assert calibration.p_values([5.0], [0.0], weights=[0.0])[0] == 1.0
 
 
-def test_settings_of_any_number_type_are_saved(old, tmp_path):
+def test_numpy_scalars_as_settings_are_saved(old, tmp_path):
     score = Normalized(floor=np.float64(0.5), scale=np.int64(2))
     calibrate(old.y, old.prediction, nonconformity=score).save(tmp_path / "c.npz")
     assert Calibration.load(tmp_path / "c.npz").nonconformity == score
 
 
-def test_groups_of_other_edges_are_refused(old, new):
+def test_groups_with_other_edges_raise(old, new):
     calibration = calibrate(old.y, old.prediction, groups=BySpread(3).learn(Rows(old.prediction)))
-    with pytest.raises(ValueError, match="groups must follow the calibration's rules"):
+    with pytest.raises(ValueError, match="groups must have the rules of the calibration"):
         calibration.interval(new.prediction, groups=BySpread(3).learn(Rows(new.prediction)))
 
 
-def test_no_rows_at_all_is_an_answer_too():
+def test_no_calibration_rows_and_no_new_rows():
     calibration = calibrate([], [])
     with pytest.warns(TooFewRowsWarning):
         assert np.isinf(calibration.interval([1.0]).width).all()
     assert len(calibrate([1.0], [0.0]).interval(np.empty(0), level=0.5)) == 0
 
 
-def test_the_guarantee_says_what_is_promised(old):
+def test_text_and_coverage_of_the_guarantee(old):
     guarantee = calibrate(old.y, old.prediction, groups=np.repeat(["a", "b"], [150, 50])).guarantee
     assert guarantee.kind == "per group"
     assert str(guarantee).startswith("Coverage per group: in every group, a target lies in its interval")
@@ -428,12 +431,12 @@ def test_the_guarantee_says_what_is_promised(old):
     assert guarantee.coverage(0.9) == {"a": Fraction(136, 151), "b": Fraction(46, 51)}
 
 
-def test_a_plain_array_is_a_center(old, new):
+def test_a_plain_array_is_the_center(old, new):
     plain = calibrate(old.y, old.prediction.center).interval(new.prediction.center)
     np.testing.assert_array_equal(plain.lower, calibrate(old.y, old.prediction).interval(new.prediction).lower)
 
 
-def test_prediction_is_not_changed(old):
+def test_calibrating_does_not_change_the_prediction(old):
     center = old.prediction.center.copy()
     calibrate(old.y, old.prediction, nonconformity=Normalized())
     np.testing.assert_array_equal(old.prediction.center, center)
@@ -441,8 +444,8 @@ def test_prediction_is_not_changed(old):
 
 
 @pytest.mark.parametrize("n_groups", [1, 127, 128, 129, 400])
-def test_many_groups_come_back_from_a_file(n_groups, tmp_path):
-    """Their codes are written in as few bytes as they need."""
+def test_many_groups_are_loaded_from_a_file(n_groups, tmp_path):
+    """Their codes are saved in the smallest integer type that holds them."""
     labels = np.arange(2 * n_groups) % n_groups
     calibration = calibrate(np.arange(2.0 * n_groups), np.zeros(2 * n_groups), groups=labels)
     calibration.save(tmp_path / "c.npz")
@@ -453,7 +456,7 @@ def test_many_groups_come_back_from_a_file(n_groups, tmp_path):
 
 
 def test_weights_in_a_file_are_checked(old, tmp_path):
-    """A file whose arrays do not fit together is damaged."""
+    """A file with inconsistent arrays is corrupt."""
     state = calibrate(old.y, old.prediction, weights=np.ones(len(old.y))).state()
     for weights in (state["weights"][:-1], -state["weights"]):
         calibration_files.write(tmp_path / "c.npz", Residual(), state | {"weights": weights})

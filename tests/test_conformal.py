@@ -375,7 +375,7 @@ def test_other_fit_arguments_are_passed_as_they_are():
 
 
 def test_few_clusters_are_questioned():
-    with pytest.warns(UserWarning, match="clusters names only 2 clusters.*that is a taxonomy, such as ByFeature"):
+    with pytest.warns(UserWarning, match="clusters has only 2 different clusters.*use a taxonomy, such as ByFeature"):
         ConformalRegressor(Ridge(), random_state=0).fit(X, Y, clusters=X[:, 1] > 0)
 
 

@@ -1,4 +1,4 @@
-"""Frames in, frames out: pandas, polars, pyarrow, by position."""
+"""Frames of pandas, polars and pyarrow as input and output; rows are matched by position."""
 
 import sys
 import warnings
@@ -39,14 +39,14 @@ def as_array(column):
     return np.asarray(column)
 
 
-def model_of_numbers():
-    """A linear model of the first three columns, whatever the library."""
+def linear_model():
+    """A linear model of the three numeric columns, for frames of any library."""
     return make_pipeline(make_column_transformer(("passthrough", ["a", "b", "c"])), LinearRegression())
 
 
 @each_library
-def test_a_frame_comes_back_as_a_frame_of_its_library(library, data):
-    """Same intervals as arrays give; same library; same index."""
+def test_intervals_of_a_frame_are_a_frame_of_the_same_library(library, data):
+    """With the same intervals as for arrays, and with the same index."""
     frame = LIBRARIES[library]({name: column for name, column in columns_of(data).items() if name != "region"})
     from_frame = ConformalRegressor(LinearRegression(), taxonomy=ByFeature("c", edges=[0.5]), random_state=0)
     from_array = ConformalRegressor(LinearRegression(), taxonomy=ByFeature(2, edges=[0.5]), random_state=0)
@@ -63,8 +63,8 @@ def test_a_frame_comes_back_as_a_frame_of_its_library(library, data):
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_text_columns_go_to_the_model_and_the_taxonomy(library, data):
-    """Nothing is turned into an array on the way."""
+def test_text_columns_reach_the_model_and_the_taxonomy(library, data):
+    """The frame is not converted to an array."""
     frame = LIBRARIES[library](columns_of(data))
     encode = make_column_transformer((OneHotEncoder(), ["region"]), remainder="passthrough")
     model = ConformalRegressor(
@@ -75,7 +75,7 @@ def test_text_columns_go_to_the_model_and_the_taxonomy(library, data):
 
 
 def test_a_series_is_read_by_position_not_by_label(data):
-    """A shuffled index plays no part: the intervals are those of the bare array."""
+    """A shuffled index is ignored: the intervals are those of the plain array."""
     frame = pd.DataFrame(data.X, columns=["a", "b", "c"])
     shuffled = pd.Series(data.y, index=np.random.default_rng(0).permutation(400))
     model = ConformalRegressor(LinearRegression(), random_state=0)
@@ -103,7 +103,7 @@ def test_targets_and_labels_from_any_library(library, data):
 
 
 def test_several_levels_and_empty_intervals_in_a_frame():
-    """A pair of columns a level; an empty interval has NaN bounds, and the count is said."""
+    """Two columns for each level; an empty interval has NaN bounds, and a warning counts them."""
     intervals = Intervals(np.array([[0.0, 3.0], [1.0, 0.0]]), np.array([[1.0, 2.0], [2.0, 4.0]]), level=(0.5, 0.9))
     with pytest.warns(UserWarning, match="1 of 4 intervals are empty; their bounds are NaN"):
         frame = intervals.to_frame(like=pd.DataFrame({"x": [1, 2]}))
@@ -120,30 +120,32 @@ def test_infinite_bounds_stay_infinite_in_a_frame():
         assert intervals.to_frame(like=pl.DataFrame({"x": [1]}))["upper"][0] == np.inf
 
 
-def test_arrays_have_no_frame_to_be_like(data):
+def test_to_frame_needs_like_if_the_input_was_an_array(data):
     intervals = ConformalRegressor(LinearRegression(), random_state=0).fit(data.X, data.y).predict_interval(data.X)
-    with pytest.raises(TypeError, match=r"to_frame needs a pandas, polars or pyarrow table"):
+    with pytest.raises(TypeError, match=r"to_frame needs the pandas, polars or pyarrow table"):
         intervals.to_frame()
     assert len(intervals.to_frame(like=pd.DataFrame(data.X))) == 400
 
 
-def test_functions_of_a_frame(data):
+def test_groups_by_a_function_of_a_frame(data):
     frame = pd.DataFrame(columns_of(data))
     taxonomy = ByFunction(lambda rows: rows["region"].str.upper())
-    model = ConformalRegressor(model_of_numbers(), taxonomy=taxonomy, random_state=0).fit(frame, data.y)
+    model = ConformalRegressor(linear_model(), taxonomy=taxonomy, random_state=0).fit(frame, data.y)
     assert set(model.calibration_.sizes) == {"NOISY", "QUIET"}
 
 
-def test_columns_by_position_and_by_a_name_that_is_not_there(data):
+def test_columns_by_position_and_by_an_unknown_name(data):
     frame = pd.DataFrame(columns_of(data))
-    model = ConformalRegressor(model_of_numbers(), taxonomy=ByFeature(3), random_state=0).fit(frame, data.y)
+    model = ConformalRegressor(linear_model(), taxonomy=ByFeature(3), random_state=0).fit(frame, data.y)
     assert set(model.calibration_.sizes) == {"noisy", "quiet"}
-    with pytest.raises(ValueError, match=r"ByFeature\('county'\) needs a column that X does not have; X has \['a', "):
-        ConformalRegressor(model_of_numbers(), taxonomy=ByFeature("county")).fit(frame, data.y)
+    with pytest.raises(
+        ValueError, match=r"ByFeature\('county'\): X has no column 'county'; the columns are: a, b, c, region"
+    ):
+        ConformalRegressor(linear_model(), taxonomy=ByFeature("county")).fit(frame, data.y)
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_predictions_in_a_column_come_back_in_a_frame(library, data):
+def test_intervals_of_predictions_in_a_column_are_a_frame(library, data):
     column = LIBRARIES[library]({"a": data.mean})["a"]
     intervals = calibrate(data.y, column).interval(column)
     frame = intervals.to_frame()
@@ -151,19 +153,19 @@ def test_predictions_in_a_column_come_back_in_a_frame(library, data):
     assert type(frame).__module__.startswith(library)
 
 
-def test_without_narwhals_the_error_says_how_to_get_it(monkeypatch):
+def test_the_error_without_narwhals_has_the_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "narwhals", None)
     with pytest.raises(ImportError, match=r"a result as a frame needs narwhals: pip install 'evencover\[frames\]'"):
         Intervals([0.0], [1.0]).to_frame(like=pd.DataFrame({"x": [1]}))
 
 
-def test_pyarrow_dictionaries_keep_what_is_missing():
+def test_missing_values_in_pyarrow_dictionaries_stay_missing():
     table = pa.table({"word": pa.array(["a", None, "b"]).dictionary_encode(), "deep": [[1], [2], None]})
     assert column(table, "word", "test").tolist() == ["a", None, "b"]
     assert column(table, "deep", "test")[2] is None
 
 
-def test_what_is_missing_in_a_column_of_objects():
+def test_missing_values_in_a_column_of_objects():
     values = np.array([np.float64(1.5), np.int64(2), np.bool_(True), None, np.nan, pd.NA, pd.NaT, 3], dtype=object)
     assert is_missing(values).tolist() == [False] * 3 + [True] * 4 + [False]
     np.testing.assert_array_equal(as_numbers(values), [1.5, 2, 1, *[np.nan] * 4, 3])

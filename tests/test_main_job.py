@@ -305,7 +305,7 @@ CASES = {
     ),
     "audit, groups missing": (
         ["audit", "houses.csv", "--target", "price", "--lower", "price", "--upper", "price", "--group", "area"],
-        r"group: column 'area' must name a group for every row; \d+ of 600 are missing",
+        r"group: column 'area' must have a label for every row; \d+ of 600 are missing",
     ),
     "audit, no rows": (
         ["audit", "houses.csv", "--target", "price", "--lower", "price", "--upper", "price", "--calibration-rows", "0"],

@@ -1,4 +1,4 @@
-"""Measures of intervals and quantiles."""
+"""Metrics of intervals and quantiles."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_coverage_and_width():
     assert mean_width(WIDE[[0, 2]]) == 1.0
 
 
-def test_by_group():
+def test_coverage_and_width_by_group():
     groups = ["a", "b", "a"]
     assert coverage_by_group(Y, WIDE, groups) == {"a": 0.5, "b": 1.0}
     assert mean_width_by_group(WIDE, groups) == {"a": 1.0, "b": np.inf}
@@ -37,12 +37,12 @@ def test_by_group():
     assert set(coverage_by_group(Y, own)) == {0, 1}
 
 
-def test_a_group_without_rows_has_no_coverage():
+def test_the_coverage_of_a_group_without_rows_is_nan():
     groups = Groups.from_labels(["a", "a", "a"], labels=["a", "b"])
     assert np.isnan(coverage_by_group(Y, WIDE, groups)["b"])
 
 
-def test_several_levels():
+def test_metrics_of_several_levels():
     intervals = Intervals(np.array([[0.0, -1.0], [0.0, -1.0]]), np.array([[1.0, 2.0], [1.0, 2.0]]))
     np.testing.assert_array_equal(coverage([0.5, 1.5], intervals), [0.5, 1.0])
     np.testing.assert_array_equal(mean_width(intervals), [1.0, 3.0])
@@ -50,8 +50,8 @@ def test_several_levels():
 
 
 @given(st.floats(-10, 10), st.floats(-10, 10), st.floats(-10, 10), st.sampled_from([0.5, 0.8, 0.9, 0.99]))
-def test_interval_score_is_the_two_quantiles_pinball_loss(y, lower, upper, level):
-    """Also for empty intervals: 2/alpha times the sum of the pinball losses of the bounds."""
+def test_interval_score_equals_the_pinball_losses_of_both_bounds(y, lower, upper, level):
+    """It is 2/alpha times their sum, also for empty intervals."""
     alpha = 1 - level
     bounds = [mean_pinball_loss([y], [lower], alpha=alpha / 2), mean_pinball_loss([y], [upper], alpha=1 - alpha / 2)]
     found = interval_score([y], Intervals([lower], [upper]), level=level)
@@ -77,14 +77,14 @@ def test_pinball_loss_agrees_with_scikit_learn():
 
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=12), st.floats(-5, 5))
 def test_crps_of_equally_likely_values_is_exact(values, y):
-    """Against the energy form E|X - y| - E|X - X'| / 2."""
+    """Compared with the energy form E|X - y| - E|X - X'| / 2."""
     values = np.sort(values)
     energy = np.abs(values - y).mean() - np.abs(values[:, None] - values).mean() / 2
     probabilities = (np.arange(len(values)) + 0.5) / len(values)
     np.testing.assert_allclose(crps([y], values[None, :], probabilities=probabilities), energy, atol=1e-9)
 
 
-def test_crps_scales_with_the_unit():
+def test_crps_scales_with_the_unit_of_the_target():
     rng = np.random.default_rng(0)
     y, quantiles = rng.normal(size=5), np.sort(rng.normal(size=(5, 3)), axis=1)
     probabilities = [0.1, 0.5, 0.9]
@@ -93,10 +93,10 @@ def test_crps_scales_with_the_unit():
     )
 
 
-def test_bad_quantiles_are_refused():
+def test_bad_quantiles_and_probabilities_raise():
     with pytest.raises(ValueError, match=r"quantiles must have shape \(2, 1\)"):
         crps([1.0, 2.0], [[1.0, 2.0]], probabilities=[0.5])
-    with pytest.raises(ValueError, match="probabilities must increase strictly between 0 and 1"):
+    with pytest.raises(ValueError, match="probabilities must be strictly increasing, between 0 and 1"):
         crps([1.0], [[1.0, 2.0]], probabilities=[0.5, 0.5])
-    with pytest.raises(ValueError, match="probabilities must increase strictly between 0 and 1"):
+    with pytest.raises(ValueError, match="probabilities must be strictly increasing, between 0 and 1"):
         pinball_loss([1.0], [1.0], probability=1.0)

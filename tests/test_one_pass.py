@@ -152,8 +152,8 @@ def test_a_diagnosis_neither_scores_nor_draws_twice(monkeypatch):
     """The calibration has the scores; each score's joint test is drawn once a level."""
     scored, drawn = Counter(), Counter()
     for score in (Residual, Normalized, IntervalDistance):
-        by = score._scored
-        monkeypatch.setattr(score, "_scored", lambda *args, by=by, kind=score: scored.update([kind]) or by(*args))
+        by = score._formula
+        monkeypatch.setattr(score, "_formula", lambda *args, by=by, kind=score: scored.update([kind]) or by(*args))
     draw_p_value = MarginalThreshold._drawn_p_value
     monkeypatch.setattr(
         MarginalThreshold,
@@ -183,7 +183,7 @@ def test_thresholds_are_found_once_for_each_choice_of_levels(monkeypatch):
 def test_what_is_remembered_stays_small():
     made = calibration.calibrate(OLD.y, OLD.prediction)
     expected = [made.threshold(level)[0] for level in np.linspace(0.01, 0.99, 250)]
-    assert len(made._pool((0, 0))._known) <= pools._REMEMBERED
+    assert len(made._pool((0, 0))._threshold_cache) <= pools._MAX_CACHED_LEVELS
     fresh = calibration.calibrate(OLD.y, OLD.prediction)
     assert [fresh.threshold(level)[0] for level in np.linspace(0.01, 0.99, 250)] == expected
 

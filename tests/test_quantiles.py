@@ -33,20 +33,20 @@ def test_rank_is_exact_for_every_n_and_level(decimals):
         (1 - 1e-13, 1 - Fraction(1, 10**13)),
     ],
 )
-def test_a_level_is_the_decimal_that_was_written(level, exact):
-    """Also after float arithmetic, in single precision, and next to 0 and 1."""
+def test_a_float_level_stands_for_its_decimal_digits(level, exact):
+    """Also after float arithmetic, in single precision, and close to 0 and 1."""
     assert level_fraction(level) == exact
 
 
 @given(st.integers(0, 500), st.fractions(min_value=Fraction(1, 1000), max_value=Fraction(999, 1000)))
 def test_rank_agrees_with_the_definition(n, level):
-    """Any fraction is a level."""
+    """For any fraction as level."""
     assert conformal_rank(n, level) == ceil((n + 1) * level)
 
 
 @given(st.fractions(min_value=Fraction(1, 1000), max_value=Fraction(999, 1000)))
 def test_rows_for_a_finite_threshold(level):
-    """It is the first n whose rank is at most n."""
+    """It is the smallest n whose rank is at most n."""
     n = rows_for_finite_threshold(level)
     assert conformal_rank(n, level) <= n
     assert conformal_rank(n - 1, level) > n - 1
@@ -54,7 +54,7 @@ def test_rows_for_a_finite_threshold(level):
 
 @given(st.lists(st.integers(-5, 5), max_size=40), st.floats(0.001, 0.999))
 def test_quantile_is_the_kth_smallest(scores, level):
-    """Ties and infinities included."""
+    """Also with ties, and inf if the rank exceeds n."""
     rank = conformal_rank(len(scores), level)
     expected = sorted(scores)[rank - 1] if rank <= len(scores) else np.inf
     assert conformal_quantile(np.array(scores, dtype=float), level) == expected
@@ -62,7 +62,7 @@ def test_quantile_is_the_kth_smallest(scores, level):
 
 @pytest.mark.parametrize("weight", [1.0, 0.1, 1 / 3, 1e-300, 7e12])
 def test_equal_weights_change_nothing(weight):
-    """Whatever the weight, to the last rank: sums of 0.1 alone would miss some."""
+    """For any weight and every rank; rounded sums of 0.1 would give some wrong ranks."""
     levels = [percent / 100 for percent in range(1, 100)]
     for n in range(1, 60):
         scores, weights = np.arange(float(n)), np.full(n, weight)
@@ -75,8 +75,8 @@ def test_equal_weights_change_nothing(weight):
     st.integers(0, 4),
     st.integers(1, 15),
 )
-def test_weighted_quantile_is_its_definition(rows, test_weight, sixteenths):
-    """The smallest score that enough weight lies at or below; sixteenths keep the sums exact."""
+def test_weighted_quantile_agrees_with_the_definition(rows, test_weight, sixteenths):
+    """It is the smallest score with enough weight at or below it; levels in sixteenths keep the sums exact."""
     scores, weights = (np.array(each, dtype=float) for each in zip(*rows, strict=True))
     level = sixteenths / 16
     needed = level * (weights.sum() + test_weight)
@@ -85,8 +85,8 @@ def test_weighted_quantile_is_its_definition(rows, test_weight, sixteenths):
     assert found == min(enough, default=np.inf)
 
 
-def test_shapes_follow_levels_and_test_rows():
-    """A number for one of each, a column a level, a row a test weight."""
+def test_shape_depends_on_levels_and_test_weights():
+    """A number for one of each; else one column for each level, one row for each test weight."""
     scores, weights = np.arange(20.0), np.ones(20)
     assert isinstance(conformal_quantile(scores, 0.5), float)
     assert conformal_quantile(scores, [0.5, 0.8]).tolist() == [10.0, 16.0]
@@ -95,7 +95,7 @@ def test_shapes_follow_levels_and_test_rows():
     assert conformal_quantile(scores, [0.5, 0.8], weights=weights, test_weight=[1.0, 3.0]).shape == (2, 2)
 
 
-def test_selection_leaves_the_scores_alone():
+def test_scores_are_not_reordered():
     """The caller's array keeps its order."""
     scores = np.array([3.0, 1.0, 2.0])
     conformal_quantile(scores, 0.5)

@@ -158,7 +158,7 @@ class TestEveryResult:
         assert "nan" not in text
 
     def test_few_rows(self):
-        with pytest.warns(TooFewRowsWarning, match="99 are needed"):
+        with pytest.warns(TooFewRowsWarning, match="needs 99 rows"):
             text = report(study(table(60), NASTY[2], plan=Plan(model="linear", level=0.99)))
         assert "a finite threshold at level 0.99 takes 99 calibration rows" in text
         assert ">infinite<" in text

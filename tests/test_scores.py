@@ -1,4 +1,4 @@
-"""The formulas of the scores, by hand."""
+"""Scores and intervals against values computed by hand."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ Y = [3.0, 4.0]
     ],
     ids=repr,
 )
-def test_scores_are_their_formula(score, expected):
+def test_scores_match_their_formula(score, expected):
     np.testing.assert_allclose(score(Y, PREDICTION), expected)
 
 
@@ -48,25 +48,25 @@ def test_scores_are_their_formula(score, expected):
     ],
     ids=repr,
 )
-def test_intervals_are_their_formula(score, lower, upper):
+def test_intervals_match_their_formula(score, lower, upper):
     intervals = score.interval(2.0, PREDICTION)
     np.testing.assert_allclose(intervals.lower, lower, atol=1e-12)
     np.testing.assert_allclose(intervals.upper, upper, atol=1e-12)
 
 
-def test_a_negative_threshold_narrows_to_nothing():
-    """CQR may find the model's own bounds too wide; a narrow one is then left empty."""
+def test_a_negative_threshold_can_make_an_interval_empty():
+    """If the model's bounds are too wide, CQR narrows them all; a narrow interval becomes empty."""
     narrowed = IntervalDistance().interval(-2.5, PREDICTION)
     assert narrowed.empty.tolist() == [True, False]
     assert narrowed.width.tolist() == [0.0, pytest.approx(1.0)]
 
 
-def test_a_stabiliser_also_serves_a_spread_of_zero():
+def test_epsilon_allows_a_spread_of_zero():
     assert Normalized(epsilon=0.5, scale=2.0)([3.0], Prediction([0.0], spread=[0.0]))[0] == 3.0
 
 
 @pytest.mark.parametrize("score", [Residual(), IntervalDistance(), Normalized(), Standardized()], ids=repr)
-def test_infinite_thresholds_hold_everything_or_nothing(score):
+def test_infinite_thresholds_cover_everything_or_nothing(score):
     assert not np.isfinite(score.interval(np.inf, PREDICTION).upper).any()
     assert score.interval(np.inf, PREDICTION).covers(Y).all()
     assert not score.interval(-np.inf, PREDICTION).covers(Y).any()
@@ -74,7 +74,7 @@ def test_infinite_thresholds_hold_everything_or_nothing(score):
 
 @dataclass(frozen=True)
 class Squared(Residual):
-    """Derived from one of ours, and scores otherwise."""
+    """A subclass of one of the package's scores, with another formula."""
 
     def __call__(self, y, prediction):
         return super().__call__(y, prediction) ** 2
@@ -84,7 +84,7 @@ class Squared(Residual):
 
 
 class Wrapped:
-    """Hands on whatever it does not have."""
+    """A score that delegates unknown attributes to Residual."""
 
     def __getattr__(self, name):
         return getattr(Residual(), name)
@@ -97,24 +97,22 @@ class Wrapped:
 
 
 @pytest.mark.parametrize("score", [Squared(), Wrapped()], ids=["derived", "wrapped"])
-def test_scores_made_from_ours_are_called_as_they_are(score):
-    """What skips a second check of the target must not skip them."""
+def test_subclasses_and_wrappers_of_scores_use_their_own_call(score):
+    """The package's scores skip a second check of the target; this must not skip a user's own __call__."""
     rng = np.random.default_rng(0)
     y, center = 3 * rng.normal(size=2000), np.zeros(2000)
-    ours, theirs = (calibrate(y[:1000], center[:1000], nonconformity=each) for each in (Residual(), score))
-    np.testing.assert_allclose(theirs.scores, ours.scores**2)
+    residual, squared = (calibrate(y[:1000], center[:1000], nonconformity=each) for each in (Residual(), score))
+    np.testing.assert_allclose(squared.scores, residual.scores**2)
     np.testing.assert_allclose(
-        np.asarray(theirs.interval(center[1000:])), np.asarray(ours.interval(center[1000:])), rtol=1e-12
+        np.asarray(squared.interval(center[1000:])), np.asarray(residual.interval(center[1000:])), rtol=1e-12
     )
-    np.testing.assert_array_equal(theirs.p_values(y[1000:], center[1000:]), ours.p_values(y[1000:], center[1000:]))
+    np.testing.assert_array_equal(squared.p_values(y[1000:], center[1000:]), residual.p_values(y[1000:], center[1000:]))
 
 
-def test_thresholds_have_a_row_each_or_one_for_all():
+def test_thresholds_of_a_wrong_shape_raise():
     prediction = Prediction(np.zeros(3))
     for shape in ((3,), (2, 1), (3, 0), (1, 3, 1)):
-        with pytest.raises(
-            ValueError, match=r"thresholds must have shape \(3, L\) or \(1, L\), for rows and levels; got"
-        ):
+        with pytest.raises(ValueError, match=r"thresholds must have shape \(3, L\) or \(1, L\), rows by levels; got"):
             threshold_intervals(Residual(), np.ones(shape), prediction)
     with pytest.raises(TypeError, match="nonconformity must be a score"):
         threshold_intervals({"all": Residual()}, np.ones((1, 1)), prediction)

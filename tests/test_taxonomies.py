@@ -1,4 +1,4 @@
-"""What each taxonomy does, and what it answers at the edges of its range."""
+"""The groups of each taxonomy, also at the limits: ties, constant values, few or no rows."""
 
 from datetime import datetime
 
@@ -36,7 +36,7 @@ def test_bins_have_readable_labels(n_groups, labels):
     assert BySpread(n_groups).learn(spread_rows(np.arange(1.0, 21.0))).labels == labels
 
 
-def test_edges_are_shown_in_the_repr_and_kept_in_full():
+def test_edges_are_rounded_in_the_repr_only():
     taxonomy = BySpread(2)
     groups = taxonomy.learn(spread_rows(np.array([1 / 3, 2 / 3, 1.0, 2.0])))
     assert repr(groups) == "Groups(4 rows: low (spread <= 0.6667) 2, high (0.6667 < spread) 2)"
@@ -44,29 +44,29 @@ def test_edges_are_shown_in_the_repr_and_kept_in_full():
     assert str(2 / 3) in groups.rules[0]
 
 
-def test_the_edge_row_stands_apart():
-    """Ten distinct spreads in three bins: the third and the sixth are edges, the other eight count."""
+def test_edge_rows_are_calibrated_separately():
+    """Ten distinct spreads in three bins: the third and the sixth are edge rows, the other eight are members."""
     groups = BySpread(3).learn(spread_rows(np.arange(1.0, 11.0)))
     assert groups.edge.tolist() == [0, 0, 1, 0, 0, 1, 0, 0, 0, 0]
     calibration = calibrate(np.zeros(10), np.zeros(10), groups=groups)
     assert calibration.sizes == {"low": 2, "medium": 2, "high": 4}
 
 
-def test_tied_edge_rows_below_the_rank_are_ordinary_members():
-    """The edge of 1 2 2 | 2 3 3 is 2, with a tie below its rank."""
+def test_rows_tied_with_the_edge_below_its_rank_are_ordinary_members():
+    """The edge of 1 2 2 | 2 3 3 is 2, and a row with a lower rank is tied with it."""
     groups = BySpread(2).learn(spread_rows(np.array([1.0, 2.0, 2.0, 2.0, 3.0, 3.0])))
     assert groups.codes.tolist() == [0, 0, 0, 0, 1, 1]
     assert groups.edge is None
 
 
-def test_tied_edge_rows_above_the_rank_all_stand_apart():
-    """The edge of 1 1 2 | 2 2 3 is 2, at the first of its ties."""
+def test_tied_rows_from_the_rank_on_are_all_edge_rows():
+    """The edge of 1 1 2 | 2 2 3 is 2, the first of its ties."""
     groups = BySpread(2).learn(spread_rows(np.array([1.0, 1.0, 2.0, 2.0, 2.0, 3.0])))
     assert groups.codes.tolist() == [0, 0, 0, 0, 0, 1]
     assert groups.edge.tolist() == [0, 0, 1, 1, 1, 0]
 
 
-def test_a_constant_spread_is_one_group():
+def test_a_constant_spread_fills_one_group():
     groups = BySpread(3).learn(spread_rows(np.ones(30)))
     assert groups.counts.tolist() == [30, 0, 0]
     calibration = calibrate(np.arange(30.0), np.zeros(30), groups=groups)
@@ -76,22 +76,22 @@ def test_a_constant_spread_is_one_group():
     assert taxonomy.assign(spread_rows(np.array([0.5, 1.0, 2.0]))).label_of_rows().tolist() == ["low", "low", "high"]
 
 
-def test_fewer_rows_than_groups_leave_the_lowest_empty():
+def test_with_fewer_rows_than_groups_the_lowest_groups_are_empty():
     taxonomy = BySpread(5)
     groups = taxonomy.learn(spread_rows(np.array([1.0, 2.0])))
     assert groups.counts.tolist() == [0, 0, 1, 0, 1]
     assert taxonomy.assign(spread_rows(np.array([0.1, 1.5, 9.0]))).codes.tolist() == [2, 4, 4]
 
 
-def test_no_rows_at_all():
+def test_learning_from_no_rows():
     taxonomy = BySpread(3)
     taxonomy.learn(spread_rows(np.empty(0)))
     assert taxonomy.assign(spread_rows(np.array([1.0]))).codes.tolist() == [2]
 
 
 @pytest.mark.parametrize(("n", "expected"), [(100, 9), (60, 5), (21, 1), (5, 1)])
-def test_bins_become_fewer_where_rows_are_few(n, expected):
-    """Decided from n and the settings alone; every bin then has the rows asked for."""
+def test_min_rows_reduces_the_number_of_bins(n, expected):
+    """The number of bins depends only on n and the settings; every bin has the requested number of rows."""
     taxonomy = BySpread(9, min_rows=10)
     groups = taxonomy.learn(spread_rows(np.arange(1.0, n + 1)))
     assert len(taxonomy.labels_) == expected
@@ -99,21 +99,21 @@ def test_bins_become_fewer_where_rows_are_few(n, expected):
     assert len(sizes) == 1 or min(sizes.values()) >= 10
 
 
-def test_given_edges_are_closed_above():
+def test_bins_with_given_edges_are_closed_above():
     groups = ByPrediction(edges=[0.0, 1.0]).learn(Rows(Prediction([-1.0, 0.0, 0.5, 1.0, 2.0])))
     assert groups.codes.tolist() == [0, 0, 1, 1, 2]
     assert groups.edge is None
 
 
-def test_declared_categories_without_rows_are_infinite():
+def test_categories_without_rows_get_infinite_intervals():
     features = np.array([[0.0], [1.0]] * 10)
     taxonomy = ByFeature(0, categories=[0.0, 1.0, 2.0])
     groups = taxonomy.learn(Rows(Prediction(np.zeros(20)), features))
     calibration = calibrate(np.arange(20.0), np.zeros(20), groups=groups)
     new = taxonomy.assign(Rows(Prediction([0.0]), np.array([[2.0]])))
-    with pytest.warns(TooFewRowsWarning, match=r"group 2\.0 has 0, and 1 are needed"):
+    with pytest.warns(TooFewRowsWarning, match=r"level 0\.5 needs 1 row in each group; group 2\.0 has 0"):
         assert np.isinf(calibration.interval([0.0], groups=new, level=0.5).width[0])
-    with pytest.raises(ValueError, match=r"has values that are not among the categories: \[1\.0\]"):
+    with pytest.raises(ValueError, match=r"has values that are not in categories: \[1\.0\]"):
         ByFeature(0, categories=[0.0]).learn(Rows(Prediction(np.zeros(20)), features))
 
 
@@ -128,14 +128,14 @@ def test_products_combine_labels_rules_and_edges():
     assert groups.rules[0] == "spread <= 4.0 and prediction <= 3.0 and column 0 = 'n'"
 
 
-def test_labels_that_would_collide_are_refused():
+def test_equal_combined_labels_raise():
     a = Groups.from_labels(["x", "x & y"])
     b = Groups.from_labels(["y & z", "z"])
-    with pytest.raises(ValueError, match="labels must stay distinct when joined"):
-        a.times(b)
+    with pytest.raises(ValueError, match="the combined labels must be distinct"):
+        a.product(b)
 
 
-def test_sparse_features():
+def test_a_feature_of_a_sparse_matrix():
     from scipy.sparse import csr_array
 
     features = csr_array(np.array([[0.0, 1.0], [0.0, 0.0]] * 5))
@@ -144,13 +144,13 @@ def test_sparse_features():
 
 
 @pytest.mark.parametrize("values", [["a", None, "b"], [1.0, np.nan, 2.0]])
-def test_missing_labels_are_refused(values):
-    with pytest.raises(ValueError, match="groups must name a group for every row; 1 of 3 are missing"):
+def test_missing_labels_raise(values):
+    with pytest.raises(ValueError, match="groups must have a label for every row; 1 of 3 are missing"):
         Groups.from_labels(np.array(values, dtype=object))
 
 
-def test_fixed_edges_need_no_learning():
-    """So that groups can be assigned in another process, from the edges alone."""
+def test_given_edges_need_no_learning():
+    """Groups can be assigned in another process, from the edges alone."""
     taxonomy = BySpread(3)
     rows = spread_rows(np.arange(1.0, 11.0))
     taxonomy.learn(rows)
@@ -169,35 +169,35 @@ def test_fixed_edges_need_no_learning():
         pd.to_datetime(pd.Series(["2020", None, "2021"])),
     ],
 )
-def test_missing_labels_of_every_kind_are_refused(values):
+def test_missing_labels_of_every_type_raise(values):
     with pytest.raises(ValueError, match=r"1 of 3 are missing \(the first in row 1\)"):
         Groups.from_labels(values)
 
 
-def test_a_list_of_text_and_numbers_keeps_its_numbers():
+def test_numbers_in_a_list_with_text_stay_numbers():
     assert set(Groups.from_labels(["a", 1, "b"]).labels) == {"a", 1, "b"}
 
 
 @pytest.mark.parametrize("unit", ["D", "s", "ns"])
-def test_dates_are_labels(unit):
-    """The same ones in any unit."""
+def test_dates_can_be_labels(unit):
+    """The labels are the same in any unit."""
     labels = Groups.from_labels(np.array(["2020-01-01", "2021-01-01"], dtype=f"M8[{unit}]")).labels
     assert labels == (datetime(2020, 1, 1), datetime(2021, 1, 1))  # noqa: DTZ001
 
 
 @pytest.mark.parametrize("values", [[np.int64(3), "x"], [np.bool_(True), "x"], [np.float32(0.5), "x"]])
-def test_numpy_scalars_among_labels_are_plain(values):
+def test_numpy_scalars_become_python_labels(values):
     labels = Groups.from_labels(pd.Series(values, dtype=object)).labels
     assert {type(label) for label in labels} == {type(values[0].item()), str}
 
 
-def test_large_whole_numbers_are_labels():
+def test_large_integers_can_be_labels():
     assert Groups.from_labels(np.array([2**64 - 1, 2**64 - 2], dtype=np.uint64)).labels == (2**64 - 2, 2**64 - 1)
 
 
-def test_edge_bits_must_be_declared():
-    """No row is lost."""
-    with pytest.raises(ValueError, match="edge must lie from 0 to 0; got 0 to 1"):
+def test_invalid_codes_and_edge_bits_raise():
+    """So no row is lost."""
+    with pytest.raises(ValueError, match="edge must be between 0 and 0; got 0 to 1"):
         Groups(np.zeros(2, dtype=int), ("a",), (), np.array([0, 1]))
     with pytest.raises(ValueError, match="edge must have 2 rows, as many as codes; got 1"):
         Groups(np.zeros(2, dtype=int), ("a",), (), np.array([0]), 1)
@@ -205,7 +205,7 @@ def test_edge_bits_must_be_declared():
         Groups(np.zeros(2), ("a",))
 
 
-def test_columns_of_a_subclass_of_a_frame():
+def test_a_feature_of_a_subclassed_frame():
     class Special(pd.DataFrame):
         pass
 

@@ -1,4 +1,4 @@
-"""Which group each row belongs to."""
+"""The group of each row."""
 
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -14,28 +14,28 @@ from evencover._internal.frames import is_missing
 
 Label: TypeAlias = Hashable
 
-_FEW = 8
+_MAX_CODES_TO_SCAN = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """The group of each row, with the groups' names and rules.
+    """The group of each row, with the labels and rules of the groups.
 
     Parameters
     ----------
     codes : ndarray of int, shape (n,)
-        Position of each row's group in `labels`; -1 for a calibration row that is left out.
+        Position of each row's group in `labels`; -1 for a calibration row that belongs to no group.
     labels : tuple
-        Name of each group, all different: anything that can be a key. Files hold text, numbers and booleans.
+        Name of each group: distinct, hashable values. Only text, numbers and booleans can be saved to a file.
     rules : tuple of str, optional
-        What puts a row into each group, with its edges in full: two sets of groups are the same if their labels
-        and rules are.
+        The condition for each group, with all digits of its edges. Groups are the same if their labels and rules
+        are equal.
     edge : ndarray of int, shape (n,), optional
-        Non-zero where a row lies on an edge learned from the calibration rows, one bit for each such edge
-        (products of taxonomies have several). A calibration row counts for a new row of its group only if all
-        its bits are set in the new row's too. `evencover._internal.bins` says why.
+        Non-zero for edge rows: rows on a bin edge that was learned from the calibration rows. Each factor of a product
+        of taxonomies has its own bit. A calibration row is used for a new row of its group only if all its bits are
+        also set for the new row; `evencover._internal.bins` explains why.
     n_edge_bits : int
-        How many bits `edge` may use.
+        Number of bits in `edge`.
 
     Examples
     --------
@@ -51,7 +51,10 @@ class Groups:
 
     def __post_init__(self) -> None:
         if len(set(self.labels)) < len(self.labels) or len(self.rules) not in (0, len(self.labels)):
-            raise ValueError(f"labels must be distinct, with a rule each or none; got {first_few(self.labels)}")
+            raise ValueError(
+                f"labels must be distinct, with one rule for each or no rules; got {first_few(self.labels)} and "
+                f"{len(self.rules)} rules"
+            )
         object.__setattr__(self, "codes", _checked_codes(self.codes, "codes", -1, len(self.labels)))
         if self.edge is not None:
             edge = _checked_codes(self.edge, "edge", 0, 1 << self.n_edge_bits)
@@ -61,130 +64,132 @@ class Groups:
 
     @classmethod
     def from_labels(cls, values: Any, labels: Sequence[Label] | None = None, *, name: str = "groups") -> "Groups":
-        """Return the groups of plain values, one for each distinct one.
+        """Return one group for each distinct value.
 
         Parameters
         ----------
         values : array-like of shape (n,)
             The label of each row, by position.
         labels : sequence, optional
-            The groups there are, in this order, also those without rows. Values beyond them get groups at the end.
+            The groups in their order, also those without rows. Other values are added as groups at the end.
         name : str
-            What the caller calls the values, for the error.
+            Name of the argument, for the error message.
         """
         if np.ma.is_masked(values):
-            raise ValueError(f"{name} must name a group for every row; {np.ma.getmaskarray(values).sum()} are masked")
+            raise ValueError(f"{name} must have a label for every row; {np.ma.getmaskarray(values).sum()} are masked")
         array = np.asarray(values)
         if array.dtype.kind in "US" and isinstance(values, Sequence):
-            array = np.asarray(values, dtype=object)  # a list of text and numbers keeps its numbers
+            array = np.asarray(values, dtype=object)  # numbers in a list of text and numbers stay numbers
         if array.ndim != 1:
-            hint = "; a taxonomy's groups are what its learn and assign return" if hasattr(values, "learn") else ""
+            hint = "; pass the Groups that taxonomy.learn(rows) returns" if hasattr(values, "learn") else ""
             raise ValueError(f"{name} must be one-dimensional, of shape (n,); got shape {array.shape}{hint}")
-        codes, found = _encoded(array, name)
+        codes, found = _encode(array, name)
         if labels is None:
             return cls(codes, found)
         declared = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
         if declared == found:
             return cls(codes, found)
         if len(set(declared)) < len(declared):
-            raise ValueError(f"the groups of {name} must be declared once each; got {first_few(declared)}")
-        every = tuple(dict.fromkeys(declared + found))
-        place = {label: code for code, label in enumerate(every)}
-        table = np.array([place[label] for label in found], dtype=np.intp)
-        return cls(table[codes] if len(table) else codes, every)
+            raise ValueError(f"the labels declared for {name} must be distinct; got {first_few(declared)}")
+        all_labels = tuple(dict.fromkeys(declared + found))
+        code_of = {label: code for code, label in enumerate(all_labels)}
+        new_codes = np.array([code_of[label] for label in found], dtype=np.intp)
+        return cls(new_codes[codes] if len(new_codes) else codes, all_labels)
 
     @property
     def counts(self) -> IntArray:
-        """Number of rows in each group, those on an edge included. Shape (n_groups,)."""
+        """Number of rows in each group, edge rows included. Shape (n_groups,)."""
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.labels))
 
     def cells(self) -> Iterator[tuple[tuple[int, int], IntArray]]:
-        """Yield each pair of group and edge bits that has rows, with these rows' positions in order."""
+        """Yield each pair (group code, edge bits) that has rows, with the positions of its rows in order."""
         n_groups = len(self.labels)
-        flat = self.codes if self.edge is None else np.where(self.codes < 0, -1, self.codes + self.edge * n_groups)
-        for code, rows in rows_by_code(flat, n_groups << self.n_edge_bits):
+        pair_codes = (
+            self.codes if self.edge is None else np.where(self.codes < 0, -1, self.codes + self.edge * n_groups)
+        )
+        for code, rows in rows_by_code(pair_codes, n_groups << self.n_edge_bits):
             bits, group = divmod(code, n_groups)
             yield (group, bits), rows
 
     def split(self, values: NDArray[Any]) -> dict[Label, NDArray[Any]]:
-        """Return the values of each group that has rows, of one value for each row."""
+        """Return the values, one for each row, by group; groups without rows are left out."""
         return {self.labels[code]: values[rows] for code, rows in rows_by_code(self.codes, len(self.labels))}
 
     def label_of_rows(self) -> NDArray[Any]:
         """Return the label of each row. Shape (n,)."""
-        kinds = {type(label) for label in self.labels}
-        if len(kinds) == 1 and kinds <= {str, int, float, bool} and (self.codes >= 0).all():
+        types = {type(label) for label in self.labels}
+        if len(types) == 1 and types <= {str, int, float, bool} and (self.codes >= 0).all():
             return np.array(self.labels)[self.codes]
-        names = np.empty(len(self.labels) + 1, dtype=object)  # None last, for the code -1
-        names[:-1] = self.labels
-        return names[self.codes]
+        label_of_code = np.empty(len(self.labels) + 1, dtype=object)  # the last is None, for the code -1
+        label_of_code[:-1] = self.labels
+        return label_of_code[self.codes]
 
     def codes_among(self, labels: tuple[Label, ...]) -> IntArray:
-        """Return each row's position among other labels, -1 where its own is not there. Shape (n,)."""
+        """Return the position of each row's label in other labels, -1 if it is not among them. Shape (n,)."""
         if self.labels == labels:
             return self.codes
-        place = {label: code for code, label in enumerate(labels)}
-        table = np.array([*(place.get(label, -1) for label in self.labels), -1], dtype=np.intp)
-        return table[self.codes]
+        code_of = {label: code for code, label in enumerate(labels)}
+        new_codes = np.array([*(code_of.get(label, -1) for label in self.labels), -1], dtype=np.intp)
+        return new_codes[self.codes]
 
-    def times(self, other: "Groups") -> "Groups":
-        """Return the combinations of these groups with others of the same rows, edge bits side by side."""
+    def product(self, other: "Groups") -> "Groups":
+        """Return the combinations of these groups and other groups of the same rows; each keeps its edge bits."""
         labels = tuple(f"{a} & {b}" for a in self.labels for b in other.labels)
         if len(set(labels)) < len(labels):
-            raise ValueError(f"labels must stay distinct when joined; got {labels}")
-        rules = tuple(f"{a} and {b}" for a in self._rules() for b in other._rules())
+            raise ValueError(f"the combined labels must be distinct; got {first_few(labels)}")
+        rules = tuple(f"{a} and {b}" for a in self._rules_or_labels() for b in other._rules_or_labels())
         codes = self.codes * len(other.labels) + other.codes
         codes[(self.codes < 0) | (other.codes < 0)] = -1
         n_edge_bits = self.n_edge_bits + other.n_edge_bits
-        edge = self._bits() | (other._bits() << self.n_edge_bits) if n_edge_bits else None
+        edge = self._edge_bits() | (other._edge_bits() << self.n_edge_bits) if n_edge_bits else None
         return Groups(codes, labels, rules, edge, n_edge_bits)
 
     @classmethod
-    def joined(cls, parts: Sequence["Groups"]) -> "Groups":
-        """Return the groups of all parts' rows, one part after the other; they must have the same labels and rules."""
+    def concatenate(cls, parts: Sequence["Groups"]) -> "Groups":
+        """Return the groups of the rows of all parts, which must have the same labels and rules."""
         n_edge_bits = max(part.n_edge_bits for part in parts)
-        edge = np.concatenate([part._bits() for part in parts]) if n_edge_bits else None
+        edge = np.concatenate([part._edge_bits() for part in parts]) if n_edge_bits else None
         codes = np.concatenate([part.codes for part in parts])
         return cls(codes, parts[0].labels, parts[0].rules, edge, n_edge_bits)
 
     def state(self) -> dict[str, Any]:
-        """Return what a file holds of it: arrays, and values that JSON knows."""
-        edge = {} if self.edge is None else {"edge": _small(self.edge, 1 << self.n_edge_bits)}
+        """Return the groups as arrays and JSON values, for a file."""
+        edge = {} if self.edge is None else {"edge": _as_small_integers(self.edge, 1 << self.n_edge_bits)}
         return {
-            "codes": _small(self.codes, len(self.labels)),
+            "codes": _as_small_integers(self.codes, len(self.labels)),
             **edge,
-            "labels": [_plain_label(label) for label in self.labels],
+            "labels": [_json_label(label) for label in self.labels],
             "rules": list(self.rules),
             "n_edge_bits": self.n_edge_bits,
         }
 
     @classmethod
     def restored(cls, state: Mapping[str, Any]) -> "Groups":
-        """Return the groups that had this state."""
+        """Return the groups from what `state` returned."""
         labels, rules = tuple(state["labels"]), tuple(state["rules"])
         return cls(state["codes"], labels, rules, state.get("edge"), state["n_edge_bits"])
 
-    def _rules(self) -> tuple[str, ...]:
+    def _rules_or_labels(self) -> tuple[str, ...]:
         return self.rules or tuple(map(str, self.labels))
 
-    def _bits(self) -> IntArray:
+    def _edge_bits(self) -> IntArray:
         return np.zeros(len(self), dtype=np.intp) if self.edge is None else self.edge
 
-    def labels_beyond(self, labels: tuple[Label, ...]) -> tuple[Label, ...]:
-        """Return the labels in use by some row that are not among the given ones."""
-        strange = set(self.labels) - set(labels)
-        counts = self.counts if strange else ()
-        return tuple(label for label, n in zip(self.labels, counts, strict=False) if n and label in strange)
+    def labels_not_in(self, labels: tuple[Label, ...]) -> tuple[Label, ...]:
+        """Return the labels of groups with rows that are not among the given labels."""
+        others = set(self.labels) - set(labels)
+        counts = self.counts if others else ()
+        return tuple(label for label, n in zip(self.labels, counts, strict=False) if n and label in others)
 
     def check_same_rules(self, new: "Groups") -> None:
-        """Raise if a label means something else to new rows than it does here, to the calibration rows."""
-        mine = dict(zip(self.labels, self.rules, strict=False))
-        theirs = dict(zip(new.labels, new.rules, strict=False))
-        for label in mine.keys() & theirs.keys():
-            if mine[label] != theirs[label]:
+        """Raise ValueError if a label has another rule for the new rows than for these calibration rows."""
+        rules = dict(zip(self.labels, self.rules, strict=False))
+        new_rules = dict(zip(new.labels, new.rules, strict=False))
+        for label in rules.keys() & new_rules.keys():
+            if rules[label] != new_rules[label]:
                 raise ValueError(
-                    f"groups must follow the calibration's rules: {label!r} was {mine[label]}, and is {theirs[label]} "
-                    "here"
+                    f"groups must have the rules of the calibration: {label!r} is {rules[label]} there; "
+                    f"got {new_rules[label]}"
                 )
 
     def __len__(self) -> int:
@@ -201,48 +206,49 @@ class Groups:
         return f"Groups({len(self)} rows: {_with_short_numbers(', '.join(parts))})"
 
 
-def checked_groups(groups: Any, length: int, beside: str) -> Groups:
-    """Return labels, or `Groups`, as `Groups` of as many rows as what they stand beside."""
+def checked_groups(groups: Any, length: int, matched: str) -> Groups:
+    """Return labels, or `Groups`, as `Groups`. Raise ValueError unless they have as many rows as the `matched` rows."""
     checked = groups if isinstance(groups, Groups) else Groups.from_labels(groups)
     if len(checked) != length:
-        raise ValueError(f"groups must have {length} rows, as many as {beside}; got {len(checked)}")
+        raise ValueError(f"groups must have {length} rows, as many as {matched}; got {len(checked)}")
     return checked
 
 
-def _checked_codes(codes: Any, name: str, lowest: int, beyond: int) -> IntArray:
-    """Return whole numbers of shape (n,), none below the lowest, all below the bound."""
+def _checked_codes(codes: Any, name: str, start: int, stop: int) -> IntArray:
+    """Return codes as an array of shape (n,). Raise ValueError unless they are whole numbers in range(start, stop)."""
     array = np.asarray(codes)
     if array.ndim != 1 or (array.dtype.kind not in "iu" and len(array)):
         raise ValueError(f"{name} must be whole numbers of shape (n,); got {array.dtype} of shape {array.shape}")
-    if len(array) and not lowest <= array.min() <= array.max() < beyond:
-        raise ValueError(f"{name} must lie from {lowest} to {beyond - 1}; got {array.min()} to {array.max()}")
+    if len(array) and not start <= array.min() <= array.max() < stop:
+        raise ValueError(f"{name} must be between {start} and {stop - 1}; got {array.min()} to {array.max()}")
     return array.astype(np.intp, copy=False)
 
 
-def _small(codes: IntArray, beyond: int) -> NDArray[Any]:
-    """Return whole numbers below a bound, and perhaps -1, in as few bytes as they need."""
-    return codes.astype(np.min_scalar_type(-max(beyond, 1)))
+def _as_small_integers(codes: IntArray, stop: int) -> NDArray[Any]:
+    """Return codes from -1 to stop - 1 in the smallest integer type that holds them."""
+    return codes.astype(np.min_scalar_type(-max(stop, 1)))
 
 
-def _plain_label(label: Label) -> Label:
-    """Return a label that JSON gives back as it was."""
+def _json_label(label: Label) -> Label:
+    """Return a label that JSON can store. Raise TypeError for any other."""
     if not isinstance(label, str | bool | int | float):
         raise TypeError(f"labels must be text, numbers or booleans to be saved; got {label!r}")
     return label
 
 
-def first_few(values: Sequence[Any], most: int = 8) -> str:
-    """Return a list of values as text, cut where it grows long."""
-    more = f", and {len(values) - most} more" if len(values) > most else ""
-    return f"{list(values[:most])}{more}"
+def first_few(values: Sequence[Any], max_values: int = 8) -> str:
+    """Return the first values as text, in Python's notation, and the number of the others."""
+    more = f", and {len(values) - max_values} more" if len(values) > max_values else ""
+    return f"{list(values[:max_values])}{more}"
 
 
 def rows_by_code(codes: IntArray, n_codes: int) -> Iterator[tuple[int, IntArray]]:
-    """Yield each of the codes 0, 1, ... that has rows, with these rows' positions in order."""
-    if n_codes <= _FEW:  # a pass for each is faster than sorting
+    """Yield each of the codes 0, 1, ... that has rows, with the positions of its rows in order."""
+    if n_codes <= _MAX_CODES_TO_SCAN:  # one pass for each code is faster than sorting
         yield from ((code, rows) for code in range(n_codes) if len(rows := np.flatnonzero(codes == code)))
         return
-    order = np.argsort(codes.astype(np.int16 if n_codes < 2**15 else np.intp), kind="stable")  # int16: a radix sort
+    # numpy's stable sort of int16 is a radix sort, which is faster
+    order = np.argsort(codes.astype(np.int16 if n_codes < 2**15 else np.intp), kind="stable")
     starts = np.append(np.searchsorted(codes, np.arange(n_codes), sorter=order), len(codes))
     for code, (start, stop) in enumerate(pairwise(starts.tolist())):
         if start < stop:
@@ -250,50 +256,50 @@ def rows_by_code(codes: IntArray, n_codes: int) -> Iterator[tuple[int, IntArray]
 
 
 def _with_short_numbers(text: str) -> str:
-    """Return the text with long decimals cut to four digits."""
+    """Return the text with long decimals rounded to four significant digits."""
     return re.sub(r"\d+\.\d{4,}(e[+-]?\d+)?", lambda number: f"{float(number[0]):.4g}", text)
 
 
-def _encoded(values: NDArray[Any], name: str) -> tuple[IntArray, tuple[Label, ...]]:
-    """Return each value's code and the sorted distinct values as plain Python ones."""
+def _encode(values: NDArray[Any], name: str) -> tuple[IntArray, tuple[Label, ...]]:
+    """Return the code of each value, and the sorted distinct values as Python objects."""
     if values.dtype.kind in "iu" and len(values):
         low, high = int(values.min()), int(values.max())
         if high - low < max(len(values), 1000) and high < 2**62:
-            return _encoded_small_integers(values, low, high)
-    if values.dtype.kind in "mM":  # in microseconds, for nanoseconds would become whole numbers
+            return _encode_integer_range(values, low, high)
+    if values.dtype.kind in "mM":  # microseconds, because nanoseconds would become integers
         values = values.astype(f"{values.dtype.kind}8[us]").astype(object)
     if values.dtype.kind == "O":
-        values = _plain(values)
+        values = _with_python_scalars(values)
     missing = is_missing(values)
     if missing.any():
         raise ValueError(
-            f"{name} must name a group for every row; {missing.sum()} of {len(values)} are missing (the first in row "
+            f"{name} must have a label for every row; {missing.sum()} of {len(values)} are missing (the first in row "
             f"{missing.argmax()})"
         )
     try:
         labels, codes = np.unique(values, return_inverse=True)
         return codes, tuple(labels.tolist())
-    except TypeError:  # labels of several types, which have no order
-        known: dict[Label, int] = {}
-        codes = np.array([known.setdefault(value, len(known)) for value in values.tolist()], dtype=np.intp)
-        return codes, tuple(known)
+    except TypeError:  # labels of several types cannot be sorted
+        code_of: dict[Label, int] = {}
+        codes = np.array([code_of.setdefault(value, len(code_of)) for value in values.tolist()], dtype=np.intp)
+        return codes, tuple(code_of)
 
 
-def _plain(values: NDArray[Any]) -> NDArray[Any]:
-    """Return objects with numpy's scalars as Python's own."""
-    found = np.empty(len(values), dtype=object)
-    found[:] = [value.item() if isinstance(value, np.generic) else value for value in values]
-    return found
+def _with_python_scalars(values: NDArray[Any]) -> NDArray[Any]:
+    """Return an array of objects with numpy scalars replaced by Python scalars."""
+    converted = np.empty(len(values), dtype=object)
+    converted[:] = [value.item() if isinstance(value, np.generic) else value for value in values]
+    return converted
 
 
-def _encoded_small_integers(values: NDArray[Any], low: int, high: int) -> tuple[IntArray, tuple[Label, ...]]:
-    """Encode whole numbers of a small range by a table, without sorting the rows."""
-    places = values.astype(np.intp, copy=False) - low if low else values.astype(np.intp, copy=False)
+def _encode_integer_range(values: NDArray[Any], low: int, high: int) -> tuple[IntArray, tuple[Label, ...]]:
+    """Return codes and distinct values of integers from a small range, by a lookup table instead of sorting."""
+    offsets = values.astype(np.intp, copy=False) - low if low else values.astype(np.intp, copy=False)
     present = np.zeros(high - low + 1, dtype=bool)
-    present[places[:10_000]] = True  # enough to see them all, unless one is rare
+    present[offsets[:10_000]] = True  # the first rows usually hold all values
     if not present.all():
-        present[places] = True
+        present[offsets] = True
     labels = tuple((np.flatnonzero(present) + low).tolist())
     if present.all():
-        return places, labels
-    return (np.cumsum(present) - 1)[places], labels
+        return offsets, labels
+    return (np.cumsum(present) - 1)[offsets], labels

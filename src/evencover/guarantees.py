@@ -1,4 +1,4 @@
-"""What is promised: how far, under which assumption, from how many rows; in numbers and in words."""
+"""Coverage guarantees: their kind, lower bound, assumption and numbers of calibration rows, also as text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,10 +10,10 @@ from evencover.quantiles import Level, conformal_rank, level_fraction
 
 Kind: TypeAlias = Literal["marginal", "per group", "conditional", "approximate", "none"]
 
-_UNSEEN_ROWS = "the model was not fitted on the calibration rows"
-EXCHANGEABLE = f"{_UNSEEN_ROWS}, and new rows are exchangeable with them (for example all independent, from one source)"
-SHIFTED = f"{_UNSEEN_ROWS}, and the weights are the likelihood ratios of the new rows' features to theirs"
-_OPENINGS: dict[Kind, str] = {
+_MODEL_FIT = "the model was not fitted on the calibration rows"
+EXCHANGEABLE = f"{_MODEL_FIT}, and new rows are exchangeable with them (for example all independent, from one source)"
+SHIFTED = f"{_MODEL_FIT}, and the weights are the likelihood ratios of the new rows' features to theirs"
+_KIND_TEXTS: dict[Kind, str] = {
     "marginal": "Marginal coverage: over all rows together",
     "per group": "Coverage per group: in every group",
     "conditional": "Conditional coverage: given the features of a row",
@@ -23,14 +23,15 @@ _OPENINGS: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class LowerBound:
-    """The probability of coverage that is promised at a level: 1 − factor (1 − level) − slack, but at least 0.
+    """The guaranteed probability of coverage at a level: 1 − factor (1 − level) − slack, but at least 0.
 
     Parameters
     ----------
     factor : int
-        How many times 1 − level may be missed: 1 for split conformal prediction, 2 for CV+ and jackknife+.
+        Targets are missed with probability at most factor × (1 − level) + slack: the factor is 1 for split conformal
+        prediction, 2 for CV+ and jackknife+.
     slack : Fraction
-        What is lost besides, at every level.
+        The part of the bound that does not depend on the level.
 
     Examples
     --------
@@ -42,7 +43,7 @@ class LowerBound:
     slack: Fraction = Fraction(0)
 
     def __call__(self, level: Level) -> Fraction:
-        """Return the bound at a level."""
+        """Return the guaranteed probability at a level."""
         return max(Fraction(0), 1 - self.factor * (1 - level_fraction(level)) - self.slack)
 
     def __str__(self) -> str:
@@ -52,29 +53,29 @@ class LowerBound:
         return f"1 − {factor}(1 − level)" + f" − {float(self.slack):.3g}" * (self.slack > 0)
 
 
-NOTHING = LowerBound(slack=Fraction(1))
+NO_BOUND = LowerBound(slack=Fraction(1))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Guarantee:
-    """The coverage that is promised, the assumption behind it, and the rows it rests on.
+    """The guaranteed coverage, its assumption, and the number of calibration rows of each group.
 
     Parameters
     ----------
     kind : {"marginal", "per group", "conditional", "approximate", "none"}
-        Over all rows together; in every group; given the features of a row; approximately; or nothing.
+        Over all rows; in every group; given the features of a row; approximately; or no guarantee.
     sizes : mapping from label to int
         Number of calibration rows behind each group's threshold.
     bound : LowerBound, optional
-        The probability of coverage that is promised, as a function of the level. By default the level itself, and 0 for
+        The guaranteed probability of coverage, as a function of the level. By default it is the level itself, and 0 for
         the kinds "approximate" and "none".
     assumption : str
-        What must hold for the promise to hold.
+        The condition under which the guarantee holds.
     exact : bool
         Whether, without ties, the number covered among m new rows of a group of n calibration rows is
-        BetaBinomial(m, k, n + 1 − k), k the conformal rank: the law that an audit tests.
+        BetaBinomial(m, k, n + 1 − k), where k is the conformal rank. `audit` tests this distribution.
     without : tuple of labels
-        Groups answered by a threshold that was not theirs: nothing is promised there.
+        Groups without a guarantee: they were not in the calibration and got the threshold of other rows.
 
     Examples
     --------
@@ -90,18 +91,18 @@ class Guarantee:
     without: tuple[Label, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.kind not in (*_OPENINGS, "none"):
-            raise ValueError(f"kind must be one of {', '.join([*_OPENINGS, 'none'])}; got {self.kind!r}")
+        if self.kind not in (*_KIND_TEXTS, "none"):
+            raise ValueError(f"kind must be one of {', '.join([*_KIND_TEXTS, 'none'])}; got {self.kind!r}")
 
     @property
     def lower_bound(self) -> LowerBound:
-        """The probability of coverage that is promised, a function of the level; its text says it in words."""
+        """The guaranteed probability of coverage, a function of the level; ``str`` gives its formula."""
         if self.bound is not None:
             return self.bound
-        return NOTHING if self.kind in ("approximate", "none") else LowerBound()
+        return NO_BOUND if self.kind in ("approximate", "none") else LowerBound()
 
     def coverage(self, level: Level) -> dict[Label, Fraction]:
-        """Return each group's exact probability k / (n + 1) of covering a new row, without ties; none if not `exact`.
+        """Return each group's exact probability k / (n + 1) of covering a new row, without ties; empty if not `exact`.
 
         Examples
         --------
@@ -113,21 +114,21 @@ class Guarantee:
 
     def __repr__(self) -> str:
         if self.kind == "none":
-            return "Nothing is promised: there are no groups." if not self.sizes else "Nothing is promised."
+            return "No guarantee." if self.sizes else "No guarantee: there are no groups."
         rows = ", ".join(f"{label} {n}" if self.kind == "per group" else str(n) for label, n in self.sizes.items())
-        named = ", ".join(map(str, self.without))
-        none = f" Nothing is promised for rows of unseen groups: {named}." if self.without else ""
+        unseen = ", ".join(map(str, self.without))
+        exceptions = f" No guarantee for rows of unseen groups: {unseen}." if self.without else ""
         return (
-            f"{_OPENINGS[self.kind]}, a target lies in its interval with probability {self._how_much}, "
-            f"if {self.assumption}. Calibration rows: {rows}.{none}"
+            f"{_KIND_TEXTS[self.kind]}, a target lies in its interval with probability {self._probability_text}, "
+            f"if {self.assumption}. Calibration rows: {rows}.{exceptions}"
         )
 
     @property
-    def _how_much(self) -> str:
+    def _probability_text(self) -> str:
         at_least = f"at least {self.lower_bound}"
         if self.kind != "approximate":
             return at_least
-        return "about the level" + f", and {at_least}" * (self.lower_bound != NOTHING)
+        return "about the level" + f", and {at_least}" * (self.lower_bound != NO_BOUND)
 
 
 class TooFewRowsWarning(UserWarning):

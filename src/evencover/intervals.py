@@ -13,30 +13,30 @@ from evencover._internal.frames import FrameKind, frame_kind, n_rows, new_frame
 from evencover._internal.html import html_table, tag
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
-from evencover.quantiles import Levels, is_several, level_fractions
+from evencover.quantiles import Levels, is_level_sequence, level_fractions
 
-_SHOWN = 10  # rows, in a notebook
+_MAX_HTML_ROWS = 10  # rows that a notebook shows
 
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
     """One closed interval for each row, or one for each row and level.
 
-    ``lower > upper`` is an empty interval: it covers nothing and its width is 0. An infinite bound means that
-    the calibration rows were too few, or that the interval has one tail. Neither is an error.
+    ``lower > upper`` is an empty interval: it covers nothing, and its width is 0. A bound is infinite if there were too
+    few calibration rows, or if the interval is one-sided. Neither is an error.
 
     Parameters
     ----------
     lower, upper : ndarray of shape (n,), or (n, L) for L levels
         The bounds.
     level : float or tuple of L floats, optional
-        Nominal coverage they were made for.
+        Nominal coverage.
     groups : Groups of n rows, optional
-        The group whose threshold each row got.
+        The group of each row.
     guarantee : Guarantee, optional
-        What is promised, under which assumption, from how many rows.
+        The coverage guarantee.
     frame : FrameKind, optional
-        The library and index of the table that was predicted on, for `to_frame`.
+        The library and index of the table that the intervals were predicted for; `to_frame` uses them.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Intervals:
         lower, upper = np.asarray(self.lower, dtype=float), np.asarray(self.upper, dtype=float)
         if lower.shape != upper.shape or lower.ndim not in (1, 2):
             raise ValueError(
-                "lower and upper must have one shape, (n,) or (n, levels); "
+                "lower and upper must have the same shape, (n,) or (n, levels); "
                 f"got {np.shape(self.lower)} and {np.shape(self.upper)}"
             )
         object.__setattr__(self, "lower", lower)
@@ -65,38 +65,38 @@ class Intervals:
 
     @property
     def empty(self) -> BoolArray:
-        """Whether each interval is empty, NaN bounds included; shaped as the bounds."""
+        """Whether each interval is empty; NaN bounds count as empty. Same shape as the bounds."""
         return ~(self.lower <= self.upper)
 
     @property
     def width(self) -> FloatArray:
-        """Length of each interval: 0 where empty, inf where a bound is infinite; shaped as the bounds."""
+        """Length of each interval: 0 if it is empty, inf if a bound is infinite. Same shape as the bounds."""
         width = np.zeros_like(self.lower)
         np.subtract(self.upper, self.lower, out=width, where=self.lower < self.upper)
         return width
 
     def covers(self, y: Any) -> BoolArray:
-        """Return whether each interval holds its row's target `y` of shape (n,); shaped as the bounds."""
+        """Return whether each interval contains its row's target; `y` has shape (n,), the result that of the bounds."""
         target = checked_vector(y, "y", length=len(self))
         target = target if self.lower.ndim == 1 else target[:, None]
         return (self.lower <= target) & (target <= self.upper)
 
     def to_frame(self, like: Any = None) -> Any:
-        """Return the bounds as a frame of the library, and with the index, of the frame that was predicted on.
+        """Return the bounds as a frame, with the library and index of the frame that was passed to predict.
 
-        Columns are ``lower`` and ``upper`` (``lower_0.9`` ... with several levels), and ``group`` where there
-        are several. Empty intervals have NaN bounds, and a warning counts them.
+        The columns are ``lower`` and ``upper`` (with several levels ``lower_0.9`` and so on), and ``group`` if there
+        are several groups. Empty intervals get NaN bounds, and a warning counts them.
 
         Parameters
         ----------
         like : DataFrame, optional
-            A pandas, polars or pyarrow table of n rows to take the library and index from instead.
+            A pandas, polars or pyarrow table of n rows whose library and index are used instead.
         """
         kind = self.frame if like is None else frame_kind(like)
         if kind is None:
             raise TypeError(
-                "to_frame needs a pandas, polars or pyarrow table (or column) to be like, and the rows came as plain "
-                "arrays; pass one as to_frame(like=...), or use np.asarray(intervals)"
+                "to_frame needs the pandas, polars or pyarrow table (or column) that was predicted for; the rows were "
+                "plain arrays. Pass a table as to_frame(like=...), or use np.asarray(intervals)"
             )
         if like is not None and n_rows(like) != len(self):
             raise ValueError(f"like must have {len(self)} rows, as many as the intervals; got {n_rows(like)}")
@@ -108,7 +108,7 @@ class Intervals:
         return new_frame(columns, kind)
 
     def columns(self) -> dict[str, FloatArray]:
-        """Return the bounds as columns of a file or frame, by name: NaN where an interval is empty."""
+        """Return the bounds as named columns; the bounds of empty intervals are NaN."""
         return {
             f"{side}{suffix}": np.where(lower <= upper, bound, np.nan)
             for suffix, lower, upper in self._by_level()
@@ -116,7 +116,7 @@ class Intervals:
         }
 
     def _by_level(self) -> list[tuple[str, FloatArray, FloatArray]]:
-        """Return the name's suffix and the bounds of each level."""
+        """Return for each level the suffix of its column names, and its bounds."""
         if self.lower.ndim == 1:
             return [("", self.lower, self.upper)]
         names = self.level if isinstance(self.level, tuple) else range(self.lower.shape[1])
@@ -126,7 +126,7 @@ class Intervals:
         return len(self.lower)
 
     def __getitem__(self, rows: Any) -> "Intervals":
-        """Return the intervals of some rows, given by a slice, a mask, positions or one position."""
+        """Return the intervals of some rows, selected by a slice, a mask, positions or one position."""
         rows = row_selection(rows)
         return Intervals(
             self.lower[rows],
@@ -139,7 +139,9 @@ class Intervals:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
-            raise ValueError("an array of intervals is a copy: lower and upper are kept apart")
+            raise ValueError(
+                "copy=False is not possible: lower and upper are two arrays, so an array of both is a copy"
+            )
         return np.stack([self.lower, self.upper], axis=-1).astype(dtype or float, copy=False)
 
     def __repr__(self) -> str:
@@ -149,18 +151,20 @@ class Intervals:
 
     def _repr_html_(self) -> str:
         columns = self.columns()
-        rows = [(row, *(f"{bound[row]:.6g}" for bound in columns.values())) for row in range(min(len(self), _SHOWN))]
+        rows = [
+            (row, *(f"{bound[row]:.6g}" for bound in columns.values())) for row in range(min(len(self), _MAX_HTML_ROWS))
+        ]
         return tag("div", tag("p", repr(self)), html_table(("row", *columns), rows))
 
 
 @dataclass(frozen=True, eq=False)
 class IntervalUnion:
-    """For each row a union of disjoint intervals: one piece per cell of the target.
+    """For each row a union of disjoint intervals: one piece for each range of the target.
 
     Parameters
     ----------
     pieces : sequence of Intervals of n rows
-        Disjoint by construction; a row's piece may be empty.
+        The pieces, which must be disjoint in each row; some may be empty.
     """
 
     pieces: Sequence[Intervals]
@@ -172,7 +176,7 @@ class IntervalUnion:
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """What is promised, for every group of the target."""
+        """The coverage guarantee, for every group of the target."""
         guarantee = self.pieces[0].guarantee
         if guarantee is None:
             return None
@@ -181,18 +185,18 @@ class IntervalUnion:
 
     @property
     def width(self) -> FloatArray:
-        """Total length of each row's pieces; shaped as their bounds."""
+        """Total length of each row's pieces; same shape as their bounds."""
         return sum((piece.width for piece in self.pieces), start=np.zeros_like(self.pieces[0].lower))
 
     def covers(self, y: Any) -> BoolArray:
-        """Return whether some piece holds the row's target `y` of shape (n,)."""
+        """Return whether one of a row's pieces contains its target; `y` has shape (n,)."""
         return reduce(np.logical_or, (piece.covers(y) for piece in self.pieces))
 
     def hull(self) -> Intervals:
-        """Return the smallest interval that holds each row's pieces; empty where all are."""
+        """Return the smallest interval that contains all pieces of a row; empty if all of them are."""
         lower = np.min([np.where(piece.empty, np.inf, piece.lower) for piece in self.pieces], axis=0)
         upper = np.max([np.where(piece.empty, -np.inf, piece.upper) for piece in self.pieces], axis=0)
-        guarantee = None if self.guarantee is None else replace(self.guarantee, exact=False)  # it covers more
+        guarantee = None if self.guarantee is None else replace(self.guarantee, exact=False)  # the hull covers more
         return Intervals(lower, upper, level=self.level, guarantee=guarantee, frame=self.pieces[0].frame)
 
     def __len__(self) -> int:
@@ -202,32 +206,34 @@ class IntervalUnion:
         return f"IntervalUnion({len(self)} rows, {len(self.pieces)} pieces, mean width {_mean_width(self.width)})"
 
 
-def stacked(by_level: Sequence[Intervals]) -> Intervals:
-    """Return the intervals of m rows at each of L levels as one, bounds of shape (m, L)."""
-    if len(by_level) == 1:  # without a copy
+def stack_levels(by_level: Sequence[Intervals]) -> Intervals:
+    """Return the intervals of m rows at L levels, given level by level, as one object. Bounds of shape (m, L)."""
+    if len(by_level) == 1:  # no copy
         return Intervals(by_level[0].lower[:, None], by_level[0].upper[:, None])
     lowers, uppers = [each.lower for each in by_level], [each.upper for each in by_level]
     return Intervals(np.stack(lowers, axis=-1), np.stack(uppers, axis=-1))
 
 
-def for_requested_level(made: Intervals, level: Levels, frame: FrameKind | None, guarantee: Guarantee) -> Intervals:
-    """Return intervals of shape (m, L) as the user asked for them: of shape (m,) for one level, called by their level.
+def for_requested_level(
+    intervals: Intervals, level: Levels, frame: FrameKind | None, guarantee: Guarantee
+) -> Intervals:
+    """Return intervals of shape (m, L) with the requested level and frame; of shape (m,) if one level was requested.
 
-    The guarantee is what holds unless the intervals carry their own.
+    The guarantee is used only if the intervals do not have their own.
     """
-    names = tuple(float(each) for each in level_fractions(level))
-    lower, upper = (made.lower, made.upper) if is_several(level) else (made.lower[:, 0], made.upper[:, 0])
+    levels = tuple(float(each) for each in level_fractions(level))
+    several, lower, upper = is_level_sequence(level), intervals.lower, intervals.upper
     return Intervals(
-        lower,
-        upper,
-        level=names if is_several(level) else names[0],
-        groups=made.groups,
-        guarantee=guarantee if made.guarantee is None else made.guarantee,
+        lower if several else lower[:, 0],
+        upper if several else upper[:, 0],
+        level=levels if several else levels[0],
+        groups=intervals.groups,
+        guarantee=guarantee if intervals.guarantee is None else intervals.guarantee,
         frame=frame,
     )
 
 
 def _mean_width(widths: FloatArray) -> str:
-    """Return the mean width in words, of each level."""
+    """Return the mean width of each level, as text."""
     means = np.mean(widths, axis=0) if len(widths) else np.full(widths.shape[1:], np.nan)
     return ", ".join(f"{mean:.4g}" for mean in np.atleast_1d(means))

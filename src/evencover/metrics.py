@@ -1,4 +1,4 @@
-"""How good intervals and quantiles are."""
+"""Metrics of intervals and predicted quantiles."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from evencover.quantiles import Level, level_fraction
 
 
 def coverage(y: Any, intervals: Intervals | IntervalUnion) -> float | FloatArray:
-    """Return the share of targets inside their interval: a number, or one for each level, shape (L,).
+    """Return the share of targets inside their intervals: a number, or one for each of L levels, shape (L,).
 
     Parameters
     ----------
     y : array-like of shape (n,)
         Targets.
     intervals : Intervals of n rows
-        Empty ones cover nothing, infinite ones everything.
+        Empty intervals cover nothing; infinite ones cover everything.
 
     Examples
     --------
@@ -29,12 +29,12 @@ def coverage(y: Any, intervals: Intervals | IntervalUnion) -> float | FloatArray
 
 
 def mean_width(intervals: Intervals | IntervalUnion) -> float | FloatArray:
-    """Return the mean width: a number, or one for each level; inf if any interval is infinite.
+    """Return the mean width: a number, or one for each of L levels, shape (L,); inf if any interval is infinite.
 
     Parameters
     ----------
     intervals : Intervals of n rows
-        Empty ones have width 0.
+        Empty intervals have width 0.
 
     Examples
     --------
@@ -47,16 +47,16 @@ def mean_width(intervals: Intervals | IntervalUnion) -> float | FloatArray:
 def coverage_by_group(
     y: Any, intervals: Intervals | IntervalUnion, groups: Any = None
 ) -> dict[Label, float | FloatArray]:
-    """Return each group's coverage.
+    """Return the coverage of each group.
 
     Parameters
     ----------
     y : array-like of shape (n,)
         Targets.
     intervals : Intervals of n rows
-        From this package, or ``Intervals(lower, upper)`` from any other.
+        From this package, or ``Intervals(lower, upper)`` of any bounds.
     groups : array-like of shape (n,) or Groups, optional
-        The group of each row; by default those the intervals were made with.
+        The group of each row; by default those of the intervals.
 
     Returns
     -------
@@ -67,15 +67,15 @@ def coverage_by_group(
 
 
 def mean_width_by_group(intervals: Intervals | IntervalUnion, groups: Any = None) -> dict[Label, float | FloatArray]:
-    """Return each group's mean width; `intervals`, `groups` and the result as in `coverage_by_group`."""
+    """Return the mean width of each group; `intervals`, `groups` and the result are as in `coverage_by_group`."""
     return _by_group(_checked_intervals(intervals).width, intervals, groups)
 
 
 def interval_score(y: Any, intervals: Intervals, *, level: Level | None = None) -> float:
-    """Return the mean interval (Winkler) score: width plus 2/α times the distance to targets missed.
+    """Return the mean interval (Winkler) score: the width, plus 2/α times the distance to a missed target.
 
-    It is smallest in expectation for the true α/2 and 1 − α/2 quantiles, α = 1 − level. An empty interval is
-    scored by its two bounds as quantiles, which is never less than 0. Infinite intervals score inf.
+    Its expectation is smallest for the true α/2 and 1 − α/2 quantiles, α = 1 − level. For an empty interval the same
+    formula is used with its two bounds, and is never negative. The score of an infinite interval is inf.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def interval_score(y: Any, intervals: Intervals, *, level: Level | None = None) 
     intervals : Intervals of n rows
         For one level.
     level : float, optional
-        Nominal coverage; by default the one the intervals carry.
+        Nominal coverage; by default that of the intervals.
 
     References
     ----------
@@ -99,14 +99,16 @@ def interval_score(y: Any, intervals: Intervals, *, level: Level | None = None) 
         raise TypeError(f"interval_score takes Intervals(lower, upper); got {type(intervals).__name__}")
     level = intervals.level if level is None else level  # type: ignore[assignment]
     if level is None or intervals.lower.ndim != 1:
-        raise ValueError("interval_score takes intervals for one level: give level=, or one column of bounds")
+        raise ValueError("interval_score takes intervals for one level: give level=, and bounds of shape (n,)")
     return float(np.mean(interval_scores(checked_vector(y, "y", length=len(intervals)), intervals, level)))
 
 
 def interval_scores(y: FloatArray, intervals: Intervals, level: Level) -> FloatArray:
-    """Return each row's interval score; inf where bounds have no distance. Shape (n,)."""
+    """Return the interval score of each row; inf if its width is not defined. Shape (n,)."""
     alpha = float(1 - level_fraction(level))
-    with np.errstate(invalid="ignore"):  # infinite bounds on the same side, NaN bounds: no width is defined
+    with np.errstate(
+        invalid="ignore"
+    ):  # NaN bounds, or both bounds infinite with the same sign: the width is not defined
         missed = np.maximum(intervals.lower - y, 0) + np.maximum(y - intervals.upper, 0)
         scores = intervals.upper - intervals.lower + 2 / alpha * missed
     return np.where(np.isnan(scores), np.inf, scores)
@@ -120,7 +122,7 @@ def pinball_loss(y: Any, quantile: Any, *, probability: float) -> float:
     y, quantile : array-like of shape (n,)
         Targets and predicted quantiles.
     probability : float
-        The quantile's probability τ, in (0, 1).
+        Probability τ of the quantile, in (0, 1).
 
     Examples
     --------
@@ -136,8 +138,8 @@ def pinball_loss(y: Any, quantile: Any, *, probability: float) -> float:
 def crps(y: Any, quantiles: Any, *, probabilities: Any) -> float:
     """Return the mean continuous ranked probability score of predicted quantiles.
 
-    CRPS = 2 ∫ pinball loss dτ. Each quantile stands for the probabilities nearer to its own than to its
-    neighbours'; so with probabilities (i − 1/2)/Q the result is exactly the score of the Q equally likely values.
+    CRPS = 2 ∫ pinball loss dτ. The integral is a sum in which each quantile represents the probabilities nearest to its
+    own. With probabilities (i − 1/2)/Q, the result is exactly the CRPS of Q equally likely values.
 
     Parameters
     ----------
@@ -146,7 +148,7 @@ def crps(y: Any, quantiles: Any, *, probabilities: Any) -> float:
     quantiles : array-like of shape (n, Q)
         Predicted quantiles.
     probabilities : array-like of shape (Q,)
-        Their probabilities, increasing, in (0, 1).
+        Probabilities of the quantiles, increasing, in (0, 1).
 
     References
     ----------
@@ -162,26 +164,26 @@ def crps(y: Any, quantiles: Any, *, probabilities: Any) -> float:
     quantiles = np.asarray(quantiles)
     if quantiles.shape != (len(y), len(probabilities)):
         raise ValueError(
-            f"quantiles must have shape ({len(y)}, {len(probabilities)}), a row a target and a column a "
-            f"probability; got {quantiles.shape}"
+            f"quantiles must have shape ({len(y)}, {len(probabilities)}), targets by probabilities; got shape "
+            f"{quantiles.shape}"
         )
     columns = [checked_vector(column, "quantiles") for column in quantiles.T]
-    cuts = np.concatenate([[0.0], (probabilities[1:] + probabilities[:-1]) / 2, [1.0]])
+    boundaries = np.concatenate([[0.0], (probabilities[1:] + probabilities[:-1]) / 2, [1.0]])
     losses = [np.mean(_pinball(y, column, tau)) for column, tau in zip(columns, probabilities, strict=True)]
-    return float(2 * np.dot(np.diff(cuts), losses))
+    return float(2 * np.dot(np.diff(boundaries), losses))
 
 
 def _mean(values: Any) -> float | FloatArray:
-    """Return the mean over rows: NaN without rows, inf where a value is."""
+    """Return the mean over rows; NaN without rows, inf if a value is."""
     means = np.mean(values, axis=0, dtype=float) if len(values) else np.full(np.shape(values)[1:], np.nan)
     return means if np.ndim(means) else float(means)
 
 
 def _checked_intervals(intervals: Any) -> Any:
-    """Return intervals, or a union of them, if that is what came."""
+    """Return intervals, or a union of intervals. Raise TypeError for anything else."""
     if not isinstance(intervals, Intervals | IntervalUnion):
         raise TypeError(
-            f"intervals must be Intervals, made of others' bounds by Intervals(lower, upper); got "
+            f"intervals must be Intervals, made from any bounds by Intervals(lower, upper); got "
             f"{type(intervals).__name__}"
         )
     return intervals
@@ -191,7 +193,7 @@ def _by_group(values: Any, intervals: Intervals | IntervalUnion, groups: Any) ->
     """Return the mean of the values in each group."""
     groups = getattr(intervals, "groups", None) if groups is None else groups
     if groups is None:
-        raise ValueError("groups must be given: these intervals carry none")
+        raise ValueError("groups must be given: these intervals have none")
     groups = checked_groups(groups, len(intervals), "the intervals")
     rows = dict(rows_by_code(groups.codes, len(groups.labels)))
     return {label: _mean(values[rows.get(code, [])]) for code, label in enumerate(groups.labels)}
@@ -205,5 +207,5 @@ def _checked_probabilities(values: Any) -> FloatArray:
     probabilities = checked_vector(values, "probabilities")
     inside = (probabilities > 0) & (probabilities < 1)
     if not inside.all() or (np.diff(probabilities) <= 0).any() or not len(probabilities):
-        raise ValueError(f"probabilities must increase strictly between 0 and 1; got {probabilities.tolist()}")
+        raise ValueError(f"probabilities must be strictly increasing, between 0 and 1; got {probabilities.tolist()}")
     return probabilities

@@ -1,4 +1,4 @@
-"""Split rows into training, calibration and test parts; score intervals in a grid search."""
+"""Splits into training, calibration and test rows, and a scorer of intervals for grid searches."""
 
 from dataclasses import dataclass
 from numbers import Real
@@ -15,12 +15,12 @@ from evencover.metrics import interval_score
 from evencover.models.predict import unwrap
 from evencover.quantiles import Levels, level_fraction
 
-_FEW_CLUSTERS = 10
+_MIN_CLUSTERS = 10  # fewer give a warning: the user may have meant groups
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some of the rows: their features and targets, as they came, and their positions in the whole."""
+    """One part of a split: the features and targets of its rows, and their positions among all rows."""
 
     X: Any
     y: Any
@@ -40,10 +40,10 @@ def three_way_split(
     stratify: Any = None,
     random_state: Any = None,
 ) -> tuple[Part, Part, Part]:
-    """Return training, calibration and test parts of the rows, at random.
+    """Split rows at random into training, calibration and test parts.
 
-    The guarantee of a conformal predictor needs calibration rows that its model has not seen, and a fair
-    look at it needs test rows that neither has seen.
+    The guarantee of a conformal predictor needs calibration rows that were not used for training. A fair test of it
+    needs rows that were used for neither.
 
     Parameters
     ----------
@@ -52,13 +52,15 @@ def three_way_split(
     y : array-like of shape (n,)
         Targets.
     calibration_size, test_size : float
-        Shares of all rows; the rest is for training. The defaults are the paper's: 0.4, 0.4 and 0.2.
+        Shares of all rows; the other rows are for training. The defaults are the paper's: 40 % of the rows for
+        training, 40 % for calibration and 20 % for testing.
     clusters : array-like of shape (n,), optional
-        Clusters that must not be torn apart, such as patients; shares are then of clusters.
+        The cluster of each row, such as a patient. All rows of a cluster go to the same part, and the sizes are shares
+        of the clusters.
     stratify : array-like of shape (n,), optional
-        Labels whose shares are kept in all three parts.
+        Labels that have the same shares in all three parts.
     random_state : int, optional
-        Seed.
+        Seed of the random split.
 
     Examples
     --------
@@ -83,16 +85,16 @@ def three_way_split(
         stratify=None if stratify is None else np.asarray(stratify)[rest],
         random_state=random_state,
     )
-    first, second, third = rest[training], rest[calibration], test
-    return tuple(Part(take(X, rows), take(y, rows), rows) for rows in (first, second, third))  # type: ignore[return-value]
+    positions = (rest[training], rest[calibration], test)
+    return tuple(Part(take(X, rows), take(y, rows), rows) for rows in positions)  # type: ignore[return-value]
 
 
 def split_rows(
     n: int, size: float, *, clusters: Any = None, stratify: Any = None, random_state: Any = None
 ) -> tuple[IntArray, IntArray]:
-    """Return the positions of two parts of n rows, the second with that share of them (or of the clusters)."""
+    """Return the positions of two parts of n rows; `size` is the share of rows (or clusters) in the second part."""
     if clusters is not None and stratify is not None:
-        raise ValueError("clusters and stratify cannot both be kept; give one of them")
+        raise ValueError("clusters and stratify cannot be combined; got both")
     for name, values in (("clusters", clusters), ("stratify", stratify)):
         if values is not None and len(values) != n:
             raise ValueError(f"{name} must have {n} rows, as many as X; got {len(values)}")
@@ -100,54 +102,56 @@ def split_rows(
     if clusters is None:
         first, second = train_test_split(rows, test_size=size, stratify=stratify, random_state=random_state)
         return first, second
-    labelled = Groups.from_labels(clusters, name="clusters")
-    if len(labelled.labels) < 2:
-        raise ValueError(f"clusters must name at least 2 clusters to split; got {len(labelled.labels)}")
+    encoded = Groups.from_labels(clusters, name="clusters")
+    if len(encoded.labels) < 2:
+        raise ValueError(f"clusters must hold at least 2 different clusters; got {len(encoded.labels)}")
     split = GroupShuffleSplit(n_splits=1, test_size=size, random_state=random_state)
-    first, second = next(split.split(rows, groups=labelled.codes))
+    first, second = next(split.split(rows, groups=encoded.codes))
     return first, second
 
 
 def warn_of_few_clusters(clusters: Any) -> None:
-    """Warn if there are so few clusters that groups to be covered may have been meant."""
+    """Warn if there are so few clusters that the user may have meant groups of a taxonomy."""
     n = 0 if clusters is None else len(Groups.from_labels(clusters, name="clusters").labels)
-    if 1 < n < _FEW_CLUSTERS:
+    if 1 < n < _MIN_CLUSTERS:
         warn_user(
-            f"clusters names only {n} clusters, each of which goes whole to one side of the split; if every one of "
-            "them is to be covered, that is a taxonomy, such as ByFeature"
+            f"clusters has only {n} different clusters, and all rows of a cluster go to the same side of the split. If "
+            "you want coverage in each of them, use a taxonomy, such as ByFeature"
         )
 
 
 def check_share(name: str, size: Any) -> None:
-    """Raise unless this is a share of the rows."""
+    """Raise ValueError unless a size is a share of the rows, between 0 and 1."""
     if not isinstance(size, Real) or not 0 < float(size) < 1:
         raise ValueError(f"{name} must be a share of the rows, between 0 and 1; got {size!r}")
 
 
 def intervals_of(estimator: Any, X: Any, level: Levels = 0.9) -> Intervals:
-    """Return the intervals of a fitted `ConformalRegressor`, also one inside a pipeline or a search.
+    """Return the intervals of a fitted `ConformalRegressor`, also inside a pipeline or a parameter search.
 
     Parameters
     ----------
     estimator : fitted regressor
-        With `predict_interval`, or a pipeline that ends in one, or a search whose best one is one.
+        A regressor with `predict_interval`, a pipeline that ends in one, or a parameter search over one.
     X : table of n rows
-        Features, as the outermost estimator takes them.
+        Features, in the form that `estimator` takes.
     level : float or sequence of L floats
         Nominal coverage.
     """
-    inner, seen = unwrap(estimator, X)
-    if not hasattr(inner, "predict_interval"):
-        raise TypeError(f"intervals come from a ConformalRegressor, or a pipeline or search of one; got {estimator!r}")
-    intervals: Intervals = inner.predict_interval(seen, level=level)
+    regressor, inner_X = unwrap(estimator, X)
+    if not hasattr(regressor, "predict_interval"):
+        raise TypeError(
+            f"estimator must be a ConformalRegressor, or a pipeline or parameter search of one; got {estimator!r}"
+        )
+    intervals: Intervals = regressor.predict_interval(inner_X, level=level)
     return intervals
 
 
 @dataclass(frozen=True)
 class IntervalScorer:
-    """A scikit-learn scorer: minus the mean interval (Winkler) score of an estimator's intervals.
+    """A scikit-learn scorer: the negative mean interval (Winkler) score, so that larger is better.
 
-    Pass it as ``scoring=`` to a grid search over `ConformalRegressor`, in a pipeline or not; larger is better.
+    Pass it as ``scoring=`` to a grid search over a `ConformalRegressor`, or over a pipeline that ends in one.
 
     Parameters
     ----------
@@ -161,5 +165,5 @@ class IntervalScorer:
         level_fraction(self.level)
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
-        """Return minus the mean interval score on the rows (X, y)."""
+        """Return the negative mean interval score on the rows (X, y)."""
         return -interval_score(y, intervals_of(estimator, X, self.level), level=self.level)

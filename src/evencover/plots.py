@@ -1,6 +1,6 @@
-"""Pictures of results. Each function takes data and, if given, axes to draw on, and returns the axes.
+"""Plots of results. Each function draws on the given matplotlib axes, or on those of a new figure, and returns them.
 
-Colours can be told apart by colour-blind readers (Okabe and Ito's palette), and differ in marker or line as well.
+Colour-blind readers can distinguish the colours (Okabe and Ito's palette); markers or line styles differ as well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evencover._internal.arrays import FloatArray, check_count, checked_vector
-from evencover._internal.ecdf import score_ends, score_steps
+from evencover._internal.ecdf import ecdf_steps, score_axis_limits
 from evencover._internal.optional import import_optional
 from evencover.diagnostics._verdict import GroupCoverage, excludes
 from evencover.diagnostics.audit_result import Audit
@@ -22,10 +22,10 @@ BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE, GREY = (
     *("#0072B2", "#D55E00", "#CC79A7", "#666666"),
 )
 PALETTE = (VERMILION, PURPLE, BLUE, GREEN, ORANGE, SKY, BLACK)
-BY_NOISE = (BLUE, ORANGE, VERMILION)  # low, medium, high
-LINES = ("-", "--", "-.")
+NOISE_COLORS = (BLUE, ORANGE, VERMILION)  # low, medium, high
+LINE_STYLES = ("-", "--", "-.")
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
-_MOST_BANDS = 7  # beyond which bands hide each other
+_MAX_BANDS = 7  # more bands would hide each other
 STYLE: Mapping[str, Any] = {
     "axes.grid": False,
     "axes.spines.right": False,
@@ -34,68 +34,68 @@ STYLE: Mapping[str, Any] = {
     "font.size": 9,
     "legend.frameon": False,
     "savefig.dpi": 200,
-    "svg.hashsalt": "evencover",  # the same picture is the same file
+    "svg.hashsalt": "evencover",  # the same figure gives the same file
 }
 
 
 def axes_or_new(ax: Any) -> Any:
-    """Return the axes given, or those of a new figure."""
+    """Return the given axes, or the axes of a new figure."""
     if ax is not None:
         return ax
     return import_optional("matplotlib.pyplot", extra="plots", purpose="a picture").subplots(layout="constrained")[1]
 
 
 def new_figure(rows: int, columns: int, *, size: tuple[float, float], **shared: Any) -> tuple[Any, Any]:
-    """Return a figure outside any window, and its axes as an array of shape (rows, columns)."""
+    """Return a figure without a window, and its axes as an array of shape (rows, columns)."""
     figure = import_optional("matplotlib.figure", extra="plots", purpose="a picture").Figure(size, layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **shared)
 
 
 def picture_files(figure: Any) -> dict[str, bytes]:
-    """Return a figure as the contents of files, by ending: png and svg. The same picture has the same bytes."""
+    """Return the bytes of a figure as png and as svg file, by file extension. Equal figures give equal bytes."""
     files = {}
-    for ending, metadata in (("png", {}), ("svg", {"Date": None})):
-        figure.savefig(content := BytesIO(), format=ending, metadata=metadata)
-        files[ending] = content.getvalue()
+    for extension, metadata in (("png", {}), ("svg", {"Date": None})):
+        figure.savefig(content := BytesIO(), format=extension, metadata=metadata)
+        files[extension] = content.getvalue()
     return files
 
 
 def plot_score_cdfs(
     scores: Mapping[Any, FloatArray], *, level: float = 0.9, threshold: float | None = None, ax: Any = None
 ) -> Any:
-    """Draw the empirical distribution of the scores: of all rows together, and of each group.
+    """Draw the empirical distribution functions (ECDFs) of the scores of all rows and of each group.
 
-    Where the groups' lines meet the level at the threshold, one threshold for all is even at that level; where they
-    coincide, it is at every level. The shaded bands hold all groups' true distributions, all along, with probability
-    95 % (Dvoretzky, Kiefer, Wolfowitz; Massart's constant; Bonferroni over the groups). Infinite scores count, off the
-    picture; with more than seven groups the bands are left out.
+    If the lines of all groups cross the level at the threshold, one threshold gives all groups the same coverage at
+    that level. If the lines coincide, it does so at every level. The shaded bands are simultaneous: with probability
+    95 % they contain the true distribution functions of all groups everywhere (Dvoretzky–Kiefer–Wolfowitz inequality
+    with Massart's constant, Bonferroni over the groups). With more than seven groups the bands are left out. Infinite
+    scores are counted, but not shown.
 
     Parameters
     ----------
     scores : mapping from label to ndarray
-        Each group's scores.
+        The scores of each group.
     level : float
-        Nominal coverage, a horizontal line.
+        Nominal coverage, drawn as a horizontal line.
     threshold : float, optional
-        The threshold of all rows together, a vertical line.
+        The threshold of all rows, drawn as a vertical line.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw on; a new figure by default.
     """
     ax = axes_or_new(ax)
-    together = np.concatenate(list(scores.values()))
-    finite = together[np.isfinite(together)]
-    left, right = score_ends(finite)
-    ax.step(*score_steps(together, left, right), where="post", color=BLACK, lw=1.4, label="all rows")
-    colors = BY_NOISE if len(scores) == len(BY_NOISE) else PALETTE
+    all_scores = np.concatenate(list(scores.values()))
+    left, right = score_axis_limits(all_scores[np.isfinite(all_scores)])
+    ax.step(*ecdf_steps(all_scores, left, right), where="post", color=BLACK, lw=1.4, label="all rows")
+    colors = NOISE_COLORS if len(scores) == len(NOISE_COLORS) else PALETTE
     for i, (name, values) in enumerate(scores.items()):
-        color, line = colors[i % len(colors)], LINES[i % len(LINES)]
-        ladder, share = score_steps(values, left, right)
-        ax.step(ladder, share, where="post", color=color, lw=1.4, ls=line, label=str(name))
-        if len(scores) > _MOST_BANDS:
+        color, style = colors[i % len(colors)], LINE_STYLES[i % len(LINE_STYLES)]
+        positions, heights = ecdf_steps(values, left, right)
+        ax.step(positions, heights, where="post", color=color, lw=1.4, ls=style, label=str(name))
+        if len(scores) > _MAX_BANDS:
             continue
-        reach = np.sqrt(np.log(2 * len(scores) / 0.05) / (2 * len(values)))
-        band = np.clip(share - reach, 0, 1), np.clip(share + reach, 0, 1)
-        ax.fill_between(ladder, *band, step="post", color=color, alpha=0.13, lw=0, rasterized=True)
+        half_width = np.sqrt(np.log(2 * len(scores) / 0.05) / (2 * len(values)))
+        band = np.clip(heights - half_width, 0, 1), np.clip(heights + half_width, 0, 1)
+        ax.fill_between(positions, *band, step="post", color=color, alpha=0.13, lw=0, rasterized=True)
     ax.axhline(level, color=GREY, lw=0.8, ls=":")
     if threshold is not None and np.isfinite(threshold):
         ax.axvline(threshold, color=GREY, lw=0.8, ls=":")
@@ -104,17 +104,17 @@ def plot_score_cdfs(
 
 
 def plot_diagnosis(diagnosis: Diagnosis, *, ax: Any = None) -> Any:
-    """Draw the scores that a diagnosis rests on: the paper's CDF plot.
+    """Draw the score distributions of a diagnosis: the paper's CDF plot.
 
     Parameters
     ----------
     diagnosis : Diagnosis
-        From `diagnose` or `diagnose_scores`.
+        Result of `diagnose` or `diagnose_scores`.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw on; a new figure by default.
     """
     if not isinstance(diagnosis, Diagnosis):
-        raise TypeError(f"plot_diagnosis takes a Diagnosis, from diagnose; got {type(diagnosis).__name__}")
+        raise TypeError(f"diagnosis must be a Diagnosis, the result of diagnose; got {type(diagnosis).__name__}")
     ax = plot_score_cdfs(diagnosis.scores, level=diagnosis.level, threshold=diagnosis.threshold, ax=ax)
     ax.set_title(
         f"One threshold for all rows: {diagnosis.verdict}\n(dotted: level {diagnosis.level:g}, and the threshold)"
@@ -124,19 +124,20 @@ def plot_diagnosis(diagnosis: Diagnosis, *, ax: Any = None) -> Any:
 
 
 def plot_group_coverages(result: Diagnosis | Audit, *, ax: Any = None) -> Any:
-    """Draw each group's coverage with its 95 % interval, the level, and the band that counts as even.
+    """Draw each group's coverage with its 95 % interval, the level, and the tolerance around the level.
 
-    Groups whose interval excludes the level have a colour and a marker of their own; groups without rows are left out.
+    Groups whose interval does not contain the level have a different colour and marker. Groups without rows are left
+    out.
 
     Parameters
     ----------
     result : Diagnosis or Audit
-        What to draw the table of.
+        The result whose table of groups is drawn.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw on; a new figure by default.
     """
     if not isinstance(result, Diagnosis | Audit):
-        raise TypeError(f"plot_group_coverages takes a Diagnosis or an Audit; got {type(result).__name__}")
+        raise TypeError(f"result must be a Diagnosis or an Audit; got {type(result).__name__}")
     ax = axes_or_new(ax)
     ax.axvspan(result.level - result.tolerance, result.level + result.tolerance, color=GREY, alpha=0.15, lw=0)
     ax.axvline(result.level, color=GREY, lw=0.9, ls="--")
@@ -156,51 +157,51 @@ def plot_group_coverages(result: Diagnosis | Audit, *, ax: Any = None) -> Any:
 
 
 def plot_intervals(y: Any, intervals: Intervals, by: Any, *, most: int = 200, ax: Any = None) -> Any:
-    """Draw rows' intervals as vertical lines and their targets as dots, from the smallest of a number to the largest.
+    """Draw the intervals of rows as vertical lines and their targets as dots, sorted by a number.
 
-    Targets that were missed have a colour and a marker of their own. Of many rows, some are drawn, evenly spaced.
+    Missed targets have a different colour and marker. If there are many rows, evenly spaced ones are drawn.
 
     Parameters
     ----------
     y : array-like of shape (n,)
         Targets.
     intervals : Intervals of n rows
-        Theirs, for one level.
+        Their intervals, for one level.
     by : array-like of shape (n,)
-        What to sort by, such as the spread.
+        The number to sort by, such as the spread.
     most : int
-        How many rows to draw.
+        Maximum number of rows to draw.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw on; a new figure by default.
     """
     if not isinstance(intervals, Intervals) or intervals.lower.ndim > 1:
-        raise TypeError(f"plot_intervals takes Intervals for one level; got {intervals!r}")
+        raise TypeError(f"intervals must be Intervals for one level; got {intervals!r}")
     y, by = (checked_vector(each, name, length=len(intervals)) for each, name in ((y, "y"), (by, "by")))
     check_count(most, "most")
     order = np.argsort(by, kind="stable")
     rows = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), most)).astype(int))]
     ax = axes_or_new(ax)
-    places, some = np.arange(len(rows)), intervals[rows]
-    covered = some.covers(y[rows])
-    ax.vlines(places[~some.empty], some.lower[~some.empty], some.upper[~some.empty], color=SKY, lw=1.2)
+    positions, drawn = np.arange(len(rows)), intervals[rows]
+    covered, visible = drawn.covers(y[rows]), ~drawn.empty
+    ax.vlines(positions[visible], drawn.lower[visible], drawn.upper[visible], color=SKY, lw=1.2)
     for which, color, marker, name in ((covered, BLACK, "o", "covered"), (~covered, VERMILION, "D", "missed")):
-        ax.plot(places[which], y[rows][which], marker, color=color, ms=2.6, label=f"{name} ({which.sum()})")
+        ax.plot(positions[which], y[rows][which], marker, color=color, ms=2.6, label=f"{name} ({which.sum()})")
     ax.set(xlabel="rows, from the smallest to the largest", ylabel="target, with its interval")
     ax.legend(loc="upper left")
     return ax
 
 
 def plot_coverages(coverages: Sequence[tuple[str, FloatArray, float]], *, level: float = 0.9, ax: Any = None) -> Any:
-    """Draw coverage over repeats: mean, two standard errors as a bar, the middle 90 % of single repeats as a thin line.
+    """Draw coverage over repeats: the mean, a bar of ± 2 standard errors, a thin line for the middle 90 % of repeats.
 
     Parameters
     ----------
     coverages : sequence of (name, ndarray of shape (repeats,), position)
-        Coverage in each repeat, and where on the horizontal axis; equal names look the same.
+        Name, coverage in each repeat, and position on the horizontal axis; equal names get the same colour and marker.
     level : float
-        Nominal coverage, a horizontal line.
+        Nominal coverage, drawn as a horizontal line.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw on; a new figure by default.
     """
     ax = axes_or_new(ax)
     ax.axhline(level, color=GREY, lw=0.9, ls="--", zorder=0)

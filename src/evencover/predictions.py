@@ -1,4 +1,4 @@
-"""What a model predicts for each row, and the rows with features, targets and weights beside it."""
+"""A model's predictions, and rows: predictions with features, targets and weights."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,22 +15,22 @@ from evencover.quantiles import level_fraction
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Prediction:
-    """A model's word on each row: a center and, where the model knows them, a spread and two bounds.
+    """A model's prediction for each row: a center, and if available a spread and two bounds.
 
-    Given a spread alone, the bounds are center ± z spread with z the normal quantile of the prediction's own
-    level; given bounds alone, the spread is (upper − lower) / 2z. What cannot be known stays None, and a score or
-    taxonomy that needs it says so. Bounds that cross are put in order here, and counted in `crossings`. Arrays are
-    kept as they are, without a copy: do not change them afterwards.
+    If only a spread is given, the bounds are center ± z × spread, where z is the normal quantile of the prediction's
+    level. If only bounds are given, the spread is (upper − lower) / 2z. Without both, they are None, and a score or
+    taxonomy that needs them raises an error. Bounds in the wrong order are swapped, and counted in `crossings`. Arrays
+    are not copied: do not change them afterwards.
 
     Parameters
     ----------
     center : array-like of shape (n,)
-        Predicted target: a mean, a median, whatever the model aims at.
+        Predicted target, such as a mean or a median.
     spread : array-like of shape (n,), optional
-        Any measure of difficulty in the target's unit, such as a standard deviation. Scores that divide by it
-        refuse zero and negative values.
+        A measure of noise in the unit of the target, such as a standard deviation. Scores that divide by it raise an
+        error for zero and negative values.
     lower, upper : array-like of shape (n,), optional
-        The model's own bounds, before any calibration. They go together.
+        The model's own bounds, before calibration. Give both or neither.
     level : float
         Nominal coverage of the model's own bounds.
 
@@ -45,13 +45,13 @@ class Prediction:
     level: float
     _spread: FloatArray | None
     _bounds: tuple[FloatArray, FloatArray] | None
-    _crossed: BoolArray | None  # None where no bounds are
+    _crossed: BoolArray | None  # None without bounds
 
     def __init__(
         self, center: Any, spread: Any = None, lower: Any = None, upper: Any = None, *, level: float = 0.9
     ) -> None:
         if (lower is None) != (upper is None):
-            raise ValueError("lower and upper go together; got only one of them")
+            raise ValueError("lower and upper must be given together; got only one of them")
         center = checked_vector(center, "center")
         bounds = None if lower is None else _checked_bounds(lower, upper, len(center))
         vars(self).update(
@@ -64,7 +64,7 @@ class Prediction:
 
     @classmethod
     def from_quantiles(cls, lower: Any, upper: Any, center: Any = None, *, level: float = 0.9) -> "Prediction":
-        """Return the prediction of a quantile model; its center is the middle of the bounds unless given.
+        """Return the prediction of a quantile model; by default the center is the midpoint of the two bounds.
 
         Parameters
         ----------
@@ -87,12 +87,12 @@ class Prediction:
 
     @property
     def crossings(self) -> int:
-        """Number of rows whose bounds came in the wrong order."""
+        """Number of rows whose bounds were given in the wrong order."""
         return 0 if self._crossed is None else int(np.count_nonzero(self._crossed))
 
     @cached_property
     def spread(self) -> FloatArray | None:
-        """The difficulty of each row, shape (n,), or None."""
+        """The predicted spread of each row, shape (n,), or None."""
         if self._spread is not None or self._bounds is None:
             return self._spread
         lower, upper = self._bounds
@@ -109,7 +109,7 @@ class Prediction:
         return self._bound(1, +1)
 
     def interval(self) -> Intervals:
-        """Return the model's own interval, before any calibration: the baseline."""
+        """Return the model's own interval, before calibration: the baseline."""
         return Intervals(
             self.required("lower", by="a baseline interval"),
             self.required("upper", by="a baseline interval"),
@@ -117,25 +117,25 @@ class Prediction:
         )
 
     def required(self, part: str, *, by: str) -> FloatArray:
-        """Return a part of the prediction, or say who needs it and how to come by it."""
+        """Return a part of the prediction. Raise ValueError, with who needs it and how to get it, if it is missing."""
         values: FloatArray | None = getattr(self, part)
         if values is None:
             raise ValueError(
-                f"{by} needs a prediction with {part}, and this one has a center only. From arrays: "
-                "Prediction(center, spread) or Prediction.from_quantiles(lower, upper). From models: one with "
-                "predict_full, such as evencover.models.WithSpread(model) around yours"
+                f"{by} needs a prediction with {part}; this one has only a center. From arrays, use "
+                "Prediction(center, spread) or Prediction.from_quantiles(lower, upper). From models, use one with "
+                "predict_full, such as evencover.models.WithSpread(your_model)"
             )
         return values
 
     def _bound(self, side: int, sign: int) -> FloatArray | None:
-        """Return the given bound, else the normal one, else None."""
+        """Return the given bound, else the bound of a normal distribution, else None without a spread."""
         if self._bounds is not None:
             return self._bounds[side]
         if self._spread is None:
             return None
         if self._spread.size and self._spread.min() < 0:
             raise ValueError(
-                f"spread must not be negative to give bounds; {np.count_nonzero(self._spread < 0)} of "
+                f"spread must not be negative if bounds are derived from it; {np.count_nonzero(self._spread < 0)} of "
                 f"{self._spread.size} values are"
             )
         return self.center + sign * self._z * self._spread
@@ -148,48 +148,48 @@ class Prediction:
         return len(self.center)
 
     def __getitem__(self, rows: Any) -> "Prediction":
-        """Return the prediction for some rows, given by a slice, a mask, positions or one position."""
+        """Return the prediction for some rows, selected by a slice, a mask, positions or one position."""
         rows = row_selection(rows)
         spread = None if self._spread is None else self._spread[rows]
         lower, upper = (None, None) if self._bounds is None else (bound[rows] for bound in self._bounds)
-        some = Prediction(self.center[rows], spread, lower, upper, level=self.level)
-        vars(some).update(_crossed=None if self._crossed is None else self._crossed[rows])
-        return some
+        selected = Prediction(self.center[rows], spread, lower, upper, level=self.level)
+        vars(selected).update(_crossed=None if self._crossed is None else self._crossed[rows])
+        return selected
 
     def __repr__(self) -> str:
-        more = ["spread", "lower", "upper"] if self._spread is not None or self._bounds is not None else []
-        known = ["center", *more]
-        crossings = f", {self.crossings} crossings put in order" if self.crossings else ""
-        return f"Prediction({len(self)} rows of {', '.join(known)}; level={self.level}{crossings})"
+        has_spread = self._spread is not None or self._bounds is not None
+        parts = "center, spread, lower, upper" if has_spread else "center"
+        crossings = f", {self.crossings} crossing bounds swapped" if self.crossings else ""
+        return f"Prediction({len(self)} rows of {parts}; level={self.level}{crossings})"
 
 
 def as_prediction(prediction: Any) -> Prediction:
-    """Return a prediction as it is, an array as the center of one."""
+    """Return a prediction unchanged, and an array as the center of a prediction."""
     return prediction if isinstance(prediction, Prediction) else Prediction(prediction)
 
 
 def _checked_bounds(lower: Any, upper: Any, length: int) -> tuple[FloatArray, FloatArray]:
-    """Return the bounds as they came, in whatever order."""
+    """Return both bounds as arrays, in the given order, which may be wrong."""
     return checked_vector(lower, "lower", length=length), checked_vector(upper, "upper", length=length)
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What calibrators and taxonomies may look at: each row's prediction, features and, where known, target and weight.
+    """The input of calibrators and taxonomies: each row's prediction and, if available, features, target and weight.
 
-    `ConformalRegressor.rows` makes them from features and predicts each row once; intervals, p-values and groups then
-    follow from the rows without predicting again.
+    `ConformalRegressor.rows` makes them from features and predicts each row once. Intervals, p-values and groups are
+    then computed from the rows without predicting again.
 
     Parameters
     ----------
     prediction : Prediction of n rows
-        What the model says.
+        The model's predictions.
     X : table of n rows, optional
-        The features, as they came.
+        The features, in the type that the user passed.
     y : ndarray of shape (n,), optional
         The targets.
     weights : ndarray of shape (n,), optional
-        Weights for covariate shift, not negative.
+        Weights for covariate shift, 0 or more.
     """
 
     prediction: Prediction
@@ -208,7 +208,7 @@ class Rows:
 
     @classmethod
     def with_checked_target(cls, prediction: Prediction, X: Any, y: FloatArray | None, weights: Any = None) -> "Rows":
-        """Return rows with targets that were checked before, so that they are not looked through again."""
+        """Return rows with targets that were already checked, without checking them again."""
         rows = cls(prediction, X, weights=weights)
         if y is not None and len(y) != len(rows):
             raise ValueError(f"y must have {len(rows)} rows, as many as the prediction; got {len(y)}")
@@ -216,7 +216,7 @@ class Rows:
         return rows
 
     def required_target(self, *, by: str) -> FloatArray:
-        """Return the targets, or say who needs them."""
+        """Return the targets. Raise ValueError, with who needs them, if there are none."""
         if self.y is None:
             raise ValueError(f"{by} needs y, the targets; these rows have none")
         return self.y

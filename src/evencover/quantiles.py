@@ -1,4 +1,4 @@
-"""The conformal rank and quantile, exactly."""
+"""The conformal rank and quantile, in exact arithmetic."""
 
 import math
 import operator
@@ -14,11 +14,11 @@ from evencover._internal.arrays import FloatArray, checked_nonnegative, checked_
 Level: TypeAlias = float | Fraction
 Levels: TypeAlias = Level | Sequence[Level]
 
-_DIGITS = 12  # of a float level that count: 0.30000000000000004 was written 0.3
+_LEVEL_DECIMALS = 12  # a float level is rounded to these: 0.30000000000000004 means 0.3
 
 
 def level_fraction(level: Any) -> Fraction:
-    """Return the level as the fraction that was written: 0.9 is 9/10.
+    """Return the level as the fraction of its decimal digits: 0.9 is 9/10.
 
     Parameters
     ----------
@@ -35,25 +35,25 @@ def level_fraction(level: Any) -> Fraction:
     if not 0 < level < 1:
         hint = f"; did you mean {float(level) / 100:g}?" if 1 < level < 100 else ""
         raise ValueError(f"level must lie strictly between 0 and 1; got {level}{hint}")
-    return level if isinstance(level, Fraction) else _as_written(str(level))
+    return level if isinstance(level, Fraction) else _decimal_fraction(str(level))
 
 
 @lru_cache
-def _as_written(level: str) -> Fraction:
-    """Return the decimal, rounded to the digits that count; numpy's float32 0.9 is written 0.9 too."""
-    written = Fraction(level)
-    rounded = round(written, _DIGITS)
-    return rounded if 0 < rounded < 1 else written
+def _decimal_fraction(level: str) -> Fraction:
+    """Return a decimal as a rounded fraction; from text, because numpy's float32 0.9 is printed as 0.9 too."""
+    exact = Fraction(level)
+    rounded = round(exact, _LEVEL_DECIMALS)
+    return rounded if 0 < rounded < 1 else exact
 
 
-def is_several(level: Levels) -> bool:
-    """Return whether this is a sequence of levels, even of one."""
+def is_level_sequence(level: Levels) -> bool:
+    """Return whether this is a sequence of levels (also of only one), not a number."""
     return np.ndim(level) > 0  # type: ignore[arg-type]
 
 
 def level_fractions(level: Any) -> tuple[Fraction, ...]:
-    """Return one fraction for one level, one for each of several."""
-    if not is_several(level):
+    """Return the level, or each of several levels, as a fraction."""
+    if not is_level_sequence(level):
         return (level_fraction(level[()] if isinstance(level, np.ndarray) else level),)
     if len(level) == 0:
         raise ValueError("level must be one level or several; got an empty sequence")
@@ -64,15 +64,15 @@ def conformal_rank(n: int, level: Level) -> int:
     """Return k = ceil((n + 1) level), in exact arithmetic.
 
     Among n + 1 exchangeable scores without ties, the last one is at most the k-th smallest of the others with
-    probability k / (n + 1) >= level, and no smaller rank will do. A rank above n means that no finite
-    threshold reaches the level.
+    probability k / (n + 1). The rank k is the smallest for which this probability is at least the level. If k > n, no
+    finite threshold reaches the level.
 
     Parameters
     ----------
     n : int
         Number of calibration scores, 0 or more.
     level : float or Fraction
-        Nominal coverage; a float means the decimal that was written.
+        Nominal coverage; a float stands for its decimal digits, 0.9 for 9/10.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def conformal_rank(n: int, level: Level) -> int:
 
 
 def rows_for_finite_threshold(level: Level) -> int:
-    """Return the smallest n whose conformal rank does not exceed n.
+    """Return the smallest number of rows n with a finite threshold, that is with a conformal rank of at most n.
 
     Examples
     --------
@@ -104,15 +104,15 @@ def rows_for_finite_threshold(level: Level) -> int:
 def conformal_quantile(
     scores: Any, level: Levels, *, weights: Any = None, test_weight: Any = None
 ) -> float | FloatArray:
-    """Return the threshold that a new score stays below with probability at least `level`.
+    """Return a threshold: a new score is at most this large with probability at least `level`.
 
-    Without weights it is the k-th smallest of the n scores, k = `conformal_rank(n, level)`, found by selection;
-    inf where k > n. The guarantee holds if the new score and these are exchangeable.
+    Without weights it is the k-th smallest of the n scores, k = `conformal_rank(n, level)`, and inf if k > n. The
+    guarantee holds if the new score and these scores are exchangeable.
 
     With weights it is the smallest score t with ``sum(weights[scores <= t]) >= level * (sum(weights) +
-    test_weight)``, inf where there is none: valid under covariate shift if the weights are proportional to the
-    likelihood ratio of the new rows' features to the calibration rows'. Equal weights give the unweighted
-    answer exactly; sums of unequal ones are rounded as floats are.
+    test_weight)``, and inf if there is none. The guarantee holds under covariate shift if the weights are proportional
+    to the likelihood ratio of features, new rows to calibration rows. Equal weights give exactly the unweighted result;
+    sums of unequal weights have floating-point rounding.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def conformal_quantile(
     weights : array-like of shape (n,), optional
         Weight of each calibration row, not negative.
     test_weight : float or array-like of shape (m,), optional
-        Weight of the new row, or of each of m new rows. Goes with `weights`.
+        Weight of the new row, or of each of m new rows; required with `weights`.
 
     Returns
     -------
@@ -144,7 +144,7 @@ def conformal_quantile(
     scores = checked_vector(scores, "scores", finite=False)
     levels = level_fractions(level)
     if (weights is None) != (test_weight is None):
-        raise ValueError("weights and test_weight go together; got only one of them")
+        raise ValueError("weights and test_weight must be given together; got only one of them")
     if weights is None:
         found = thresholds(scores, levels)
     else:
@@ -152,32 +152,32 @@ def conformal_quantile(
         test_weights = checked_nonnegative(np.atleast_1d(test_weight), "test_weight")
         found = weighted_thresholds(scores, levels, weights, test_weights)
         found = found[0] if np.ndim(test_weight) == 0 else found
-    found = found if is_several(level) else found[..., 0]
+    found = found if is_level_sequence(level) else found[..., 0]
     return float(found) if found.ndim == 0 else found
 
 
 def thresholds(scores: FloatArray, levels: tuple[Fraction, ...]) -> FloatArray:
-    """Return the conformal quantile of checked scores at each level, by selection. Shape (L,)."""
+    """Return the conformal quantile of checked scores at each level. Shape (L,)."""
     ranks = np.array([conformal_rank(len(scores), level) for level in levels])
     found = np.full(len(levels), np.inf)
     finite = ranks <= len(scores)
     if finite.any():
-        places = ranks[finite] - 1
-        found[finite] = np.partition(scores, np.unique(places))[places]
+        positions = ranks[finite] - 1
+        found[finite] = np.partition(scores, np.unique(positions))[positions]
     return found
 
 
 def weighted_thresholds(
     scores: FloatArray, levels: tuple[Fraction, ...], weights: FloatArray, test_weights: FloatArray
 ) -> FloatArray:
-    """Return the weighted quantile for each new row's weight at each level. Shape (m, L)."""
+    """Return the weighted conformal quantile for each of m test weights at each level. Shape (m, L)."""
     order = np.argsort(scores, kind="stable")
-    ladder = np.append(scores[order], np.inf)
-    reached = np.cumsum(weights[order])  # (n,)
-    total = reached[-1] if len(reached) else 0.0
+    sorted_scores = np.append(scores[order], np.inf)
+    cumulative = np.cumsum(weights[order])  # (n,)
+    total = cumulative[-1] if len(cumulative) else 0.0
     needed = (total + test_weights)[:, None] * np.array([float(level) for level in levels])  # (m, L)
-    found: FloatArray = ladder[np.searchsorted(reached, needed, side="left")]
+    found: FloatArray = sorted_scores[np.searchsorted(cumulative, needed, side="left")]
     if len(weights) and weights.min() == weights.max():
         found[test_weights == weights[0]] = thresholds(scores, levels)
-    found[needed == 0] = np.inf  # no weight anywhere: nothing is known
+    found[needed == 0] = np.inf  # all weights are 0, so the data give no threshold
     return found

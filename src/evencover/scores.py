@@ -1,12 +1,12 @@
 """Nonconformity scores, each with its inverse.
 
-A prediction interval is the set of targets whose score is at most a calibrated threshold. So a score is a
-function and the way back, in one frozen object:
+A prediction interval is the set of targets whose score is at most a calibrated threshold. So a score is one frozen
+object with a function and its inverse:
 
-    score(y, prediction)                   how strange each target is, shape (n,)
-    score.interval(threshold, prediction)  all targets that are at most that strange
+    score(y, prediction)                   how unusual each target is, shape (n,)
+    score.interval(threshold, prediction)  all targets whose score is at most the threshold
 
-Any object with these two methods works wherever a score does.
+Any object with these two methods can be used as a score.
 """
 
 from collections.abc import Mapping
@@ -18,34 +18,34 @@ import numpy as np
 
 from evencover._internal.arrays import FloatArray, IntArray, checked_vector
 from evencover.groups import Label, first_few, rows_by_code
-from evencover.intervals import Intervals, stacked
+from evencover.intervals import Intervals, stack_levels
 from evencover.predictions import Prediction, Rows
 
 
 class Score(Protocol):
     """A nonconformity measure and its inverse.
 
-    The contract, tested for every score here: ``score.interval(t, p).covers(y)`` is ``score(y, p) <= t``; a
-    larger threshold gives an interval that contains the smaller one's.
+    The contract, tested for every score of this package: ``score.interval(t, p).covers(y)`` equals
+    ``score(y, p) <= t``, and the interval of a larger threshold contains that of a smaller one.
     """
 
     def __call__(self, y: Any, prediction: Prediction, /) -> FloatArray:
         """Return the score of each target `y`. Shape (n,)."""
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction, /) -> Intervals:
-        """Return the targets that score at most `threshold`, one number or one for each row."""
+        """Return the targets whose score is at most `threshold`: one number, or one for each row."""
 
 
 Nonconformity: TypeAlias = Score | Mapping[Label, Score]
 
-_ROOM = 4 * float(np.finfo(float).eps)
+_ROUNDING_MARGIN = 4 * float(np.finfo(float).eps)  # relative to the size of a bound
 
 
 @dataclass(frozen=True)
 class Residual:
-    """Distance from the center, ``|y − center|``: intervals of one width for all rows of a group.
+    """Absolute residual, ``|y − center|``: all rows of a group get intervals of the same width.
 
-    The paper's residual measure. Its coverage is even across noise levels only if the noise is.
+    The paper's residual measure. It covers all rows alike only if all have the same noise (homoskedastic data).
 
     Examples
     --------
@@ -55,24 +55,24 @@ class Residual:
 
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``|y − center|``. Shape (n,)."""
-        return self._scored(_checked_target(y, prediction), prediction)
+        return self._formula(_checked_target(y, prediction), prediction)
 
-    def _scored(self, y: FloatArray, prediction: Prediction) -> FloatArray:
+    def _formula(self, y: FloatArray, prediction: Prediction) -> FloatArray:
         return np.abs(y - prediction.center)
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``[center − threshold, center + threshold]``."""
-        reach = _rounded_outward(threshold, prediction.center)
-        return Intervals(prediction.center - reach, prediction.center + reach)
+        half_width = _with_rounding_margin(threshold, prediction.center)
+        return Intervals(prediction.center - half_width, prediction.center + half_width)
 
 
 @dataclass(frozen=True)
 class IntervalDistance:
-    """Distance outside the model's own bounds, ``max(lower − y, y − upper)``, negative inside them.
+    """Distance to the model's own bounds, ``max(lower − y, y − upper)``, negative inside them.
 
-    The paper's interval measure; with quantile bounds it is conformalised quantile regression. Calibration
-    widens or narrows every interval of a group by the same amount on both sides; a negative threshold can
-    leave a narrow one empty.
+    The paper's interval measure; with quantile bounds it is conformalized quantile regression (CQR). Calibration
+    widens or narrows every interval of a group by the same amount on both sides. A negative threshold can make a
+    narrow interval empty.
 
     References
     ----------
@@ -86,16 +86,18 @@ class IntervalDistance:
 
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``max(lower − y, y − upper)``. Shape (n,)."""
-        return self._scored(_checked_target(y, prediction), prediction)
+        return self._formula(_checked_target(y, prediction), prediction)
 
-    def _scored(self, y: FloatArray, prediction: Prediction) -> FloatArray:
+    def _formula(self, y: FloatArray, prediction: Prediction) -> FloatArray:
         lower, upper = self._bounds(prediction)
         return np.maximum(lower - y, y - upper)
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``[lower − threshold, upper + threshold]``."""
         lower, upper = self._bounds(prediction)
-        return Intervals(lower - _rounded_outward(threshold, lower), upper + _rounded_outward(threshold, upper))
+        return Intervals(
+            lower - _with_rounding_margin(threshold, lower), upper + _with_rounding_margin(threshold, upper)
+        )
 
     def _bounds(self, prediction: Prediction) -> tuple[FloatArray, FloatArray]:
         name = type(self).__name__
@@ -103,23 +105,62 @@ class IntervalDistance:
 
 
 @dataclass(frozen=True)
-class Normalized:
-    """Distance from the center in units of the spread, ``|y − center| / spread``.
+class _SpreadScaled:
+    """The settings of scores that divide by the spread, and the spread that they divide by."""
 
-    The paper's normalised measure. If the target is center + spread × noise with noise of one distribution, the
-    score is a pivotal quantity, and one threshold covers evenly at every noise level.
+    epsilon: float = field(default=0.0, kw_only=True)
+    floor: float = field(default=0.0, kw_only=True)
+    scale: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "floor", "scale"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, Real) and 0 <= float(value) < np.inf):
+                raise ValueError(f"{type(self).__name__}: {name} must be a finite number, 0 or more; got {value!r}")
+
+    @property
+    def _needs_scale(self) -> bool:
+        return self.scale is None and bool(self.epsilon or self.floor)
+
+    def _divisor(self, prediction: Prediction) -> FloatArray:
+        """Return the spread with floor and epsilon applied. Raise ValueError unless it is positive."""
+        name = type(self).__name__
+        spread = prediction.required("spread", by=name)
+        if self.epsilon or self.floor:
+            if self.scale is None:
+                raise ValueError(
+                    f"{name}: epsilon and floor are fractions of a scale fixed before calibration; give scale=, such "
+                    "as the median spread of the training rows (ConformalRegressor.fit sets it unless the model is "
+                    "frozen)"
+                )
+            spread = np.maximum(spread, self.floor * self.scale) if self.floor else spread
+            spread = spread + self.epsilon * self.scale
+        if spread.size and spread.min() <= 0:
+            raise ValueError(
+                f"{name} divides by the spread, which must be positive; {np.count_nonzero(spread <= 0)} of "
+                f"{spread.size} values are zero or negative. {name}(floor=0.01, scale=...) replaces them by 0.01 × "
+                "scale; ConformalRegressor sets the scale from its training rows"
+            )
+        return spread
+
+
+@dataclass(frozen=True)
+class Normalized(_SpreadScaled):
+    """Absolute residual in units of the spread, ``|y − center| / spread``.
+
+    The paper's normalised measure. If the target is center + spread × noise, and the noise has the same distribution
+    for all rows, the score is a pivotal quantity. Then one threshold covers alike at every noise level.
 
     Parameters
     ----------
     epsilon : float
-        The paper's stabiliser: the spread becomes spread + epsilon × scale. Off by default; it biases the
-        quiet rows.
+        The paper's stabiliser: the spread becomes spread + epsilon × scale. 0 by default, because it biases the
+        coverage of rows with little noise.
     floor : float
-        The smallest spread that is used, as a fraction of the scale. Without it a spread of zero or less is
-        an error.
+        Lower limit of the spread, as a fraction of the scale. Without it, a spread of zero or less is an error.
     scale : float, optional
-        Unit of `epsilon` and `floor`, fixed before calibration. `ConformalRegressor` takes the median spread
-        on its training rows; for frozen models and plain arrays it must be given.
+        Unit of `epsilon` and `floor`, fixed before calibration. `ConformalRegressor` uses the median spread of its
+        training rows. For frozen models and plain arrays, give it yourself.
 
     Examples
     --------
@@ -127,36 +168,29 @@ class Normalized:
     array([2., 1.])
     """
 
-    epsilon: float = field(default=0.0, kw_only=True)
-    floor: float = field(default=0.0, kw_only=True)
-    scale: float | None = field(default=None, kw_only=True)
-
-    def __post_init__(self) -> None:
-        _check_settings(self)
-
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``|y − center| / spread``. Shape (n,)."""
-        return self._scored(_checked_target(y, prediction), prediction)
+        return self._formula(_checked_target(y, prediction), prediction)
 
-    def _scored(self, y: FloatArray, prediction: Prediction) -> FloatArray:
+    def _formula(self, y: FloatArray, prediction: Prediction) -> FloatArray:
         score = np.subtract(y, prediction.center)
         np.abs(score, out=score)
-        score /= _usable_spread(self, prediction)
+        score /= self._divisor(prediction)
         return score
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``[center − threshold × spread, center + threshold × spread]``."""
-        upper = _rounded_outward(threshold * _usable_spread(self, prediction), prediction.center)
+        upper = _with_rounding_margin(threshold * self._divisor(prediction), prediction.center)
         lower = prediction.center - upper
-        upper += prediction.center  # in place: one large array less
+        upper += prediction.center  # in place, to save one large array
         return Intervals(lower, upper)
 
 
 @dataclass(frozen=True)
-class Standardized:
-    """Signed distance in units of the spread, ``(y − center) / spread``: one tail.
+class Standardized(_SpreadScaled):
+    """Signed residual in units of the spread, ``(y − center) / spread``: a one-sided score.
 
-    Its interval at t is (−inf, center + t spread], an upper prediction bound.
+    The interval of threshold t is (−inf, center + t × spread], an upper prediction bound.
 
     Parameters
     ----------
@@ -169,38 +203,31 @@ class Standardized:
     array([-2.,  1.])
     """
 
-    epsilon: float = field(default=0.0, kw_only=True)
-    floor: float = field(default=0.0, kw_only=True)
-    scale: float | None = field(default=None, kw_only=True)
-
-    def __post_init__(self) -> None:
-        _check_settings(self)
-
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``(y − center) / spread``. Shape (n,)."""
-        return self._scored(_checked_target(y, prediction), prediction)
+        return self._formula(_checked_target(y, prediction), prediction)
 
-    def _scored(self, y: FloatArray, prediction: Prediction) -> FloatArray:
-        return (y - prediction.center) / _usable_spread(self, prediction)
+    def _formula(self, y: FloatArray, prediction: Prediction) -> FloatArray:
+        return (y - prediction.center) / self._divisor(prediction)
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``(−inf, center + threshold × spread]``."""
-        reach = _rounded_outward(threshold * _usable_spread(self, prediction), prediction.center)
-        return Intervals(np.full(len(prediction), -np.inf), prediction.center + reach)
+        distance = _with_rounding_margin(threshold * self._divisor(prediction), prediction.center)
+        return Intervals(np.full(len(prediction), -np.inf), prediction.center + distance)
 
 
-OWN_SCORES: tuple[type[Any], ...] = (Residual, IntervalDistance, Normalized, Standardized)
+BUILTIN_SCORES: tuple[type[Any], ...] = (Residual, IntervalDistance, Normalized, Standardized)
 
 
 def scores_of(nonconformity: Nonconformity, rows: Rows) -> FloatArray:
-    """Return the score of each row's target, by one score for all rows, as most calibrators need it. Shape (n,).
+    """Return the score of each row's target, with the same score function for all rows. Shape (n,).
 
     Parameters
     ----------
     nonconformity : score
         The score.
     rows : Rows of n rows
-        With targets.
+        Predictions and targets.
 
     Examples
     --------
@@ -209,47 +236,48 @@ def scores_of(nonconformity: Nonconformity, rows: Rows) -> FloatArray:
     """
     if isinstance(nonconformity, Mapping):
         raise ValueError(
-            "nonconformity: a score for each group needs the groups of a taxonomy, as in taxonomy=BySpread(3); this "
-            "calibrator takes one score"
+            "nonconformity must be one score for this calibrator; got a score for each group, which needs a taxonomy, "
+            "such as taxonomy=BySpread(3)"
         )
     target = rows.required_target(by="a score")
-    return checked_scores(_scored(checked_score(nonconformity), target, rows.prediction), len(rows))
+    return checked_scores(_scores_of_checked(checked_score(nonconformity), target, rows.prediction), len(rows))
 
 
 def checked_scores(scores: Any, length: int) -> FloatArray:
-    """Return what a score returned as numbers, infinite ones among them, one for each row."""
+    """Return scores as an array of shape (length,). Raise ValueError for NaN; infinite scores are allowed."""
     return checked_vector(scores, "scores", length=length, finite=False)
 
 
 def scores_by_group(nonconformity: Nonconformity, rows: Rows, codes: IntArray, labels: tuple[Label, ...]) -> FloatArray:
-    """Return each row's score by its own group's measure; 0 where the code is -1. Shape (n,)."""
+    """Return the score of each row with the score function of its group; 0 where the code is -1. Shape (n,)."""
     target = rows.required_target(by="a score")
     if not isinstance(nonconformity, Mapping):
-        return _scored(nonconformity, target, rows.prediction)
-    found = np.zeros(len(rows))
-    for code, some in rows_by_code(codes, len(labels)):
-        found[some] = _scored(nonconformity[labels[code]], target[some], rows.prediction[some])
-    return found
+        return _scores_of_checked(nonconformity, target, rows.prediction)
+    scores = np.zeros(len(rows))
+    for code, members in rows_by_code(codes, len(labels)):
+        score = nonconformity[labels[code]]
+        scores[members] = _scores_of_checked(score, target[members], rows.prediction[members])
+    return scores
 
 
-def _scored(score: Score, y: FloatArray, prediction: Prediction) -> FloatArray:
-    """Return the scores of targets that were checked before: our own scores need not look them through again."""
-    if type(score) in OWN_SCORES:  # not a class derived from one, which may score otherwise
-        score = score._scored  # type: ignore[attr-defined]
+def _scores_of_checked(score: Score, y: FloatArray, prediction: Prediction) -> FloatArray:
+    """Return the scores of targets that were already checked; the package's own scores do not check them again."""
+    if type(score) in BUILTIN_SCORES:  # a subclass may have another __call__
+        score = score._formula  # type: ignore[attr-defined]
     return score(y, prediction)
 
 
 def threshold_intervals(nonconformity: Score, thresholds: FloatArray, prediction: Prediction) -> Intervals:
-    """Return the targets of each row that score at most its threshold, at each level. Bounds of shape (m, L).
+    """Return the targets whose score is at most the threshold, for each row and level. Bounds of shape (m, L).
 
     Parameters
     ----------
     nonconformity : score
         The score.
-    thresholds : ndarray of shape (m, L), or (1, L) for all rows alike
-        The critical scores.
+    thresholds : ndarray of shape (m, L), or (1, L) for the same thresholds in all rows
+        The largest score inside the interval, for each row and level.
     prediction : Prediction of m rows
-        What the model says.
+        The model's predictions.
 
     Examples
     --------
@@ -260,10 +288,10 @@ def threshold_intervals(nonconformity: Score, thresholds: FloatArray, prediction
     table = np.asarray(thresholds, dtype=float)
     if table.ndim != 2 or len(table) not in (1, len(prediction)) or not table.shape[1]:
         raise ValueError(
-            f"thresholds must have shape ({len(prediction)}, L) or (1, L), for rows and levels; got shape {table.shape}"
+            f"thresholds must have shape ({len(prediction)}, L) or (1, L), rows by levels; got shape {table.shape}"
         )
     by_level = [float(column[0]) if len(table) == 1 else column for column in table.T]
-    return stacked([interval_by(checked_score(nonconformity), critical, prediction) for critical in by_level])
+    return stack_levels([interval_by(checked_score(nonconformity), threshold, prediction) for threshold in by_level])
 
 
 def intervals_by_group(
@@ -273,33 +301,33 @@ def intervals_by_group(
     prediction: Prediction,
     codes: IntArray,
 ) -> Intervals:
-    """Return each row's interval by its own group's measure; infinite where the code is -1."""
+    """Return the interval of each row with the score function of its group; infinite where the code is -1."""
     if not isinstance(nonconformity, Mapping):
         return interval_by(nonconformity, threshold, prediction)
     lower, upper = np.full(len(codes), -np.inf), np.full(len(codes), np.inf)
-    each = np.broadcast_to(threshold, len(codes))
+    threshold_of_row = np.broadcast_to(threshold, len(codes))
     for code, rows in rows_by_code(codes, len(labels)):
-        made = interval_by(nonconformity[labels[code]], each[rows], prediction[rows])
-        lower[rows], upper[rows] = made.lower, made.upper
+        intervals = interval_by(nonconformity[labels[code]], threshold_of_row[rows], prediction[rows])
+        lower[rows], upper[rows] = intervals.lower, intervals.upper
     return Intervals(lower, upper)
 
 
 def interval_by(score: Score, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
-    """Return a score's intervals, or say that it returned something else."""
-    made = score.interval(threshold, prediction)
-    if not isinstance(made, Intervals):
-        raise TypeError(f"{type(score).__name__}.interval must return Intervals; got {type(made).__name__}")
-    return made
+    """Return the intervals of a score. Raise TypeError if it returns anything else."""
+    intervals = score.interval(threshold, prediction)
+    if not isinstance(intervals, Intervals):
+        raise TypeError(f"{type(score).__name__}.interval must return Intervals; got {type(intervals).__name__}")
+    return intervals
 
 
 def checked_nonconformity(nonconformity: Any, labels: tuple[Label, ...]) -> Nonconformity:
-    """Return the score, or the mapping with exactly one score for each group; `Residual()` for None."""
+    """Return a score, or a mapping with exactly one score for each group; None stands for `Residual()`."""
     if nonconformity is None:
         return Residual()
     if isinstance(nonconformity, Mapping):
         if set(nonconformity) != set(labels):
             raise ValueError(
-                f"nonconformity must have one score for each group, {first_few(labels)}; got "
+                f"nonconformity must have one score for each of the groups {first_few(labels)}; got scores for "
                 f"{first_few(list(nonconformity))}"
             )
         return {label: checked_score(nonconformity[label]) for label in labels}
@@ -307,83 +335,50 @@ def checked_nonconformity(nonconformity: Any, labels: tuple[Label, ...]) -> Nonc
 
 
 def checked_score(score: Any) -> Score:
-    """Return the score if it is one: called on targets, with its inverse beside it."""
+    """Return the score. Raise TypeError unless it can be called and has a method `interval`."""
     if isinstance(score, type) or not (callable(score) and callable(getattr(score, "interval", None))):
         raise TypeError(
-            "nonconformity must be a score such as Residual(), called as score(y, prediction) and with a method "
+            "nonconformity must be a score such as Residual(): callable as score(y, prediction), with a method "
             f"interval(threshold, prediction); got {score!r}"
         )
     return score  # type: ignore[no-any-return]
 
 
 def needs_scale(nonconformity: Nonconformity) -> bool:
-    """Return whether a stabiliser or floor still lacks the scale it is a fraction of."""
+    """Return whether a score has an epsilon or floor, but no scale yet."""
     if isinstance(nonconformity, Mapping):
         return any(needs_scale(score) for score in nonconformity.values())
-    return (
-        isinstance(nonconformity, Normalized | Standardized)
-        and nonconformity.scale is None
-        and bool(nonconformity.epsilon or nonconformity.floor)
-    )
+    return isinstance(nonconformity, _SpreadScaled) and nonconformity._needs_scale
 
 
 def with_scale(nonconformity: Nonconformity, scale: float) -> Nonconformity:
-    """Return the same score, or mapping of scores, with the scale filled in where it is lacking."""
+    """Return the same score, or mapping of scores, with the scale set where it is missing."""
     if isinstance(nonconformity, Mapping):
-        return {label: _scaled(score, scale) for label, score in nonconformity.items()}
-    return _scaled(nonconformity, scale)
+        return {label: _score_with_scale(score, scale) for label, score in nonconformity.items()}
+    return _score_with_scale(nonconformity, scale)
 
 
-def _scaled(score: Score, scale: float) -> Score:
-    if isinstance(score, Normalized | Standardized) and needs_scale(score):
+def _score_with_scale(score: Score, scale: float) -> Score:
+    if isinstance(score, Normalized | Standardized) and score._needs_scale:
         return replace(score, scale=scale)
     return score
 
 
 def _checked_target(y: Any, prediction: Prediction) -> FloatArray:
-    """Return the targets as an array, as many as the prediction has rows."""
+    """Return the targets as an array. Raise ValueError unless there is one for each row of the prediction."""
     return checked_vector(y, "y", length=len(prediction))
 
 
-def _rounded_outward(reach: float | FloatArray, center: FloatArray) -> FloatArray:
-    """Return the reach from the center, with room for rounding: a few units in the last place of the bound.
+def _with_rounding_margin(distance: float | FloatArray, bound: FloatArray) -> FloatArray:
+    """Return the distance plus a rounding margin: a few units in the last place of the bound it is added to.
 
-    Scores and bounds are rounded apart, so a target whose score *is* the threshold could fall just outside. With
-    tied targets (prices, counts) that would lose all of them at once.
+    Scores and bounds are rounded differently, so a target whose score *equals* the threshold could fall just outside.
+    With tied targets (prices, counts) all of them would then be missed at once.
     """
-    room = np.abs(center)
-    room += np.abs(reach) if np.min(reach, initial=0.0) < 0 else reach
-    room *= _ROOM
-    if np.isinf(room.max(initial=0.0)):
-        room[np.isinf(room)] = 0.0  # an infinite reach needs none
-    room += reach
-    return room
-
-
-def _usable_spread(score: Normalized | Standardized, prediction: Prediction) -> FloatArray:
-    """Return the spread to divide by: floored and stabilised if asked for, positive in any case."""
-    name = type(score).__name__
-    spread = prediction.required("spread", by=name)
-    if score.epsilon or score.floor:
-        if score.scale is None:
-            raise ValueError(
-                f"{name}: epsilon and floor are fractions of a scale fixed before calibration; give scale=, such as "
-                "the median spread on training rows (ConformalRegressor finds it in fit, unless the model is frozen)"
-            )
-        spread = np.maximum(spread, score.floor * score.scale) if score.floor else spread
-        spread = spread + score.epsilon * score.scale
-    if spread.size and spread.min() <= 0:
-        raise ValueError(
-            f"{name} divides by the spread, which must be positive; {np.count_nonzero(spread <= 0)} of "
-            f"{spread.size} are zero or negative. {name}(floor=0.01, scale=...) would use a hundredth of the scale "
-            "there; ConformalRegressor finds the scale on its training rows"
-        )
-    return spread
-
-
-def _check_settings(score: Normalized | Standardized) -> None:
-    """Raise unless epsilon, floor and scale are what they must be."""
-    for part in ("epsilon", "floor", "scale"):
-        value = getattr(score, part)
-        if value is not None and not (isinstance(value, Real) and 0 <= float(value) < np.inf):
-            raise ValueError(f"{type(score).__name__}: {part} must be a finite number, not negative; got {value!r}")
+    widened = np.abs(bound)
+    widened += np.abs(distance) if np.min(distance, initial=0.0) < 0 else distance
+    widened *= _ROUNDING_MARGIN
+    if np.isinf(widened.max(initial=0.0)):
+        widened[np.isinf(widened)] = 0.0  # an infinite distance needs no margin
+    widened += distance
+    return widened

@@ -1,12 +1,13 @@
 """Taxonomies: rules that put every row into a group.
 
-A taxonomy learns its groups from the calibration rows and assigns new rows to them. Coverage is then calibrated,
-and guaranteed, within each group, also where bins are cut at the calibration rows' own quantiles (see `Bins`).
+A taxonomy learns its groups from the calibration rows and assigns new rows to them. Coverage is then calibrated, and
+guaranteed, within each group. This holds also for bins at quantiles of the calibration rows
+(`evencover._internal.bins` explains why).
 """
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -15,15 +16,16 @@ from sklearn.exceptions import NotFittedError
 from evencover._internal.arrays import FloatArray, checked_vector
 from evencover._internal.bins import Bins
 from evencover._internal.frames import column
-from evencover.groups import Groups, Label
+from evencover.groups import Groups, Label, first_few
 from evencover.predictions import Rows
 
 
 class Taxonomy(Protocol):
-    """A rule that groups rows.
+    """A rule that assigns each row to a group.
 
-    `learn` may look at the calibration rows once; `assign` must then treat each row by itself. A taxonomy that
-    looks at `y` sets `needs_target`, and `target_edges_` to the targets between which its answer is constant.
+    `learn` sees all calibration rows. `assign` must not let the group of a row depend on the other rows. A taxonomy
+    whose groups depend on the target `y` sets `needs_target = True`; its `learn` sets `target_edges_`, the targets at
+    which a row's group may change.
     """
 
     needs_target: bool
@@ -31,14 +33,14 @@ class Taxonomy(Protocol):
     target_edges_: FloatArray
 
     def learn(self, rows: Rows) -> Groups:
-        """Learn the groups from the calibration rows and return theirs."""
+        """Learn the groups from the calibration rows and return the groups of these rows."""
 
     def assign(self, rows: Rows) -> Groups:
         """Return the groups of new rows."""
 
 
 class Marginal(BaseEstimator):  # type: ignore[misc]
-    """One group for all rows: plain split conformal prediction.
+    """One group for all rows: split conformal prediction with marginal coverage.
 
     Examples
     --------
@@ -50,40 +52,75 @@ class Marginal(BaseEstimator):  # type: ignore[misc]
     needs_target = False
 
     def learn(self, rows: Rows) -> Groups:
-        """Return the one group."""
+        """Return the only group."""
         self.labels_: tuple[Label, ...] = ("all",)
         return self.assign(rows)
 
     def assign(self, rows: Rows) -> Groups:
-        """Return the one group."""
+        """Return the only group."""
         return Groups(np.zeros(len(rows), dtype=np.intp), ("all",))
 
 
-class BySpread(BaseEstimator):  # type: ignore[misc]
+class _PredictionBins:
+    """Learning and assigning for taxonomies that bin a number of the prediction; subclasses name and return it."""
+
+    needs_target = False
+    _quantity: ClassVar[str]
+
+    def __init__(
+        self, n_groups: int | None = None, *, edges: Sequence[float] | None = None, min_rows: int | None = None
+    ) -> None:
+        self.n_groups = n_groups
+        self.edges = edges
+        self.min_rows = min_rows
+
+    def learn(self, rows: Rows) -> Groups:
+        """Learn the bins from the calibration rows and return the groups of these rows."""
+        values = self._values(rows)
+        self.bins_ = Bins.from_settings(
+            values, self._quantity, n_groups=self.n_groups, edges=self.edges, min_rows=self.min_rows
+        )
+        groups = self.bins_.groups(values)
+        self.edges_, self.labels_ = self.bins_.edges, groups.labels
+        return groups
+
+    def assign(self, rows: Rows) -> Groups:
+        """Return the bin of each row; bins with given `edges` need no `learn`."""
+        if self.edges is not None:
+            return Bins.fixed(self.edges, self._quantity).groups(self._values(rows))
+        _check_has_learned(self)
+        return self.bins_.groups(self._values(rows))
+
+    def _values(self, rows: Rows) -> FloatArray:
+        raise NotImplementedError
+
+
+class BySpread(_PredictionBins, BaseEstimator):  # type: ignore[misc]
     """Bins of the predicted spread: the paper's taxonomy of noise levels.
 
     Parameters
     ----------
     n_groups : int, optional
-        Number of equal-frequency bins, learned from the calibration rows; 3 unless `edges` are given. With fewer
-        rows than bins the lowest bins stay empty, and with a constant spread all but the first.
+        Number of equal-frequency bins, learned from the calibration rows; 3 by default. With fewer rows than bins, the
+        lowest bins stay empty. With a constant spread, all bins but the first stay empty.
     edges : sequence of float, optional
-        Fixed inner edges instead, increasing; bins are closed above.
+        Fixed inner edges instead of learned ones, increasing; bins are closed above.
     min_rows : int, optional
-        Use fewer bins where n rows would leave a bin with fewer than this many. Decided from n and
-        `n_groups` alone, so the guarantee stays exact.
+        Minimum number of calibration rows in each bin: with few rows, the number of bins is reduced. It depends only
+        on the number of rows and on `n_groups`, so the guarantee stays exact.
 
     Attributes
     ----------
     labels_ : tuple of str
-        ``("low", "medium", "high")`` for three bins, and so on.
+        ``("low", "medium", "high")`` for three bins; for other numbers of bins likewise.
     edges_ : ndarray of shape (n_groups - 1,)
         Upper edges of all bins but the last.
 
     Notes
     -----
     With distinct spreads, the number covered among m new rows of a group of n_c calibration rows is
-    BetaBinomial(m, k, n_c + 1 − k), k the conformal rank. `evencover._internal.bins` says how edge rows are treated.
+    BetaBinomial(m, k, n_c + 1 − k), where k is the conformal rank. `evencover._internal.bins` explains how rows on a
+    learned edge are treated.
 
     Examples
     --------
@@ -93,31 +130,16 @@ class BySpread(BaseEstimator):  # type: ignore[misc]
     Groups(6 rows: low (spread <= 2.0) 2, medium (2.0 < spread <= 4.0) 2, high (4.0 < spread) 2)
     """
 
-    needs_target = False
-
-    def __init__(
-        self, n_groups: int | None = None, *, edges: Sequence[float] | None = None, min_rows: int | None = None
-    ) -> None:
-        self.n_groups = n_groups
-        self.edges = edges
-        self.min_rows = min_rows
-
-    def learn(self, rows: Rows) -> Groups:
-        """Learn the bins from the calibration rows' spread and return their groups."""
-        return _learned(self, self._values(rows), "spread")
-
-    def assign(self, rows: Rows) -> Groups:
-        """Return the bin of each row's spread."""
-        return _ready_bins(self, "spread").groups(self._values(rows))
+    _quantity = "spread"
 
     def _values(self, rows: Rows) -> FloatArray:
         return rows.prediction.required("spread", by=type(self).__name__)
 
 
-class ByPrediction(BaseEstimator):  # type: ignore[misc]
-    """Bins of the predicted center, as `BySpread` bins the spread.
+class ByPrediction(_PredictionBins, BaseEstimator):  # type: ignore[misc]
+    """Bins of the predicted center.
 
-    Parameters and attributes are those of `BySpread`: `n_groups`, `edges`, `min_rows`; `labels_`, `edges_`.
+    It has the parameters `n_groups`, `edges` and `min_rows` and the attributes `labels_` and `edges_` of `BySpread`.
 
     Examples
     --------
@@ -126,41 +148,29 @@ class ByPrediction(BaseEstimator):  # type: ignore[misc]
     Groups(4 rows: low (prediction <= 2.0) 2, high (2.0 < prediction) 2)
     """
 
-    needs_target = False
+    _quantity = "prediction"
 
-    def __init__(
-        self, n_groups: int | None = None, *, edges: Sequence[float] | None = None, min_rows: int | None = None
-    ) -> None:
-        self.n_groups = n_groups
-        self.edges = edges
-        self.min_rows = min_rows
-
-    def learn(self, rows: Rows) -> Groups:
-        """Learn the bins from the calibration rows' centers and return their groups."""
-        return _learned(self, rows.prediction.center, "prediction")
-
-    def assign(self, rows: Rows) -> Groups:
-        """Return the bin of each row's center."""
-        return _ready_bins(self, "prediction").groups(rows.prediction.center)
+    def _values(self, rows: Rows) -> FloatArray:
+        return rows.prediction.center
 
 
 class ByFeature(BaseEstimator):  # type: ignore[misc]
-    """Groups given by one feature: its categories, or bins of it.
+    """Groups by one feature: its categories, or bins of a numeric feature.
 
     Parameters
     ----------
     column : str or int
-        Name of the column, or its position.
+        Name or position of the column.
     edges : sequence of float, optional
         Inner edges of bins of a numeric feature, increasing; bins are closed above.
     categories : sequence, optional
-        The values there are. Left out, they are those of the calibration rows. A new row with another value is
-        an unseen group: an error, unless the prediction says ``unseen="marginal"`` or ``"inf"``.
+        All categories; by default those of the calibration rows. A new row of another category belongs to an unseen
+        group, which is an error unless you predict with ``unseen="marginal"`` or ``unseen="inf"``.
 
     Attributes
     ----------
     labels_ : tuple
-        The categories, or the bins in words.
+        The categories, or the bins as inequalities.
 
     Examples
     --------
@@ -184,26 +194,26 @@ class ByFeature(BaseEstimator):  # type: ignore[misc]
         self.categories = categories
 
     def learn(self, rows: Rows) -> Groups:
-        """Learn the groups from the calibration rows and return theirs."""
+        """Learn the groups from the calibration rows and return the groups of these rows."""
         if self.edges is not None and self.categories is not None:
-            raise ValueError("ByFeature takes edges or categories, not both")
+            raise ValueError("ByFeature takes either edges or categories; got both")
         if self.edges is not None:
             groups = self.assign(rows)
             self.labels_: tuple[Label, ...] = groups.labels
             return groups
-        groups = _named_groups(self._values(rows), self.categories, self._name)
+        groups = _groups_by_value(self._values(rows), self.categories, self._name)
         if self.categories is not None and len(groups.labels) > len(self.categories):
-            extra = list(groups.labels[len(self.categories) :])
-            raise ValueError(f"ByFeature: {self._name} has values that are not among the categories: {extra}")
+            others = groups.labels[len(self.categories) :]
+            raise ValueError(f"ByFeature: {self._name} has values that are not in categories: {first_few(others)}")
         self.labels_ = groups.labels
         return groups
 
     def assign(self, rows: Rows) -> Groups:
-        """Return the group of each row; values without a group get new labels at the end."""
+        """Return the group of each row; values without a group are added as labels at the end."""
         if self.edges is not None:
-            return _named_bins(checked_vector(self._values(rows), self._name), self.edges, self._name)
+            return _groups_by_fixed_bins(checked_vector(self._values(rows), self._name), self.edges, self._name)
         _check_has_learned(self)
-        return _named_groups(self._values(rows), self.labels_, self._name)
+        return _groups_by_value(self._values(rows), self.labels_, self._name)
 
     @property
     def _name(self) -> str:
@@ -214,13 +224,13 @@ class ByFeature(BaseEstimator):  # type: ignore[misc]
 
 
 class ByFunction(BaseEstimator):  # type: ignore[misc]
-    """Groups given by a function of the features.
+    """Groups by a function of the features.
 
     Parameters
     ----------
     function : callable
-        ``function(X)`` returns a label for each row, shape (n,). It must look at each row by itself, and be
-        fixed before the calibration rows are seen.
+        ``function(X)`` returns a label for each row, shape (n,). The label of a row must not depend on other rows, and
+        the function must be chosen without looking at the calibration rows.
 
     Attributes
     ----------
@@ -241,44 +251,45 @@ class ByFunction(BaseEstimator):  # type: ignore[misc]
         self.function = function
 
     def learn(self, rows: Rows) -> Groups:
-        """Learn the labels of the calibration rows and return their groups."""
+        """Learn the labels of the calibration rows and return the groups of these rows."""
         groups = self._groups(rows, None)
         self.labels_: tuple[Label, ...] = groups.labels
         return groups
 
     def assign(self, rows: Rows) -> Groups:
-        """Return the group of each row; labels not seen before come at the end."""
+        """Return the group of each row; new labels are added at the end."""
         _check_has_learned(self)
         return self._groups(rows, self.labels_)
 
     def _groups(self, rows: Rows, labels: Sequence[Label] | None) -> Groups:
         if rows.X is None:
-            raise ValueError("ByFunction needs X, the features; none were given")
+            raise ValueError("ByFunction needs X, the features; got None")
         name = getattr(self.function, "__name__", type(self.function).__name__)
         values = self.function(rows.X)
         if np.shape(values) != (len(rows),):
             raise ValueError(
-                f"ByFunction: {name} must return one label a row, shape ({len(rows)},); got shape {np.shape(values)}"
+                f"ByFunction: {name} must return one label for each row, shape ({len(rows)},); "
+                f"got shape {np.shape(values)}"
             )
-        return _named_groups(values, labels, name)
+        return _groups_by_value(values, labels, name)
 
 
 class ByTarget(BaseEstimator):  # type: ignore[misc]
     """Bins of the target itself.
 
-    A new row's target is unknown, so its prediction set is the union over bins of the targets that fall in
-    the bin and pass the bin's threshold. That union has the exact coverage in every bin; `predict_union` returns
-    it. `predict_interval` returns the smallest interval around it, which covers more.
+    The target of a new row is unknown. So each bin contributes the targets in this bin whose score is at most the bin's
+    threshold, and the prediction set is their union. The union has exact coverage in every bin; `predict_union`
+    returns it. `predict_interval` returns the smallest interval that contains it, which covers more.
 
     Parameters
     ----------
     edges : sequence of float
-        Inner edges, increasing; bins are closed above. Fixed before the calibration rows are seen.
+        Inner edges, increasing; bins are closed above. Choose them without looking at the calibration rows.
 
     Attributes
     ----------
     labels_ : tuple of str
-        The bins in words.
+        The bins as inequalities.
 
     Examples
     --------
@@ -294,7 +305,7 @@ class ByTarget(BaseEstimator):  # type: ignore[misc]
         self.edges = edges
 
     def learn(self, rows: Rows) -> Groups:
-        """Set up the bins and return the calibration rows' groups."""
+        """Set the bins and return the groups of the calibration rows."""
         groups = self.assign(rows)
         self.labels_: tuple[Label, ...] = groups.labels
         self.target_edges_ = checked_vector(self.edges, "edges")
@@ -302,25 +313,23 @@ class ByTarget(BaseEstimator):  # type: ignore[misc]
 
     def assign(self, rows: Rows) -> Groups:
         """Return the bin of each row's target."""
-        if rows.y is None:
-            raise ValueError("ByTarget needs y, the targets; none were given")
-        return _named_bins(rows.y, self.edges, "y")
+        return _groups_by_fixed_bins(rows.required_target(by="ByTarget"), self.edges, "y")
 
 
 class Product(BaseEstimator):  # type: ignore[misc]
-    """Groups that are combinations of several taxonomies' groups.
+    """All combinations of the groups of several taxonomies.
 
-    A combination without calibration rows is a group of its own, with infinite intervals.
+    A combination without calibration rows is a group too; its intervals are infinite.
 
     Parameters
     ----------
     taxonomies : sequence of taxonomies
-        The factors.
+        The taxonomies to combine.
 
     Attributes
     ----------
     labels_ : tuple of str
-        ``"low & north"`` and so on, the last factor's labels changing fastest.
+        Combined labels such as ``"low & north"``; the labels of the last taxonomy change fastest.
 
     Examples
     --------
@@ -335,65 +344,48 @@ class Product(BaseEstimator):  # type: ignore[misc]
 
     @property
     def needs_target(self) -> bool:
-        """Whether a factor looks at the target."""
+        """Whether one of the taxonomies depends on the target."""
         return any(getattr(taxonomy, "needs_target", False) for taxonomy in self.taxonomies)
 
     def learn(self, rows: Rows) -> Groups:
-        """Learn every factor's groups from the calibration rows and return their combinations."""
+        """Learn the groups of every taxonomy from the calibration rows and return their combinations."""
         if not self.taxonomies:
-            raise ValueError("Product needs at least one taxonomy; got none")
+            raise ValueError("taxonomies of Product must hold at least one taxonomy; got none")
         self.taxonomies_: list[Taxonomy] = [clone(taxonomy, safe=False) for taxonomy in self.taxonomies]
-        groups = reduce(Groups.times, (taxonomy.learn(rows) for taxonomy in self.taxonomies_))
-        edges = [each.target_edges_ for each in self.taxonomies_ if getattr(each, "needs_target", False)]
+        groups = reduce(Groups.product, (taxonomy.learn(rows) for taxonomy in self.taxonomies_))
+        edges = [part.target_edges_ for part in self.taxonomies_ if getattr(part, "needs_target", False)]
         if edges:
             self.target_edges_ = np.unique(np.concatenate(edges))
         self.labels_: tuple[Label, ...] = groups.labels
         return groups
 
     def assign(self, rows: Rows) -> Groups:
-        """Return the combination of each row's groups."""
+        """Return the combined group of each row."""
         _check_has_learned(self)
-        return reduce(Groups.times, (taxonomy.assign(rows) for taxonomy in self.taxonomies_))
+        return reduce(Groups.product, (taxonomy.assign(rows) for taxonomy in self.taxonomies_))
 
 
 def fresh_taxonomy(taxonomy: Any) -> Taxonomy:
-    """Return a copy of a taxonomy that has learned nothing, or say that this is none."""
+    """Return an unfitted copy of a taxonomy. Raise TypeError if it is not a taxonomy."""
     if isinstance(taxonomy, type) or not all(callable(getattr(taxonomy, name, None)) for name in ("learn", "assign")):
         expected = "a taxonomy such as BySpread(3), with methods learn(rows) and assign(rows)"
         raise TypeError(f"taxonomy must be {expected}; got {taxonomy!r}")
     return clone(taxonomy, safe=False)  # type: ignore[no-any-return]
 
 
-def _learned(taxonomy: BySpread | ByPrediction, values: FloatArray, name: str) -> Groups:
-    """Set a binning taxonomy's bins from the calibration values and return their groups."""
-    settings = {key: getattr(taxonomy, key) for key in ("n_groups", "edges", "min_rows")}
-    bins = Bins.from_settings(values, name, **settings)
-    groups = bins.groups(values)
-    taxonomy.bins_, taxonomy.edges_, taxonomy.labels_ = bins, bins.edges, groups.labels
-    return groups
-
-
-def _ready_bins(taxonomy: BySpread | ByPrediction, name: str) -> Bins:
-    """Return the learned bins, or the fixed ones, which need no learning."""
-    if taxonomy.edges is not None:
-        return Bins.fixed(taxonomy.edges, name)
-    _check_has_learned(taxonomy)
-    bins: Bins = taxonomy.bins_
-    return bins
-
-
-def _check_has_learned(taxonomy: Taxonomy) -> None:
+def _check_has_learned(taxonomy: Any) -> None:
+    """Raise NotFittedError if the taxonomy has not learned its groups."""
     if not hasattr(taxonomy, "labels_"):
-        raise NotFittedError(f"{type(taxonomy).__name__} has no groups yet: learn them from the calibration rows first")
+        raise NotFittedError(f"{type(taxonomy).__name__} has no groups yet; call learn with the calibration rows first")
 
 
-def _named_bins(values: FloatArray, edges: Sequence[float], name: str) -> Groups:
-    """Return the groups of bins at fixed edges, each named by its rule."""
+def _groups_by_fixed_bins(values: FloatArray, edges: Sequence[float], name: str) -> Groups:
+    """Return the groups of bins at fixed edges; the rule of each bin is its label."""
     bins = Bins.fixed(edges, name)
     return bins.groups(values, labels=bins.rules)
 
 
-def _named_groups(values: Any, labels: Sequence[Label] | None, name: str) -> Groups:
-    """Return the groups of labels found by name, with their rule."""
+def _groups_by_value(values: Any, labels: Sequence[Label] | None, name: str) -> Groups:
+    """Return one group for each distinct value, with a rule such as ``region = 'north'``."""
     groups = Groups.from_labels(values, labels, name=name)
     return Groups(groups.codes, groups.labels, tuple(f"{name} = {label!r}" for label in groups.labels))

@@ -1,4 +1,4 @@
-"""What arrays users may hand in, and the one error each wrong one gets."""
+"""Checks of the arrays and numbers that users pass; each kind of mistake has one error message."""
 
 import sys
 import warnings
@@ -12,38 +12,38 @@ from numpy.typing import NDArray
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.intp]
 BoolArray: TypeAlias = NDArray[np.bool_]
-Named = TypeVar("Named")
+Option = TypeVar("Option")
 
 
 def checked_vector(values: Any, name: str, *, length: int | None = None, finite: bool = True) -> FloatArray:
-    """Return `values` as a float64 array of shape (n,), by position, or say what is wrong with them.
+    """Return `values` as a float64 array of shape (n,). Raise ValueError or TypeError if they are not such numbers.
 
     Parameters
     ----------
     values : array-like of shape (n,)
-        Numbers; a Series is read by position, its index plays no part.
+        Numbers. A pandas Series is read by position; its index is ignored.
     name : str
-        What the caller calls them, for the error.
+        Name of the argument, for the error message.
     length : int, optional
-        The number of rows expected.
+        Expected number of rows.
     finite : bool
-        Whether infinities are refused too; NaN always is.
+        Whether infinite values raise an error. NaN always does.
     """
     array = _as_float(values, name)
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, of shape (n,); got shape {array.shape}")
     if length is not None and len(array) != length:
         raise ValueError(f"{name} must have {length} rows, as many as the rest; got {len(array)}")
-    # One pass without a temporary: a finite sum has only finite terms.
+    # One pass without a temporary array: if the sum is finite, every term is.
     with np.errstate(over="ignore", invalid="ignore"):
-        sound = np.isfinite(array.sum())
-    if not sound:
+        all_finite = np.isfinite(array.sum())
+    if not all_finite:
         _check_values(array, name, finite=finite)
     return array
 
 
 def checked_nonnegative(values: Any, name: str, *, length: int | None = None) -> FloatArray:
-    """Return `values` as by `checked_vector`, refusing negative ones."""
+    """Return `values` as `checked_vector` does. Raise ValueError if one is negative."""
     array = checked_vector(values, name, length=length)
     if array.size and array.min() < 0:
         raise ValueError(f"{name} must not be negative; got {(array < 0).sum()} negative of {array.size} values")
@@ -51,68 +51,68 @@ def checked_nonnegative(values: Any, name: str, *, length: int | None = None) ->
 
 
 def is_count(value: Any) -> bool:
-    """Return whether a value is a whole number, 1 or more."""
+    """Return whether a value is a positive whole number."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
 
 
 def check_count(value: Any, name: str) -> None:
-    """Raise unless a value is a whole number, 1 or more."""
+    """Raise ValueError unless a value is a positive whole number."""
     if not is_count(value):
         raise ValueError(f"{name} must be a positive whole number; got {value!r}")
 
 
 def generator(seed: Any) -> Any:
-    """Return a new generator for a whole number; a generator, numpy's or its legacy one, as it is."""
+    """Return a new random generator for a whole number; return a numpy generator, new or legacy, unchanged."""
     if isinstance(seed, np.random.Generator | np.random.RandomState):
         return seed
     check_seed(seed, ", or a numpy random generator")
     return np.random.default_rng(seed)
 
 
-def check_seed(seed: Any, or_else: str = "") -> None:
-    """Raise unless a seed is a whole number, 0 or more."""
+def check_seed(seed: Any, alternative: str = "") -> None:
+    """Raise ValueError unless a seed is a whole number, 0 or more; the message ends with the `alternative`."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"seed must be a whole number, 0 or more{or_else}; got {seed!r}")
+        raise ValueError(f"seed must be a whole number, 0 or more{alternative}; got {seed!r}")
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a real number."""
+    """Return whether a value is a real number; booleans are not."""
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def check_positive(value: Any, name: str) -> None:
-    """Raise unless a value is a positive finite number."""
+    """Raise ValueError unless a value is a positive finite number."""
     if not is_number(value) or not 0 < value < np.inf:
         raise ValueError(f"{name} must be a positive finite number; got {value!r}")
 
 
-def lookup(name: Any, options: Mapping[str, Named], kind: str) -> Named:
-    """Return what has this name, or say which names there are, the nearest first.
+def lookup(name: Any, options: Mapping[str, Option], kind: str) -> Option:
+    """Return the option with this name. Raise ValueError with the most similar name, and all names, if there is none.
 
     Parameters
     ----------
     name : str
-        What was asked for.
+        The requested name.
     options : mapping from name
-        What there is.
+        All options.
     kind : str
-        What it is a name of, for the error.
+        Kind of the options, such as "data set", for the error message.
     """
     if isinstance(name, str) and name in options:
         return options[name]
-    lowered = {each.lower(): each for each in options}
-    near = get_close_matches(str(name).lower(), lowered, n=1, cutoff=0.5)
-    hint = f"did you mean {lowered[near[0]]!r}? " if near else ""
+    by_lower_case = {option.lower(): option for option in options}
+    similar = get_close_matches(str(name).lower(), by_lower_case, n=1, cutoff=0.5)
+    hint = f"did you mean {by_lower_case[similar[0]]!r}? " if similar else ""
     raise ValueError(f"unknown {kind} {name!r}; {hint}there are {', '.join(options)}")
 
 
 def row_selection(rows: Any) -> Any:
-    """Return a selection of rows that keeps the rows' axis: one position becomes a list of one."""
+    """Return an index that keeps the axis of the rows: a single position becomes a list of one."""
     return [rows] if isinstance(rows, int | np.integer) else rows
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line of the caller outside this package, however deep inside it the reason was found."""
+    """Warn; the warning points to the user's line, the nearest caller outside this package."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "evencover":
         level, frame = level + 1, frame.f_back
@@ -120,7 +120,7 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def _as_float(values: Any, name: str) -> FloatArray:
-    """Return numbers as float64; text, dates and complex numbers are not numbers here."""
+    """Return numbers as float64. Raise TypeError for text, dates and complex numbers."""
     if np.ma.is_masked(values):
         raise ValueError(f"{name} must not be masked; got {np.ma.getmaskarray(values).sum()} masked values")
     array = np.asarray(values)
@@ -132,22 +132,23 @@ def _as_float(values: Any, name: str) -> FloatArray:
             return array.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise TypeError(f"{name} must hold numbers; got {_described(values, array)}")
+    raise TypeError(f"{name} must hold numbers; got {_type_description(values, array)}")
 
 
-def _described(values: Any, array: NDArray[Any]) -> str:
-    """Say what kind of thing came instead of numbers."""
+def _type_description(values: Any, array: NDArray[Any]) -> str:
+    """Return the type of values that are not numbers, with an example."""
     if array.ndim == 0:
         return f"{values!r} of type {type(values).__name__}"
     return f"an array of dtype {array.dtype}, its first value {array.ravel()[0]!r}"
 
 
 def _check_values(array: FloatArray, name: str, *, finite: bool) -> None:
-    """Raise if a value is NaN (or infinite, where that matters), with the count and the first place."""
+    """Raise ValueError if a value is NaN (or, with `finite`, infinite), with the count and the first such row."""
     bad = ~np.isfinite(array) if finite else np.isnan(array)
     if bad.any():
-        kind = "finite" if finite else "free of NaN"
-        found = "NaN or infinite" if finite else "NaN"
+        expected = "finite" if finite else "free of NaN"
+        problem = "NaN or infinite" if finite else "NaN"
         raise ValueError(
-            f"{name} must be {kind}; {bad.sum()} of {bad.size} values are {found} (the first in row {bad.argmax()})"
+            f"{name} must be {expected}; {bad.sum()} of {bad.size} values are {problem} "
+            f"(the first in row {bad.argmax()})"
         )

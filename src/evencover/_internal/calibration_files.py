@@ -13,7 +13,7 @@ import numpy as np
 
 from evencover._internal.saved_files import atomic_write
 from evencover._version import __version__
-from evencover.scores import OWN_SCORES, Nonconformity, Score
+from evencover.scores import BUILTIN_SCORES, Nonconformity, Score
 
 _DAMAGE = (
     *(AttributeError, BadZipFile, EOFError, KeyError, NotImplementedError),
@@ -22,7 +22,7 @@ _DAMAGE = (
 FORMAT = "evencover.calibration"
 VERSION = 2
 _HEADER, _ARRAY = "header", "array_"  # members of the archive: the latter with a name behind it
-_SCORES: dict[str, type[Any]] = {kind.__name__: kind for kind in OWN_SCORES}
+_SCORES: dict[str, type[Any]] = {kind.__name__: kind for kind in BUILTIN_SCORES}
 
 Learned = TypeVar("Learned")
 Restore: TypeAlias = Callable[[dict[str, Any], Nonconformity], Learned]

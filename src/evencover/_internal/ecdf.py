@@ -1,30 +1,30 @@
-"""Empirical distributions as ladders of steps, for pictures."""
+"""Empirical distribution functions (ECDFs) of scores, as steps to draw."""
 
 import numpy as np
 
 from evencover._internal.arrays import FloatArray
 
-_MOST_STEPS = 5000
+_MAX_STEPS = 5000
 
 
-def score_ends(finite: FloatArray) -> tuple[float, float]:
-    """Return the ends of the axis of scores: from 0 or less, to where nearly all lie, long tails cut."""
+def score_axis_limits(finite: FloatArray) -> tuple[float, float]:
+    """Return axis limits for finite scores: from 0 or the smallest score to a high quantile, which cuts long tails."""
     if not len(finite):
         return 0.0, 1.0
     left = min(0.0, float(finite.min()))
-    bulk, most = (float(np.quantile(finite, share)) for share in (0.95, 0.999))
-    right = min(most, 3 * bulk) if bulk > 0 else most
+    quantile_95, quantile_999 = (float(np.quantile(finite, share)) for share in (0.95, 0.999))
+    right = min(quantile_999, 3 * quantile_95) if quantile_95 > 0 else quantile_999
     return left, right + 0.05 * (right - left) if right > left else left + 1.0
 
 
-def score_steps(
-    values: FloatArray, left: float, right: float, *, most: int = _MOST_STEPS
+def ecdf_steps(
+    values: FloatArray, left: float, right: float, *, max_steps: int = _MAX_STEPS
 ) -> tuple[FloatArray, FloatArray]:
-    """Return where the empirical distribution steps up, and to what, between two ends; thinned where there are many."""
-    ladder = np.sort(values)
-    places = np.unique(np.linspace(0, len(ladder) - 1, min(len(ladder), most)).astype(int))
-    places = places[(ladder[places] >= left) & (ladder[places] <= right)]
-    start = np.searchsorted(ladder, left, side="left")
-    stop = np.searchsorted(ladder, right, side="right")
-    shares = np.concatenate([[start], places + 1, [stop]]) / len(ladder)
-    return np.concatenate([[left], ladder[places], [right]]), shares
+    """Return the positions and heights of the ECDF's steps between two limits; at most about `max_steps` of them."""
+    sorted_values = np.sort(values)
+    drawn = np.unique(np.linspace(0, len(sorted_values) - 1, min(len(sorted_values), max_steps)).astype(int))
+    drawn = drawn[(sorted_values[drawn] >= left) & (sorted_values[drawn] <= right)]
+    start = np.searchsorted(sorted_values, left, side="left")
+    stop = np.searchsorted(sorted_values, right, side="right")
+    heights = np.concatenate([[start], drawn + 1, [stop]]) / len(sorted_values)
+    return np.concatenate([[left], sorted_values[drawn], [right]]), heights

@@ -1,4 +1,4 @@
-"""Tables of features: numpy, SciPy sparse, pandas, polars and pyarrow, read by position."""
+"""Tables of features in numpy, SciPy sparse, pandas, polars and pyarrow; rows are selected by position."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from evencover._internal.optional import import_optional
 
 @dataclass(frozen=True, eq=False)
 class FrameKind:
-    """What a result needs to become a frame like the one that came in: its library and its index."""
+    """The library and the index of an input frame, so that a result can be returned as a frame of the same kind."""
 
     library: Literal["pandas", "polars", "pyarrow"]
     index: Any = None
@@ -24,7 +24,7 @@ class FrameKind:
 
 
 def frame_kind(table: Any) -> FrameKind | None:
-    """Return the kind of frame `table` is, None if it is none."""
+    """Return the frame kind of `table`, or None if it is not a frame."""
     match _library(table):
         case "pandas":
             return FrameKind("pandas", table.index)
@@ -35,7 +35,7 @@ def frame_kind(table: Any) -> FrameKind | None:
 
 
 def new_frame(columns: Mapping[str, NDArray[Any]], kind: FrameKind) -> Any:
-    """Return a frame of these columns in the kind's library, with its index."""
+    """Return a frame with these columns, of the given library and index."""
     narwhals = import_optional("narwhals", extra="frames", purpose="a result as a frame")
     frame = narwhals.from_dict(dict(columns), backend=kind.library).to_native()
     if kind.index is not None:
@@ -44,7 +44,7 @@ def new_frame(columns: Mapping[str, NDArray[Any]], kind: FrameKind) -> Any:
 
 
 def take(table: Any, rows: NDArray[Any]) -> Any:
-    """Return the rows at these positions, in the table's own type."""
+    """Return the rows at these positions, in the type of the table."""
     if table is None:
         return None
     if hasattr(table, "iloc"):
@@ -63,31 +63,31 @@ def n_rows(table: Any) -> int:
     return int(shape[0])
 
 
-def column(table: Any, key: str | int, name: str) -> NDArray[Any]:
-    """Return one column as an array of shape (n,), by name or by position; `name` is who asks."""
+def column(table: Any, key: str | int, caller: str) -> NDArray[Any]:
+    """Return one column, by name or by position, as an array of shape (n,); error messages name the caller."""
     if table is None:
-        raise ValueError(f"{name} needs X, the features; none were given")
+        raise ValueError(f"{caller} needs X, the features; got None")
     names = column_names(table)
     if names is not None:
-        found = table[_named(key, names, name)]
-        kind = str(getattr(found, "type", ""))  # pyarrow's
-        if kind.startswith("dictionary"):  # which as an array would lose what is missing
-            found = found.cast(found.type.value_type)
-        elif kind.startswith("decimal"):
-            found = found.cast("float64")
-        return np.asarray(found)
+        values = table[_column_name(key, names, caller)]
+        arrow_type = str(getattr(values, "type", ""))
+        if arrow_type.startswith("dictionary"):  # np.asarray would lose the missing values
+            values = values.cast(values.type.value_type)
+        elif arrow_type.startswith("decimal"):
+            values = values.cast("float64")
+        return np.asarray(values)
     values = table if hasattr(table, "tocsr") else np.asarray(table)
     if isinstance(key, str):
-        raise TypeError(f"{name} names a column, but X is an array without names; give its position")
+        raise TypeError(f"{caller} names a column, but X is an array without column names; give the column's position")
     if values.ndim != 2 or not -values.shape[1] <= key < values.shape[1]:
-        raise ValueError(f"{name} needs X with a column {key}; got X of shape {values.shape}")
+        raise ValueError(f"{caller} needs X with a column {key}; got X of shape {values.shape}")
     if hasattr(values, "tocsr"):
         return np.asarray(values.tocsr()[:, [key]].toarray()).ravel()
     return np.asarray(values[:, key])
 
 
 def columns_of(table: Any, names: Sequence[str]) -> Any:
-    """Return some of a frame's columns, in the frame's own type."""
+    """Return these columns of a frame, in the type of the frame."""
     return table.select(names) if _library(table) == "pyarrow" else table[list(names)]
 
 
@@ -99,14 +99,14 @@ def is_missing(values: NDArray[Any]) -> BoolArray:
 
 
 def _differs_from_itself(value: Any) -> bool:
-    same = value == value
-    if isinstance(same, bool | np.bool_):
-        return not same
-    return not hasattr(same, "__len__")  # pandas' NA says NA; arrays, which are no missing values, answer one by one
+    equal = value == value
+    if isinstance(equal, bool | np.bool_):
+        return not equal
+    return not hasattr(equal, "__len__")  # pandas' NA == NA is NA; arrays, which are not missing, compare elementwise
 
 
 def as_numbers(values: NDArray[Any]) -> FloatArray | None:
-    """Return a column of numbers as floats, missing ones as NaN; None for a column of anything else."""
+    """Return a column of numbers as floats, missing ones as NaN; return None for any other column."""
     if values.dtype.kind in "biuf":
         return values.astype(np.float64)
     if values.dtype.kind != "O":
@@ -121,52 +121,52 @@ def as_numbers(values: NDArray[Any]) -> FloatArray | None:
 
 
 def first_non_numeric(values: NDArray[Any]) -> tuple[int, Any]:
-    """Return the row and the value of the first in a column that is neither a number nor missing.
+    """Return the row and the value of a column's first value that is neither a number nor missing.
 
-    In a column of text that is the first one that does not read as a number, if there is one: a word among numbers
-    makes all cells of a CSV file's column text.
+    One word makes a whole column of a CSV file text. So values that cannot be read as a number come first, before
+    numbers written as text.
     """
-    if values.dtype.str.endswith("[ns]"):  # such times would become whole numbers
+    if values.dtype.str.endswith("[ns]"):  # tolist would turn nanoseconds into integers
         values = values.astype(f"{values.dtype.kind}8[us]")
-    held = values.tolist()
-    words = (row for row, value in enumerate(held) if not reads_as_number(value) and _is_non_numeric(value))
-    row = next(chain(words, (row for row, value in enumerate(held) if _is_non_numeric(value))))
-    return row, held[row]
+    cells = values.tolist()
+    words = (row for row, value in enumerate(cells) if not reads_as_number(value) and _is_non_numeric(value))
+    row = next(chain(words, (row for row, value in enumerate(cells) if _is_non_numeric(value))))
+    return row, cells[row]
 
 
 def reads_as_number(value: Any) -> bool:
-    """Return whether a value is a number, or a text that looks like one."""
+    """Return whether a value is a number, or text that can be read as one."""
     try:
         float(value)
     except (TypeError, ValueError, OverflowError):
         return False
-    return "_" not in str(value)  # 1_000 is a number to Python only
+    return "_" not in str(value)  # only Python reads 1_000 as a number
 
 
 def _is_non_numeric(value: Any) -> bool:
     """Return whether a value is neither a number nor missing."""
-    alone = np.empty(1, dtype=object)
-    alone[0] = value  # np.array([value]) would take a list for a row of values
-    return as_numbers(alone) is None
+    single = np.empty(1, dtype=object)
+    single[0] = value  # np.array([value]) would turn a list into a row of values
+    return as_numbers(single) is None
 
 
 def column_names(table: Any) -> list[Any] | None:
-    """Return the names of a frame's columns, None for an array."""
+    """Return the column names of a frame, or None for an array."""
     if frame_kind(table) is None:
         return None
     return list(table.column_names if hasattr(table, "column_names") else table.columns)
 
 
 def _library(table: Any) -> str:
-    """Return the frame library whose class the table's is or derives from, else nothing."""
-    origins = (base.__module__.partition(".")[0] for base in type(table).__mro__)
-    return next((origin for origin in origins if origin in ("pandas", "polars", "pyarrow")), "")
+    """Return the frame library of the table's class or of one of its base classes, or an empty string."""
+    packages = (base.__module__.partition(".")[0] for base in type(table).__mro__)
+    return next((package for package in packages if package in ("pandas", "polars", "pyarrow")), "")
 
 
-def _named(key: str | int, names: list[Any], asker: str) -> Any:
+def _column_name(key: str | int, names: list[Any], caller: str) -> Any:
     """Return the column's name: the key itself, or the name at that position."""
     if key in names:
         return key
     if isinstance(key, int | np.integer) and -len(names) <= key < len(names):
         return names[key]
-    raise ValueError(f"{asker} needs a column that X does not have; X has {names}")
+    raise ValueError(f"{caller}: X has no column {key!r}; the columns are: {', '.join(map(str, names))}")

@@ -1,59 +1,62 @@
-"""HTML in which nothing is unescaped by accident."""
+"""HTML elements as strings; all text is escaped unless it is marked as HTML."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-_UNSEEN = {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}  # they turn text around
-_VOID = ("br", "circle", "input", "line", "meta", "path", "rect")
+# Bidirectional control characters reverse the text around them: they are written as escape sequences.
+_BIDI_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+_VOID_ELEMENTS = ("br", "circle", "input", "line", "meta", "path", "rect")
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """A string that is HTML already and must not be escaped again."""
 
     __slots__ = ()
 
 
 def tag(name: str, /, *content: Any, **attributes: Any) -> Markup:
-    """Return an element; whatever of its content is not `Markup` is escaped, and so are its attributes.
+    """Return an element. Its attributes are escaped, and so is all content that is not `Markup`.
 
     Parameters
     ----------
     name : str
-        Of the element.
+        Name of the element.
     *content : Any
-        What is in it, as text or `Markup`.
+        Its content: text or `Markup`.
     **attributes : Any
-        Of the element: ``class_`` is class, other underscores are hyphens, True has no value, None and False are left
-        out, and numbers are written in short.
+        Its attributes. ``class_`` stands for class; other underscores become hyphens. True gives an attribute without a
+        value; None and False leave it out. Floats are written with 6 significant digits.
 
     Examples
     --------
     >>> tag("p", "a < b ", tag("b", "c"), class_="note")
     '<p class="note">a &lt; b <b>c</b></p>'
     """
-    written = "".join(_attribute(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items())
-    return Markup(f"<{name}{written}/>" if name in _VOID else f"<{name}{written}>{joined(content)}</{name}>")
+    attribute_text = "".join(_attribute(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items())
+    if name in _VOID_ELEMENTS:
+        return Markup(f"<{name}{attribute_text}/>")
+    return Markup(f"<{name}{attribute_text}>{joined(content)}</{name}>")
 
 
 def joined(parts: Iterable[Any]) -> Markup:
-    """Return parts one after another; what is not `Markup` is escaped."""
+    """Return the parts as one string; all that are not `Markup` are escaped."""
     return Markup("".join(part if isinstance(part, Markup) else _escaped(str(part)) for part in parts))
 
 
 def html_table(header: Sequence[Any], rows: Iterable[Sequence[Any]], *, caption: str = "", **attributes: Any) -> Markup:
-    """Return a table whose first column names its rows.
+    """Return a table whose first column holds the names of the rows.
 
     Parameters
     ----------
     header : sequence
         Names of the columns.
     rows : iterable of sequences
-        The cells.
+        The cells of each row.
     caption : str
-        What the table shows.
+        Caption of the table.
     **attributes : Any
-        Of the element.
+        Attributes of the table element.
     """
     head = tag("tr", *(tag("th", name, scope="col") for name in header))
     body = (tag("tr", tag("th", first, scope="row"), *(tag("td", cell) for cell in rest)) for first, *rest in rows)
@@ -62,8 +65,8 @@ def html_table(header: Sequence[Any], rows: Iterable[Sequence[Any]], *, caption:
 
 
 def visible(text: str) -> str:
-    """Return text in which characters that turn others around are written out."""
-    return text if text.isascii() else text.translate(_UNSEEN)
+    """Return text with bidirectional control characters written as escape sequences."""
+    return text if text.isascii() else text.translate(_BIDI_ESCAPES)
 
 
 def _escaped(text: str) -> str:
@@ -75,6 +78,6 @@ def _attribute(name: str, value: Any) -> str:
         return ""
     if value is True:
         return f" {name}"
-    if isinstance(value, int | float):  # has nothing to escape
+    if isinstance(value, int | float):  # nothing to escape
         return f' {name}="{value:.6g}"' if isinstance(value, float) else f' {name}="{value}"'
     return f' {name}="{_escaped(str(value))}"'

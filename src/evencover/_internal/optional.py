@@ -1,23 +1,23 @@
-"""Optional packages: loaded where they are used, with one error that says how to install them."""
+"""Optional packages: imported where they are used; the error tells how to install a missing one."""
 
 from importlib import import_module
 from typing import Any
 
 
 def import_optional(name: str, *, extra: str, purpose: str) -> Any:
-    """Return a module of an extra, or say which extra brings it.
+    """Return a module of an optional package. Raise ImportError with the install command if it is missing.
 
     Parameters
     ----------
     name : str
-        The module.
+        Name of the module.
     extra : str
-        The extra of this package that installs it.
+        The extra of evencover that installs it.
     purpose : str
-        What needs it, for the error.
+        What needs it, for the error message.
     """
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        how = f"pip install 'evencover[{extra}]' (from a clone: pip install '.[{extra}]')"
-        raise ImportError(f"{purpose} needs {name}: {how}", name=name) from error
+        command = f"pip install 'evencover[{extra}]' (from a clone: pip install '.[{extra}]')"
+        raise ImportError(f"{purpose} needs {name}: {command}", name=name) from error

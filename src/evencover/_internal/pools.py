@@ -1,4 +1,4 @@
-"""Pools: the calibration scores that one kind of new row is compared with, and which pool answers for whom."""
+"""Pools of calibration scores: a new row is compared with the scores of one pool, that of its group."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,81 +13,83 @@ from evencover.groups import Label, first_few, rows_by_code
 from evencover.guarantees import TooFewRowsWarning
 from evencover.quantiles import rows_for_finite_threshold, thresholds, weighted_thresholds
 
-_NAMED = 5  # groups that a warning names before it counts the rest
-_REMEMBERED = 100  # choices of levels whose thresholds are kept
+_MAX_NAMED_GROUPS = 5  # a warning names so many groups and counts the others
+_MAX_CACHED_LEVELS = 100  # a pool keeps its thresholds for so many requests of different levels
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Scores of shape (n,), with weights where new rows come from a shifted source."""
+    """Calibration scores of shape (n,), with weights of the same shape for covariate shift."""
 
     scores: FloatArray
     weights: FloatArray | None = None
 
     def thresholds(self, levels: tuple[Fraction, ...], test_weights: FloatArray | None = None) -> FloatArray:
-        """Return the critical score at each level: shape (1, L) for all rows, (m, L) for m weights."""
+        """Return the threshold at each of L levels: shape (1, L) for all new rows, or (m, L) for m test weights."""
         if self.weights is None or test_weights is None:
-            return self._known_thresholds(levels)[None, :]
+            return self._cached_thresholds(levels)[None, :]
         return weighted_thresholds(self.scores, levels, self.weights, test_weights)
 
-    def _known_thresholds(self, levels: tuple[Fraction, ...]) -> FloatArray:
-        """Return the thresholds, found once for each choice of levels: rows are often asked for one by one."""
-        found = self._known.get(levels)
+    def _cached_thresholds(self, levels: tuple[Fraction, ...]) -> FloatArray:
+        """Return the thresholds, computed once for the same levels: users often predict one row at a time."""
+        found = self._threshold_cache.get(levels)
         if found is None:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            found = self._known[levels] = thresholds(self.scores, levels)
+            if len(self._threshold_cache) >= _MAX_CACHED_LEVELS:
+                self._threshold_cache.clear()
+            found = self._threshold_cache[levels] = thresholds(self.scores, levels)
         return found
 
     def p_values(
         self, scores: FloatArray, tie_shares: FloatArray | None = None, test_weights: FloatArray | None = None
     ) -> FloatArray:
-        """Return the weight of scores at least as large, the row's own included, over all weight; 1 without any.
+        """Return each row's p-value: the weight of scores at least as large, its own included, over the total weight.
 
-        With tie shares, only that share of the ties' and the row's own weight counts.
+        It is 1 if the total weight is 0. With `tie_shares` (smoothed p-values), only this share of the weight of ties
+        and of the row itself counts.
         """
-        own = 1.0 if test_weights is None else test_weights / self._unit
-        counted = self._weights_from[np.searchsorted(self._sorted, scores, side="left")] + own
+        own = 1.0 if test_weights is None else test_weights / self._common_weight
+        counted = self._tail_weights[np.searchsorted(self._sorted_scores, scores, side="left")] + own
         if tie_shares is not None:
-            larger = self._weights_from[np.searchsorted(self._sorted, scores, side="right")]
+            larger = self._tail_weights[np.searchsorted(self._sorted_scores, scores, side="right")]
             counted = larger + tie_shares * (counted - larger)
-        total = np.broadcast_to(self._weights_from[0] + own, scores.shape)
+        total = np.broadcast_to(self._tail_weights[0] + own, scores.shape)
         found = np.ones(scores.shape)
         np.divide(counted, total, out=found, where=total > 0)
         return found
 
     @cached_property
-    def _known(self) -> dict[tuple[Fraction, ...], FloatArray]:
+    def _threshold_cache(self) -> dict[tuple[Fraction, ...], FloatArray]:
         return {}
 
     @cached_property
-    def _order(self) -> IntArray:
+    def _sort_order(self) -> IntArray:
         return np.argsort(self.scores, kind="stable")
 
     @cached_property
-    def _sorted(self) -> FloatArray:
-        return np.sort(self.scores) if self.weights is None else self.scores[self._order]
+    def _sorted_scores(self) -> FloatArray:
+        return np.sort(self.scores) if self.weights is None else self.scores[self._sort_order]
 
     @cached_property
-    def _unit(self) -> float:
-        """The weight that all rows have, if they do and it is not 0: counted in it, their sums are exact."""
+    def _common_weight(self) -> float:
+        """The weight of all rows if it is the same and positive, else 1; in this unit, sums of weights are exact."""
         if self.weights is None or not len(self) or not 0 < self.weights.min() == self.weights.max():
             return 1.0
         return float(self.weights[0])
 
     @cached_property
-    def _weights_from(self) -> FloatArray:
-        """Weight of the i-th smallest score and all above it, in units. Shape (n + 1,)."""
+    def _tail_weights(self) -> FloatArray:
+        """Total weight of the i-th smallest score and all larger ones, over the common weight. Shape (n + 1,)."""
         if self.weights is None:
             return np.arange(len(self), -1.0, -1.0)
-        return np.append(np.cumsum(self.weights[self._order][::-1] / self._unit)[::-1], 0.0)
+        sorted_weights = self.weights[self._sort_order] / self._common_weight
+        return np.append(np.cumsum(sorted_weights[::-1])[::-1], 0.0)
 
     def __len__(self) -> int:
         return len(self.scores)
 
     @classmethod
-    def joined(cls, pools: Sequence["Pool"]) -> "Pool":
-        """Return the pool of all these pools' rows."""
+    def concatenate(cls, pools: Sequence["Pool"]) -> "Pool":
+        """Return one pool with the rows of all these pools."""
         if len(pools) == 1:
             return pools[0]
         weights = [pool.weights for pool in pools if pool.weights is not None]
@@ -96,24 +98,25 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class PoolAssignment:
-    """Which pool answers for each of m new rows.
+    """The pool that each of m new rows is compared with.
 
     Parameters
     ----------
     pools : list of Pool
         The pools.
     names : list of labels
-        The group each pool stands for; None for the empty pool that was asked for, which is no reason to warn.
-    numbers : ndarray of int, shape (m,)
-        Position of each row's pool.
+        The group of each pool, for warnings. None for the empty pool of ``unseen="inf"``, where the user requested
+        infinite intervals.
+    pool_codes : ndarray of int, shape (m,)
+        Position of each row's pool in `pools`.
     """
 
     pools: list[Pool]
     names: list[Label | None]
-    numbers: IntArray
+    pool_codes: IntArray
 
     def thresholds(self, levels: tuple[Fraction, ...], weights: FloatArray | None) -> list[float | FloatArray]:
-        """Return, for each level, the rows' thresholds: shape (m,), or one number for all. Warn of infinite ones."""
+        """Return for each level the rows' thresholds, shape (m,), or one number for all. Warn if some are infinite."""
         if weights is not None:
             return self._weighted_thresholds(levels, weights)
         self._warn_if_too_few(max(levels))
@@ -121,47 +124,49 @@ class PoolAssignment:
         table = np.concatenate([np.empty((0, len(levels))), *found])  # (pools, L)
         if len(table) == 1:
             return list(table[0])
-        return [column.take(self.numbers) for column in table.T]
+        return [column.take(self.pool_codes) for column in table.T]
 
     def p_values(self, scores: FloatArray, tie_shares: FloatArray | None, weights: FloatArray | None) -> FloatArray:
         """Return each row's p-value in its pool. Shape (m,)."""
         found = np.empty(len(scores))
-        for number, rows in rows_by_code(self.numbers, len(self.pools)):
+        for code, rows in rows_by_code(self.pool_codes, len(self.pools)):
             shares, own = (None if each is None else each[rows] for each in (tie_shares, weights))
-            found[rows] = self.pools[number].p_values(scores[rows], shares, own)
+            found[rows] = self.pools[code].p_values(scores[rows], shares, own)
         return found
 
     def _weighted_thresholds(self, levels: tuple[Fraction, ...], weights: FloatArray) -> list[float | FloatArray]:
         """Return the thresholds for each row's own weight."""
-        found = np.empty((len(self.numbers), len(levels)))
+        found = np.empty((len(self.pool_codes), len(levels)))
         outweighed = []
-        for number, rows in rows_by_code(self.numbers, len(self.pools)):
-            found[rows] = self.pools[number].thresholds(levels, weights[rows])
-            if self.names[number] is not None and np.isinf(found[rows]).any():
-                outweighed.append(self.names[number])
+        for code, rows in rows_by_code(self.pool_codes, len(self.pools)):
+            found[rows] = self.pools[code].thresholds(levels, weights[rows])
+            if self.names[code] is not None and np.isinf(found[rows]).any():
+                outweighed.append(self.names[code])
         if outweighed:
             warn_user(
-                f"some new rows outweigh the calibration rows of their group at level {float(max(levels))}, so their "
-                f"intervals are infinite; groups: {first_few(outweighed)}",
+                f"at level {float(max(levels))}, some new rows have too much weight compared with the calibration rows "
+                f"of their group, so their intervals are infinite; groups: {first_few(outweighed)}",
                 TooFewRowsWarning,
             )
         return list(found.T)
 
     def _warn_if_too_few(self, level: Fraction) -> None:
-        """Warn once, naming the groups in use whose threshold is infinite, and the rows they would need."""
+        """Warn once of all groups of new rows whose threshold is infinite, with the number of rows they need."""
         needed = rows_for_finite_threshold(level)
         if all(len(pool) >= needed for pool in self.pools):
             return
-        few: dict[Label, int] = {}
-        for number in np.unique(self.numbers):
-            name, n = self.names[number], len(self.pools[number])
+        too_small: dict[Label, int] = {}
+        for code in np.unique(self.pool_codes):
+            name, n = self.names[code], len(self.pools[code])
             if n < needed and name is not None:
-                few[name] = min(n, few.get(name, n))
-        if few:
-            named = ", ".join(f"group {name!r} has {n}" for name, n in islice(few.items(), _NAMED))
-            more = f", {len(few) - _NAMED} more groups" if len(few) > _NAMED else ""
+                too_small[name] = min(n, too_small.get(name, n))
+        if too_small:
+            sizes = ", ".join(f"group {name!r} has {n}" for name, n in islice(too_small.items(), _MAX_NAMED_GROUPS))
+            n_more = len(too_small) - _MAX_NAMED_GROUPS
+            more = f", and {n_more} more groups have too few" if n_more > 0 else ""
+            rows = f"{needed} row{'s' * (needed > 1)}"
             warn_user(
-                f"too few calibration rows at level {float(level)}, so intervals are infinite: {named}{more}, "
-                f"and {needed} are needed",
+                f"too few calibration rows, so intervals are infinite: level {float(level)} needs {rows} in "
+                f"each group; {sizes}{more}",
                 TooFewRowsWarning,
             )

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from evencover._internal.arrays import FloatArray, IntArray
-from evencover._internal.ecdf import score_ends, score_steps
+from evencover._internal.ecdf import ecdf_steps, score_axis_limits
 from evencover._internal.html import Markup, tag
 from evencover._report.axes import Axis, short
 from evencover._report.level_recorder import LevelRecorder
@@ -100,7 +100,7 @@ def distribution_chart(
     live : Live
         Takes notes.
     """
-    across = Axis(*score_ends(every[np.isfinite(every)]), _NEAR, _RIGHT)
+    across = Axis(*score_axis_limits(every[np.isfinite(every)]), _NEAR, _RIGHT)
     up = Axis(0.0, 1.0, _TALL, 10.0)
     lines: list[Markup] = []
     if live.written:  # they are the same at every level
@@ -229,7 +229,7 @@ def _dot(x: float, y: float, size: float, *, missed: bool) -> str:
 
 def _steps(values: FloatArray, across: Axis, up: Axis, name: str, attributes: Mapping[str, str | int]) -> Markup:
     """Return an empirical distribution as a line of steps."""
-    ladder, shares = score_steps(values, across.low, across.high, most=_MOST_STEPS)
+    ladder, shares = ecdf_steps(values, across.low, across.high, max_steps=_MOST_STEPS)
     corners = (f"H{across.at(x):.1f}V{up.at(share):.1f}" for x, share in zip(ladder, shares, strict=True))
     path = f"M{across.start:.1f} {up.at(0.0):.1f}{''.join(corners)}"
     return tag("g", tag("title", name), tag("path", d=path, fill="none"), **attributes)

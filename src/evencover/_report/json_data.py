@@ -12,7 +12,7 @@ from evencover._version import __version__
 from evencover.diagnostics._formatting import short_repr
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
-from evencover.scores import OWN_SCORES
+from evencover.scores import BUILTIN_SCORES
 from evencover.studies import Study
 
 _ARRAYS = ("inputs",)  # what a result rests on, row by row
@@ -33,7 +33,7 @@ def data_of(result: Study | Diagnosis | Audit) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Return a value as JSON knows it; a frozen object by the names of its parts."""
-    if isinstance(value, OWN_SCORES):
+    if isinstance(value, BUILTIN_SCORES):
         return short_repr(value)
     if is_dataclass(value) and not isinstance(value, type):
         parts = (part.name for part in fields(value) if part.name not in _ARRAYS)

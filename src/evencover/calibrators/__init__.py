@@ -1,4 +1,4 @@
-"""Calibrators: what learns from scores how large a new row's score may be, and answers for new rows."""
+"""Calibrators: they learn thresholds from calibration rows, and give prediction sets and p-values for new rows."""
 
 from evencover.calibrators.by_group import ByGroup, CalibratedGroups
 from evencover.calibrators.protocols import Calibrated, Calibrator

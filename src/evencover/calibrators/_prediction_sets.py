@@ -1,4 +1,4 @@
-"""What users get from anything calibrated: prediction sets and p-values of rows, in the shape that was asked for."""
+"""Prediction sets and p-values of any calibrator, checked and in the shape that the user requested."""
 
 from typing import Any
 
@@ -11,42 +11,44 @@ from evencover.predictions import Rows
 from evencover.quantiles import Levels, level_fractions
 
 
-def prediction_sets(learned: Calibrated, rows: Rows, level: Levels, unseen: Unseen) -> Intervals | IntervalUnion:
-    """Return the prediction set of each row: bounds of shape (m,) for one level, (m, L) for L of them."""
+def prediction_sets(calibrated: Calibrated, rows: Rows, level: Levels, unseen: Unseen) -> Intervals | IntervalUnion:
+    """Return the prediction set of each row: bounds of shape (m,) for one level, (m, L) for L levels."""
     levels = level_fractions(level)
-    made = learned.intervals(rows, levels, **_for_unseen(learned, unseen))
+    sets = calibrated.intervals(rows, levels, **_unseen_argument(calibrated, unseen))
     frame, shape = frame_kind(rows.X), (len(rows), len(levels))
-    if isinstance(made, IntervalUnion) and made.pieces:
-        pieces = [_checked_intervals(piece, shape, learned) for piece in made.pieces]
-        return IntervalUnion([for_requested_level(piece, level, frame, learned.guarantee) for piece in pieces])
-    return for_requested_level(_checked_intervals(made, shape, learned), level, frame, learned.guarantee)
+    if isinstance(sets, IntervalUnion) and sets.pieces:
+        pieces = [_checked_intervals(piece, shape, calibrated) for piece in sets.pieces]
+        return IntervalUnion([for_requested_level(piece, level, frame, calibrated.guarantee) for piece in pieces])
+    return for_requested_level(_checked_intervals(sets, shape, calibrated), level, frame, calibrated.guarantee)
 
 
-def target_p_values(learned: Calibrated, rows: Rows, unseen: Unseen, seed: Seed) -> FloatArray:
+def target_p_values(calibrated: Calibrated, rows: Rows, unseen: Unseen, seed: Seed) -> FloatArray:
     """Return the p-value of each row's target. Shape (m,)."""
     rows.required_target(by="a p-value")
-    found = learned.p_values(rows, seed=seed, **_for_unseen(learned, unseen))
-    return checked_vector(found, f"p-values of {type(learned).__name__}", length=len(rows))
+    p_values = calibrated.p_values(rows, seed=seed, **_unseen_argument(calibrated, unseen))
+    return checked_vector(p_values, f"p-values of {type(calibrated).__name__}", length=len(rows))
 
 
-def _for_unseen(learned: Calibrated, unseen: Unseen) -> dict[str, Any]:
-    """Return how rows of unseen groups are answered, as an argument for what has groups."""
+def _unseen_argument(calibrated: Calibrated, unseen: Unseen) -> dict[str, Any]:
+    """Return `unseen` as a keyword argument. Raise ValueError if it is given, but the calibrator has no groups."""
     if unseen == "error":
         return {}
-    if not getattr(learned, "takes_unseen", False):
+    if not getattr(calibrated, "takes_unseen", False):
         raise ValueError(
-            f"unseen is for calibrators with groups, and {type(learned).__name__} has none; got {unseen!r}"
+            f"unseen is for calibrators with groups, and {type(calibrated).__name__} has none; got {unseen!r}"
         )
     return {"unseen": unseen}
 
 
-def _checked_intervals(made: Any, shape: tuple[int, int], learned: Calibrated) -> Intervals:
-    """Return what `intervals` returned, if it is what it must be."""
-    name = type(learned).__name__
-    if not isinstance(made, Intervals):
-        raise TypeError(f"{name}.intervals must return Intervals, or a union of one or more; got {type(made).__name__}")
-    if made.lower.shape != shape:
-        raise ValueError(
-            f"{name}.intervals must return bounds of shape {shape}, rows by levels; got {made.lower.shape}"
+def _checked_intervals(intervals: Any, shape: tuple[int, int], calibrated: Calibrated) -> Intervals:
+    """Return what a calibrator returned as intervals. Raise an error unless they are `Intervals` of this shape."""
+    name = type(calibrated).__name__
+    if not isinstance(intervals, Intervals):
+        raise TypeError(
+            f"{name}.intervals must return Intervals, or a union of one or more; got {type(intervals).__name__}"
         )
-    return made
+    if intervals.lower.shape != shape:
+        raise ValueError(
+            f"{name}.intervals must return bounds of shape {shape}, rows by levels; got {intervals.lower.shape}"
+        )
+    return intervals

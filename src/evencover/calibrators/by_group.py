@@ -1,4 +1,4 @@
-"""A threshold for each group of a taxonomy."""
+"""The calibrator with one threshold for each group of a taxonomy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from evencover._internal.arrays import FloatArray
-from evencover.calibration import Calibration, Seed, Unseen, calibrated
+from evencover.calibration import Calibration, Seed, Unseen, calibrate_rows
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
 from evencover.intervals import Intervals, IntervalUnion
@@ -19,10 +19,10 @@ from evencover.taxonomies import Marginal, Taxonomy, fresh_taxonomy
 
 
 class ByGroup(BaseEstimator):  # type: ignore[misc]
-    """A threshold for each group of a taxonomy: what ``ConformalRegressor(..., taxonomy=...)`` stands for.
+    """One threshold for each group of a taxonomy; ``ConformalRegressor(..., taxonomy=T)`` uses ``ByGroup(T)``.
 
-    If calibration rows and new rows are exchangeable, an interval covers a new row with probability at least the level
-    in every group.
+    If calibration rows and new rows are exchangeable, then in every group an interval covers a new row with probability
+    at least the level.
 
     Parameters
     ----------
@@ -43,25 +43,25 @@ class ByGroup(BaseEstimator):  # type: ignore[misc]
         self.taxonomy = taxonomy
 
     def learn(self, rows: Rows, nonconformity: Nonconformity) -> "CalibratedGroups":
-        """Return the groups that the calibration rows teach, with their scores."""
+        """Learn the groups from the calibration rows and return them with their scores."""
         taxonomy = Marginal() if self.taxonomy is None else fresh_taxonomy(self.taxonomy)
-        return CalibratedGroups(taxonomy, calibrated(rows, nonconformity, taxonomy.learn(rows)))
+        return CalibratedGroups(taxonomy, calibrate_rows(rows, nonconformity, taxonomy.learn(rows)))
 
     def restore(self, state: Mapping[str, Any], nonconformity: Nonconformity) -> "CalibratedGroups":
-        """Return what was learned before, from its state."""
+        """Return the calibrated groups from what their `state` returned."""
         return CalibratedGroups(state["taxonomy"], Calibration.restored(state, nonconformity))
 
 
 @dataclass(frozen=True, eq=False)
 class CalibratedGroups:
-    """The groups of a taxonomy and their scores. Made by `ByGroup`.
+    """The groups of a taxonomy and their calibration scores, made by `ByGroup`.
 
     Parameters
     ----------
     taxonomy : taxonomy
-        With what it learned.
+        The taxonomy, which has learned its groups.
     calibration : Calibration
-        The scores by group.
+        The scores of each group.
     """
 
     taxonomy: Taxonomy
@@ -70,22 +70,22 @@ class CalibratedGroups:
 
     @property
     def nonconformity(self) -> Nonconformity:
-        """The score, or each group's own."""
+        """The score, or one for each group."""
         return self.calibration.nonconformity
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised."""
+        """The coverage guarantee."""
         return self.calibration.guarantee
 
     @property
     def nested(self) -> bool:
-        """Intervals at larger levels contain those at smaller ones."""
+        """True: intervals at larger levels contain those at smaller levels."""
         return True
 
     @property
     def scores(self) -> FloatArray:
-        """Those of the calibration rows, in their order. Shape (n,)."""
+        """The scores of the calibration rows, in the order of the rows. Shape (n,)."""
         return self.calibration.scores
 
     def groups(self, rows: Rows) -> Groups:
@@ -95,14 +95,14 @@ class CalibratedGroups:
     def intervals(
         self, rows: Rows, levels: tuple[Fraction, ...], *, unseen: Unseen = "error"
     ) -> Intervals | IntervalUnion:
-        """Return the targets that score at most the threshold of their group. Bounds of shape (m, L).
+        """Return the targets whose score is at most the threshold of their group. Bounds of shape (m, L).
 
-        If the taxonomy depends on the target, that is a union: over the target's groups, of the targets that fall in
-        the group and pass its threshold.
+        If the taxonomy depends on the target, the result is a union. Each group contributes the targets that belong to
+        it and whose score is at most its threshold.
         """
         if not getattr(self.taxonomy, "needs_target", False):
             return self.calibration.intervals_at(levels, rows, self.groups(rows), unseen)
-        pieces = [self._piece(rows, levels, unseen, *cell) for cell in self._target_cells()]
+        pieces = [self._piece(rows, levels, unseen, *bounds) for bounds in self._target_ranges()]
         return pieces[0] if len(pieces) == 1 else IntervalUnion(pieces)
 
     def p_values(self, rows: Rows, *, seed: Seed = None, unseen: Unseen = "error") -> FloatArray:
@@ -110,21 +110,21 @@ class CalibratedGroups:
         return self.calibration.p_values_of(rows, self.groups(rows), unseen, seed)
 
     def merge(self, *others: "CalibratedGroups") -> "CalibratedGroups":
-        """Return what all parts' rows teach together; the parts must have the same groups, edges included."""
+        """Return one object for the calibration rows of all parts, which must have the same groups, edges included."""
         return replace(self, calibration=self.calibration.merge(*(other.calibration for other in others)))
 
     def state(self) -> dict[str, Any]:
-        """Return what was learned, by name."""
+        """Return the taxonomy, and the arrays and values of the calibration, by name."""
         return {"taxonomy": self.taxonomy, **self.calibration.state()}
 
     def _piece(self, rows: Rows, levels: tuple[Fraction, ...], unseen: Unseen, low: float, high: float) -> Intervals:
-        """Return the part of each row's prediction set that lies in a cell of the target."""
+        """Return the part of each row's prediction set that lies between two targets, where the group is constant."""
         inside = replace(rows, y=np.full(len(rows), high if np.isfinite(high) else max(low, 0.0)))
-        made = self.calibration.intervals_at(levels, inside, self.groups(inside), unseen)
-        return replace(made, lower=np.maximum(made.lower, low), upper=np.minimum(made.upper, high))
+        piece = self.calibration.intervals_at(levels, inside, self.groups(inside), unseen)
+        return replace(piece, lower=np.maximum(piece.lower, low), upper=np.minimum(piece.upper, high))
 
-    def _target_cells(self) -> list[tuple[float, float]]:
-        """Return the closed cells of the target between which no group changes."""
+    def _target_ranges(self) -> list[tuple[float, float]]:
+        """Return the closed ranges of the target, as (low, high), within which no row changes its group."""
         edges = self.taxonomy.target_edges_.tolist()
         lows = [-np.inf, *(float(np.nextafter(edge, np.inf)) for edge in edges)]
         return list(zip(lows, [*edges, np.inf], strict=True))

@@ -1,12 +1,13 @@
-"""The seam between scores and answers: what learns from calibration rows, and what it learned.
+"""The protocols of calibrators, which learn from calibration rows, and of what they return.
 
     calibrator.learn(rows, nonconformity) -> Calibrated     from calibration rows, whose targets are known
     calibrated.intervals(rows, levels) -> Intervals         for new rows
-    calibrated.p_values(rows) -> (m,)                       for new rows and the targets they came with
+    calibrated.p_values(rows) -> (m,)                       for new rows with targets
 
-A calibrator sees `Rows`: the model's prediction, the features, the targets, the weights. It scores them itself, since
-groups may have a score each and two tails need two scores a row; `scores_of` does so for one score, and
-`threshold_intervals` makes intervals of one threshold a row. Any objects with these methods work where `ByGroup` does.
+A calibrator gets `Rows`: the model's predictions, the features, the targets and the weights. It computes the scores
+itself, because some calibrators need more than one score: one for each group, or one for each tail. `scores_of`
+computes the scores of all rows with one score function, and `threshold_intervals` inverts it for a threshold in each
+row. Any objects with these methods can be used in place of `ByGroup`.
 """
 
 from collections.abc import Mapping
@@ -21,15 +22,21 @@ from evencover.scores import Nonconformity
 
 
 class Calibrated(Protocol):
-    """What a calibrator learned: frozen, so that several threads may ask it at once.
+    """What a calibrator has learned. It does not change, so several threads can use it at once.
 
-    The contract, tested for every one of them: a row's answer does not depend on the other new rows (but for the draws
-    of a seed); it is the same after pickling and after its file; the guarantee that it states holds; where it is
-    `nested`, an interval contains those at smaller levels.
+    The contract, tested for every one in this package:
 
-    It may also have ``scores``, those of all calibration rows in their order, shape (n,), so that `diagnose` need not
-    score again; ``merge(*others)``, if what parts of the rows teach can be joined to what the whole teaches; and
-    ``takes_unseen = True``, if it has groups, and its ``intervals`` and ``p_values`` take ``unseen=``.
+    - The results for a row do not depend on the other new rows, except through the random draws of a seed.
+    - The results are the same after pickling, and after saving and loading.
+    - The stated guarantee holds.
+    - If it is `nested`, an interval contains those at smaller levels.
+
+    Optional members:
+
+    - ``scores``: the scores of all calibration rows in their order, shape (n,); `diagnose` then does not compute them
+      again.
+    - ``merge(*others)``: one object for the calibration rows of several.
+    - ``takes_unseen = True``: it has groups, and its ``intervals`` and ``p_values`` take ``unseen=``.
     """
 
     @property
@@ -38,41 +45,41 @@ class Calibrated(Protocol):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised."""
+        """The coverage guarantee."""
 
     @property
     def nested(self) -> bool:
-        """Whether intervals at larger levels contain those at smaller ones."""
+        """Whether intervals at larger levels contain those at smaller levels."""
 
     def intervals(self, rows: Rows, levels: tuple[Fraction, ...], /) -> Intervals | IntervalUnion:
         """Return the prediction set of each of m rows at each of L levels. Bounds of shape (m, L)."""
 
     def p_values(self, rows: Rows, /, *, seed: Any = None) -> FloatArray:
-        """Return the p-value of each row's target, smoothed by the seed's draws where one is given. Shape (m,)."""
+        """Return the p-value of each row's target; with a seed, ties are broken at random. Shape (m,)."""
 
     def state(self) -> Mapping[str, Any]:
-        """Return what was learned, by name: arrays, values that JSON knows, objects that skops can write."""
+        """Return everything that was learned, by name: arrays, JSON values, and objects that skops can save."""
 
 
 class Calibrator(Protocol):
-    """What learns from calibration rows; it holds settings only, and stays as it is.
+    """An object that learns from calibration rows. It holds only settings, and `learn` does not change it.
 
-    One that uses `rows.weights`, for covariate shift, says so by ``takes_weights = True``; others are given none.
+    A calibrator that uses `rows.weights`, for covariate shift, sets ``takes_weights = True``. For all others, weights
+    are an error.
     """
 
     def learn(self, rows: Rows, nonconformity: Nonconformity, /) -> Calibrated:
-        """Return what the calibration rows teach.
+        """Learn from the calibration rows, whose targets are `rows.y`, and return the result.
 
-        Their targets are known: `rows.y`. They come in the order in which `calibrate` was given them; `fit` splits rows
-        at random.
+        `calibrate` keeps the order of its rows; `fit` splits rows at random.
         """
 
     def restore(self, state: Mapping[str, Any], nonconformity: Nonconformity, /) -> Calibrated:
-        """Return what was learned before, from its state."""
+        """Return the learned object from what its `state` returned."""
 
 
 def checked_calibrator(calibrator: Any) -> Calibrator:
-    """Return the calibrator if it is one."""
+    """Return the calibrator. Raise TypeError unless it has the methods of one."""
     methods = (getattr(calibrator, name, None) for name in ("learn", "restore"))
     if isinstance(calibrator, type) or not all(map(callable, methods)):
         raise TypeError(
@@ -83,12 +90,12 @@ def checked_calibrator(calibrator: Any) -> Calibrator:
 
 
 def checked_learned(learned: Any) -> Calibrated:
-    """Return what a calibrator learned, if it can answer for new rows."""
+    """Return what a calibrator learned. Raise TypeError unless it has all members of `Calibrated`."""
     members = ("nonconformity", "guarantee", "nested", "intervals", "p_values", "state")
-    lacking = [name for name in members if not hasattr(learned, name)]
-    if lacking:
+    missing = [name for name in members if not hasattr(learned, name)]
+    if missing:
         raise TypeError(
             f"learn of a calibrator must return an object with {', '.join(members)}; {learned!r:.80} lacks "
-            f"{', '.join(lacking)}"
+            f"{', '.join(missing)}"
         )
     return learned  # type: ignore[no-any-return]

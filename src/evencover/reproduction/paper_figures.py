@@ -13,11 +13,11 @@ from evencover._internal.optional import import_optional
 from evencover.plots import (
     BLACK,
     BLUE,
-    BY_NOISE,
     GREEN,
     GREY,
-    LINES,
+    LINE_STYLES,
     MARKERS,
+    NOISE_COLORS,
     PURPLE,
     STYLE,
     VERMILION,
@@ -152,9 +152,11 @@ def variance_cdf_figure() -> Any:
     variance = np.sort(_variance(oracle))
     share = np.arange(1, len(variance) + 1) / len(variance)
     codes = _tertile_codes(variance)
-    for code, color in enumerate(BY_NOISE):
+    for code, color in enumerate(NOISE_COLORS):
         rows = codes == code
-        ax.plot(variance[rows], share[rows], color=color, lw=3.2, ls=LINES[code], label=f"{GROUPS[code]} variance")
+        ax.plot(
+            variance[rows], share[rows], color=color, lw=3.2, ls=LINE_STYLES[code], label=f"{GROUPS[code]} variance"
+        )
     for share_below, edge in zip((1 / 3, 2 / 3), tertiles(variance[None, :])[0], strict=True):
         ax.plot([0, edge, edge], [share_below, share_below, 0], color=GREY, lw=0.8, ls=":")
         ax.annotate(f"{edge:.2f}", (edge, 0), xytext=(3, 3), textcoords="offset points", color=GREY)
@@ -170,7 +172,7 @@ def variance_comparison_figure() -> Any:
     figure, ((ax,),) = new_figure(1, 1, size=(5.6, 3.8))
     true, estimated = _variance(oracle), _variance(wrong)
     codes = _tertile_codes(estimated)
-    for code, color in enumerate(BY_NOISE):
+    for code, color in enumerate(NOISE_COLORS):
         rows = codes == code
         points = {"s": 9, "lw": 0, "marker": MARKERS[code], "rasterized": True}
         ax.scatter(true[rows], estimated[rows], color=color, label=_GROUP_NAMES[code], **points)
