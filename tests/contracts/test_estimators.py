@@ -1,4 +1,4 @@
-"""scikit-learn's own checks, over every estimator of the package; none is expected to fail."""
+"""scikit-learn's estimator checks for every estimator of the package; all must pass."""
 
 import numpy as np
 from scipy.stats import norm
@@ -29,15 +29,15 @@ QUICK = {"hidden": (16,), "learning_rate": 0.01, "epochs": 100}
 
 
 class ThreeColumns(LinearRegression):
-    """A line, and bounds around it."""
+    """A linear model that predicts lower bound, center and upper bound."""
 
     def predict(self, X):
         center = super().predict(X)
         return np.column_stack([center - 1, center, center + 1])
 
 
-class Normals(LinearRegression):
-    """A line, and normal distributions around it."""
+class NormalDistributions(LinearRegression):
+    """A linear model that predicts normal distributions."""
 
     def pred_dist(self, X):
         return norm(self.predict(X), 1.0)
@@ -60,7 +60,7 @@ ESTIMATORS = [
     WithSpread(RandomForestRegressor(5, random_state=0), EnsembleSpread()),
     TableEncoder(),
     FromOutputs(ThreeColumns()),
-    FromDistribution(Normals()),
+    FromDistribution(NormalDistributions()),
 ]
 
 
@@ -70,5 +70,5 @@ def test_every_estimator_is_checked():
 
 
 @parametrize_with_checks(ESTIMATORS)
-def test_estimator_follows_scikit_learn(estimator, check):
+def test_estimator_passes_scikit_learns_check(estimator, check):
     check(estimator)

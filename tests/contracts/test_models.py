@@ -1,4 +1,4 @@
-"""The contract of every model: full predictions, positive spreads, each row by itself."""
+"""The contract of every model: full predictions, positive spreads, rows independent of each other."""
 
 import pickle
 
@@ -31,10 +31,10 @@ from evencover.models import (
 from evencover.synthetic import heteroskedastic
 from tests.synthetic import ALL_SCORES, ONE_IN_A_MILLION
 
-EPOCHS = 30  # of 300: the contracts hold early, and so does what must be recovered
+EPOCHS = 30  # instead of 300: enough for the contract and for recovering the noise
 NETWORK = MeanVarianceNetwork(epochs=EPOCHS, random_state=0)
 FOREST = RandomForestRegressor(min_samples_leaf=5, n_estimators=50, random_state=0)
-# What finds the noise of a world it has seen 10 000 rows of.
+# Models that recover the noise of synthetic data from 10 000 rows.
 NOISE_MODELS = {
     "quantile network": QuantileNetwork(epochs=EPOCHS, random_state=0),
     "softened, with a mean": QuantileNetwork(softening=2, center="mean", epochs=EPOCHS, random_state=0),
@@ -46,7 +46,7 @@ NOISE_MODELS = {
     "neighbours' residuals": WithSpread(FOREST, NeighborSpread(), random_state=0),
     "neighbours' targets": WithSpread(FOREST, NeighborSpread(of="targets"), random_state=0),
 }
-# What measures something else: how far or how sure, not how noisy.
+# Models whose spread measures something else: distance or model uncertainty, not noise.
 GAUSSIAN = GaussianProcessRegressor(RBF() + WhiteKernel(), optimizer=None, normalize_y=True)
 LINEAR = [QuantileRegressor(quantile=q, alpha=0) for q in (0.05, 0.95)]
 BOOSTED = [HistGradientBoostingRegressor(loss="quantile", quantile=q, random_state=0) for q in (0.05, 0.95)]
@@ -58,27 +58,30 @@ ALL_MODELS = NOISE_MODELS | {
     "boosted quantiles": FromQuantiles(*BOOSTED),
 }
 SMALL = heteroskedastic(300, seed=1)
-# Adapters of quantile regressors say what those say: bounds may meet, and their optimisers have absolute tolerances.
-OWN_FLOOR = [name for name, model in ALL_MODELS.items() if not isinstance(model, FromQuantiles)]
+# Adapters of quantile regressors pass on their predictions: bounds may be equal, and the optimizers have absolute
+# tolerances.
+WITH_POSITIVE_SPREAD = [name for name, model in ALL_MODELS.items() if not isinstance(model, FromQuantiles)]
 
 over_all_models = pytest.mark.parametrize("model", ALL_MODELS.values(), ids=ALL_MODELS)
-over_floored_models = pytest.mark.parametrize("model", [ALL_MODELS[name] for name in OWN_FLOOR], ids=OWN_FLOOR)
+over_models_with_positive_spread = pytest.mark.parametrize(
+    "model", [ALL_MODELS[name] for name in WITH_POSITIVE_SPREAD], ids=WITH_POSITIVE_SPREAD
+)
 
 
 def fitted(model, X=SMALL.X, y=SMALL.y):
     return clone(model).fit(X, y)
 
 
-def test_every_model_has_a_place_here():
-    """Adapters of other libraries' models are tested with those."""
+def test_every_model_of_the_package_is_tested():
+    """Adapters for models of other libraries are tested with those libraries."""
     public = {getattr(models, name) for name in models.__all__}
-    full = {value for value in public if hasattr(value, "predict_full")}
-    assert {type(model) for model in ALL_MODELS.values()} == full - {FromOutputs, FromDistribution}
+    full_models = {value for value in public if hasattr(value, "predict_full")}
+    assert {type(model) for model in ALL_MODELS.values()} == full_models - {FromOutputs, FromDistribution}
 
 
 @over_all_models
 def test_predictions_are_full(model):
-    """Four arrays of one length in float64, lower below upper, and `predict` is the center."""
+    """Four float64 arrays of the same length, lower at most upper, and `predict` returns the center."""
     model = fitted(model)
     prediction = model.predict_full(SMALL.X)
     for part in (prediction.center, prediction.spread, prediction.lower, prediction.upper):
@@ -89,7 +92,7 @@ def test_predictions_are_full(model):
     assert predictions_of(model, SMALL.X[:2]).spread.shape == (2,)
 
 
-@over_floored_models
+@over_models_with_positive_spread
 def test_spreads_are_positive(model):
     assert np.all(fitted(model).predict_full(SMALL.X).spread > 0)
 
@@ -102,15 +105,15 @@ def test_the_same_seed_gives_the_same_model(model):
 
 
 @over_all_models
-def test_a_row_does_not_depend_on_the_rows_beside_it(model):
+def test_the_prediction_of_a_row_does_not_depend_on_other_rows(model):
     model = fitted(model)
-    together, alone = model.predict_full(SMALL.X[:20]), model.predict_full(SMALL.X[7:8])
-    np.testing.assert_allclose(together[7].center, alone.center, rtol=1e-9)
-    np.testing.assert_allclose(together[7].spread, alone.spread, rtol=1e-9)
+    several, single = model.predict_full(SMALL.X[:20]), model.predict_full(SMALL.X[7:8])
+    np.testing.assert_allclose(several[7].center, single.center, rtol=1e-9)
+    np.testing.assert_allclose(several[7].spread, single.spread, rtol=1e-9)
 
 
 @over_all_models
-def test_a_frame_is_an_array_with_names(model):
+def test_a_frame_gives_the_predictions_of_its_array(model):
     frame = pd.DataFrame(SMALL.X, columns=["a", "b", "c"], index=np.arange(300)[::-1])
     model = fitted(model, frame)
     assert list(model.feature_names_in_) == ["a", "b", "c"]
@@ -120,7 +123,7 @@ def test_a_frame_is_an_array_with_names(model):
 
 
 @over_all_models
-def test_a_column_that_never_changes_does_no_harm(model):
+def test_a_constant_column_is_allowed(model):
     X = SMALL.X.copy()
     X[:, 1] = 0.1
     prediction = fitted(model, X).predict_full(X)
@@ -128,8 +131,8 @@ def test_a_column_that_never_changes_does_no_harm(model):
     assert np.isfinite(prediction.spread).all()
 
 
-@over_floored_models
-def test_a_target_that_never_changes_has_a_small_positive_spread(model):
+@over_models_with_positive_spread
+def test_a_constant_target_has_a_small_positive_spread(model):
     prediction = fitted(model, y=np.full(300, 7.5)).predict_full(SMALL.X)
     np.testing.assert_allclose(prediction.center, 7.5, atol=0.5)
     assert np.all(prediction.spread > 0)
@@ -137,29 +140,29 @@ def test_a_target_that_never_changes_has_a_small_positive_spread(model):
 
 
 @over_all_models
-def test_few_rows_will_do(model):
-    """Fewer than a batch, fewer than a leaf wants, fewer than the neighbours."""
+def test_a_model_can_be_fitted_to_nine_rows(model):
+    """Fewer than a batch, than the minimum of a leaf and than the number of neighbours."""
     prediction = fitted(model, SMALL.X[:9], SMALL.y[:9]).predict_full(SMALL.X)
     assert np.isfinite(prediction.spread).all()
 
 
-@over_floored_models
-def test_a_target_in_other_units_has_a_spread_in_those_units(model):
+@over_models_with_positive_spread
+def test_the_spread_is_in_the_unit_of_the_target(model):
     plain, other = (fitted(model, y=unit * SMALL.y).predict_full(SMALL.X) for unit in (1, 1024))
     np.testing.assert_allclose(other.center, 1024 * plain.center, rtol=1e-6)
     np.testing.assert_allclose(other.spread, 1024 * plain.spread, rtol=1e-6)
 
 
 @over_all_models
-def test_a_pickled_model_is_the_model(model):
+def test_a_pickled_model_predicts_the_same(model):
     model = fitted(model)
     copy = pickle.loads(pickle.dumps(model))  # noqa: S301
     np.testing.assert_array_equal(copy.predict_full(SMALL.X).spread, model.predict_full(SMALL.X).spread)
 
 
-@over_floored_models
+@over_models_with_positive_spread
 def test_a_model_works_with_every_score_in_noise_groups(model):
-    """In each group the number covered follows its law, whatever the model."""
+    """In each group the number covered is BetaBinomial, whatever the model."""
     calibration, test = heteroskedastic(300, seed=2), heteroskedastic(400, seed=3)
     frozen = FrozenEstimator(fitted(model))
     for score in ALL_SCORES:
@@ -169,13 +172,13 @@ def test_a_model_works_with_every_score_in_noise_groups(model):
         codes = regressor.taxonomy_.assign(Rows(predictions_of(frozen, test.X))).codes
         for code, n in enumerate(regressor.guarantee_.sizes.values()):
             rank, own = conformal_rank(n, 0.8), covered[codes == code]
-            law = betabinom(len(own), rank, n + 1 - rank)
-            assert law.ppf(ONE_IN_A_MILLION) <= own.sum() <= law.isf(ONE_IN_A_MILLION)
+            expected = betabinom(len(own), rank, n + 1 - rank)
+            assert expected.ppf(ONE_IN_A_MILLION) <= own.sum() <= expected.isf(ONE_IN_A_MILLION)
 
 
 @pytest.mark.parametrize("name", NOISE_MODELS)
-def test_the_noise_is_found(name):
-    """From 10 000 rows: the spread ranks the rows as the true one does, and has its size."""
+def test_the_noise_is_recovered(name):
+    """From 10 000 rows: the spread ranks the rows like the true spread, and has about its size."""
     training, test = heteroskedastic(10_000, seed=0), heteroskedastic(4000, seed=1)
     spread = fitted(NOISE_MODELS[name], training.X, training.y).predict_full(test.X).spread
     assert spearmanr(spread, test.spread).statistic >= 0.8
@@ -194,15 +197,15 @@ def test_the_noise_is_found(name):
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_the_noise_is_found_with_the_papers_settings(model):
+def test_the_noise_is_recovered_with_the_papers_settings(model):
     training, test = heteroskedastic(10_000, seed=0), heteroskedastic(4000, seed=1)
     spread = fitted(model, training.X, training.y).predict_full(test.X).spread
     assert spearmanr(spread, test.spread).statistic >= 0.8
     assert np.median(np.abs(np.log(spread / test.spread))) <= 0.25
 
 
-def test_noise_that_cannot_be_seen_is_not_found():
-    """The bounds above can fail: without the feature that the noise depends on, they do."""
+def test_noise_is_not_recovered_without_its_feature():
+    """The limits above are not trivial: without the feature that the noise depends on, they are exceeded."""
     training, test = heteroskedastic(10_000, seed=0), heteroskedastic(4000, seed=1)
     spread = WithSpread(LinearRegression()).fit(training.X[:, :2], training.y).predict_full(test.X[:, :2]).spread
     assert spearmanr(spread, test.spread).statistic < 0.8

@@ -37,12 +37,12 @@ def test_every_score_of_the_module_is_tested():
 @each_score
 @given(y=numbers, center=numbers, spread=spreads, threshold=thresholds)
 def test_an_interval_is_the_set_of_targets_that_score_at_most_the_threshold(score, y, center, spread, threshold):
-    """Away from ties, where rounding decides."""
+    """Except for scores very close to the threshold, where rounding decides."""
     prediction = Prediction(center, spread)
     scored = score(y, prediction)
-    clear = np.abs(scored - threshold) > 1e-9 * (1 + np.abs(scored) + abs(threshold)) * (1 + 100 / spread)
+    not_tied = np.abs(scored - threshold) > 1e-9 * (1 + np.abs(scored) + abs(threshold)) * (1 + 100 / spread)
     covered = score.interval(threshold, prediction).covers(y)
-    np.testing.assert_array_equal(covered[clear], (scored <= threshold)[clear])
+    np.testing.assert_array_equal(covered[not_tied], (scored <= threshold)[not_tied])
 
 
 @each_score
@@ -52,7 +52,7 @@ def test_an_interval_is_the_set_of_targets_that_score_at_most_the_threshold(scor
     spread=arrays(float, N, elements=st.floats(1e-6, 1e6)),
 )
 def test_a_target_whose_score_is_the_threshold_is_covered(score, cents, center, spread):
-    """Whatever the rounding: with tied targets, such as prices, all of them would be lost at once."""
+    """Despite rounding: otherwise tied targets, such as prices, would all be missed at once."""
     prediction = Prediction(center, spread)
     y = cents / 100
     assert score.interval(score(y, prediction), prediction).covers(y).all()
@@ -60,8 +60,8 @@ def test_a_target_whose_score_is_the_threshold_is_covered(score, cents, center, 
 
 @each_score
 @given(center=numbers, spread=spreads, pair=st.tuples(thresholds, thresholds))
-def test_larger_thresholds_contain_smaller(score, center, spread, pair):
-    """Intervals are nested in the threshold."""
+def test_intervals_of_larger_thresholds_contain_those_of_smaller(score, center, spread, pair):
+    """Empty intervals are contained in any."""
     small, large = (score.interval(t, Prediction(center, spread)) for t in sorted(pair))
     inside = (large.lower <= small.lower) & (small.upper <= large.upper)
     assert (inside | small.empty).all()
@@ -70,7 +70,7 @@ def test_larger_thresholds_contain_smaller(score, center, spread, pair):
 @each_score
 @given(y=numbers, center=numbers, spread=spreads, scale=st.floats(0.01, 100), shift=st.floats(-100, 100))
 def test_the_unit_of_the_target_does_not_matter(score, y, center, spread, scale, shift):
-    """Calibrating in another unit, y -> scale y + shift, moves the interval by the same map."""
+    """Calibrating in another unit, y -> scale y + shift, transforms the interval in the same way."""
     if getattr(score, "scale", None) is not None:
         other = dataclasses.replace(score, scale=score.scale * scale)
     else:
@@ -85,7 +85,7 @@ def test_the_unit_of_the_target_does_not_matter(score, y, center, spread, scale,
 
 @each_score
 def test_shapes_types_and_pickling(score):
-    """One score a row; one interval a row, for one threshold or one each; settings survive a pickle."""
+    """One score and one interval for each row, for one threshold or one for each row; a pickled score is equal."""
     prediction = Prediction(np.zeros(N), np.ones(N))
     assert score(np.ones(N), prediction).shape == (N,)
     for threshold in (1.0, np.arange(N) * 1.0):
@@ -98,7 +98,7 @@ def test_shapes_types_and_pickling(score):
 
 @each_score
 def test_scores_do_not_change_their_input(score):
-    """Targets and predictions are as they were."""
+    """Neither targets nor predictions."""
     y, center, spread = np.arange(5.0), np.ones(5), np.full(5, 2.0)
     score.interval(1.0, Prediction(center, spread))
     score(y, Prediction(center, spread))

@@ -1,4 +1,4 @@
-"""The contract of every taxonomy: each row in exactly one group, by itself."""
+"""The contract of every taxonomy: each row is in exactly one group, independent of the other rows."""
 
 import inspect
 
@@ -21,7 +21,7 @@ from tests.synthetic import draw
 
 
 def sign(X):
-    """Return the sign of a feature in words."""
+    """Return the sign of a feature as text."""
     return np.where(np.asarray(X)[:, 2] > 0, "plus", "minus")
 
 
@@ -44,13 +44,13 @@ each_taxonomy = pytest.mark.parametrize("taxonomy", ALL_TAXONOMIES, ids=lambda t
 
 @pytest.fixture
 def rows():
-    """Sixty rows with everything a taxonomy may want."""
+    """60 rows with predictions, features and targets."""
     old = draw(np.random.default_rng(0), 60)
     return Rows(old.prediction, old.X, old.y)
 
 
-def test_every_taxonomy_of_the_room_is_under_contract():
-    """A new taxonomy cannot be forgotten here."""
+def test_every_taxonomy_of_the_module_is_tested():
+    """A new taxonomy must be added to ALL_TAXONOMIES."""
     public = {
         value
         for name, value in vars(taxonomies).items()
@@ -62,7 +62,7 @@ def test_every_taxonomy_of_the_room_is_under_contract():
 
 @each_taxonomy
 def test_each_row_is_in_exactly_one_group(taxonomy, rows):
-    """Codes point at labels, for calibration rows and new ones; labels are distinct."""
+    """Codes are positions of labels, for calibration rows and new rows; labels are distinct."""
     taxonomy = clone(taxonomy)
     for groups in (taxonomy.learn(rows), taxonomy.assign(rows)):
         assert groups.labels == taxonomy.labels_
@@ -74,8 +74,8 @@ def test_each_row_is_in_exactly_one_group(taxonomy, rows):
 
 
 @each_taxonomy
-def test_calibration_rows_are_assigned_what_they_learned(taxonomy, rows):
-    """Learning and assigning agree on the same rows, edges included."""
+def test_assign_gives_calibration_rows_the_groups_of_learn(taxonomy, rows):
+    """`learn` and `assign` give the same rows the same groups, edge rows included."""
     taxonomy = clone(taxonomy)
     learned, assigned = taxonomy.learn(rows), taxonomy.assign(rows)
     np.testing.assert_array_equal(learned.codes, assigned.codes)
@@ -85,8 +85,8 @@ def test_calibration_rows_are_assigned_what_they_learned(taxonomy, rows):
 
 
 @each_taxonomy
-def test_rows_are_grouped_by_themselves_in_any_order(taxonomy, rows):
-    """Order does not matter when learning, nor company when assigning."""
+def test_groups_do_not_depend_on_the_order_or_on_other_rows(taxonomy, rows):
+    """Not on the order of rows in `learn`, nor on the other rows in `assign`."""
     order = np.random.default_rng(1).permutation(len(rows))
     taxonomy = clone(taxonomy)
     learned = taxonomy.learn(rows)
@@ -97,8 +97,8 @@ def test_rows_are_grouped_by_themselves_in_any_order(taxonomy, rows):
 
 
 @each_taxonomy
-def test_only_those_that_say_so_look_at_the_target(taxonomy, rows):
-    """Other targets, or none, give the same groups, unless the taxonomy needs the target."""
+def test_groups_depend_on_the_target_only_with_needs_target(taxonomy, rows):
+    """Without `needs_target`, other targets, or none, give the same groups."""
     taxonomy = clone(taxonomy)
     codes = taxonomy.learn(rows).codes
     if taxonomy.needs_target:

@@ -1,4 +1,4 @@
-"""The guarantee on real rows: over random splits of them p-values are exactly uniform, whatever the rows are like."""
+"""The guarantee on real data: over random splits, p-values are exactly uniform, whatever the data are."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ LIMIT = norm.isf(ONE_IN_A_MILLION / 2)
 
 
 def held_out_rows(name):
-    """Return what a model of coarse trees says about rows it was not fitted on, many tied, and their targets."""
+    """Return a model's predictions for rows it was not fitted on, and their targets; small trees give many ties."""
     table = np.loadtxt(Path(FOLDER) / f"{name}.csv", delimiter=",", skiprows=1)
     X, y = table[:, :-1], table[:, -1]
     training = np.random.default_rng(0).permutation(len(y)) < len(y) // 3
@@ -29,11 +29,11 @@ def held_out_rows(name):
     return predictions_of(model, X[~training]), y[~training]
 
 
-@pytest.mark.skipif(FOLDER is None, reason="EVENCOVER_DATA names no folder with the paper's data sets as CSV files")
+@pytest.mark.skipif(FOLDER is None, reason="EVENCOVER_DATA must be a folder with the paper's data sets as CSV files")
 @pytest.mark.parametrize("score", [Residual(), Normalized(floor=0.01, scale=1.0), IntervalDistance()], ids=repr)
 @pytest.mark.parametrize("name", ["concrete", "crime2", "star"])
 def test_p_values_are_uniform_at_every_noise_level(name, score):
-    """Small calibration sets, so that an error of one rank would show."""
+    """With small calibration sets, so that a rank off by one would be detected."""
     prediction, y = held_out_rows(name)
     rng = np.random.default_rng(1)
     excess = []

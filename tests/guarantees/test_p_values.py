@@ -1,4 +1,4 @@
-"""Smoothed p-values are exactly uniform within every group, whatever the spread: distinct, tied or constant."""
+"""Smoothed p-values are exactly uniform in every group, for any spreads: distinct, tied or constant."""
 
 import numpy as np
 import pytest
@@ -19,8 +19,8 @@ SPREADS = {
 LIMIT = norm.isf(ONE_IN_A_MILLION / 2)
 
 
-def uniformity(spread, taxonomy, *, n, repeats=4000, seed=0):
-    """Return z-scores of #{p <= 0.25} and #{p <= 0.7} among new rows of each group, over many repeats."""
+def uniformity_z_scores(spread, taxonomy, *, n, repeats=4000, seed=0):
+    """Return the z-scores of #{p <= 0.25} and #{p <= 0.7} among the new rows of each group, over many repeats."""
     rng = np.random.default_rng(seed)
     excess = []
     for _ in range(repeats):
@@ -32,7 +32,7 @@ def uniformity(spread, taxonomy, *, n, repeats=4000, seed=0):
         member = assigned.codes[:, None] == np.arange(len(groups.labels))  # (rows, groups)
         excess.append([member.T @ ((p <= level) - level) for level in (0.25, 0.7)])
     excess = np.array(excess).reshape(repeats, -1)
-    varies = excess.std(axis=0) > 0  # a group that no row ever falls into says nothing
+    varies = excess.std(axis=0) > 0  # groups that never have rows test nothing
     assert varies.any()
     return excess.mean(axis=0)[varies] / excess.std(axis=0)[varies] * np.sqrt(repeats)
 
@@ -40,33 +40,33 @@ def uniformity(spread, taxonomy, *, n, repeats=4000, seed=0):
 @pytest.mark.parametrize("spread", SPREADS)
 @pytest.mark.parametrize(("n", "n_groups"), [(2, 3), (11, 2), (30, 3), (24, 5)])
 def test_bins_of_the_spread_are_exact(spread, n, n_groups):
-    """Also with fewer rows than groups."""
-    assert np.abs(uniformity(spread, BySpread(n_groups), n=n, repeats=2500)).max() < LIMIT
+    """Also with fewer calibration rows than groups."""
+    assert np.abs(uniformity_z_scores(spread, BySpread(n_groups), n=n, repeats=2500)).max() < LIMIT
 
 
 @pytest.mark.parametrize("spread", ["continuous", "rounded", "half tied"])
 def test_products_are_exact(spread):
-    """Two learned binnings and a feature together: each factor's edge rows stand apart by themselves."""
+    """Two taxonomies with learned bins, and a feature: each taxonomy has its own edge rows."""
     rounded = Product([BySpread(2), _ByRoundedPrediction(2), ByFeature(0)])
-    assert np.abs(uniformity(spread, rounded, n=30)).max() < LIMIT
+    assert np.abs(uniformity_z_scores(spread, rounded, n=30)).max() < LIMIT
 
 
-@pytest.mark.parametrize("broken", ["edges left in", "edges left out"])
-def test_a_simpler_treatment_of_edges_is_caught(broken, monkeypatch):
-    """Neither keeping all edge rows nor dropping all of them is exact."""
-    learn = Bins.equal_frequency
+@pytest.mark.parametrize("edge_rows", ["none", "all"])
+def test_simpler_rules_for_edge_rows_are_detected(edge_rows, monkeypatch):
+    """Treating no row on an edge as an edge row, or all of them, is not exact."""
+    equal_frequency = Bins.equal_frequency
 
-    def simpler(values, n_groups, name):
-        bins = learn(values, n_groups, name)
-        return Bins(bins.edges, np.full_like(bins.apart, broken == "edges left out"), name)
+    def simpler_bins(values, n_groups, name):
+        bins = equal_frequency(values, n_groups, name)
+        return Bins(bins.edges, np.full_like(bins.has_edge_rows, edge_rows == "all"), name)
 
-    monkeypatch.setattr(Bins, "equal_frequency", simpler)
-    spread = "continuous" if broken == "edges left in" else "rounded"
-    assert np.abs(uniformity(spread, BySpread(3), n=15, repeats=12000)).max() > LIMIT
+    monkeypatch.setattr(Bins, "equal_frequency", simpler_bins)
+    spread = "continuous" if edge_rows == "none" else "rounded"
+    assert np.abs(uniformity_z_scores(spread, BySpread(3), n=15, repeats=12000)).max() > LIMIT
 
 
 class _ByRoundedPrediction(ByPrediction):
-    """Bins of a center with ties."""
+    """Bins of the rounded center, which has ties."""
 
     def learn(self, rows):
         return super().learn(self._rounded(rows))
@@ -79,13 +79,13 @@ class _ByRoundedPrediction(ByPrediction):
 
 
 def test_weighted_p_values_are_exact_under_covariate_shift():
-    """New rows come from a tilted source; with the likelihood ratios as weights p-values stay uniform."""
+    """New rows have another distribution; with likelihood ratios as weights, p-values are still uniform."""
     rng = np.random.default_rng(5)
     excess, unweighted = [], []
     for _ in range(4000):
         old, new = draw(rng, 25), draw(rng, 200)
-        tilt = new.prediction.spread / 8.0  # accept large spreads more often
-        rows = np.flatnonzero(rng.random(200) < tilt)[:20]
+        acceptance = new.prediction.spread / 8.0  # large spreads are accepted more often
+        rows = np.flatnonzero(rng.random(200) < acceptance)[:20]
         weights = {"weights": old.prediction.spread}
         calibration = calibrate(old.y, old.prediction, **weights)
         new_rows = (new.y[rows], new.prediction[rows])

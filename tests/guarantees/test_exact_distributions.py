@@ -1,4 +1,4 @@
-"""The guarantee as a law: the number covered among m new rows of a group is BetaBinomial(m, k, n + 1 - k)."""
+"""The exact distribution of coverage: BetaBinomial(m, k, n + 1 - k) of m new rows of a group are covered."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ N, M = 37, 12
 
 
 def covered_counts(score, taxonomy, *, repeats, seed, levels=LEVELS, n=N):
-    """Return how many of M new rows are covered, one count a repeat, by (label, calibration size, level)."""
+    """Return the number covered among M new rows in each repeat, by (label, calibration size, level)."""
     rng = np.random.default_rng(seed)
     fixed_sizes = np.arange(n) % 3 == 0 if isinstance(taxonomy, ByFeature) else None
     counts = {}
@@ -41,7 +41,7 @@ def covered_counts(score, taxonomy, *, repeats, seed, levels=LEVELS, n=N):
 
 
 def add_counts(counts, covered, codes, sizes, levels):
-    """Add the number covered among the first M new rows of each group that has so many."""
+    """Add the number covered among the first M new rows of each group that has at least M."""
     for code, (label, size) in enumerate(sizes.items()):
         rows = np.flatnonzero(codes == code)[:M]
         if len(rows) == M:
@@ -49,79 +49,79 @@ def add_counts(counts, covered, codes, sizes, levels):
                 counts.setdefault((label, size, level), []).append(hits)
 
 
-def law_p_value(hits, size, level):
-    """Return the chi-square p-value of counts against their law."""
+def chi_square_p_value(hits, size, level):
+    """Return the p-value of a chi-square test of the numbers covered against their exact distribution."""
     k = conformal_rank(size, level)
     observed = np.bincount(hits, minlength=M + 1)
     if k > size:  # everything is covered
         return float(observed[M] == len(hits))
     expected = betabinom(M, k, size + 1 - k).pmf(np.arange(M + 1)) * len(hits)
-    cells = np.minimum(np.cumsum(expected) // 10, (len(hits) - 10) // 10)  # of about 10 expected or more
-    _, cells = np.unique(cells, return_inverse=True)
-    return float(chisquare(np.bincount(cells, observed), np.bincount(cells, expected)).pvalue)
+    bins = np.minimum(np.cumsum(expected) // 10, (len(hits) - 10) // 10)  # with at least about 10 expected counts
+    _, bins = np.unique(bins, return_inverse=True)
+    return float(chisquare(np.bincount(bins, observed), np.bincount(bins, expected)).pvalue)
 
 
-def worst_p_value(counts):
-    """Return the worst fit over groups and levels, of those with repeats enough to tell."""
-    p_values = [law_p_value(hits, size, level) for (_, size, level), hits in counts.items() if len(hits) >= 300]
-    assert p_values, "no group had enough repeats: the test would say nothing"
+def smallest_p_value(counts):
+    """Return the smallest p-value over groups and levels with at least 300 repeats."""
+    p_values = [chi_square_p_value(hits, size, level) for (_, size, level), hits in counts.items() if len(hits) >= 300]
+    assert p_values, "no group had enough repeats, so nothing was tested"
     return min(p_values)
 
 
 @pytest.mark.parametrize("taxonomy", [Marginal(), BySpread(3), ByFeature(0)], ids=repr)
 @pytest.mark.parametrize("score", ALL_SCORES, ids=repr)
-def test_coverage_follows_its_law(score, taxonomy):
-    """Every score with every taxonomy, at levels near 0, in the middle and near 1."""
-    assert worst_p_value(covered_counts(score, taxonomy, repeats=1500, seed=1)) > ONE_IN_A_MILLION
+def test_coverage_has_its_exact_distribution(score, taxonomy):
+    """For every score and taxonomy, at levels near 0, in the middle and near 1."""
+    assert smallest_p_value(covered_counts(score, taxonomy, repeats=1500, seed=1)) > ONE_IN_A_MILLION
 
 
 @pytest.mark.parametrize("n_groups", [1, 2, 4])
-def test_small_bins_follow_the_law(n_groups):
-    """A handful of rows a bin, infinite thresholds among them."""
+def test_coverage_of_small_bins_has_its_exact_distribution(n_groups):
+    """A few rows in each bin; some thresholds are infinite."""
     with pytest.warns(TooFewRowsWarning):
         counts = covered_counts(
             Residual(), BySpread(n_groups), repeats=1500, seed=2, levels=[0.01, 0.3, 0.6, 0.99], n=13
         )
-    assert worst_p_value(counts) > ONE_IN_A_MILLION
+    assert smallest_p_value(counts) > ONE_IN_A_MILLION
 
 
-def test_the_law_catches_a_rank_off_by_one(monkeypatch):
-    """One rank too many over-covers by 1 / (n + 1), which a tolerance would let pass."""
+def test_a_rank_off_by_one_is_detected(monkeypatch):
+    """It over-covers by 1 / (n + 1), which a test with a tolerance would not notice."""
     monkeypatch.setattr(quantiles, "conformal_rank", lambda n, level: conformal_rank(n, level) + 1)
-    assert worst_p_value(covered_counts(Residual(), Marginal(), repeats=1500, seed=1)) < ONE_IN_A_MILLION
+    assert smallest_p_value(covered_counts(Residual(), Marginal(), repeats=1500, seed=1)) < ONE_IN_A_MILLION
 
 
-def test_the_law_catches_edge_rows_left_in(monkeypatch):
-    """The same bins with their edge rows as ordinary members are not exactly valid."""
-    learn = Bins.equal_frequency
+def test_edge_rows_as_ordinary_members_are_detected(monkeypatch):
+    """The same bins are then not exactly valid."""
+    equal_frequency = Bins.equal_frequency
 
-    def edges_left_in(values, n_groups, name):
-        bins = learn(values, n_groups, name)
-        return Bins(bins.edges, np.zeros_like(bins.apart), name)
+    def without_edge_rows(values, n_groups, name):
+        bins = equal_frequency(values, n_groups, name)
+        return Bins(bins.edges, np.zeros_like(bins.has_edge_rows), name)
 
-    monkeypatch.setattr(Bins, "equal_frequency", edges_left_in)
+    monkeypatch.setattr(Bins, "equal_frequency", without_edge_rows)
     counts = covered_counts(Residual(), BySpread(3), repeats=3000, seed=1, levels=[0.9], n=30)
-    assert worst_p_value(counts) < ONE_IN_A_MILLION
+    assert smallest_p_value(counts) < ONE_IN_A_MILLION
 
 
-def test_union_over_target_groups_follows_the_law():
-    """With groups of the target itself, the union of the groups' pieces has the law in every group."""
+def test_the_union_over_target_groups_has_its_exact_distribution():
+    """With groups of the target, the union of the groups' pieces has exact coverage in every group."""
     rng = np.random.default_rng(3)
-    counts, hulls = {}, []
+    counts, hull_excess = {}, []
     for _ in range(600):
         old, new = draw(rng, 9 * N), draw(rng, 12 * M)
-        keep = np.concatenate([rows[:N] for rows in by_target(old.y)])
+        keep = np.concatenate([rows[:N] for rows in rows_by_target_group(old.y)])
         model = ConformalRegressor(FrozenEstimator(Oracle().fit(old.X, old.y)), taxonomy=ByTarget([-0.5, 0.7]))
         model.fit(old.X[keep], old.y[keep])
         union = model.predict_union(new.X, level=[0.5, 0.9])
         codes = model.taxonomy_.assign(Rows(new.prediction, y=new.y)).codes
         add_counts(counts, union.covers(new.y), codes, model.calibration_.sizes, [0.5, 0.9])
-        hulls.append(union.hull().covers(new.y).mean(axis=0) - union.covers(new.y).mean(axis=0))
-    assert worst_p_value(counts) > ONE_IN_A_MILLION
-    assert np.min(hulls) >= 0
-    assert np.max(hulls) > 0
+        hull_excess.append(union.hull().covers(new.y).mean(axis=0) - union.covers(new.y).mean(axis=0))
+    assert smallest_p_value(counts) > ONE_IN_A_MILLION
+    assert np.min(hull_excess) >= 0
+    assert np.max(hull_excess) > 0
 
 
-def by_target(y):
-    """Return the rows of each target group."""
+def rows_by_target_group(y):
+    """Return the rows of each group of the target."""
     return [np.flatnonzero(y <= -0.5), np.flatnonzero((y > -0.5) & (y <= 0.7)), np.flatnonzero(y > 0.7)]
