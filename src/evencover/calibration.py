@@ -258,9 +258,9 @@ class Calibration:
         return {"scores": self.scores, **weights, **self.groups.state()}
 
     @classmethod
-    def restored(cls, state: Mapping[str, Any], nonconformity: Nonconformity) -> "Calibration":
+    def from_state(cls, state: Mapping[str, Any], nonconformity: Nonconformity) -> "Calibration":
         """Return the calibration from what `state` returned, and the score."""
-        groups = Groups.restored(state)
+        groups = Groups.from_state(state)
         scores, weights = checked_scores(state["scores"], len(groups)), state.get("weights")
         weights = None if weights is None else checked_nonnegative(weights, "weights", length=len(groups))
         return cls(nonconformity, scores, groups, weights)
@@ -280,7 +280,7 @@ class Calibration:
         nonconformity : score or mapping, optional
             The score, if its class is your own: a file can store only scores of this package.
         """
-        return calibration_files.read(path, nonconformity, cls.restored)
+        return calibration_files.read(path, nonconformity, cls.from_state)
 
     def _check_same_groups(self, groups: Groups, unseen: Unseen) -> None:
         """Raise ValueError if a new row has no group, a rule differs, or a group is unseen and `unseen` is "error"."""

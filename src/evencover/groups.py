@@ -83,17 +83,17 @@ class Groups:
         if array.ndim != 1:
             hint = "; pass the Groups that taxonomy.learn(rows) returns" if hasattr(values, "learn") else ""
             raise ValueError(f"{name} must be one-dimensional, of shape (n,); got shape {array.shape}{hint}")
-        codes, found = _encode(array, name)
+        codes, present = _encode(array, name)
         if labels is None:
-            return cls(codes, found)
+            return cls(codes, present)
         declared = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
-        if declared == found:
-            return cls(codes, found)
+        if declared == present:
+            return cls(codes, present)
         if len(set(declared)) < len(declared):
             raise ValueError(f"the labels declared for {name} must be distinct; got {first_few(declared)}")
-        all_labels = tuple(dict.fromkeys(declared + found))
+        all_labels = tuple(dict.fromkeys(declared + present))
         code_of = {label: code for code, label in enumerate(all_labels)}
-        new_codes = np.array([code_of[label] for label in found], dtype=np.intp)
+        new_codes = np.array([code_of[label] for label in present], dtype=np.intp)
         return cls(new_codes[codes] if len(new_codes) else codes, all_labels)
 
     @property
@@ -164,7 +164,7 @@ class Groups:
         }
 
     @classmethod
-    def restored(cls, state: Mapping[str, Any]) -> "Groups":
+    def from_state(cls, state: Mapping[str, Any]) -> "Groups":
         """Return the groups from what `state` returned."""
         labels, rules = tuple(state["labels"]), tuple(state["rules"])
         return cls(state["codes"], labels, rules, state.get("edge"), state["n_edge_bits"])

@@ -10,9 +10,9 @@ from evencover.quantiles import Level, conformal_rank, level_fraction
 
 Kind: TypeAlias = Literal["marginal", "per group", "conditional", "approximate", "none"]
 
-_MODEL_FIT = "the model was not fitted on the calibration rows"
-EXCHANGEABLE = f"{_MODEL_FIT}, and new rows are exchangeable with them (for example all independent, from one source)"
-SHIFTED = f"{_MODEL_FIT}, and the weights are the likelihood ratios of the new rows' features to theirs"
+_HELD_OUT = "the model was not fitted on the calibration rows"
+EXCHANGEABLE = f"{_HELD_OUT}, and new rows are exchangeable with them (for example all independent, from one source)"
+SHIFTED = f"{_HELD_OUT}, and the weights are the likelihood ratios of the new rows' features to theirs"
 _KIND_TEXTS: dict[Kind, str] = {
     "marginal": "Marginal coverage: over all rows together",
     "per group": "Coverage per group: in every group",

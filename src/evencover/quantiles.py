@@ -146,25 +146,25 @@ def conformal_quantile(
     if (weights is None) != (test_weight is None):
         raise ValueError("weights and test_weight must be given together; got only one of them")
     if weights is None:
-        found = thresholds(scores, levels)
+        quantiles = thresholds(scores, levels)
     else:
         weights = checked_nonnegative(weights, "weights", length=len(scores))
         test_weights = checked_nonnegative(np.atleast_1d(test_weight), "test_weight")
-        found = weighted_thresholds(scores, levels, weights, test_weights)
-        found = found[0] if np.ndim(test_weight) == 0 else found
-    found = found if is_level_sequence(level) else found[..., 0]
-    return float(found) if found.ndim == 0 else found
+        quantiles = weighted_thresholds(scores, levels, weights, test_weights)
+        quantiles = quantiles[0] if np.ndim(test_weight) == 0 else quantiles
+    quantiles = quantiles if is_level_sequence(level) else quantiles[..., 0]
+    return float(quantiles) if quantiles.ndim == 0 else quantiles
 
 
 def thresholds(scores: FloatArray, levels: tuple[Fraction, ...]) -> FloatArray:
     """Return the conformal quantile of checked scores at each level. Shape (L,)."""
     ranks = np.array([conformal_rank(len(scores), level) for level in levels])
-    found = np.full(len(levels), np.inf)
+    quantiles = np.full(len(levels), np.inf)
     finite = ranks <= len(scores)
     if finite.any():
         positions = ranks[finite] - 1
-        found[finite] = np.partition(scores, np.unique(positions))[positions]
-    return found
+        quantiles[finite] = np.partition(scores, np.unique(positions))[positions]
+    return quantiles
 
 
 def weighted_thresholds(
@@ -176,8 +176,8 @@ def weighted_thresholds(
     cumulative = np.cumsum(weights[order])  # (n,)
     total = cumulative[-1] if len(cumulative) else 0.0
     needed = (total + test_weights)[:, None] * np.array([float(level) for level in levels])  # (m, L)
-    found: FloatArray = sorted_scores[np.searchsorted(cumulative, needed, side="left")]
+    quantiles: FloatArray = sorted_scores[np.searchsorted(cumulative, needed, side="left")]
     if len(weights) and weights.min() == weights.max():
-        found[test_weights == weights[0]] = thresholds(scores, levels)
-    found[needed == 0] = np.inf  # all weights are 0, so the data give no threshold
-    return found
+        quantiles[test_weights == weights[0]] = thresholds(scores, levels)
+    quantiles[needed == 0] = np.inf  # all weights are 0, so the data give no threshold
+    return quantiles

@@ -45,7 +45,8 @@ _ROUNDING_MARGIN = 4 * float(np.finfo(float).eps)  # relative to the size of a b
 class Residual:
     """Absolute residual, ``|y − center|``: all rows of a group get intervals of the same width.
 
-    The paper's residual measure. It covers all rows alike only if all have the same noise (homoskedastic data).
+    The paper's residual measure. Its coverage is the same for all rows only if their noise is the same
+    (homoskedastic data).
 
     Examples
     --------
@@ -149,7 +150,7 @@ class Normalized(_SpreadScaled):
     """Absolute residual in units of the spread, ``|y − center| / spread``.
 
     The paper's normalised measure. If the target is center + spread × noise, and the noise has the same distribution
-    for all rows, the score is a pivotal quantity. Then one threshold covers alike at every noise level.
+    for all rows, the score is a pivotal quantity. Then one threshold gives the same coverage at every noise level.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ class Marginal(BaseEstimator):  # type: ignore[misc]
 
 
 class _PredictionBins:
-    """Learning and assigning for taxonomies that bin a number of the prediction; subclasses name and return it."""
+    """Shared code of taxonomies that bin a number of the prediction: subclasses give its name and its values."""
 
     needs_target = False
     _quantity: ClassVar[str]
@@ -106,7 +106,7 @@ class BySpread(_PredictionBins, BaseEstimator):  # type: ignore[misc]
     edges : sequence of float, optional
         Fixed inner edges instead of learned ones, increasing; bins are closed above.
     min_rows : int, optional
-        Minimum number of calibration rows in each bin: with few rows, the number of bins is reduced. It depends only
+        Use fewer bins if a bin would otherwise have fewer calibration rows than this. The number of bins depends only
         on the number of rows and on `n_groups`, so the guarantee stays exact.
 
     Attributes

@@ -53,9 +53,9 @@ class Pool:
             larger = self._tail_weights[np.searchsorted(self._sorted_scores, scores, side="right")]
             counted = larger + tie_shares * (counted - larger)
         total = np.broadcast_to(self._tail_weights[0] + own, scores.shape)
-        found = np.ones(scores.shape)
-        np.divide(counted, total, out=found, where=total > 0)
-        return found
+        p_values = np.ones(scores.shape)
+        np.divide(counted, total, out=p_values, where=total > 0)
+        return p_values
 
     @cached_property
     def _threshold_cache(self) -> dict[tuple[Fraction, ...], FloatArray]:
@@ -120,27 +120,27 @@ class PoolAssignment:
         if weights is not None:
             return self._weighted_thresholds(levels, weights)
         self._warn_if_too_few(max(levels))
-        found = [pool.thresholds(levels) for pool in self.pools]
-        table = np.concatenate([np.empty((0, len(levels))), *found])  # (pools, L)
+        by_pool = [pool.thresholds(levels) for pool in self.pools]
+        table = np.concatenate([np.empty((0, len(levels))), *by_pool])  # (pools, L)
         if len(table) == 1:
             return list(table[0])
         return [column.take(self.pool_codes) for column in table.T]
 
     def p_values(self, scores: FloatArray, tie_shares: FloatArray | None, weights: FloatArray | None) -> FloatArray:
         """Return each row's p-value in its pool. Shape (m,)."""
-        found = np.empty(len(scores))
+        p_values = np.empty(len(scores))
         for code, rows in rows_by_code(self.pool_codes, len(self.pools)):
             shares, own = (None if each is None else each[rows] for each in (tie_shares, weights))
-            found[rows] = self.pools[code].p_values(scores[rows], shares, own)
-        return found
+            p_values[rows] = self.pools[code].p_values(scores[rows], shares, own)
+        return p_values
 
     def _weighted_thresholds(self, levels: tuple[Fraction, ...], weights: FloatArray) -> list[float | FloatArray]:
         """Return the thresholds for each row's own weight."""
-        found = np.empty((len(self.pool_codes), len(levels)))
+        table = np.empty((len(self.pool_codes), len(levels)))  # (m, L)
         outweighed = []
         for code, rows in rows_by_code(self.pool_codes, len(self.pools)):
-            found[rows] = self.pools[code].thresholds(levels, weights[rows])
-            if self.names[code] is not None and np.isinf(found[rows]).any():
+            table[rows] = self.pools[code].thresholds(levels, weights[rows])
+            if self.names[code] is not None and np.isinf(table[rows]).any():
                 outweighed.append(self.names[code])
         if outweighed:
             warn_user(
@@ -148,7 +148,7 @@ class PoolAssignment:
                 f"of their group, so their intervals are infinite; groups: {first_few(outweighed)}",
                 TooFewRowsWarning,
             )
-        return list(found.T)
+        return list(table.T)
 
     def _warn_if_too_few(self, level: Fraction) -> None:
         """Warn once of all groups of new rows whose threshold is infinite, with the number of rows they need."""

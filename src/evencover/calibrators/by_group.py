@@ -49,7 +49,7 @@ class ByGroup(BaseEstimator):  # type: ignore[misc]
 
     def restore(self, state: Mapping[str, Any], nonconformity: Nonconformity) -> "CalibratedGroups":
         """Return the calibrated groups from what their `state` returned."""
-        return CalibratedGroups(state["taxonomy"], Calibration.restored(state, nonconformity))
+        return CalibratedGroups(state["taxonomy"], Calibration.from_state(state, nonconformity))
 
 
 @dataclass(frozen=True, eq=False)
