@@ -153,11 +153,11 @@ CASES = {
     # spread
     "no spread": (
         lambda: ConformalRegressor(Ridge(), nonconformity=Normalized()).fit(X, Y),
-        "such as evencover.models.WithSpread(model) around yours",
+        "such as evencover.models.WithSpread(your_model)",
     ),
     "no groups without spread": (
         lambda: ConformalRegressor(Ridge(), taxonomy=BySpread(2)).fit(X, Y),
-        "such as evencover.models.WithSpread(model) around yours",
+        "such as evencover.models.WithSpread(your_model)",
     ),
     "a classifier": (
         lambda: WithSpread(LogisticRegression()).fit(X, Y),
