@@ -15,7 +15,8 @@ import evencover
 SOURCE = Path(evencover.__file__).parent
 LAYERS = [  # a module imports from its own layer or from layers above, never from below
     {"_version"},
-    {f"_internal.{name}" for name in ("optional", "saved_files", "ecdf", "html", "arrays", "frames")} | {"_internal"},
+    {f"_internal.{name}" for name in ("optional", "saved_files", "saved_objects", "ecdf", "html")}
+    | {"_internal.arrays", "_internal.frames", "_internal"},
     {"quantiles", "groups", "guarantees", "intervals", "predictions"},
     {"scores", "taxonomies", "calibration", "metrics"}
     | {f"_internal.{name}" for name in ("bins", "pools", "calibration_files")},
@@ -26,7 +27,7 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     {f"models.{name}" for name in ("_validation", "_scaling", "_quantile_plan", "predict")},
     {f"models.{name}" for name in ("adapters", "encoding", "forest", "spread")},
     {f"models.networks.{name}" for name in ("_layers", "_losses", "_training_settings", "_training")},
-    {f"models.networks.{name}" for name in ("joint", "_network_files")},
+    {f"models.networks.{name}" for name in ("joint", "_saving")},
     {f"models.networks.{name}" for name in ("regressors", "ensembles")} | {"models.networks", "models"},
     {"_internal.predictor_files", "model_selection", "conformal"},
     {f"datasets.{name}" for name in ("registry", "_table_files", "dataset", "_downloads", "_originals", "loading")}
@@ -60,7 +61,7 @@ MODULES = {
     if path != SOURCE / "__init__.py"
 }
 EXTRAS = [
-    *("torch", "safetensors", "tqdm", "quantile_forest", "matplotlib", "pandas", "dask", "polars", "pyarrow", "sympy"),
+    *("torch", "tqdm", "quantile_forest", "matplotlib", "pandas", "dask", "polars", "pyarrow", "sympy"),
     *("cyclopts", "rich", "distributed", "openpyxl", "xlrd", "skops"),
 ]
 OPTIONAL = [*EXTRAS, "narwhals", "numpy", "scipy", "sklearn"]

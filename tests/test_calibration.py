@@ -242,7 +242,9 @@ def test_invalid_and_corrupt_files_raise(old, tmp_path):
     flipped[len(valid) // 2] ^= 0xFF
     for content in (b"", b"hello", valid[:-100], valid[: len(valid) // 2], bytes(flipped)):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"c\.npz is no calibration that evencover wrote, or it is damaged"):
+        with pytest.raises(
+            ValueError, match=r"c\.npz is not a calibration file written by evencover, or it is corrupt"
+        ):
             Calibration.load(path)
     for position in range(0, len(valid), 7):
         flipped = bytearray(valid)
@@ -251,17 +253,17 @@ def test_invalid_and_corrupt_files_raise(old, tmp_path):
         with contextlib.suppress(ValueError):  # some bytes do not matter; no other type of error may be raised
             Calibration.load(path)
     np.savez(path, x=np.arange(3))
-    with pytest.raises(ValueError, match="is no calibration"):
+    with pytest.raises(ValueError, match="is not a calibration file"):
         Calibration.load(path)
     path.write_bytes(pickle.dumps({"format": "evencover.calibration"}))
-    with pytest.raises(ValueError, match="is no calibration"):
+    with pytest.raises(ValueError, match="is not a calibration file"):
         Calibration.load(path)
     header = {"format": "evencover.calibration", "version": 99, "evencover": "9.9"}
     np.savez(path, header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8))
     with pytest.raises(ValueError, match=r"written by evencover 9\.9 in version 99 of the format"):
         Calibration.load(path)
     np.savez(path, header=np.frombuffer(json.dumps(header | {"version": 1}).encode(), dtype=np.uint8))
-    with pytest.raises(ValueError, match=r"in version 1 of the format; this evencover reads version 2"):
+    with pytest.raises(ValueError, match=r"in version 1 of the format; this evencover reads version 3"):
         Calibration.load(path)
     with pytest.raises(FileNotFoundError):
         Calibration.load(tmp_path / "nowhere.npz")
@@ -461,6 +463,6 @@ def test_weights_in_a_file_are_checked(old, tmp_path):
     for weights in (state["weights"][:-1], -state["weights"]):
         calibration_files.write(tmp_path / "c.npz", Residual(), state | {"weights": weights})
         with pytest.raises(
-            ValueError, match=r"c.npz is no calibration that evencover wrote, or it is damaged: weights must"
+            ValueError, match=r"c.npz is not a calibration file written by evencover, or it is corrupt: weights must"
         ):
             Calibration.load(tmp_path / "c.npz")

@@ -281,7 +281,7 @@ CASES = {
     "no run's folder": (["predict", ".", "houses.csv"], r". is not the folder of a run: it has no predictor.evencover"),
     "no predictor": (
         ["predict", "houses.csv", "houses.csv"],
-        r"houses.csv is no predictor that evencover wrote, or it is damaged",
+        r"houses.csv is not a predictor file written by evencover, or it is corrupt",
     ),
     "columns missing": (
         ["predict", "evencover-houses", "other.csv"],

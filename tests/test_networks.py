@@ -1,5 +1,6 @@
 """Networks: the same as plain PyTorch's, faster; each by itself whoever trains beside it."""
 
+import json
 import sys
 
 import numpy as np
@@ -377,10 +378,10 @@ def test_a_deep_ensemble_is_its_members():
 def test_a_saved_model_is_the_model(model, tmp_path, monkeypatch):
     """Its file is read without torch, and says what its settings were."""
     model = clone(model).fit(DATA.X, DATA.y)
-    model.save(tmp_path / "model.safetensors")
-    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+    model.save(tmp_path / "model.evencover")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.evencover"]
     monkeypatch.setitem(sys.modules, "torch", None)
-    loaded = type(model).load(tmp_path / "model.safetensors")
+    loaded = type(model).load(tmp_path / "model.evencover")
     for part in ("center", "spread", "lower", "upper"):
         np.testing.assert_array_equal(
             getattr(loaded.predict_full(DATA.X), part), getattr(model.predict_full(DATA.X), part)
@@ -399,15 +400,71 @@ def test_a_saved_model_knows_its_features(tmp_path):
 
 def test_a_file_of_another_kind_is_refused(tmp_path):
     MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y).save(tmp_path / "a")
-    with pytest.raises(ValueError, match=r"holds a MeanVarianceNetwork: MeanVarianceNetwork\.load reads it"):
+    with pytest.raises(ValueError, match=r"the file holds a MeanVarianceNetwork: use MeanVarianceNetwork\.load"):
         QuantileNetwork.load(tmp_path / "a")
     (tmp_path / "b").write_bytes(b"no network")
-    with pytest.raises(ValueError, match="is no network that evencover wrote, or it is damaged"):
+    with pytest.raises(ValueError, match="is not a network file written by evencover, or it is corrupt"):
         QuantileNetwork.load(tmp_path / "b")
     with pytest.raises(FileNotFoundError):
         QuantileNetwork.load(tmp_path / "c")
     with pytest.raises(FileNotFoundError):
         MeanVarianceNetwork.load(tmp_path / "a").save(tmp_path / "nowhere" / "a")
+
+
+def test_files_of_older_formats_are_named(tmp_path):
+    """Version 1 was a safetensors file: eight bytes with the length of a JSON text, that text, the weights."""
+    notes = json.dumps({"format": "evencover.network", "version": 1, "evencover": "0.1.0"})
+    text = json.dumps({"__metadata__": {"evencover": notes}}).encode()
+    (tmp_path / "old").write_bytes(len(text).to_bytes(8, "little") + text + bytes(100))
+    with pytest.raises(
+        ValueError,
+        match=r"old: written by evencover 0\.1\.0 in version 1 of the format; this evencover reads version 3",
+    ):
+        MeanVarianceNetwork.load(tmp_path / "old")
+
+
+def test_a_predictor_is_not_a_network(tmp_path):
+    network = MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y)
+    ConformalRegressor(FrozenEstimator(network)).fit(DATA.X, DATA.y).save(tmp_path / "predictor")
+    with pytest.raises(ValueError, match=r"its format is 'evencover\.predictor'; expected 'evencover\.network'"):
+        MeanVarianceNetwork.load(tmp_path / "predictor")
+
+
+def test_a_corrupt_network_file_is_noticed(tmp_path):
+    """Changing a byte gives one error that names the file, or changes no prediction."""
+    network = MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y)
+    network.save(tmp_path / "model")
+    content, expected = (tmp_path / "model").read_bytes(), network.predict(DATA.X)
+    for position in range(0, len(content), 397):
+        corrupt = bytearray(content)
+        corrupt[position] ^= 0xFF
+        (tmp_path / "model").write_bytes(bytes(corrupt))
+        try:
+            predicted = MeanVarianceNetwork.load(tmp_path / "model").predict(DATA.X)
+        except ValueError as error:
+            assert str(tmp_path / "model") in str(error)  # noqa: PT017
+        else:
+            np.testing.assert_array_equal(predicted, expected)
+
+
+class Subclass(MeanVarianceNetwork):
+    """A user's own network."""
+
+
+def test_a_subclass_is_saved_and_loaded_by_its_own_name(tmp_path):
+    model = Subclass(**QUICK).fit(DATA.X, DATA.y)
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(Subclass.load(tmp_path / "model").predict(DATA.X), model.predict(DATA.X))
+    with pytest.raises(ValueError, match=r"the file holds a Subclass: use Subclass\.load"):
+        MeanVarianceNetwork.load(tmp_path / "model")
+
+
+def test_unknown_settings_cannot_be_saved(tmp_path):
+    model = MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y)
+    model.progress = Subclass()
+    with pytest.raises(TypeError, match=r"settings must be numbers, text or sequences of them to be saved; got .*Sub"):
+        model.save(tmp_path / "model")
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_torch_the_error_says_how_to_get_it(monkeypatch):

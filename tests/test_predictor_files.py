@@ -33,7 +33,7 @@ from evencover import (
     diagnose,
     models,
 )
-from evencover._internal import predictor_files
+from evencover._internal import predictor_files, saved_files, saved_objects
 from evencover.models import (
     DeepEnsemble,
     DropoutEnsemble,
@@ -173,9 +173,11 @@ class TestTrust:
     def test_a_users_class_has_to_be_named(self, tmp_path):
         name = f"{Own.__module__}.Own"
         model = ConformalRegressor(Own(), random_state=0).fit(DATA.X, DATA.y)
-        with pytest.warns(UserWarning, match=rf"to load this file, name what it holds as trusted=\['{name}'\]"):
+        with pytest.warns(
+            UserWarning, match=rf"to load this file, pass the names of the classes in it: trusted=\['{name}'\]"
+        ):
             model.save(tmp_path / "model")
-        with pytest.raises(ValueError, match=rf"does not know: {name}. If you trust whoever wrote it"):
+        with pytest.raises(ValueError, match=rf"does not know: {name}. If you trust the author"):
             ConformalRegressor.load(tmp_path / "model")
         assert len(bounds(ConformalRegressor.load(tmp_path / "model", trusted=[name]))) == 50
 
@@ -189,7 +191,7 @@ class TestTrust:
 
     def test_what_is_trusted_is_there(self):
         """Every name of this package on the list is that of a class."""
-        for path in predictor_files.TRUSTED:
+        for path in saved_objects.TRUSTED:
             module, _, name = path.rpartition(".")
             assert isinstance(getattr(__import__(module, fromlist=[name]), name), type)
 
@@ -197,10 +199,15 @@ class TestTrust:
         """Neither in the archive nor in what the forest says of itself."""
         ConformalRegressor(MODELS["forest"], random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
         with zipfile.ZipFile(tmp_path / "model") as archive:
-            assert sorted(archive.namelist()) == ["calibration.npz", "header.json", "learned.skops"]
-            learned = archive.read("learned.skops")
-        assert "builtins.bytes" not in str(skops.io.get_untrusted_types(data=learned))
-        with zipfile.ZipFile(tmp_path / "model") as archive, zipfile.ZipFile(archive.open("learned.skops")) as inner:
+            assert sorted(archive.namelist()) == [
+                "arrays/codes.npy",
+                "arrays/scores.npy",
+                "header.json",
+                "objects.skops",
+            ]
+            objects = archive.read("objects.skops")
+        assert "builtins.bytes" not in str(skops.io.get_untrusted_types(data=objects))
+        with zipfile.ZipFile(tmp_path / "model") as archive, zipfile.ZipFile(archive.open("objects.skops")) as inner:
             assert {name.rpartition(".")[2] for name in inner.namelist()} == {"json", "npy"}
 
     def test_a_function_cannot_be_written(self, tmp_path):
@@ -214,11 +221,11 @@ class TestTrust:
 @pytest.mark.parametrize("content", [b"", b"no archive", pickle.dumps({"a": 1})], ids=["empty", "text", "pickle"])
 def test_damaged_files(content, tmp_path):
     (tmp_path / "model").write_bytes(content)
-    with pytest.raises(ValueError, match="is no predictor that evencover wrote, or it is damaged"):
+    with pytest.raises(ValueError, match="is not a predictor file written by evencover, or it is corrupt"):
         ConformalRegressor.load(tmp_path / "model")
 
 
-@pytest.mark.parametrize("member", ["header.json", "calibration.npz", "learned.skops"])
+@pytest.mark.parametrize("member", ["header.json", "arrays/scores.npy", "objects.skops"])
 @pytest.mark.parametrize(
     "content",
     [
@@ -238,7 +245,7 @@ def test_a_damaged_member(member, content, tmp_path):
     with zipfile.ZipFile(tmp_path / "model", "w") as archive:
         for name, held in members.items():
             archive.writestr(name, held)
-    with pytest.raises(ValueError, match=r"model is no (predictor|calibration) that evencover wrote, or it is damaged"):
+    with pytest.raises(ValueError, match="model is not a predictor file written by evencover, or it is corrupt"):
         ConformalRegressor.load(tmp_path / "model")
 
 
@@ -261,7 +268,7 @@ def test_any_byte_changed(tmp_path):
 
 def test_the_level_is_noted(tmp_path):
     ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model", level=0.8)
-    assert predictor_files.noted_level(tmp_path / "model") == 0.8
+    assert predictor_files.saved_level(tmp_path / "model") == 0.8
 
 
 def test_another_version_of_scikit_learn_is_said(tmp_path, monkeypatch):
@@ -271,12 +278,12 @@ def test_another_version_of_scikit_learn_is_said(tmp_path, monkeypatch):
         ConformalRegressor.load(tmp_path / "model")
 
 
-@pytest.mark.parametrize("version", [1, 3])
+@pytest.mark.parametrize("version", [1, 2, 4])
 def test_another_format_is_refused(version, tmp_path, monkeypatch):
-    monkeypatch.setattr(predictor_files, "VERSION", version)
+    monkeypatch.setattr(saved_files, "VERSION", version)
     ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
     monkeypatch.undo()
-    with pytest.raises(ValueError, match=rf"version {version}; this evencover reads evencover.predictor, version 2"):
+    with pytest.raises(ValueError, match=rf"in version {version} of the format; this evencover reads version 3"):
         ConformalRegressor.load(tmp_path / "model")
 
 

@@ -74,7 +74,7 @@ def predict(
 
 def _predictor(folder: Path) -> tuple[Any, float]:
     """Return the predictor of a run, or in a file, and the level it was made for."""
-    from evencover._internal.predictor_files import noted_level
+    from evencover._internal.predictor_files import saved_level
     from evencover._report.output_folders import PREDICTOR
     from evencover.conformal import ConformalRegressor
 
@@ -83,7 +83,7 @@ def _predictor(folder: Path) -> tuple[Any, float]:
     path = folder if folder.is_file() else folder / PREDICTOR
     if not path.exists():
         raise FileNotFoundError(f"{folder} is not the folder of a run: it has no {PREDICTOR}")
-    return ConformalRegressor.load(path), noted_level(path)
+    return ConformalRegressor.load(path), saved_level(path)
 
 
 def _encoder(regressor: Any) -> "TableEncoder | None":

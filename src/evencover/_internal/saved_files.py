@@ -1,20 +1,61 @@
-"""Files that are whole or not there."""
+"""Files that evencover writes: atomic writes, and the archive that calibrations, predictors and networks share.
 
+The archive is a zip file, without pickle. It holds a header in JSON, arrays in numpy's own format and, if needed,
+objects written by skops (see `saved_objects`)::
+
+    header.json          format, version, evencover, and what the kind of file needs
+    arrays/<name>.npy    any number of arrays
+    objects.skops        optional
+"""
+
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from lzma import LZMAError
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, Literal, TypeAlias
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo, is_zipfile
+from zlib import error as ZlibError  # noqa: N812
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evencover._version import __version__
+
+VERSION = 3  # of the format, the same for every kind of file
+_HEADER, _ARRAYS, _OBJECTS = "header.json", "arrays/", "objects.skops"
+_MAX_HEADER_BYTES = 2**20  # of version 1 of network files
+_ERRORS_OF_CORRUPT_FILES = (
+    *(AttributeError, BadZipFile, EOFError, KeyError, LZMAError, NotImplementedError),
+    *(OSError, OverflowError, RuntimeError, TypeError, ValueError, ZlibError),
+)
+
+Kind: TypeAlias = Literal["calibration", "predictor", "network"]
+
+
+@dataclass(frozen=True, eq=False)
+class Archive:
+    """The contents of a saved file."""
+
+    header: Mapping[str, Any]  # values that JSON can represent
+    arrays: Mapping[str, NDArray[Any]]
+    objects: bytes = b""  # written by skops
+
+
+class IncompatibleFileError(ValueError):
+    """The file is not corrupt, but this reader cannot use it."""
 
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
-    """Yield a file to write to. It takes its place when all is written, and vanishes if anything goes wrong.
+    """Yield a file to write to; ``path`` has the complete content afterwards, or is unchanged after an error.
 
     Parameters
     ----------
     path : str or Path
-        Where it goes; a file that is there already stays until then.
+        The destination. A file that exists there is replaced once the new content is complete.
     """
     unfinished = Path(f"{path}.{os.getpid()}.part")
     try:
@@ -25,3 +66,88 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def write_archive(path: str | Path, kind: Kind, archive: Archive) -> None:
+    """Write an archive atomically; its header gets the format, its version and the version of evencover."""
+    header = {"format": _format(kind), "version": VERSION, "evencover": __version__, **archive.header}
+    with atomic_write(path) as file, ZipFile(file, "w", ZIP_DEFLATED) as members:
+        members.writestr(_HEADER, json.dumps(header))
+        for name, array in archive.arrays.items():
+            # ZipInfo means uncompressed: floating-point numbers hardly compress, and trying takes most of the time.
+            with members.open(ZipInfo(f"{_ARRAYS}{name}.npy"), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+        if archive.objects:
+            members.writestr(_OBJECTS, archive.objects)
+
+
+def read_archive(path: str | Path, kind: Kind) -> Archive:
+    """Return the contents of a file that `write_archive` wrote; raise ValueError if it is corrupt or of another kind.
+
+    Members are read to their end, so that their checksums are verified.
+    """
+    with Path(path).open("rb") as file, file_errors(path, kind):
+        header = _header(file)
+        _check_header(header, kind)
+        with ZipFile(file) as members:
+            names = members.namelist()
+            arrays = {
+                name.removeprefix(_ARRAYS).removesuffix(".npy"): _array(members, name)
+                for name in names
+                if name.startswith(_ARRAYS)
+            }
+            return Archive(header, arrays, members.read(_OBJECTS) if _OBJECTS in names else b"")
+
+
+@contextmanager
+def file_errors(path: str | Path, kind: Kind) -> Iterator[None]:
+    """Turn every error that a corrupt or incompatible file can cause into one ValueError that names the file."""
+    try:
+        yield
+    except IncompatibleFileError as error:
+        raise ValueError(f"{path}: {error}") from None
+    except _ERRORS_OF_CORRUPT_FILES as error:
+        raise ValueError(f"{path} is not a {kind} file written by evencover, or it is corrupt: {error}") from error
+
+
+def _format(kind: Kind) -> str:
+    return f"evencover.{kind}"
+
+
+def _header(file: BinaryIO) -> dict[str, Any]:
+    """Return the header of a file, also of versions 1 and 2 of the format, where some kinds had it elsewhere."""
+    if not is_zipfile(file):
+        return _header_of_safetensors(file)
+    with ZipFile(file) as members:
+        text = _array(members, "header.npy").tobytes() if "header.npy" in members.namelist() else members.read(_HEADER)
+    header: dict[str, Any] = json.loads(text)
+    return header
+
+
+def _header_of_safetensors(file: BinaryIO) -> dict[str, Any]:
+    """Return the header of version 1 of network files: eight bytes with the length of a JSON text, then that text."""
+    file.seek(0)
+    n_bytes = int.from_bytes(file.read(8), "little")
+    if not 0 < n_bytes <= _MAX_HEADER_BYTES:
+        raise BadZipFile("it is not a zip archive")
+    header: dict[str, Any] = json.loads(json.loads(file.read(n_bytes))["__metadata__"]["evencover"])
+    return header
+
+
+def _check_header(header: Mapping[str, Any], kind: Kind) -> None:
+    """Raise unless the file is of this kind and in the current version of the format."""
+    if header["format"] != _format(kind):
+        raise IncompatibleFileError(f"its format is {header['format']!r}; expected {_format(kind)!r}")
+    if header["version"] != VERSION:
+        raise IncompatibleFileError(
+            f"written by evencover {header['evencover']} in version {header['version']} of the format; "
+            f"this evencover reads version {VERSION}"
+        )
+
+
+def _array(members: ZipFile, name: str) -> NDArray[Any]:
+    with members.open(name) as member:
+        array: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
+        if member.read():
+            raise ValueError(f"{name} holds more than one array")
+    return array

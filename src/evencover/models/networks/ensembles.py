@@ -1,6 +1,5 @@
 """Ensembles of mean-variance networks: one network thinned by dropout, or several."""
 
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -11,13 +10,13 @@ from sklearn.utils import check_random_state
 from evencover._internal.arrays import FloatArray, check_count
 from evencover.models._validation import checked_rows, checked_target, remember_features
 from evencover.models.networks._layers import stacked, thinned
-from evencover.models.networks._network_files import read_network, write_network
+from evencover.models.networks._saving import SavingMixin
 from evencover.models.networks.joint import fit_jointly, mixture_of
 from evencover.models.networks.regressors import MeanVarianceNetwork
 from evencover.predictions import Prediction
 
 
-class DropoutEnsemble(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class DropoutEnsemble(SavingMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """One mean-variance network, its dropout left on (the paper's MVE).
 
     Each of the passes leaves out its own hidden units, the same for every row: a thinner network μ_k, σ_k, drawn
@@ -99,17 +98,8 @@ class DropoutEnsemble(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # typ
         """Return mean, total standard deviation and normal bounds."""
         return mixture_of(self, X)
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted ensemble to one file, without pickle: `load` reads it."""
-        write_network(self, path)
 
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Return the ensemble in a file that `save` wrote."""
-        return read_network(cls, path, MeanVarianceNetwork)
-
-
-class DeepEnsemble(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class DeepEnsemble(SavingMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Mean-variance networks that differ in initial weights, order of rows and dropout, trained in one pass.
 
     Mean and variance are those of the mixture: the mean of the means, and the mean of the variances plus the variance
@@ -175,15 +165,6 @@ class DeepEnsemble(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: 
     def predict_full(self, X: Any) -> Prediction:
         """Return mean, total standard deviation and normal bounds."""
         return mixture_of(self, X)
-
-    def save(self, path: str | Path) -> None:
-        """Write the fitted ensemble to one file, without pickle: `load` reads it."""
-        write_network(self, path)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Return the ensemble in a file that `save` wrote."""
-        return read_network(cls, path, MeanVarianceNetwork)
 
 
 def _checked_network(network: Any) -> MeanVarianceNetwork:

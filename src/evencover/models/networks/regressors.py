@@ -1,7 +1,6 @@
 """Networks that learn quantiles, or a mean and a variance; alone, or many in one pass."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -12,13 +11,13 @@ from evencover.models._quantile_plan import Center, QuantilePlan
 from evencover.models._scaling import relative_floor
 from evencover.models._validation import checked_rows
 from evencover.models.networks._losses import GaussianLikelihood, Pinball
-from evencover.models.networks._network_files import read_network, write_network
+from evencover.models.networks._saving import SavingMixin
 from evencover.models.networks.joint import fit_jointly, mixture_of, outputs_of
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
 
 
-class QuantileNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class QuantileNetwork(SavingMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """A network that learns quantiles by the pinball loss (the paper's QR).
 
     Its bounds are the α/2 and 1 − α/2 quantiles with α = softening · (1 − level), and its spread is
@@ -139,15 +138,6 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         X = checked_rows(self, X)
         return np.sort(self._values(X)[:, : len(self.plan_.levels)], axis=1)
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted network to one file, without pickle: `load` reads it."""
-        write_network(self, path)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Return the network in a file that `save` wrote."""
-        return read_network(cls, path)
-
     def _loss(self) -> Pinball:
         plan = self._plan()
         return Pinball(plan.levels, mean=plan.center == "mean")
@@ -171,7 +161,7 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self.plan_.prediction(values[:, :q], mean, self.spread_floor_)
 
 
-class MeanVarianceNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class MeanVarianceNetwork(SavingMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """A network that learns a mean μ and a log-variance s by the Gaussian likelihood (the paper's MV).
 
     The loss is log v + (y − μ)² / v with v = eˢ + 0.001, in units of the standardised target. The spread is the
@@ -270,15 +260,6 @@ class MeanVarianceNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict_full(self, X: Any) -> Prediction:
         """Return mean, standard deviation and normal bounds."""
         return mixture_of(self, X)
-
-    def save(self, path: str | Path) -> None:
-        """Write the fitted network to one file, without pickle: `load` reads it."""
-        write_network(self, path)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Return the network in a file that `save` wrote."""
-        return read_network(cls, path)
 
     def _loss(self) -> GaussianLikelihood:
         level_fraction(self.level)
