@@ -27,7 +27,7 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     {f"models.{name}" for name in ("_validation", "_scaling", "_quantile_plan", "predict")},
     {f"models.{name}" for name in ("adapters", "encoding", "forest", "spread")},
     {f"models.networks.{name}" for name in ("_layers", "_losses", "_training_settings", "_training")},
-    {f"models.networks.{name}" for name in ("joint", "_saving")},
+    {f"models.networks.{name}" for name in ("joint", "_saving", "_network_outputs")},
     {f"models.networks.{name}" for name in ("regressors", "ensembles")} | {"models.networks", "models"},
     {"_internal.predictor_files", "model_selection", "conformal"},
     {f"datasets.{name}" for name in ("registry", "_table_files", "dataset", "_downloads", "_originals", "loading")}

@@ -70,7 +70,7 @@ CASES = {
     ),
     "one row to stop by": (
         lambda: MeanVarianceNetwork(patience=2, **QUICK).fit(X[:1], Y[:1]),
-        "patience sets rows aside: validation_size=0.1 of 1 rows leaves none to learn from",
+        "patience needs validation rows: validation_size=0.1 of 1 rows leaves no row to train on",
     ),
     "an unknown device": (lambda: network(device="gpu"), 'device must be "auto", "cpu" or "cuda"; got \'gpu\''),
     "a level of 90": (lambda: network(level=90), "level must lie strictly between 0 and 1; got 90; did you mean 0.9?"),
@@ -112,15 +112,15 @@ CASES = {
         "networks must be QuantileNetwork or Mean",
     ),
     "another model": (lambda: fit_jointly([Ridge()], X, Y), "networks must be QuantileNetwork or MeanVarianceNetwork"),
-    "one network twice": (lambda: fit_jointly([MeanVarianceNetwork()] * 2, X, Y), "number 1 is there twice: clone it"),
+    "one network twice": (lambda: fit_jointly([MeanVarianceNetwork()] * 2, X, Y), "number 1 is a duplicate: clone it"),
     "different epochs": (
         lambda: together({}, {"epochs": 3}),
-        "networks that train together must have the same epochs; got 2 and 3",
+        "networks that are trained jointly must have the same epochs; got 2 and 3",
     ),
     "rows for one": (lambda: together({}, {}, rows=[[0]]), "rows must have an array for each of the 2 networks; got 1"),
     "rows that differ in number": (
         lambda: together({}, {}, rows=[[0, 1], [0, 1, 2]]),
-        "rows must hold as many positions for each network, and at least one; got [2, 3]",
+        "rows must hold the same number of positions, at least one, for each network; got [2, 3]",
     ),
     "a mask for rows": (
         lambda: together({}, rows=[Y > 3]),
@@ -132,11 +132,11 @@ CASES = {
     "half a member": (lambda: DeepEnsemble(members=2.5).fit(X, Y), "members must be a positive whole number; got 2.5"),
     "an ensemble without dropout": (
         lambda: DropoutEnsemble(MeanVarianceNetwork(dropout=0, **QUICK)).fit(X, Y),
-        "network must have hidden layers and dropout above 0 to make an ensemble of it; got hidden=(4,), dropout=0",
+        "network must have hidden layers and dropout above 0 for a DropoutEnsemble; got hidden=(4,), dropout=0",
     ),
     "an ensemble without hidden units": (
         lambda: DropoutEnsemble(MeanVarianceNetwork(hidden=())).fit(X, Y),
-        "network must have hidden layers and dropout above 0 to make an ensemble of it; got hidden=(), dropout=0.2",
+        "network must have hidden layers and dropout above 0 for a DropoutEnsemble; got hidden=(), dropout=0.2",
     ),
     "an ensemble of quantiles": (
         lambda: DropoutEnsemble(QuantileNetwork()).fit(X, Y),

@@ -25,18 +25,18 @@ from evencover.models.networks import _training
 from evencover.models.networks._layers import forward, initial_layers, thinned
 from evencover.models.networks._losses import GaussianLikelihood, Pinball
 from evencover.models.networks._training import train
-from evencover.models.networks._training_settings import Member, Training
+from evencover.models.networks._training_settings import TrainingSettings, TrainingTask
 from evencover.synthetic import heteroskedastic
 from tests.synthetic import ONE_IN_A_MILLION
 
 DATA = heteroskedastic(400, seed=0)
 LOSSES = [GaussianLikelihood(), Pinball((0.05, 0.5, 0.95)), Pinball((0.1, 0.9), mean=True)]
-SETTINGS = Training.of(MeanVarianceNetwork(epochs=2, device="cpu"))
+SETTINGS = TrainingSettings.of(MeanVarianceNetwork(epochs=2, device="cpu"))
 QUICK = {"hidden": (16, 16), "epochs": 5, "random_state": 0}
 
 
 def member(seed, loss=LOSSES[0], rows=slice(None)):
-    return Member(DATA.X[rows].astype(np.float32), DATA.y[rows].astype(np.float32), loss, seed)
+    return TrainingTask(DATA.X[rows].astype(np.float32), DATA.y[rows].astype(np.float32), loss, seed)
 
 
 def assert_same(some, others, **tolerance):
@@ -72,7 +72,7 @@ def test_a_loss_and_its_gradient_agree(loss):
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_the_backward_pass_is_autograds(loss, dropout):
     """On the same batch, with the same units dropped."""
-    settings = Training.of(MeanVarianceNetwork(hidden=(8, 5), dropout=dropout, device="cpu"))
+    settings = TrainingSettings.of(MeanVarianceNetwork(hidden=(8, 5), dropout=dropout, device="cpu"))
     with torch.no_grad():
         stack = _training._Stack([member(1, loss), member(2, loss)], settings)
         stack.load_batch()
@@ -90,7 +90,7 @@ def test_the_backward_pass_is_autograds(loss, dropout):
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 def test_a_member_learns_the_same_in_any_company(dropout):
     """Also beside members with other rows and other losses, whose outputs are more; up to rounding."""
-    settings = Training.of(MeanVarianceNetwork(epochs=2, dropout=dropout, device="cpu"))
+    settings = TrainingSettings.of(MeanVarianceNetwork(epochs=2, dropout=dropout, device="cpu"))
     some, others = slice(0, 200), slice(200, 400)
     company = [member(1, rows=some), member(2, LOSSES[1], others), member(3, rows=others), member(4, LOSSES[2], some)]
     for (together, _), own in zip(train(company, settings), company, strict=True):
@@ -104,8 +104,8 @@ def test_members_differ_by_their_seed():
 
 def test_every_row_is_used_equally_often():
     """Batches go round: after n steps of a batch of b, each row was in exactly b of them."""
-    settings = Training.of(MeanVarianceNetwork(batch_size=64, device="cpu"))
-    numbered = Member(np.arange(150, dtype=np.float32)[:, None], np.zeros(150, np.float32), LOSSES[0], 0)
+    settings = TrainingSettings.of(MeanVarianceNetwork(batch_size=64, device="cpu"))
+    numbered = TrainingTask(np.arange(150, dtype=np.float32)[:, None], np.zeros(150, np.float32), LOSSES[0], 0)
     stack = _training._Stack([numbered], settings)
     seen = np.zeros(150)
     for _ in range(150):
@@ -225,8 +225,8 @@ def test_early_stopping_keeps_the_best_weights_of_each_member():
 
 
 def test_rows_set_aside_are_never_trained_on():
-    settings = Training.of(MeanVarianceNetwork(batch_size=16, patience=1, validation_size=0.3, device="cpu"))
-    numbered = Member(np.arange(100, dtype=np.float32)[:, None], np.zeros(100, np.float32), LOSSES[0], 0)
+    settings = TrainingSettings.of(MeanVarianceNetwork(batch_size=16, patience=1, validation_size=0.3, device="cpu"))
+    numbered = TrainingTask(np.arange(100, dtype=np.float32)[:, None], np.zeros(100, np.float32), LOSSES[0], 0)
     stack = _training._Stack([numbered], settings)
     aside, seen = set(stack.validation_X.ravel().tolist()), set()
     for _ in range(70):
@@ -239,17 +239,17 @@ def test_rows_set_aside_are_never_trained_on():
 def test_patience_counts_epochs_since_the_best_one(monkeypatch):
     """Of two members with scripted losses: each keeps its own best weights, and the last to lose patience ends it."""
     script = iter([[5.0, 5.0], [4.0, 6.0], [4.5, 7.0], [3.0, 1.0], [3.5, 0.5], [3.6, 0.6]])
-    settings = Training.of(MeanVarianceNetwork(hidden=(3,), patience=2, device="cpu"))
+    settings = TrainingSettings.of(MeanVarianceNetwork(hidden=(3,), patience=2, device="cpu"))
     with torch.no_grad():
         stack = _training._Stack([member(1), member(2)], settings)
         monkeypatch.setattr(stack, "validation_losses", lambda: torch.tensor(next(script)))
-        best, ends = _training._Best(stack, 2), []
+        best, ends = _training._EarlyStopping(stack, 2), []
         for epoch in range(6):
             stack.parameters.fill_(epoch)
-            ends.append(best.is_final(stack))
+            ends.append(best.ends_after_epoch(stack))
     assert ends == [False, False, False, False, False, True]
     assert best.layers[0].weight[:, 0, 0].tolist() == [3.0, 0.0]  # the second had lost its patience before its best
-    assert best.epochs.tolist() == [4, 1]
+    assert best.best_epochs.tolist() == [4, 1]
 
 
 @pytest.mark.parametrize("patience", [None, 3])

@@ -1,4 +1,4 @@
-"""What estimators do before they fit or predict: check features and target, and say what they pass on."""
+"""What estimators share before they fit or predict: checks of features and target, and metadata routing."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,11 +11,13 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from evencover._internal.arrays import FloatArray, IntArray, checked_vector
-from evencover._internal.frames import take
+from evencover._internal.frames import n_rows, take
+
+_ROWS_FOR_CHECK = 100
 
 
 def check_regressor(estimator: Any, name: str) -> None:
-    """Raise unless this is an instance that can be fitted and predicts numbers."""
+    """Raise unless this is an instance of a regressor, with `fit` and `predict`."""
     if isinstance(estimator, type) or not all(hasattr(estimator, method) for method in ("fit", "predict")):
         raise TypeError(f"{name} must be a regressor of scikit-learn's kind, such as Ridge(); got {estimator!r}")
     if is_classifier(estimator):
@@ -23,12 +25,12 @@ def check_regressor(estimator: Any, name: str) -> None:
 
 
 def remember_features(estimator: BaseEstimator, X: Any) -> None:
-    """Note the number and names of the features, as scikit-learn does; their values are the model's business."""
+    """Set `n_features_in_` and `feature_names_in_`; the values of the features are left to the wrapped model."""
     validate_data(estimator, X, skip_check_array=True)
 
 
 def check_ready(estimator: BaseEstimator, X: Any) -> None:
-    """Raise unless the estimator is fitted, and on features of these names and number."""
+    """Raise unless the estimator is fitted, and X has the number and names of features that it was fitted on."""
     check_is_fitted(estimator)
     if hasattr(estimator, "n_features_in_") and getattr(X, "ndim", 2) != 2:
         raise ValueError(
@@ -59,23 +61,28 @@ def checked_target(estimator: BaseEstimator, X: Any, y: Any) -> FloatArray:
     return checked_vector(column_or_1d(target, warn=True), "y")
 
 
-def fitted_copy(estimator: Any, X: Any, y: FloatArray, fit_params: Mapping[str, Any]) -> Any:
-    """Return a fitted clone, or a frozen estimator as it is.
+def first_rows(X: Any) -> Any:
+    """Return the first 100 rows, to check what a model predicts for them."""
+    return take(X, np.arange(min(_ROWS_FOR_CHECK, n_rows(X))))
 
-    Frozen estimators' own `fit` would do nothing too, but not before it has looked for scikit-learn's marks of a fitted
-    model, which some libraries' models do not bear.
+
+def fitted_copy(estimator: Any, X: Any, y: FloatArray, fit_params: Mapping[str, Any]) -> Any:
+    """Return a fitted clone, or a frozen estimator unchanged.
+
+    The `fit` of `FrozenEstimator` is not called: it checks for attributes of fitted scikit-learn models, which models
+    of some libraries lack.
     """
     return estimator if isinstance(estimator, FrozenEstimator) else clone(estimator).fit(X, y, **fit_params)
 
 
 def fit_router(owner: BaseEstimator, **estimators: Any) -> MetadataRouter:
-    """Return the metadata routing of an estimator that passes what its `fit` gets on to others' `fit`."""
+    """Return the metadata routing of an estimator that passes the arguments of its `fit` to the `fit` of others."""
     fit_only = MethodMapping().add(caller="fit", callee="fit")
     return MetadataRouter(owner=owner).add_self_request(owner).add(**estimators, method_mapping=fit_only)
 
 
 def part_of_argument(name: str, value: Any, n: int, rows: IntArray) -> Any:
-    """Return some rows of a fit argument that has a row for each of the n; other arguments as they are."""
+    """Return the entries of a fit argument at these rows if it has an entry for each of the n rows, else all of it."""
     sized = hasattr(value, "__len__") and not isinstance(value, str | dict)
     shape = value.shape if hasattr(value, "shape") else (len(value),) if sized else ()
     if name == "sample_weight" and shape and shape[0] != n:

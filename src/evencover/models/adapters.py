@@ -1,4 +1,4 @@
-"""Adapters: other regressors' spreads and quantiles as full predictions."""
+"""Adapters: regressors of other libraries, with their spreads and quantiles as full predictions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -9,15 +9,16 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
 from evencover._internal.arrays import FloatArray, checked_nonnegative, warn_user
-from evencover._internal.frames import n_rows, take
 from evencover.models._validation import (
     check_ready,
     check_regressor,
     checked_target,
+    first_rows,
     fit_router,
     fitted_copy,
     remember_features,
 )
+from evencover.models.predict import CenterMixin
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
 
@@ -25,17 +26,58 @@ _QUANTILES = ("lower", "center", "upper")
 _OUTPUTS = ("lower", "center", "upper", "spread", "variance")
 
 
-class FromStd(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A regressor with ``predict(X, return_std=True)``, such as a Gaussian process or Bayesian ridge.
+class _AdapterMixin(MetaEstimatorMixin, RegressorMixin):  # type: ignore[misc]
+    """What the adapters share: fitting the wrapped regressors, metadata routing, fitted state and tags.
 
-    Its standard deviation becomes the spread, and center ± z spread the bounds.
+    An adapter has `_regressors()`, which returns the wrapped regressors by parameter name.
+    """
+
+    @property
+    def wrapped_estimators(self) -> list[Any]:
+        """The wrapped regressors, for `is_frozen`."""
+        return list(self._regressors().values())
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return the metadata routing: everything goes to the `fit` of the wrapped regressors."""
+        return fit_router(self, **self._regressors())
+
+    def _fit_regressors(self, X: Any, y: Any, fit_params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the wrapped regressors, fitted, by parameter name."""
+        regressors = self._regressors()
+        for name, regressor in regressors.items():
+            check_regressor(regressor, name)
+        level_fraction(self.level)
+        y = checked_target(self, X, y)
+        return {name: fitted_copy(regressor, X, y, fit_params) for name, regressor in regressors.items()}
+
+    def _set_fitted(self, fitted: Mapping[str, Any], X: Any) -> Self:
+        """Set the learned attributes, such as `estimator_`."""
+        for name, regressor in fitted.items():
+            setattr(self, f"{name}_", regressor)
+        remember_features(self, X)
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return all(hasattr(self, f"{name}_") for name in self._regressors())
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self.wrapped_estimators[0]).input_tags
+        return tags
+
+
+class FromStd(_AdapterMixin, BaseEstimator):  # type: ignore[misc]
+    """Adapter for a regressor with ``predict(X, return_std=True)``, such as a Gaussian process or Bayesian ridge.
+
+    The standard deviation becomes the spread. The bounds are center ± z · spread, where z is the normal quantile of
+    the level.
 
     Parameters
     ----------
     estimator : regressor
-        Any whose `predict` takes ``return_std=True``; also a pipeline that ends in one.
+        Its `predict` takes ``return_std=True``. A pipeline that ends in such a regressor works too.
     level : float
-        Nominal coverage of its own bounds.
+        Nominal coverage of the model's own bounds.
 
     Attributes
     ----------
@@ -54,16 +96,9 @@ class FromStd(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignor
         self.estimator = estimator
         self.level = level
 
-    @property
-    def wrapped_estimators(self) -> list[Any]:
-        """The regressor inside, for `is_frozen`."""
-        return [self.estimator]
-
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
-        """Fit the regressor; further arguments are passed on to it."""
-        self.estimator_ = _fitted_inside(self, X, y, fit_params)
-        remember_features(self, X)
-        return self
+        """Fit the regressor; further arguments are passed to its `fit`."""
+        return self._set_fitted(self._fit_regressors(X, y, fit_params), X)
 
     def predict(self, X: Any) -> FloatArray:
         """Return the regressor's own prediction. Shape (n,)."""
@@ -84,33 +119,26 @@ class FromStd(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignor
             ) from error
         return Prediction(center, spread, level=self.level)
 
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Return what scikit-learn's metadata routing may pass: everything to the regressor's fit."""
-        return fit_router(self, estimator=self.estimator)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "estimator_")
-
-    def __sklearn_tags__(self) -> Tags:
-        return _with_inputs_of(self.estimator, super().__sklearn_tags__())
+    def _regressors(self) -> dict[str, Any]:
+        return {"estimator": self.estimator}
 
 
-class FromQuantiles(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Two or three quantile regressors as one model.
+class FromQuantiles(CenterMixin, _AdapterMixin, BaseEstimator):  # type: ignore[misc]
+    """Adapter that makes one model of two or three quantile regressors.
 
     Parameters
     ----------
     lower, upper : regressors
         For the (1 − level) / 2 and (1 + level) / 2 quantiles.
     center : regressor, optional
-        For the median or mean; the middle of the bounds by default.
+        For the median or mean. By default the center is the middle of the bounds.
     level : float
         Nominal coverage between the two quantiles.
 
     Attributes
     ----------
     lower_, upper_, center_ : fitted regressors
-        The models; `center_` is None where there is none.
+        The models; `center_` is None without a regressor for the center.
 
     Examples
     --------
@@ -126,58 +154,35 @@ class FromQuantiles(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type:
         self.center = center
         self.level = level
 
-    @property
-    def wrapped_estimators(self) -> list[Any]:
-        """The regressors inside, for `is_frozen`."""
-        return [part for part in (self.lower, self.upper, self.center) if part is not None]
-
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
-        """Fit the regressors; further arguments are passed on to each."""
-        for name in ("lower", "upper", *["center"] * (self.center is not None)):
-            check_regressor(getattr(self, name), name)
-        level_fraction(self.level)
-        y = checked_target(self, X, y)
-        lower, upper = (fitted_copy(part, X, y, fit_params) for part in (self.lower, self.upper))
-        center = None if self.center is None else fitted_copy(self.center, X, y, fit_params)
-        self.lower_, self.upper_, self.center_ = lower, upper, center
-        remember_features(self, X)
-        _warn_if_swapped(self.predict_full(_first_rows(X)))
+        """Fit the regressors; further arguments are passed to the `fit` of each of them."""
+        self._set_fitted({"center": None, **self._fit_regressors(X, y, fit_params)}, X)
+        _warn_if_swapped(self.predict_full(first_rows(X)))
         return self
 
-    def predict(self, X: Any) -> FloatArray:
-        """Return the center. Shape (n,)."""
-        return self.predict_full(X).center
-
     def predict_full(self, X: Any) -> Prediction:
-        """Return center, spread and bounds; bounds that cross are put in order."""
+        """Return center, spread and bounds. Bounds that cross are put in order."""
         check_ready(self, X)
         center = None if self.center_ is None else self.center_.predict(X)
         return Prediction.from_quantiles(self.lower_.predict(X), self.upper_.predict(X), center, level=self.level)
 
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Return what scikit-learn's metadata routing may pass: everything to the regressors' fits."""
-        parts = {"lower": self.lower, "upper": self.upper, "center": self.center}
-        return fit_router(self, **{name: part for name, part in parts.items() if part is not None})
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "lower_")
-
-    def __sklearn_tags__(self) -> Tags:
-        return _with_inputs_of(self.lower, super().__sklearn_tags__())
+    def _regressors(self) -> dict[str, Any]:
+        center = {} if self.center is None else {"center": self.center}
+        return {"lower": self.lower, "upper": self.upper, **center}
 
 
-class FromOutputs(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A regressor whose `predict` gives several columns, such as XGBoost's and CatBoost's quantiles.
+class FromOutputs(CenterMixin, _AdapterMixin, BaseEstimator):  # type: ignore[misc]
+    """Adapter for a regressor whose `predict` returns several columns, such as the quantiles of XGBoost and CatBoost.
 
     Parameters
     ----------
     estimator : regressor
-        Any whose `predict` has shape (n, columns).
+        Its `predict` returns an array of shape (n, columns).
     outputs : sequence of str
-        What each column is: "lower" and "upper", "spread" or "variance", "center", or "" for one to leave alone. The
-        center is the middle of the bounds where there is none.
+        The meaning of each column: "lower" and "upper", "spread" or "variance", "center", or "" for a column to
+        ignore. Without "center" the center is the middle of the bounds.
     level : float
-        Nominal coverage of its own bounds.
+        Nominal coverage of the model's own bounds.
 
     Attributes
     ----------
@@ -199,35 +204,26 @@ class FromOutputs(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: i
         self.outputs = outputs
         self.level = level
 
-    @property
-    def wrapped_estimators(self) -> list[Any]:
-        """The regressor inside, for `is_frozen`."""
-        return [self.estimator]
-
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
-        """Fit the regressor; further arguments are passed on to it."""
+        """Fit the regressor; further arguments are passed to its `fit`."""
         _check_outputs(self.outputs)
-        fitted = _fitted_inside(self, X, y, fit_params)
-        _warn_if_swapped(self._prediction(fitted, _first_rows(X)))  # a wrong number of columns shows now, too
-        self.estimator_ = fitted
-        remember_features(self, X)
-        return self
-
-    def predict(self, X: Any) -> FloatArray:
-        """Return the center. Shape (n,)."""
-        return self.predict_full(X).center
+        fitted = self._fit_regressors(X, y, fit_params)
+        # Predict a few rows now, so that a wrong number of columns is an error of `fit`.
+        _warn_if_swapped(self._prediction(fitted["estimator"], first_rows(X)))
+        return self._set_fitted(fitted, X)
 
     def predict_full(self, X: Any) -> Prediction:
-        """Return center, spread and bounds; bounds that cross are put in order."""
+        """Return center, spread and bounds. Bounds that cross are put in order."""
         check_ready(self, X)
         return self._prediction(self.estimator_, X)
 
     def _prediction(self, fitted: Any, X: Any) -> Prediction:
         values = np.asarray(fitted.predict(X), dtype=np.float64)
         if values.shape[1:] != (len(self.outputs),):
-            name, columns = type(fitted).__name__, int(np.prod(values.shape[1:]))
+            name, n_columns = type(fitted).__name__, int(np.prod(values.shape[1:]))
             raise ValueError(
-                f"outputs must name every column that {name} predicts; got {self.outputs!r}, and it predicts {columns}"
+                f"outputs must name every column that {name} predicts; got {self.outputs!r}, and it predicts "
+                f"{n_columns}"
             )
         column = dict(zip(self.outputs, values.T, strict=True))
         variance = column.get("variance")
@@ -235,30 +231,24 @@ class FromOutputs(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: i
         center = column["center"] if "center" in column else (column["lower"] + column["upper"]) / 2
         return Prediction(center, spread, column.get("lower"), column.get("upper"), level=self.level)
 
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Return what scikit-learn's metadata routing may pass: everything to the regressor's fit."""
-        return fit_router(self, estimator=self.estimator)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "estimator_")
-
-    def __sklearn_tags__(self) -> Tags:
-        return _with_inputs_of(self.estimator, super().__sklearn_tags__())
+    def _regressors(self) -> dict[str, Any]:
+        return {"estimator": self.estimator}
 
 
-class FromDistribution(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A regressor that predicts distributions, such as NGBoost's ``pred_dist(X)``.
+class FromDistribution(CenterMixin, _AdapterMixin, BaseEstimator):  # type: ignore[misc]
+    """Adapter for a regressor that predicts distributions, such as NGBoost with ``pred_dist(X)``.
 
-    Mean, standard deviation and the (1 ± level) / 2 quantiles of the distributions become center, spread and bounds.
+    The mean, the standard deviation and the (1 ± level) / 2 quantiles of each distribution become center, spread and
+    bounds.
 
     Parameters
     ----------
     estimator : regressor
-        With a method that returns distributions with `mean`, `std` and `ppf`, as SciPy's have.
+        It has a method that returns distributions with `mean`, `std` and `ppf`, like those of SciPy.
     method : str
         The name of that method.
     level : float
-        Nominal coverage of its own bounds.
+        Nominal coverage of the model's own bounds.
 
     Attributes
     ----------
@@ -271,22 +261,11 @@ class FromDistribution(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # ty
         self.method = method
         self.level = level
 
-    @property
-    def wrapped_estimators(self) -> list[Any]:
-        """The regressor inside, for `is_frozen`."""
-        return [self.estimator]
-
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
-        """Fit the regressor; further arguments are passed on to it."""
+        """Fit the regressor; further arguments are passed to its `fit`."""
         if not callable(getattr(self.estimator, str(self.method), None)):
             raise TypeError(f"estimator must have a method {self.method}(X); got {self.estimator!r}")
-        self.estimator_ = _fitted_inside(self, X, y, fit_params)
-        remember_features(self, X)
-        return self
-
-    def predict(self, X: Any) -> FloatArray:
-        """Return the distributions' means. Shape (n,)."""
-        return self.predict_full(X).center
+        return self._set_fitted(self._fit_regressors(X, y, fit_params), X)
 
     def predict_full(self, X: Any) -> Prediction:
         """Return mean, standard deviation and quantiles of the distributions."""
@@ -296,38 +275,19 @@ class FromDistribution(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # ty
         lower, upper = (distribution.ppf((1 + sign * level) / 2) for sign in (-1, 1))
         return Prediction(distribution.mean(), distribution.std(), lower, upper, level=self.level)
 
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Return what scikit-learn's metadata routing may pass: everything to the regressor's fit."""
-        return fit_router(self, estimator=self.estimator)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "estimator_")
-
-    def __sklearn_tags__(self) -> Tags:
-        return _with_inputs_of(self.estimator, super().__sklearn_tags__())
-
-
-def _fitted_inside(adapter: Any, X: Any, y: Any, fit_params: Mapping[str, Any]) -> Any:
-    """Return an adapter's one regressor, fitted."""
-    check_regressor(adapter.estimator, "estimator")
-    level_fraction(adapter.level)
-    return fitted_copy(adapter.estimator, X, checked_target(adapter, X, y), fit_params)
-
-
-def _first_rows(X: Any) -> Any:
-    """Return a few of the rows, to try a model on."""
-    return take(X, np.arange(min(100, n_rows(X))))
+    def _regressors(self) -> dict[str, Any]:
+        return {"estimator": self.estimator}
 
 
 def _warn_if_swapped(prediction: Prediction) -> None:
-    """Warn if most bounds come in the wrong order: now and then quantiles cross, but not as a rule."""
+    """Warn if the bounds cross in most rows: quantile regressors cross in a few rows only."""
     if prediction.crossings > len(prediction) / 2:
-        found = f"{prediction.crossings} of {len(prediction)} rows"
-        warn_user(f"lower is above upper in {found}; are the two swapped? They are put in order")
+        share = f"{prediction.crossings} of {len(prediction)} rows"
+        warn_user(f"lower is above upper in {share}; are the two swapped? They are put in order")
 
 
 def _check_outputs(outputs: Sequence[str]) -> None:
-    """Raise unless the columns' names are known, each there once, and enough for a full prediction."""
+    """Raise unless the names of the columns are known, distinct, and sufficient for a full prediction."""
     names = [name for name in outputs if name] if isinstance(outputs, Sequence) else []
     if isinstance(outputs, str) or not names or set(names) - set(_OUTPUTS) or len(set(names)) < len(names):
         raise ValueError(f"outputs must be distinct names out of {_OUTPUTS} or empty text; got {outputs!r}")
@@ -335,9 +295,3 @@ def _check_outputs(outputs: Sequence[str]) -> None:
     spreads = {"spread", "variance"} & set(names)
     if len(bounds) == 1 or len(spreads) == 2 or not (bounds or (spreads and "center" in names)):
         raise ValueError(f"outputs must have lower and upper, or center and spread or variance; got {outputs!r}")
-
-
-def _with_inputs_of(estimator: Any, tags: Tags) -> Tags:
-    """Return the tags, with the inputs that the wrapped estimator takes."""
-    tags.input_tags = get_tags(estimator).input_tags
-    return tags

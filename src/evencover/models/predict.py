@@ -1,4 +1,4 @@
-"""How models speak: one function that finds the fullest prediction an estimator can give."""
+"""How models predict: the fullest prediction that an estimator can give."""
 
 from typing import Any
 
@@ -6,19 +6,30 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
+from evencover._internal.arrays import FloatArray
 from evencover.predictions import Prediction
 
 
-def predictions_of(estimator: Any, X: Any) -> Prediction:
-    """Return what a fitted estimator says about rows.
+class CenterMixin:
+    """The method `predict` of models that have `predict_full`."""
 
-    An estimator with ``predict_full(X)`` gives a full `Prediction`; one with ``predict(X)`` gives a center. Pipelines
-    and search wrappers such as `GridSearchCV` are looked through.
+    def predict(self, X: Any) -> FloatArray:
+        """Return the center of the predictions: their mean or median. Shape (n,)."""
+        center: FloatArray = self.predict_full(X).center  # type: ignore[attr-defined]
+        return center
+
+
+def predictions_of(estimator: Any, X: Any) -> Prediction:
+    """Return the predictions of a fitted estimator, with spread and bounds if it has them.
+
+    An estimator with ``predict_full(X)`` gives a full `Prediction`. An estimator with only ``predict(X)`` gives a
+    center. The last step of a pipeline counts as the estimator, and so does the best one of a search such as
+    `GridSearchCV`.
 
     Parameters
     ----------
     estimator : fitted regressor
-        Of scikit-learn's kind.
+        Any with scikit-learn's interface.
     X : table of n rows
         Features.
 
@@ -46,12 +57,12 @@ def predictions_of(estimator: Any, X: Any) -> Prediction:
 
 
 def through_steps(pipeline: Pipeline, X: Any) -> Any:
-    """Return the features as the pipeline's last step sees them."""
+    """Return the features that the last step of a pipeline gets."""
     return pipeline[:-1].transform(X) if len(pipeline) > 1 else X
 
 
 def unwrap(estimator: Any, X: Any) -> tuple[Any, Any]:
-    """Return what a pipeline or a search comes down to, and the features as that sees them; None stays None."""
+    """Return the final estimator inside a pipeline or search, and the features that it gets; None stays None."""
     if hasattr(estimator, "best_estimator_"):
         return unwrap(estimator.best_estimator_, X)
     if isinstance(estimator, Pipeline):
@@ -60,9 +71,9 @@ def unwrap(estimator: Any, X: Any) -> tuple[Any, Any]:
 
 
 def is_frozen(estimator: Any) -> bool:
-    """Return whether fitting would leave the estimator as it is, so that it needs no training rows.
+    """Return whether `fit` leaves the estimator unchanged, so that it needs no training rows.
 
-    True for scikit-learn's `FrozenEstimator`, and for a pipeline or an adapter all of whose parts are frozen.
+    True for scikit-learn's `FrozenEstimator`, and for a pipeline or an adapter whose parts are all frozen.
 
     Examples
     --------

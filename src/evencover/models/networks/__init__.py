@@ -1,4 +1,4 @@
-"""Networks that learn quantiles, or a mean and a variance; alone, many in one pass, or as ensembles."""
+"""Neural networks that predict quantiles, or a mean and a variance: single, trained jointly, or as ensembles."""
 
 from evencover.models.networks.ensembles import DeepEnsemble, DropoutEnsemble
 from evencover.models.networks.joint import fit_jointly

@@ -1,4 +1,4 @@
-"""What networks learn by: each loss with its gradient, written in tensors' own methods."""
+"""Losses of networks, each with its gradient, written with methods of PyTorch tensors."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -9,21 +9,21 @@ class Loss(Protocol):
 
     @property
     def n_outputs(self) -> int:
-        """How many numbers a network gives for a row."""
+        """Number of outputs of a network for one row."""
 
     def value(self, outputs: Any, y: Any) -> Any:
-        """Return each network's mean loss. Shape (networks,)."""
+        """Return the mean loss of each network. Shape (networks,)."""
 
     def gradient(self, outputs: Any, y: Any, out: Any) -> Any:
-        """Write the derivative of each row's loss by each output to `out`, of the outputs' shape, and return it."""
+        """Write the derivative of each row's loss with respect to each output to `out`, and return `out`."""
 
 
 @dataclass(frozen=True)
 class Pinball:
-    """The sum of the pinball losses at some quantile levels and, if there is a mean, its squared error.
+    """The sum of the pinball losses at several quantile levels, plus the squared error of the mean if there is one.
 
-    The outputs are the quantiles in order, then the mean. The pinball loss at q is (y − f) (q − 1[y < f]), whose
-    minimum is the q-quantile of y.
+    The outputs are the quantiles in order, then the mean. The pinball loss at level q is (y − f) (q − 1[y < f]). The
+    q-quantile of y minimises its expectation.
     """
 
     levels: tuple[float, ...]
@@ -31,21 +31,21 @@ class Pinball:
 
     @property
     def n_outputs(self) -> int:
-        """One for each quantile, and one for the mean."""
+        """One for each quantile, and one for the mean if there is one."""
         return len(self.levels) + self.mean
 
     def value(self, outputs: Any, y: Any) -> Any:
-        """Return each network's mean loss. Shape (networks,)."""
+        """Return the mean loss of each network. Shape (networks,)."""
         losses = (outputs - y) * self.gradient(outputs, y, outputs.new_empty(outputs.shape))
         if self.mean:
-            losses[..., -1] *= 0.5  # the square of the error, not the error times its slope
+            losses[..., -1] *= 0.5  # error times derivative is 2 (f − y)²
         return losses.sum(2).mean(1)
 
     def gradient(self, outputs: Any, y: Any, out: Any) -> Any:
         """Write 1[y < f] − q for each quantile, 2 (f − y) for the mean."""
         out.copy_(outputs).gt_(y)
-        for place, level in enumerate(self.levels):  # a tensor of them could not be made inside a CUDA graph
-            out[..., place].sub_(level)
+        for position, level in enumerate(self.levels):  # creating a tensor of levels is impossible in a CUDA graph
+            out[..., position].sub_(level)
         if self.mean:
             out[..., -1:].copy_(outputs[..., -1:]).sub_(y).mul_(2)
         return out
@@ -53,16 +53,16 @@ class Pinball:
 
 @dataclass(frozen=True)
 class GaussianLikelihood:
-    """Minus the log-likelihood of a normal target, (log v + (y − μ)² / v) / 2, for outputs μ and s, with v = eˢ + ε.
+    """The negative log-likelihood of a normal target, (log v + (y − μ)² / v) / 2, for outputs μ and s; v = eˢ + ε.
 
-    ε keeps the variance of rows that are met exactly from falling without end, and the slopes with it from growing.
+    Without ε, the variance of rows with residual zero would go to zero, and the gradient to infinity.
     """
 
     stabilizer: ClassVar[float] = 1e-3
     n_outputs: ClassVar[int] = 2
 
     def value(self, outputs: Any, y: Any) -> Any:
-        """Return each network's mean loss. Shape (networks,)."""
+        """Return the mean loss of each network. Shape (networks,)."""
         mean, variance = outputs[..., :1], outputs[..., 1:].exp() + self.stabilizer
         return 0.5 * (variance.log() + (y - mean) ** 2 / variance).mean((1, 2))
 

@@ -1,4 +1,4 @@
-"""What a training needs to know: how networks are built and trained, and what each brings."""
+"""Settings of a training, shared by all its networks, and the task of each network: rows, loss and seed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from evencover._internal.arrays import is_count, is_number
 from evencover.models.networks._losses import Loss
 
-Progress: TypeAlias = bool | Callable[[int, int], None]  # a bar or none, or a function of epochs done and epochs in all
+Progress: TypeAlias = bool | Callable[[int, int], None]  # whether to show a bar, or a function of (epochs done, epochs)
 
 
 @dataclass(frozen=True)
-class Training:
-    """How networks are built and trained: what those that train together have in common."""
+class TrainingSettings:
+    """How networks are built and trained; the same for all networks that are trained jointly."""
 
     hidden: tuple[int, ...]
     dropout: float
@@ -29,18 +29,18 @@ class Training:
     device: str
 
     @classmethod
-    def of(cls, network: Any) -> "Training":
-        """Return a network's settings, or say which one is not what it must be."""
+    def of(cls, network: Any) -> "TrainingSettings":
+        """Return the settings of a network; raise ValueError if one is invalid."""
         values = {field.name: getattr(network, field.name) for field in fields(cls)}
-        for name, (is_right, expected) in _EXPECTED.items():
-            if not is_right(values[name]):
+        for name, (is_valid, expected) in _EXPECTED.items():
+            if not is_valid(values[name]):
                 raise ValueError(f"{name} must be {expected}; got {values[name]!r}")
         return cls(**{**values, "hidden": tuple(int(size) for size in values["hidden"])})
 
 
 @dataclass(frozen=True, eq=False)
-class Member:
-    """One network of a stack: its rows in the units it learns in, its loss, and the seed of all its random numbers."""
+class TrainingTask:
+    """What one network learns from: standardised rows, a loss, and the seed of all its random numbers."""
 
     X: NDArray[np.float32]  # (n, features)
     y: NDArray[np.float32]  # (n,)
@@ -55,10 +55,10 @@ def _is_sizes(value: Any) -> bool:
 def _is_within(low: float, high: float, *, open_below: bool) -> Callable[[Any], bool]:
     """Return the test for a number in [low, high), or in (low, high)."""
 
-    def is_right(value: Any) -> bool:
+    def is_valid(value: Any) -> bool:
         return is_number(value) and bool(low < value < high or (not open_below and value == low))
 
-    return is_right
+    return is_valid
 
 
 _EXPECTED: dict[str, tuple[Callable[[Any], bool], str]] = {

@@ -1,4 +1,4 @@
-"""Ensembles of mean-variance networks: one network thinned by dropout, or several."""
+"""Ensembles of mean-variance networks: one network with dropout at prediction, or several networks."""
 
 from typing import Any, Self
 
@@ -7,42 +7,43 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clon
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 
-from evencover._internal.arrays import FloatArray, check_count
+from evencover._internal.arrays import check_count
 from evencover.models._validation import checked_rows, checked_target, remember_features
 from evencover.models.networks._layers import stacked, thinned
+from evencover.models.networks._network_outputs import MixtureMixin
 from evencover.models.networks._saving import SavingMixin
-from evencover.models.networks.joint import fit_jointly, mixture_of
+from evencover.models.networks.joint import fit_jointly
 from evencover.models.networks.regressors import MeanVarianceNetwork
-from evencover.predictions import Prediction
 
 
-class DropoutEnsemble(SavingMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """One mean-variance network, its dropout left on (the paper's MVE).
+class DropoutEnsemble(MixtureMixin, SavingMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Ensemble by dropout: one mean-variance network whose dropout stays active at prediction (MVE in the paper).
 
-    Each of the passes leaves out its own hidden units, the same for every row: a thinner network μ_k, σ_k, drawn
-    once, so that a row's prediction is a function of the row. The mean is that of the μ_k, and the variance that of
-    the mixture: the mean of the σ_k² plus the variance of the μ_k. The bounds are those of a normal target.
+    Each pass k drops its own hidden units, which gives a smaller network with mean μ_k and standard deviation σ_k.
+    The units are drawn once in `fit` and are the same for every row, so the prediction of a row is deterministic. The
+    center is the mean of the μ_k. The variance is that of the mixture: the mean of the σ_k² plus the variance of the
+    μ_k. The bounds are those of a normal target.
 
     Parameters
     ----------
     network : MeanVarianceNetwork, optional
-        The network to train, by default one with the paper's settings. A fitted one in scikit-learn's
+        The network to train; by default one with the settings of the paper. A fitted network in scikit-learn's
         `FrozenEstimator` is not trained again.
     passes : int
-        Number of thinned networks.
+        Number of passes.
     random_state : int, RandomState or None
-        Seed of the passes, and of a network that has no `random_state` of its own.
+        Seed of the passes, and of the network if its own `random_state` is None.
 
     Attributes
     ----------
     layers_ : tuple of layers
-        Weights and biases of the thinned networks.
+        Weights and biases of the smaller networks, one for each pass.
     scaling_ : Scaling
-        The units they learn in.
+        Means and standard deviations of features and target.
     level_ : float
-        Nominal coverage of its bounds.
+        Nominal coverage of the bounds.
     device_ : str
-        Where the network was trained.
+        The device of the training.
 
     References
     ----------
@@ -66,7 +67,7 @@ class DropoutEnsemble(SavingMixin, MetaEstimatorMixin, RegressorMixin, BaseEstim
 
     @property
     def wrapped_estimators(self) -> list[Any]:
-        """The network inside, for `is_frozen`."""
+        """The wrapped network, for `is_frozen`."""
         return [self.network]
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -76,7 +77,7 @@ class DropoutEnsemble(SavingMixin, MetaEstimatorMixin, RegressorMixin, BaseEstim
         network = _checked_network(self.network)
         if np.size(network.hidden) == 0 or not network.dropout:
             raise ValueError(
-                "network must have hidden layers and dropout above 0 to make an ensemble of it; got "
+                "network must have hidden layers and dropout above 0 for a DropoutEnsemble; got "
                 f"hidden={network.hidden!r}, dropout={network.dropout!r}"
             )
         if isinstance(self.network, FrozenEstimator):
@@ -86,44 +87,36 @@ class DropoutEnsemble(SavingMixin, MetaEstimatorMixin, RegressorMixin, BaseEstim
             network = fit_jointly([_seeded(network, rng)], X, y, progress=network.progress)[0]
         sizes = [layer.bias.shape[2] for layer in network.layers_[:-1]]
         kept = [(rng.random_sample((self.passes, size)) >= network.dropout).astype(np.float32) for size in sizes]
-        _take_over(self, network, thinned(network.layers_, kept, network.dropout))
+        _set_learned(self, network, thinned(network.layers_, kept, network.dropout))
         remember_features(self, X)
         return self
 
-    def predict(self, X: Any) -> FloatArray:
-        """Return the mean. Shape (n,)."""
-        return self.predict_full(X).center
 
-    def predict_full(self, X: Any) -> Prediction:
-        """Return mean, total standard deviation and normal bounds."""
-        return mixture_of(self, X)
+class DeepEnsemble(MixtureMixin, SavingMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Ensemble of mean-variance networks that differ in initial weights, order of rows and dropout.
 
-
-class DeepEnsemble(SavingMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Mean-variance networks that differ in initial weights, order of rows and dropout, trained in one pass.
-
-    Mean and variance are those of the mixture: the mean of the means, and the mean of the variances plus the variance
-    of the means. The bounds are those of a normal target.
+    The members are trained jointly. The center is the mean of the members' means. The variance is that of the mixture:
+    the mean of the members' variances plus the variance of their means. The bounds are those of a normal target.
 
     Parameters
     ----------
     network : MeanVarianceNetwork, optional
-        What each member is, by default one with the paper's settings; its `random_state` plays no part.
+        The settings of each member; by default those of the paper. Its `random_state` is not used.
     members : int
         Number of networks.
     random_state : int, RandomState or None
-        Seed of the members' seeds.
+        Seed from which the seeds of the members are drawn.
 
     Attributes
     ----------
     layers_ : tuple of layers
         Weights and biases of the members.
     scaling_ : Scaling
-        The units they learn in.
+        Means and standard deviations of features and target.
     level_ : float
-        Nominal coverage of its bounds.
+        Nominal coverage of the bounds.
     device_ : str
-        Where they were trained.
+        The device of the training.
 
     References
     ----------
@@ -145,44 +138,36 @@ class DeepEnsemble(SavingMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimato
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Train the members together."""
+        """Train the members jointly."""
         check_count(self.members, "members")
         if isinstance(self.network, FrozenEstimator):
-            raise TypeError("network must not be frozen: the members are trained from weights of their own")
+            raise TypeError("network must not be frozen: each member is trained from its own initial weights")
         rng = check_random_state(self.random_state)
         network = _checked_network(self.network)
         seeds = rng.randint(2**31, size=self.members)
         members = [clone(network).set_params(random_state=int(seed)) for seed in seeds]
         fit_jointly(members, X, y, progress=network.progress)
-        _take_over(self, members[0], stacked([member.layers_ for member in members]))
+        _set_learned(self, members[0], stacked([member.layers_ for member in members]))
         remember_features(self, X)
         return self
 
-    def predict(self, X: Any) -> FloatArray:
-        """Return the mean. Shape (n,)."""
-        return self.predict_full(X).center
-
-    def predict_full(self, X: Any) -> Prediction:
-        """Return mean, total standard deviation and normal bounds."""
-        return mixture_of(self, X)
-
 
 def _checked_network(network: Any) -> MeanVarianceNetwork:
-    """Return the network, the one inside a frozen one, or one with the paper's settings where there is none."""
-    inside = network.estimator if isinstance(network, FrozenEstimator) else network
-    inside = MeanVarianceNetwork() if inside is None else inside
-    if not isinstance(inside, MeanVarianceNetwork):
+    """Return the network without `FrozenEstimator` around it; for None, one with the settings of the paper."""
+    unfrozen = network.estimator if isinstance(network, FrozenEstimator) else network
+    unfrozen = MeanVarianceNetwork() if unfrozen is None else unfrozen
+    if not isinstance(unfrozen, MeanVarianceNetwork):
         raise TypeError(f"network must be a MeanVarianceNetwork; got {network!r}")
-    return inside
+    return unfrozen
 
 
 def _seeded(network: MeanVarianceNetwork, rng: np.random.RandomState) -> MeanVarianceNetwork:
-    """Return an unfitted copy, with a seed where it has none."""
+    """Return an unfitted copy, with a seed from the generator if its `random_state` is None."""
     copy: MeanVarianceNetwork = clone(network)
     return copy.set_params(random_state=rng.randint(2**31)) if copy.random_state is None else copy
 
 
-def _take_over(ensemble: Any, network: MeanVarianceNetwork, layers: Any) -> None:
-    """Give an ensemble its networks' weights, and what else a member knows."""
+def _set_learned(ensemble: Any, network: MeanVarianceNetwork, layers: Any) -> None:
+    """Set the learned attributes of an ensemble: the weights, and the rest as in one of its networks."""
     ensemble.layers_, ensemble.scaling_ = layers, network.scaling_
     ensemble.level_, ensemble.device_ = network.level_, network.device_

@@ -1,4 +1,4 @@
-"""Networks that learn quantiles, or a mean and a variance; alone, or many in one pass."""
+"""Neural networks that predict quantiles, or a mean and a variance."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -11,46 +11,49 @@ from evencover.models._quantile_plan import Center, QuantilePlan
 from evencover.models._scaling import relative_floor
 from evencover.models._validation import checked_rows
 from evencover.models.networks._losses import GaussianLikelihood, Pinball
+from evencover.models.networks._network_outputs import MixtureMixin, outputs_of
 from evencover.models.networks._saving import SavingMixin
-from evencover.models.networks.joint import fit_jointly, mixture_of, outputs_of
+from evencover.models.networks.joint import fit_jointly
+from evencover.models.predict import CenterMixin
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
 
 
-class QuantileNetwork(SavingMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A network that learns quantiles by the pinball loss (the paper's QR).
+class QuantileNetwork(CenterMixin, SavingMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Neural network that learns quantiles by the pinball loss (QR in the paper).
 
-    Its bounds are the α/2 and 1 − α/2 quantiles with α = softening · (1 − level), and its spread is
-    (upper − lower) / 2z, z being the normal quantile of 1 − α/2. Features and target are standardised inside. Rows are
-    shuffled once and batches go round in that order.
+    The bounds are the α/2 and 1 − α/2 quantiles, where α = softening · (1 − level). The spread is
+    (upper − lower) / 2z, where z is the normal quantile of 1 − α/2. Features and target are standardised internally.
+    Rows are shuffled once, and batches go through them in this order.
 
     Parameters
     ----------
     level : float
-        Nominal coverage of its own bounds, before softening.
+        Nominal coverage of the network's own bounds, before softening.
     softening : float
-        How many times as often its own bounds may miss. Inside a `ConformalRegressor`, which puts the level right, 2 is
-        the paper's choice: less extreme quantiles are learned better. A baseline needs 1.
+        Factor on the error rate 1 − level of the network's own bounds. The paper uses 2 inside a `ConformalRegressor`:
+        less extreme quantiles are easier to learn, and the calibration corrects the level. Without calibration use 1.
     quantiles : sequence of float
-        Further quantiles to learn, for `predict_quantiles`.
+        Additional quantile levels to learn, for `predict_quantiles`.
     center : {"median", "mean"}
-        What to predict; a mean is learned by a squared error beside the pinball losses.
+        What `predict` returns. The mean is learned by a squared error, which is added to the pinball losses.
     hidden : sequence of int
         Number of units of each hidden layer.
     dropout : float
-        Share of hidden units left out at each step of the training.
+        Share of hidden units that are dropped in each training step.
     learning_rate, weight_decay : float
-        Adam's.
+        Parameters of the optimiser, Adam.
     batch_size : int
-        Rows a step; all where there are fewer.
+        Number of rows in a training step; all rows if there are fewer.
     epochs : int
-        Each has as many steps as whole batches fit into the rows.
+        Number of epochs. An epoch has as many steps as complete batches fit into the rows.
     patience : int, optional
-        Stop when the loss on rows set aside has not fallen for so many epochs, and take the best weights.
+        Stop early if the validation loss has not fallen for this number of epochs, and keep the best weights. By
+        default there is no early stopping.
     validation_size : float
-        Share of the rows to set aside for `patience`.
+        Share of the rows for validation, if there is a `patience`.
     device : {"auto", "cpu", "cuda"}
-        Where to train; "auto" takes a GPU if there is one.
+        Where to train; "auto" uses a GPU if there is one.
     random_state : int, RandomState or None
         Seed of initial weights, order of rows and dropout.
     progress : bool
@@ -59,17 +62,17 @@ class QuantileNetwork(SavingMixin, RegressorMixin, BaseEstimator):  # type: igno
     Attributes
     ----------
     plan_ : QuantilePlan
-        What it has learned; ``plan_.levels`` has all the quantile levels, in order.
+        The quantiles that were learned; ``plan_.levels`` are all their levels, in order.
     layers_ : tuple of layers
         Weights and biases, in float32.
     scaling_ : Scaling
-        The units it learns in.
+        Means and standard deviations of features and target.
     spread_floor_ : float
-        A thousandth of the median spread on the training rows; no spread is smaller.
+        The smallest spread that is predicted: 0.001 times the median spread on the training rows.
     n_epochs_ : int
-        After how many epochs the weights are from: all, or the best one with `patience`.
+        Number of epochs that the weights were trained for: all, or up to the best one with `patience`.
     device_ : str
-        Where it was trained.
+        The device of the training.
 
     References
     ----------
@@ -125,16 +128,12 @@ class QuantileNetwork(SavingMixin, RegressorMixin, BaseEstimator):  # type: igno
         fit_jointly([self], X, y, progress=self.progress)
         return self
 
-    def predict(self, X: Any) -> FloatArray:
-        """Return the center. Shape (n,)."""
-        return self.predict_full(X).center
-
     def predict_full(self, X: Any) -> Prediction:
-        """Return center, spread and bounds; bounds that cross are put in order."""
+        """Return center, spread and bounds. Bounds that cross are put in order."""
         return self._prediction(checked_rows(self, X))
 
     def predict_quantiles(self, X: Any) -> FloatArray:
-        """Return all the quantiles it has learned, each row in order. Shape (n, q), for the levels ``plan_.levels``."""
+        """Return all learned quantiles, sorted in each row. Shape (n, q), for the levels ``plan_.levels``."""
         X = checked_rows(self, X)
         return np.sort(self._values(X)[:, : len(self.plan_.levels)], axis=1)
 
@@ -142,8 +141,8 @@ class QuantileNetwork(SavingMixin, RegressorMixin, BaseEstimator):  # type: igno
         plan = self._plan()
         return Pinball(plan.levels, mean=plan.center == "mean")
 
-    def _note(self, X: FloatArray, y: FloatArray) -> None:
-        """Note what is learned beside the weights, on the training rows."""
+    def _finish_fit(self, X: FloatArray, y: FloatArray) -> None:
+        """Set the learned attributes other than the weights, from the training rows."""
         self.plan_, self.spread_floor_ = self._plan(), 0.0
         self.spread_floor_ = relative_floor(self._prediction(X).spread, y)
 
@@ -151,7 +150,7 @@ class QuantileNetwork(SavingMixin, RegressorMixin, BaseEstimator):  # type: igno
         return QuantilePlan.of(self.level, self.softening, self.quantiles, self.center)
 
     def _values(self, X: FloatArray) -> FloatArray:
-        """Return the quantiles, then the mean if it is the center, in the target's unit. Shape (n, outputs)."""
+        """Return the quantiles, and the mean if it is the center, in units of the target. Shape (n, outputs)."""
         values: FloatArray = self.scaling_.to_target(np.concatenate([block[0] for block in outputs_of(self, X)]))
         return values
 
@@ -161,33 +160,34 @@ class QuantileNetwork(SavingMixin, RegressorMixin, BaseEstimator):  # type: igno
         return self.plan_.prediction(values[:, :q], mean, self.spread_floor_)
 
 
-class MeanVarianceNetwork(SavingMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A network that learns a mean μ and a log-variance s by the Gaussian likelihood (the paper's MV).
+class MeanVarianceNetwork(MixtureMixin, SavingMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Neural network that learns a mean μ and a log-variance s by the Gaussian likelihood (MV in the paper).
 
-    The loss is log v + (y − μ)² / v with v = eˢ + 0.001, in units of the standardised target. The spread is the
-    standard deviation √v, and the bounds are those of a normal target. Features and target are standardised inside.
-    Rows are shuffled once and batches go round in that order.
+    The loss is log v + (y − μ)² / v with v = eˢ + 0.001, for the standardised target. The spread is the standard
+    deviation √v, and the bounds are those of a normal target. Features and target are standardised internally. Rows
+    are shuffled once, and batches go through them in this order.
 
     Parameters
     ----------
     level : float
-        Nominal coverage of its own bounds.
+        Nominal coverage of the network's own bounds.
     hidden : sequence of int
         Number of units of each hidden layer.
     dropout : float
-        Share of hidden units left out at each step of the training.
+        Share of hidden units that are dropped in each training step.
     learning_rate, weight_decay : float
-        Adam's.
+        Parameters of the optimiser, Adam.
     batch_size : int
-        Rows a step; all where there are fewer.
+        Number of rows in a training step; all rows if there are fewer.
     epochs : int
-        Each has as many steps as whole batches fit into the rows.
+        Number of epochs. An epoch has as many steps as complete batches fit into the rows.
     patience : int, optional
-        Stop when the loss on rows set aside has not fallen for so many epochs, and take the best weights.
+        Stop early if the validation loss has not fallen for this number of epochs, and keep the best weights. By
+        default there is no early stopping.
     validation_size : float
-        Share of the rows to set aside for `patience`.
+        Share of the rows for validation, if there is a `patience`.
     device : {"auto", "cpu", "cuda"}
-        Where to train; "auto" takes a GPU if there is one.
+        Where to train; "auto" uses a GPU if there is one.
     random_state : int, RandomState or None
         Seed of initial weights, order of rows and dropout.
     progress : bool
@@ -198,13 +198,13 @@ class MeanVarianceNetwork(SavingMixin, RegressorMixin, BaseEstimator):  # type: 
     layers_ : tuple of layers
         Weights and biases, in float32.
     scaling_ : Scaling
-        The units it learns in.
+        Means and standard deviations of features and target.
     n_epochs_ : int
-        After how many epochs the weights are from: all, or the best one with `patience`.
+        Number of epochs that the weights were trained for: all, or up to the best one with `patience`.
     device_ : str
-        Where it was trained.
+        The device of the training.
     level_ : float
-        Nominal coverage of its bounds.
+        Nominal coverage of the bounds.
 
     References
     ----------
@@ -253,18 +253,10 @@ class MeanVarianceNetwork(SavingMixin, RegressorMixin, BaseEstimator):  # type: 
         fit_jointly([self], X, y, progress=self.progress)
         return self
 
-    def predict(self, X: Any) -> FloatArray:
-        """Return the mean. Shape (n,)."""
-        return self.predict_full(X).center
-
-    def predict_full(self, X: Any) -> Prediction:
-        """Return mean, standard deviation and normal bounds."""
-        return mixture_of(self, X)
-
     def _loss(self) -> GaussianLikelihood:
         level_fraction(self.level)
         return GaussianLikelihood()
 
-    def _note(self, X: FloatArray, y: FloatArray) -> None:  # noqa: ARG002
-        """Note what is learned beside the weights: nothing, but a level that is later changed should change nothing."""
+    def _finish_fit(self, X: FloatArray, y: FloatArray) -> None:  # noqa: ARG002
+        """Keep the level, so that changing the parameter later has no effect before the next `fit`."""
         self.level_ = self.level

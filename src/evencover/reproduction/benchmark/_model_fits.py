@@ -15,7 +15,7 @@ from evencover._internal.optional import import_optional
 from evencover.datasets.dataset import Dataset
 from evencover.model_selection import three_way_split
 from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileForest, QuantileNetwork, fit_jointly
-from evencover.models.networks._training_settings import Progress, Training
+from evencover.models.networks._training_settings import Progress, TrainingSettings
 from evencover.models.predict import predictions_of
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
@@ -139,7 +139,7 @@ def _ready(estimator: Any) -> Any:
     network = _network_in(estimator)
     if network is None:
         return estimator
-    device = Training.of(network).device
+    device = TrainingSettings.of(network).device
     import_optional("torch", extra="networks", purpose="training a network")
     from evencover.models.networks._training import device_of
 
@@ -173,7 +173,7 @@ def _trained_stack(
     found: dict[tuple[int, str], Any] = {}
 
     def settings(kind: str) -> str:
-        return repr(Training.of(kinds[kind]))
+        return repr(TrainingSettings.of(kinds[kind]))
 
     for _, alike in groupby(sorted(kinds, key=settings), settings):
         members = [(seed, kind) for kind in alike for seed in splits]

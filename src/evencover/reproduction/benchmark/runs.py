@@ -19,7 +19,7 @@ from evencover._internal.arrays import check_count, is_count
 from evencover._version import __version__
 from evencover.datasets.dataset import Dataset
 from evencover.guarantees import TooFewRowsWarning
-from evencover.models.networks._training_settings import Training
+from evencover.models.networks._training_settings import TrainingSettings
 from evencover.quantiles import conformal_rank, level_fraction
 from evencover.reproduction.benchmark._model_fits import (
     Fit,
@@ -77,7 +77,7 @@ class Benchmark:
             if not len(getattr(self, part)):
                 raise ValueError(f"{part} must not be empty")
         for network in [network for model in self.models.values() for network in networks_in(model)]:
-            Training.of(network)  # says what is wrong with its settings
+            TrainingSettings.of(network)  # says what is wrong with its settings
         if not all(is_count(seed) or seed == 0 for seed in self.splits) or len(set(self.splits)) < len(self.splits):
             raise ValueError(f"splits must be different seeds, whole numbers of 0 or more; got {list(self.splits)}")
         object.__setattr__(self, "splits", tuple(int(seed) for seed in self.splits))

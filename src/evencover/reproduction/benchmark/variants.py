@@ -8,7 +8,7 @@ import numpy as np
 
 from evencover.groups import Groups
 from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileForest, QuantileNetwork
-from evencover.models.networks._training_settings import Training
+from evencover.models.networks._training_settings import TrainingSettings
 from evencover.predictions import Rows
 from evencover.quantiles import level_fraction
 from evencover.reproduction.simulation import tertiles
@@ -80,7 +80,7 @@ def paper_models(*, level: float = 0.9, epochs: int = 300, device: str = "auto")
         raise ValueError(f"level must be above 0.5: quantiles to be calibrated miss twice as often; got {level}")
     own = float(alpha / 2), float(1 - alpha / 2)
     how: dict[str, Any] = {"level": level, "epochs": epochs, "device": device}
-    Training.of(MeanVarianceNetwork(**how))  # says what is wrong with the settings
+    TrainingSettings.of(MeanVarianceNetwork(**how))  # says what is wrong with the settings
     return {
         "QR": BenchmarkModel(QuantileNetwork(softening=2, **how), QuantileNetwork(**how)),
         "QRF": BenchmarkModel(QuantileForest(level=level, softening=2, quantiles=own)),
