@@ -83,7 +83,7 @@ CASES = {
     "a quantile as text": (lambda: quantiles(quantiles=["low"]), "quantiles must hold numbers; got"),
     "an unknown center": (lambda: quantiles(center="mode"), 'center must be "median" or "mean"; got \'mode\''),
     "too much softening": (lambda: quantiles(softening=10), "0 < softening * (1 - level) < 1; got 10 at level 0.9"),
-    "no softening": (lambda: quantiles(softening=0), "softening must be positive and leave a level"),
+    "no softening": (lambda: quantiles(softening=0), "softening must satisfy 0 < softening * (1 - level) < 1; got 0"),
     "a forest's quantile": (lambda: QuantileForest(quantiles=[0]).fit(X, Y), "quantiles must lie strictly between 0"),
     "a forest's level": (lambda: QuantileForest(level=1).fit(X, Y), "level must lie strictly between 0 and 1; got 1"),
     # rows

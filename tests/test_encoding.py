@@ -92,7 +92,7 @@ def test_what_is_new_is_said():
     encoder = TableEncoder().fit(pd.DataFrame({"x": [1.0, 2.0], "word": ["a", "b"]}))
     assert encoder.unseen_values(pd.DataFrame({"x": [1.0], "word": ["a"]})) == []
     missing, strange = encoder.unseen_values(pd.DataFrame({"x": [np.nan, 1.0, np.nan], "word": ["a", "z", "y"]}))
-    assert missing == "'x' is missing in 2 rows, and was in none before"
+    assert missing == "'x' is missing in 2 rows; it was never missing in fit"
     assert strange.startswith("'word' has 2 values never seen before, in 2 rows: 'z'")
 
 

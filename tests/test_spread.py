@@ -173,7 +173,7 @@ def test_disagreement_is_the_standard_deviation_of_the_members(ensemble, as_fram
     ],
 )
 def test_members_that_do_not_average_to_the_prediction_are_refused(model):
-    with pytest.raises(TypeError, match=r"Members needs an ensemble whose prediction is the mean of its estimators_"):
+    with pytest.raises(TypeError, match=r"EnsembleSpread needs an ensemble whose prediction is the mean of its estim"):
         WithSpread(model, EnsembleSpread()).fit(DATA.X, DATA.y)
 
 
@@ -190,7 +190,7 @@ def test_the_floor_is_relative():
 def test_members_are_judged_by_their_own_differences():
     """However far the targets are from zero, a weighted vote is no mean."""
     votes = VotingRegressor([("a", Ridge()), ("b", Ridge(99.0))], weights=[1, 9])
-    with pytest.raises(TypeError, match="VotingRegressor's is not"):
+    with pytest.raises(TypeError, match="that of VotingRegressor is not"):
         WithSpread(votes, EnsembleSpread()).fit(DATA.X, DATA.y + 1e9)
     WithSpread(RandomForestRegressor(10), EnsembleSpread()).fit(DATA.X, DATA.y + 1e9)
 
@@ -222,9 +222,9 @@ def test_text_is_told_where_to_be_prepared():
     frame = pd.DataFrame({"a": ["x", "y"] * 200, "b": DATA.y})
     ready = make_pipeline(make_column_transformer((OneHotEncoder(), ["a"]), remainder="passthrough"), Ridge())
     for source in (None, NeighborSpread()):
-        with pytest.raises(ValueError, match="in a Pipeline that prepares the features put WithSpread last"):
+        with pytest.raises(ValueError, match="make WithSpread the last step of the Pipeline that encodes the features"):
             WithSpread(ready, source).fit(frame, DATA.y)
-    with pytest.raises(TypeError, match="with a regressor that takes sparse features will do"):
+    with pytest.raises(TypeError, match="with a regressor that accepts sparse features"):
         WithSpread(Ridge()).fit(csr_array(DATA.X), DATA.y)
 
 

@@ -1,4 +1,4 @@
-"""Models whose predictions say more than a center."""
+"""Models that predict a spread and bounds in addition to a center."""
 
 from evencover.models.adapters import FromDistribution, FromOutputs, FromQuantiles, FromStd
 from evencover.models.encoding import TableEncoder

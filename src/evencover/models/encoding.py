@@ -1,4 +1,4 @@
-"""Tables as numbers: what a CSV file holds, for models that take numbers only."""
+"""Encoding of tables with text and missing values, for models that need numbers."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,22 +19,22 @@ from evencover.models._validation import check_ready, remember_features
 
 @dataclass(frozen=True)
 class EncodedColumn:
-    """How a column becomes numbers.
+    """How one column is encoded as numbers.
 
     Parameters
     ----------
     name : str
-        Of the column.
+        The name of the column.
     missing : int
-        Rows of `fit` without a value; with some, a column of its own marks them.
+        Number of missing values in `fit`. If there are any, an indicator column marks missing values.
     fill : float
-        The number in the place of a missing one: the median of `fit`.
+        Replacement for a missing number: the median in `fit`.
     categories : tuple of str or None
-        The values that get a column each, the most frequent first; None for numbers.
+        Values with their own indicator column, the most frequent first; None for a column of numbers.
     rare : tuple of str
-        The other values of `fit`; if there are any, a column marks these, and values never seen.
+        The other values in `fit`. If there are any, one indicator column marks them and all unseen values.
     text : bool
-        Whether it held text, and not numbers that stand for categories.
+        Whether the column held text, as opposed to numbers that are treated as categories.
     """
 
     name: str
@@ -46,18 +46,18 @@ class EncodedColumn:
 
     @property
     def outputs(self) -> list[str]:
-        """Names of the columns that come out."""
-        marks = [f"{self.name} missing"] * (self.missing > 0)
+        """Names of the encoded columns."""
+        indicator = [f"{self.name} missing"] * (self.missing > 0)
         if self.categories is None:
-            return [self.name, *marks]
+            return [self.name, *indicator]
         return [
             *(f"{self.name}={text}" for text in self.categories),
             *[f"{self.name} other"] * bool(self.rare),
-            *marks,
+            *indicator,
         ]
 
     def encoded(self, values: NDArray[Any]) -> FloatArray:
-        """Return the column's numbers. Shape (n, outputs)."""
+        """Return the values as numbers. Shape (n, outputs)."""
         return self._numbers(values) if self.categories is None else self._indicators(values)
 
     def _numbers(self, values: NDArray[Any]) -> FloatArray:
@@ -67,30 +67,31 @@ class EncodedColumn:
         return np.column_stack([filled, missing] if self.missing else [filled])
 
     def _indicators(self, values: NDArray[Any]) -> FloatArray:
-        places = {text: place for place, text in enumerate(self.categories or ())}
-        nowhere = len(self.outputs)  # a column that is cut off
-        other = len(places) if self.rare else nowhere
+        position = {text: number for number, text in enumerate(self.categories or ())}
+        n_outputs = len(self.outputs)  # also the position of an extra column, which is removed below
+        other = len(position) if self.rare else n_outputs
+        missing = n_outputs - 1 if self.missing else n_outputs
         texts = _as_texts(values, self.name)
-        absent = nowhere - 1 if self.missing else nowhere
-        codes = [absent if text is None else places.get(text, other) for text in texts]
-        return np.eye(nowhere + 1)[codes, :nowhere]
+        codes = [missing if text is None else position.get(text, other) for text in texts]
+        return np.eye(n_outputs + 1)[codes, :n_outputs]
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A table's columns as numbers: numbers stay, text becomes indicators, missing values are filled and marked.
+    """Encode a table as numbers: impute and mark missing values, one-hot encode text.
 
-    A number column's missing values become its median, and a column of 0 and 1 beside it marks them. Of a text
-    column each of the most frequent values gets a column of 0 and 1; so do the rarer ones together, and the missing
-    ones. A value never seen in `fit` counts as a rare one, and is 0 in all columns where there were none.
+    In a column of numbers, missing values are replaced by the median, and an indicator column (0 or 1) marks them. In a
+    column of text, each of the most frequent values gets an indicator column, all rarer values share one, and missing
+    values get one. A value that did not occur in `fit` counts as rare; if `fit` had no rare values, it is 0 in all
+    columns.
 
     Parameters
     ----------
     categorical : sequence of str or int
-        Columns of numbers to take as categories, such as codes; by name, or by position in an array.
+        Columns of numbers to treat as categories, such as codes; by name, or by position in an array.
     ignored : sequence of str or int
-        Columns that are no features, though a taxonomy may need them.
+        Columns that are not features, for example because only a taxonomy uses them.
     max_categories : int
-        How many values of a column get one of their own.
+        Maximum number of values of a column that get their own indicator column.
 
     Attributes
     ----------
@@ -118,13 +119,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.max_categories = max_categories
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Learn each column's kind, median and categories."""
+        """Learn the type, median and categories of each column."""
         check_count(self.max_categories, "max_categories")
         X = _checked_table(self, X, reset=True)
         names = column_names(X) or range(X.shape[1])
         for argument in ("categorical", "ignored"):
-            _check_names_columns(argument, getattr(self, argument), names)
-        columns = (self._learned(name, values) for name, values in self._columns(X))
+            _check_column_names(argument, getattr(self, argument), names)
+        columns = (self._learn_column(name, values) for name, values in self._columns(X))
         self.columns_: tuple[EncodedColumn, ...] = tuple(columns)
         return self
 
@@ -136,24 +137,26 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.concatenate(blocks, axis=1) if blocks else np.empty((n_rows(X), 0))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:  # noqa: ARG002
-        """Return the names of the columns that come out. Shape (outputs,)."""
+        """Return the names of the encoded columns. Shape (outputs,)."""
         check_is_fitted(self)
         return np.array([name for known in self.columns_ for name in known.outputs], dtype=object)
 
     def unseen_values(self, X: Any) -> list[str]:
-        """Return in words what new rows have that no row of `fit` had: missing values, unknown categories."""
+        """Return a message for each column with missing values or categories that did not occur in `fit`."""
         check_is_fitted(self)
-        found = []
+        messages = []
         for known, (_, values) in zip(self.columns_, self._columns(X), strict=True):
             missing = int(is_missing(values).sum())
             if missing and not known.missing:
-                found.append(f"{known.name!r} is missing in {missing} rows, and was in none before")
+                messages.append(f"{known.name!r} is missing in {missing} rows; it was never missing in fit")
             texts = Counter([] if known.categories is None else _as_texts(values, known.name))
             new = [text for text in texts if text not in {None, *(known.categories or ()), *known.rare}]
             if new:
                 rows = sum(texts[text] for text in new)
-                found.append(f"{known.name!r} has {len(new)} values never seen before, in {rows} rows: {new[0]!r}, ...")
-        return found
+                messages.append(
+                    f"{known.name!r} has {len(new)} values never seen before, in {rows} rows: {new[0]!r}, ..."
+                )
+        return messages
 
     def _columns(self, X: Any) -> Iterator[tuple[Any, NDArray[Any]]]:
         """Yield the name and the values of each column that is a feature."""
@@ -161,7 +164,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if name not in self.ignored:
                 yield name, column(X, name, "TableEncoder")
 
-    def _learned(self, name: str | int, values: NDArray[Any]) -> EncodedColumn:
+    def _learn_column(self, name: str | int, values: NDArray[Any]) -> EncodedColumn:
         """Return how to encode a column with these values."""
         if name not in self.categorical and as_numbers(values) is not None:
             numbers = _as_numbers(values, str(name))
@@ -181,7 +184,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _checked_table(encoder: TableEncoder, X: Any, *, reset: bool) -> Any:
-    """Return the table: a frame as it is, anything else as an array, its columns noted or compared."""
+    """Return a frame unchanged, anything else as an array; its columns are stored, or compared with the stored ones."""
     if column_names(X) is None:
         return validate_data(encoder, X, reset=reset, dtype=None, ensure_all_finite=False)
     if reset:
@@ -191,36 +194,41 @@ def _checked_table(encoder: TableEncoder, X: Any, *, reset: bool) -> Any:
     return X
 
 
-def _check_names_columns(argument: str, given: Any, names: Sequence[Any]) -> None:
-    """Raise unless what was given names columns of X."""
+def _check_column_names(argument: str, given: Any, names: Sequence[Any]) -> None:
+    """Raise unless every given name is a column of X."""
     if isinstance(given, str):
         raise TypeError(f"{argument} must be a sequence of names of columns; got the text {given!r}")
-    strange = [name for name in given if name not in names]
-    if strange:
-        raise ValueError(f"{argument} must name columns of X, which has {first_few(list(names))}; got {strange}")
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise ValueError(f"{argument} must name columns of X, which has {first_few(list(names))}; got {unknown}")
 
 
 def _as_numbers(values: NDArray[Any], name: str) -> FloatArray:
-    """Return a column as numbers, missing ones as NaN; text and infinite ones are refused."""
+    """Return a column as numbers, with NaN for missing values; raise ValueError for text and infinite values."""
     numbers = as_numbers(values)
     if numbers is None:
-        row, strange = first_non_numeric(values)
-        raise ValueError(f"column {name!r} must hold numbers, as it did in fit; got {strange!r} in row {row}")
+        row, value = first_non_numeric(values)
+        raise ValueError(f"column {name!r} must hold numbers, as it did in fit; got {value!r} in row {row}")
+    check_not_infinite(numbers, name)
+    return numbers
+
+
+def check_not_infinite(numbers: FloatArray, name: str) -> None:
+    """Raise if a column holds infinite values; NaN, a missing value, is allowed."""
     infinite = np.flatnonzero(np.isinf(numbers))
     if len(infinite):
         raise ValueError(
             f"column {name!r} must be finite or missing; {len(infinite)} values are infinite (the first in row "
             f"{infinite[0]})"
         )
-    return numbers
 
 
 def _as_texts(values: NDArray[Any], name: str) -> list[str | None]:
-    """Return a column as text, None where it is missing; a whole number is written without its point."""
+    """Return a column as text, with None for missing values; whole numbers are written without a decimal point."""
     if values.dtype.kind in "mM":
         raise ValueError(f"column {name!r} must hold numbers or text; got dates or times, of type {values.dtype}")
-    gone = is_missing(values).tolist()
-    return [None if missing else _text(value, name) for value, missing in zip(values.tolist(), gone, strict=True)]
+    missing = is_missing(values).tolist()
+    return [None if absent else _text(value, name) for value, absent in zip(values.tolist(), missing, strict=True)]
 
 
 def _text(value: Any, name: str) -> str:
@@ -228,7 +236,7 @@ def _text(value: Any, name: str) -> str:
     if not isinstance(value, str | bool | int | float):
         kind = type(value).__name__
         raise ValueError(
-            f"column {name!r} must hold numbers or text; got {value!r} of type {kind}. Make one of these of it, or "
-            "leave it out"
+            f"column {name!r} must hold numbers or text; got {value!r} of type {kind}. Convert the column to one of "
+            "these, or leave it out"
         )
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -1,4 +1,4 @@
-"""A spread for models that have none: learned from residuals, neighbours, or an ensemble's members."""
+"""A spread for models without one: learned from residuals, from neighbours, or from the members of an ensemble."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Protocol, Self
@@ -15,12 +15,12 @@ from sklearn.utils import InputTags, Tags, check_array, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
 from evencover._internal.arrays import FloatArray, IntArray, check_count, is_count, is_number
-from evencover._internal.frames import n_rows, take
 from evencover.models._scaling import mean_and_scale, relative_floor
 from evencover.models._validation import (
     check_ready,
     check_regressor,
     checked_target,
+    first_rows,
     fit_router,
     fitted_copy,
     remember_features,
@@ -29,14 +29,16 @@ from evencover.models.predict import is_frozen, through_steps
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
 
-_NORMAL = float(np.sqrt(np.pi / 2))  # a normal target's standard deviation by its mean absolute deviation
-_NEAR = 1e-3  # of a standard deviation: within this a training row may be the row itself
-_ROWS_FOR_CHECK = 100
+_NORMAL = float(np.sqrt(np.pi / 2))  # standard deviation / mean absolute deviation of a normal distribution
+_NEAR = 1e-3  # in standard deviations: a training row within this distance may be the row itself
 _BOOSTED_TREES = HistGradientBoostingRegressor(loss="poisson", max_leaf_nodes=8, learning_rate=0.05, random_state=0)
 
 
 class SpreadSource(Protocol):
-    """What `WithSpread` asks for the spread: your own class with these members will do."""
+    """Protocol of the `spread` argument of `WithSpread`; your own class needs these members.
+
+    `needs_residuals` is whether `learn` needs out-of-fold residuals.
+    """
 
     needs_residuals: bool
 
@@ -48,14 +50,14 @@ class SpreadSource(Protocol):
 
 
 class ResidualSpread(BaseEstimator):  # type: ignore[misc]
-    """Spread from a second regressor, of the model's absolute residuals on rows it was not fitted on.
+    """Spread from a second regressor, which is fitted to the absolute out-of-fold residuals of the model.
 
-    The spread is √(π/2) times the predicted absolute residual: the standard deviation, if the target is normal.
+    The spread is √(π/2) times the predicted absolute residual: the standard deviation if the target is normal.
 
     Parameters
     ----------
     regressor : regressor, optional
-        By default small boosted trees with a Poisson loss, which are never negative.
+        By default small boosted trees with a Poisson loss, whose predictions are never negative.
 
     Attributes
     ----------
@@ -70,7 +72,7 @@ class ResidualSpread(BaseEstimator):  # type: ignore[misc]
 
     @property
     def takes(self) -> InputTags:
-        """What features the regressor takes."""
+        """scikit-learn's tags of the features that the regressor accepts."""
         return get_tags(_BOOSTED_TREES if self.regressor is None else self.regressor).input_tags
 
     def learn(self, estimator: Any, X: Any, y: FloatArray, residuals: FloatArray) -> FloatArray:  # noqa: ARG002
@@ -78,7 +80,7 @@ class ResidualSpread(BaseEstimator):  # type: ignore[misc]
         regressor = _BOOSTED_TREES if self.regressor is None else self.regressor
         check_regressor(regressor, "regressor")
         sizes = np.abs(residuals)
-        self.unit_ = float(sizes.mean())  # regressors have absolute tolerances, so they get sizes around 1
+        self.unit_ = float(sizes.mean())  # tolerances of regressors are absolute, so their targets are about 1
         self.regressor_ = clone(regressor).fit(X, sizes / self.unit_) if self.unit_ else DummyRegressor().fit(X, sizes)
         return self.spread(estimator, X)
 
@@ -90,23 +92,23 @@ class ResidualSpread(BaseEstimator):  # type: ignore[misc]
 class NeighborSpread(BaseEstimator):  # type: ignore[misc]
     """Spread from the nearest training rows, in standardised features.
 
-    A row is never its own neighbour: a training row at no distance at all is taken for the row itself, once.
+    A row is never its own neighbour: one training row with exactly the same features is taken for the row itself.
 
     Parameters
     ----------
     n_neighbors : int
-        How many; all the others where there are fewer.
+        Number of neighbours; all other rows if there are fewer.
     of : {"residuals", "targets", "distance"}
-        What to look at. "residuals": √(π/2) times the mean absolute residual of the neighbours, on rows the model was
-        not fitted on. "targets": the standard deviation of their targets. "distance": their mean distance, in units
-        that make the mean spread on the training rows √(π/2) times the mean absolute residual.
+        What the spread is computed from. "residuals": √(π/2) times the mean absolute out-of-fold residual of the
+        neighbours. "targets": the standard deviation of their targets. "distance": their mean distance, scaled so that
+        the mean spread on the training rows is √(π/2) times the mean absolute out-of-fold residual.
     n_jobs : int, optional
         Number of threads of the search.
 
     Attributes
     ----------
     index_ : NearestNeighbors
-        Finds the neighbours.
+        The fitted search for neighbours.
     """
 
     def __init__(
@@ -124,7 +126,7 @@ class NeighborSpread(BaseEstimator):  # type: ignore[misc]
 
     @property
     def needs_residuals(self) -> bool:
-        """Whether the model must be cross-fitted."""
+        """Whether out-of-fold residuals are needed."""
         return self.of != "targets"
 
     def learn(self, estimator: Any, X: Any, y: FloatArray, residuals: FloatArray | None) -> FloatArray:  # noqa: ARG002
@@ -133,68 +135,68 @@ class NeighborSpread(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f'of must be "residuals", "targets" or "distance"; got {self.of!r}')
         check_count(self.n_neighbors, "n_neighbors")
         if len(y) < 2:
-            raise ValueError(f"Neighbors needs at least 2 rows; got {len(y)} sample")
+            raise ValueError(f"NeighborSpread needs at least 2 rows; got {len(y)} sample")
         rows = _numbers(X)
         self.mean_, self.scale_ = mean_and_scale(rows)
         self.rows_ = (rows - self.mean_) / self.scale_
         k = min(self.n_neighbors, len(y) - 1)
         self.index_ = NearestNeighbors(n_neighbors=k, n_jobs=self.n_jobs).fit(self.rows_)
         self.values_ = y if residuals is None else _NORMAL * np.abs(residuals)
-        distances, places = self.index_.kneighbors()  # without rows: of the training rows, none its own neighbour
+        distances, neighbors = self.index_.kneighbors()  # without X: no training row is its own neighbour
         self.mean_distance_ = float(distances.mean())
-        return self._spread(distances, places)
+        return self._spread(distances, neighbors)
 
     def spread(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
         """Return the spread of new rows. Shape (n,)."""
         k, rows = self.index_.n_neighbors, (_numbers(X) - self.mean_) / self.scale_
-        distances, places = self.index_.kneighbors(rows, n_neighbors=k + 1)
-        itself = self._itself(rows, distances, places)
-        chosen = np.arange(k) + (np.arange(k) >= itself[:, None])
-        return self._spread(np.take_along_axis(distances, chosen, 1), np.take_along_axis(places, chosen, 1))
+        distances, neighbors = self.index_.kneighbors(rows, n_neighbors=k + 1)
+        excluded = self._excluded_neighbor(rows, distances, neighbors)
+        kept = np.arange(k) + (np.arange(k) >= excluded[:, None])
+        return self._spread(np.take_along_axis(distances, kept, 1), np.take_along_axis(neighbors, kept, 1))
 
-    def _itself(self, rows: FloatArray, distances: FloatArray, places: Any) -> IntArray:
-        """Return which of its k + 1 neighbours is each row itself; the farthest, which is one too many, if none is."""
-        itself = np.full(len(rows), distances.shape[1] - 1)
+    def _excluded_neighbor(self, rows: FloatArray, distances: FloatArray, neighbors: IntArray) -> IntArray:
+        """Return which of the k + 1 neighbours of each row is the row itself; the farthest one if none is."""
+        excluded = np.full(len(rows), distances.shape[1] - 1)
         for column in reversed(range(distances.shape[1])):
-            # Equal rows need not be at distance zero exactly: among many features distances are rounded.
+            # The distance of equal rows can be above zero: with many features, distances are rounded.
             near = np.flatnonzero(distances[:, column] < _NEAR)
-            equal = (self.rows_[places[near, column]] == rows[near]).all(axis=1)
-            itself[near[equal]] = column
-        return itself
+            equal = (self.rows_[neighbors[near, column]] == rows[near]).all(axis=1)
+            excluded[near[equal]] = column
+        return excluded
 
-    def _spread(self, distances: FloatArray, places: Any) -> FloatArray:
-        """Return the spread for neighbours at these distances and places, both of shape (n, k)."""
+    def _spread(self, distances: FloatArray, neighbors: IntArray) -> FloatArray:
+        """Return the spread from the distances and positions of the neighbours, both of shape (n, k)."""
         match self.of:
             case "distance":
                 unit = self.mean_distance_
-                return np.asarray(
-                    self.values_.mean() * (distances.mean(axis=1) / unit if unit else np.ones(len(places)))
-                )
+                relative = distances.mean(axis=1) / unit if unit else np.ones(len(neighbors))
+                return np.asarray(self.values_.mean() * relative)
             case "targets":
-                return np.asarray(self.values_[places].std(axis=1))
+                return np.asarray(self.values_[neighbors].std(axis=1))
             case _:
-                return np.asarray(self.values_[places].mean(axis=1))
+                return np.asarray(self.values_[neighbors].mean(axis=1))
 
 
 class EnsembleSpread(BaseEstimator):  # type: ignore[misc]
-    """Spread from the disagreement of an ensemble's members: the standard deviation of their predictions.
+    """Spread from the members of an ensemble: the standard deviation of their predictions.
 
-    For ensembles whose prediction is the mean of their members' (`estimators_`): random forests, extra trees, bagging,
-    voting. Members disagree where they know little, which is not the same as noise; `ResidualSpread` measures noise.
+    For ensembles whose prediction is the mean over their members, `estimators_`: random forests, extra trees, bagging,
+    voting. The members disagree where training rows are few, which is not the same as noise; `ResidualSpread`
+    estimates the noise.
     """
 
     needs_residuals = False
 
     def learn(self, estimator: Any, X: Any, y: FloatArray, residuals: None) -> FloatArray:  # noqa: ARG002
-        """Check that the members' mean is the prediction; return the spread on the training rows. Shape (n,)."""
-        some = take(X, np.arange(min(_ROWS_FOR_CHECK, n_rows(X))))
-        predicted = np.asarray(estimator.predict(some))
-        of_members = list(_member_predictions(estimator, some))
-        room = 1e-6 * np.ptp(of_members) + 1e-14 * np.abs(predicted).max() if of_members else 0.0
-        if not of_members or np.abs(np.mean(of_members, axis=0) - predicted).max() > room:
+        """Check that the prediction is the mean over members; return the spread on the training rows. Shape (n,)."""
+        rows = first_rows(X)
+        prediction = np.asarray(estimator.predict(rows))
+        members = list(_member_predictions(estimator, rows))
+        rounding_margin = 1e-6 * np.ptp(members) + 1e-14 * np.abs(prediction).max() if members else 0.0
+        if not members or np.abs(np.mean(members, axis=0) - prediction).max() > rounding_margin:
             raise TypeError(
-                "Members needs an ensemble whose prediction is the mean of its estimators_, such as a random forest; "
-                f"{type(estimator).__name__}'s is not"
+                "EnsembleSpread needs an ensemble whose prediction is the mean of its estimators_, such as a random "
+                f"forest; that of {type(estimator).__name__} is not"
             )
         return self.spread(estimator, X)
 
@@ -202,33 +204,33 @@ class EnsembleSpread(BaseEstimator):  # type: ignore[misc]
         """Return the spread of new rows. Shape (n,)."""
         mean = np.asarray(estimator.predict(X))
         total, count = np.zeros(len(mean)), 0
-        for predicted in _member_predictions(estimator, X):  # one at a time: memory for one
-            total += (predicted - mean) ** 2
+        for prediction in _member_predictions(estimator, X):  # one at a time, to save memory
+            total += (prediction - mean) ** 2
             count += 1
         return np.sqrt(total / count)
 
 
 class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Any point regressor, with a spread learned beside it.
+    """Any point regressor, with a spread that is learned in addition.
 
-    The center is the regressor's own prediction, fitted on all rows, and the bounds are center ± z spread. Where the
-    spread rests on residuals, they are cross-fitted: each is of a row that the regressor it comes from has not seen.
-    Residuals of the fitted rows themselves would be too small, most of all for flexible models. A frozen regressor is
-    not fitted again, so give `fit` rows that are new to it.
+    The center is the prediction of the regressor, fitted on all rows. The bounds are center ± z · spread, where z is
+    the normal quantile of the level. A spread that is learned from residuals uses out-of-fold residuals, by
+    cross-validation: residuals on the training rows themselves are too small, above all for flexible models. A frozen
+    regressor is not fitted again, so pass rows to `fit` that it was not fitted on.
 
     Parameters
     ----------
     estimator : regressor
         The model of the center.
-    spread : ResidualSpread, Neighbors or Members, optional
-        Where the spread comes from; `ResidualSpread()` by default. Your own class with the methods of `SpreadSource`
-        will do.
+    spread : ResidualSpread, NeighborSpread or EnsembleSpread, optional
+        How the spread is learned; `ResidualSpread()` by default. Your own class with the members of `SpreadSource`
+        works too.
     cv : int or splitter
-        Folds for the residuals: a number of shuffled ones, or a splitter of scikit-learn's.
+        Folds for the residuals: a number of shuffled folds, or a splitter of scikit-learn.
     floor : float
-        Smallest spread, as a fraction of the median spread on the training rows.
+        The smallest spread, as a fraction of the median spread on the training rows.
     level : float
-        Nominal coverage of its own bounds.
+        Nominal coverage of the model's own bounds.
     random_state : int, RandomState or None
         Seed of the folds.
 
@@ -236,10 +238,10 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
     ----------
     estimator_ : fitted regressor
         The model of the center.
-    spread_ : fitted source
+    spread_ : fitted SpreadSource
         The model of the spread.
     spread_floor_ : float
-        The smallest spread, in the target's unit.
+        The smallest spread, in units of the target.
 
     References
     ----------
@@ -276,7 +278,8 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
     def fit(self, X: Any, y: Any, *, clusters: Any = None, **fit_params: Any) -> Self:
         """Fit the regressor and its spread.
 
-        Rows with the same entry in `clusters` share a fold; further arguments go to the regressor.
+        Rows with the same entry in `clusters` are in the same fold. Further arguments are passed to the `fit` of the
+        regressor.
         """
         check_regressor(self.estimator, "estimator")
         level_fraction(self.level)
@@ -286,7 +289,7 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
         target = checked_target(self, X, y)
         fitted = fitted_copy(self.estimator, X, target, fit_params)
         residuals = self._residuals(fitted, X, target, clusters, fit_params) if source.needs_residuals else None
-        spread = _learned(source, fitted, X, target, residuals)
+        spread = _learn_spread(source, fitted, X, target, residuals)
         self.estimator_, self.spread_ = fitted, source
         self.spread_floor_ = relative_floor(spread, target, self.floor)
         remember_features(self, X)
@@ -304,11 +307,11 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
         return Prediction(center, spread, level=self.level)
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return what scikit-learn's metadata routing may pass: everything to the regressor's fit."""
+        """Return the metadata routing: everything goes to the `fit` of the regressor."""
         return fit_router(self, estimator=self.estimator)
 
     def _source(self) -> Any:
-        """Return a fresh copy of the source of the spread."""
+        """Return an unfitted copy of the source of the spread."""
         if self.spread is None:
             return ResidualSpread()
         if isinstance(self.spread, type) or not all(hasattr(self.spread, name) for name in ("learn", "spread")):
@@ -320,14 +323,14 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
     def _residuals(
         self, fitted: Any, X: Any, y: FloatArray, clusters: Any, fit_params: Mapping[str, Any]
     ) -> FloatArray:
-        """Return the residuals on rows that the model they come from has not seen. Shape (n,)."""
+        """Return the out-of-fold residuals; those of a frozen model are out of sample already. Shape (n,)."""
         if is_frozen(self.estimator):
             return y - np.ravel(fitted.predict(X))
         folds = list(self._splitter(len(y), clusters).split(X, y, clusters))
         return y - np.ravel(cross_val_predict(self.estimator, X, y, cv=folds, params=dict(fit_params)))
 
     def _splitter(self, n: int, clusters: Any) -> Any:
-        """Return what splits the rows for the residuals."""
+        """Return the splitter that makes the folds for the residuals."""
         if not is_number(self.cv):
             return check_cv(self.cv)
         if not is_count(self.cv) or self.cv < 2:
@@ -351,7 +354,7 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
 
 
 def _member_predictions(estimator: Any, X: Any) -> Iterator[FloatArray]:
-    """Yield what each member of an ensemble predicts; a pipeline's members are those of its last step."""
+    """Yield the predictions of each member of an ensemble, which may be the last step of a pipeline."""
     if isinstance(estimator, FrozenEstimator):
         estimator = estimator.estimator
     if isinstance(estimator, Pipeline):
@@ -359,22 +362,22 @@ def _member_predictions(estimator: Any, X: Any) -> Iterator[FloatArray]:
     members = getattr(estimator, "estimators_", ())
     features = getattr(estimator, "estimators_features_", [slice(None)] * len(members))
     for member, own in zip(members, features, strict=True):
-        if not hasattr(member, "predict"):  # boosting's are arrays of trees that add up
+        if not hasattr(member, "predict"):  # in boosting these are arrays of trees, which are added up
             return
-        # Members know names only if the ensemble passed its frame on to them.
-        yield np.asarray(member.predict(X if hasattr(member, "feature_names_in_") else _nameless(X)[:, own]))
+        # A member has feature names only if the ensemble passed a frame to it.
+        yield np.asarray(member.predict(X if hasattr(member, "feature_names_in_") else _without_names(X)[:, own]))
 
 
-def _learned(source: Any, fitted: Any, X: Any, y: FloatArray, residuals: FloatArray | None) -> FloatArray:
-    """Return the spread on the training rows; add to errors about features what can be done."""
+def _learn_spread(source: Any, fitted: Any, X: Any, y: FloatArray, residuals: FloatArray | None) -> FloatArray:
+    """Return the spread on the training rows; add a remedy to the message of errors about the features."""
     remedies = {
-        "could not convert": "in a Pipeline that prepares the features put WithSpread last",
-        "Sparse data was passed": "ResidualSpread(regressor) with a regressor that takes sparse features will do",
+        "could not convert": "make WithSpread the last step of the Pipeline that encodes the features",
+        "Sparse data was passed": "use ResidualSpread(regressor) with a regressor that accepts sparse features",
     }
     try:
         spread: FloatArray = source.learn(fitted, X, y, residuals)
     except (TypeError, ValueError) as error:
-        remedy = next((remedy for sign, remedy in remedies.items() if sign in str(error)), None)
+        remedy = next((remedy for cause, remedy in remedies.items() if cause in str(error)), None)
         if remedy is None:
             raise
         raise type(error)(
@@ -388,6 +391,6 @@ def _numbers(X: Any) -> FloatArray:
     return rows
 
 
-def _nameless(X: Any) -> Any:
-    """Return features as an array, or as the sparse one they are."""
+def _without_names(X: Any) -> Any:
+    """Return features as an array or sparse matrix, without column names."""
     return X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
