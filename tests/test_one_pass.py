@@ -76,7 +76,7 @@ def test_rows_come_back_as_they_are(model):
     rows = model.rows(NEW.X, NEW.y)
     assert model.rows(rows) is rows
     for more in ({"y": NEW.y}, {"weights": NEW.y}):
-        with pytest.raises(ValueError, match="Rows hold their targets and weights already; got y or weights besides"):
+        with pytest.raises(ValueError, match="Rows contain their targets and weights; got y or weights in addition"):
             model.rows(rows, **more)
 
 

@@ -2,7 +2,7 @@
 
 A prediction interval is the set of targets whose score is at most a calibrated threshold.
 
-Names are loaded on first use, so that importing the package costs next to nothing.
+Names are loaded on first use, so importing the package is fast.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""The estimator: any regressor, with intervals that keep their promise."""
+"""The main estimator: any regressor with calibrated prediction intervals."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import Tags, get_tags
+from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
@@ -29,8 +29,9 @@ from evencover.models._validation import (
     fit_router,
     part_of_argument,
     remember_features,
+    with_inputs_of,
 )
-from evencover.models.predict import is_frozen, predictions_of
+from evencover.models.predict import is_frozen, median_spread, predictions_of
 from evencover.predictions import Rows
 from evencover.quantiles import Levels, level_fraction, level_fractions
 from evencover.scores import Nonconformity, Residual, needs_scale, with_scale
@@ -38,26 +39,33 @@ from evencover.taxonomies import Taxonomy, fresh_taxonomy
 
 
 class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A regressor whose intervals cover new targets at the level asked for, in every group of its taxonomy.
+    """Split conformal regression: prediction intervals with guaranteed coverage for any regressor.
 
-    `fit` splits the rows, fits the model on one part and calibrates it on the other. An interval is the set of
-    targets whose score is at most the threshold of the row's group. If calibration rows and new rows are
-    exchangeable, it covers with probability at least the level in every group, whatever the model.
+    `fit` splits the rows, fits the model on one part and calibrates it on the other part. The calibration computes the
+    nonconformity score of each of these rows. For each group of the taxonomy, the threshold is the
+    ⌈(n + 1) · level⌉-th smallest of its n scores. The interval of a new row is the set of targets whose score is at
+    most the threshold of its group.
+
+    If calibration rows and new rows are exchangeable, the interval covers the target of a new row with probability at
+    least the level in every group, for any model. By default all rows are one group: the guarantee is marginal, and
+    rows with much noise can be covered less often than the level. ``taxonomy=BySpread(3)`` guarantees the level also
+    for the rows with low, medium and high spread (Mondrian conformal prediction).
 
     Parameters
     ----------
     estimator : regressor
-        Any of scikit-learn's kind. One with ``predict_full`` gives spread and bounds too; one in `FrozenEstimator` is
-        left as it is, and `fit` calibrates it on every row.
+        Any regressor with scikit-learn's interface. A model with ``predict_full``, such as those in
+        `evencover.models`, also predicts a spread and bounds. A fitted model in `FrozenEstimator` is not fitted again:
+        `fit` calibrates it on all rows.
     nonconformity : score, or mapping from group label to score, optional
-        `Residual()` by default.
+        The nonconformity measure; `Residual()`, the absolute residual, by default.
     taxonomy : taxonomy, optional
-        `Marginal()` by default: one group, coverage on average only. ``taxonomy=BySpread(3)`` is short for
-        ``calibrator=ByGroup(BySpread(3))``.
+        How rows are divided into groups; `Marginal()`, one group, by default. ``taxonomy=T`` is short for
+        ``calibrator=ByGroup(T)``.
     calibrator : calibrator, optional
-        What learns from the scores of the calibration rows, in place of a threshold for each group of the taxonomy.
+        Another way to learn from the calibration rows than a threshold for each group.
     calibration_size : float
-        Share of the rows (of the clusters, with ``clusters``) that is kept from the model for calibration.
+        Share of the rows for calibration; with ``clusters``, share of the clusters.
     random_state : int, RandomState or None
         Seed of the split.
 
@@ -66,17 +74,17 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     estimator_ : fitted regressor
         The model.
     calibrator_ : Calibrated
-        What the calibrator learned; it answers for new rows.
+        What the calibrator learned; it computes the intervals and p-values of new rows.
     calibration_ : Calibration
-        The scores by group, if there are groups: ``calibrator_.calibration``.
+        The calibration scores by group: ``calibrator_.calibration``. Only if there are groups.
     taxonomy_ : taxonomy
-        With what it learned, if there are groups: ``calibrator_.taxonomy``.
+        The taxonomy with the groups it learned: ``calibrator_.taxonomy``. Only if there are groups.
     scale_ : float or None
-        Median spread on the training rows, where a floor or stabiliser needs it.
+        Median spread on the training rows, if the score has a floor or epsilon relative to it.
     calibration_rows_ : Rows
-        The rows it was calibrated on, for diagnosis.
+        The calibration rows and their predictions, for `diagnose`.
     guarantee_ : Guarantee
-        What is promised, in words.
+        The coverage guarantee with its assumption; print it to read it.
 
     References
     ----------
@@ -110,28 +118,29 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, *, clusters: Any = None, **fit_params: Any) -> Self:
-        """Split the rows, fit the model on one part, calibrate on the other.
+        """Split the rows, fit the model on one part, and calibrate it on the other part.
 
         Parameters
         ----------
         X : table of n rows
             Features: an array, a sparse matrix, or a pandas, polars or pyarrow table.
         y : array-like of shape (n,)
-            Targets, by position.
+            Targets, in the order of the rows of X.
         clusters : array-like of shape (n,), optional
-            Clusters, such as patients, for the split: none has rows on both sides of it. The groups to be covered
-            are the taxonomy's.
+            Rows that belong together, for example rows of one patient: all rows of a cluster go to the same part of
+            the split. Clusters are not groups: those that get their own threshold are set by the taxonomy.
         **fit_params
-            Passed on to the model's `fit`; those with n rows, such as ``sample_weight``, by their training rows.
+            Passed to the `fit` of the model. Of an argument with n rows, such as ``sample_weight``, only the training
+            rows are passed.
         """
         check_regressor(self.estimator, "estimator")
-        self._calibrator()  # says what is wrong with it before anything is fitted
+        self._checked_calibrator()  # an invalid calibrator is an error before anything is fitted
         target = checked_target(self, X, y)
         if is_frozen(self.estimator):
-            useless = ["clusters"] * (clusters is not None) + list(fit_params)
-            if useless:
-                raise ValueError(f"a frozen estimator is neither split nor fitted, so it takes no {', '.join(useless)}")
-            return self._calibrate(self._frozen(X, target), None, X, target)
+            unused = ["clusters"] * (clusters is not None) + list(fit_params)
+            if unused:
+                raise ValueError(f"a frozen estimator is neither split nor fitted, so it takes no {', '.join(unused)}")
+            return self._calibrate(self._frozen_estimator(X, target), None, X, target)
         check_share("calibration_size", self.calibration_size)
         n = n_rows(X)
         training, held_out = split_rows(n, self.calibration_size, clusters=clusters, random_state=self.random_state)
@@ -139,11 +148,11 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         X_training = take(X, training)
         params = {name: part_of_argument(name, value, n, training) for name, value in fit_params.items()}
         fitted = clone(self.estimator).fit(X_training, target[training], **params)
-        scale = _median_spread(fitted, X_training) if needs_scale(self._nonconformity()) else None
+        scale = median_spread(fitted, X_training) if needs_scale(self._nonconformity()) else None
         return self._calibrate(fitted, scale, take(X, held_out), target[held_out])
 
     def calibrate(self, X: Any, y: Any, *, weights: Any = None) -> Self:
-        """Calibrate anew on rows that the model was not fitted on; the model stays as it is.
+        """Calibrate again, on rows that the model was not fitted on; the model is not changed.
 
         Parameters
         ----------
@@ -152,35 +161,35 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         y : array-like of shape (n,)
             Targets.
         weights : array-like of shape (n,), optional
-            Weights for covariate shift; predictions then need the new rows' weights.
+            Likelihood ratios for covariate shift; predictions then need the weights of the new rows.
         """
         target = checked_target(self, X, y)
         if is_frozen(self.estimator):
-            return self._calibrate(self._frozen(X, target), None, X, target, weights)
+            return self._calibrate(self._frozen_estimator(X, target), None, X, target, weights)
         if not hasattr(self, "calibrator_"):
             raise NotFittedError(
-                f"This {type(self).__name__} instance is not fitted yet. Call 'fit'; or, to calibrate a fitted model "
-                "as it is, give it as FrozenEstimator(model)"
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit'; or, to calibrate a model that is "
+                "fitted already, pass FrozenEstimator(model)"
             )
         check_ready(self, X)
         return self._calibrate(self.estimator_, self.scale_, X, target, weights)
 
     def predict(self, X: Any) -> FloatArray:
-        """Return the model's own prediction. Shape (n,)."""
+        """Return the prediction of the model. Shape (n,)."""
         self._check_is_calibrated(X)
         return np.asarray(self.estimator_.predict(X))
 
     def rows(self, X: Any, y: Any = None, *, weights: Any = None) -> Rows:
-        """Predict each row once; intervals, p-values and groups then follow from the rows without predicting again.
+        """Return the predictions for rows, to compute intervals, p-values and groups without predicting again.
 
         Parameters
         ----------
         X : table of n rows, or Rows
-            Features; Rows come back as they are.
+            Features; Rows are returned unchanged.
         y : array-like of shape (n,), optional
-            Targets, for p-values and for groups that depend on them.
+            Targets, for p-values and for groups that depend on the target.
         weights : array-like of shape (n,), optional
-            Weights for covariate shift, if `calibrate` was given some.
+            Likelihood ratios for covariate shift, if `calibrate` got weights.
 
         Examples
         --------
@@ -195,7 +204,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         if isinstance(X, Rows):
             check_is_fitted(self)
             if y is not None or weights is not None:
-                raise ValueError("Rows hold their targets and weights already; got y or weights besides")
+                raise ValueError("Rows contain their targets and weights; got y or weights in addition")
             _check_weights_are_used(X.weights, self._learned_by)
             return X
         self._check_is_calibrated(X)
@@ -206,38 +215,37 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     def predict_interval(
         self, X: Any, level: Levels = 0.9, *, weights: Any = None, unseen: Unseen = "error"
     ) -> Intervals:
-        """Return an interval for each row.
+        """Return the prediction interval of each row.
 
         Parameters
         ----------
         X : table of n rows, or Rows
-            Features, or what `rows` returned.
+            Features, or the result of `rows`.
         level : float or sequence of L floats
-            Nominal coverage, chosen anew at every call.
+            Nominal coverage; any level can be requested without a new calibration.
         weights : array-like of shape (n,), optional
-            Weights for covariate shift, if `calibrate` was given some.
+            Likelihood ratios for covariate shift, if `calibrate` got weights.
         unseen : {"error", "marginal", "inf"}
-            What a row gets whose group has no calibration; see `Calibration.interval`.
+            How to treat a row whose group has no calibration rows; see `Calibration.interval`.
 
         Returns
         -------
         Intervals of n rows
-            The smallest ones around `predict_union`, where that has several pieces: with a taxonomy that depends on
-            the target.
+            With a taxonomy that depends on the target, the smallest intervals that contain `predict_union`.
         """
-        made = self._prediction_sets(X, level, weights, unseen)
-        return made.hull() if isinstance(made, IntervalUnion) else made
+        sets = self._prediction_sets(X, level, weights, unseen)
+        return sets.hull() if isinstance(sets, IntervalUnion) else sets
 
     def predict_union(
         self, X: Any, level: Levels = 0.9, *, weights: Any = None, unseen: Unseen = "error"
     ) -> IntervalUnion:
         """Return the exact prediction set of each row; arguments as in `predict_interval`.
 
-        It is one interval, unless the taxonomy depends on the target: then it is the union over the target's
-        groups of the targets that fall in the group and pass its threshold.
+        The set is one interval unless the taxonomy depends on the target. Then it is a union with one piece for each
+        group: the targets in this group whose score is at most its threshold.
         """
-        made = self._prediction_sets(X, level, weights, unseen)
-        return made if isinstance(made, IntervalUnion) else IntervalUnion([made])
+        sets = self._prediction_sets(X, level, weights, unseen)
+        return sets if isinstance(sets, IntervalUnion) else IntervalUnion([sets])
 
     def p_values(
         self, X: Any, y: Any = None, *, weights: Any = None, unseen: Unseen = "error", seed: Seed = None
@@ -247,7 +255,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         Parameters
         ----------
         X : table of n rows, or Rows
-            Features, or what `rows` returned for features and targets `y`.
+            Features, or the result of `rows` for features and targets.
         y : array-like of shape (n,), optional
             Targets.
         weights, unseen, seed
@@ -257,16 +265,16 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         return target_p_values(self.calibrator_, rows, unseen, seed)
 
     def save(self, path: str | Path, *, level: float = 0.9) -> None:
-        """Write the calibrated model to one file, without pickle; the calibration rows are left out.
+        """Write the calibrated model to one file, without pickle; the calibration rows are not saved.
 
-        Takes any model that skops can write: scikit-learn's, this package's, most others of their kind.
+        The model must be one that skops can write: of scikit-learn, of this package, or similar.
 
         Parameters
         ----------
         path : str or Path
-            The file, replaced as a whole.
+            The file. It is written atomically: complete, or not at all.
         level : float
-            The level at which ``evencover predict`` uses the file, unless it is told another.
+            The default level of ``evencover predict`` for this file.
         """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
@@ -287,20 +295,20 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         calibrator: Calibrator | None = None,
         trusted: Sequence[str] = (),
     ) -> "ConformalRegressor":
-        """Read a calibrated model that `save` wrote. Its estimator is frozen: `calibrate` works, `fit` calibrates too.
+        """Return the calibrated model in a file that `save` wrote. Its estimator is frozen: `fit` only calibrates it.
 
         Parameters
         ----------
         path : str or Path
             The file.
         nonconformity : score or mapping, optional
-            The score, where it is of a class of your own: a file holds this package's scores only.
+            The score, if its class is your own: a file can hold only scores of this package.
         calibrator : calibrator, optional
-            The calibrator, where it is of a class of your own.
+            The calibrator, if its class is your own.
         trusted : sequence of str
-            Classes that may be loaded besides this package's and scikit-learn's usual ones, such as ``"mine.Model"``;
-            `save` says which a file needs. A file brings no code along, but a class runs its own, and a forged model
-            can crash the process: load only files of those you trust.
+            Names of further classes that may be loaded, such as ``"mine.Model"``; a warning of `save` lists those that
+            a file needs. A file contains no code, but loading runs the code of these classes, and a manipulated model
+            can crash the process: load only files from authors you trust.
         """
         fitted, learner, learned, notes = predictor_files.read(path, nonconformity, calibrator, trusted)
         frozen = fitted if is_frozen(fitted) else FrozenEstimator(fitted)
@@ -317,38 +325,38 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
 
     @property
     def guarantee_(self) -> Guarantee:
-        """What is promised, in words."""
+        """The coverage guarantee with its assumption."""
         check_is_fitted(self)
         return self.calibrator_.guarantee
 
     @property
     def calibration_(self) -> Calibration:
-        """The scores by group, if there are groups."""
+        """The calibration scores by group, if there are groups."""
         return self.calibrator_.calibration  # type: ignore[attr-defined, no-any-return]
 
     @property
     def taxonomy_(self) -> Taxonomy:
-        """The taxonomy, with what it learned, if there are groups."""
+        """The taxonomy with the groups it learned, if there are groups."""
         return self.calibrator_.taxonomy  # type: ignore[attr-defined, no-any-return]
 
     def _check_is_calibrated(self, X: Any) -> None:
-        """Raise unless there are thresholds, and features as they were."""
+        """Raise unless the model is calibrated, and X has the features it was fitted on."""
         if is_frozen(self.estimator) and not hasattr(self, "calibrator_"):
             raise NotFittedError(
                 f"This {type(self).__name__} instance is not calibrated yet. Call 'calibrate' with rows that the "
-                "frozen estimator has not seen"
+                "frozen estimator was not fitted on"
             )
         check_ready(self, X)
 
-    def _frozen(self, X: Any, y: FloatArray) -> Any:
-        """Return the model ready for use: fitting its frozen parts changes nothing."""
+    def _frozen_estimator(self, X: Any, y: FloatArray) -> Any:
+        """Return the frozen model, ready to predict: `fit` sets attributes of adapters, and changes no frozen part."""
         return clone(self.estimator).fit(X, y)
 
     def _nonconformity(self) -> Nonconformity:
         return Residual() if self.nonconformity is None else self.nonconformity
 
-    def _calibrator(self) -> Calibrator:
-        """Return the calibrator asked for: by itself, or by its taxonomy."""
+    def _checked_calibrator(self) -> Calibrator:
+        """Return the requested calibrator: the given one, or that of the taxonomy."""
         if self.calibrator is None:
             return ByGroup(self.taxonomy)
         if self.taxonomy is not None:
@@ -356,8 +364,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         return checked_calibrator(self.calibrator)
 
     def _calibrate(self, estimator: Any, scale: float | None, X: Any, y: FloatArray, weights: Any = None) -> Self:
-        """Calibrate the model on these rows, and only then take everything over: a failure changes nothing."""
-        calibrator = self._calibrator()
+        """Calibrate a fitted model, then set all learned attributes; after an error none of them is changed."""
+        calibrator = self._checked_calibrator()
         _check_weights_are_used(weights, calibrator)
         rows = Rows.with_checked_target(predictions_of(estimator, X), X, y, weights)
         score = self._nonconformity()
@@ -365,34 +373,27 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         remember_features(self, X)
         self.estimator_, self.scale_ = estimator, scale
         self.calibrator_: Calibrated = learned
-        self._learned_by: Calibrator = calibrator  # whatever the parameters become afterwards
+        self._learned_by: Calibrator = calibrator  # parameters can be changed later
         self.calibration_rows_ = rows
         return self
 
     def _prediction_sets(self, X: Any, level: Levels, weights: Any, unseen: Unseen) -> Intervals | IntervalUnion:
-        level_fractions(level)  # says what is wrong with it before anything is predicted
+        level_fractions(level)  # an invalid level is an error before anything is predicted
         rows = self.rows(X, weights=weights)
         return prediction_sets(self.calibrator_, rows, level, unseen)
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return what scikit-learn's metadata routing may pass: the clusters to us, the rest to the model."""
+        """Return the metadata routing: clusters are used here, everything else goes to the `fit` of the model."""
         return fit_router(self, estimator=self.estimator)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "calibrator_")
 
     def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags = get_tags(self.estimator).input_tags
-        return tags
+        return with_inputs_of(self.estimator, super().__sklearn_tags__())
 
 
 def _check_weights_are_used(weights: Any, calibrator: Calibrator) -> None:
-    """Raise if there are weights, and the calibrator knows none."""
+    """Raise if there are weights that the calibrator cannot use."""
     if weights is not None and not getattr(calibrator, "takes_weights", False):
         raise ValueError(f"{type(calibrator).__name__} takes no weights for covariate shift; leave weights out")
-
-
-def _median_spread(estimator: Any, X: Any) -> float:
-    """Return the scale of floors and stabilisers: the median spread on these rows."""
-    return float(np.median(predictions_of(estimator, X).required("spread", by="the scale of a score")))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import column_or_1d
+from sklearn.utils import Tags, column_or_1d, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
@@ -79,6 +79,12 @@ def fit_router(owner: BaseEstimator, **estimators: Any) -> MetadataRouter:
     """Return the metadata routing of an estimator that passes the arguments of its `fit` to the `fit` of others."""
     fit_only = MethodMapping().add(caller="fit", callee="fit")
     return MetadataRouter(owner=owner).add_self_request(owner).add(**estimators, method_mapping=fit_only)
+
+
+def with_inputs_of(estimator: Any, tags: Tags) -> Tags:
+    """Return the tags, with those of the features that the wrapped estimator accepts."""
+    tags.input_tags = get_tags(estimator).input_tags
+    return tags
 
 
 def part_of_argument(name: str, value: Any, n: int, rows: IntArray) -> Any:

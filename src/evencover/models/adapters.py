@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
-from sklearn.utils import Tags, get_tags
+from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
 from evencover._internal.arrays import FloatArray, checked_nonnegative, warn_user
@@ -17,6 +17,7 @@ from evencover.models._validation import (
     fit_router,
     fitted_copy,
     remember_features,
+    with_inputs_of,
 )
 from evencover.models.predict import CenterMixin
 from evencover.predictions import Prediction
@@ -61,9 +62,7 @@ class _AdapterMixin(MetaEstimatorMixin, RegressorMixin):  # type: ignore[misc]
         return all(hasattr(self, f"{name}_") for name in self._regressors())
 
     def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags = get_tags(self.wrapped_estimators[0]).input_tags
-        return tags
+        return with_inputs_of(self.wrapped_estimators[0], super().__sklearn_tags__())
 
 
 class FromStd(_AdapterMixin, BaseEstimator):  # type: ignore[misc]

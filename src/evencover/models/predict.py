@@ -56,6 +56,11 @@ def predictions_of(estimator: Any, X: Any) -> Prediction:
     return Prediction(center.ravel() if center.ndim == 2 and center.shape[1] == 1 else center)
 
 
+def median_spread(estimator: Any, X: Any) -> float:
+    """Return the median predicted spread on these rows: the scale of the floor and epsilon of a score."""
+    return float(np.median(predictions_of(estimator, X).required("spread", by="the scale of a score")))
+
+
 def through_steps(pipeline: Pipeline, X: Any) -> Any:
     """Return the features that the last step of a pipeline gets."""
     return pipeline[:-1].transform(X) if len(pipeline) > 1 else X

@@ -24,6 +24,7 @@ from evencover.models._validation import (
     fit_router,
     fitted_copy,
     remember_features,
+    with_inputs_of,
 )
 from evencover.models.predict import is_frozen, through_steps
 from evencover.predictions import Prediction
@@ -345,8 +346,7 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
         return hasattr(self, "estimator_")
 
     def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags = get_tags(self.estimator).input_tags
+        tags = with_inputs_of(self.estimator, super().__sklearn_tags__())
         takes = getattr(ResidualSpread() if self.spread is None else self.spread, "takes", tags.input_tags)
         tags.input_tags.sparse &= takes.sparse
         tags.input_tags.allow_nan &= takes.allow_nan
