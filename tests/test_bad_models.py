@@ -1,4 +1,4 @@
-"""Bad input to the models: one clear error that names the argument, what was expected and what came."""
+"""Invalid input to the models: one error that names the argument, the expected and the given value."""
 
 import re
 
@@ -39,7 +39,7 @@ def quantiles(**settings):
     return QuantileNetwork(**{**QUICK, **settings}).fit(X, Y)
 
 
-def together(*networks, **arguments):
+def jointly(*networks, **arguments):
     return fit_jointly([MeanVarianceNetwork(**{**QUICK, **each}) for each in networks], X, Y, **arguments)
 
 
@@ -101,8 +101,8 @@ CASES = {
         "X has 2 features, but MeanVarianceNetwork is expecting 3",
     ),
     "one dimension": (lambda: QuantileForest().fit(X, Y).predict(X[0]), "Expected 2D array, got 1D array instead"),
-    # networks together
-    "no networks": (lambda: together(), "networks must not be empty"),
+    # networks trained jointly
+    "no networks": (lambda: jointly(), "networks must not be empty"),
     "one network alone": (
         lambda: fit_jointly(MeanVarianceNetwork(), X, Y),
         "networks must be a sequence of networks; got",
@@ -114,19 +114,19 @@ CASES = {
     "another model": (lambda: fit_jointly([Ridge()], X, Y), "networks must be QuantileNetwork or MeanVarianceNetwork"),
     "one network twice": (lambda: fit_jointly([MeanVarianceNetwork()] * 2, X, Y), "number 1 is a duplicate: clone it"),
     "different epochs": (
-        lambda: together({}, {"epochs": 3}),
+        lambda: jointly({}, {"epochs": 3}),
         "networks that are trained jointly must have the same epochs; got 2 and 3",
     ),
-    "rows for one": (lambda: together({}, {}, rows=[[0]]), "rows must have an array for each of the 2 networks; got 1"),
+    "rows for one": (lambda: jointly({}, {}, rows=[[0]]), "rows must have an array for each of the 2 networks; got 1"),
     "rows that differ in number": (
-        lambda: together({}, {}, rows=[[0, 1], [0, 1, 2]]),
+        lambda: jointly({}, {}, rows=[[0, 1], [0, 1, 2]]),
         "rows must hold the same number of positions, at least one, for each network; got [2, 3]",
     ),
     "a mask for rows": (
-        lambda: together({}, rows=[Y > 3]),
+        lambda: jointly({}, rows=[Y > 3]),
         "rows must hold arrays of positions; got one of dtype bool",
     ),
-    "rows out of reach": (lambda: together({}, rows=[[0, 40]]), "rows must hold positions from 0 to 39; got 0 to 40"),
+    "rows out of reach": (lambda: jointly({}, rows=[[0, 40]]), "rows must hold positions from 0 to 39; got 0 to 40"),
     # ensembles
     "no passes": (lambda: DropoutEnsemble(passes=0).fit(X, Y), "passes must be a positive whole number; got 0"),
     "half a member": (lambda: DeepEnsemble(members=2.5).fit(X, Y), "members must be a positive whole number; got 2.5"),
@@ -224,7 +224,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_bad_input_gets_one_clear_error(case):
+def test_invalid_input_is_one_clear_error(case):
     call, message = CASES[case]
     with pytest.raises((ValueError, TypeError), match=re.escape(message)):
         call()
@@ -242,7 +242,7 @@ def test_bad_input_gets_one_clear_error(case):
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_unfitted_use(model, tmp_path):
+def test_an_unfitted_model_cannot_predict_or_save(model, tmp_path):
     for call in (model.predict, model.predict_full):
         with pytest.raises(NotFittedError, match="instance is not fitted yet"):
             call(X)
@@ -251,7 +251,7 @@ def test_unfitted_use(model, tmp_path):
             model.save(tmp_path / "model")
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_a_gpu_that_is_not_there():
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is available")
+def test_a_missing_gpu_is_an_error():
     with pytest.raises(ValueError, match='device="cuda" needs a GPU that PyTorch can use, and it finds none'):
         network(device="cuda")

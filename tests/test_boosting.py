@@ -1,4 +1,4 @@
-"""Gradient boosting of other libraries: the line that plugs each in says exactly what the library says."""
+"""Gradient boosting of other libraries: the adapters predict exactly what the libraries predict."""
 
 import numpy as np
 import pandas as pd
@@ -22,8 +22,8 @@ LINES = {
     "NGBoost": "FromDistribution(NGBRegressor())",
     "LightGBM and its residuals": "WithSpread(LGBMRegressor())",
 }
-# What each library's own models say, asked without an adapter.
-OWN_WORDS = {
+# The predictions of each library's own models, without an adapter.
+OWN_PREDICTIONS = {
     "LightGBM quantiles": lambda X, lower, upper: {"lower": lower.predict(X), "upper": upper.predict(X)},
     "XGBoost quantiles": lambda X, model: dict(zip(["lower", "center", "upper"], model.predict(X).T, strict=True)),
     "CatBoost quantiles": lambda X, model: dict(zip(["lower", "center", "upper"], model.predict(X).T, strict=True)),
@@ -31,7 +31,7 @@ OWN_WORDS = {
     "NGBoost": lambda X, model: normal(*model.pred_param(X).T),
     "LightGBM and its residuals": lambda X, model: {"center": model.predict(X)},
 }
-# Where each regressor comes from, and what keeps it quiet, in one thread and the same every time.
+# The library of each regressor, and settings for no output, one thread and reproducible results.
 REGRESSORS = {
     "LGBMRegressor": ("lightgbm", {"verbosity": -1, "n_jobs": 1}),
     "XGBRegressor": ("xgboost", {"n_jobs": 1}),
@@ -42,13 +42,14 @@ TRAINING, TEST = heteroskedastic(2000, seed=1), heteroskedastic(2000, seed=2)
 
 
 def normal(mean, log_deviation):
-    """Return a normal law in words, from the two numbers that trees of CatBoost and NGBoost add up to."""
-    law = norm(mean, np.exp(log_deviation))
-    return {"center": mean, "spread": law.std(), "lower": law.ppf(0.05), "upper": law.ppf(0.95)}
+    """Return the prediction of a normal distribution from the two outputs of CatBoost and NGBoost."""
+    distribution = norm(mean, np.exp(log_deviation))
+    lower, upper = distribution.ppf(0.05), distribution.ppf(0.95)
+    return {"center": mean, "spread": distribution.std(), "lower": lower, "upper": upper}
 
 
-def plugged_in(line):
-    """Return a copy of a line's model (NGBoost's share a base learner), made quiet; skip without its library."""
+def model_of(line):
+    """Return a clone of the model of a line, without output; skip the test if its library is not installed."""
     regressor, (library, settings) = next(each for each in REGRESSORS.items() if each[0] in line)
     module = pytest.importorskip(library, reason=f"{library} is not installed; `make test-all` installs it")
     model = clone(eval(line, {**vars(models), regressor: getattr(module, regressor)}))  # noqa: S307
@@ -57,7 +58,7 @@ def plugged_in(line):
 
 
 def parts(model):
-    """Return the library's regressors inside a model, by their names there."""
+    """Return the library's regressors inside a model, by parameter name."""
     return {name: part for name, part in model.get_params(deep=False).items() if hasattr(part, "fit")}
 
 
@@ -66,15 +67,15 @@ def fitted_parts(model, **fit_params):
 
 
 def short(model):
-    """Return an unfitted copy of few trees."""
+    """Return an unfitted copy with few trees."""
     return clone(model).set_params(**{f"{part}__n_estimators": 30 for part in parts(model)})
 
 
-def assert_same_words(prediction, words):
-    """Assert that a prediction has the library's numbers, bounds that cross put in order."""
-    if "lower" in words:
-        words["lower"], words["upper"] = np.sort([words["lower"], words["upper"]], axis=0)
-    for part, values in words.items():
+def assert_same_prediction(prediction, expected):
+    """Assert that a prediction equals that of the library, except that bounds that cross are put in order."""
+    if "lower" in expected:
+        expected["lower"], expected["upper"] = np.sort([expected["lower"], expected["upper"]], axis=0)
+    for part, values in expected.items():
         np.testing.assert_allclose(getattr(prediction, part), values, rtol=1e-12, atol=1e-12)
 
 
@@ -85,11 +86,11 @@ def name(request):
 
 @pytest.fixture(scope="module")
 def model(name):
-    return plugged_in(LINES[name]).fit(TRAINING.X, TRAINING.y)
+    return model_of(LINES[name]).fit(TRAINING.X, TRAINING.y)
 
 
-def test_the_prediction_is_the_librarys_own(name, model):
-    assert_same_words(model.predict_full(TEST.X), OWN_WORDS[name](TEST.X, *fitted_parts(model).values()))
+def test_the_prediction_equals_that_of_the_library(name, model):
+    assert_same_prediction(model.predict_full(TEST.X), OWN_PREDICTIONS[name](TEST.X, *fitted_parts(model).values()))
 
 
 def test_the_spread_ranks_rows_by_their_noise(model):
@@ -100,47 +101,52 @@ def test_a_clone_learns_the_same_from_a_frame(model):
     frame = pd.DataFrame(TEST.X, columns=["a", "b", "c"])
     from_array, from_frame = short(model).fit(TEST.X, TEST.y), short(model).fit(frame, TEST.y)
     expected, prediction = from_array.predict_full(TEST.X), from_frame.predict_full(frame)
-    assert_same_words(prediction, {"center": expected.center, "spread": expected.spread})
+    assert_same_prediction(prediction, {"center": expected.center, "spread": expected.spread})
 
 
-def test_sample_weights_reach_the_library(name, model):
+def test_sample_weights_are_passed_to_the_library(name, model):
     plain, weighted, weights = short(model), short(model), np.where(TRAINING.y > 2, 5.0, 0.1)
     prediction = weighted.fit(TRAINING.X, TRAINING.y, sample_weight=weights).predict_full(TEST.X)
-    assert_same_words(prediction, OWN_WORDS[name](TEST.X, *fitted_parts(weighted, sample_weight=weights).values()))
+    assert_same_prediction(
+        prediction, OWN_PREDICTIONS[name](TEST.X, *fitted_parts(weighted, sample_weight=weights).values())
+    )
     assert prediction.center.mean() > plain.fit(TRAINING.X, TRAINING.y).predict(TEST.X).mean() + 0.05
 
 
-def test_coverage_follows_its_law_at_every_noise_level(model):
+def test_coverage_has_its_exact_distribution_at_every_noise_level(model):
     regressor = ConformalRegressor(model, nonconformity=Normalized(), taxonomy=BySpread(3), random_state=0)
     intervals = regressor.fit(TRAINING.X, TRAINING.y).predict_interval(TEST.X, level=0.9)
     for group, size in enumerate(regressor.calibration_.sizes.values()):
         rows, rank = intervals.groups.codes == group, conformal_rank(size, 0.9)
-        law = betabinom(rows.sum(), rank, size + 1 - rank)
-        assert law.ppf(ONE_IN_A_MILLION) <= intervals[rows].covers(TEST.y[rows]).sum() <= law.isf(ONE_IN_A_MILLION)
+        covered = betabinom(rows.sum(), rank, size + 1 - rank)
+        n_covered = intervals[rows].covers(TEST.y[rows]).sum()
+        assert covered.ppf(ONE_IN_A_MILLION) <= n_covered <= covered.isf(ONE_IN_A_MILLION)
 
 
 def test_a_frozen_regressor_is_not_fitted_again(name, model):
-    """The line around a library's fitted model leaves it as it is, and calibration then takes every row."""
+    """An adapter does not change a frozen model, and calibration then uses all rows."""
     own = fitted_parts(short(model))
     frozen = clone(model).set_params(**{part: FrozenEstimator(fitted) for part, fitted in own.items()})
-    assert_same_words(frozen.fit(TEST.X, -TEST.y).predict_full(TEST.X), OWN_WORDS[name](TEST.X, *own.values()))
-    if is_frozen(frozen):  # with a spread still to be learned it is not
+    assert_same_prediction(
+        frozen.fit(TEST.X, -TEST.y).predict_full(TEST.X), OWN_PREDICTIONS[name](TEST.X, *own.values())
+    )
+    if is_frozen(frozen):  # not with WithSpread, which learns a spread
         assert ConformalRegressor(frozen).fit(TEST.X, TEST.y).calibration_.sizes == {"all": 2000}
 
 
-def test_a_fitted_line_may_be_frozen_as_a_whole(model):
+def test_a_fitted_adapter_can_be_frozen(model):
     regressor = ConformalRegressor(FrozenEstimator(model), nonconformity=Normalized()).fit(TEST.X, TEST.y)
     assert regressor.calibration_.sizes == {"all": 2000}
     np.testing.assert_array_equal(regressor.predict(TEST.X), model.predict(TEST.X))
 
 
 @pytest.mark.parametrize("outputs", [["lower", "upper"], ["low", "middle", "high"]])
-def test_columns_without_their_names_are_refused(outputs):
-    model = short(plugged_in(LINES["XGBoost quantiles"])).set_params(outputs=outputs)
+def test_wrong_names_of_outputs_are_an_error(outputs):
+    model = short(model_of(LINES["XGBoost quantiles"])).set_params(outputs=outputs)
     with pytest.raises(ValueError, match=r"outputs must (name every column that XGBRegressor|be distinct names)"):
         model.fit(TEST.X, TEST.y).predict_full(TEST.X)
 
 
-def test_a_regressor_without_distributions_is_refused():
+def test_a_regressor_without_distributions_is_an_error():
     with pytest.raises(TypeError, match=r"estimator must have a method pred_dist\(X\); got LGBMRegressor"):
-        FromDistribution(plugged_in(LINES["LightGBM and its residuals"]).estimator).fit(TEST.X, TEST.y)
+        FromDistribution(model_of(LINES["LightGBM and its residuals"]).estimator).fit(TEST.X, TEST.y)

@@ -1,4 +1,4 @@
-"""The estimator: splitting, fitting, calibrating, and everything scikit-learn users do with one."""
+"""ConformalRegressor: splitting, fitting, calibrating, and use with scikit-learn's tools."""
 
 import pickle
 
@@ -51,7 +51,7 @@ def new():
 
 
 class Recorder(RegressorMixin, BaseEstimator):
-    """Keeps what it was fitted on."""
+    """Stores the arguments of its fit."""
 
     def fit(self, X, y, sample_weight=None, note=None):
         self.seen_ = X, y, sample_weight, note
@@ -62,7 +62,7 @@ class Recorder(RegressorMixin, BaseEstimator):
 
 
 def test_fit_is_a_split_a_fit_and_a_calibration():
-    """The parts do not overlap, and the intervals are those of calibrate on plain arrays."""
+    """The parts do not overlap, and the intervals equal those of `calibrate` on plain arrays."""
     model = ConformalRegressor(Recorder(), calibration_size=0.25, random_state=3).fit(X, Y)
     X_training, y_training, *_ = model.estimator_.seen_
     rows = model.calibration_rows_
@@ -105,7 +105,7 @@ def test_adapters_and_pipelines_of_frozen_parts_are_frozen(frozen):
     assert model.calibration_.sizes == {"all": 442}
 
 
-def test_calibrating_anew_keeps_the_model():
+def test_calibrating_again_keeps_the_model():
     model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y)
     fitted = model.estimator_
     assert model.calibrate(X[:100], Y[:100]) is model
@@ -113,18 +113,18 @@ def test_calibrating_anew_keeps_the_model():
     assert model.calibration_.sizes == {"all": 100}
 
 
-def test_fit_arguments_reach_the_model_by_their_training_rows():
+def test_fit_arguments_are_passed_to_the_model_for_training_rows_only():
     weights = np.arange(442.0)
-    model = ConformalRegressor(Recorder(), random_state=0).fit(X, Y, sample_weight=weights, note="as it is")
+    model = ConformalRegressor(Recorder(), random_state=0).fit(X, Y, sample_weight=weights, note="unchanged")
     X_training, _, seen, note = model.estimator_.seen_
     np.testing.assert_array_equal(X[seen.astype(int)], X_training)
-    assert note == "as it is"
+    assert note == "unchanged"
     unweighted = ConformalRegressor(Ridge(), random_state=0).fit(X, Y).predict(X)
     weighted = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, sample_weight=weights).predict(X)
     assert not np.allclose(unweighted, weighted)
 
 
-def test_clusters_never_straddle_the_split():
+def test_no_cluster_is_in_both_parts_of_the_split():
     clusters = np.arange(442) // 5
     model = ConformalRegressor(Recorder(), random_state=0).fit(X, Y, clusters=clusters)
     cluster_of = {tuple(row): cluster for row, cluster in zip(X, clusters, strict=True)}
@@ -134,7 +134,7 @@ def test_clusters_never_straddle_the_split():
     assert training | calibration == set(clusters)
 
 
-def test_in_a_pipeline_and_around_one():
+def test_conformal_regressor_inside_and_around_a_pipeline():
     inside = make_pipeline(StandardScaler(), ConformalRegressor(Ridge(), random_state=0)).fit(X, Y)
     around = ConformalRegressor(make_pipeline(StandardScaler(), Ridge()), random_state=0).fit(X, Y)
     assert inside.predict(X).shape == (442,)
@@ -153,7 +153,7 @@ def test_a_full_prediction_is_found_through_pipelines_and_searches():
 
 def test_grid_search_over_scores_and_taxonomies():
     data = heteroskedastic(600, seed=0)
-    model = ConformalRegressor(FrozenEstimator(_Truth().fit(data.X, data.y)), taxonomy=BySpread(2))
+    model = ConformalRegressor(FrozenEstimator(_ExactModel().fit(data.X, data.y)), taxonomy=BySpread(2))
     grid = {"nonconformity": [Residual(), Normalized()], "taxonomy__n_groups": [1, 3]}
     search = GridSearchCV(model, grid, scoring=IntervalScorer(level=0.8), cv=3, n_jobs=2).fit(data.X, data.y)
     assert search.best_params_["nonconformity"] == Normalized()
@@ -161,8 +161,8 @@ def test_grid_search_over_scores_and_taxonomies():
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
-class _Truth(Oracle):
-    """The truth of the heteroskedastic world."""
+class _ExactModel(Oracle):
+    """The exact center and spread of the heteroskedastic data."""
 
     def predict_full(self, X):
         return Prediction(3 * np.sin(np.pi * X[:, 0]) + X[:, 1], 0.2 + 1.8 * X[:, 2] ** 2)
@@ -181,21 +181,21 @@ def test_clone_score_and_pickle():
     np.testing.assert_array_equal(restored.predict_interval(X).lower, fitted.predict_interval(X).lower)
 
 
-def test_missing_features_are_the_models_business():
-    """A model that takes NaN in its features gets it."""
+def test_missing_features_are_passed_to_the_model():
+    """A model that accepts NaN in its features gets it."""
     holes = X.copy()
     holes[::7, 2] = np.nan
     model = ConformalRegressor(HistGradientBoostingRegressor(random_state=0), random_state=0).fit(holes, Y)
     assert np.isfinite(np.asarray(model.predict_interval(holes))).all()
 
 
-def test_marginal_predictor_is_uneven_and_mondrian_is_even():
-    """The reason for the package, on a world whose truth is known."""
+def test_marginal_coverage_is_uneven_and_mondrian_coverage_is_even():
+    """On synthetic data with a known distribution."""
     data, test = heteroskedastic(20_000, seed=0), heteroskedastic(20_000, seed=1)
     noise = np.digitize(test.spread, np.quantile(test.spread, [1 / 3, 2 / 3]))
     models = {
-        "marginal": ConformalRegressor(FrozenEstimator(_Truth().fit(data.X, data.y))),
-        "mondrian": ConformalRegressor(FrozenEstimator(_Truth().fit(data.X, data.y)), taxonomy=BySpread(3)),
+        "marginal": ConformalRegressor(FrozenEstimator(_ExactModel().fit(data.X, data.y))),
+        "mondrian": ConformalRegressor(FrozenEstimator(_ExactModel().fit(data.X, data.y)), taxonomy=BySpread(3)),
     }
     found = {
         name: list(coverage_by_group(test.y, model.fit(data.X, data.y).predict_interval(test.X), noise).values())
@@ -206,7 +206,7 @@ def test_marginal_predictor_is_uneven_and_mondrian_is_even():
     assert np.abs(np.array(found["mondrian"]) - 0.9).max() < 0.02
 
 
-def test_p_values_follow_the_groups(old, new):
+def test_p_values_use_the_groups(old, new):
     model = ConformalRegressor(FrozenEstimator(Oracle().fit(old.X, old.y)), taxonomy=ByFeature(0)).fit(old.X, old.y)
     direct = model.calibration_.p_values(new.y, new.prediction, groups=new.X[:, 0])
     np.testing.assert_array_equal(model.p_values(new.X, new.y), direct)
@@ -223,7 +223,7 @@ def test_weights_for_covariate_shift(old, new):
 
 
 class _Scaled(Oracle):
-    """A spread in the target's own unit."""
+    """A spread in units of the target."""
 
     def fit(self, X, y):
         self.unit_ = y.std()
@@ -233,8 +233,8 @@ class _Scaled(Oracle):
         return Prediction(self.unit_ * X[:, 0], self.unit_ * (X[:, 2] - 0.1))
 
 
-def test_the_floors_scale_comes_from_training_rows():
-    """Rescaling the target changes nothing, and the interval of a row does not depend on its neighbours."""
+def test_the_scale_of_floors_is_learned_on_the_training_rows():
+    """Intervals scale with the target, and the interval of a row does not depend on other rows."""
     data = heteroskedastic(400, seed=0)
     here, there = (
         ConformalRegressor(_Scaled(), nonconformity=Normalized(epsilon=0.5, floor=0.1), random_state=0).fit(
@@ -249,14 +249,14 @@ def test_the_floors_scale_comes_from_training_rows():
         there.predict_interval(data.X).lower, 1000 * here.predict_interval(data.X).lower, rtol=1e-6
     )
     np.testing.assert_array_equal(here.predict_interval(data.X).lower[:1], here.predict_interval(data.X[:1]).lower)
-    assert here.nonconformity.scale is None  # the constructor's argument stays as it was
+    assert here.nonconformity.scale is None  # the constructor's argument is not changed
     frozen = ConformalRegressor(FrozenEstimator(here.estimator_), nonconformity=Normalized(epsilon=0.5))
     with pytest.raises(ValueError, match="epsilon and floor are fractions of a scale fixed before calibration"):
         frozen.fit(data.X, data.y)
 
 
 def test_target_groups_give_a_union_and_its_hull(old, new):
-    """Brute force: a target is in the set just where its own group's threshold lets it pass."""
+    """By brute force: a target is in the set if and only if its score is at most the threshold of its own group."""
     taxonomy = Product([ByTarget([-1.0, 1.0]), ByFeature(0)])
     model = ConformalRegressor(FrozenEstimator(Oracle().fit(old.X, old.y)), taxonomy=taxonomy).fit(old.X, old.y)
     union, hull = model.predict_union(new.X, level=0.6), model.predict_interval(new.X, level=0.6)
@@ -276,12 +276,12 @@ def test_target_groups_give_a_union_and_its_hull(old, new):
     np.testing.assert_array_equal(several.lower[:, 0], hull.lower)
 
 
-def test_a_union_says_where_nothing_is_promised(old, new):
+def test_the_guarantee_of_a_union_names_groups_without_guarantee(old, new):
     taxonomy = Product([ByTarget([0.0]), ByFeature(0)])
     model = ConformalRegressor(FrozenEstimator(Oracle().fit(old.X, old.y)), taxonomy=taxonomy).fit(old.X, old.y)
-    strange = new.X.copy()
-    strange[0, 0] = 7.0
-    union = model.predict_union(strange, unseen="marginal")
+    unseen = new.X.copy()
+    unseen[0, 0] = 7.0
+    union = model.predict_union(unseen, unseen="marginal")
     assert union.guarantee.without == ("y <= 0.0 & 7.0", "0.0 < y & 7.0")
 
 
@@ -293,15 +293,15 @@ def test_without_target_groups_the_union_is_the_interval():
 
 def test_unseen_categories_at_prediction(old, new):
     model = ConformalRegressor(FrozenEstimator(Oracle().fit(old.X, old.y)), taxonomy=ByFeature(0)).fit(old.X, old.y)
-    strange = new.X.copy()
-    strange[3, 0] = 7.0
+    unseen = new.X.copy()
+    unseen[3, 0] = 7.0
     with pytest.raises(ValueError, match=r"groups must be among those of the calibration, .*; got \[7\.0\]"):
-        model.predict_interval(strange)
-    assert np.isinf(model.predict_interval(strange, unseen="inf").width[3])
-    assert np.isfinite(model.predict_interval(strange, unseen="marginal").width[3])
+        model.predict_interval(unseen)
+    assert np.isinf(model.predict_interval(unseen, unseen="inf").width[3])
+    assert np.isfinite(model.predict_interval(unseen, unseen="marginal").width[3])
 
 
-def test_groups_by_a_users_function():
+def test_groups_by_a_user_function():
     def young(features):
         return np.where(features[:, 0] < 0, "young", "old")
 
@@ -310,8 +310,8 @@ def test_groups_by_a_users_function():
     assert model.guarantee_.kind == "per group"
 
 
-def test_a_users_own_taxonomy_works(old, new):
-    """Nothing but the protocol: learn and assign."""
+def test_a_user_defined_taxonomy_works(old, new):
+    """A class with only the methods of the protocol: learn and assign."""
 
     class Halves:
         def learn(self, rows):
@@ -326,8 +326,8 @@ def test_a_users_own_taxonomy_works(old, new):
     assert model.predict_interval(new.X).groups.labels == ("small", "large")
 
 
-def test_a_failed_fit_leaves_the_fitted_model_as_it_was():
-    """No mixture of a new model and an old calibration."""
+def test_a_failed_fit_does_not_change_the_fitted_model():
+    """A new model is never combined with an old calibration."""
     model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y)
     before = model.predict_interval(X).lower
     model.set_params(taxonomy=BySpread(3), estimator=Recorder())
@@ -338,15 +338,15 @@ def test_a_failed_fit_leaves_the_fitted_model_as_it_was():
     np.testing.assert_array_equal(model.predict_interval(X).lower, before)
 
 
-def test_a_failed_fit_keeps_the_features_too():
+def test_a_failed_fit_does_not_change_the_features():
     model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y)
     with pytest.raises(ValueError, match="NaN"):
         model.fit(np.full((442, 2), np.nan), Y)
     assert model.predict(X).shape == (442,)
 
 
-def test_calibrating_anew_obeys_changed_settings():
-    """Another score and taxonomy without a refit; another frozen model too."""
+def test_calibrating_again_uses_changed_settings():
+    """Another score and taxonomy without fitting again; also another frozen model."""
     model = ConformalRegressor(FromStd(BayesianRidge()), random_state=0).fit(X, Y)
     model.set_params(nonconformity=Normalized(), taxonomy=BySpread(2)).calibrate(X[:200], Y[:200])
     assert model.calibration_.nonconformity == Normalized()
@@ -357,7 +357,7 @@ def test_calibrating_anew_obeys_changed_settings():
 
 
 def test_intervals_through_pipelines_and_searches():
-    """The scorer and intervals_of look through what predict_interval cannot."""
+    """IntervalScorer and intervals_of find the regressor inside."""
     piped = make_pipeline(StandardScaler(), ConformalRegressor(Ridge(), random_state=0)).fit(X, Y)
     direct = piped[-1].predict_interval(piped[:-1].transform(X), level=0.8)
     np.testing.assert_array_equal(intervals_of(piped, X, 0.8).lower, direct.lower)
@@ -367,14 +367,14 @@ def test_intervals_through_pipelines_and_searches():
     assert len(intervals_of(search, X)) == 442
 
 
-def test_other_fit_arguments_are_passed_as_they_are():
-    """Validation sets as boosting libraries take them, scalars, ragged lists."""
+def test_other_fit_arguments_are_passed_unchanged():
+    """Validation sets of boosting libraries, scalars, ragged lists."""
     ragged = [(X[:5], Y[:5])]
     model = ConformalRegressor(Recorder(), random_state=0).fit(X, Y, sample_weight=np.array(1.0), note=ragged)
     assert model.estimator_.seen_[3] is ragged
 
 
-def test_few_clusters_are_questioned():
+def test_few_clusters_cause_a_warning():
     with pytest.warns(UserWarning, match="clusters has only 2 different clusters.*use a taxonomy, such as ByFeature"):
         ConformalRegressor(Ridge(), random_state=0).fit(X, Y, clusters=X[:, 1] > 0)
 
@@ -386,7 +386,7 @@ def test_warnings_point_at_the_users_line():
     assert caught[0].filename == __file__
 
 
-def test_numpy_numbers_are_settings_too():
+def test_numpy_numbers_are_valid_settings():
     search = GridSearchCV(
         ConformalRegressor(FromStd(BayesianRidge()), taxonomy=BySpread(), random_state=0),
         {"taxonomy__n_groups": np.arange(1, 3)},
@@ -397,7 +397,7 @@ def test_numpy_numbers_are_settings_too():
 
 
 def test_metadata_routing_reaches_the_model():
-    """Weights go through a search to the model, in training rows."""
+    """A search passes weights to the model, for its training rows."""
     weights = np.linspace(0.1, 5.0, 442)
     with config_context(enable_metadata_routing=True):
         model = ConformalRegressor(Ridge().set_fit_request(sample_weight=True), random_state=0)
@@ -420,14 +420,14 @@ def test_metadata_routing_goes_through_adapters():
 
 
 @pytest.mark.parametrize("form", [list, tuple, pd.Series, pa.array])
-def test_weights_in_any_form_follow_their_rows(form):
+def test_weights_of_any_type_are_matched_to_rows(form):
     weights = np.linspace(0.1, 5.0, 442)
     expected = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, sample_weight=weights).predict(X)
     found = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, sample_weight=form(weights)).predict(X)
     np.testing.assert_array_equal(found, expected)
 
 
-def test_a_wrong_calibrator_is_noticed_before_anything_is_fitted():
+def test_an_invalid_calibrator_is_an_error_before_anything_is_fitted():
     class Slow(Ridge):
         def fit(self, X, y):
             raise AssertionError("fitted")

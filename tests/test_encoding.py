@@ -1,4 +1,4 @@
-"""Tables as numbers."""
+"""TableEncoder."""
 
 import decimal
 
@@ -24,7 +24,7 @@ TABLE = pd.DataFrame(
 )
 
 
-def test_by_hand():
+def test_the_encoding_of_a_small_table():
     encoder = TableEncoder(categorical=["code"]).fit(TABLE)
     assert encoder.get_feature_names_out().tolist() == [
         *("area", "area missing", "region=north", "region=south", "region missing", "new", "new missing"),
@@ -60,8 +60,8 @@ def test_every_library_and_type_gives_the_same_numbers(table):
     np.testing.assert_array_equal(TableEncoder().fit(TABLE).transform(table), expected)
 
 
-def test_it_does_what_scikit_learn_does():
-    """Imputation with indicators, and one-hot encoding with rare values together."""
+def test_the_encoding_equals_that_of_scikit_learn():
+    """Imputation with indicators, and one-hot encoding with one column for rare values."""
     rng = np.random.default_rng(0)
     numbers = np.where(rng.random((300, 2)) < 0.2, np.nan, rng.normal(size=(300, 2)))
     words = rng.choice(list("abcdefgh"), 300, p=[0.3, 0.2, 0.15, 0.15, 0.1, 0.05, 0.03, 0.02])
@@ -73,13 +73,13 @@ def test_it_does_what_scikit_learn_does():
             ("word", OneHotEncoder(max_categories=5, sparse_output=False), ["word"]),
         ]
     ).fit(table[:200])
-    order = [0, 2, 1, 3]  # ours has the mark beside the number
+    order = [0, 2, 1, 3]  # in ours, an indicator follows its column
     ours_now, theirs_now = ours.transform(table[200:]), theirs.transform(table[200:])
     np.testing.assert_array_equal(ours_now[:, :4], theirs_now[:, :4][:, order])
     assert sorted(map(tuple, ours_now[:, 4:].T)) == sorted(map(tuple, theirs_now[:, 4:].T))
 
 
-def test_new_values_count_as_rare_ones():
+def test_unseen_values_count_as_rare():
     table = pd.DataFrame({"word": ["a"] * 5 + ["b"] * 3 + ["c"]})
     few = TableEncoder(max_categories=2).fit(table)
     assert few.get_feature_names_out().tolist() == ["word=a", "word=b", "word other"]
@@ -88,12 +88,12 @@ def test_new_values_count_as_rare_ones():
     np.testing.assert_array_equal(TableEncoder().fit(table).transform(new), [[0, 0, 1], [0, 0, 0], [0, 0, 0]])
 
 
-def test_what_is_new_is_said():
+def test_unseen_values_are_listed():
     encoder = TableEncoder().fit(pd.DataFrame({"x": [1.0, 2.0], "word": ["a", "b"]}))
     assert encoder.unseen_values(pd.DataFrame({"x": [1.0], "word": ["a"]})) == []
-    missing, strange = encoder.unseen_values(pd.DataFrame({"x": [np.nan, 1.0, np.nan], "word": ["a", "z", "y"]}))
+    missing, unknown = encoder.unseen_values(pd.DataFrame({"x": [np.nan, 1.0, np.nan], "word": ["a", "z", "y"]}))
     assert missing == "'x' is missing in 2 rows; it was never missing in fit"
-    assert strange.startswith("'word' has 2 values never seen before, in 2 rows: 'z'")
+    assert unknown.startswith("'word' has 2 values never seen before, in 2 rows: 'z'")
 
 
 def test_columns_without_values():
@@ -102,6 +102,6 @@ def test_columns_without_values():
 
 
 def test_whole_numbers_are_the_same_category_as_floats():
-    """A missing value makes floats of pandas' whole numbers."""
+    """Pandas converts whole numbers to floats if a value is missing."""
     encoder = TableEncoder(categorical=["code"]).fit(pd.DataFrame({"code": [1, 2, 2]}))
     np.testing.assert_array_equal(encoder.transform(pd.DataFrame({"code": [2.0, np.nan]})), [[1, 0], [0, 0]])

@@ -1,4 +1,4 @@
-"""The quantile forest: Meinshausen's weights, every row of a leaf."""
+"""The quantile forest: Meinshausen's weights, with all rows of a leaf."""
 
 import sys
 
@@ -14,25 +14,25 @@ NEW = heteroskedastic(50, seed=1)
 
 
 def weights_by_hand(model, X):
-    """Return how much each training row counts for each row: 1 / leaf size where they share a leaf, over the trees."""
+    """Return the weight of each training row for each row: 1 / leaf size in a common leaf, averaged over trees."""
     forest, units = model.forest_, model.scaling_
     new, old = (units.features(rows).astype(np.float32) for rows in (X, DATA.X))
     total = np.zeros((len(X), len(DATA.y)))
     for tree, bag in zip(forest.estimators_, forest.estimators_samples_, strict=True):
         shares = (tree.apply(new)[:, None] == tree.apply(old[bag])).astype(float)
         shares /= shares.sum(axis=1, keepdims=True)
-        for place, row in enumerate(bag):
-            total[:, row] += shares[:, place]
+        for position, row in enumerate(bag):
+            total[:, row] += shares[:, position]
     return total / len(forest.estimators_)
 
 
-def test_the_mean_is_of_the_weighted_targets():
+def test_the_mean_is_the_weighted_mean_of_the_targets():
     model = QuantileForest(n_estimators=20, center="mean", random_state=0).fit(DATA.X, DATA.y)
     np.testing.assert_allclose(model.predict(NEW.X), weights_by_hand(model, NEW.X) @ DATA.y)
 
 
-def test_quantiles_are_of_the_weighted_targets():
-    """Between the two targets around a quantile, the weight passes its level."""
+def test_quantiles_are_weighted_quantiles_of_the_targets():
+    """The cumulative weight passes the level between the two targets around a quantile."""
     model = QuantileForest(n_estimators=20, quantiles=[0.25, 0.75], random_state=0).fit(DATA.X, DATA.y)
     quantiles = model.predict_quantiles(NEW.X)
     order = np.argsort(DATA.y)
@@ -46,8 +46,8 @@ def test_quantiles_are_of_the_weighted_targets():
 
 
 @pytest.mark.parametrize(("unit", "offset"), [(1.0, 1e9), (1e-9, 0.0), (1e9, 0.0)])
-def test_the_targets_unit_and_zero_make_no_difference(unit, offset):
-    """Trees alone lose digits where the mean is large, and do not split where the variance is tiny."""
+def test_the_unit_and_offset_of_the_target_have_no_effect(unit, offset):
+    """Without standardisation, trees lose digits if the mean is large, and do not split if the variance is tiny."""
     plain, other = (
         QuantileForest(n_estimators=20, random_state=0).fit(DATA.X + offset, y).predict_full(NEW.X + offset)
         for y in (DATA.y, unit * DATA.y + offset)
@@ -65,19 +65,19 @@ def test_quantiles_are_in_order_and_softened():
     assert prediction.level == pytest.approx(0.8)
 
 
-def test_its_settings_are_the_papers():
+def test_the_default_settings_are_those_of_the_paper():
     forest = QuantileForest().fit(DATA.X, DATA.y).forest_
     assert (forest.n_estimators, forest.min_samples_leaf, forest.max_samples_leaf) == (100, 10, None)
 
 
-def test_workers_get_it_whole():
-    """Joblib hands large arrays to workers read-only."""
+def test_workers_can_predict_with_a_fitted_forest():
+    """Joblib passes large arrays to workers read-only."""
     model = QuantileForest(n_estimators=10, random_state=0).fit(DATA.X, DATA.y)
     found = joblib.Parallel(n_jobs=2, max_nbytes=1)(joblib.delayed(model.predict)(part) for part in np.split(NEW.X, 2))
     np.testing.assert_array_equal(np.concatenate(found), model.predict(NEW.X))
 
 
-def test_without_the_package_the_error_says_how_to_get_it(monkeypatch):
+def test_without_quantile_forest_the_error_tells_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "quantile_forest", None)
     with pytest.raises(ImportError, match=r"QuantileForest needs quantile_forest: pip install 'evencover\[forest\]'"):
         QuantileForest().fit(DATA.X, DATA.y)

@@ -1,4 +1,4 @@
-"""How models speak, and the adapters."""
+"""predictions_of and the adapters."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_a_full_prediction_is_found_through_wrappers(wrapped):
 
 
 def test_a_transformed_target_gives_a_center_only():
-    """Spreads of the transformed target are not spreads of the target."""
+    """A spread of the transformed target is not a spread of the target."""
     model = TransformedTargetRegressor(FromStd(BayesianRidge()), func=np.log, inverse_func=np.exp).fit(X, Y)
     assert predictions_of(model, X).spread is None
 
@@ -59,7 +59,7 @@ def test_predict_full_must_return_a_prediction():
 
 
 @pytest.mark.parametrize("estimator", [BayesianRidge(), GaussianProcessRegressor(alpha=0.5, normalize_y=True)])
-def test_from_std_is_the_estimators_own_deviation(estimator):
+def test_from_std_uses_the_standard_deviation_of_the_estimator(estimator):
     model = FromStd(estimator, level=0.8).fit(X, Y)
     mean, std = estimator.fit(X, Y).predict(X, return_std=True)
     prediction = model.predict_full(X)
@@ -69,12 +69,12 @@ def test_from_std_is_the_estimators_own_deviation(estimator):
     assert prediction.level == 0.8
 
 
-def test_from_std_refuses_a_regressor_without_one():
+def test_from_std_needs_a_regressor_with_return_std():
     with pytest.raises(TypeError, match="FromStd needs an estimator whose predict takes return_std=True; Ridge"):
         FromStd(Ridge()).fit(X, Y).predict_full(X)
 
 
-def test_from_quantiles_is_two_or_three_regressors():
+def test_from_quantiles_with_two_or_three_regressors():
     low, high = (HistGradientBoostingRegressor(loss="quantile", quantile=q, random_state=0) for q in (0.1, 0.9))
     middle = FromQuantiles(low, high, level=0.8).fit(X, Y)
     prediction = middle.predict_full(X)
@@ -86,8 +86,8 @@ def test_from_quantiles_is_two_or_three_regressors():
     np.testing.assert_array_equal([prediction.lower, prediction.upper], bounds)
 
 
-def test_swapped_quantiles_are_told():
-    """They are put in order as ever; a few that cross are nothing to speak of."""
+def test_swapped_quantiles_cause_a_warning():
+    """They are put in order; bounds that cross in a few rows cause no warning."""
     low, high = (QuantileRegressor(quantile=q, alpha=0) for q in (0.05, 0.95))
     with pytest.warns(UserWarning, match="lower is above upper in 100 of 100 rows; are the two swapped"):
         swapped = FromQuantiles(high, low).fit(X, Y).predict_full(X)
@@ -97,7 +97,7 @@ def test_swapped_quantiles_are_told():
         FromOutputs(two, ["lower", "upper"]).fit(X, Y)
 
 
-def test_fit_arguments_reach_every_regressor():
+def test_fit_arguments_are_passed_to_every_regressor():
     weights = np.linspace(0.1, 5, 442)
     model = FromQuantiles(QuantileRegressor(quantile=0.1), QuantileRegressor(quantile=0.9), Ridge())
     weighted = model.fit(X, Y, sample_weight=weights).predict_full(X)
@@ -105,14 +105,14 @@ def test_fit_arguments_reach_every_regressor():
     np.testing.assert_array_equal(weighted.center, expected)
 
 
-def test_a_prediction_of_several_targets_is_refused():
+def test_a_prediction_of_several_targets_is_an_error():
     several = LinearRegression().fit(X, np.column_stack([Y, Y]))
     with pytest.raises(ValueError, match=r"center must be one-dimensional, of shape \(n,\); got shape \(442, 2\)"):
         predictions_of(several, X)
     assert isinstance(predictions_of(Ridge().fit(X, Y), X[:1]), Prediction)
 
 
-def test_a_column_of_predictions_is_a_center():
+def test_predictions_of_shape_n_1_are_a_center():
     class Column(LinearRegression):
         def predict(self, X):
             return super().predict(X)[:, None]
@@ -120,8 +120,8 @@ def test_a_column_of_predictions_is_a_center():
     assert predictions_of(Column().fit(X, Y), X).center.shape == (442,)
 
 
-def test_what_varies_has_a_scale_and_what_does_not_has_none():
-    """Also far from zero, where a sum of squares has no digits left; 0.1 + 0.2 beside 0.3 has only rounding."""
+def test_the_scale_of_a_column_is_accurate_and_1_if_it_is_constant():
+    """Also far from zero, where a sum of squares loses all digits; 0.1 + 0.2 and 0.3 differ by rounding only."""
     rng = np.random.default_rng(0)
     noise = rng.normal(size=100_000)
     rounded = np.where(noise > 0, 0.1 + 0.2, 0.3)
@@ -131,7 +131,7 @@ def test_what_varies_has_a_scale_and_what_does_not_has_none():
 
 
 def test_from_outputs_reads_columns_by_name():
-    """Bounds in either order, a center or their middle, a variance as the square of a spread, others left alone."""
+    """Bounds, a center or their middle, a variance as the square of a spread; columns without name are ignored."""
     columns = np.column_stack([Y - 20, Y, Y + 10, np.full(442, 4.0)])
     several = FrozenEstimator(LinearRegression().fit(X, columns))
     predicted = several.predict(X)

@@ -1,4 +1,4 @@
-"""Networks: the same as plain PyTorch's, faster; each by itself whoever trains beside it."""
+"""Networks: equal to plain PyTorch; joint training does not change what each network learns."""
 
 import json
 import sys
@@ -35,7 +35,7 @@ SETTINGS = TrainingSettings.of(MeanVarianceNetwork(epochs=2, device="cpu"))
 QUICK = {"hidden": (16, 16), "epochs": 5, "random_state": 0}
 
 
-def member(seed, loss=LOSSES[0], rows=slice(None)):
+def task(seed, loss=LOSSES[0], rows=slice(None)):
     return TrainingTask(DATA.X[rows].astype(np.float32), DATA.y[rows].astype(np.float32), loss, seed)
 
 
@@ -70,11 +70,11 @@ def test_a_loss_and_its_gradient_agree(loss):
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
-def test_the_backward_pass_is_autograds(loss, dropout):
-    """On the same batch, with the same units dropped."""
+def test_the_backward_pass_equals_autograd(loss, dropout):
+    """On the same batch, with the same dropped units."""
     settings = TrainingSettings.of(MeanVarianceNetwork(hidden=(8, 5), dropout=dropout, device="cpu"))
     with torch.no_grad():
-        stack = _training._Stack([member(1, loss), member(2, loss)], settings)
+        stack = _training._Stack([task(1, loss), task(2, loss)], settings)
         stack.load_batch()
         before = stack.parameters.clone()
         stack.step()
@@ -88,22 +88,22 @@ def test_the_backward_pass_is_autograds(loss, dropout):
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
-def test_a_member_learns_the_same_in_any_company(dropout):
-    """Also beside members with other rows and other losses, whose outputs are more; up to rounding."""
+def test_a_network_learns_the_same_with_any_others(dropout):
+    """Also with networks of other rows, other losses and more outputs; up to rounding."""
     settings = TrainingSettings.of(MeanVarianceNetwork(epochs=2, dropout=dropout, device="cpu"))
     some, others = slice(0, 200), slice(200, 400)
-    company = [member(1, rows=some), member(2, LOSSES[1], others), member(3, rows=others), member(4, LOSSES[2], some)]
-    for (together, _), own in zip(train(company, settings), company, strict=True):
-        assert_same(together, train([own], settings)[0][0], rtol=1e-3, atol=1e-5)
+    tasks = [task(1, rows=some), task(2, LOSSES[1], others), task(3, rows=others), task(4, LOSSES[2], some)]
+    for (joint, _), own in zip(train(tasks, settings), tasks, strict=True):
+        assert_same(joint, train([own], settings)[0][0], rtol=1e-3, atol=1e-5)
 
 
-def test_members_differ_by_their_seed():
-    (first, _), (second, _) = train([member(1), member(2)], SETTINGS)
+def test_networks_differ_by_their_seed():
+    (first, _), (second, _) = train([task(1), task(2)], SETTINGS)
     assert np.abs(first[0].weight - second[0].weight).max() > 0.1
 
 
 def test_every_row_is_used_equally_often():
-    """Batches go round: after n steps of a batch of b, each row was in exactly b of them."""
+    """Batches are cyclic: after n steps with batch size b, each row was in exactly b batches."""
     settings = TrainingSettings.of(MeanVarianceNetwork(batch_size=64, device="cpu"))
     numbered = TrainingTask(np.arange(150, dtype=np.float32)[:, None], np.zeros(150, np.float32), LOSSES[0], 0)
     stack = _training._Stack([numbered], settings)
@@ -116,18 +116,18 @@ def test_every_row_is_used_equally_often():
 
 
 @pytest.mark.parametrize("dropout", [0.1, 0.2, 0.5])
-def test_units_are_dropped_as_often_as_asked(dropout):
-    """Each independently: counts follow the binomial law, for each member and each unit."""
-    coins = _training._DropoutMasks([1, 2], 1001, dropout, torch.device("cpu"))
-    tossed = torch.zeros(2, 1001)
+def test_units_are_dropped_with_the_requested_probability(dropout):
+    """Independently: the counts are binomial, for each network and each unit."""
+    masks = _training._DropoutMasks([1, 2], 1001, dropout, torch.device("cpu"))
+    mask = torch.zeros(2, 1001)
     kept = np.zeros((2, 1001))
     for step in range(500):
-        coins.draw(step, tossed)
-        kept += tossed.numpy()
-    law = binom(500, 1 - dropout)
+        masks.draw(step, mask)
+        kept += mask.numpy()
+    counts = binom(500, 1 - dropout)
     tail = ONE_IN_A_MILLION / kept.size
-    assert law.ppf(tail) <= kept.min()
-    assert kept.max() <= law.isf(tail)
+    assert counts.ppf(tail) <= kept.min()
+    assert kept.max() <= counts.isf(tail)
     total = binom(500 * 2002, 1 - dropout)
     assert total.ppf(ONE_IN_A_MILLION) <= kept.sum() <= total.isf(ONE_IN_A_MILLION)
     assert abs(np.corrcoef(kept)[0, 1]) < 0.2
@@ -141,7 +141,7 @@ def test_initial_weights_are_orthogonal_and_biases_zero():
 
 
 def plain_pytorch(seed, X, y, *, epochs):
-    """Return one network trained with modules, autograd and torch's own dropout, from orthogonal weights."""
+    """Return a network trained with PyTorch's modules, autograd and dropout, from orthogonal weights."""
     torch.manual_seed(seed)
     network = torch.nn.Sequential(
         *(torch.nn.Linear(3, 16), torch.nn.ReLU(), torch.nn.Dropout(0.2)),
@@ -161,8 +161,8 @@ def plain_pytorch(seed, X, y, *, epochs):
     return network.eval()
 
 
-def test_losses_are_those_of_plain_pytorch():
-    """Over 20 seeds on rows not trained on: two samples of one distribution, by Kolmogorov and Smirnov."""
+def test_losses_have_the_distribution_of_plain_pytorch():
+    """Out of sample, over 20 seeds: two-sample Kolmogorov-Smirnov test."""
     training_rows, test = heteroskedastic(512, seed=1), heteroskedastic(2000, seed=2)
     mean, scale = training_rows.y.mean(), training_rows.y.std()
     own = fit_jointly(
@@ -188,7 +188,7 @@ def test_losses_are_those_of_plain_pytorch():
 
 
 def test_a_network_without_hidden_layers_finds_linear_quantiles():
-    """The pinball loss has one minimum then, which linear programming finds too."""
+    """The pinball loss then has one minimum, which linear programming also finds."""
     network = QuantileNetwork(hidden=(), dropout=0.0, learning_rate=0.01, epochs=400, random_state=0).fit(
         DATA.X, DATA.y
     )
@@ -207,8 +207,8 @@ def test_quantiles_are_in_order_and_softened():
     np.testing.assert_allclose(prediction.spread, (prediction.upper - prediction.lower) / (2 * 1.2815515655446004))
 
 
-def test_early_stopping_keeps_the_best_weights_of_each_member():
-    """A learning rate at which training soon does harm: the loss on rows set aside is the smallest it was."""
+def test_early_stopping_keeps_the_best_weights_of_each_network():
+    """With a learning rate that overfits soon, early stopping gives the better likelihood."""
     settings = {"hidden": (64, 64), "dropout": 0.0, "learning_rate": 0.01, "random_state": 0}
     stopped = MeanVarianceNetwork(epochs=500, patience=5, **settings).fit(DATA.X, DATA.y)
     full = MeanVarianceNetwork(epochs=500, **settings).fit(DATA.X, DATA.y)
@@ -220,48 +220,51 @@ def test_early_stopping_keeps_the_best_weights_of_each_member():
 
     assert likelihood(stopped) < likelihood(full) - 1
     assert stopped.n_epochs_ < 500 == full.n_epochs_
-    together = fit_jointly([clone(stopped), clone(stopped).set_params(random_state=1)], DATA.X, DATA.y)[0]
-    assert_same(together.layers_, stopped.layers_, rtol=1e-2, atol=1e-3)
+    joint = fit_jointly([clone(stopped), clone(stopped).set_params(random_state=1)], DATA.X, DATA.y)[0]
+    assert_same(joint.layers_, stopped.layers_, rtol=1e-2, atol=1e-3)
 
 
-def test_rows_set_aside_are_never_trained_on():
+def test_validation_rows_are_never_trained_on():
     settings = TrainingSettings.of(MeanVarianceNetwork(batch_size=16, patience=1, validation_size=0.3, device="cpu"))
     numbered = TrainingTask(np.arange(100, dtype=np.float32)[:, None], np.zeros(100, np.float32), LOSSES[0], 0)
     stack = _training._Stack([numbered], settings)
-    aside, seen = set(stack.validation_X.ravel().tolist()), set()
+    validation, seen = set(stack.validation_X.ravel().tolist()), set()
     for _ in range(70):
         stack.load_batch()
         seen |= set(stack.batch_X.ravel().tolist())
-    assert len(aside) == 30
-    assert seen == set(range(100)) - aside
+    assert len(validation) == 30
+    assert seen == set(range(100)) - validation
 
 
 def test_patience_counts_epochs_since_the_best_one(monkeypatch):
-    """Of two members with scripted losses: each keeps its own best weights, and the last to lose patience ends it."""
-    script = iter([[5.0, 5.0], [4.0, 6.0], [4.5, 7.0], [3.0, 1.0], [3.5, 0.5], [3.6, 0.6]])
+    """Two networks with given losses: each keeps its best weights; training ends when both patiences have ended."""
+    losses = iter([[5.0, 5.0], [4.0, 6.0], [4.5, 7.0], [3.0, 1.0], [3.5, 0.5], [3.6, 0.6]])
     settings = TrainingSettings.of(MeanVarianceNetwork(hidden=(3,), patience=2, device="cpu"))
     with torch.no_grad():
-        stack = _training._Stack([member(1), member(2)], settings)
-        monkeypatch.setattr(stack, "validation_losses", lambda: torch.tensor(next(script)))
+        stack = _training._Stack([task(1), task(2)], settings)
+        monkeypatch.setattr(stack, "validation_losses", lambda: torch.tensor(next(losses)))
         best, ends = _training._EarlyStopping(stack, 2), []
         for epoch in range(6):
             stack.parameters.fill_(epoch)
             ends.append(best.ends_after_epoch(stack))
     assert ends == [False, False, False, False, False, True]
-    assert best.layers[0].weight[:, 0, 0].tolist() == [3.0, 0.0]  # the second had lost its patience before its best
+    assert best.layers[0].weight[:, 0, 0].tolist() == [
+        3.0,
+        0.0,
+    ]  # the patience of the second ended before its best epoch
     assert best.best_epochs.tolist() == [4, 1]
 
 
 @pytest.mark.parametrize("patience", [None, 3])
-def test_a_training_that_diverges_is_no_model(patience):
-    """Not even its first weights, where the best were to be kept; the error says whose it was."""
+def test_a_diverged_training_is_an_error(patience):
+    """Also with early stopping, where the initial weights could be kept; the error names the networks."""
     networks = [MeanVarianceNetwork(learning_rate=1e30, patience=patience, epochs=5) for _ in range(2)]
     with pytest.raises(ValueError, match=r"training of networks \[0, 1\] diverged: with learning_rate=1e\+30"):
         fit_jointly(networks, DATA.X, DATA.y)
 
 
-def test_little_noise_is_no_trouble():
-    """The likelihood has a minimum: a mean that can be learned is learned, and the spread is small."""
+def test_low_noise_is_learned():
+    """The likelihood has a minimum: the mean is learned, and the spread is small."""
     train, test = (heteroskedastic(2000, seed=seed) for seed in (1, 2))
     y, y_test = (rows.mean + 0.03 * (rows.y - rows.mean) for rows in (train, test))
     network = MeanVarianceNetwork(dropout=0.0, learning_rate=2e-3, epochs=60, random_state=0).fit(train.X, y)
@@ -269,7 +272,7 @@ def test_little_noise_is_no_trouble():
     assert network.predict_full(test.X).interval().covers(y_test).mean() > 0.5
 
 
-def test_the_default_number_type_makes_no_difference():
+def test_the_default_dtype_of_torch_has_no_effect():
     torch.set_default_dtype(torch.float64)
     try:
         doubled = MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y)
@@ -278,7 +281,7 @@ def test_the_default_number_type_makes_no_difference():
     assert_same(doubled.layers_, MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y).layers_, rtol=0)
 
 
-def test_a_failed_fit_leaves_a_fitted_network_as_it_was():
+def test_a_failed_fit_does_not_change_a_fitted_network():
     network = MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y)
     before = network.predict(DATA.X)
     with pytest.raises(ValueError, match="y must be finite"):
@@ -286,8 +289,8 @@ def test_a_failed_fit_leaves_a_fitted_network_as_it_was():
     np.testing.assert_array_equal(network.predict(DATA.X), before)
 
 
-def test_bounds_that_meet_have_the_smallest_spread():
-    """And bounds that cross are put in order and counted; all quantiles are in one order."""
+def test_equal_bounds_have_the_smallest_spread():
+    """Bounds that cross are put in order and counted; all quantiles are sorted."""
     network = QuantileNetwork(quantiles=np.linspace(0.1, 0.9, 9), **QUICK).fit(DATA.X, DATA.y)
     prediction, quantiles = network.predict_full(DATA.X), network.predict_quantiles(DATA.X)
     np.testing.assert_array_equal(prediction.center, quantiles[:, network.plan_.levels.index(0.5)])
@@ -301,7 +304,7 @@ def test_bounds_that_meet_have_the_smallest_spread():
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
-def test_a_thinned_network_is_the_network_without_the_units(share):
+def test_a_thinned_network_is_the_network_without_the_dropped_units(share):
     network = MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y)
     kept = [np.ones((1, 16)), np.ones((1, 16))]
     kept[1][0, 3] = 0
@@ -315,7 +318,7 @@ def test_a_thinned_network_is_the_network_without_the_units(share):
 
 
 def test_a_fitted_network_becomes_an_ensemble_without_training():
-    """Many passes have the mean of the passes' formula: variance of means plus mean of variances."""
+    """The variance of the mixture is the variance of the means plus the mean of the variances."""
     network = MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y)
     ensemble = DropoutEnsemble(FrozenEstimator(network), passes=7, random_state=0)
     assert is_frozen(ensemble)
@@ -329,19 +332,19 @@ def test_a_fitted_network_becomes_an_ensemble_without_training():
     assert len(conformal.calibration_rows_) == 400
 
 
-def test_passes_drop_their_own_units_as_often_as_the_network_did():
+def test_passes_drop_their_own_units_with_the_probability_of_the_network():
     network = MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y)
     ensemble = DropoutEnsemble(FrozenEstimator(network), passes=500, random_state=0).fit(DATA.X, DATA.y)
     kept = np.stack([layer.weight.any(axis=2) for layer in ensemble.layers_[1:]])  # (layers, passes, units)
-    law = binom(kept.size, 0.8)
-    assert law.ppf(ONE_IN_A_MILLION) <= kept.sum() <= law.isf(ONE_IN_A_MILLION)
+    counts = binom(kept.size, 0.8)
+    assert counts.ppf(ONE_IN_A_MILLION) <= kept.sum() <= counts.isf(ONE_IN_A_MILLION)
     assert len(np.unique(kept[0], axis=0)) > 300
     assert np.abs(np.corrcoef(kept[0, :, 0], kept[1, :, 0])[0, 1]) < 0.3
     assert np.all(ensemble.predict_full(DATA.X).spread > 0)
 
 
-def test_an_ensemble_trains_what_it_is_given():
-    """One seed for all: the ensemble's, unless the network has its own."""
+def test_an_ensemble_trains_its_network():
+    """With the seed of the ensemble, unless the network has its own."""
     own = DropoutEnsemble(MeanVarianceNetwork(**QUICK), random_state=1).fit(DATA.X, DATA.y)
     alone = MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y)
     assert_same(own.layers_[:1], alone.layers_[:1])
@@ -350,7 +353,7 @@ def test_an_ensemble_trains_what_it_is_given():
     np.testing.assert_array_equal(first.predict(DATA.X), second.predict(DATA.X))
 
 
-def test_a_deep_ensemble_is_its_members():
+def test_a_deep_ensemble_is_the_mixture_of_its_members():
     ensemble = DeepEnsemble(MeanVarianceNetwork(**QUICK), members=3, random_state=0).fit(DATA.X, DATA.y)
     seeds = np.random.RandomState(0).randint(2**31, size=3)
     members = [MeanVarianceNetwork(**{**QUICK, "random_state": int(seed)}).fit(DATA.X, DATA.y) for seed in seeds]
@@ -375,8 +378,8 @@ def test_a_deep_ensemble_is_its_members():
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_a_saved_model_is_the_model(model, tmp_path, monkeypatch):
-    """Its file is read without torch, and says what its settings were."""
+def test_a_loaded_model_predicts_the_same(model, tmp_path, monkeypatch):
+    """Its file is read without torch, with its settings."""
     model = clone(model).fit(DATA.X, DATA.y)
     model.save(tmp_path / "model.evencover")
     assert [path.name for path in tmp_path.iterdir()] == ["model.evencover"]
@@ -391,18 +394,18 @@ def test_a_saved_model_is_the_model(model, tmp_path, monkeypatch):
     clone(loaded)
 
 
-def test_a_saved_model_knows_its_features(tmp_path):
+def test_a_loaded_model_checks_feature_names(tmp_path):
     frame = pd.DataFrame(DATA.X, columns=["a", "b", "c"])
     MeanVarianceNetwork(**QUICK).fit(frame, DATA.y).save(tmp_path / "model")
     with pytest.raises(ValueError, match="feature names should match"):
         MeanVarianceNetwork.load(tmp_path / "model").predict(frame[["c", "b", "a"]])
 
 
-def test_a_file_of_another_kind_is_refused(tmp_path):
+def test_a_file_of_another_class_is_an_error(tmp_path):
     MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y).save(tmp_path / "a")
     with pytest.raises(ValueError, match=r"the file holds a MeanVarianceNetwork: use MeanVarianceNetwork\.load"):
         QuantileNetwork.load(tmp_path / "a")
-    (tmp_path / "b").write_bytes(b"no network")
+    (tmp_path / "b").write_bytes(b"not a network")
     with pytest.raises(ValueError, match="is not a network file written by evencover, or it is corrupt"):
         QuantileNetwork.load(tmp_path / "b")
     with pytest.raises(FileNotFoundError):
@@ -411,7 +414,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
         MeanVarianceNetwork.load(tmp_path / "a").save(tmp_path / "nowhere" / "a")
 
 
-def test_files_of_older_formats_are_named(tmp_path):
+def test_the_error_for_an_older_format_names_its_version(tmp_path):
     """Version 1 was a safetensors file: eight bytes with the length of a JSON text, that text, the weights."""
     notes = json.dumps({"format": "evencover.network", "version": 1, "evencover": "0.1.0"})
     text = json.dumps({"__metadata__": {"evencover": notes}}).encode()
@@ -423,7 +426,7 @@ def test_files_of_older_formats_are_named(tmp_path):
         MeanVarianceNetwork.load(tmp_path / "old")
 
 
-def test_a_predictor_is_not_a_network(tmp_path):
+def test_a_predictor_file_is_not_a_network_file(tmp_path):
     network = MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y)
     ConformalRegressor(FrozenEstimator(network)).fit(DATA.X, DATA.y).save(tmp_path / "predictor")
     with pytest.raises(ValueError, match=r"its format is 'evencover\.predictor'; expected 'evencover\.network'"):
@@ -467,7 +470,7 @@ def test_unknown_settings_cannot_be_saved(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_without_torch_the_error_says_how_to_get_it(monkeypatch):
+def test_without_torch_the_error_tells_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"training a network needs torch: pip install 'evencover\[networks\]'"):
         QuantileNetwork().fit(DATA.X, DATA.y)
@@ -480,7 +483,7 @@ def test_progress_is_shown_on_request(capsys):
     assert "5/5" in capsys.readouterr().err
 
 
-def test_training_leaves_torch_as_it_was():
+def test_training_does_not_change_the_state_of_torch():
     threads, state = torch.get_num_threads(), torch.get_rng_state()
     torch.set_num_threads(2)
     try:
@@ -493,7 +496,7 @@ def test_training_leaves_torch_as_it_was():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch finds no GPU here")
-def test_a_gpu_gives_the_same_model_every_time_and_predicts_alike():
+def test_training_on_a_gpu_is_reproducible_and_predicts_as_on_the_cpu():
     first, second = (MeanVarianceNetwork(device="cuda", **QUICK).fit(DATA.X, DATA.y) for _ in range(2))
     assert_same(first.layers_, second.layers_, rtol=0)
     on_gpu = first.predict_full(DATA.X)

@@ -1,4 +1,4 @@
-"""One pass of the data: each row is predicted once, each target checked once, each joint test drawn once."""
+"""No repeated work: each row is predicted once, each target checked once, each joint test drawn once."""
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +35,7 @@ OLD, NEW = draw(np.random.default_rng(0), 300), draw(np.random.default_rng(1), 5
 
 
 class CountingOracle(Oracle):
-    """Counts the rows that it predicts."""
+    """Counts how often each row is predicted."""
 
     predicted: ClassVar = Counter()
 
@@ -55,8 +55,8 @@ def times_predicted(X):
     return [CountingOracle.predicted[spread] for spread in X[:, 1].tolist()]
 
 
-def test_rows_are_predicted_once_and_asked_often(model):
-    """Intervals at any level, unions, p-values and groups come from the same prediction."""
+def test_rows_are_predicted_once_for_all_results(model):
+    """Intervals at any level, unions, p-values and groups use the same prediction."""
     rows = model.rows(NEW.X, NEW.y)
     expected = model.predict_interval(NEW.X, level=[0.5, 0.9]), model.p_values(NEW.X, NEW.y)
     CountingOracle.predicted.clear()
@@ -72,7 +72,7 @@ def test_calibrating_and_diagnosing_predict_each_row_once(model):
     assert times_predicted(OLD.X) == [1] * len(OLD.y)
 
 
-def test_rows_come_back_as_they_are(model):
+def test_rows_are_returned_unchanged(model):
     rows = model.rows(NEW.X, NEW.y)
     assert model.rows(rows) is rows
     for more in ({"y": NEW.y}, {"weights": NEW.y}):
@@ -80,7 +80,7 @@ def test_rows_come_back_as_they_are(model):
             model.rows(rows, **more)
 
 
-def test_some_rows_keep_all_their_parts():
+def test_selected_rows_keep_all_their_parts():
     rows = Rows(NEW.prediction, NEW.X, NEW.y, np.arange(50.0))
     some = rows[[3, 1]]
     assert (some.y.tolist(), some.weights.tolist()) == (NEW.y[[3, 1]].tolist(), [3.0, 1.0])
@@ -88,7 +88,7 @@ def test_some_rows_keep_all_their_parts():
     assert repr(some) == "Rows(2 rows of prediction, X, y, weights)"
 
 
-def test_checked_targets_are_counted():
+def test_the_number_of_targets_is_checked():
     with pytest.raises(ValueError, match="y must have 50 rows, as many as the prediction; got 2"):
         Rows.with_checked_target(NEW.prediction, NEW.X, NEW.y[:2])
 
@@ -105,7 +105,7 @@ def test_rows_do_not_make_a_model_fitted():
 
 
 def test_a_run_predicts_each_row_exactly_once(tmp_path, monkeypatch):
-    """Training rows by the model of their fold, calibration and test rows by the final one, report included."""
+    """Training rows by the model of their fold, calibration and test rows by the final model; with the report."""
     data = heteroskedastic(400, seed=0)
     table = pd.DataFrame(data.X, columns=["a", "b", "c"]).assign(number=np.arange(400.0), y=data.y)
     table.to_csv(tmp_path / "table.csv", index=False)
@@ -132,7 +132,7 @@ def test_a_run_predicts_each_row_exactly_once(tmp_path, monkeypatch):
 @pytest.mark.parametrize("score", [Residual(), Normalized(), IntervalDistance()], ids=repr)
 @pytest.mark.parametrize("calibrator", [None, SlidingWindow(50)], ids=["groups", "window"])
 def test_a_target_is_checked_once(score, calibrator, monkeypatch):
-    """Where it comes in; neither rows, nor calibration, nor score look it through again."""
+    """At the public method; rows, calibration and score do not check it again."""
     checked = []
     as_float = arrays._as_float
     monkeypatch.setattr(arrays, "_as_float", lambda values, name: checked.append(name) or as_float(values, name))
@@ -149,7 +149,7 @@ def test_a_target_is_checked_once(score, calibrator, monkeypatch):
 
 
 def test_a_diagnosis_neither_scores_nor_draws_twice(monkeypatch):
-    """The calibration has the scores; each score's joint test is drawn once a level."""
+    """The scores of the calibration are used; the joint test of each score is drawn once for each level."""
     scored, drawn = Counter(), Counter()
     for score in (Residual, Normalized, IntervalDistance):
         by = score._formula
@@ -170,7 +170,7 @@ def test_a_diagnosis_neither_scores_nor_draws_twice(monkeypatch):
 
 
 def test_thresholds_are_found_once_for_each_choice_of_levels(monkeypatch):
-    """Serving rows one by one does not look through the calibration scores for each of them."""
+    """Predicting rows one by one does not search the calibration scores for each of them."""
     found, thresholds = [], pools.thresholds
     monkeypatch.setattr(pools, "thresholds", lambda scores, levels: found.append(levels) or thresholds(scores, levels))
     made = calibration.calibrate(OLD.y, OLD.prediction)
@@ -180,7 +180,7 @@ def test_thresholds_are_found_once_for_each_choice_of_levels(monkeypatch):
     assert len(found) == 2
 
 
-def test_what_is_remembered_stays_small():
+def test_the_cache_of_thresholds_stays_small():
     made = calibration.calibrate(OLD.y, OLD.prediction)
     expected = [made.threshold(level)[0] for level in np.linspace(0.01, 0.99, 250)]
     assert len(made._pool((0, 0))._threshold_cache) <= pools._MAX_CACHED_LEVELS
@@ -190,7 +190,7 @@ def test_what_is_remembered_stays_small():
 
 @pytest.mark.parametrize("calibrator", [None, SlidingWindow(50), TwoTails()], ids=["groups", "window", "tails"])
 def test_several_threads_get_the_same_numbers(calibrator, tmp_path):
-    """A loaded predictor, asked for single rows at several levels by eight threads at once."""
+    """A loaded predictor with single rows at several levels, in eight threads at once."""
     data, new = heteroskedastic(600, seed=0), heteroskedastic(40, seed=1)
     estimator = QuantileForest(n_estimators=10, random_state=0)
     taxonomy = BySpread(3) if calibrator is None else None

@@ -1,4 +1,4 @@
-"""Calibrated models on disk: the same in another process, and nothing runs that is not asked for."""
+"""Files of calibrated models: the same intervals in another process, and only trusted classes are loaded."""
 
 import pickle
 import subprocess
@@ -106,7 +106,7 @@ class Twice:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_model_comes_back(name, tmp_path):
+def test_every_model_is_restored(name, tmp_path):
     model = ConformalRegressor(MODELS[name], random_state=0).fit(DATA.X, DATA.y)
     model.save(tmp_path / "model")
     loaded = ConformalRegressor.load(tmp_path / "model")
@@ -115,14 +115,14 @@ def test_every_model_comes_back(name, tmp_path):
     np.testing.assert_array_equal(loaded.p_values(NEW.X, NEW.y), model.p_values(NEW.X, NEW.y))
 
 
-def test_every_kind_of_model_is_tried():
-    made = {type(model).__name__ for model in MODELS.values()} | {"WithSpread"}
+def test_every_model_class_is_tested():
+    tested = {type(model).__name__ for model in MODELS.values()} | {"WithSpread"}
     estimators = {name for name in models.__all__ if hasattr(getattr(models, name), "predict_full")}
-    assert estimators - made == {"FromOutputs", "FromDistribution"}  # around libraries that are not here
+    assert estimators - tested == {"FromOutputs", "FromDistribution"}  # they wrap libraries that are not installed
 
 
 @pytest.mark.parametrize("taxonomy", TAXONOMIES, ids=repr)
-def test_every_taxonomy_comes_back(taxonomy, tmp_path):
+def test_every_taxonomy_is_restored(taxonomy, tmp_path):
     model = ConformalRegressor(MODELS["std"], nonconformity=Normalized(epsilon=0.1), taxonomy=taxonomy, random_state=0)
     model.fit(DATA.X, DATA.y).save(tmp_path / "model")
     loaded = ConformalRegressor.load(tmp_path / "model")
@@ -147,7 +147,7 @@ def test_another_process_reads_it(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "made.npy"), bounds(model))
 
 
-def test_it_can_be_calibrated_and_diagnosed_again(tmp_path):
+def test_a_loaded_model_can_be_calibrated_and_diagnosed(tmp_path):
     model = ConformalRegressor(MODELS["std"], taxonomy=BySpread(2), random_state=0).fit(DATA.X, DATA.y)
     model.save(tmp_path / "model")
     loaded = ConformalRegressor.load(tmp_path / "model")
@@ -155,12 +155,12 @@ def test_it_can_be_calibrated_and_diagnosed_again(tmp_path):
         diagnose(loaded)
     expected = ConformalRegressor(FrozenEstimator(model.estimator_), taxonomy=BySpread(2)).fit(NEW.X, NEW.y)
     np.testing.assert_array_equal(bounds(loaded.calibrate(NEW.X, NEW.y)), bounds(expected))
-    assert sum(row.rows for row in diagnose(loaded).table) == 48  # two are edges
+    assert sum(row.rows for row in diagnose(loaded).table) == 48  # two are edge rows
 
 
 def test_tables_with_text(tmp_path):
     rng = np.random.default_rng(0)
-    table = pd.DataFrame({"x": rng.uniform(size=300), "word": rng.choice(["a", "b", None], 300)})
+    table = pd.DataFrame({"x": rng.uniform(size=300), "category": rng.choice(["a", "b", None], 300)})
     model = ConformalRegressor(make_pipeline(TableEncoder(), MODELS["boosting"]), random_state=0)
     model.fit(table, rng.normal(size=300)).save(tmp_path / "model")
     loaded = ConformalRegressor.load(tmp_path / "model")
@@ -170,7 +170,7 @@ def test_tables_with_text(tmp_path):
 
 
 class TestTrust:
-    def test_a_users_class_has_to_be_named(self, tmp_path):
+    def test_user_classes_must_be_trusted_by_name(self, tmp_path):
         name = f"{Own.__module__}.Own"
         model = ConformalRegressor(Own(), random_state=0).fit(DATA.X, DATA.y)
         with pytest.warns(
@@ -181,7 +181,7 @@ class TestTrust:
             ConformalRegressor.load(tmp_path / "model")
         assert len(bounds(ConformalRegressor.load(tmp_path / "model", trusted=[name]))) == 50
 
-    def test_a_users_score_has_to_be_given(self, tmp_path):
+    def test_a_user_defined_score_must_be_passed(self, tmp_path):
         model = ConformalRegressor(LinearRegression(), nonconformity=Twice(), random_state=0).fit(DATA.X, DATA.y)
         model.save(tmp_path / "model")
         with pytest.raises(ValueError, match="its score is of your class Twice: pass it as nonconformity="):
@@ -189,14 +189,14 @@ class TestTrust:
         loaded = ConformalRegressor.load(tmp_path / "model", nonconformity=Twice())
         np.testing.assert_array_equal(bounds(loaded), bounds(model))
 
-    def test_what_is_trusted_is_there(self):
-        """Every name of this package on the list is that of a class."""
+    def test_trusted_classes_exist(self):
+        """Every trusted name is that of an importable class."""
         for path in saved_objects.TRUSTED:
             module, _, name = path.rpartition(".")
             assert isinstance(getattr(__import__(module, fromlist=[name]), name), type)
 
-    def test_no_pickle_inside(self, tmp_path):
-        """Neither in the archive nor in what the forest says of itself."""
+    def test_a_file_contains_no_pickle(self, tmp_path):
+        """Neither in the archive nor in the state of the forest."""
         ConformalRegressor(MODELS["forest"], random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
         with zipfile.ZipFile(tmp_path / "model") as archive:
             assert sorted(archive.namelist()) == [
@@ -210,7 +210,7 @@ class TestTrust:
         with zipfile.ZipFile(tmp_path / "model") as archive, zipfile.ZipFile(archive.open("objects.skops")) as inner:
             assert {name.rpartition(".")[2] for name in inner.namelist()} == {"json", "npy"}
 
-    def test_a_function_cannot_be_written(self, tmp_path):
+    def test_a_lambda_cannot_be_saved(self, tmp_path):
         model = ConformalRegressor(LinearRegression(), taxonomy=ByFunction(lambda X: X[:, 0] > 0), random_state=0)
         model.fit(DATA.X, DATA.y)
         with pytest.raises(TypeError, match="cannot be saved"):
@@ -219,7 +219,7 @@ class TestTrust:
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", pickle.dumps({"a": 1})], ids=["empty", "text", "pickle"])
-def test_damaged_files(content, tmp_path):
+def test_corrupt_files(content, tmp_path):
     (tmp_path / "model").write_bytes(content)
     with pytest.raises(ValueError, match="is not a predictor file written by evencover, or it is corrupt"):
         ConformalRegressor.load(tmp_path / "model")
@@ -237,8 +237,8 @@ def test_damaged_files(content, tmp_path):
         b"PK",
     ],
 )
-def test_a_damaged_member(member, content, tmp_path):
-    """One error that names the file, whatever is wrong in it."""
+def test_a_corrupt_member(member, content, tmp_path):
+    """Every kind of corruption gives one error that names the file."""
     ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
     with zipfile.ZipFile(tmp_path / "model") as archive:
         members = {name: archive.read(name) for name in archive.namelist()} | {member: content}
@@ -249,29 +249,30 @@ def test_a_damaged_member(member, content, tmp_path):
         ConformalRegressor.load(tmp_path / "model")
 
 
-def test_any_byte_changed(tmp_path):
-    """Is an error that names the file, or is noticed by nobody because it does not matter."""
+def test_a_changed_byte_never_changes_intervals_silently(tmp_path):
+    """It gives an error that names the file, or does not change the intervals."""
     model = ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y)
     model.save(tmp_path / "model")
-    whole = (tmp_path / "model").read_bytes()
-    refused = 0
-    for place in range(0, len(whole), 97):
-        (tmp_path / "model").write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+    content = (tmp_path / "model").read_bytes()
+    n_safe = 0
+    for position in range(0, len(content), 97):
+        changed = bytes([content[position] ^ 0xFF])
+        (tmp_path / "model").write_bytes(content[:position] + changed + content[position + 1 :])
         try:
             loaded = ConformalRegressor.load(tmp_path / "model")
         except ValueError as error:
-            refused += str(tmp_path / "model") in str(error)
+            n_safe += str(tmp_path / "model") in str(error)
         else:
-            refused += np.array_equal(bounds(loaded), bounds(model))
-    assert refused == len(range(0, len(whole), 97))
+            n_safe += np.array_equal(bounds(loaded), bounds(model))
+    assert n_safe == len(range(0, len(content), 97))
 
 
-def test_the_level_is_noted(tmp_path):
+def test_the_level_is_saved(tmp_path):
     ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model", level=0.8)
     assert predictor_files.saved_level(tmp_path / "model") == 0.8
 
 
-def test_another_version_of_scikit_learn_is_said(tmp_path, monkeypatch):
+def test_another_version_of_scikit_learn_causes_a_warning(tmp_path, monkeypatch):
     ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
     monkeypatch.setattr(predictor_files, "sklearn_version", "0.1")
     with pytest.warns(UserWarning, match=r"was written with scikit-learn .*, and this is 0.1"):
@@ -279,7 +280,7 @@ def test_another_version_of_scikit_learn_is_said(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("version", [1, 2, 4])
-def test_another_format_is_refused(version, tmp_path, monkeypatch):
+def test_another_version_of_the_format_is_an_error(version, tmp_path, monkeypatch):
     monkeypatch.setattr(saved_files, "VERSION", version)
     ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
     monkeypatch.undo()
@@ -287,8 +288,8 @@ def test_another_format_is_refused(version, tmp_path, monkeypatch):
         ConformalRegressor.load(tmp_path / "model")
 
 
-def test_a_users_calibrator_is_asked_for(tmp_path):
-    """A file holds its name and what it learned, not its class."""
+def test_a_user_defined_calibrator_must_be_passed(tmp_path):
+    """A file contains the name and the state of the calibrator, not its class."""
     model = ConformalRegressor(LinearRegression(), calibrator=SlidingWindow(80), random_state=0).fit(DATA.X, DATA.y)
     model.save(tmp_path / "model")
     with pytest.raises(ValueError, match=r"its calibrator is of your class SlidingWindow: pass it as calibrator="):
@@ -303,7 +304,7 @@ def test_a_users_calibrator_is_asked_for(tmp_path):
     assert len(loaded.calibrator_.scores) == 80
 
 
-def test_a_score_and_a_calibrator_of_the_users_together(tmp_path):
+def test_a_user_defined_score_with_a_user_defined_calibrator(tmp_path):
     model = ConformalRegressor(
         LinearRegression(), nonconformity=Twice(), calibrator=SlidingWindow(80), random_state=0
     ).fit(DATA.X, DATA.y)
@@ -312,7 +313,7 @@ def test_a_score_and_a_calibrator_of_the_users_together(tmp_path):
     np.testing.assert_array_equal(bounds(loaded), bounds(model))
 
 
-def test_a_calibrator_of_ours_comes_back_as_its_taxonomy(tmp_path):
+def test_by_group_is_restored_as_its_taxonomy(tmp_path):
     model = ConformalRegressor(MODELS["boosting"], calibrator=ByGroup(BySpread(3)), random_state=0).fit(DATA.X, DATA.y)
     model.save(tmp_path / "model")
     loaded = ConformalRegressor.load(tmp_path / "model")
@@ -320,6 +321,6 @@ def test_a_calibrator_of_ours_comes_back_as_its_taxonomy(tmp_path):
     np.testing.assert_array_equal(bounds(loaded), bounds(model))
 
 
-def test_an_unfitted_model_has_nothing_to_save(tmp_path):
+def test_an_unfitted_model_cannot_be_saved(tmp_path):
     with pytest.raises(ValueError, match="not fitted"):
         ConformalRegressor(LinearRegression(), nonconformity=Residual()).save(tmp_path / "model")

@@ -1,4 +1,4 @@
-"""A spread for models that have none: never from rows a model has seen, never from a row itself."""
+"""A spread for models without one: from out-of-sample residuals, and never from the row itself."""
 
 import numpy as np
 import pandas as pd
@@ -31,7 +31,7 @@ NORMAL = np.sqrt(np.pi / 2)
 
 
 class Memory(RegressorMixin, BaseEstimator):
-    """Knows the rows it was fitted on by heart, and predicts 0 elsewhere."""
+    """Memorises its training rows, and predicts 0 for all others."""
 
     def fit(self, X, y):
         self.known_ = {tuple(row): target for row, target in zip(np.asarray(X), y, strict=True)}
@@ -41,24 +41,24 @@ class Memory(RegressorMixin, BaseEstimator):
         return np.array([self.known_.get(tuple(row), 0.0) for row in np.asarray(X)])
 
 
-def test_residuals_are_of_rows_the_model_has_not_seen():
-    """A model that knows its rows by heart has no residuals on them; on others they are the targets."""
+def test_residuals_are_out_of_fold():
+    """A model that memorises has residual zero on its training rows; out of fold the residuals are the targets."""
     model = WithSpread(Memory(), ResidualSpread(KNeighborsRegressor(1)), cv=3, random_state=0).fit(DATA.X, DATA.y)
     np.testing.assert_allclose(model.predict(DATA.X), DATA.y)
     spread = model.predict_full(DATA.X).spread
     np.testing.assert_allclose(spread, np.maximum(NORMAL * np.abs(DATA.y), model.spread_floor_))
 
 
-def test_a_frozen_model_has_residuals_without_being_fitted():
-    """Its rows are new to it, so its residuals on them are honest as they are."""
+def test_the_residuals_of_a_frozen_model_need_no_folds():
+    """The model was not fitted on these rows, so the residuals are out of sample."""
     frozen = FrozenEstimator(Ridge().fit(DATA.X, DATA.y))
     model = WithSpread(frozen, ResidualSpread(KNeighborsRegressor(1))).fit(NEW.X, NEW.y)
     expected = NORMAL * np.abs(NEW.y - frozen.predict(NEW.X))
     np.testing.assert_allclose(model.predict_full(NEW.X).spread, np.maximum(expected, model.spread_floor_))
 
 
-def test_folds_are_shuffled_or_the_users_own():
-    """Sorted rows in unshuffled folds would leave whole regions out."""
+def test_folds_are_shuffled_unless_a_splitter_is_given():
+    """With sorted rows, unshuffled folds leave out whole regions."""
     order = np.argsort(DATA.y)
     X, y = DATA.X[order], DATA.y[order]
     forest = RandomForestRegressor(20, min_samples_leaf=5, random_state=0)
@@ -68,7 +68,7 @@ def test_folds_are_shuffled_or_the_users_own():
 
 
 def neighbours_by_hand(of, k, new, *, skip):
-    """Return the spread from the k nearest rows in standardised features, leaving out the `skip` nearest."""
+    """Return the spread from k nearest rows in standardised features, without the `skip` nearest ones."""
     scaler = StandardScaler().fit(DATA.X)
     distances = np.linalg.norm(scaler.transform(new)[:, None] - scaler.transform(DATA.X), axis=2)
     nearest = np.argsort(distances, axis=1)[:, skip : k + skip]
@@ -79,8 +79,8 @@ def neighbours_by_hand(of, k, new, *, skip):
 
 @pytest.mark.parametrize(("rows", "skip"), [(NEW.X, 0), (DATA.X, 1)], ids=["new rows", "training rows"])
 @pytest.mark.parametrize("of", ["targets", "distance"])
-def test_neighbours_are_the_nearest_others(of, rows, skip):
-    """By hand: of a training row the nearest row is itself, and does not count."""
+def test_neighbours_are_the_nearest_other_rows(of, rows, skip):
+    """Equal to a computation by hand; the nearest row of a training row is itself, and is excluded."""
     model = WithSpread(LinearRegression(), NeighborSpread(10, of=of), floor=1e-9, random_state=0).fit(DATA.X, DATA.y)
     expected = neighbours_by_hand(of, 10, rows, skip=skip)
     spread = model.predict_full(rows).spread
@@ -90,7 +90,7 @@ def test_neighbours_are_the_nearest_others(of, rows, skip):
 
 
 def test_a_row_is_never_its_own_neighbour():
-    """With one neighbour, a training row's spread is another row's residual: its own target cannot change it."""
+    """With one neighbour, the spread of a training row is the residual of another row."""
     y = DATA.y.copy()
     y[7] += 1e6
     frozen = FrozenEstimator(LinearRegression().fit(NEW.X, NEW.y))
@@ -100,16 +100,16 @@ def test_a_row_is_never_its_own_neighbour():
     assert before.spread == after.spread
 
 
-def test_nor_among_many_features():
-    """Where distances are rounded, and a row's own is not exactly zero; here of rows far from the origin too."""
+def test_a_row_is_not_its_own_neighbour_with_many_features():
+    """Distances are rounded, so the distance of a row to itself can be above zero."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 40)) * 100, rng.normal(size=300)
     model = WithSpread(LinearRegression(), NeighborSpread(3, of="targets"), floor=1e-9).fit(X, y)
     np.testing.assert_allclose(model.predict_full(X).spread, model.spread_.learn(None, X, y, None))
 
 
-def test_rows_all_in_one_place_have_one_spread():
-    """Their mean distance is zero, which says nothing about the noise."""
+def test_identical_rows_have_the_same_spread():
+    """Their mean distance is zero and cannot be used as a unit."""
     X, y = np.zeros((100, 2)), np.random.default_rng(0).normal(size=100)
     model = WithSpread(LinearRegression(), NeighborSpread(5, of="distance"), random_state=0).fit(X, y)
     assert 0.8 < model.predict_full(X).spread.mean() < 1.2
@@ -119,7 +119,7 @@ def test_rows_all_in_one_place_have_one_spread():
 @pytest.mark.parametrize(
     "source", [ResidualSpread(), NeighborSpread(), NeighborSpread(of="targets"), NeighborSpread(of="distance")]
 )
-def test_the_targets_unit_makes_no_difference(source, unit):
+def test_the_spread_scales_with_the_target(source, unit):
     plain, other = (
         WithSpread(LinearRegression(), source, random_state=0).fit(DATA.X, y).predict_full(NEW.X).spread
         for y in (DATA.y, unit * DATA.y)
@@ -127,7 +127,7 @@ def test_the_targets_unit_makes_no_difference(source, unit):
     np.testing.assert_allclose(other, unit * plain, rtol=1e-6)
 
 
-def test_distance_is_in_the_targets_unit():
+def test_the_spread_from_distances_is_in_units_of_the_target():
     """The mean spread on the training rows is √(π/2) times the mean absolute residual."""
     frozen = FrozenEstimator(LinearRegression().fit(NEW.X, NEW.y))
     model = WithSpread(frozen, NeighborSpread(of="distance")).fit(DATA.X, DATA.y)
@@ -148,7 +148,7 @@ def test_distance_is_in_the_targets_unit():
     ids=lambda ensemble: type(ensemble).__name__,
 )
 @pytest.mark.parametrize("as_frame", [False, True], ids=["array", "frame"])
-def test_disagreement_is_the_standard_deviation_of_the_members(ensemble, as_frame):
+def test_ensemble_spread_is_the_standard_deviation_over_members(ensemble, as_frame):
     X, new = (pd.DataFrame(rows, columns=list("abc")) if as_frame else rows for rows in (DATA.X, NEW.X))
     ensemble = ensemble if isinstance(ensemble, FrozenEstimator) else clone(ensemble)
     if as_frame and isinstance(ensemble, FrozenEstimator):
@@ -172,13 +172,13 @@ def test_disagreement_is_the_standard_deviation_of_the_members(ensemble, as_fram
         VotingRegressor([("a", Ridge()), ("b", Ridge(9.0))], weights=[1, 9]),
     ],
 )
-def test_members_that_do_not_average_to_the_prediction_are_refused(model):
+def test_an_ensemble_whose_prediction_is_not_the_mean_is_an_error(model):
     with pytest.raises(TypeError, match=r"EnsembleSpread needs an ensemble whose prediction is the mean of its estim"):
         WithSpread(model, EnsembleSpread()).fit(DATA.X, DATA.y)
 
 
 def test_the_floor_is_relative():
-    """No spread is below its share of the median; a second regressor that goes below zero is no exception."""
+    """No spread is below a fraction of the median, also if the second regressor predicts negative values."""
     model = WithSpread(LinearRegression(), ResidualSpread(LinearRegression()), floor=0.5, random_state=0)
     model.fit(DATA.X, DATA.y)
     typical, far = (NORMAL * model.spread_.unit_ * model.spread_.regressor_.predict(X) for X in (DATA.X, DATA.X - 5))
@@ -187,27 +187,27 @@ def test_the_floor_is_relative():
     np.testing.assert_allclose(model.predict_full(DATA.X - 5).spread, model.spread_floor_)
 
 
-def test_members_are_judged_by_their_own_differences():
-    """However far the targets are from zero, a weighted vote is no mean."""
+def test_the_rounding_margin_depends_on_differences_between_members():
+    """Also with targets far from zero, a weighted mean is distinguished from the mean."""
     votes = VotingRegressor([("a", Ridge()), ("b", Ridge(99.0))], weights=[1, 9])
     with pytest.raises(TypeError, match="that of VotingRegressor is not"):
         WithSpread(votes, EnsembleSpread()).fit(DATA.X, DATA.y + 1e9)
     WithSpread(RandomForestRegressor(10), EnsembleSpread()).fit(DATA.X, DATA.y + 1e9)
 
 
-def test_rows_of_a_group_share_a_fold():
-    """Twins: with the other one in the training rows, a model that knows rows by heart would have no residuals."""
-    X, y, twins = np.repeat(DATA.X, 2, axis=0), np.repeat(DATA.y, 2), np.repeat(np.arange(400), 2)
+def test_rows_of_a_cluster_are_in_the_same_fold():
+    """Duplicate rows: if one of them is a training row, a model that memorises has residual zero on the other."""
+    X, y, clusters = np.repeat(DATA.X, 2, axis=0), np.repeat(DATA.y, 2), np.repeat(np.arange(400), 2)
     model = WithSpread(Memory(), ResidualSpread(KNeighborsRegressor(1)), random_state=0)
-    honest = np.maximum(NORMAL * np.abs(DATA.y), 0)
-    apart, together = (
-        clone(model).fit(X, y, **given).predict_full(DATA.X).spread for given in ({}, {"clusters": twins})
+    out_of_sample = np.maximum(NORMAL * np.abs(DATA.y), 0)
+    without, with_clusters = (
+        clone(model).fit(X, y, **given).predict_full(DATA.X).spread for given in ({}, {"clusters": clusters})
     )
-    assert np.mean(apart < honest / 2) > 0.5
-    np.testing.assert_allclose(together, honest, atol=0.01)
+    assert np.mean(without < out_of_sample / 2) > 0.5
+    np.testing.assert_allclose(with_clusters, out_of_sample, atol=0.01)
 
 
-def test_tags_say_what_both_parts_take():
+def test_tags_are_those_of_both_parts():
     forest = RandomForestRegressor()
     own = get_tags(forest).input_tags
     found = [
@@ -218,7 +218,7 @@ def test_tags_say_what_both_parts_take():
     assert [tags.sparse for tags in found] == [False, False, own.sparse, own.sparse]
 
 
-def test_text_is_told_where_to_be_prepared():
+def test_errors_about_features_name_a_remedy():
     frame = pd.DataFrame({"a": ["x", "y"] * 200, "b": DATA.y})
     ready = make_pipeline(make_column_transformer((OneHotEncoder(), ["a"]), remainder="passthrough"), Ridge())
     for source in (None, NeighborSpread()):
@@ -228,7 +228,7 @@ def test_text_is_told_where_to_be_prepared():
         WithSpread(Ridge()).fit(csr_array(DATA.X), DATA.y)
 
 
-def test_fit_arguments_reach_the_model():
+def test_fit_arguments_are_passed_to_the_model():
     weights = np.linspace(0.1, 5, 400)
     model = WithSpread(Ridge(), random_state=0).fit(DATA.X, DATA.y, sample_weight=weights)
     np.testing.assert_array_equal(
@@ -236,9 +236,9 @@ def test_fit_arguments_reach_the_model():
     )
 
 
-def test_a_source_of_your_own_will_do():
-    class Third:
-        """The third feature is the spread."""
+def test_a_user_defined_source_works():
+    class ThirdFeature:
+        """The third feature as the spread."""
 
         needs_residuals = False
 
@@ -248,7 +248,7 @@ def test_a_source_of_your_own_will_do():
         def spread(self, estimator, X):
             return X[:, 2]
 
-    model = WithSpread(Ridge(), Third()).fit(DATA.X, DATA.y)
+    model = WithSpread(Ridge(), ThirdFeature()).fit(DATA.X, DATA.y)
     np.testing.assert_array_equal(model.predict_full(NEW.X).spread, np.maximum(NEW.X[:, 2], model.spread_floor_))
 
 
