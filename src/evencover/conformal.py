@@ -128,7 +128,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             Targets, in the order of the rows of X.
         clusters : array-like of shape (n,), optional
             Rows that belong together, for example rows of one patient: all rows of a cluster go to the same part of
-            the split. Clusters are not groups: those that get their own threshold are set by the taxonomy.
+            the split. Clusters are not groups: the taxonomy sets the groups, which get their own thresholds.
         **fit_params
             Passed to the `fit` of the model. Of an argument with n rows, such as ``sample_weight``, only the training
             rows are passed.

@@ -39,7 +39,7 @@ def dump_objects(objects: Any, kind: Kind) -> tuple[bytes, list[str]]:
     untrusted = [name for name in skops.get_untrusted_types(data=content) if name not in TRUSTED]
     local = [name for name in untrusted if "<" in name]
     if local:
-        raise TypeError(f"lambdas and functions defined inside functions cannot be saved; got {local[0]}")
+        raise TypeError(f"lambdas, and functions or classes defined in a function, cannot be saved; got {local[0]}")
     return content, untrusted
 
 

@@ -193,11 +193,8 @@ class _Stack:
         for views, values in zip(self.layers, stacked(networks), strict=True):
             for view, value in zip(views, values, strict=True):
                 view.copy_(torch.from_numpy(value))
-        self.adam_state = (
-            self._zeros(n_parameters),
-            self._zeros(n_parameters),
-            self._zeros(),
-        )  # two moments, steps
+        # The two moments, and the number of steps.
+        self.adam_state = self._zeros(n_parameters), self._zeros(n_parameters), self._zeros()
 
     def _place_rows(self, orders: Sequence[IntArray]) -> None:
         """Copy the rows of every network to the device, in its own order; the last ones are for validation.
