@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray, check_count, checked_vector
+from evencover._internal.arrays import FloatArray, check_count, checked_vector, evenly_spaced_positions
 from evencover._internal.ecdf import ecdf_steps, score_axis_limits
 from evencover._internal.optional import import_optional
 from evencover.diagnostics._verdict import GroupCoverage, excludes
@@ -179,7 +179,7 @@ def plot_intervals(y: Any, intervals: Intervals, by: Any, *, most: int = 200, ax
     y, by = (checked_vector(each, name, length=len(intervals)) for each, name in ((y, "y"), (by, "by")))
     check_count(most, "most")
     order = np.argsort(by, kind="stable")
-    rows = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), most)).astype(int))]
+    rows = order[evenly_spaced_positions(len(order), most)]
     ax = axes_or_new(ax)
     positions, drawn = np.arange(len(rows)), intervals[rows]
     covered, visible = drawn.covers(y[rows]), ~drawn.empty

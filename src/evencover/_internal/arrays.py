@@ -111,6 +111,11 @@ def row_selection(rows: Any) -> Any:
     return [rows] if isinstance(rows, int | np.integer) else rows
 
 
+def evenly_spaced_positions(n: int, limit: int) -> IntArray:
+    """Return all positions from 0 to n - 1 or, if these are more than the limit, so many evenly spaced ones."""
+    return np.unique(np.linspace(0, n - 1, min(n, limit)).astype(int))
+
+
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn; the warning points to the user's line, the nearest caller outside this package."""
     level, frame = 2, sys._getframe(1)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray
+from evencover._internal.arrays import FloatArray, evenly_spaced_positions
 
 _MAX_STEPS = 5000
 
@@ -22,7 +22,7 @@ def ecdf_steps(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the positions and heights of the ECDF's steps between two limits; at most about `max_steps` of them."""
     sorted_values = np.sort(values)
-    drawn = np.unique(np.linspace(0, len(sorted_values) - 1, min(len(sorted_values), max_steps)).astype(int))
+    drawn = evenly_spaced_positions(len(sorted_values), max_steps)
     drawn = drawn[(sorted_values[drawn] >= left) & (sorted_values[drawn] <= right)]
     start = np.searchsorted(sorted_values, left, side="left")
     stop = np.searchsorted(sorted_values, right, side="right")

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from evencover._internal.arrays import IntArray
+from evencover._internal.arrays import IntArray, evenly_spaced_positions
 from evencover._internal.frames import take
 from evencover._report.charts import ShownRows
 from evencover.diagnostics._slabs import FeatureSearch
@@ -158,7 +158,7 @@ def _rows_to_show(study: Study) -> tuple[ShownRows, IntArray]:
     said = study.prediction
     by = said.center if said.spread is None else said.spread
     order = np.argsort(by, kind="stable")
-    some = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), _MOST_ROWS)).astype(int))]
+    some = order[evenly_spaced_positions(len(order), _MOST_ROWS)]
     y = np.asarray(take(study.test.y, some), dtype=float)
     every = np.concatenate([y, *(bound[some] for bound in (study.intervals.lower, study.intervals.upper))])
     finite = every[np.isfinite(every)]
