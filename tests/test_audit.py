@@ -1,4 +1,4 @@
-"""Auditing: where anyone's intervals missed, and whether that is chance."""
+"""`audit`: coverage of intervals on test rows, by group and by feature, with exact tests."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ from evencover import (
 )
 from evencover.diagnostics import _excess_risk, audits
 from evencover.diagnostics._advice import advice_on_audit
-from evencover.diagnostics._exact_tests import holm, limiting_p_value
+from evencover.diagnostics._exact_tests import holm, large_sample_p_value
 from evencover.diagnostics._excess_risk import excess_risk
 from evencover.diagnostics._feature_strata import features_of, standardized
 from evencover.diagnostics._slabs import Slab, SlabSearch
@@ -37,17 +37,17 @@ def intervals_by(score, *, level=0.9):
     return calibrate(OLD.y, OLD.oracle(), nonconformity=score).interval(NEW.oracle(), level=level)
 
 
-def simple(covered, n):
-    """Targets and intervals with that many of n rows covered."""
+def targets_and_intervals(covered, n):
+    """Return n targets and intervals, the given number of them covered."""
     return np.where(np.arange(n) < covered, 0.5, 2.0), Intervals(np.zeros(n), np.ones(n))
 
 
-def test_uneven_intervals_are_called_so_and_even_ones_too():
+def test_verdicts_on_uneven_and_even_intervals():
     groups = BySpread(3).learn(Rows(NEW.oracle()))
     uneven = audit(NEW.y, intervals_by(Residual()), groups=groups)
     assert uneven.verdict == "uneven"
     assert uneven.joint_p_value < 0.001
-    assert "off the level are low (0.9" in uneven.advice
+    assert "Coverage differs significantly from the level in: low (9" in uneven.advice
     even = audit(NEW.y, intervals_by(Normalized()), groups=groups)
     assert even.verdict == "even"
     assert even.advice.startswith("Nothing to do")
@@ -56,7 +56,7 @@ def test_uneven_intervals_are_called_so_and_even_ones_too():
 
 
 def test_a_row_of_the_table_by_hand():
-    y, made = simple(83, 100)
+    y, made = targets_and_intervals(83, 100)
     (row,) = audit(y, made).table
     assert (row.rows, row.coverage, row.width) == (100, 0.83, 1.0)
     np.testing.assert_allclose([row.p_under, row.p_over], [binom.cdf(83, 100, 0.9), binom.sf(82, 100, 0.9)])
@@ -66,156 +66,159 @@ def test_a_row_of_the_table_by_hand():
     assert audit(y, made).overall.coverage == 0.83
 
 
-def test_coverage_evenly_off_the_level_is_uneven():
-    """Each group might be chance; all of them together are not."""
+def test_the_same_wrong_coverage_in_every_group_is_uneven():
+    """No single group is significant, but all rows together are."""
     covered = np.arange(1200) % 100 < 86
     found = audit(np.where(covered, 0.5, 2.0), (np.zeros(1200), np.ones(1200)), groups=np.arange(1200) // 100)
     assert min(row.adjusted for row in found.table) > 0.05 > found.overall.adjusted
     assert found.joint_p_value == found.overall.adjusted
     assert found.verdict == "uneven"
-    assert found.advice.startswith("Calibrate on fresh rows: these intervals cover 0.860 of all rows instead of 0.9")
+    assert found.advice.startswith("Recalibrate on new rows: these intervals cover 86.0 % of all rows instead of 90 %.")
     alone = audit(np.where(covered, 0.5, 2.0), (np.zeros(1200), np.ones(1200)), groups=np.zeros(1200))
     assert alone.joint_p_value == alone.overall.adjusted == alone.table[0].adjusted  # not counted twice
 
 
-def least_coverage(places, covered):
-    """Return the least share covered between two values, of those with a fifth of the rows or more, by trying all."""
-    values = np.unique(np.quantile(places, np.linspace(0, 1, 41)))
+def lowest_coverage(projections, covered):
+    """Return the lowest coverage between two quantiles with at least a fifth of the rows between them."""
+    values = np.unique(np.quantile(projections, np.linspace(0, 1, 41)))
     starts = [-np.inf, *values[1:-1]]
     shares = []
     for start in starts:
         for stop in values[1:]:
-            inside = (start < places) & (places <= stop)
-            shares += [covered[inside].mean()] if inside.sum() >= 0.2 * len(places) else []
+            inside = (start < projections) & (projections <= stop)
+            shares += [covered[inside].mean()] if inside.sum() >= 0.2 * len(projections) else []
     return min(shares)
 
 
-class TestWhatCalibrationLeavesToChance:
-    def test_one_pool_has_the_beta_law(self):
+class TestLargeSamplePValue:
+    """Whether the randomness of the calibration rows alone can explain a coverage."""
+
+    def test_one_pool_has_a_beta_distribution(self):
         k = conformal_rank(80, 0.9)
         for share in (0.8, 0.93):
             expected = 2 * min(beta.cdf(share, k, 81 - k), beta.sf(share, k, 81 - k))
-            assert limiting_p_value([(200, 80)], 0.9, share) == pytest.approx(expected)
+            assert large_sample_p_value([(200, 80)], 0.9, share) == pytest.approx(expected)
 
-    def test_it_is_the_limit_of_ever_more_test_rows(self):
+    def test_it_is_the_limit_for_many_test_rows(self):
         k = conformal_rank(80, 0.9)
         many = betabinom(10**6, k, 81 - k)
         expected = 2 * min(many.cdf(850_000), many.sf(849_999))
-        assert limiting_p_value([(10, 80)], 0.9, 0.85) == pytest.approx(expected, rel=1e-3)
+        assert large_sample_p_value([(10, 80)], 0.9, 0.85) == pytest.approx(expected, rel=1e-3)
 
-    def test_several_pools_have_nearly_the_law_of_their_mixture(self):
+    def test_several_pools_approximate_the_distribution_of_their_mixture(self):
         rng = np.random.default_rng(0)
         ranks = conformal_rank(300, 0.9), conformal_rank(500, 0.9)
         mixed = 0.25 * rng.beta(ranks[0], 301 - ranks[0], 10**5) + 0.75 * rng.beta(ranks[1], 501 - ranks[1], 10**5)
         for share in (0.87, 0.89, 0.92):
             expected = 2 * min((mixed <= share).mean(), (mixed >= share).mean())
-            assert limiting_p_value([(100, 300), (300, 500)], 0.9, share) == pytest.approx(expected, abs=0.02)
+            assert large_sample_p_value([(100, 300), (300, 500)], 0.9, share) == pytest.approx(expected, abs=0.02)
 
-    def test_infinite_thresholds_leave_nothing_and_unknown_sizes_are_not_counted(self):
-        assert limiting_p_value([(100, 5)], 0.9, 1.0) == 1
-        assert limiting_p_value([(100, 5)], 0.9, 0.9) == 0
-        assert limiting_p_value([(100, None)], 0.9, 0.8) == 0
-        assert limiting_p_value([(100, 50), (100, None)], 0.9, 0.9) == 0
+    def test_infinite_thresholds_and_unknown_sizes(self):
+        assert large_sample_p_value([(100, 5)], 0.9, 1.0) == 1
+        assert large_sample_p_value([(100, 5)], 0.9, 0.9) == 0
+        assert large_sample_p_value([(100, None)], 0.9, 0.8) == 0
+        assert large_sample_p_value([(100, 50), (100, None)], 0.9, 0.9) == 0
 
-    def test_it_is_adjusted_as_the_test_is(self):
-        """Off the level by themselves, two groups may still be left to chance among three and all rows."""
+    def test_it_is_holm_adjusted_like_the_test(self):
+        """A group that is significant alone is not among three groups: its calibration can explain it."""
         covered, n = np.array([850, 873, 900]), np.repeat(np.arange(3), 1000)
         y = np.where(np.arange(3000) % 1000 < covered[n], 0.5, 2.0)
         found = audit(y, (np.zeros(3000), np.ones(3000)), groups=n, calibration_sizes=dict.fromkeys(range(3), 200))
-        raw = [limiting_p_value([(1000, 200)], 0.9, share) for share in covered / 1000]
-        raw.append(limiting_p_value([(1000, 200)] * 3, 0.9, covered.sum() / 3000))
+        raw = [large_sample_p_value([(1000, 200)], 0.9, share) for share in covered / 1000]
+        raw.append(large_sample_p_value([(1000, 200)] * 3, 0.9, covered.sum() / 3000))
         np.testing.assert_allclose([row.p_limit for row in (*found.table, found.overall)], holm(np.array(raw)))
         assert raw[0] < 0.05 < found.table[0].p_limit
-        assert [row.group for row in found.left_to_chance] == [0, 1]
+        assert [row.group for row in found.explained_by_calibration] == [0, 1]
         assert found.rows_to_decide == {}
         assert found.advice.startswith("Calibrate on more rows")
 
-    def test_no_number_of_test_rows_makes_an_infinite_interval_finite(self):
+    def test_infinite_intervals_need_calibration_rows_not_test_rows(self):
         y = np.zeros(2000)
         bounds = np.full(2000, -np.inf), np.full(2000, np.inf)
         found = audit(y, bounds, groups=np.zeros(2000), calibration_sizes=5)
         assert found.verdict == "undecided"
         assert found.advice.startswith(
-            "Calibrate on more rows: 2000 of 2000 intervals are infinite, and a finite threshold"
+            "Calibrate on more rows: 2000 of 2000 intervals are infinite. "
+            "A finite threshold at level 0.9 needs at least 9 calibration rows."
         )
         assert "Collect more test rows" not in found.advice
 
 
-def test_known_calibration_sizes_make_it_beta_binomial():
-    y, made = simple(83, 100)
+def test_known_calibration_sizes_give_beta_binomial_p_values():
+    y, made = targets_and_intervals(83, 100)
     k = conformal_rank(49, 0.9)
     for sizes in (49, {"all": 49}):
         found = audit(y, made, groups=np.full(100, "all"), calibration_sizes=sizes)
         np.testing.assert_allclose(found.table[0].p_under, betabinom.cdf(83, 100, k, 50 - k))
-        assert "drawn anew" in found.law
-    assert "given this calibration" in audit(y, made).law
-    assert "given this calibration" in str(audit(y, made))
+        assert "randomly drawn calibration rows" in found.p_value_scope
+    assert "this calibration only" in audit(y, made).p_value_scope
+    assert "The p-values hold for this calibration only (Binomial)." in str(audit(y, made))
 
 
-def test_our_own_intervals_carry_their_sizes():
+def test_intervals_of_this_package_store_their_calibration_sizes():
     made = intervals_by(Residual())
-    known, told = audit(NEW.y, made), audit(NEW.y, np.asarray(made), calibration_sizes=3000)
-    assert known.table == told.table
-    assert known.law == told.law
+    known, given = audit(NEW.y, made), audit(NEW.y, np.asarray(made), calibration_sizes=3000)
+    assert known.table == given.table
+    assert known.p_value_scope == given.p_value_scope
     taxonomy = BySpread(3)
     groups = taxonomy.learn(Rows(OLD.oracle()))
     assigned = taxonomy.assign(Rows(NEW.oracle()))
     mondrian = calibrate(OLD.y, OLD.oracle(), groups=groups).interval(NEW.oracle(), groups=assigned)
     known = audit(NEW.y, mondrian)
-    told = audit(NEW.y, np.asarray(mondrian), groups=assigned, calibration_sizes=mondrian.guarantee.sizes)
-    assert known.table == told.table
+    given = audit(NEW.y, np.asarray(mondrian), groups=assigned, calibration_sizes=mondrian.guarantee.sizes)
+    assert known.table == given.table
     assert [row.group for row in known.table] == ["low", "medium", "high"]
 
 
-def test_weighted_calibration_is_taken_as_given():
+def test_weighted_calibration_gives_p_values_for_this_calibration_only():
     made = calibrate(OLD.y, OLD.mean, weights=np.ones(3000)).interval(NEW.mean, weights=np.ones(9000))
-    assert "given" in audit(NEW.y, made).law
+    assert "this calibration only" in audit(NEW.y, made).p_value_scope
 
 
 def test_unseen_groups_are_not_tested():
-    """Nothing was promised there."""
+    """They have no guarantee."""
     calibration = calibrate(OLD.y[:200], OLD.mean[:200], groups=np.repeat(["a", "b"], 100))
     made = calibration.interval(NEW.mean[:90], groups=np.repeat(["a", "b", "new"], 30), unseen="marginal")
     found = audit(NEW.y[:90], made)
     assert [row.group for row in found.table] == ["a", "b", "new"]
     assert [np.isnan(row.adjusted) for row in found.table] == [False, False, True]
-    assert "drawn anew" in found.law
+    assert "randomly drawn calibration rows" in found.p_value_scope
 
 
-def test_what_few_calibration_rows_leave_to_chance_is_not_for_more_test_rows_to_decide():
-    y, made = simple(8480, 10_000)
+def test_groups_explained_by_few_calibration_rows_need_no_more_test_rows():
+    y, made = targets_and_intervals(8480, 10_000)
     found = audit(y, made, calibration_sizes=100)
     assert found.verdict == "undecided"
-    assert found.left_to_chance == found.table
+    assert found.explained_by_calibration == found.table
     assert found.rows_to_decide == {}
     assert found.advice.startswith("Calibrate on more rows")
     assert str(rows_needed(0.9, 0.03)) in found.advice
     given = audit(y, made)
     assert given.verdict == "uneven"
-    assert given.left_to_chance == ()
-    far = audit(*simple(5000, 10_000), calibration_sizes=100)
+    assert given.explained_by_calibration == ()
+    far = audit(*targets_and_intervals(5000, 10_000), calibration_sizes=100)
     assert far.verdict == "uneven"
-    assert far.left_to_chance == ()  # beyond chance
+    assert far.explained_by_calibration == ()  # calibration cannot explain it
     few, codes = np.repeat([83, 90, 90, 90, 90], 100), np.repeat(np.arange(5), 100)
     open_one = audit(np.where(np.arange(500) % 100 < few, 0.5, 2.0), made[:500], groups=codes)
     assert open_one.table[0].high < 0.9
     assert open_one.table[0].adjusted > 0.05
-    assert open_one.left_to_chance == ()  # given this calibration, more rows would tell
+    assert open_one.explained_by_calibration == ()  # for this calibration, more test rows can decide
     assert 0 in open_one.rows_to_decide
     labels = np.where(np.arange(10_000) % 2, "far", "near")
     covered = np.arange(10_000) < np.where(labels == "far", 5000, 8480)
     both = audit(np.where(covered, 0.5, 2.0), made, groups=labels, calibration_sizes=100)
     assert both.verdict == "uneven"
-    assert both.advice.endswith("Off the level are far (0.500).")
+    assert both.advice.endswith("Coverage differs significantly from the level in: far (50.0 % of 5000 rows).")
 
 
-def test_infinite_intervals_are_not_nothing_to_do():
+def test_even_infinite_intervals_get_advice():
     found = audit(np.zeros(200), (np.full(200, -np.inf), np.full(200, np.inf)), level=0.99)
     assert found.verdict == "even"
     assert "200 of 200 intervals are infinite" in found.advice
 
 
-def test_very_many_groups_are_cut_in_the_text():
+def test_the_text_shows_at_most_30_groups():
     rng = np.random.default_rng(0)
     found = audit(rng.random(3000), (np.zeros(3000), np.full(3000, 0.9)), groups=np.arange(3000) % 200)
     assert len(found.table) == 200
@@ -224,11 +227,11 @@ def test_very_many_groups_are_cut_in_the_text():
     assert "and 171 more groups" in str(found)
 
 
-def test_intervals_that_cover_too_much_are_not_told_to_calibrate():
-    y, made = simple(990, 1000)
-    assert audit(y, made).advice.startswith("Narrower intervals would do")
-    y, made = simple(700, 1000)
-    assert audit(y, made).advice.startswith("Calibrate on rows that the model has not seen")
+def test_advice_on_over_and_under_coverage():
+    y, made = targets_and_intervals(990, 1000)
+    assert audit(y, made).advice.startswith("Narrower intervals are enough")
+    y, made = targets_and_intervals(700, 1000)
+    assert audit(y, made).advice.startswith("Recalibrate on rows that the model was not trained on")
 
 
 def test_bounds_of_other_libraries():
@@ -246,30 +249,30 @@ def test_frames_of_bounds():
     assert audit(pd.Series(NEW.y, index=frame.index), frame).table == audit(NEW.y, np.asarray(made)).table
 
 
-def test_the_level_is_the_intervals_own():
+def test_the_default_level_is_that_of_the_intervals():
     made = intervals_by(Normalized(), level=0.5)
     assert audit(NEW.y, made).level == 0.5
     assert audit(NEW.y, made).verdict == "even"
     assert audit(NEW.y, made, level=0.9).verdict == "uneven"
-    assert "these intervals cover 0.498 of all rows instead of 0.9" in audit(NEW.y, made, level=0.9).advice
+    assert "these intervals cover 49.8 % of all rows instead of 90 %" in audit(NEW.y, made, level=0.9).advice
 
 
 class TestGroups:
-    """Whose coverage is looked at."""
+    """The groups that are audited."""
 
-    def test_thirds_by_width_where_none_are_known(self):
+    def test_thirds_by_width_are_the_default(self):
         found = audit(NEW.y, np.asarray(intervals_by(Normalized())))
         assert [row.rows for row in found.table] == [3000] * 3
         assert "width" in found.table[0].group
         assert found.table == found.by_width
         assert found.table[0].width < found.table[1].width < found.table[2].width
 
-    def test_one_width_is_one_group_whatever_the_rounding(self):
+    def test_equal_widths_are_one_group_despite_rounding(self):
         found = audit(NEW.y, intervals_by(Residual()))
         assert len(found.table) == 1
         assert found.table[0].group.startswith("width = ")
 
-    def test_infinite_widths_are_a_group_of_their_own(self):
+    def test_infinite_widths_are_a_separate_group(self):
         width = np.where(np.arange(90) < 60, np.inf, np.arange(90.0))
         found = audit(np.zeros(90), (-width, width))
         assert sum(row.rows for row in found.table) == 90
@@ -277,25 +280,25 @@ class TestGroups:
         assert found.table[-1].width == found.table[-1].score == np.inf
         assert found.n_infinite == 60
 
-    def test_width_is_looked_at_beside_other_groups(self):
+    def test_coverage_by_width_is_reported_in_addition_to_groups(self):
         found = audit(NEW.y, intervals_by(Normalized()), groups=np.arange(9000) % 2)
         assert len(found.table) == 2
         assert len(found.by_width) == 3
 
-    def test_few_rows_are_thirds_too(self):
+    def test_few_rows_are_split_in_thirds(self):
         width = np.arange(1.0, 11.0)
         assert len(audit(np.zeros(10), (-width, width)).table) == 3
 
     def test_a_group_without_rows(self):
         from evencover import Groups
 
-        y, made = simple(90, 100)
+        y, made = targets_and_intervals(90, 100)
         found = audit(y, made, groups=Groups(np.zeros(100, dtype=int), ("a", "none")))
         assert found.table[1].rows == 0
         assert np.isnan([found.table[1].coverage, found.table[1].adjusted, found.table[1].width]).all()
         assert found.verdict == "undecided"
         assert set(found.rows_to_decide) == {"a"}
-        assert "test rows (a about" in found.advice
+        assert f"test rows (about {found.rows_to_decide['a']} more in a)" in found.advice
 
     def test_groups_of_the_target(self):
         rows = draw(np.random.default_rng(0), 800)
@@ -303,7 +306,7 @@ class TestGroups:
         found = audit(rows.y, model.predict_union(rows.X), groups=rows.y > 0)
         assert np.isnan(found.overall.score)
         assert found.overall.coverage == model.predict_union(rows.X).covers(rows.y).mean()
-        assert "given" in found.law
+        assert "this calibration only" in found.p_value_scope
 
 
 def test_empty_intervals_cover_nothing():
@@ -319,20 +322,20 @@ def test_empty_intervals_cover_nothing():
 
 def test_all_and_none_covered():
     for covered in (0, 50):
-        y, made = simple(covered, 50)
+        y, made = targets_and_intervals(covered, 50)
         found = audit(y, made, X=np.arange(50.0)[:, None])
         assert found.overall.coverage == covered / 50
         assert found.excess_risk.p_value == 1.0
-    assert audit(*simple(0, 50)).verdict == "uneven"
+    assert audit(*targets_and_intervals(0, 50)).verdict == "uneven"
 
 
 class TestFeatures:
-    """Rows told apart by their features, found on rows other than those judged."""
+    """Coverage by the features; a region of low coverage is found on one half of the rows and tested on the other."""
 
     CALIBRATION, DATA = heteroskedastic(3000, seed=2), heteroskedastic(6000, seed=3)
     MADE = calibrate(CALIBRATION.y, CALIBRATION.mean).interval(DATA.mean)
 
-    def test_uneven_coverage_is_seen_without_groups(self):
+    def test_uneven_coverage_is_found_without_groups(self):
         found = audit(self.DATA.y, self.MADE, X=self.DATA.X)
         assert len(found.table) == 1
         assert found.verdict == "uneven"
@@ -342,16 +345,16 @@ class TestFeatures:
         assert found.excess_risk.p_value <= 0.001
         assert found.excess_risk.value > 0
         assert "worst slab" in found.advice
-        assert "missed ones: yes (p 0.001 given this calibration; ERT 0.0" in str(found)
-        assert "Features with rows off the level: column 2" in str(found)
+        assert "rows are covered: yes (p = 0.001 for this calibration; ERT 0.0" in str(found)
+        assert "Rows by feature whose coverage differs from the level: column 2" in str(found)
 
-    def test_an_oracle_is_not_accused(self):
-        world = self.DATA.source
-        found = audit(self.DATA.y, world.oracle_interval(self.DATA.X), X=self.DATA.X)
+    def test_an_oracle_has_no_significant_result(self):
+        source = self.DATA.source
+        found = audit(self.DATA.y, source.oracle_interval(self.DATA.X), X=self.DATA.X)
         assert found.slab.adjusted > 0.05
         assert found.excess_risk.p_value > 0.05
         assert all(row.adjusted > 0.05 for row in found.by_feature)
-        assert "not beyond chance" in str(found)
+        assert "not significantly (p = " in str(found)
 
     def test_the_same_seed_gives_the_same_audit(self):
         first, again, other = (audit(self.DATA.y, self.MADE, X=self.DATA.X, seed=seed) for seed in (1, 1, 2))
@@ -367,7 +370,7 @@ class TestFeatures:
                 "lost": np.where(np.arange(90) < 30, np.nan, np.arange(90.0)),
             }
         )
-        y, made = simple(60, 90)
+        y, made = targets_and_intervals(60, 90)
         rows = {row.group: (row.rows, row.coverage) for row in audit(y, made, X=X).by_feature}
         assert rows == {
             "age <= 29": (30, 1.0),
@@ -384,8 +387,8 @@ class TestFeatures:
             "lost missing": (30, 1.0),
         }
 
-    def test_strata_of_odd_features(self):
-        """Capped at its maximum, alike to 12 digits, dates, many categories, objects."""
+    def test_strata_of_unusual_features(self):
+        """Capped at the maximum, equal to 12 digits, dates, many categories, objects."""
         pd = pytest.importorskip("pandas", reason="pandas is not installed")
         rng = np.random.default_rng(0)
         X = pd.DataFrame(
@@ -409,7 +412,7 @@ class TestFeatures:
         assert len(big.strata.labels) == 2
         assert strata["flag"].labels == ("flag = False", "flag = True")
         assert len(strata["column 7"].labels) == 10
-        y, made = simple(250, 300)
+        y, made = targets_and_intervals(250, 300)
         assert len(audit(y, made, X=X).by_feature) == sum(len(groups.labels) for groups in strata.values())
 
     def test_mostly_infinite_intervals(self):
@@ -429,8 +432,8 @@ class TestFeatures:
         }[kind]()
         assert str(audit(y, made, X=table)) == str(audit(y, made, X=X))
 
-    def test_features_in_units_of_their_own(self):
-        """A constant feature, a missing value and a huge number neither stop it nor rule it."""
+    def test_features_are_standardized(self):
+        """Constant features, missing values and huge numbers are allowed."""
         X = np.column_stack([self.DATA.X[:, 2] * 1e12 + 1e15, np.ones(6000), self.DATA.X[:, 1]])
         X[::7, 2] = np.nan
         found = audit(self.DATA.y, self.MADE, X=X)
@@ -449,26 +452,26 @@ class TestFeatures:
         rule = Slab(np.array([0.6, -0.8, 0.0]), -1.0, 0.5).rule(features)
         assert rule.startswith("-1 <= -0.80 column 1 +0.60 column 0 +0.00 column 2 <= 0.5")
         found = audit(self.DATA.y, self.MADE, X=self.DATA.X)
-        assert f"The worst slab is {found.slab_rule}." in str(found)
+        assert f"Worst slab (lowest coverage by the features): {found.slab_rule}." in str(found)
         assert "column 2" in found.slab_rule
 
-    def test_a_slab_that_turns_out_well_is_no_fault(self):
-        """It was chosen as the worst, so only too few covered count."""
+    def test_over_coverage_in_the_slab_is_not_significant(self):
+        """The slab was selected for its low coverage, so only under-coverage counts."""
         y, made = np.zeros(400), Intervals(np.full(400, -1.0), np.ones(400))
         found = audit(y, made, X=np.arange(400.0)[:, None], groups=np.zeros(400), level=0.9)
         assert found.slab.coverage == 1.0
         assert found.slab.adjusted > 0.99
         assert found.slab.p_over < 0.05
 
-    def test_only_a_slab_below_the_level_has_a_say(self, monkeypatch):
-        heard = []
-        monkeypatch.setattr(audits, "verdict", lambda *_, also: heard.append(also) or "even")
+    def test_only_a_slab_below_the_level_affects_the_verdict(self, monkeypatch):
+        passed = []
+        monkeypatch.setattr(audits, "verdict", lambda *_, other_rows: passed.append(other_rows) or "even")
         good = audit(np.zeros(400), (np.full(400, -1.0), np.ones(400)), X=np.arange(400.0)[:, None])
         bad = audit(np.full(400, 2.0), (np.full(400, -1.0), np.ones(400)), X=np.arange(400.0)[:, None])
-        assert heard == [[good.overall], [bad.overall, bad.slab]]
+        assert passed == [[good.overall], [bad.overall, bad.slab]]
         assert good.slab.low > 0.9
 
-    def test_several_thresholds_weigh_on_the_slab(self):
+    def test_the_slab_p_value_is_multiplied_by_the_number_of_thresholds(self):
         rng = np.random.default_rng(0)
         X, y = rng.normal(size=(400, 2)), rng.random(400)
         bounds, labels = (np.zeros(400), np.full(400, 0.8)), np.arange(400) % 4
@@ -477,65 +480,66 @@ class TestFeatures:
         assert one.rows == four.rows
         assert four.adjusted >= min(1.0, 4 * four.p_under)
 
-    def test_the_risk_is_against_the_level(self):
-        """Guesses that are all 0.5, of rows all covered: the squared errors are 0.01 and 0.25."""
+    def test_the_excess_risk_compares_with_the_level(self):
+        """If all predictions are 0.5 and all rows are covered, the squared errors are 0.01 and 0.25."""
         rng = np.random.default_rng(0)
         X = np.zeros((400, 1))
         covered = np.append(np.arange(200) % 2 == 0, np.ones(200, dtype=bool))
         found = excess_risk(X, covered, (np.arange(200), np.arange(200, 400)), 0.9, rng)
         np.testing.assert_allclose(found.value, 0.01 - 0.25, atol=1e-6)
 
-    def test_features_are_adjusted_for_together(self):
+    def test_features_are_holm_adjusted_jointly(self):
         rng = np.random.default_rng(0)
         found = audit(rng.random(600), (np.zeros(600), np.full(600, 0.9)), X=rng.normal(size=(600, 4)))
         raw = [min(1.0, 2 * min(row.p_under, row.p_over)) for row in found.by_feature]
         np.testing.assert_allclose([row.adjusted for row in found.by_feature], holm(np.array(raw)))
         assert min(raw) < min(row.adjusted for row in found.by_feature)
 
-    def test_what_features_show_is_said_beside_the_groups(self):
+    def test_the_advice_names_features_in_addition_to_groups(self):
         found = audit(self.DATA.y, self.MADE, X=self.DATA.X, groups=np.arange(6000) % 2)
-        assert "off the level are worst slab" in found.advice
+        assert "differs significantly from the level in: worst slab" in found.advice
         for verdict in ("even", "undecided"):
             advice = advice_on_audit(replace(found, verdict=verdict))
-            assert f"Look beyond these groups, too: off the level are {found.features_off_the_level}." in advice
+            features = found.features_off_the_level
+            assert f"Also check the features: coverage differs significantly from the level for {features}." in advice
         assert found.features_off_the_level.startswith("column 2")
 
-    def test_the_slab_is_found(self):
+    def test_the_slab_with_low_coverage_is_found(self):
         rng = np.random.default_rng(0)
         X = rng.normal(size=(4000, 3))
         inside = np.abs(X[:, 1] - 0.5) < 0.5
         slab = SlabSearch.of(X, rng).worst(~inside | (rng.random(4000) < 0.5))
-        assert slab.holds(X).mean() >= 0.19
-        assert inside[slab.holds(X)].mean() > 0.9
+        assert slab.contains(X).mean() >= 0.19
+        assert inside[slab.contains(X)].mean() > 0.9
 
-    def test_a_slab_holds_the_rows_that_it_was_counted_on(self):
-        """Its lower end, where another slab ends, is not part of it."""
+    def test_a_slab_contains_the_rows_that_it_was_selected_on(self):
+        """Its lower edge belongs to the slab below."""
         rng = np.random.default_rng(0)
         for _ in range(20):
-            places, covered = rng.integers(0, 30, (400, 1)).astype(float), rng.random(400) < 0.7
-            slab = SlabSearch.of(places, rng).worst(covered)
-            least = min(least_coverage(side * places[:, 0], covered) for side in (1, -1))
-            assert covered[slab.holds(places)].mean() == least
+            X, covered = rng.integers(0, 30, (400, 1)).astype(float), rng.random(400) < 0.7
+            slab = SlabSearch.of(X, rng).worst(covered)
+            lowest = min(lowest_coverage(side * X[:, 0], covered) for side in (1, -1))
+            assert covered[slab.contains(X)].mean() == lowest
 
-    def test_the_outermost_slabs_have_no_end(self):
-        """Rows of the other half may lie beyond those that were searched."""
+    def test_the_outermost_slabs_are_unbounded(self):
+        """Rows of the other half can lie outside the range of the searched rows."""
         X = np.arange(100.0)[:, None]
         rng = np.random.default_rng(0)
         for covered in (X[:, 0] < 80, X[:, 0] >= 20):
             slab = SlabSearch.of(X, rng).worst(covered)
-            assert slab.holds(np.array([[-1e9], [1e9]])).sum() == 1
-            assert not covered[slab.holds(X)].any()
+            assert slab.contains(np.array([[-1e9], [1e9]])).sum() == 1
+            assert not covered[slab.contains(X)].any()
 
     def test_a_slab_along_one_of_many_features_is_found(self):
-        """Where random directions have little of any one of them."""
+        """Random directions alone would have small weights on each feature."""
         rng = np.random.default_rng(0)
         X = rng.normal(size=(4000, 30))
         inside = X[:, 7] > 0.5
         slab = SlabSearch.of(X, rng).worst(~inside | (rng.random(4000) < 0.5))
-        assert inside[slab.holds(X)].mean() > 0.9
+        assert inside[slab.contains(X)].mean() > 0.9
 
-    def test_slab_and_risk_keep_their_size(self):
-        """On rows other than those they were found on, a perfect predictor's worst slab is not worse than chance."""
+    def test_slab_and_excess_risk_tests_keep_their_size(self):
+        """The worst slab of a perfect predictor is not significant on rows that were not used to select it."""
         rng = np.random.default_rng(1)
         slab_p, risk_p, coverages = [], [], []
         for seed in range(200):
@@ -548,13 +552,13 @@ class TestFeatures:
         assert np.mean(np.array(slab_p) <= 0.05) <= binom.isf(ONE_IN_A_MILLION, 200, 0.05) / 200
         assert kstest(risk_p, "uniform").pvalue > ONE_IN_A_MILLION
 
-    def test_the_risk_of_many_rows_needs_no_permutation(self, monkeypatch):
+    def test_the_excess_risk_of_many_rows_uses_the_normal_limit(self, monkeypatch):
         rng = np.random.default_rng(0)
         X = rng.normal(size=(3000, 2))
         covered = rng.random(3000) < 0.9 - 0.03 * X[:, 0]
         halves = np.arange(1500), np.arange(1500, 3000)
         drawn = excess_risk(X, covered, halves, 0.9, rng)
-        monkeypatch.setattr(_excess_risk, "_PERMUTED", 10)
+        monkeypatch.setattr(_excess_risk, "_MAX_PERMUTED_ROWS", 10)
         normal = excess_risk(X, covered, halves, 0.9, rng)
         assert drawn.value == normal.value
         assert abs(drawn.p_value - normal.p_value) < 0.05

@@ -1,4 +1,4 @@
-"""Bad input to the diagnostics: one clear error each."""
+"""Invalid input to the diagnostics raises an error that names the argument."""
 
 import re
 
@@ -49,7 +49,7 @@ CASES = {
         lambda: diagnose_scores([1.0, np.nan], [0, 1]),
         "scores must be free of NaN; 1 of 2 values are NaN",
     ),
-    "scores, none": (lambda: diagnose_scores([], []), "scores must hold calibration rows to diagnose by; got none"),
+    "scores, none": (lambda: diagnose_scores([], []), "scores must have at least one calibration row; got 0"),
     "scores, two-dimensional": (lambda: diagnose_scores(np.ones((3, 2)), [0, 1, 1]), "scores must be one-dimensional"),
     "groups, rows": (lambda: diagnose_scores(SCORES, [0, 1]), "groups must have 40 rows, as many as the scores; got 2"),
     "groups, missing": (
@@ -64,11 +64,11 @@ CASES = {
     ),
     "tolerance": (
         lambda: diagnose_scores(SCORES, LABELS, tolerance=0),
-        "tolerance must be a distance from the level, such as 0.03; got 0",
+        "tolerance must be a number between 0 and 1, such as 0.03; got 0",
     ),
     "tolerance, text": (
         lambda: audit(np.zeros(4), INTERVALS, tolerance="3 %"),
-        "tolerance must be a distance from the level, such as 0.03; got '3 %'",
+        "tolerance must be a number between 0 and 1, such as 0.03; got '3 %'",
     ),
     "seed": (lambda: diagnose_scores(SCORES, LABELS, seed=-1), "seed must be a whole number, 0 or more; got -1"),
     "seed of audit": (
@@ -77,16 +77,16 @@ CASES = {
     ),
     "model": (
         lambda: diagnose(LinearRegression()),
-        "model must be a ConformalRegressor, or a pipeline or search of one",
+        "model must be a ConformalRegressor, or a pipeline or search that contains one; got LinearRegression()",
     ),
-    "X without y": (lambda: diagnose(WITH_SPREAD, DATA.X), "X and y go together; got only one of them"),
+    "X without y": (lambda: diagnose(WITH_SPREAD, DATA.X), "X and y must be passed together; got only X"),
     "y, rows": (lambda: diagnose(WITH_SPREAD, DATA.X, DATA.y[:9]), "inconsistent numbers of samples: [200, 9]"),
     "X, features": (lambda: diagnose(WITH_SPREAD, DATA.X[:, :2], DATA.y), "X has 2 features, but"),
     "a score for each group": (
         lambda: diagnose(MAPPED),
-        "diagnose judges one threshold for all rows, which takes one score",
+        "diagnose evaluates one threshold for all rows, which needs one score; this model has one score per group",
     ),
-    "weighted": (lambda: diagnose(WEIGHTED), "diagnose knows no weights for covariate shift"),
+    "weighted": (lambda: diagnose(WEIGHTED), "diagnose does not support weights for covariate shift"),
     "not calibrated": (lambda: diagnose(ConformalRegressor(LinearRegression())), "model is not calibrated yet"),
     "not fitted": (lambda: diagnose(ConformalRegressor(LinearRegression()), DATA.X, DATA.y), "model is not fitted yet"),
     "taxonomy": (lambda: diagnose(WITH_SPREAD, taxonomy=3), "taxonomy must be a taxonomy such as BySpread(3)"),
@@ -104,10 +104,10 @@ CASES = {
         lambda: audit(np.zeros(4), np.zeros((4, 3))),
         "intervals must be Intervals, an array of shape (n, 2) or a pair (lower, upper), for one level; got an array of shape (4, 3)",
     ),
-    "audit, text": (lambda: audit(np.zeros(4), ["a"] * 4), "intervals must hold numbers"),
+    "audit, text": (lambda: audit(np.zeros(4), ["a"] * 4), "intervals must be numbers"),
     "audit, levels": (
         lambda: audit(np.zeros(4), calibrate(np.arange(9.0), np.zeros(9)).interval(np.zeros(4), level=[0.5, 0.8])),
-        "intervals must be for one level, such as Intervals(lower[:, 0], upper[:, 0]); got 2",
+        "intervals must be for one level, such as Intervals(lower[:, 0], upper[:, 0]); got 2 levels",
     ),
     "audit, sizes": (
         lambda: audit(np.zeros(4), INTERVALS, calibration_sizes=0),
@@ -115,7 +115,7 @@ CASES = {
     ),
     "audit, sizes by group": (
         lambda: audit(np.zeros(4), INTERVALS, groups=list("aabb"), calibration_sizes={"a": 3}),
-        "calibration_sizes must have a positive whole number for each group; not for ['b']",
+        "calibration_sizes must have a positive whole number for each group; it has none for: ['b']",
     ),
     "audit, X": (
         lambda: audit(np.zeros(4), INTERVALS, X=np.zeros((3, 1))),
@@ -123,9 +123,9 @@ CASES = {
     ),
     "audit, swapped": (
         lambda: audit(np.zeros(4), (np.ones(4), np.zeros(4))),
-        "intervals must have lower <= upper; all 4 are the other way: swapped?",
+        "intervals must have lower <= upper; all 4 have lower > upper: are they swapped?",
     ),
-    "audit, no rows": (lambda: audit([], np.empty((0, 2))), "intervals must hold rows to audit; got none"),
+    "audit, no rows": (lambda: audit([], np.empty((0, 2))), "intervals must have at least one row; got 0"),
     "audit, lengths of bounds": (
         lambda: audit(np.zeros(4), (np.zeros(4), np.ones(3))),
         "lower and upper must have the same shape",
@@ -134,9 +134,9 @@ CASES = {
         lambda: audit(np.zeros(4), INTERVALS, X=pd.Series(np.zeros(4))),
         "X must be two-dimensional, of shape (n, features); got shape (4,)",
     ),
-    "audit, X with columns alike": (
+    "audit, duplicate column names": (
         lambda: audit(np.zeros(4), INTERVALS, X=pd.DataFrame(np.zeros((4, 2)), columns=["a", "a"])),
-        "X must have a name of its own for each column; got ['a', 'a']",
+        "X must have unique column names; duplicate column names: ['a']",
     ),
     "search, not fitted": (
         lambda: diagnose(GridSearchCV(WITH_SPREAD, {})),
@@ -154,18 +154,18 @@ CASES = {
     "audit, X of one dimension": (lambda: audit(np.zeros(4), INTERVALS, X=np.zeros(4)), "X must be two-dimensional"),
     "audit, X infinite": (
         lambda: audit(np.zeros(4), INTERVALS, X=np.full((4, 1), np.inf)),
-        "X must be finite or missing; column 0 has 4 infinite values",
+        "X must have finite or missing values; column 0 has 4 infinite values",
     ),
-    "audit, rows left out": (
+    "audit, rows without a group": (
         lambda: audit(np.zeros(4), INTERVALS, groups=Groups(np.array([0, -1, 0, 0]), ("a",))),
-        "groups must hold every row; 1 are left out",
+        "groups must have a group for every row; 1 of 4 rows have none",
     ),
     "audit, level": (lambda: audit(np.zeros(4), INTERVALS, level=1.5), "level must lie strictly between 0 and 1"),
-    "audit, prediction": (lambda: audit(np.zeros(4), Prediction(np.zeros(4))), "intervals must hold numbers"),
-    "rows needed, tolerance": (lambda: rows_needed(0.9, 1.5), "tolerance must lie between 0 and 1; got 1.5"),
-    "rows needed, confidence": (lambda: rows_needed(0.9, 0.1, 95), "confidence must lie between 0 and 1; got 95"),
+    "audit, prediction": (lambda: audit(np.zeros(4), Prediction(np.zeros(4))), "intervals must be numbers"),
+    "rows needed, tolerance": (lambda: rows_needed(0.9, 1.5), "tolerance must be between 0 and 1; got 1.5"),
+    "rows needed, confidence": (lambda: rows_needed(0.9, 0.1, 95), "confidence must be between 0 and 1; got 95"),
     "rows needed, level": (lambda: rows_needed(95), "did you mean 0.95?"),
-    "rows needed, too many": (lambda: rows_needed(0.9, 1e-9), "tolerance must be larger: 1e-09 takes more than"),
+    "rows needed, too many": (lambda: rows_needed(0.9, 1e-9), "tolerance must be larger: 1e-09 needs more than"),
     "groups affordable, n": (lambda: groups_affordable(-3), "n must be 0 or more; got -3"),
     "groups affordable, half a row": (lambda: groups_affordable(10.5), "n must be a whole number; got 10.5"),
     "recommend, classifier": (
@@ -174,7 +174,7 @@ CASES = {
     ),
     "recommend, too few": (
         lambda: recommend(LinearRegression(), DATA.X[:7], DATA.y[:7]),
-        "X must have 10 rows or more, to be tried in 5 folds; got 7",
+        "X must have at least 10 rows for 5 folds; got 7",
     ),
     "recommend, targets": (lambda: recommend(LinearRegression(), DATA.X, np.ones((200, 2))), "y must be one target"),
     "recommend, seed": (lambda: recommend(LinearRegression(), DATA.X, DATA.y, seed="a"), "seed must be a whole number"),
@@ -187,7 +187,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_bad_input_gets_one_clear_error(case):
+def test_invalid_input_raises_a_clear_error(case):
     call, message = CASES[case]
     with pytest.raises((ValueError, TypeError, NotFittedError), match=re.escape(message)):
         call()

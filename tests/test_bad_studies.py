@@ -117,7 +117,7 @@ CASES = {
     ),
     "recommend by target": (
         lambda: recommend(LinearRegression(), TABLE[["x"]], TABLE["y"], taxonomy=ByTarget([0.0])),
-        r"taxonomy must not depend on the target to be priced",
+        r"taxonomy must not depend on the target, because widths are then not known",
     ),
     "encoder, a stranger": (
         lambda: TableEncoder(categorical=["z"]).fit(TABLE),

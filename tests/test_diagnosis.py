@@ -1,4 +1,4 @@
-"""Diagnosing: where one threshold will miss, whether that is chance, what to use instead."""
+"""`diagnose`: expected coverage of one threshold in each group, tests, verdict and advice."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ from evencover import (
     diagnose,
     diagnose_scores,
 )
-from evencover.diagnostics._exact_tests import covered_law, holm, lower_share, tails
+from evencover.diagnostics._exact_tests import clopper_pearson_lower, covered_count_pmf, holm, one_sided_p_values
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.diagnostics._options import options
 from evencover.diagnostics._spread_dependence import dependence
@@ -54,7 +54,7 @@ row = Group
 ORACLE = Oracle().fit(np.zeros((1, 3)), None)
 
 
-def scores_of(score, n, *changes, seed=0):
+def toy_scores(score, n, *changes, seed=0):
     """Return the scores of the toy model, their groups and the spread."""
     sample = toy().sample(n, seed=seed)
     prediction = misspecified(sample.oracle(), *changes, seed=seed) if changes else sample.oracle()
@@ -62,7 +62,7 @@ def scores_of(score, n, *changes, seed=0):
 
 
 def calibrated(nonconformity=None, taxonomy=None, n=3000, seed=0):
-    """Return an oracle of `draw`'s world with noise in proportion to the spread, calibrated."""
+    """Return a calibrated oracle for data of `draw`, with noise in proportion to the spread."""
     rng = np.random.default_rng(seed)
     rows = draw(rng, n, feature=np.zeros(n, dtype=int))
     model = ConformalRegressor(FrozenEstimator(ORACLE), nonconformity=nonconformity, taxonomy=taxonomy)
@@ -79,9 +79,9 @@ def calibrated(nonconformity=None, taxonomy=None, n=3000, seed=0):
     ],
 )
 def test_the_papers_toy_model(score, changes, expected):
-    """The residual score is uneven and the normalised even; with the wrong variance it is the other way round."""
+    """The residual score is uneven and the normalised score even; with the wrong variance it is reversed."""
     for seed in range(3):
-        scores, groups, spread = scores_of(score, 20_000, *changes, seed=seed)
+        scores, groups, spread = toy_scores(score, 20_000, *changes, seed=seed)
         found = diagnose_scores(scores, groups, spread=spread)
         assert found.verdict == expected
         assert f"Verdict: {expected}." in str(found)
@@ -99,20 +99,22 @@ def test_the_table_counts_scores_up_to_the_threshold():
         "a": [1.0, 1.0, 9.0, 2.0, 5.0, 5.0],
         "b": [3.0, 4.0, 5.0, 6.0, 3.0],
     }
-    assert found.null == "scores do not depend on the group"
+    assert found.null_hypothesis == "scores do not depend on the group"
 
 
-def test_ties_with_the_threshold_count_for_a_group_only_where_they_are_certain_to():
+def test_with_ties_the_lower_bound_counts_rows_of_other_groups_first():
     """46 scores of `a` lie below the threshold, none on it; of the 50 of `b`, all on it, only 10 are needed."""
     scores = np.append(np.arange(50.0), np.full(50, 45.5))
     found = diagnose_scores(scores, np.repeat(["a", "b"], 50), level=0.55)
     assert found.threshold == 45.5
     assert [row.coverage for row in found.table] == [0.92, 1.0]
-    np.testing.assert_allclose([row.low for row in found.table], [lower_share(46, 50), lower_share(10, 50)])
+    np.testing.assert_allclose(
+        [row.low for row in found.table], [clopper_pearson_lower(46, 50), clopper_pearson_lower(10, 50)]
+    )
 
 
-def test_the_test_with_two_groups_is_fishers():
-    """For a two by two table with equal margins the squared deviations order tables as Fisher's test does."""
+def test_the_joint_test_of_two_groups_is_fishers_exact_test():
+    """For a 2 × 2 table with equal margins, the squared deviations order the tables as Fisher's exact test does."""
     from scipy.stats import fisher_exact
 
     scores = np.arange(40.0)
@@ -124,50 +126,50 @@ def test_the_test_with_two_groups_is_fishers():
 
 
 def test_the_same_seed_gives_the_same_diagnosis():
-    scores, groups, spread = scores_of(Residual(), 400)
+    scores, groups, spread = toy_scores(Residual(), 400)
     first, again, other = (diagnose_scores(scores, groups, spread=spread, seed=seed) for seed in (1, 1, 2))
     assert str(first) == str(again)
     assert first.quantile_differences == again.quantile_differences != other.quantile_differences
     assert first.joint_p_value == again.joint_p_value
 
 
-def test_undecided_says_how_many_rows_it_takes():
-    scores, groups, _ = scores_of(Normalized(), 300)
+def test_the_advice_if_undecided_names_the_rows_needed():
+    scores, groups, _ = toy_scores(Normalized(), 300)
     found = diagnose_scores(scores, groups)
     assert found.verdict == "undecided"
     assert found.rows_to_decide
-    assert all(f"{label} about {more}" in found.advice for label, more in found.rows_to_decide.items())
+    assert all(f"about {more} more in {label}" in found.advice for label, more in found.rows_to_decide.items())
 
 
-def test_with_the_rows_it_takes_most_verdicts_are_reached():
-    """If coverage is, or nearly is, what was seen."""
+def test_with_the_rows_needed_most_verdicts_are_decided():
+    """If coverage stays near its observed value."""
     decided = []
     for seed in range(40):
-        scores, groups, _ = scores_of(Normalized(), 1500, seed=seed)
+        scores, groups, _ = toy_scores(Normalized(), 1500, seed=seed)
         found = diagnose_scores(scores, groups)
         if found.verdict == "undecided":
             n = 1500 + 3 * max(found.rows_to_decide.values())
-            scores, groups, _ = scores_of(Normalized(), n, seed=1000 + seed)
+            scores, groups, _ = toy_scores(Normalized(), n, seed=1000 + seed)
             decided.append(diagnose_scores(scores, groups).verdict != "undecided")
     assert len(decided) > 20
     assert np.mean(decided) > 0.7
 
 
-def test_the_text_says_where_the_bootstrap_has_too_few_rows():
+def test_the_text_warns_of_too_few_rows_for_the_bootstrap():
     scores = np.random.default_rng(0).random(300)
-    assert "(too few rows to trust it)" not in str(diagnose_scores(scores, np.arange(300) % 3))
-    assert "(too few rows to trust it)" in str(diagnose_scores(scores[:297], np.arange(297) % 3))
+    assert "(bootstrap, not reliable with so few rows)" not in str(diagnose_scores(scores, np.arange(300) % 3))
+    assert "(bootstrap, not reliable with so few rows)" in str(diagnose_scores(scores[:297], np.arange(297) % 3))
 
 
-def test_many_groups_are_compared_together_only():
+def test_more_than_30_groups_are_not_compared_in_pairs():
     found = diagnose_scores(np.random.default_rng(0).random(800), np.arange(800) % 40)
     assert found.quantile_differences == found.distribution_differences == ()
-    assert "Test of equal scores at every level" in str(found)
+    assert "Same score distribution in all groups" in str(found)
     assert "and 10 more groups" in str(found)
 
 
 def test_a_wider_tolerance_is_easier_to_meet():
-    scores, groups, _ = scores_of(Normalized(), 1000)
+    scores, groups, _ = toy_scores(Normalized(), 1000)
     assert diagnose_scores(scores, groups, tolerance=0.03).verdict == "undecided"
     assert diagnose_scores(scores, groups, tolerance=0.1).verdict == "even"
 
@@ -179,8 +181,8 @@ def test_a_wider_tolerance_is_easier_to_meet():
         (0.86, 0.89, 0.06, "undecided"),  # not significant
         (0.89, 0.92, 0.01, "even"),  # no interval excludes the level
         (0.86, 0.91, 0.01, "undecided"),
-        (0.88, 0.89, 0.06, "even"),  # off the level, within the tolerance
-        (0.87, 0.93, 0.5, "even"),  # the ends belong to it
+        (0.88, 0.89, 0.06, "even"),  # excludes the level, but within the tolerance
+        (0.87, 0.93, 0.5, "even"),  # the bounds are included
         (0.869, 0.92, 0.5, "undecided"),
         (0.88, 0.931, 0.5, "undecided"),
     ],
@@ -191,59 +193,59 @@ def test_the_rule(low, high, joint, expected):
     assert verdict([], joint, 0.9, 0.03) == "undecided"
 
 
-def test_rows_tested_beside_the_groups_show_unevenness_only():
+def test_other_rows_can_show_uneven_but_not_even_coverage():
     table, off, wide = ([row("a", 100, 0.9, *ends)] for ends in ((0.88, 0.92), (0.8, 0.85), (0.8, 0.95)))
-    assert verdict(table, 0.01, 0.9, 0.03, also=off) == "uneven"
-    assert verdict(table, 0.01, 0.9, 0.03, also=wide) == "even"
+    assert verdict(table, 0.01, 0.9, 0.03, other_rows=off) == "uneven"
+    assert verdict(table, 0.01, 0.9, 0.03, other_rows=wide) == "even"
 
 
-def test_rows_it_takes():
-    """Many for a share near the level, fewer for one far from it, a tenth more for one that lacks significance."""
+def test_rows_to_add():
+    """Many if coverage is near the level, fewer if it is far, a tenth more if it only lacks significance."""
     near, far = (rows_to_add([row("a", 500, share, 0.85, 0.95)], 0.9, 0.03)["a"] for share in (0.9, 0.83))
     assert 500 < near < 1500
     assert far < near
     assert rows_to_add([row("a", 500, 0.7, 0.6, 0.75)], 0.9, 0.03) == {"a": 50}
     assert rows_to_add([row("a", 500, 0.9, 0.88, 0.92), row("none", 0, np.nan, 0.0, 1.0)], 0.9, 0.03) == {}
     few = rows_to_add([row("a", 10, 1.0, 0.69, 1.0)], 0.9, 0.03)["a"]
-    assert few > 800  # ten of ten say little
+    assert few > 800  # ten covered rows of ten are little evidence
 
 
-def test_holms_steps():
+def test_holm_adjusted_p_values():
     np.testing.assert_allclose(holm(np.array([0.04, 0.01, 0.03, np.nan])), [0.06, 0.03, 0.06, np.nan])
     np.testing.assert_allclose(holm(np.array([0.5, 0.9])), [1.0, 1.0])
     assert len(holm(np.empty(0))) == 0
 
 
-def test_covered_laws_by_hand():
-    np.testing.assert_allclose(covered_law([(2, 3)], 0.9), [0, 0, 1])  # an infinite threshold covers all
-    np.testing.assert_allclose(covered_law([(2, None)], 0.9), [0.01, 0.18, 0.81])
-    both = covered_law([(1, 9), (2, None)], 0.9)
+def test_distributions_of_the_covered_count_by_hand():
+    np.testing.assert_allclose(covered_count_pmf([(2, 3)], 0.9), [0, 0, 1])  # an infinite threshold covers all
+    np.testing.assert_allclose(covered_count_pmf([(2, None)], 0.9), [0.01, 0.18, 0.81])
+    both = covered_count_pmf([(1, 9), (2, None)], 0.9)
     np.testing.assert_allclose(both, np.convolve([0.1, 0.9], [0.01, 0.18, 0.81]), atol=1e-15)
-    np.testing.assert_allclose(tails(both, 3), [1.0, 0.729])
+    np.testing.assert_allclose(one_sided_p_values(both, 3), [1.0, 0.729])
 
 
-def test_equal_coverage_at_one_level_is_even_whatever_the_others():
+def test_equal_coverage_at_one_level_is_even_despite_other_levels():
     rng = np.random.default_rng(0)
     labels, scores = np.repeat(["a", "b"], 300_000), rng.exponential(size=600_000)
     same = np.where(labels == "a", scores, rng.gamma(2.0, size=600_000))
     same *= np.where(
         labels == "a", 1 / np.quantile(same[labels == "a"], 0.9), 1 / np.quantile(same[labels == "b"], 0.9)
     )
-    found = diagnose_scores(same, labels)  # equal at this level, and at no other
+    found = diagnose_scores(same, labels)  # equal at this level only
     assert found.verdict == "even"
     assert found.anderson_darling < 0.001
     assert found.distribution_differences[0].adjusted < 0.001
 
 
 class TestUnusualScores:
-    """Ties, tiny groups, one group, infinities: defined."""
+    """Ties, tiny groups, one group and infinite scores have defined results."""
 
     def test_too_few_rows_for_a_threshold(self):
         found = diagnose_scores([1.0, 2.0, 3.0], ["a", "b", "a"])
         assert found.threshold == np.inf
         assert [(row.coverage, row.low, row.high) for row in found.table] == [(1, 1, 1)] * 2
         assert found.verdict == "undecided"
-        assert "takes 9" in found.advice
+        assert "needs at least 9 rows" in found.advice
         assert found.rows_to_decide == {}
         assert diagnose_scores(np.arange(60.0), np.arange(60) % 3, level=0.99).verdict == "undecided"  # not 1 ± 0.03
         assert found.quantile_differences == ()
@@ -258,11 +260,11 @@ class TestUnusualScores:
         found = diagnose_scores(np.ones(300), np.arange(300) % 3)
         assert [row.coverage for row in found.table] == [1.0] * 3
         assert found.joint_p_value == found.anderson_darling == 1.0
-        certain = 270.9 - 200  # of 271 ties that count, so many are a group's if the others' come first
-        np.testing.assert_allclose([row.low for row in found.table], lower_share(int(certain) + 1, 100))
+        certain = 270.9 - 200  # of 271 tied rows, so many belong to a group if the others are counted first
+        np.testing.assert_allclose([row.low for row in found.table], clopper_pearson_lower(int(certain) + 1, 100))
         assert all(row.high == 1 for row in found.table)
         assert found.verdict == "undecided"
-        assert found.advice.startswith("Use a score with fewer ties: 100%")
+        assert found.advice.startswith("Use a score with fewer ties: 100 % of the scores")
 
     def test_infinite_scores(self):
         scores = np.where(np.arange(300) % 30 == 0, np.inf, np.arange(300.0))
@@ -278,9 +280,9 @@ class TestUnusualScores:
         found = diagnose_scores(np.random.default_rng(0).random(3000), Groups(codes, ("a", "b", "none")))
         assert (found.table[2].rows, found.table[2].low, found.table[2].high) == (0, 0.0, 1.0)
         assert np.isnan([found.table[2].coverage, found.table[2].p_value, found.table[2].adjusted]).all()
-        assert found.verdict == "even"  # over the groups there are
-        nobody = diagnose_scores(np.arange(20.0), Groups(np.full(20, -1), ("a", "b")))
-        assert nobody.verdict == "undecided"
+        assert found.verdict == "even"  # for the groups that have rows
+        empty = diagnose_scores(np.arange(20.0), Groups(np.full(20, -1), ("a", "b")))
+        assert empty.verdict == "undecided"
 
     def test_a_constant_spread_is_one_group(self):
         scores = np.random.default_rng(0).random(3000)
@@ -289,14 +291,14 @@ class TestUnusualScores:
         assert found.verdict == "even"
         assert [row.rows for row in found.table] == [3000, 0, 0]
 
-    def test_rows_left_out_count_for_the_threshold_only(self):
+    def test_rows_without_a_group_count_for_the_threshold_only(self):
         codes = np.where(np.arange(400) < 100, -1, np.arange(400) % 2)
         scores = np.random.default_rng(0).random(400)
         found = diagnose_scores(scores, Groups(codes, ("a", "b")))
         assert found.threshold == conformal_quantile(scores, 0.9)
         assert sum(row.rows for row in found.table) == 300
 
-    def test_tiny_groups_are_advised_to_grow(self):
+    def test_the_advice_on_tiny_groups(self):
         labels = np.repeat(["many", "few"], [500, 5])
         scores = np.where(labels == "many", np.linspace(0, 1, 505), 10.0)
         found = diagnose_scores(scores, labels)
@@ -306,9 +308,9 @@ class TestUnusualScores:
 
 
 class TestModels:
-    """From a fitted model: its calibration rows, its score, its taxonomy."""
+    """Diagnosis of a fitted model."""
 
-    def test_by_default_its_own_calibration_rows_by_spread(self):
+    def test_the_default_is_its_calibration_rows_by_spread(self):
         model = calibrated()
         found = diagnose(model)
         rows = model.calibration_rows_
@@ -319,18 +321,18 @@ class TestModels:
         assert found.joint_p_value == by_hand.joint_p_value
         assert found.dependence == by_hand.dependence
 
-    def test_it_advises_the_score_that_is_even(self):
+    def test_the_advice_names_the_narrowest_even_score(self):
         found = diagnose(calibrated(n=20_000))
         assert found.verdict == "uneven"
         assert found.advice.startswith("Use nonconformity=")
-        assert "fresh" in found.advice
+        assert "recalibrate on new rows" in found.advice
         best = min(
             (each for each in found.options if each.verdict == "even" and not each.per_group), key=lambda o: o.width
         )
         assert f"mean width {best.width:.4g} instead of {found.options[0].width:.4g}" in found.advice
         assert isinstance(best.nonconformity, Normalized | IntervalDistance)
 
-    def test_it_advises_groups_where_no_score_is_even(self):
+    def test_the_advice_is_thresholds_per_group_if_no_score_is_even(self):
         rng = np.random.default_rng(0)
         spread = rng.uniform(1, 2, 20_000)
         y = rng.normal(size=20_000) * np.where(spread < 1.5, 1.0, 5.0)
@@ -338,7 +340,7 @@ class TestModels:
         model = ConformalRegressor(FrozenEstimator(ORACLE), nonconformity=Normalized()).fit(X, y)
         found = diagnose(model, taxonomy=BySpread(4))
         assert found.verdict == "uneven"
-        assert found.advice.startswith("Calibrate per group, taxonomy=BySpread(n_groups=4): mean width")
+        assert found.advice.startswith("Calibrate per group with taxonomy=BySpread(n_groups=4): mean width")
         refit = model.set_params(taxonomy=BySpread(4)).calibrate(X, y)
         width = refit.predict_interval(X).width.mean()
         np.testing.assert_allclose(found.options[1].width, width, rtol=0.01)
@@ -346,27 +348,31 @@ class TestModels:
         assert kept.advice.startswith("Keep taxonomy=BySpread(n_groups=4)")
         assert diagnose(refit, X, y, taxonomy=BySpread(4)).in_use
         other = diagnose(refit.set_params(taxonomy=ByPrediction(4)).calibrate(X, y), taxonomy=BySpread(4))
-        assert not other.in_use  # low, medium and high of something else
+        assert not other.in_use  # low, medium and high of another quantity
         assert diagnose(refit.set_params(taxonomy=BySpread()).calibrate(X, y)).in_use
         few = diagnose(calibrated(Normalized(), BySpread(3), n=300))
         assert few.verdict == "undecided"
-        assert few.advice.startswith("Keep taxonomy=BySpread(n_groups=3), which covers every group by its guarantee")
-        assert "calibrated per group" in str(few)
+        assert few.advice.startswith(
+            "Keep taxonomy=BySpread(n_groups=3), which guarantees the coverage of every group."
+        )
+        assert "already calibrated per group" in str(few)
 
-    def test_it_says_when_groups_are_not_needed(self):
+    def test_the_advice_says_that_groups_are_not_needed(self):
         found = diagnose(calibrated(Normalized(), BySpread(3), n=20_000))
         assert found.verdict == "even"
-        assert "without BySpread(n_groups=3)" in found.advice
-        assert "Keep the marginal predictor" in diagnose(calibrated(Normalized(), n=20_000)).advice
-        assert not diagnose(calibrated(n=300), taxonomy=Marginal()).in_use  # one group is none
+        assert "One threshold for all rows is enough, so BySpread(n_groups=3) is not needed" in found.advice
+        assert "Keep one threshold for all rows" in diagnose(calibrated(Normalized(), n=20_000)).advice
+        assert not diagnose(calibrated(n=300), taxonomy=Marginal()).in_use  # one group means one threshold
 
     def test_groups_in_use_that_are_needed_are_kept(self):
-        """Also where another score would be even without them."""
+        """Also if another score would be even without them."""
         found = diagnose(calibrated(Residual(), BySpread(3), n=20_000))
         assert any(option.verdict == "even" and not option.per_group for option in found.options)
-        assert found.advice.startswith("Keep taxonomy=BySpread(n_groups=3): one threshold for all would be uneven")
+        assert found.advice.startswith(
+            "Keep taxonomy=BySpread(n_groups=3): one threshold for all rows would be uneven."
+        )
 
-    def test_fresh_rows_instead(self):
+    def test_new_rows_instead_of_the_calibration_rows(self):
         model, rows = calibrated(), draw(np.random.default_rng(9), 500)
         found = diagnose(model, rows.X, rows.y)
         assert sum(row.rows for row in found.table) == 498  # two rows are edges
@@ -380,43 +386,43 @@ class TestModels:
         model = ConformalRegressor(FrozenEstimator(ORACLE)).fit(rows.X, rows.y)
         found = diagnose(model, taxonomy=taxonomy)
         assert len(found.table) == 2
-        assert not hasattr(taxonomy, "labels_")  # a copy learned
+        assert not hasattr(taxonomy, "labels_")  # a copy is fitted
 
-    def test_one_tail_has_no_other_score_to_try(self):
+    def test_a_one_sided_score_has_no_alternative(self):
         found = diagnose(calibrated(Standardized(), n=300))
         assert {type(option.nonconformity) for option in found.options} == {Standardized}
 
-    def test_widths_that_are_infinite_are_not_talked_about(self):
+    def test_infinite_widths_are_not_in_the_advice(self):
         rows = draw(np.random.default_rng(1), 6000)
         model = ConformalRegressor(FrozenEstimator(ORACLE), nonconformity=Standardized()).fit(rows.X, rows.y)
         found = diagnose(model, taxonomy=ByFeature(0))
         assert found.verdict == "uneven"
-        assert found.advice.startswith("Use thresholds per group, taxonomy=ByFeature(column=0): 0.0 ")
+        assert found.advice.startswith("Use one threshold per group, taxonomy=ByFeature(column=0): 0.0 ")
         assert "inf" not in found.advice
 
-    def test_groups_of_the_target_have_no_price(self):
+    def test_groups_of_the_target_have_no_widths(self):
         rows = draw(np.random.default_rng(1), 3000, spread=np.ones(3000))
         model = ConformalRegressor(FrozenEstimator(ORACLE)).fit(rows.X, rows.y)
         found = diagnose(model, taxonomy=ByTarget([1.5]))
         assert not any(option.per_group for option in found.options)
-        assert "thresholds per group, taxonomy=ByTarget" in found.advice
+        assert "threshold per group, taxonomy=ByTarget" in found.advice
 
     def test_without_a_spread_rows_are_grouped_by_prediction(self):
         data = heteroskedastic(800, seed=0)
         found = diagnose(ConformalRegressor(LinearRegression(), random_state=0).fit(data.X, data.y))
         assert found.taxonomy == "ByPrediction(n_groups=3)"
-        assert "by ByPrediction(n_groups=3)" in str(found)
+        assert "groups by ByPrediction(n_groups=3)" in str(found)
         assert found.dependence is None
 
-    def test_rows_left_out_have_the_threshold_of_all(self):
+    def test_rows_without_a_group_have_the_marginal_threshold(self):
         codes = np.arange(60) % 3 - 1
         rows = Rows(Prediction(np.zeros(60)), y=np.arange(60.0))
-        at_hand = MarginalThreshold(rows.y, Groups(codes, ("a", "b")), 0.5)
-        (_, by_group) = options(rows, Residual(), at_hand, checked_settings(0.5, 0.03, 0))
+        current = MarginalThreshold(rows.y, Groups(codes, ("a", "b")), 0.5)
+        (_, by_group) = options(rows, Residual(), current, checked_settings(0.5, 0.03, 0))
         parts = [rows.y, rows.y[codes == 0], rows.y[codes == 1]]
         np.testing.assert_allclose(by_group.width, np.mean([2 * conformal_quantile(part, 0.5) for part in parts]))
 
-    def test_pipelines_and_searches_are_looked_through(self):
+    def test_models_inside_pipelines_and_searches(self):
         data = heteroskedastic(600, seed=0)
         model = ConformalRegressor(WithSpread(LinearRegression()), random_state=0)
         pipeline = make_pipeline(StandardScaler(), model).fit(data.X, data.y)
@@ -428,7 +434,7 @@ class TestModels:
         )
         assert diagnose(search).table == diagnose(search.best_estimator_).table
 
-    def test_scale_of_a_stabilised_score_is_the_models(self):
+    def test_the_scale_of_a_score_is_that_of_the_model(self):
         data = heteroskedastic(800, seed=0)
         model = ConformalRegressor(
             WithSpread(LinearRegression()), nonconformity=Normalized(epsilon=0.5), random_state=0
@@ -436,7 +442,7 @@ class TestModels:
         found = diagnose(model.fit(data.X, data.y))
         assert found.threshold == model.calibration_.threshold(0.9)[0]
 
-    def test_options_are_those_the_prediction_can_serve(self):
+    def test_options_are_the_scores_that_the_prediction_supports(self):
         y, center = np.arange(12.0), np.zeros(12)
         groups = Groups(np.arange(12) % 2, ("a", "b"))
         settings = checked_settings(0.5, 0.03, 0)
@@ -445,8 +451,8 @@ class TestModels:
             0.0: [Residual, IntervalDistance],
             1.0: [Residual, IntervalDistance, Normalized],
         }
-        for least, expected in kinds.items():
-            spread = None if least is None else np.append(least, np.ones(11))
+        for smallest, expected in kinds.items():
+            spread = None if smallest is None else np.append(smallest, np.ones(11))
             rows = Rows(Prediction(center, spread), y=y)
             found = options(rows, Residual(), MarginalThreshold(y, groups, settings.level), settings)
             assert [type(option.nonconformity) for option in found[::2]] == expected
@@ -455,7 +461,7 @@ class TestModels:
 
 
 class TestDependence:
-    """Whether the score is pivotal in the spread, and what would make it so."""
+    """Whether the score depends on the spread, and which change of the score would remove the dependence."""
 
     SPREAD = np.exp(np.random.default_rng(0).normal(size=4000) / 2)
     NOISE = np.abs(np.random.default_rng(1).normal(size=4000))
@@ -463,59 +469,61 @@ class TestDependence:
     def found(self, scores, spread=None):
         return dependence(scores, self.SPREAD if spread is None else spread, np.random.default_rng(2))
 
-    def test_a_pivotal_score_shows_none(self):
+    def test_a_pivotal_score_shows_no_dependence(self):
         found = self.found(self.NOISE)
         assert found.p_value > 0.05
         assert found.remedies == ()
-        assert found.cure is None
-        assert "no dependence" in str(found)
+        assert found.sufficient_remedy is None
+        assert "no significant dependence" in str(found)
 
     @pytest.mark.parametrize("power", [-0.5, 0.5, 1.0, 2.0])
     def test_the_power_of_the_spread_is_found(self, power):
         found = self.found(self.NOISE * self.SPREAD**power)
         assert found.p_value < 0.001
         assert np.sign(found.correlation) == np.sign(power)
-        assert found.cure.kind == "power"
-        assert abs(found.cure.value - power) < 0.1
-        assert f"spread ** {found.cure.value:.2f}" in str(found)
+        assert found.sufficient_remedy.kind == "power"
+        assert abs(found.sufficient_remedy.value - power) < 0.1
+        assert f"dividing the score by spread**{found.sufficient_remedy.value:.2f} would remove" in str(found)
 
     @pytest.mark.parametrize(("kind", "divisor"), [("term", 1.0), ("term in the divisor", SPREAD)])
     def test_the_additive_term_is_found(self, kind, divisor):
         truth = self.SPREAD + 2 * np.median(self.SPREAD)
         remedy = next(each for each in self.found(self.NOISE * truth / divisor).remedies if each.kind == kind)
-        assert remedy.enough
+        assert remedy.removes_dependence
         assert abs(remedy.value - 2) < 0.5
 
-    def test_what_is_left_is_tested_with_a_degree_of_freedom_less(self):
-        """Then, where the power is the right remedy, the p-value is uniform."""
-        from evencover.diagnostics._spread_dependence import _POWERS, _basis, _remedy
+    def test_the_remaining_dependence_is_tested_with_one_degree_of_freedom_less(self):
+        """Then the p-value is uniform if dividing by a power is the right remedy."""
+        from evencover.diagnostics._spread_dependence import _POWERS, _best_remedy, _rank_polynomials
 
         rng, p_values = np.random.default_rng(4), []
         for _ in range(700):
             spread, noise = np.exp(rng.normal(size=300) / 2), np.abs(rng.normal(size=300))
-            found = _remedy("power", _POWERS, _basis(spread), lambda p, s=spread, e=noise: e * s ** (1 - p))
+            found = _best_remedy(
+                "power", _POWERS, _rank_polynomials(spread), lambda p, s=spread, e=noise: e * s ** (1 - p)
+            )
             p_values.append(found.p_value)
         assert kstest(p_values, "uniform").pvalue > ONE_IN_A_MILLION
 
-    def test_no_remedy_where_none_helps(self):
+    def test_no_remedy_if_none_helps(self):
         found = self.found(self.NOISE * np.abs(np.log(self.SPREAD)))  # noisy at both ends
         assert found.p_value < 0.001
-        assert found.cure is None
-        assert "no power" in str(found)
+        assert found.sufficient_remedy is None
+        assert "would not remove the dependence" in str(found)
 
-    def test_nothing_to_compare(self):
+    def test_constant_spread_or_few_rows_are_not_tested(self):
         assert np.isnan(self.found(self.NOISE, np.ones(4000)).p_value)
         assert np.isnan(dependence(np.arange(5.0), np.arange(5.0), np.random.default_rng(0)).p_value)
-        assert "not compared" in str(self.found(self.NOISE, np.ones(4000)))
+        assert "not tested" in str(self.found(self.NOISE, np.ones(4000)))
 
-    def test_a_spread_of_zero_can_be_compared_but_not_divided_by(self):
+    def test_a_spread_of_zero_can_be_tested_but_has_no_remedies(self):
         spread = np.append(0.0, self.SPREAD[1:])
         found = self.found(self.NOISE * spread, spread)
         assert found.p_value < 0.001
         assert found.remedies == ()
 
-    def test_size(self):
-        """With few rows, ties, or a spread of two values, it rejects no more than it says."""
+    def test_the_test_keeps_its_size(self):
+        """Also with few rows, ties, or a spread of two values."""
         rng = np.random.default_rng(3)
         for spread in (np.arange(25.0), np.arange(60.0) % 2, np.ceil(np.arange(200.0) / 50)):
             p_values = [
@@ -526,7 +534,7 @@ class TestDependence:
 
 
 class TestAnotherLevel:
-    """The same diagnosis at another level is what would have been found there at once."""
+    """`at_level` gives the same result as a new diagnosis at that level."""
 
     def test_of_scores(self):
         rng = np.random.default_rng(0)

@@ -154,10 +154,10 @@ def test_a_diagnosis_neither_scores_nor_draws_twice(monkeypatch):
     for score in (Residual, Normalized, IntervalDistance):
         by = score._formula
         monkeypatch.setattr(score, "_formula", lambda *args, by=by, kind=score: scored.update([kind]) or by(*args))
-    draw_p_value = MarginalThreshold._drawn_p_value
+    draw_p_value = MarginalThreshold._compute_joint_p_value
     monkeypatch.setattr(
         MarginalThreshold,
-        "_drawn_p_value",
+        "_compute_joint_p_value",
         lambda self, seed: drawn.update([self.scores.tobytes()]) or draw_p_value(self, seed),
     )
     data = heteroskedastic(2000, seed=0)

@@ -1,4 +1,4 @@
-"""Harrell and Davis's quantiles, and their bootstrap without resamples."""
+"""Harrell-Davis quantiles, their fast bootstrap, and tests of equal score distributions."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def test_the_estimate_is_scipys(n, probability):
     np.testing.assert_allclose(harrell_davis(values, probability), expected, rtol=1e-12)
 
 
-def test_a_score_without_weight_may_be_infinite():
+def test_a_score_without_weight_can_be_infinite():
     values = np.append(np.arange(2000.0), np.inf)
     np.testing.assert_allclose(harrell_davis(values, 0.1), harrell_davis(np.append(values[:-1], 1e9), 0.1))
     assert harrell_davis(values, 0.999) == np.inf
@@ -43,18 +43,18 @@ def test_the_bootstrap_is_that_of_sorted_resamples(n, probability):
         np.testing.assert_allclose(np.std(fast), np.std(plain), rtol=0.15)
 
 
-def test_blocks_change_nothing_but_memory(monkeypatch):
+def test_the_block_size_does_not_change_the_distribution(monkeypatch):
     from evencover.diagnostics import _quantile_differences as module
 
     values = np.random.default_rng(0).random(500)
-    monkeypatch.setattr(module, "_CELLS", 1000)
+    monkeypatch.setattr(module, "_MAX_COUNTS", 1000)
     small = resampled_quantiles(values, 0.9, 2000, np.random.default_rng(1))
     assert len(small) == 2000
     monkeypatch.undo()
     assert ks_2samp(small, resampled_quantiles(values, 0.9, 2000, np.random.default_rng(2))).pvalue > ONE_IN_A_MILLION
 
 
-def test_differences_are_of_every_pair_at_one_probability():
+def test_every_pair_is_comparison_at_the_same_probability():
     rng = np.random.default_rng(0)
     labels = np.repeat(["a", "b", "c"], [200, 300, 500])
     scores = rng.exponential(size=1000) * np.where(labels == "c", 3.0, 1.0)
@@ -71,17 +71,17 @@ def test_differences_are_of_every_pair_at_one_probability():
 
 
 def test_intervals_and_p_values_by_hand():
-    """Of 400 resampled differences 2 are above 0: an interval for 2 pairs leaves 5 at either end."""
-    from evencover.diagnostics._quantile_differences import _compared
+    """2 of 400 resampled differences are above 0. The interval for 2 pairs excludes 5 at either end."""
+    from evencover.diagnostics._quantile_differences import _comparison
 
     resampled = np.append(-np.arange(1.0, 399.0), [1.0, 2.0])
-    difference, low, high, p_value = _compared(-5.0, resampled, 2)
+    difference, low, high, p_value = _comparison(-5.0, resampled, 2)
     assert (difference, p_value) == (-5.0, 2 * 3 / 401)
     np.testing.assert_allclose([low, high], np.quantile(resampled, [0.0125, 0.9875]))
-    assert np.isnan(_compared(np.nan, resampled, 2)).all()
+    assert np.isnan(_comparison(np.nan, resampled, 2)).all()
 
 
-def test_many_pairs_get_resamples_enough_to_reject():
+def test_many_pairs_get_enough_resamples_to_reject():
     labels = np.arange(12 * 60) % 12
     scores = np.random.default_rng(0).random(720) + 5 * (labels == 11)
     found = quantile_differences(scores, Groups.from_labels(labels), 0.8, np.random.default_rng(1))
@@ -92,7 +92,7 @@ def test_many_pairs_get_resamples_enough_to_reject():
 class TestDistributions:
     """Differences at any level."""
 
-    def test_pairs_by_kolmogorov_and_smirnov(self):
+    def test_kolmogorov_smirnov_tests_of_pairs(self):
         rng = np.random.default_rng(0)
         labels = np.arange(900) % 3
         scores = rng.random(900) + (labels == 2)
@@ -102,18 +102,18 @@ class TestDistributions:
         assert [each.adjusted < 0.05 for each in found] == [False, True, True]
         assert found[1].distance == 1.0
 
-    def test_anderson_and_darlings_statistic_is_as_printed(self):
-        from evencover.diagnostics._score_distributions import _statistics, _table
+    def test_the_anderson_darling_statistic_is_that_of_the_paper(self):
+        from evencover.diagnostics._score_distributions import _contingency_table, _statistics
 
         rng = np.random.default_rng(0)
         labels = np.repeat([0, 1, 2], [20, 35, 60])
         for scores in (rng.random(115), np.round(rng.random(115), 1)):
-            (statistic,) = _statistics(_table(labels, np.unique(scores, return_inverse=True)[1])[None])
-            brute = sum(_terms_of(scores, labels == label) for label in range(3)) * 114 / 115
+            (statistic,) = _statistics(_contingency_table(labels, np.unique(scores, return_inverse=True)[1])[None])
+            brute = sum(_sample_term(scores, labels == label) for label in range(3)) * 114 / 115
             np.testing.assert_allclose(statistic, brute)
 
-    @pytest.mark.parametrize("law", ["continuous", "counts", "mostly zero", "one decimal"])
-    def test_anderson_and_darlings_test_keeps_its_size(self, law):
+    @pytest.mark.parametrize("distribution", ["continuous", "counts", "mostly zero", "one decimal"])
+    def test_the_anderson_darling_test_keeps_its_size(self, distribution):
         rng = np.random.default_rng(0)
         groups = Groups.from_labels(np.arange(300) % 3)
         draws = {
@@ -122,37 +122,37 @@ class TestDistributions:
             "mostly zero": lambda: np.where(rng.random(300) < 0.6, 0.0, rng.random(300)),
             "one decimal": lambda: rng.exponential(size=300).round(1),
         }
-        p_values = np.array([anderson_darling_p_value(draws[law](), groups, rng) for _ in range(600)])
+        p_values = np.array([anderson_darling_p_value(draws[distribution](), groups, rng) for _ in range(600)])
         assert 0.02 < np.mean(p_values <= 0.05) < binom.isf(ONE_IN_A_MILLION, 600, 0.055) / 600
         assert ks_2samp(p_values, rng.random(2000)).pvalue > ONE_IN_A_MILLION
 
-    def test_anderson_and_darlings_law_has_its_mean_and_variance(self):
-        from evencover.diagnostics._score_distributions import _limit_law
+    def test_the_limit_distribution_has_its_mean_and_variance(self):
+        from evencover.diagnostics._score_distributions import _limit_draws
 
         for n_groups in (2, 5):
-            law, expected = _limit_law(n_groups), 2 * (n_groups - 1) * (np.pi**2 / 3 - 3)
-            assert abs(law.mean() - (n_groups - 1)) < 5 * np.sqrt(expected / len(law))
-            np.testing.assert_allclose(law.var(), expected, rtol=0.1)
+            draws, expected = _limit_draws(n_groups), 2 * (n_groups - 1) * (np.pi**2 / 3 - 3)
+            assert abs(draws.mean() - (n_groups - 1)) < 5 * np.sqrt(expected / len(draws))
+            np.testing.assert_allclose(draws.var(), expected, rtol=0.1)
 
-    def test_anderson_and_darlings_test_sees_differences_with_ties(self):
+    def test_the_anderson_darling_test_finds_differences_with_ties(self):
         rng = np.random.default_rng(0)
         labels = np.arange(3000) % 3
         scores = np.where(rng.random(3000) < 0.5 + 0.05 * labels, 0.0, rng.random(3000))
         assert anderson_darling_p_value(scores, Groups.from_labels(labels), rng) <= 0.002
 
-    def test_too_many_groups_have_too_many_pairs(self):
+    def test_more_than_30_groups_are_not_compared_in_pairs(self):
         groups = Groups.from_labels(np.arange(310) % 31)
         scores = np.random.default_rng(0).random(310)
         assert distribution_differences(scores, groups) == ()
         assert quantile_differences(scores, groups, 0.9, np.random.default_rng(0)) == ()
 
 
-def _terms_of(scores, mine):
-    """One sample's part of the statistic, row by row as Scholz and Stephens print it (their equation 7)."""
+def _sample_term(scores, own_rows):
+    """Return one sample's part of the statistic, row by row as in equation 7 of Scholz and Stephens."""
     n, total = len(scores), 0.0
     for value in np.unique(scores):
         ties = np.sum(scores == value)
         below = np.sum(scores < value) + ties / 2
-        own = np.sum(scores[mine] < value) + np.sum(scores[mine] == value) / 2
-        total += ties / n * (n * own - mine.sum() * below) ** 2 / (below * (n - below) - n * ties / 4)
-    return total / mine.sum()
+        own = np.sum(scores[own_rows] < value) + np.sum(scores[own_rows] == value) / 2
+        total += ties / n * (n * own - own_rows.sum() * below) ** 2 / (below * (n - below) - n * ties / 4)
+    return total / own_rows.sum()

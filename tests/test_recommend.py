@@ -1,4 +1,4 @@
-"""Choosing scores and groups, out of fold."""
+"""`recommend`: choose the score and the groups on out-of-fold predictions."""
 
 import numpy as np
 import pytest
@@ -19,8 +19,8 @@ from evencover.synthetic import heteroskedastic, toy
 DATA = heteroskedastic(1500, seed=0)
 
 
-class Knows(RegressorMixin, BaseEstimator):
-    """A model of the toy world that knows its truth, and which rows it was fitted on."""
+class RecordingOracle(RegressorMixin, BaseEstimator):
+    """An oracle of the toy data that checks that it predicts no row it was fitted on."""
 
     def fit(self, X, y):
         self.seen_ = {float(value) for value in np.asarray(X)[:, 0]}
@@ -36,7 +36,7 @@ class Knows(RegressorMixin, BaseEstimator):
 
 def test_a_pivotal_score_needs_no_groups():
     sample = toy().sample(20_000, seed=0)
-    model = recommend(Knows(), sample.X, sample.y)
+    model = recommend(RecordingOracle(), sample.X, sample.y)
     assert isinstance(model.taxonomy, Marginal)
     assert model.nonconformity == Normalized()
     chosen = model.recommendation_.chosen
@@ -45,10 +45,11 @@ def test_a_pivotal_score_needs_no_groups():
     assert even == sorted(even)
     (marked,) = (line for line in str(model.recommendation_).splitlines() if "<-" in line)
     assert marked.split()[0] == "Normalized()"
+    assert marked.endswith("<- chosen")
     assert "Normalized()" in repr(model.recommendation_)
 
 
-def test_it_is_frozen_uncalibrated_and_fitted_on_all_rows():
+def test_the_model_is_frozen_uncalibrated_and_fitted_on_all_rows():
     model = recommend(LinearRegression(), DATA.X, DATA.y)
     assert isinstance(model.estimator, FrozenEstimator)
     fitted = LinearRegression().fit(DATA.X, DATA.y)
@@ -88,19 +89,19 @@ def test_the_same_seed_gives_the_same_choice():
     assert str(first.recommendation_) == str(again.recommendation_)
 
 
-def test_more_groups_only_where_rows_can_bear_them():
-    def numbers(n):
+def test_more_groups_only_with_enough_rows():
+    def numbers_of_groups(n):
         sample = toy().sample(n, seed=0)
-        tried = recommend(Knows(), sample.X, sample.y).recommendation_.candidates
-        return {getattr(each.taxonomy, "n_groups", 1) for each in tried}
+        candidates = recommend(RecordingOracle(), sample.X, sample.y).recommendation_.candidates
+        return {getattr(each.taxonomy, "n_groups", 1) for each in candidates}
 
-    assert numbers(500) == {1, 3}
-    assert numbers(2500) == {1, 3, 5}
-    assert numbers(4500) == {1, 3, 5, 10}
+    assert numbers_of_groups(500) == {1, 3}
+    assert numbers_of_groups(2500) == {1, 3, 5}
+    assert numbers_of_groups(4500) == {1, 3, 5, 10}
 
 
 def test_the_rule():
-    """The narrowest even one; of any within 1 % of it, that with the fewest groups; else undecided ones likewise."""
+    """The narrowest even candidate, or one with fewer groups within 1 % of it; otherwise undecided ones likewise."""
 
     def candidate(verdict, width, n_groups=None):
         return Candidate(Normalized(), Marginal() if n_groups is None else BySpread(n_groups), verdict, width)
@@ -125,21 +126,21 @@ def test_categories_in_a_pipeline():
 @pytest.mark.parametrize("n", [10, 20])
 def test_few_rows_get_finite_intervals(n):
     sample = toy().sample(n, seed=n)
-    chosen = recommend(Knows(), sample.X, sample.y).recommendation_.chosen
+    chosen = recommend(RecordingOracle(), sample.X, sample.y).recommendation_.chosen
     assert np.isfinite(chosen.width)
     assert isinstance(chosen.taxonomy, Marginal)
 
 
 def test_the_choice_costs_no_coverage():
-    """Calibrated on other rows, what is covered follows the law, however the choice came about."""
+    """After calibration on other rows, the number of covered rows has its exact distribution."""
     rng = np.random.default_rng(0)
-    world, counts = toy(), []
+    synthetic, counts = toy(), []
     for _ in range(150):
-        sample = world.sample(150, seed=rng)
-        model = recommend(Knows(), sample.X, sample.y, seed=int(rng.integers(1000)))
-        model.set_params(taxonomy=Marginal())  # one law for every repeat
-        old, new = world.sample(50, seed=rng), world.sample(40, seed=rng)
+        sample = synthetic.sample(150, seed=rng)
+        model = recommend(RecordingOracle(), sample.X, sample.y, seed=int(rng.integers(1000)))
+        model.set_params(taxonomy=Marginal())  # so that every repeat has the same distribution
+        old, new = synthetic.sample(50, seed=rng), synthetic.sample(40, seed=rng)
         counts.append(model.calibrate(old.X, old.y).predict_interval(new.X).covers(new.y).sum())
-    law = betabinom(40, 46, 5)
-    z = (np.mean(counts) - law.mean()) / (law.std() / np.sqrt(150))
+    expected = betabinom(40, 46, 5)
+    z = (np.mean(counts) - expected.mean()) / (expected.std() / np.sqrt(150))
     assert abs(z) < 4.9

@@ -15,7 +15,7 @@ from evencover._report.contents import contents_of, levels_around
 from evencover._report.level_recorder import LevelRecorder, moving
 from evencover._report.level_sections import VERDICTS
 from evencover._report.writing import report
-from evencover.diagnostics._formatting import probability
+from evencover.diagnostics._formatting import p_value_text
 from evencover.diagnostics.diagnosis import at_level
 from evencover.studies import Plan, study
 
@@ -318,7 +318,7 @@ class TestInABrowser:
             expected = [*shot.audit.table, shot.audit.overall]
             for line, row in zip(opened.locator("#coverage tbody tr").all(), expected, strict=True):
                 cells = [cell.strip() for cell in line.inner_text().split("\t")]
-                numbers = [f"{row.coverage:.3f}", f"{row.low:.3f} to {row.high:.3f}", probability(row.adjusted)]
+                numbers = [f"{row.coverage:.3f}", f"{row.low:.3f} to {row.high:.3f}", p_value_text(row.adjusted)]
                 assert cells[1:5] == [str(row.rows), *numbers]
                 assert float(cells[5]) == pytest.approx(row.width, rel=1e-3)
             forecast = at_level(found.diagnosis, shot.level)

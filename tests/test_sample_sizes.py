@@ -1,4 +1,4 @@
-"""Planning: rows for a tolerance, groups for rows."""
+"""`rows_needed` for a tolerance, and `groups_affordable` with the rows."""
 
 import numpy as np
 import pytest
@@ -9,24 +9,24 @@ from evencover.quantiles import rows_for_finite_threshold
 
 
 def probabilities(n, level, tolerance):
-    """Return the probability of coverage within the tolerance, by SciPy, for each number of rows."""
+    """Return the probability of a coverage within the tolerance for each number of rows, computed by SciPy."""
     ranks = np.array([conformal_rank(each, level) for each in n.tolist()])
-    law = beta(ranks, n + 1 - ranks)
-    return law.cdf(level + tolerance) - law.cdf(level - tolerance)
+    coverage = beta(ranks, n + 1 - ranks)
+    return coverage.cdf(level + tolerance) - coverage.cdf(level - tolerance)
 
 
 @pytest.mark.parametrize("level", [0.05, 0.3, 0.5, 0.8, 0.9, 0.95, 0.955, 0.99])
 @pytest.mark.parametrize("tolerance", [0.02, 0.05, 0.3])
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95])
-def test_from_that_number_on_the_tolerance_is_kept(level, tolerance, confidence):
-    needed, fewest = rows_needed(level, tolerance, confidence), rows_for_finite_threshold(level)
-    n = np.arange(fewest, 3 * needed + 200)
-    kept = probabilities(n, level, tolerance) >= confidence
-    assert kept[n >= needed].all()
-    assert needed == fewest or not kept[needed - 1 - fewest]
+def test_the_tolerance_holds_from_that_number_of_rows_on(level, tolerance, confidence):
+    needed, smallest = rows_needed(level, tolerance, confidence), rows_for_finite_threshold(level)
+    n = np.arange(smallest, 3 * needed + 200)
+    holds = probabilities(n, level, tolerance) >= confidence
+    assert holds[n >= needed].all()
+    assert needed == smallest or not holds[needed - 1 - smallest]
 
 
-def test_small_tolerances_take_no_time():
+def test_small_tolerances_are_fast():
     assert 3.4e9 < rows_needed(0.9, 1e-5, 0.95) < 3.5e9
 
 

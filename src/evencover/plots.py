@@ -12,7 +12,7 @@ import numpy as np
 from evencover._internal.arrays import FloatArray, check_count, checked_vector, evenly_spaced_positions
 from evencover._internal.ecdf import ecdf_steps, score_axis_limits
 from evencover._internal.optional import import_optional
-from evencover.diagnostics._verdict import GroupCoverage, excludes
+from evencover.diagnostics._verdict import GroupCoverage, excludes_level
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.intervals import Intervals
@@ -143,7 +143,7 @@ def plot_group_coverages(result: Diagnosis | Audit, *, ax: Any = None) -> Any:
     ax.axvline(result.level, color=GREY, lw=0.9, ls="--")
     table: list[GroupCoverage] = [group for group in result.table if group.rows]
     for y, group in enumerate(table):
-        color, marker = (VERMILION, "D") if excludes(group, result.level) else (BLUE, "o")
+        color, marker = (VERMILION, "D") if excludes_level(group, result.level) else (BLUE, "o")
         ax.hlines(y, group.low, group.high, color=color, lw=2.4)
         ax.plot(group.coverage, y, marker, color=color)
     ax.set_yticks(range(len(table)), [f"{group.group} ({group.rows} rows)" for group in table])

@@ -11,7 +11,7 @@ from evencover._internal.ecdf import ecdf_steps, score_axis_limits
 from evencover._internal.html import Markup, tag
 from evencover._report.axes import Axis, short
 from evencover._report.level_recorder import LevelRecorder
-from evencover.diagnostics._verdict import GroupCoverage, excludes
+from evencover.diagnostics._verdict import GroupCoverage, excludes_level
 from evencover.groups import Groups, Label
 from evencover.intervals import Intervals
 
@@ -202,7 +202,7 @@ def color(place: int) -> str:
 
 def _covered(row: GroupCoverage, y: float, axis: Axis, level: float, live: LevelRecorder) -> list[Markup]:
     """Return a group's name, interval and dot, at some height."""
-    off = excludes(row, level)
+    off = excludes_level(row, level)
     said = f"{row.group}: {row.coverage:.3f} of {row.rows} rows, {row.low:.3f} to {row.high:.3f}"
     kind = "off" if off else "on"
     reach = live.mark(

@@ -11,7 +11,7 @@ from evencover._report.charts import ShownRows, coverage_chart, distribution_cha
 from evencover._report.contents import Contents, LevelSnapshot
 from evencover._report.level_recorder import LevelRecorder
 from evencover.diagnostics._exact_tests import SIGNIFICANT
-from evencover.diagnostics._formatting import probability, short_repr
+from evencover.diagnostics._formatting import p_value_text, short_repr
 from evencover.diagnostics._verdict import GroupCoverage
 from evencover.diagnostics.audit_result import Audit, GroupAudit
 from evencover.diagnostics.diagnosis_result import Diagnosis
@@ -58,7 +58,7 @@ def _basis(contents: Contents, shot: LevelSnapshot) -> str:
     judged = shot.judged
     rule = (
         "It is uneven where coverage differs from the level by more than chance (joint p-value under "
-        f"{SIGNIFICANT:g}; here {probability(judged.joint_p_value)}) and some interval excludes the level; else even "
+        f"{SIGNIFICANT:g}; here {p_value_text(judged.joint_p_value)}) and some interval excludes the level; else even "
         f"where every group's interval lies within {judged.tolerance:g} of the level; else undecided."
     )
     if contents.study is not None:
@@ -74,13 +74,13 @@ def coverage(contents: Contents, found: Audit, live: LevelRecorder) -> Markup:
     """Return each group's coverage on the test rows: a picture and a table."""
     rows = contents.shown(found.table)
     lines = [
-        (row.group, row.rows, *_numbers(row, live), live.text(probability(row.adjusted)), live.text(short(row.width)))
+        (row.group, row.rows, *_numbers(row, live), live.text(p_value_text(row.adjusted)), live.text(short(row.width)))
         for row in [*rows, *([found.overall] if len(found.table) > 1 else [])]
     ]
     picture = coverage_chart(rows, contents.places, level=found.level, tolerance=found.tolerance, live=live)
     table = numbers((*_GROUP, "mean width"), lines, "Coverage and mean width of each group")
     more = _left_out(contents, found.table)
-    law = tag("p", f"The p-values hold {found.law}.", class_="note")
+    law = tag("p", f"The p-values hold {found.p_value_scope}.", class_="note")
     return section("coverage", "What is covered in each group", figure(picture), table, *more, law)
 
 
@@ -114,7 +114,7 @@ def one_threshold(contents: Contents, found: Diagnosis, live: LevelRecorder) -> 
             row.group,
             row.rows,
             *_numbers(row, live),
-            live.text(probability(row.adjusted)),
+            live.text(p_value_text(row.adjusted)),
             live.text(short(row.threshold)),
         )
         for row in rows
@@ -205,14 +205,14 @@ def _tests_after(found: Audit | None, live: LevelRecorder) -> list[tuple[Any, ..
 
 def _line(name: str, asks: str, p: float, live: LevelRecorder) -> tuple[Any, ...]:
     answer = "not tested" if np.isnan(p) else "yes, beyond chance" if p < SIGNIFICANT else "not beyond chance"
-    return name, asks, live.text("" if np.isnan(p) else probability(p)), live.text(answer)
+    return name, asks, live.text("" if np.isnan(p) else p_value_text(p)), live.text(answer)
 
 
 def features(found: Audit, live: LevelRecorder) -> Markup:
     """Return the worst slab, and coverage by each feature."""
     slab = tag("p", live.text(_slab(found)))
     lines = [
-        (row.group, row.rows, *_numbers(row, live), live.text(probability(row.adjusted))) for row in found.by_feature
+        (row.group, row.rows, *_numbers(row, live), live.text(p_value_text(row.adjusted))) for row in found.by_feature
     ]
     table = numbers(_GROUP, lines, "Coverage by each feature")
     whole = tag("details", tag("summary", f"Coverage by each feature ({len(lines)} strata)"), table)
@@ -227,7 +227,7 @@ def _slab(found: Audit) -> str:
     return (
         f"The worst slab, found on half of the rows and judged on the other half, is {found.slab_rule}: "
         f"{slab.coverage:.3f} of {slab.rows} rows are covered ({slab.low:.3f} to {slab.high:.3f}; p, adjusted, "
-        f"{probability(slab.adjusted)})."
+        f"{p_value_text(slab.adjusted)})."
     )
 
 

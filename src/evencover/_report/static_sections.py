@@ -82,12 +82,13 @@ def assumptions(result: Diagnosis | Audit) -> Markup:
     if isinstance(result, Audit):
         said = (
             "The rows must be new to whatever made the intervals, its model and its calibration, and like those that "
-            f"it is used for. The p-values hold {result.law}."
+            f"it is used for. The p-values hold {result.p_value_scope}."
         )
     else:
         said = (
             "The calibration rows must be new to the model, and like those that it will be used for (exchangeable, for "
-            f"example all independent and from one source). The exact tests are exact for the null that {result.null}."
+            f"example all independent and from one source). The exact tests are exact for the null that "
+            f"{result.null_hypothesis}."
         )
     return section("assumptions", "What this rests on", tag("p", said))
 

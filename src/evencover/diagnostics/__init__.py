@@ -1,1 +1,1 @@
-"""What judges: where a marginal predictor will miss, where intervals did, how many rows it takes, what to use."""
+"""Diagnostics: expected coverage per group, audits of intervals, sample sizes, and recommendations."""

@@ -1,170 +1,186 @@
-"""What to do about it, in a sentence, with how that was found and at what cost."""
+"""Advice in sentences: what to do about a verdict, how that was found, and at what cost."""
 
 import numpy as np
 
 from evencover.diagnostics._exact_tests import SIGNIFICANT
-from evencover.diagnostics._formatting import listed, short_repr
+from evencover.diagnostics._formatting import coverage_text, join_first, number_text, percent_text, short_repr
 from evencover.diagnostics._options import Option
-from evencover.diagnostics._verdict import excludes
+from evencover.diagnostics._verdict import excludes_level
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.sample_sizes import rows_needed
 from evencover.quantiles import rows_for_finite_threshold
 
-_TRIED = "Tried on these calibration rows; having been chosen by them, it is exact only with fresh ones."
+_RECALIBRATE = "This choice used the calibration rows; recalibrate on new rows to restore the exact guarantee."
 
 
 def advice(diagnosis: Diagnosis) -> str:
     """Return what to do about a diagnosis."""
     if diagnosis.verdict == "even":
-        return _keep(diagnosis)
+        return _advice_if_even(diagnosis)
     if diagnosis.verdict == "undecided":
-        return _collect(diagnosis)
+        return _advice_if_undecided(diagnosis)
     even = [option for option in diagnosis.options if option.verdict == "even" and not option.per_group]
     if even and not diagnosis.in_use:
-        return _other_score(diagnosis, min(even, key=lambda option: option.width))
+        return _use_other_score(diagnosis, min(even, key=lambda option: option.width))
     if any(group.rows and group.threshold == np.inf for group in diagnosis.table):
-        return _fewer_groups(diagnosis)
-    priced = [option for option in diagnosis.options if option.per_group and option.width < np.inf]
-    return _per_group(diagnosis, priced[0]) if priced else _per_group_by_thresholds(diagnosis)
+        return _use_fewer_groups(diagnosis)
+    with_widths = [option for option in diagnosis.options if option.per_group and option.width < np.inf]
+    return _calibrate_per_group(diagnosis, with_widths[0]) if with_widths else _use_group_thresholds(diagnosis)
 
 
 def advice_on_audit(audit: Audit) -> str:
     """Return what to do about an audit."""
     if audit.verdict == "even":
-        return " ".join([_nothing_to_do(audit), *_by_feature(audit)])
+        return " ".join([_audit_advice_if_even(audit), *_check_features(audit)])
     if audit.verdict == "undecided":
-        more = [_more_rows("test", audit)] * bool(audit.rows_to_decide)
-        return " ".join([*_infinite(audit), *more, *_calibrate_on_more(audit), *_by_feature(audit)])
+        more_rows = [_collect_rows("test", audit)] * bool(audit.rows_to_decide)
+        return " ".join(
+            [*_avoid_infinite_intervals(audit), *more_rows, *_calibrate_on_more_rows(audit), *_check_features(audit)]
+        )
+    return _audit_advice_if_uneven(audit)
+
+
+def _audit_advice_if_uneven(audit: Audit) -> str:
     rows = [*audit.table, *([audit.slab] if audit.slab else [])]
-    off = [row for row in rows if row.adjusted < SIGNIFICANT and excludes(row, audit.level)]
-    named = listed(f"{row.group} ({row.coverage:.3f})" for row in off)
-    share = f"these intervals cover {audit.overall.coverage:.3f} of all rows instead of {audit.level:g}"
-    if not off:
-        return f"Calibrate on fresh rows: {share}, and no group by itself is shown to be off the level."
-    if audit.overall.coverage < audit.level - audit.tolerance:
-        return f"Calibrate on rows that the model has not seen: {share}. Off the level are {named}."
-    if audit.overall.coverage > audit.level + audit.tolerance:
-        return (
-            f"Narrower intervals would do, unless ties between scores forbid them: {share}. Off the level are {named}."
-        )
-    return f"Calibrate per group, or by a score that is even, on fresh rows: off the level are {named}."
+    different = [row for row in rows if row.adjusted < SIGNIFICANT and excludes_level(row, audit.level)]
+    named = f"Coverage differs significantly from the level in: {join_first(map(coverage_text, different))}."
+    overall = audit.overall.coverage
+    share = f"these intervals cover {percent_text(overall)} of all rows instead of {100 * audit.level:g} %"
+    if not different:
+        return f"Recalibrate on new rows: {share}. No single group differs significantly from the level."
+    if overall < audit.level - audit.tolerance:
+        return f"Recalibrate on rows that the model was not trained on: {share}. {named}"
+    if overall > audit.level + audit.tolerance:
+        return f"Narrower intervals are enough, unless tied scores prevent them: {share}. {named}"
+    return f"Recalibrate on new rows, with one threshold per group or with a score whose coverage is even. {named}"
 
 
-def _keep(found: Diagnosis) -> str:
-    keep = "Keep the marginal predictor"
-    if found.in_use:
-        keep = f"One threshold for all would do, without {found.taxonomy}"
-    judged = [group for group in found.table if group.rows]
-    low, high = min(group.low for group in judged), max(group.high for group in judged)
+def _advice_if_even(diagnosis: Diagnosis) -> str:
+    keep = "Keep one threshold for all rows"
+    if diagnosis.in_use:
+        keep = f"One threshold for all rows is enough, so {diagnosis.taxonomy} is not needed"
+    tested = [group for group in diagnosis.table if group.rows]
+    low, high = min(group.low for group in tested), max(group.high for group in tested)
     return (
-        f"{keep}: in every group its coverage lies within {found.tolerance:g} of the level, between {low:.3f} and "
-        f"{high:.3f} by the groups' intervals. Found on its own calibration rows, with the threshold as it is."
+        f"{keep}: in every group, its coverage is within {diagnosis.tolerance:g} of the level (the groups' 95 % "
+        f"intervals lie between {percent_text(low)} and {percent_text(high)}). This was measured on the calibration "
+        "rows, for the current threshold."
     )
 
 
-def _collect(found: Diagnosis) -> str:
-    needed = rows_for_finite_threshold(found.level)
-    every = np.concatenate(list(found.scores.values())) if found.scores else np.empty(0)
-    if found.threshold == np.inf and len(every) < needed:
-        return f"Collect calibration rows: a finite threshold at level {found.level:g} takes {needed}."
-    if found.threshold == np.inf:
+def _advice_if_undecided(diagnosis: Diagnosis) -> str:
+    needed = rows_for_finite_threshold(diagnosis.level)
+    scores = np.concatenate(list(diagnosis.scores.values())) if diagnosis.scores else np.empty(0)
+    if diagnosis.threshold == np.inf and len(scores) < needed:
         return (
-            f"Use another score: so many of these are infinite that every target is covered at level {found.level:g}."
+            f"Collect calibration rows: a finite threshold at level {diagnosis.level:g} needs at least {needed} rows."
         )
-    tied = np.mean(every == found.threshold) if len(every) else 0.0
-    if len(every) * tied > 1 and tied > found.tolerance:
+    if diagnosis.threshold == np.inf:
         return (
-            f"Use a score with fewer ties: {tied:.0%} of these equal the threshold, so that what it covers is not "
-            f"known to within {found.tolerance:g}, whatever the number of rows."
+            f"Use another score: so many scores are infinite that the threshold at level {diagnosis.level:g} is "
+            "infinite, too, and every target is covered."
         )
-    return _more_rows("calibration", found)
+    tied = np.mean(scores == diagnosis.threshold) if len(scores) else 0.0
+    if len(scores) * tied > 1 and tied > diagnosis.tolerance:
+        return (
+            f"Use a score with fewer ties: {100 * tied:.0f} % of the scores equal the threshold, so its coverage is "
+            f"not known to within {diagnosis.tolerance:g}, however many rows there are."
+        )
+    return _collect_rows("calibration", diagnosis)
 
 
-def _more_rows(kind: str, found: Diagnosis | Audit) -> str:
-    more = listed(f"{label} about {n}" for label, n in found.rows_to_decide.items())
-    if isinstance(found, Diagnosis) and found.in_use:
+def _collect_rows(kind: str, result: Diagnosis | Audit) -> str:
+    more = join_first(f"about {n} more in {label}" for label, n in result.rows_to_decide.items())
+    if isinstance(result, Diagnosis) and result.in_use:
         return (
-            f"Keep taxonomy={found.taxonomy}, which covers every group by its guarantee; whether one threshold would "
-            f"do takes more calibration rows to tell ({more})."
+            f"Keep taxonomy={result.taxonomy}, which guarantees the coverage of every group. More calibration rows are "
+            f"needed to find out whether one threshold for all rows is enough ({more})."
         )
     return (
-        f"Collect more {kind} rows ({more}): no group is shown to be off the level, nor all of them to be within "
-        f"{found.tolerance:g} of it. The numbers assume that coverage stays near what was seen."
+        f"Collect more {kind} rows ({more}). So far, the rows show neither that the coverage of a group differs from "
+        f"the level nor that every group is within {result.tolerance:g} of it. The numbers assume that coverage stays "
+        "near its current value."
     )
 
 
-def _other_score(found: Diagnosis, option: Option) -> str:
-    widths = listed(f"{label} {width:.4g}" for label, width in option.widths.items())
-    cost = f"mean width {option.width:.4g} instead of {found.options[0].width:.4g} ({widths})"
-    use = f"Use nonconformity={short_repr(option.nonconformity)}"
-    return f"{use}: one threshold is then even over these groups, {cost}. {_TRIED}"
-
-
-def _fewer_groups(found: Diagnosis) -> str:
-    short = [group for group in found.table if group.rows and group.threshold == np.inf]
-    named = listed(f"{group.group} has {group.rows}" for group in short)
-    needed = rows_for_finite_threshold(found.level)
+def _use_other_score(diagnosis: Diagnosis, option: Option) -> str:
+    widths = join_first(f"{label} {number_text(width)}" for label, width in option.widths.items())
+    current = number_text(diagnosis.options[0].width)
     return (
-        f"Use fewer groups, or collect calibration rows: one threshold for all is uneven, and a group needs {needed} "
-        f"rows for its own ({named})."
+        f"Use nonconformity={short_repr(option.nonconformity)}: one threshold for all rows then covers these groups "
+        f"evenly, with mean width {number_text(option.width)} instead of {current} ({widths}). {_RECALIBRATE}"
     )
 
 
-def _per_group(found: Diagnosis, option: Option) -> str:
-    before = found.options[0]
-    widths = listed(
-        f"{label} {width:.4g} instead of {before.widths[label]:.4g}" for label, width in option.widths.items()
+def _use_fewer_groups(diagnosis: Diagnosis) -> str:
+    small = [group for group in diagnosis.table if group.rows and group.threshold == np.inf]
+    named = join_first(f"{group.group} has {group.rows}" for group in small)
+    needed = rows_for_finite_threshold(diagnosis.level)
+    return (
+        "Use fewer groups, or collect calibration rows: one threshold for all rows is uneven, and a group needs at "
+        f"least {needed} rows for its own threshold ({named})."
     )
-    cost = f"mean width {option.width:.4g} instead of {before.width:.4g} ({widths})"
-    if found.in_use:
-        return f"Keep taxonomy={found.taxonomy}: one threshold for all would be uneven. On these rows, {cost}."
-    return f"Calibrate per group, taxonomy={found.taxonomy}: {cost}. {_TRIED}"
 
 
-def _per_group_by_thresholds(found: Diagnosis) -> str:
-    """Return the advice where widths are not known, or are infinite."""
-    own = listed(f"{group.group} {group.threshold:.4g}" for group in found.table if group.rows)
-    by = f", taxonomy={found.taxonomy}" if found.taxonomy else ""
-    cure = None if found.dependence is None or found.options else found.dependence.cure
-    instead = f"; or change the score to {cure}, which shows no dependence on the spread" if cure else ""
-    do = "Keep to thresholds" if found.in_use else "Use thresholds"
-    return f"{do} per group{by}: {own} instead of {found.threshold:.4g} for all{instead}. {_TRIED}"
+def _calibrate_per_group(diagnosis: Diagnosis, option: Option) -> str:
+    current = diagnosis.options[0]
+    widths = join_first(
+        f"{label} {number_text(width)} instead of {number_text(current.widths[label])}"
+        for label, width in option.widths.items()
+    )
+    cost = f"mean width {number_text(option.width)} instead of {number_text(current.width)} ({widths})"
+    if diagnosis.in_use:
+        keep = f"Keep taxonomy={diagnosis.taxonomy}: one threshold for all rows would be uneven."
+        return f"{keep} On these rows, thresholds per group give {cost}."
+    return f"Calibrate per group with taxonomy={diagnosis.taxonomy}: {cost}. {_RECALIBRATE}"
 
 
-def _nothing_to_do(audit: Audit) -> str:
+def _use_group_thresholds(diagnosis: Diagnosis) -> str:
+    """Return the advice if widths are not known or infinite."""
+    thresholds = join_first(f"{row.group} {number_text(row.threshold)}" for row in diagnosis.table if row.rows)
+    taxonomy = f", taxonomy={diagnosis.taxonomy}" if diagnosis.taxonomy else ""
+    use = "Keep one threshold per group" if diagnosis.in_use else "Use one threshold per group"
+    remedy = None if diagnosis.dependence is None or diagnosis.options else diagnosis.dependence.sufficient_remedy
+    change = f" Or change the score: {remedy} would remove its dependence on the spread." if remedy else ""
+    return (
+        f"{use}{taxonomy}: {thresholds} instead of {number_text(diagnosis.threshold)} for all.{change} {_RECALIBRATE}"
+    )
+
+
+def _audit_advice_if_even(audit: Audit) -> str:
+    within = f"in every group, coverage is within {audit.tolerance:g} of the level"
     if audit.n_infinite:
-        return (
-            f"Calibrate on more rows: coverage lies within {audit.tolerance:g} of the level in every group, but "
-            f"{audit.n_infinite} of {audit.overall.rows} intervals are infinite."
-        )
-    return f"Nothing to do: in every group coverage lies within {audit.tolerance:g} of the level."
+        infinite = f"{audit.n_infinite} of {audit.overall.rows} intervals are infinite"
+        return f"Calibrate on more rows: {within}, but {infinite}."
+    return f"Nothing to do: {within}."
 
 
-def _infinite(audit: Audit) -> list[str]:
-    """Return what infinite intervals take, if there are some."""
+def _avoid_infinite_intervals(audit: Audit) -> list[str]:
+    """Return how many calibration rows finite intervals need, if some are infinite."""
     if not audit.n_infinite:
         return []
     needed = rows_for_finite_threshold(audit.level)
     return [
-        f"Calibrate on more rows: {audit.n_infinite} of {audit.overall.rows} intervals are infinite, and a finite "
-        f"threshold at level {audit.level:g} takes {needed} calibration rows."
+        f"Calibrate on more rows: {audit.n_infinite} of {audit.overall.rows} intervals are infinite. A finite "
+        f"threshold at level {audit.level:g} needs at least {needed} calibration rows."
     ]
 
 
-def _calibrate_on_more(audit: Audit) -> list[str]:
-    """Return what to do about groups whose coverage their calibration rows leave to chance, if there are any."""
-    if not audit.left_to_chance:
+def _calibrate_on_more_rows(audit: Audit) -> list[str]:
+    """Return what to do about groups that miss the level because of few calibration rows, if there are any."""
+    if not audit.explained_by_calibration:
         return []
-    named = listed(f"{row.group} ({row.coverage:.3f})" for row in audit.left_to_chance)
+    named = join_first(map(coverage_text, audit.explained_by_calibration))
     needed = rows_needed(audit.level, audit.tolerance)
     return [
-        f"Calibrate on more rows: off the level, but not beyond what their calibration rows leave to chance, are "
-        f"{named}; {needed} rows a threshold keep coverage within {audit.tolerance:g} of the level 19 times in 20."
+        "Calibrate on more rows: these groups miss the level, but their few calibration rows can explain it: "
+        f"{named}. With {needed} calibration rows per threshold, coverage is within {audit.tolerance:g} of the level "
+        "in 19 of 20 calibrations."
     ]
 
 
-def _by_feature(audit: Audit) -> list[str]:
-    """Return what the features show beside the groups, if they do."""
+def _check_features(audit: Audit) -> list[str]:
+    """Return the rows by feature whose coverage differs from the level, if there are any."""
     named = audit.features_off_the_level
-    return [f"Look beyond these groups, too: off the level are {named}."] if named else []
+    return [f"Also check the features: coverage differs significantly from the level for {named}."] if named else []

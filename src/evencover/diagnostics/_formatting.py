@@ -9,9 +9,9 @@ import numpy as np
 from evencover._internal.html import Markup, html_table, tag
 from evencover.diagnostics._verdict import GroupCoverage, Verdict
 
-COLUMNS = ("group", "rows", "coverage", "95 % interval")
-_NAMED = 6  # before the rest is counted
-_LINES = 30
+COVERAGE_COLUMNS = ("group", "rows", "coverage", "95 % interval")
+_MAX_LISTED = 6
+_MAX_TABLE_ROWS = 30
 
 
 class HasPValue(GroupCoverage, Protocol):
@@ -23,7 +23,7 @@ class HasPValue(GroupCoverage, Protocol):
 
 
 class HasVerdict(Protocol):
-    """Something with a verdict."""
+    """A result with a verdict and advice."""
 
     @property
     def verdict(self) -> Verdict:
@@ -37,59 +37,82 @@ class HasVerdict(Protocol):
 RowType = TypeVar("RowType", bound=HasPValue)
 
 
-def probability(p: float) -> str:
-    """Return a p-value as text, never 0."""
+def p_value_text(p: float) -> str:
+    """Return a p-value for a table, never 0: 0.312, < 0.001 or not known."""
     return "not known" if np.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def cells(row: GroupCoverage) -> tuple[str, ...]:
-    """Return the text of `COLUMNS` for a group."""
+def p_value_phrase(p: float) -> str:
+    """Return a p-value for a sentence: p = 0.312, p < 0.001 or p not known."""
+    text = p_value_text(p)
+    return f"p = {text}" if text[0].isdigit() else f"p {text}"
+
+
+def percent_text(share: float) -> str:
+    """Return a share as a percentage for a sentence: 88.9 %."""
+    return f"{100 * share:.1f} %"
+
+
+def coverage_text(row: GroupCoverage) -> str:
+    """Return a group with its coverage for a sentence: low (94.4 % of 1999 rows)."""
+    return f"{row.group} ({percent_text(row.coverage)} of {row.rows} rows)"
+
+
+def number_text(value: float) -> str:
+    """Return a number with four significant digits; a large one without exponent, as in 36 830."""
+    if not 1e4 <= abs(value) < 1e15:
+        return f"{value:.4g}"
+    return f"{float(f'{value:.4g}'):,.0f}".replace(",", " ")
+
+
+def coverage_cells(row: GroupCoverage) -> tuple[str, ...]:
+    """Return the text of a group's `COVERAGE_COLUMNS`."""
     return str(row.group), str(row.rows), f"{row.coverage:.3f}", f"{row.low:.3f} to {row.high:.3f}"
 
 
-def table_of(rows: Sequence[RowType], written: Callable[[RowType], Sequence[str]], header: Sequence[str]) -> str:
-    """Return a table of groups as text; of very many, those with the smallest p-values."""
-    more = [f"  and {len(rows) - _LINES} more groups"] if len(rows) > _LINES else []
-    return "\n".join([text_table(header, map(written, _few(rows))), *more])
+def group_table(rows: Sequence[RowType], cells: Callable[[RowType], Sequence[str]], header: Sequence[str]) -> str:
+    """Return a table of groups as text; with more than 30 groups, only those with the smallest p-values."""
+    more = [f"  and {len(rows) - _MAX_TABLE_ROWS} more groups"] if len(rows) > _MAX_TABLE_ROWS else []
+    return "\n".join([text_table(header, map(cells, _smallest_p_values(rows))), *more])
 
 
 def verdict_html(
-    judged: HasVerdict, rows: Sequence[RowType], written: Callable[[RowType], Sequence[str]], header: Sequence[str]
+    result: HasVerdict, rows: Sequence[RowType], cells: Callable[[RowType], Sequence[str]], header: Sequence[str]
 ) -> Markup:
     """Return a verdict with its table as HTML, for notebooks."""
-    said = tag("p", tag("b", f"Verdict: {judged.verdict}. "), judged.advice)
-    more = [tag("p", f"And {len(rows) - _LINES} more groups.")] if len(rows) > _LINES else []
-    return tag("div", said, html_table(header, map(written, _few(rows))), *more)
+    sentence = tag("p", tag("b", f"Verdict: {result.verdict}. "), result.advice)
+    more = [tag("p", f"And {len(rows) - _MAX_TABLE_ROWS} more groups.")] if len(rows) > _MAX_TABLE_ROWS else []
+    return tag("div", sentence, html_table(header, map(cells, _smallest_p_values(rows))), *more)
 
 
-def _few(rows: Sequence[RowType]) -> list[RowType]:
-    """Return all rows or, of very many, those with the smallest p-values."""
-    if len(rows) <= _LINES:
+def _smallest_p_values(rows: Sequence[RowType]) -> list[RowType]:
+    """Return all rows or, if there are more than 30, those with the smallest p-values."""
+    if len(rows) <= _MAX_TABLE_ROWS:
         return list(rows)
-    return sorted(rows, key=lambda row: (np.isnan(row.adjusted), row.adjusted))[:_LINES]
+    return sorted(rows, key=lambda row: (np.isnan(row.adjusted), row.adjusted))[:_MAX_TABLE_ROWS]
 
 
-def short_repr(score: object) -> str:
-    """Return how a score or a taxonomy is written in code, in one line, without what it is by default."""
-    if not is_dataclass(score):
-        return " ".join(repr(score).split())
-    values = [(part.name, getattr(score, part.name), part.default) for part in fields(score)]
-    given = (f"{name}={value!r}" for name, value, default in values if value != default)
-    return f"{type(score).__name__}({', '.join(given)})"
+def short_repr(value: object) -> str:
+    """Return a score or a taxonomy as Python code, on one line, without parameters that have their default."""
+    if not is_dataclass(value):
+        return " ".join(repr(value).split())
+    parameters = [(part.name, getattr(value, part.name), part.default) for part in fields(value)]
+    given = (f"{name}={setting!r}" for name, setting, default in parameters if setting != default)
+    return f"{type(value).__name__}({', '.join(given)})"
 
 
-def listed(texts: Iterable[str]) -> str:
-    """Return texts as a list, cut where it grows long."""
+def join_first(texts: Iterable[str]) -> str:
+    """Return the first six texts, separated by commas, and the number of the others."""
     every = list(texts)
-    return ", ".join(every[:_NAMED] + [f"{len(every) - _NAMED} more"] * (len(every) > _NAMED))
+    return ", ".join(every[:_MAX_LISTED] + [f"and {len(every) - _MAX_LISTED} more"] * (len(every) > _MAX_LISTED))
 
 
 def text_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a table as text, the first column to the left and the others to the right."""
+    """Return a table as text: the first column aligned left, the others right."""
     lines = [list(header), *(list(map(str, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    ready = [
+    aligned = [
         [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
         for line in lines
     ]
-    return "\n".join("  " + "  ".join(line).rstrip() for line in ready)
+    return "\n".join("  " + "  ".join(line).rstrip() for line in aligned)

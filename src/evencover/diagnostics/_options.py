@@ -1,4 +1,4 @@
-"""What could be used instead: other scores, and thresholds per group, tried on the calibration rows."""
+"""Alternatives to the current predictor: other scores and thresholds per group, evaluated on the calibration rows."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,18 +15,19 @@ from evencover.scores import IntervalDistance, Normalized, Residual, Score, inte
 
 @dataclass(frozen=True)
 class Option:
-    """A predictor that could be used, tried on the calibration rows.
+    """A predictor that could be used, evaluated on the calibration rows.
 
     Parameters
     ----------
     nonconformity : Score
-        Its score.
+        The score.
     per_group : bool
         Whether every group has its own threshold.
     verdict : str
-        On one threshold for all; calibrated per group it is even, by its guarantee, where rows are enough for it.
+        Verdict on one threshold for all rows. With thresholds per group it is "even", which is guaranteed, if every
+        threshold is finite.
     width : float
-        Mean width over these rows.
+        Mean width of the intervals of these rows.
     widths : mapping from label to float
         Mean width in each group that has rows.
     """
@@ -39,39 +40,41 @@ class Option:
 
 
 def options(
-    rows: Rows, nonconformity: Score, at_hand: MarginalThreshold, settings: Settings, *, priced: bool = True
+    rows: Rows, nonconformity: Score, current: MarginalThreshold, settings: Settings, *, per_group: bool = True
 ) -> tuple[Option, ...]:
-    """Return the score at hand with one threshold and, if priced, with one for each group; then other scores likewise.
+    """Return the options for the current score, then those for the other usable scores.
 
-    The scores at hand come divided by groups already. Thresholds for groups of the target cannot be priced: which of
-    them a new row gets is not known.
+    Each score has an option with one threshold for all rows and, if `per_group`, one with a threshold for each group.
+    Pass `per_group=False` for groups of the target: the group of a new row is not known, so neither is its width.
+    `current` is the marginal threshold of the current score.
     """
-    found: list[Option] = []
-    groups = at_hand.groups
+    result: list[Option] = []
+    groups = current.groups
     for score in usable_scores(rows.prediction, nonconformity):
-        divide = (
-            at_hand if score is nonconformity else MarginalThreshold(scores_of(score, rows), groups, settings.level)
+        marginal = (
+            current if score is nonconformity else MarginalThreshold(scores_of(score, rows), groups, settings.level)
         )
-        judged = divide.verdict(settings.tolerance, settings.seed)
-        found.append(_option(rows, groups, score, divide.threshold, judged))
-        own = np.append(divide.own_thresholds, divide.threshold)[groups.codes]  # the last, for rows left out
-        by_group: Verdict = "even" if np.isfinite(own).all() else "undecided"
-        found += [_option(rows, groups, score, own, by_group)] * priced
-    return tuple(found)
+        marginal_verdict = marginal.verdict(settings.tolerance, settings.seed)
+        result.append(_option(rows, groups, score, marginal.threshold, marginal_verdict))
+        # Rows without a group have code -1, and so get the last threshold: the marginal one.
+        row_thresholds = np.append(marginal.group_thresholds, marginal.threshold)[groups.codes]
+        group_verdict: Verdict = "even" if np.isfinite(row_thresholds).all() else "undecided"
+        result += [_option(rows, groups, score, row_thresholds, group_verdict)] * per_group
+    return tuple(result)
 
 
 def usable_scores(prediction: Prediction, first: Score) -> Iterator[Score]:
-    """Yield a score and, if it is one of the paper's three, the others that the prediction has the parts for."""
+    """Yield a score and, if it is one of the paper's three, the others of them that the prediction supports."""
     yield first
     spread = prediction.spread
-    least = -1.0 if spread is None else float(spread.min(initial=np.inf))
-    others: dict[Score, bool] = {Residual(): True, IntervalDistance(): least >= 0, Normalized(): least > 0}
+    smallest = -1.0 if spread is None else float(spread.min(initial=np.inf))
+    others: dict[Score, bool] = {Residual(): True, IntervalDistance(): smallest >= 0, Normalized(): smallest > 0}
     if type(first) in map(type, others):
         yield from (score for score, usable in others.items() if usable and type(score) is not type(first))
 
 
-def _option(rows: Rows, groups: Groups, score: Score, threshold: float | FloatArray, judged: Verdict) -> Option:
-    """Return the option of a score with one threshold, or with one for each row."""
+def _option(rows: Rows, groups: Groups, score: Score, threshold: float | FloatArray, verdict: Verdict) -> Option:
+    """Return the option for a score with one threshold, or with an array of one threshold for each row."""
     widths = interval_by(score, threshold, rows.prediction).width
     means = {label: float(own.mean()) for label, own in groups.split(widths).items()}
-    return Option(score, np.ndim(threshold) > 0, judged, float(widths.mean()), means)
+    return Option(score, np.ndim(threshold) > 0, verdict, float(widths.mean()), means)

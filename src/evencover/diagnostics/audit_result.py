@@ -1,39 +1,48 @@
-"""The result of an audit: frozen data, and its text."""
+"""The result of an audit, and its text."""
 
 from dataclasses import dataclass
 
 from evencover.diagnostics._exact_tests import SIGNIFICANT
 from evencover.diagnostics._excess_risk import ExcessRisk
-from evencover.diagnostics._formatting import COLUMNS, cells, listed, probability, table_of, verdict_html
-from evencover.diagnostics._verdict import Verdict, excludes, rows_to_add
+from evencover.diagnostics._formatting import (
+    COVERAGE_COLUMNS,
+    coverage_cells,
+    coverage_text,
+    group_table,
+    join_first,
+    number_text,
+    p_value_text,
+    verdict_html,
+)
+from evencover.diagnostics._verdict import Verdict, excludes_level, rows_to_add
 from evencover.groups import Label
 
-_HEADER = (*COLUMNS, "p (Holm)", "mean width", "Winkler score")
+_HEADER = (*COVERAGE_COLUMNS, "p (Holm)", "mean width", "Winkler score")
 
 
 @dataclass(frozen=True)
 class GroupAudit:
-    """What intervals covered of a group.
+    """The coverage of intervals in a group of test rows.
 
     Parameters
     ----------
     group : label
         The group.
     rows : int
-        Its test rows.
+        Number of its test rows.
     coverage : float
-        Share of them that is covered; NaN without rows.
+        Share of these rows that is covered; NaN without rows.
     low, high : float
-        Exact (Clopper-Pearson) 95 % interval of the coverage that these intervals, calibrated as they are, have in the
-        group.
+        95 % Clopper-Pearson interval of the coverage in the group, for these intervals with their current calibration.
     p_under, p_over : float
-        Exact p-values of so few, or so many, rows covered, if coverage is what was promised, and no more: ties between
-        scores can make it more. NaN without rows, or where nothing was promised (groups unseen in calibration).
+        One-sided exact p-values for under- and over-coverage. They assume that the guaranteed coverage is exact; ties
+        between scores can increase it. NaN without rows, or without a guarantee (groups unseen in calibration).
     adjusted : float
-        Both sides together, adjusted for the number of groups that are tested together (Holm).
+        Two-sided p-value, Holm-adjusted for the number of groups that are tested jointly.
     p_limit : float
-        What `adjusted` would become with ever more test rows, covered as often as these: what calibration leaves to
-        chance. NaN without rows; 0 where the number of calibration rows is not known.
+        The limit of `adjusted` for infinitely many test rows with the same coverage. If it is at least 0.05, the
+        randomness of the calibration rows alone can explain the coverage. NaN without rows; 0 if the number of
+        calibration rows is not known.
     width : float
         Mean width; NaN without rows.
     score : float
@@ -55,43 +64,44 @@ class GroupAudit:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
-    """What intervals covered, in each group and against the features. Made by `audit`.
+    """The coverage of intervals on test rows: in each group, and by the features. Returned by `audit`.
 
-    The verdict is `uneven` where the joint p-value is under 0.05 and some interval excludes the level: a group's, the
-    worst slab's, or that of all rows together, since coverage that is evenly off the level is no better. Else it is
-    `even` where every group's interval lies within the tolerance of the level; else `undecided`. Printed, an audit is a
-    page of text.
+    The verdict is `uneven` if the joint p-value is below 0.05 and some 95 % interval excludes the level: that of a
+    group, of the worst slab, or of all rows. (All rows are tested as well because coverage can be the same in every
+    group and still be wrong.) Otherwise it is `even` if the interval of every group lies within the tolerance of the
+    level. Otherwise it is `undecided`. `print` shows a table, the test results, the verdict and the advice.
 
     Parameters
     ----------
     verdict : {"even", "uneven", "undecided"}
-        On these intervals, over these groups, at this level.
+        Verdict on these intervals, for these groups, at this level.
     advice : str
         What to do.
     table : tuple of GroupAudit
-        The groups.
+        The result for each group.
     joint_p_value : float
-        The smallest p-value of the groups, all rows together and the worst slab, adjusted for their number (Holm).
+        The smallest Holm-adjusted p-value of the groups, all rows and the worst slab.
     overall : GroupAudit
-        All rows together.
+        The result for all rows.
     by_width : tuple of GroupAudit
-        Rows by the width of their intervals (size-stratified coverage), thirds of them.
+        The result for each third of the rows by interval width (size-stratified coverage).
     by_feature : tuple of GroupAudit
-        Rows by each feature (feature-stratified coverage), adjusted for all of these together.
+        The result for the rows by each feature (feature-stratified coverage), Holm-adjusted for all of them.
     slab : GroupAudit or None
-        The worst slab of the features: found on one half of the rows, judged on the other, for too few covered only.
+        The worst slab, which is the region between two parallel planes in the space of the features with the lowest
+        coverage. It is found on one half of the rows and tested on the other half, for under-coverage only.
     slab_rule : str
-        Where it is.
+        The inequality that defines the slab.
     excess_risk : ExcessRisk or None
-        Whether the features tell covered rows from missed ones.
+        Whether the features predict which rows are covered.
     level, tolerance : float
-        Nominal coverage, and the distance from it that counts as even.
+        Nominal coverage, and the largest distance from it that counts as even.
     sizes_known : bool
-        Whether it is known how many calibration scores are behind the thresholds.
+        Whether the numbers of calibration scores behind the thresholds are known.
     n_empty, n_infinite : int
-        Intervals that are empty, and those of infinite width.
+        Number of empty intervals, and of intervals with infinite width.
     seed : int
-        Of the draws.
+        Seed of the random draws.
     """
 
     verdict: Verdict
@@ -112,29 +122,32 @@ class Audit:
     seed: int
 
     @property
-    def law(self) -> str:
-        """What the p-values hold for: calibration rows drawn anew, or this calibration as it is."""
-        known, given = "for calibration rows drawn anew (BetaBinomial)", "given this calibration (Binomial)"
-        return known if self.sizes_known else given
+    def p_value_scope(self) -> str:
+        """What the p-values hold for: any random draw of the calibration rows, or only the current calibration."""
+        random, fixed = "for randomly drawn calibration rows (BetaBinomial)", "for this calibration only (Binomial)"
+        return random if self.sizes_known else fixed
 
     @property
-    def left_to_chance(self) -> tuple[GroupAudit, ...]:
-        """Groups off the level for certain, but not beyond what their calibration rows leave to chance."""
-        off = (row for row in self.table if excludes(row, self.level) and row.adjusted >= SIGNIFICANT)
+    def explained_by_calibration(self) -> tuple[GroupAudit, ...]:
+        """Groups whose interval excludes the level, but whose few calibration rows can explain it.
+
+        More test rows cannot decide whether they are covered as guaranteed.
+        """
+        off = (row for row in self.table if excludes_level(row, self.level) and row.adjusted >= SIGNIFICANT)
         return tuple(row for row in off if row.p_limit >= SIGNIFICANT)
 
     @property
     def features_off_the_level(self) -> str:
-        """Which rows by feature are off the level beyond chance, in words, the surest first; empty if none are."""
+        """Rows by feature whose coverage differs significantly from the level, as text, smallest p-value first."""
         off = sorted((row for row in self.by_feature if row.adjusted < SIGNIFICANT), key=lambda row: row.adjusted)
-        return listed(f"{row.group} ({row.coverage:.3f})" for row in off)
+        return join_first(map(coverage_text, off))
 
     @property
     def rows_to_decide(self) -> dict[Label, int]:
-        """Where undecided: about how many more rows groups need, were their coverage what was seen."""
+        """If undecided: about how many more test rows each group needs, if coverage stays near its current value."""
         if self.verdict != "undecided":
             return {}
-        open_groups = [row for row in self.table if row not in self.left_to_chance]
+        open_groups = [row for row in self.table if row not in self.explained_by_calibration]
         return rows_to_add(open_groups, self.level, self.tolerance)
 
     def __repr__(self) -> str:
@@ -143,27 +156,27 @@ class Audit:
 
     def __str__(self) -> str:
         lines = [
-            f"Coverage at level {self.level:g}, p-values {self.law}:",
-            table_of([*self.table, *([self.slab] if self.slab else []), self.overall], _cells, _HEADER),
+            f"Coverage at level {self.level:g}. The p-values hold {self.p_value_scope}.",
+            group_table([*self.table, *([self.slab] if self.slab else []), self.overall], _cells, _HEADER),
         ]
         if self.n_empty or self.n_infinite:
-            lines.append(f"Empty intervals: {self.n_empty}; infinite ones: {self.n_infinite}.")
-        return "\n".join([*lines, *self._by_features(), f"Verdict: {self.verdict}. {self.advice}"])
+            lines.append(f"Empty intervals: {self.n_empty}; infinite intervals: {self.n_infinite}.")
+        return "\n".join([*lines, *self._feature_lines(), f"Verdict: {self.verdict}. {self.advice}"])
 
     def _repr_html_(self) -> str:
         return verdict_html(self, [*self.table, self.overall], _cells, _HEADER)
 
-    def _by_features(self) -> list[str]:
-        """Return what the features show, in lines of text."""
+    def _feature_lines(self) -> list[str]:
+        """Return the results by the features, as lines of text."""
         if self.excess_risk is None:
             return []
         lines = [
-            f"Features with rows off the level: {self.features_off_the_level or 'none'}.",
-            f"Features tell covered rows from missed ones: {self.excess_risk}.",
+            f"Rows by feature whose coverage differs from the level: {self.features_off_the_level or 'none'}.",
+            f"Features predict which rows are covered: {self.excess_risk}.",
         ]
-        return [f"The worst slab is {self.slab_rule}.", *lines] if self.slab else lines
+        return [f"Worst slab (lowest coverage by the features): {self.slab_rule}.", *lines] if self.slab else lines
 
 
 def _cells(row: GroupAudit) -> tuple[str, ...]:
-    """Return the text of a line."""
-    return *cells(row), probability(row.adjusted), f"{row.width:.4g}", f"{row.score:.4g}"
+    """Return the text of a table row."""
+    return *coverage_cells(row), p_value_text(row.adjusted), number_text(row.width), number_text(row.score)

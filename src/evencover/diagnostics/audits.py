@@ -1,4 +1,4 @@
-"""After: where did these intervals miss, whoever made them, and is that chance."""
+"""`audit`: test the coverage of intervals on test rows, by group and by feature."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,13 +10,13 @@ import numpy as np
 from evencover._internal.arrays import BoolArray, FloatArray, IntArray, check_count, checked_vector, is_count
 from evencover.diagnostics._advice import advice_on_audit
 from evencover.diagnostics._exact_tests import (
-    covered_law,
+    clopper_pearson_lower,
+    clopper_pearson_upper,
+    covered_count_pmf,
     holm,
-    limiting_p_value,
-    lower_share,
-    tails,
-    two_sided,
-    upper_share,
+    large_sample_p_value,
+    one_sided_p_values,
+    two_sided_p_value,
 )
 from evencover.diagnostics._excess_risk import ExcessRisk, excess_risk
 from evencover.diagnostics._feature_strata import Feature
@@ -28,7 +28,7 @@ from evencover.intervals import Intervals, IntervalUnion
 from evencover.metrics import interval_scores
 from evencover.quantiles import Level
 
-_DIGITS = 9  # to which widths are compared
+_WIDTH_DIGITS = 9  # widths that agree to so many digits count as equal
 
 
 def audit(
@@ -42,36 +42,39 @@ def audit(
     calibration_sizes: int | Mapping[Any, int] | None = None,
     seed: int = 0,
 ) -> Audit:
-    """Return where intervals missed, and whether that is chance.
+    """Test whether intervals cover their targets as often as they should, in each group.
 
-    Intervals of a valid split predictor scatter with its calibration rows: among m rows of a group, with n calibration
-    scores behind their threshold, BetaBinomial(m, k, n + 1 − k) are covered, k the conformal rank. A binomial test
-    takes that scatter for a fault. So where n is known the tests are BetaBinomial; where not, the result says that its
-    p-values are for this calibration as it is.
+    The coverage of a valid split conformal predictor varies with its calibration rows. Among m test rows of a group
+    whose threshold comes from n calibration scores, the number of covered rows is BetaBinomial(m, k, n + 1 − k), where
+    k is the conformal rank. A binomial test ignores this variation and rejects valid predictors too often. So the tests
+    are BetaBinomial if n is known. If not, they are binomial, and the p-values hold for this calibration only.
 
     Parameters
     ----------
     y : array-like of shape (n,)
-        Targets that neither model nor calibration have seen.
+        Targets of test rows, used neither to train nor to calibrate.
     intervals : Intervals, array-like of shape (n, 2), or pair of arrays of shape (n,)
-        From this package or any other: lower and upper bounds. Infinite and empty ones (lower > upper, NaN) are legal.
+        Lower and upper bounds, from this package or any other. Infinite and empty intervals (lower > upper, NaN) are
+        allowed.
     X : table of n rows, optional
-        Features, to look for rows that are missed more often: by each feature, in the worst slab, by a classifier.
+        Features, to search for rows with low coverage: by each feature, in the worst slab, with a classifier.
     groups : array-like of shape (n,) or Groups, optional
-        The group of each row. By default those that the intervals were made with, if several; else thirds by width.
+        The group of each row. The default is the groups that the intervals were calibrated with, if there are several;
+        otherwise thirds by width.
     level : float, optional
-        Nominal coverage; by default the one the intervals carry, else 0.9.
+        Nominal coverage. The default is the level stored in the intervals, otherwise 0.9.
     tolerance : float
-        Distance from the level that counts as even.
+        Largest distance from the level that counts as even.
     calibration_sizes : int or mapping from label to int, optional
-        Calibration scores behind the threshold: of all rows, or of each group. Our own intervals carry them.
+        Number of calibration scores behind the threshold of all rows, or of each group. Intervals of this package
+        store them.
     seed : int
-        Of the halves, slabs and permutations with X.
+        Seed of the random halves, slabs and permutations, which are used if X is given.
 
     Returns
     -------
     Audit
-        With `verdict`, `advice`, `table`; printed, it is a page of text.
+        The result, with `verdict`, `advice` and `table`. `print` shows it as text.
 
     Examples
     --------
@@ -84,117 +87,131 @@ def audit(
     """
     made = _checked_intervals(intervals)
     settings = checked_settings(_level_of(made) if level is None else level, tolerance, seed)
-    asked = _groups_of(made) if groups is None else checked_groups(groups, len(made), "the intervals")
-    if (asked.codes < 0).any():
-        raise ValueError(f"groups must hold every row; {np.count_nonzero(asked.codes < 0)} are left out")
+    audited_groups = _groups_of(made) if groups is None else checked_groups(groups, len(made), "the intervals")
+    without_group = np.count_nonzero(audited_groups.codes < 0)
+    if without_group:
+        raise ValueError(f"groups must have a group for every row; {without_group} of {len(made)} rows have none")
     target = checked_vector(y, "y", length=len(made))
-    evidence = _Evidence.of(target, made, _pools(made, asked, calibration_sizes), settings.level)
-    told = _FeatureFindings() if X is None else _feature_findings(evidence, X, settings.seed)
-    overall = evidence.of_rows("all rows", np.arange(len(made)))
-    family = _Family.of(evidence.by(asked), overall, told.slab)
-    found = Audit(
+    results = _RowResults.of(target, made, _calibration_pools(made, audited_groups, calibration_sizes), settings.level)
+    findings = _FeatureFindings() if X is None else _feature_findings(results, X, settings.seed)
+    overall = results.audit_rows("all rows", np.arange(len(made)))
+    family = _TestFamily.of(results.audit_groups(audited_groups), overall, findings.slab)
+    audited = Audit(
         verdict=verdict(
-            family.groups, family.joint_p_value, settings.level, settings.tolerance, also=family.also(settings.level)
+            family.groups,
+            family.joint_p_value,
+            settings.level,
+            settings.tolerance,
+            other_rows=family.other_rows(settings.level),
         ),
         advice="",
         table=family.groups,
         joint_p_value=family.joint_p_value,
         overall=family.overall,
-        by_width=_adjusted(evidence.by(_by_width(made))),
-        by_feature=_adjusted(told.by_feature),
+        by_width=_holm_adjusted(results.audit_groups(_by_width(made))),
+        by_feature=_holm_adjusted(findings.by_feature),
         slab=family.slab,
-        slab_rule=told.slab_rule,
-        excess_risk=told.risk,
+        slab_rule=findings.slab_rule,
+        excess_risk=findings.risk,
         level=float(settings.level),
         tolerance=settings.tolerance,
-        sizes_known=evidence.pools.known,
+        sizes_known=results.pools.known,
         n_empty=int(np.count_nonzero(_empty(made))),
         n_infinite=int(np.count_nonzero(np.isinf(made.width))),
         seed=settings.seed,
     )
-    return replace(found, advice=advice_on_audit(found))
+    return replace(audited, advice=advice_on_audit(audited))
 
 
 @dataclass(frozen=True, eq=False)
-class _Pools:
-    """Which calibration scores are behind each row's threshold: the pool of each row, and the pools' sizes if known."""
+class _CalibrationPools:
+    """The pool of calibration scores behind the threshold of each row, and the size of each pool (None: not known)."""
 
     codes: IntArray
     sizes: tuple[int | None, ...]
 
     @property
     def known(self) -> bool:
-        """Whether any is; rows of others, of which nothing is promised, are then not tested."""
+        """Whether any size is known; if so, rows of other pools have no guarantee and are not tested."""
         return any(size is not None for size in self.sizes)
 
 
 @dataclass(frozen=True, eq=False)
-class _Evidence:
-    """What is known of each row: whether it is covered, the width and score of its interval, its pool."""
+class _RowResults:
+    """The result of each row: whether it is covered, the width and score of its interval, its pool."""
 
     covered: BoolArray
     widths: FloatArray
     scores: FloatArray
-    pools: _Pools
+    pools: _CalibrationPools
     level: Fraction
 
     @classmethod
-    def of(cls, y: FloatArray, made: Intervals | IntervalUnion, pools: _Pools, level: Fraction) -> "_Evidence":
+    def of(
+        cls, y: FloatArray, made: Intervals | IntervalUnion, pools: _CalibrationPools, level: Fraction
+    ) -> "_RowResults":
+        """Return the results of the intervals for the targets."""
         scores = interval_scores(y, made, level) if isinstance(made, Intervals) else np.full(len(y), np.nan)
         return cls(made.covers(y), made.width, scores, pools, level)
 
-    def by(self, groups: Groups) -> list[GroupAudit]:
+    def audit_groups(self, groups: Groups) -> list[GroupAudit]:
         """Return the audit of each group."""
         rows = dict(rows_by_code(groups.codes, len(groups.labels)))
-        nothing = np.empty(0, dtype=np.intp)
-        return [self.of_rows(label, rows.get(code, nothing)) for code, label in enumerate(groups.labels)]
+        no_rows = np.empty(0, dtype=np.intp)
+        return [self.audit_rows(label, rows.get(code, no_rows)) for code, label in enumerate(groups.labels)]
 
-    def of_rows(self, name: Label, rows: IntArray) -> GroupAudit:
-        """Return the audit of some rows, as one group."""
+    def audit_rows(self, name: Label, rows: IntArray) -> GroupAudit:
+        """Return the audit of some rows as one group, not yet adjusted for other tests."""
         n, covered = len(rows), int(np.count_nonzero(self.covered[rows]))
         counts = np.bincount(self.pools.codes[rows], minlength=len(self.pools.sizes)).tolist()
         pools = [(m, size) for m, size in zip(counts, self.pools.sizes, strict=True) if m]
-        promised = not self.pools.known or all(size is not None for _, size in pools)
-        under, over = tails(covered_law(pools, self.level), covered) if n and promised else (np.nan, np.nan)
+        testable = n and (not self.pools.known or all(size is not None for _, size in pools))
+        under, over = np.nan, np.nan
+        if testable:
+            under, over = one_sided_p_values(covered_count_pmf(pools, self.level), covered)
         share, width, score = (
             float(each[rows].mean()) if n else np.nan for each in (self.covered, self.widths, self.scores)
         )
-        low, high = float(lower_share(covered, n)), float(upper_share(covered, n))
-        limit = limiting_p_value(pools, self.level, share) if n and promised else np.nan
-        return GroupAudit(name, n, share, low, high, under, over, float(two_sided(under, over)), limit, width, score)
+        low, high = float(clopper_pearson_lower(covered, n)), float(clopper_pearson_upper(covered, n))
+        both = float(two_sided_p_value(under, over))
+        limit = large_sample_p_value(pools, self.level, share) if testable else np.nan
+        return GroupAudit(name, n, share, low, high, under, over, both, limit, width, score)
 
 
 @dataclass(frozen=True)
-class _Family:
-    """What is tested together: the groups; all rows, unless they are the one group; the worst slab, if there is one."""
+class _TestFamily:
+    """Tests with a joint Holm adjustment: the groups, the worst slab if any, all rows if there are several groups."""
 
     groups: tuple[GroupAudit, ...]
     overall: GroupAudit
     slab: GroupAudit | None
 
     @classmethod
-    def of(cls, groups: Sequence[GroupAudit], overall: GroupAudit, slab: GroupAudit | None) -> "_Family":
-        """Return the family, adjusted for its size."""
-        alone = sum(row.rows > 0 for row in groups) < 2
-        tested = _adjusted([*groups, *([] if slab is None else [slab]), *([] if alone else [overall])])
+    def of(cls, groups: Sequence[GroupAudit], overall: GroupAudit, slab: GroupAudit | None) -> "_TestFamily":
+        """Return the family with Holm-adjusted p-values."""
+        one_group = sum(row.rows > 0 for row in groups) < 2
+        tested = _holm_adjusted([*groups, *([] if slab is None else [slab]), *([] if one_group else [overall])])
         n = len(groups)
-        return cls(tested[:n], overall if alone else tested[-1], None if slab is None else tested[n])
+        return cls(tested[:n], overall if one_group else tested[-1], None if slab is None else tested[n])
 
     @property
     def joint_p_value(self) -> float:
-        """The smallest of all."""
+        """The smallest adjusted p-value of the family."""
         every = [*self.groups, self.overall, *([] if self.slab is None else [self.slab])]
         return float(np.nanmin([1.0, *(row.adjusted for row in every)]))
 
-    def also(self, level: Level) -> list[GroupAudit]:
-        """Return what can show unevenness besides the groups; the slab, chosen as the worst, only if it is low."""
-        low = [] if self.slab is None or self.slab.high >= level else [self.slab]
-        return [self.overall, *low]
+    def other_rows(self, level: Level) -> list[GroupAudit]:
+        """Return the tests that, in addition to the groups, can show uneven coverage.
+
+        The slab was selected for its low coverage, so it counts only if it lies below the level.
+        """
+        low_slab = [] if self.slab is None or self.slab.high >= level else [self.slab]
+        return [self.overall, *low_slab]
 
 
 @dataclass(frozen=True)
 class _FeatureFindings:
-    """What the features tell."""
+    """The results by the features."""
 
     by_feature: Sequence[GroupAudit] = ()
     slab: GroupAudit | None = None
@@ -202,52 +219,53 @@ class _FeatureFindings:
     risk: ExcessRisk | None = None
 
 
-def _feature_findings(evidence: _Evidence, X: Any, seed: int) -> _FeatureFindings:
-    """Return coverage by each feature; and, found on one half of the rows and judged on the other, what all tell."""
-    search = FeatureSearch.of(X, len(evidence.covered), seed)
+def _feature_findings(results: _RowResults, X: Any, seed: int) -> _FeatureFindings:
+    """Return coverage by each feature; then the worst slab and the excess risk, both on the second half of the rows."""
+    search = FeatureSearch.of(X, len(results.covered), seed)
     features = search.features
-    by_feature = [row for feature in features.columns for row in evidence.by(feature.strata)]
-    slab = search.worst_slab(evidence.covered)
+    by_feature = [row for feature in features.columns for row in results.audit_groups(feature.strata)]
+    slab = search.worst_slab(results.covered)
     if slab is None:
         return _FeatureFindings(by_feature)
     _, second = search.halves
-    inside = evidence.of_rows("worst slab", second[slab.holds(features.matrix)[second]])
-    # Both halves share the calibration: with several thresholds, the first half finds the one that came out lowest.
-    inside = replace(inside, adjusted=min(1.0, inside.p_under * len(evidence.pools.sizes)))
-    risk = excess_risk(features.matrix, evidence.covered, search.halves, float(evidence.level), search.generator())
+    inside = results.audit_rows("worst slab", second[slab.contains(features.matrix)[second]])
+    # Both halves share the calibration. With several thresholds, the search can select the one that is too low by
+    # chance, so the p-value is multiplied by their number (Bonferroni).
+    inside = replace(inside, adjusted=min(1.0, inside.p_under * len(results.pools.sizes)))
+    risk = excess_risk(features.matrix, results.covered, search.halves, float(results.level), search.generator())
     return _FeatureFindings(by_feature, inside, slab.rule(features.columns), risk)
 
 
-def _adjusted(rows: Sequence[GroupAudit]) -> tuple[GroupAudit, ...]:
-    """Return rows with their p-values adjusted for the number of rows."""
+def _holm_adjusted(rows: Sequence[GroupAudit]) -> tuple[GroupAudit, ...]:
+    """Return audits with Holm-adjusted p-values."""
     adjusted, limits = (holm(np.array([getattr(row, name) for row in rows])) for name in ("adjusted", "p_limit"))
-    both = zip(rows, adjusted.tolist(), limits.tolist(), strict=True)
-    return tuple(replace(row, adjusted=p, p_limit=limit) for row, p, limit in both)
+    columns = zip(rows, adjusted.tolist(), limits.tolist(), strict=True)
+    return tuple(replace(row, adjusted=p, p_limit=limit) for row, p, limit in columns)
 
 
 def _checked_intervals(intervals: Any) -> Intervals | IntervalUnion:
-    """Return anyone's intervals as ours, for one level."""
+    """Return intervals of any kind as `Intervals` or `IntervalUnion`. Raise if they are not for one level."""
     if not isinstance(intervals, Intervals | IntervalUnion):
         intervals = _from_bounds(intervals)
     made: Intervals | IntervalUnion = intervals
     if made.width.ndim > 1:
         n_levels = made.width.shape[1]
         raise ValueError(
-            f"intervals must be for one level, such as Intervals(lower[:, 0], upper[:, 0]); got {n_levels}"
+            f"intervals must be for one level, such as Intervals(lower[:, 0], upper[:, 0]); got {n_levels} levels"
         )
     if not len(made):
-        raise ValueError("intervals must hold rows to audit; got none")
+        raise ValueError("intervals must have at least one row; got 0")
     return made
 
 
 def _from_bounds(bounds: Any) -> Intervals:
-    """Return the intervals of a pair of bounds, or of an array with a row for each."""
+    """Return intervals from a pair (lower, upper), or from an array of shape (n, 2)."""
     pair = isinstance(bounds, tuple) and len(bounds) == 2
     try:
         arrays = [np.asarray(each, dtype=float) for each in (bounds if pair else [bounds])]
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"intervals must hold numbers, in an array of shape (n, 2) or a pair (lower, upper): {error}"
+            f"intervals must be numbers, in an array of shape (n, 2) or a pair (lower, upper): {error}"
         ) from None
     if not pair:
         (array,) = arrays
@@ -260,45 +278,48 @@ def _from_bounds(bounds: Any) -> Intervals:
         arrays = [array[:, 0], array[:, 1]]
     made = Intervals(*arrays)
     if len(made) and np.all(made.lower > made.upper):
-        raise ValueError(f"intervals must have lower <= upper; all {len(made)} are the other way: swapped?")
+        raise ValueError(f"intervals must have lower <= upper; all {len(made)} have lower > upper: are they swapped?")
     return made
 
 
 def _level_of(made: Intervals | IntervalUnion) -> Level:
-    """Return the level that intervals carry, else 0.9."""
+    """Return the level stored in the intervals, otherwise 0.9."""
     return 0.9 if made.level is None else made.level  # type: ignore[return-value]
 
 
 def _groups_of(made: Intervals | IntervalUnion) -> Groups:
-    """Return the groups that intervals were made with, if several; else thirds by width."""
-    carried = getattr(made, "groups", None)
-    return carried if carried is not None and len(carried.labels) > 1 else _by_width(made)
+    """Return the groups that the intervals were calibrated with, if several; otherwise thirds by width."""
+    stored = getattr(made, "groups", None)
+    return stored if stored is not None and len(stored.labels) > 1 else _by_width(made)
 
 
 def _by_width(made: Intervals | IntervalUnion) -> Groups:
-    """Return thirds by width, or the few widths there are; equal but for rounding is equal."""
+    """Return thirds by width, or one group for each width if there are few; rounding errors are ignored."""
     unit = np.max(made.width, initial=0.0, where=np.isfinite(made.width)) or 1.0
-    return Feature("width", np.round(made.width / unit, _DIGITS) * unit).strata
+    return Feature("width", np.round(made.width / unit, _WIDTH_DIGITS) * unit).strata
 
 
-def _pools(made: Intervals | IntervalUnion, groups: Groups, sizes: Any) -> _Pools:
-    """Return the pool behind each row's threshold: as told, as the intervals carry it, or one of unknown size."""
-    guarantee, carried = made.guarantee, getattr(made, "groups", None)
+def _calibration_pools(made: Intervals | IntervalUnion, groups: Groups, sizes: Any) -> _CalibrationPools:
+    """Return the pool behind each row's threshold: from the argument, from the intervals, or one of unknown size."""
+    guarantee, stored = made.guarantee, getattr(made, "groups", None)
     if isinstance(sizes, Mapping):
-        lacking = [label for label in groups.labels if not is_count(sizes.get(label))]
-        if lacking:
-            raise ValueError(f"calibration_sizes must have a positive whole number for each group; not for {lacking}")
-        return _Pools(groups.codes, tuple(int(sizes[label]) for label in groups.labels))
+        invalid = [label for label in groups.labels if not is_count(sizes.get(label))]
+        if invalid:
+            raise ValueError(
+                f"calibration_sizes must have a positive whole number for each group; it has none for: {invalid}"
+            )
+        return _CalibrationPools(groups.codes, tuple(int(sizes[label]) for label in groups.labels))
     if sizes is not None:
         check_count(sizes, "calibration_sizes")
-        return _Pools(np.zeros(len(made), dtype=np.intp), (int(sizes),))
-    if guarantee is not None and guarantee.exact and carried is not None:
-        return _Pools(carried.codes, tuple(guarantee.sizes.get(label) for label in carried.labels))
+        return _CalibrationPools(np.zeros(len(made), dtype=np.intp), (int(sizes),))
+    if guarantee is not None and guarantee.exact and stored is not None:
+        return _CalibrationPools(stored.codes, tuple(guarantee.sizes.get(label) for label in stored.labels))
     if guarantee is not None and guarantee.exact and guarantee.kind == "marginal" and isinstance(made, Intervals):
-        return _Pools(np.zeros(len(made), dtype=np.intp), tuple(guarantee.sizes.values()))
-    return _Pools(np.zeros(len(made), dtype=np.intp), (None,))
+        return _CalibrationPools(np.zeros(len(made), dtype=np.intp), tuple(guarantee.sizes.values()))
+    return _CalibrationPools(np.zeros(len(made), dtype=np.intp), (None,))
 
 
 def _empty(made: Intervals | IntervalUnion) -> BoolArray:
+    """Return which rows have an empty interval, or a union of empty intervals."""
     pieces = made.pieces if isinstance(made, IntervalUnion) else [made]
     return np.asarray(np.all([piece.empty for piece in pieces], axis=0))

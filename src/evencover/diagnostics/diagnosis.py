@@ -1,4 +1,4 @@
-"""Before any test data: where will one threshold for all rows miss, is that chance, what should be used instead."""
+"""`diagnose`: find the groups that one threshold for all rows would under- or over-cover, without test data."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -38,34 +38,37 @@ def diagnose(
     tolerance: float = 0.03,
     seed: int = 0,
 ) -> Diagnosis:
-    """Return where a model's marginal predictor will miss, whether that is chance, and what to use instead.
+    """Diagnose a model: find where one threshold for all rows under- or over-covers, test it, and give advice.
 
-    The marginal predictor is the model with its score and one threshold for all rows, whatever it is calibrated by. No
-    test data is needed: what it covers in a group is read off the calibration scores.
+    The diagnosis is about the marginal predictor: the model with its score and one threshold for all rows, even if the
+    model is calibrated per group. No test data is needed, because the coverage of a group is estimated from its
+    calibration scores.
 
     Parameters
     ----------
     model : ConformalRegressor
-        Calibrated; or, with `X` and `y`, around a frozen estimator. Also one inside a pipeline or a search.
+        A calibrated model, also inside a pipeline or a search. With `X` and `y`, it can be an uncalibrated model of a
+        frozen estimator.
     X : table of n rows, optional
-        Features of rows to diagnose by instead of those the model was calibrated on, as the outermost estimator takes
-        them. The model must not have been fitted on them. The threshold is then theirs, as if they calibrated; to judge
-        the model's own intervals on new rows there is `audit`.
+        Features of new rows, to be used instead of the calibration rows; in the form that the outermost estimator
+        takes. The model must not be fitted on them. The threshold is then computed from these rows, as if they were the
+        calibration rows. To test the model's own intervals on new rows, use `audit`.
     y : array-like of shape (n,), optional
-        Their targets.
+        Targets of these rows.
     taxonomy : taxonomy, optional
-        The groups to look at. By default `BySpread(3)`; `ByPrediction(3)` for a model that knows no spread.
+        The groups to compare. The default is `BySpread(3)`, or `ByPrediction(3)` for a model that predicts no spread.
     level : float
         Nominal coverage.
     tolerance : float
-        Distance from the level that counts as even.
+        Largest distance from the level that counts as even.
     seed : int
-        Of the draws: the joint test of three groups or more, the bootstrap, the permutations of tied scores.
+        Seed of the random draws: the joint test of three groups or more, the bootstrap, the permutations of tied
+        scores.
 
     Returns
     -------
     Diagnosis
-        With `verdict`, `advice`, `table`; printed, it is a page of text.
+        The result, with `verdict`, `advice` and `table`. `print` shows it as text.
 
     References
     ----------
@@ -83,14 +86,14 @@ def diagnose(
     """
     settings = checked_settings(level, tolerance, seed)
     regressor, rows = _regressor_and_rows(model, X, y)
-    score, groups_by = _one_score(regressor), _taxonomy_for(rows, taxonomy)
-    groups = groups_by.learn(rows)
-    scores = _known_scores(regressor, rows)
+    score, learned = _single_score(regressor), _taxonomy_for(rows, taxonomy)
+    groups = learned.learn(rows)
+    scores = _stored_scores(regressor, rows)
     scores = scores_of(score, rows) if scores is None else scores
-    priced = not getattr(groups_by, "needs_target", False)
-    in_use = len(groups.labels) > 1 and _is_same(groups_by, getattr(regressor, "taxonomy_", None))
-    inputs = DiagnosisInputs(scores, groups, rows.prediction.spread, settings.seed, rows, score, priced)
-    return _diagnosis(inputs, settings, taxonomy=short_repr(groups_by), in_use=in_use)
+    widths_known = not getattr(learned, "needs_target", False)
+    in_use = len(groups.labels) > 1 and _is_same(learned, getattr(regressor, "taxonomy_", None))
+    inputs = DiagnosisInputs(scores, groups, rows.prediction.spread, settings.seed, rows, score, widths_known)
+    return _diagnosis(inputs, settings, taxonomy=short_repr(learned), in_use=in_use)
 
 
 def diagnose_scores(
@@ -102,18 +105,18 @@ def diagnose_scores(
     tolerance: float = 0.03,
     seed: int = 0,
 ) -> Diagnosis:
-    """Return where one threshold for all rows will miss, from calibration scores and their groups alone.
+    """Diagnose one threshold for all rows from calibration scores and their groups alone.
 
     Parameters
     ----------
     scores : array-like of shape (n,)
-        Calibration scores by any measure; infinite ones are allowed.
+        Calibration scores of any nonconformity measure; infinite scores are allowed.
     groups : array-like of shape (n,) or Groups
-        The group of each row: labels of any kind, or what a taxonomy's `learn` returned.
+        The group of each row: labels of any kind, or the `Groups` that a taxonomy's `learn` returns.
     spread : array-like of shape (n,), optional
-        The predicted difficulty of each row, to see whether the score is pivotal in it.
+        The predicted spread of each row, to test whether the score depends on it.
     level, tolerance, seed
-        As in `diagnose`.
+        See `diagnose`.
 
     Examples
     --------
@@ -132,17 +135,17 @@ def diagnose_scores(
 def at_level(diagnosis: Diagnosis, level: Level) -> Diagnosis:
     """Return the same diagnosis at another level."""
     settings = checked_settings(level, diagnosis.tolerance, diagnosis.inputs.seed)
-    found = replace(diagnosis, **_parts_of_the_level(diagnosis.inputs, settings))
-    return replace(found, advice=advice(found))
+    changed = replace(diagnosis, **_level_parts(diagnosis.inputs, settings))
+    return replace(changed, advice=advice(changed))
 
 
 def _diagnosis(inputs: DiagnosisInputs, settings: Settings, *, taxonomy: str = "", in_use: bool = False) -> Diagnosis:
-    """Return the diagnosis, with advice."""
+    """Return the diagnosis of the inputs, with advice."""
     scores, groups, spread = inputs.scores, inputs.groups, inputs.spread
     if not len(scores):
-        raise ValueError("scores must hold calibration rows to diagnose by; got none")
+        raise ValueError("scores must have at least one calibration row; got 0")
     rng = np.random.default_rng([settings.seed, 2])
-    found = Diagnosis(
+    diagnosis = Diagnosis(
         advice="",
         inputs=inputs,
         distribution_differences=distribution_differences(scores, groups),
@@ -150,104 +153,110 @@ def _diagnosis(inputs: DiagnosisInputs, settings: Settings, *, taxonomy: str = "
         dependence=None if spread is None else dependence(scores, spread, rng),
         taxonomy=taxonomy,
         in_use=in_use,
-        **_parts_of_the_level(inputs, settings),
+        **_level_parts(inputs, settings),
     )
-    return replace(found, advice=advice(found))
+    return replace(diagnosis, advice=advice(diagnosis))
 
 
-def _parts_of_the_level(inputs: DiagnosisInputs, settings: Settings) -> dict[str, Any]:
+def _level_parts(inputs: DiagnosisInputs, settings: Settings) -> dict[str, Any]:
     """Return the parts of a diagnosis that depend on the level, by name."""
-    divide = MarginalThreshold(inputs.scores, inputs.groups, settings.level)
+    marginal = MarginalThreshold(inputs.scores, inputs.groups, settings.level)
     rng = np.random.default_rng([settings.seed, 1])
     return {
-        "verdict": divide.verdict(settings.tolerance, settings.seed),
-        "table": divide.forecasts,
-        "joint_p_value": divide.joint_p_value(settings.seed),
+        "verdict": marginal.verdict(settings.tolerance, settings.seed),
+        "table": marginal.forecasts,
+        "joint_p_value": marginal.joint_p_value(settings.seed),
         "level": float(settings.level),
         "tolerance": settings.tolerance,
-        "threshold": divide.threshold,
+        "threshold": marginal.threshold,
         "quantile_differences": quantile_differences(inputs.scores, inputs.groups, settings.level, rng),
-        "options": _options(inputs, divide, settings),
+        "options": _options(inputs, marginal, settings),
     }
 
 
-def _options(inputs: DiagnosisInputs, divide: MarginalThreshold, settings: Settings) -> tuple[Option, ...]:
-    """Return what could be used instead, where the model is known."""
+def _options(inputs: DiagnosisInputs, marginal: MarginalThreshold, settings: Settings) -> tuple[Option, ...]:
+    """Return the predictors that could be used, if the model is known."""
     if inputs.rows is None or inputs.nonconformity is None:
         return ()
-    return options(inputs.rows, inputs.nonconformity, divide, settings, priced=inputs.priced)
+    return options(inputs.rows, inputs.nonconformity, marginal, settings, per_group=inputs.group_widths_known)
 
 
 def _regressor_and_rows(model: Any, X: Any, y: Any) -> tuple[ConformalRegressor, Rows]:
-    """Return the conformal regressor inside a model, and the rows to diagnose it by."""
+    """Return the conformal regressor inside a model, and the rows for its diagnosis."""
     if (X is None) != (y is None):
-        raise ValueError("X and y go together; got only one of them")
+        raise ValueError(f"X and y must be passed together; got only {'y' if X is None else 'X'}")
     regressor, X = unwrap(model, X)
     if isinstance(getattr(regressor, "estimator", None), ConformalRegressor):
         raise NotFittedError(f"model is not fitted yet: fit this {type(model).__name__} first")
     if not isinstance(regressor, ConformalRegressor):
         raise TypeError(
-            "model must be a ConformalRegressor, or a pipeline or search of one; for scores of your own there is "
-            f"diagnose_scores. Got {model!r}"
+            "model must be a ConformalRegressor, or a pipeline or search that contains one; got "
+            f"{model!r}. For scores of another model, use diagnose_scores"
         )
-    return regressor, _calibration_rows(regressor) if X is None else _fresh_rows(regressor, X, y)
+    return regressor, _calibration_rows(regressor) if X is None else _new_rows(regressor, X, y)
 
 
 def _calibration_rows(model: ConformalRegressor) -> Rows:
     """Return the rows a model was calibrated on."""
     if not hasattr(model, "calibrator_"):
         raise NotFittedError(
-            "model is not calibrated yet, so there are no rows to diagnose by: fit it, or give X and y"
+            "model is not calibrated yet, so it has no calibration rows to diagnose: fit it, or pass X and y"
         )
     if not hasattr(model, "calibration_rows_"):
-        raise ValueError("this model was loaded from a file, which holds no calibration rows: give X and y")
+        raise ValueError("model was loaded from a file, which contains no calibration rows: pass X and y")
     if model.calibration_rows_.weights is not None:
-        raise ValueError("diagnose knows no weights for covariate shift, and this model was calibrated with some")
+        raise ValueError(
+            "diagnose does not support weights for covariate shift; this model was calibrated with weights"
+        )
     return model.calibration_rows_
 
 
-def _fresh_rows(model: ConformalRegressor, X: Any, y: Any) -> Rows:
-    """Return new rows with what the model says of them."""
+def _new_rows(model: ConformalRegressor, X: Any, y: Any) -> Rows:
+    """Return new rows with the predictions of the model."""
     if hasattr(model, "calibrator_"):
         return model.rows(X, y)
     if is_frozen(model.estimator):
         target = checked_target(model, X, y)
         return Rows.with_checked_target(predictions_of(clone(model.estimator).fit(X, target), X), X, target)
-    raise NotFittedError("model is not fitted yet: fit it, or give it a fitted estimator as FrozenEstimator(estimator)")
+    raise NotFittedError(
+        "model is not fitted yet: fit it, or pass a fitted estimator to it as FrozenEstimator(estimator)"
+    )
 
 
-def _known_scores(model: ConformalRegressor, rows: Rows) -> FloatArray | None:
-    """Return the scores of the calibration rows, if these are they and the calibrator has kept them all."""
+def _stored_scores(model: ConformalRegressor, rows: Rows) -> FloatArray | None:
+    """Return the scores that the calibrator stores, if the rows are the calibration rows and it stores them all."""
     if rows is not getattr(model, "calibration_rows_", None):
         return None
     scores: FloatArray | None = getattr(model.calibrator_, "scores", None)
     return scores if scores is not None and len(scores) == len(rows) else None
 
 
-def _one_score(model: ConformalRegressor) -> Score:
-    """Return the model's score, with its scale; one for all groups."""
-    learned = getattr(model, "calibrator_", None)
-    score = model.nonconformity if learned is None else learned.nonconformity
+def _single_score(model: ConformalRegressor) -> Score:
+    """Return the score of the model, with its learned scale. Raise ValueError if groups have different scores."""
+    calibrator = getattr(model, "calibrator_", None)
+    score = model.nonconformity if calibrator is None else calibrator.nonconformity
     if isinstance(score, Mapping):
         raise ValueError(
-            "diagnose judges one threshold for all rows, which takes one score; this model has one a group"
+            "diagnose evaluates one threshold for all rows, which needs one score; this model has one score per group"
         )
     return Residual() if score is None else score
 
 
 def _taxonomy_for(rows: Rows, taxonomy: Taxonomy | None) -> Taxonomy:
-    """Return a fresh copy of the taxonomy asked for; by default bins of the spread, if there is one."""
+    """Return an unfitted copy of the taxonomy; by default bins of the spread or, without spread, of the prediction."""
     if taxonomy is None:
         return ByPrediction(3) if rows.prediction.spread is None else BySpread(3)
     return fresh_taxonomy(taxonomy)
 
 
 def _is_same(taxonomy: Taxonomy, other: Taxonomy | None) -> bool:
-    """Return whether two taxonomies that have learned are of one kind, with as many groups and the same settings."""
+    """Return whether two fitted taxonomies have the same class, labels and settings."""
     if type(taxonomy) is not type(other) or taxonomy.labels_ != other.labels_:
         return False
     settings = [
-        {name: value for name, value in each.get_params().items() if name != "n_groups"}  # as many as there are labels
+        {
+            name: value for name, value in each.get_params().items() if name != "n_groups"
+        }  # the labels have been compared
         for each in (taxonomy, other)
         if hasattr(each, "get_params")
     ]

@@ -1,4 +1,4 @@
-"""The result of a diagnosis: frozen data, and its text."""
+"""The result of a diagnosis, and its text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,10 +8,19 @@ import numpy as np
 
 from evencover._internal.arrays import FloatArray
 from evencover.diagnostics._exact_tests import SIGNIFICANT
-from evencover.diagnostics._formatting import COLUMNS, cells, listed, probability, table_of, verdict_html
+from evencover.diagnostics._formatting import (
+    COVERAGE_COLUMNS,
+    coverage_cells,
+    group_table,
+    join_first,
+    number_text,
+    p_value_phrase,
+    p_value_text,
+    verdict_html,
+)
 from evencover.diagnostics._marginal_threshold import GroupForecast
 from evencover.diagnostics._options import Option
-from evencover.diagnostics._quantile_differences import ROWS_BEYOND, QuantileDifference
+from evencover.diagnostics._quantile_differences import MIN_ROWS_ABOVE, QuantileDifference
 from evencover.diagnostics._score_distributions import DistributionDifference
 from evencover.diagnostics._spread_dependence import Dependence
 from evencover.diagnostics._verdict import Verdict, rows_to_add
@@ -19,12 +28,12 @@ from evencover.groups import Groups, Label
 from evencover.predictions import Rows
 from evencover.scores import Score
 
-_HEADER = (*COLUMNS, "p (Holm)")
+_HEADER = (*COVERAGE_COLUMNS, "p (Holm)")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DiagnosisInputs:
-    """What a diagnosis rests on, at whatever level.
+    """The inputs of a diagnosis, which do not depend on the level.
 
     Parameters
     ----------
@@ -35,13 +44,13 @@ class DiagnosisInputs:
     spread : ndarray of shape (n,) or None
         The predicted difficulty of each row.
     seed : int
-        Of the draws.
+        Seed of the random draws.
     rows : Rows or None
-        The calibration rows, where the model is known.
+        The calibration rows, if the model is known.
     nonconformity : Score or None
-        The score, where the model is known.
-    priced : bool
-        Whether widths of thresholds per group are known: not where groups depend on the target.
+        The score, if the model is known.
+    group_widths_known : bool
+        Whether the widths with thresholds per group are known. They are not if the groups depend on the target.
     """
 
     scores: FloatArray
@@ -50,47 +59,48 @@ class DiagnosisInputs:
     seed: int
     rows: Rows | None = None
     nonconformity: Score | None = None
-    priced: bool = True
+    group_widths_known: bool = True
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
-    """What one threshold for all rows will cover in each group, and whether that is even. Made by `diagnose`.
+    """The coverage that one threshold for all rows will have in each group. Returned by `diagnose`.
 
-    The verdict is `uneven` where the joint p-value is under 0.05 and some group's interval excludes the level; else
-    `even` where every group's interval lies within the tolerance of the level; else `undecided`. All other tests are
-    evidence beside it. Printed, a diagnosis is a page of text.
+    The verdict is `uneven` if the joint p-value is below 0.05 and the interval of some group excludes the level.
+    Otherwise it is `even` if the interval of every group lies within the tolerance of the level. Otherwise it is
+    `undecided`. The other tests are additional information. `print` shows a table, the test results, the verdict and
+    the advice.
 
     Parameters
     ----------
     verdict : {"even", "uneven", "undecided"}
-        On the marginal predictor, over these groups, at this level.
+        Verdict on the marginal predictor, for these groups, at this level.
     advice : str
-        What to do, how that was found, at what cost.
+        What to do, how that was found, and at what cost.
     table : tuple of GroupForecast
-        The coverage to come in each group, with an exact interval and an exact test.
+        The expected coverage of each group, with an exact interval and an exact test.
     joint_p_value : float
-        The exact test of all groups together; `null` says what for.
+        p-value of the exact test of all groups jointly, under the `null_hypothesis`.
     level, tolerance : float
-        Nominal coverage, and the distance from it that counts as even.
+        Nominal coverage, and the largest distance from it that counts as even.
     threshold : float
-        The one for all rows.
+        The threshold for all rows.
     inputs : DiagnosisInputs
-        The scores it rests on.
+        The scores and the other inputs.
     quantile_differences : tuple of QuantileDifference
-        The paper's bootstrap, pair by pair; empty with too few rows for a quantile, or more than 30 groups.
+        The paper's bootstrap for each pair of groups; empty with too few rows for a quantile, or more than 30 groups.
     distribution_differences : tuple of DistributionDifference
-        Kolmogorov and Smirnov's test, pair by pair: differences at any level. Empty with more than 30 groups.
+        Kolmogorov-Smirnov test for each pair of groups, for differences at any level. Empty with more than 30 groups.
     anderson_darling : float
-        The p-value of one distribution for all groups' scores.
+        p-value of the null hypothesis that the scores of all groups have the same distribution.
     dependence : Dependence or None
-        Of the score on the spread, where the spread is known.
+        Dependence of the score on the spread, if the spread is known.
     options : tuple of Option
-        What could be used instead, where the model is known; the first is the marginal predictor itself.
+        Predictors that could be used instead, if the model is known. The first is the marginal predictor itself.
     taxonomy : str
-        How to ask for these groups, where the model is known.
+        The taxonomy of these groups as Python code, if the model is known.
     in_use : bool
-        Whether the model is calibrated per group by this taxonomy already.
+        Whether the model is already calibrated per group with this taxonomy.
     """
 
     verdict: Verdict
@@ -115,17 +125,17 @@ class Diagnosis:
         return self.inputs.groups.split(self.inputs.scores)
 
     @property
-    def null(self) -> str:
-        """What the exact tests are exact for.
+    def null_hypothesis(self) -> str:
+        """The null hypothesis under which the exact tests are exact.
 
-        Under the weaker null, equal coverage at this level only, they can reject more often than they say; so an
-        interval has the last word in the verdict.
+        Under the weaker hypothesis of equal coverage at this level only, they can reject more often than in 5 % of the
+        cases. Therefore the verdict also requires that the interval of some group excludes the level.
         """
         return "scores do not depend on the group"
 
     @property
     def rows_to_decide(self) -> dict[Label, int]:
-        """Where undecided, and the threshold finite: about how many more rows groups need for a verdict."""
+        """If undecided with a finite threshold: about how many more calibration rows each group needs for a verdict."""
         decided = self.verdict != "undecided" or self.threshold == np.inf
         return {} if decided else rows_to_add(self.table, self.level, self.tolerance)
 
@@ -134,38 +144,43 @@ class Diagnosis:
         return f"Diagnosis({self.verdict}; groups: {len(self.table)}, rows: {n}, level: {self.level:g})"
 
     def __str__(self) -> str:
-        return "\n".join([*self._evidence(), f"Verdict: {self.verdict}. {self.advice}"])
+        return "\n".join([*self._result_lines(), f"Verdict: {self.verdict}. {self.advice}"])
 
     def _repr_html_(self) -> str:
         return verdict_html(self, self.table, _cells, _HEADER)
 
-    def _evidence(self) -> list[str]:
-        """Return the evidence in lines of text."""
-        by = f", by {self.taxonomy}" if self.taxonomy else ""
+    def _result_lines(self) -> list[str]:
+        """Return the test results as lines of text."""
+        groups = f", groups by {self.taxonomy}" if self.taxonomy else ""
+        joint = p_value_phrase(self.joint_p_value)
         lines = [
-            f"Coverage to come by one threshold, {self.threshold:.4g}, at level {self.level:g}{by}:",
-            table_of(self.table, _cells, _HEADER),
-            f"Test that all groups are even: p {probability(self.joint_p_value)}, exact for the null that {self.null}.",
+            f"Expected coverage with one threshold ({number_text(self.threshold)}) at level {self.level:g}{groups}:",
+            group_table(self.table, _cells, _HEADER),
+            f"All groups jointly: {joint} (exact test of the null hypothesis that {self.null_hypothesis}).",
         ]
         if self.quantile_differences:
             lines.append(self._quantiles_text())
         if len(self.scores) > 1:
-            lines.append(f"Test of equal scores at every level: p {probability(self.anderson_darling)}.")
+            same = p_value_phrase(self.anderson_darling)
+            lines.append(f"Same score distribution in all groups (Anderson-Darling test): {same}.")
         if self.dependence is not None:
             lines.append(f"Score and spread: {self.dependence}.")
         if self.in_use:
-            lines.append("The model is calibrated per group by them; all this is about one threshold for all instead.")
+            lines.append(
+                "The model is already calibrated per group with these groups; the results above are for one threshold "
+                "instead."
+            )
         return lines
 
     def _quantiles_text(self) -> str:
-        """Return which groups' quantiles differ, in a line of text."""
+        """Return which groups have different score quantiles, as a line of text."""
         differ = (each.groups for each in self.quantile_differences if each.adjusted < SIGNIFICANT)
-        named = listed(f"{first} and {second}" for first, second in differ)
-        beyond = min(len(scores) for scores in self.scores.values()) * (1 - self.level)
-        few = " (too few rows to trust it)" if round(beyond, 9) < ROWS_BEYOND else ""
-        return f"Groups whose quantiles differ, by bootstrap{few}: {named or 'none'}."
+        named = join_first(f"{first} and {second}" for first, second in differ)
+        rows_above = min(len(scores) for scores in self.scores.values()) * (1 - self.level)
+        few = ", not reliable with so few rows" if round(rows_above, 9) < MIN_ROWS_ABOVE else ""
+        return f"Groups with different score quantiles (bootstrap{few}): {named or 'none'}."
 
 
 def _cells(row: GroupForecast) -> tuple[str, ...]:
-    """Return the text of a line."""
-    return *cells(row), probability(row.adjusted)
+    """Return the text of a table row."""
+    return *coverage_cells(row), p_value_text(row.adjusted)

@@ -11,7 +11,14 @@ from sklearn.pipeline import Pipeline
 from evencover._internal.arrays import IntArray
 from evencover._internal.html import Markup, joined, tag
 from evencover.conformal import ConformalRegressor
-from evencover.diagnostics._formatting import COLUMNS, cells, probability, short_repr, table_of
+from evencover.diagnostics._formatting import (
+    COVERAGE_COLUMNS,
+    coverage_cells,
+    group_table,
+    number_text,
+    p_value_text,
+    short_repr,
+)
 from evencover.diagnostics._verdict import Verdict
 from evencover.diagnostics.audit_result import Audit, GroupAudit
 from evencover.diagnostics.audits import audit
@@ -117,7 +124,9 @@ class Study:
                 f"{self.name}, predicting {self.target}: {sizes} rows{self._cluster_text}.",
                 f"Model: {self.how}.",
                 f"On the test rows, at level {self.plan.level:g}:",
-                table_of([*self.audit.table, self.audit.overall], _cells, (*COLUMNS, "p (Holm)", "mean width")),
+                group_table(
+                    [*self.audit.table, self.audit.overall], _cells, (*COVERAGE_COLUMNS, "p (Holm)", "mean width")
+                ),
                 f"Verdict: {self.verdict}. {self.audit.advice}",
                 f"By the calibration rows, one threshold for all is {self.diagnosis.verdict}. {self.diagnosis.advice}",
             ]
@@ -152,7 +161,7 @@ class Study:
 
 def _cells(row: GroupAudit) -> tuple[str, ...]:
     """Return the text of a line."""
-    return *cells(row), probability(row.adjusted), f"{row.width:.4g}"
+    return *coverage_cells(row), p_value_text(row.adjusted), number_text(row.width)
 
 
 def join_columns(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:

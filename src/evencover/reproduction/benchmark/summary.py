@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover._internal.arrays import BoolArray, FloatArray
-from evencover.diagnostics._exact_tests import covered_law
-from evencover.diagnostics._formatting import probability
+from evencover.diagnostics._exact_tests import covered_count_pmf
+from evencover.diagnostics._formatting import p_value_text
 from evencover.reproduction.benchmark.trials import ALL, Row
 from evencover.reproduction.benchmark.variants import VARIANTS, Variant
 
@@ -182,7 +182,7 @@ def _cells(count: Count) -> tuple[str, ...]:
     """Return a count as the cells of a line."""
     ends = (f"{each.coverage:.3f} ({each.data} {each.model} {each.group})" for each in (count.lowest, count.highest))
     numbers = (count.cells, f"{count.expected:.1f}", count.outside, count.below, count.above)
-    p_value = probability(count.p_value) if count.by_group else "no promise"
+    p_value = p_value_text(count.p_value) if count.by_group else "no promise"
     return count.variant, *map(str, numbers), p_value, *ends
 
 
@@ -245,7 +245,7 @@ class _Cell(NamedTuple):
 
 @lru_cache(maxsize=10_000)
 def _law(n_test: int, n_calibration: int, level: float) -> FloatArray:
-    return covered_law([(n_test, n_calibration)], level)
+    return covered_count_pmf([(n_test, n_calibration)], level)
 
 
 def _tail(observed: int, probabilities: Sequence[float]) -> float:
