@@ -85,16 +85,18 @@ def audit(
     >>> audit(new.y, intervals, groups=new.spread > np.median(new.spread)).verdict
     'uneven'
     """
-    made = _checked_intervals(intervals)
-    settings = checked_settings(_level_of(made) if level is None else level, tolerance, seed)
-    audited_groups = _groups_of(made) if groups is None else checked_groups(groups, len(made), "the intervals")
+    checked = _checked_intervals(intervals)
+    settings = checked_settings(_level_of(checked) if level is None else level, tolerance, seed)
+    audited_groups = _groups_of(checked) if groups is None else checked_groups(groups, len(checked), "the intervals")
     without_group = np.count_nonzero(audited_groups.codes < 0)
     if without_group:
-        raise ValueError(f"groups must have a group for every row; {without_group} of {len(made)} rows have none")
-    target = checked_vector(y, "y", length=len(made))
-    results = _RowResults.of(target, made, _calibration_pools(made, audited_groups, calibration_sizes), settings.level)
+        raise ValueError(f"groups must have a group for every row; {without_group} of {len(checked)} rows have none")
+    target = checked_vector(y, "y", length=len(checked))
+    results = _RowResults.of(
+        target, checked, _calibration_pools(checked, audited_groups, calibration_sizes), settings.level
+    )
     findings = _FeatureFindings() if X is None else _feature_findings(results, X, settings.seed)
-    overall = results.audit_rows("all rows", np.arange(len(made)))
+    overall = results.audit_rows("all rows", np.arange(len(checked)))
     family = _TestFamily.of(results.audit_groups(audited_groups), overall, findings.slab)
     audited = Audit(
         verdict=verdict(
@@ -108,7 +110,7 @@ def audit(
         table=family.groups,
         joint_p_value=family.joint_p_value,
         overall=family.overall,
-        by_width=_holm_adjusted(results.audit_groups(_by_width(made))),
+        by_width=_holm_adjusted(results.audit_groups(_by_width(checked))),
         by_feature=_holm_adjusted(findings.by_feature),
         slab=family.slab,
         slab_rule=findings.slab_rule,
@@ -116,8 +118,8 @@ def audit(
         level=float(settings.level),
         tolerance=settings.tolerance,
         sizes_known=results.pools.known,
-        n_empty=int(np.count_nonzero(_empty(made))),
-        n_infinite=int(np.count_nonzero(np.isinf(made.width))),
+        n_empty=int(np.count_nonzero(_empty(checked))),
+        n_infinite=int(np.count_nonzero(np.isinf(checked.width))),
         seed=settings.seed,
     )
     return replace(audited, advice=advice_on_audit(audited))
@@ -148,11 +150,11 @@ class _RowResults:
 
     @classmethod
     def of(
-        cls, y: FloatArray, made: Intervals | IntervalUnion, pools: _CalibrationPools, level: Fraction
+        cls, y: FloatArray, intervals: Intervals | IntervalUnion, pools: _CalibrationPools, level: Fraction
     ) -> "_RowResults":
         """Return the results of the intervals for the targets."""
-        scores = interval_scores(y, made, level) if isinstance(made, Intervals) else np.full(len(y), np.nan)
-        return cls(made.covers(y), made.width, scores, pools, level)
+        scores = interval_scores(y, intervals, level) if isinstance(intervals, Intervals) else np.full(len(y), np.nan)
+        return cls(intervals.covers(y), intervals.width, scores, pools, level)
 
     def audit_groups(self, groups: Groups) -> list[GroupAudit]:
         """Return the audit of each group."""
@@ -247,15 +249,15 @@ def _checked_intervals(intervals: Any) -> Intervals | IntervalUnion:
     """Return intervals of any kind as `Intervals` or `IntervalUnion`. Raise if they are not for one level."""
     if not isinstance(intervals, Intervals | IntervalUnion):
         intervals = _from_bounds(intervals)
-    made: Intervals | IntervalUnion = intervals
-    if made.width.ndim > 1:
-        n_levels = made.width.shape[1]
+    checked: Intervals | IntervalUnion = intervals
+    if checked.width.ndim > 1:
+        n_levels = checked.width.shape[1]
         raise ValueError(
             f"intervals must be for one level, such as Intervals(lower[:, 0], upper[:, 0]); got {n_levels} levels"
         )
-    if not len(made):
+    if not len(checked):
         raise ValueError("intervals must have at least one row; got 0")
-    return made
+    return checked
 
 
 def _from_bounds(bounds: Any) -> Intervals:
@@ -276,32 +278,34 @@ def _from_bounds(bounds: Any) -> Intervals:
                 f"array of shape {array.shape}"
             )
         arrays = [array[:, 0], array[:, 1]]
-    made = Intervals(*arrays)
-    if len(made) and np.all(made.lower > made.upper):
-        raise ValueError(f"intervals must have lower <= upper; all {len(made)} have lower > upper: are they swapped?")
-    return made
+    intervals = Intervals(*arrays)
+    if len(intervals) and np.all(intervals.lower > intervals.upper):
+        raise ValueError(
+            f"intervals must have lower <= upper; all {len(intervals)} have lower > upper: are they swapped?"
+        )
+    return intervals
 
 
-def _level_of(made: Intervals | IntervalUnion) -> Level:
+def _level_of(intervals: Intervals | IntervalUnion) -> Level:
     """Return the level stored in the intervals, otherwise 0.9."""
-    return 0.9 if made.level is None else made.level  # type: ignore[return-value]
+    return 0.9 if intervals.level is None else intervals.level  # type: ignore[return-value]
 
 
-def _groups_of(made: Intervals | IntervalUnion) -> Groups:
+def _groups_of(intervals: Intervals | IntervalUnion) -> Groups:
     """Return the groups that the intervals were calibrated with, if several; otherwise thirds by width."""
-    stored = getattr(made, "groups", None)
-    return stored if stored is not None and len(stored.labels) > 1 else _by_width(made)
+    stored = getattr(intervals, "groups", None)
+    return stored if stored is not None and len(stored.labels) > 1 else _by_width(intervals)
 
 
-def _by_width(made: Intervals | IntervalUnion) -> Groups:
+def _by_width(intervals: Intervals | IntervalUnion) -> Groups:
     """Return thirds by width, or one group for each width if there are few; rounding errors are ignored."""
-    unit = np.max(made.width, initial=0.0, where=np.isfinite(made.width)) or 1.0
-    return Feature("width", np.round(made.width / unit, _WIDTH_DIGITS) * unit).strata
+    unit = np.max(intervals.width, initial=0.0, where=np.isfinite(intervals.width)) or 1.0
+    return Feature("width", np.round(intervals.width / unit, _WIDTH_DIGITS) * unit).strata
 
 
-def _calibration_pools(made: Intervals | IntervalUnion, groups: Groups, sizes: Any) -> _CalibrationPools:
+def _calibration_pools(intervals: Intervals | IntervalUnion, groups: Groups, sizes: Any) -> _CalibrationPools:
     """Return the pool behind each row's threshold: from the argument, from the intervals, or one of unknown size."""
-    guarantee, stored = made.guarantee, getattr(made, "groups", None)
+    guarantee, stored = intervals.guarantee, getattr(intervals, "groups", None)
     if isinstance(sizes, Mapping):
         invalid = [label for label in groups.labels if not is_count(sizes.get(label))]
         if invalid:
@@ -311,15 +315,15 @@ def _calibration_pools(made: Intervals | IntervalUnion, groups: Groups, sizes: A
         return _CalibrationPools(groups.codes, tuple(int(sizes[label]) for label in groups.labels))
     if sizes is not None:
         check_count(sizes, "calibration_sizes")
-        return _CalibrationPools(np.zeros(len(made), dtype=np.intp), (int(sizes),))
+        return _CalibrationPools(np.zeros(len(intervals), dtype=np.intp), (int(sizes),))
     if guarantee is not None and guarantee.exact and stored is not None:
         return _CalibrationPools(stored.codes, tuple(guarantee.sizes.get(label) for label in stored.labels))
-    if guarantee is not None and guarantee.exact and guarantee.kind == "marginal" and isinstance(made, Intervals):
-        return _CalibrationPools(np.zeros(len(made), dtype=np.intp), tuple(guarantee.sizes.values()))
-    return _CalibrationPools(np.zeros(len(made), dtype=np.intp), (None,))
+    if guarantee is not None and guarantee.exact and guarantee.kind == "marginal" and isinstance(intervals, Intervals):
+        return _CalibrationPools(np.zeros(len(intervals), dtype=np.intp), tuple(guarantee.sizes.values()))
+    return _CalibrationPools(np.zeros(len(intervals), dtype=np.intp), (None,))
 
 
-def _empty(made: Intervals | IntervalUnion) -> BoolArray:
+def _empty(intervals: Intervals | IntervalUnion) -> BoolArray:
     """Return which rows have an empty interval, or a union of empty intervals."""
-    pieces = made.pieces if isinstance(made, IntervalUnion) else [made]
+    pieces = intervals.pieces if isinstance(intervals, IntervalUnion) else [intervals]
     return np.asarray(np.all([piece.empty for piece in pieces], axis=0))
