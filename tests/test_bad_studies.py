@@ -88,7 +88,7 @@ CASES = {
     "lists": (lambda: with_column([[1, 2]] * N), r"column 'new' must hold numbers or text; got \[1, 2\] of type list"),
     "arrays": (lambda: with_column([np.zeros(2)] * N), r"column 'new' must hold numbers or text; got array"),
     "level": (lambda: Plan(level=90), r"level must lie strictly between 0 and 1; got 90; did you mean 0.9"),
-    "tolerance": (lambda: Plan(tolerance=3), r"tolerance must be a distance from the level"),
+    "tolerance": (lambda: Plan(tolerance=3), r"tolerance must be a number between 0 and 1"),
     "seed": (lambda: Plan(seed=-1), r"seed must be a whole number, 0 or more; got -1"),
     "large seed": (lambda: Plan(seed=2**32), r"seed must be a whole number below 4294967296; got 4294967296"),
     "shares": (

@@ -160,7 +160,7 @@ class TestEveryResult:
     def test_few_rows(self):
         with pytest.warns(TooFewRowsWarning, match="needs 99 rows"):
             text = report(study(table(60), NASTY[2], plan=Plan(model="linear", level=0.99)))
-        assert "a finite threshold at level 0.99 takes 99 calibration rows" in text
+        assert "A finite threshold at level 0.99 needs at least 99 calibration rows" in text
         assert ">infinite<" in text
 
     def test_nothing_else(self, tmp_path):
