@@ -120,6 +120,34 @@ def as_numbers(values: NDArray[Any]) -> FloatArray | None:
         return None
 
 
+def numeric_column(values: NDArray[Any], name: str, *, rule: str = "must hold numbers") -> FloatArray:
+    """Return a column as by `as_numbers`; raise ValueError, naming the first other value, if it holds anything else.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        The column.
+    name : str
+        What the error calls the column.
+    rule : str
+        What the error says that the column must do.
+    """
+    numbers = as_numbers(values)
+    if numbers is None:
+        row, value = first_non_numeric(values)
+        raise ValueError(f"{name} {rule}; got {value!r:.80} in row {row} (counted from 0)")
+    return numbers
+
+
+def check_no_infinite(numbers: FloatArray, name: str) -> None:
+    """Raise ValueError if a column holds infinite values; missing ones, which are NaN, are allowed."""
+    infinite = np.flatnonzero(np.isinf(numbers))
+    if len(infinite):
+        raise ValueError(
+            f"{name} must be finite or missing; {len(infinite)} values are infinite (the first in row {infinite[0]})"
+        )
+
+
 def first_non_numeric(values: NDArray[Any]) -> tuple[int, Any]:
     """Return the row and the value of a column's first value that is neither a number nor missing.
 

@@ -1,7 +1,11 @@
 """Optional packages: imported where they are used; the error tells how to install a missing one."""
 
+from collections.abc import Iterable
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+
+from evencover._version import __version__
 
 
 def import_optional(name: str, *, extra: str, purpose: str) -> Any:
@@ -21,3 +25,15 @@ def import_optional(name: str, *, extra: str, purpose: str) -> Any:
     except ModuleNotFoundError as error:
         command = f"pip install 'evencover[{extra}]' (from a clone: pip install '.[{extra}]')"
         raise ImportError(f"{purpose} needs {name}: {command}", name=name) from error
+
+
+def package_versions(names: Iterable[str]) -> dict[str, str | None]:
+    """Return the installed versions of packages by name, None for a package that is not installed."""
+    return {name: __version__ if name == "evencover" else _version(name) for name in names}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -2,10 +2,10 @@
 
 import platform
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from evencover._internal.html import Markup, tag
+from evencover._internal.optional import package_versions
 from evencover._report.axes import short
 from evencover._report.level_sections import numbers, section
 from evencover.diagnostics._formatting import short_repr
@@ -109,13 +109,7 @@ def glossary() -> Markup:
 
 def versions() -> dict[str, str]:
     """Return the versions of the packages that numbers depend on, where they are installed."""
-    found = {}
-    for name in _PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    return {name: version for name, version in package_versions(_PACKAGES).items() if version is not None}
 
 
 def _kind(each: EncodedColumn) -> str:

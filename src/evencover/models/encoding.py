@@ -12,7 +12,15 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evencover._internal.arrays import FloatArray, check_count
-from evencover._internal.frames import as_numbers, column, column_names, first_non_numeric, is_missing, n_rows
+from evencover._internal.frames import (
+    as_numbers,
+    check_no_infinite,
+    column,
+    column_names,
+    is_missing,
+    n_rows,
+    numeric_column,
+)
 from evencover.groups import first_few
 from evencover.models._validation import check_ready, remember_features
 
@@ -205,22 +213,9 @@ def _check_column_names(argument: str, given: Any, names: Sequence[Any]) -> None
 
 def _as_numbers(values: NDArray[Any], name: str) -> FloatArray:
     """Return a column as numbers, with NaN for missing values; raise ValueError for text and infinite values."""
-    numbers = as_numbers(values)
-    if numbers is None:
-        row, value = first_non_numeric(values)
-        raise ValueError(f"column {name!r} must hold numbers, as it did in fit; got {value!r} in row {row}")
-    check_not_infinite(numbers, name)
+    numbers = numeric_column(values, f"column {name!r}", rule="must hold numbers, as it did in fit")
+    check_no_infinite(numbers, f"column {name!r}")
     return numbers
-
-
-def check_not_infinite(numbers: FloatArray, name: str) -> None:
-    """Raise if a column holds infinite values; NaN, a missing value, is allowed."""
-    infinite = np.flatnonzero(np.isinf(numbers))
-    if len(infinite):
-        raise ValueError(
-            f"column {name!r} must be finite or missing; {len(infinite)} values are infinite (the first in row "
-            f"{infinite[0]})"
-        )
 
 
 def _as_texts(values: NDArray[Any], name: str) -> list[str | None]:

@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 
 from evencover._internal.arrays import FloatArray, IntArray, checked_vector
-from evencover._internal.frames import as_numbers, column, column_names, columns_of, first_non_numeric, is_missing, take
+from evencover._internal.frames import (
+    as_numbers,
+    check_no_infinite,
+    column,
+    column_names,
+    columns_of,
+    is_missing,
+    numeric_column,
+    reads_as_number,
+    take,
+)
 from evencover.groups import Groups, first_few
 from evencover.model_selection import Part, three_way_split
 from evencover.models.encoding import TableEncoder
@@ -41,12 +51,8 @@ def check_column_roles(
 
 def target_column(table: Any, target: str) -> FloatArray:
     """Return the targets: numbers, every one of them."""
-    held = column(table, target, "target")
-    values = as_numbers(held)
-    if values is None:
-        row, strange = first_non_numeric(held)
-        raise ValueError(f"target: column {target!r} must hold numbers; got {strange!r} in row {row}")
-    return checked_vector(values, f"target: column {target!r}")
+    name = f"target: column {target!r}"
+    return checked_vector(numeric_column(column(table, target, "target"), name), name)
 
 
 def feature_columns(
@@ -84,17 +90,12 @@ def _check_feature(name: str, values: Any, *, categorical: bool) -> None:
     """
     numbers = as_numbers(values)
     if numbers is not None:
-        infinite = np.flatnonzero(np.isinf(numbers))
-        if len(infinite):
-            raise ValueError(
-                f"column {name!r} must be finite or missing; {len(infinite)} values are infinite (the first in row "
-                f"{infinite[0]})"
-            )
+        check_no_infinite(numbers, f"column {name!r}")
         return
     if values.dtype.kind in "mM" or any(isinstance(value, date | time) for value in values.tolist()):
         raise ValueError(f"column {name!r} holds dates or times: make numbers of them, or drop it")
     texts = [str(value) for value in values[~is_missing(values)].tolist()]
-    strange = [text for text in texts if not _is_number(text)]
+    strange = [text for text in texts if not reads_as_number(text)]
     if not categorical and len(strange) < len(texts) / 2:
         first = f", such as {strange[0]!r}" if strange else ""
         raise ValueError(
@@ -107,14 +108,6 @@ def _check_feature(name: str, values: Any, *, categorical: bool) -> None:
             f"column {name!r} is text with {distinct} different values in {len(texts)} rows, like a name or free text: "
             "drop it, or name it as categorical"
         )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 _FEWEST = 10  # training rows: two for each fold
