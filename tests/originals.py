@@ -1,4 +1,4 @@
-"""The public originals of the paper's data sets, made anew from their CSV files: the same layout, the same numbers."""
+"""Original files of the paper's data sets, made from their CSV files: the same layout and numbers as at the source."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ from evencover.datasets._originals import ORIGINALS, _star_codes
 
 
 def original(name, folder, path):
-    """Write to a path what the source of a data set hands out, and return the path."""
+    """Write a file in the layout of a data set's source, and return its path."""
     with (Path(folder) / f"{name}.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
     MAKERS[name](header, rows, path)
@@ -23,9 +23,9 @@ def original(name, folder, path):
 def concrete(_, rows, path):
     workbook = xlwt.Workbook()
     sheet = workbook.add_sheet("Sheet1")
-    for place, cells in enumerate([["Cement (component 1)"] + ["..."] * 8, *rows]):
+    for index, cells in enumerate([["Cement (component 1)"] + ["..."] * 8, *rows]):
         for column, cell in enumerate(cells):
-            sheet.write(place, column, float(cell) if place else cell)
+            sheet.write(index, column, float(cell) if index else cell)
     workbook.save(content := io.BytesIO())
     with ZipFile(path, "w") as archive:
         archive.writestr("Concrete_Data.xls", content.getvalue())
@@ -36,7 +36,7 @@ def turbine(header, rows, path):
 
 
 def residential(header, rows, path):
-    """Dates, V-1 and V-9 are there besides, and a line of titles above."""
+    """The source also has dates, V-1 and V-9, and a row of titles above the header."""
     names = [name.split("_")[0].replace("V", "V-") for name in header]
     names = [
         "START YEAR",
@@ -63,20 +63,20 @@ def puma(_, rows, path):
 
 
 def crime(header, rows, path):
-    """Five columns that are no predictors come first; one with a gap stands before the last."""
+    """The source begins with five columns that are not predictors; the last but one has a missing value."""
     names = ["state", "county", "community", "communityname", "fold", *header[:-1], "OtherPerCap", header[-1]]
-    lines = [[*"1??x1", *row[:-1], "?" if place == 3 else "0", row[-1]] for place, row in enumerate(rows)]
+    lines = [[*"1??x1", *row[:-1], "?" if index == 3 else "0", row[-1]] for index, row in enumerate(rows)]
     with ZipFile(path, "w") as archive:
         archive.writestr("communities.names", "".join(f"@attribute {name} numeric\n" for name in names))
         archive.writestr("communities.data", "".join(",".join(line) + "\r\n" for line in lines))
 
 
 def star(header, rows, path):
-    """Row's name, scores and lunchk are there besides, and a pupil with a gap; a quarter of a year is text."""
+    """The source also has row names, scores, lunchk and a row with a missing value; quarters of a year are text."""
     codes = _star_codes()
     scores = [f"{subject}{grade}" for subject in ("read", "math") for grade in "k123"]
     lines = []
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         pupil = dict(zip(header, row, strict=True))
         eighths = round(8 * float(pupil.pop("mean_grade")))
         for name in codes:
@@ -85,7 +85,7 @@ def star(header, rows, path):
         year = float(pupil["birth"])
         pupil["birth"] = f"{int(year)} Q{round(4 * (year % 1)) + 1}"
         graded = dict.fromkeys(scores, "0") | {"readk": str(eighths)}
-        lines.append({"rownames": str(place), **pupil, **graded, "lunchk": "free"})
+        lines.append({"rownames": str(index), **pupil, **graded, "lunchk": "free"})
     lines.insert(1, lines[0] | {"math3": ""})
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, lines[0])

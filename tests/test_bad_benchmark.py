@@ -1,4 +1,4 @@
-"""Bad input to data sets and the benchmark: one clear error each, before anything is trained."""
+"""Bad input to data sets and the benchmark: one clear error for each, before anything is trained."""
 
 import re
 from dataclasses import replace
@@ -29,7 +29,7 @@ def csv(tmp_path, text):
     return read_dataset(path, target="y")
 
 
-def held(tmp_path, **columns):
+def parquet_file(tmp_path, **columns):
     path = tmp_path / "mine.parquet"
     parquet.write_table(pa.table(columns), path)
     return read_dataset(path)
@@ -54,7 +54,7 @@ CASES = {
         lambda folder: [(folder / "star.csv").write_text("a,y\n1,2\n"), load_dataset("star", data_dir=folder)],
         "star.csv is not the data set star: its sha256 is ",
     ),
-    "ending": (lambda folder: read_dataset("mine.txt"), "a table is a file that ends in .csv or .parquet; got"),
+    "suffix": (lambda folder: read_dataset("mine.txt"), "a table is a file that ends in .csv or .parquet; got"),
     "no file": (lambda folder: load_dataset(str(folder / "no.csv")), "there is no file "),
     "address": (lambda folder: download("ftp://x", folder / "x"), "url must begin with http:// or https://; got 'ftp"),
     "target": (
@@ -73,7 +73,7 @@ CASES = {
         lambda folder: csv(folder, "a,y\n2020-01-01 10:00:00.5,1\n"),
         "mine.csv: column 'a' must hold numbers; got datetime.datetime(2020, 1, 1, 10, 0, 0, 500000) in row 0",
     ),
-    "gap": (
+    "missing value": (
         lambda folder: csv(folder, "a,y\n1,2\n,3\n"),
         "mine.csv: column 'a' must hold a finite number in every row; 1 of 2 are missing or infinite (the first in row 1, counted from 0)",
     ),
@@ -93,7 +93,7 @@ CASES = {
         lambda folder: csv(folder, "1,2\n3,4\n"),
         "mine.csv must have column names (in CSV, the first line); got ['1', '2']",
     ),
-    "twice": (
+    "duplicate names": (
         lambda folder: csv(folder, "a,a,y\n1,2,3\n"),
         "mine.csv has duplicate column names: ['a']",
     ),
@@ -101,19 +101,19 @@ CASES = {
         lambda folder: csv(folder, "a,,y\n1,2,3\n"),
         "mine.csv must name every column; column 2 has no name",
     ),
-    "no rows": (lambda folder: csv(folder, "a,y\n"), "mine.csv must have rows below its header; it has none"),
-    "header only": (lambda folder: csv(folder, "a,y"), "mine.csv must have rows below its header; it has none"),
+    "no rows": (lambda folder: csv(folder, "a,y\n"), "mine.csv must have rows below its header; got none"),
+    "header only": (lambda folder: csv(folder, "a,y"), "mine.csv must have rows below its header; got none"),
     "empty": (
         lambda folder: csv(folder, ""),
         "mine.csv must have column names (in CSV, the first line); got []",
     ),
     "no feature": (
         lambda folder: csv(folder, "y\n1\n"),
-        "mine.csv must have a feature and a target (in CSV, with commas, semicolons or tabs between); got ['y']",
+        "mine.csv must have at least two columns, a feature and the target (in CSV, delimited by commas, semicolons or tabs); got ['y']",
     ),
     "another delimiter": (
         lambda folder: csv(folder, "a|y\n1|2\n"),
-        "mine.csv must have a feature and a target (in CSV, with commas, semicolons or tabs between); got ['a|y']",
+        "mine.csv must have at least two columns, a feature and the target (in CSV, delimited by commas, semicolons or tabs); got ['a|y']",
     ),
     "underscore": (
         lambda folder: csv(folder, "a,y\n1,5\n1,1_000\n"),
@@ -124,19 +124,19 @@ CASES = {
         "x.csv must be text in UTF-8; ",
     ),
     "pandas' index": (
-        lambda folder: held(folder, a=[1, 2], y=[1, 2], __index_level_0__=[0, 1]),
-        "mine.parquet has pandas' index as a column, __index_level_0__: write it with index=False",
+        lambda folder: parquet_file(folder, a=[1, 2], y=[1, 2], __index_level_0__=[0, 1]),
+        "mine.parquet has a pandas index as a column, __index_level_0__; write the file with index=False",
     ),
     "text in Parquet": (
-        lambda folder: held(folder, a=["x", "y"], y=[1, 2]),
+        lambda folder: parquet_file(folder, a=["x", "y"], y=[1, 2]),
         "mine.parquet: column 'a' must hold numbers; got 'x' in row 0 (counted from 0)",
     ),
     "lists in Parquet": (
-        lambda folder: held(folder, a=[[1, 2], [3, 4]], y=[1, 2]),
+        lambda folder: parquet_file(folder, a=[[1, 2], [3, 4]], y=[1, 2]),
         "mine.parquet: column 'a' must hold numbers; got array([1, 2]) in row 0 (counted from 0)",
     ),
     "null in Parquet": (
-        lambda folder: held(folder, a=[1, None], y=[1, 2]),
+        lambda folder: parquet_file(folder, a=[1, None], y=[1, 2]),
         "mine.parquet: column 'a' must hold a finite number in every row; 1 of 2 are missing or infinite (the first in row 1, counted from 0)",
     ),
     "cache": (
@@ -159,11 +159,11 @@ CASES = {
     ),
     "one data set": (
         lambda folder: run_benchmark(Benchmark(MODELS), data(), folder / "out"),
-        "datasets must be a sequence of Dataset, from load_dataset or of arrays",
+        "datasets must be a sequence of Dataset objects, made by load_dataset or from arrays",
     ),
     "a bare estimator": (
         lambda folder: Benchmark({"x": LinearRegression()}),
-        "models must be a mapping from name to BenchmarkModel; got one to LinearRegression",
+        "models must be a mapping from name to BenchmarkModel; got a value of type LinearRegression",
     ),
     "a list of models": (
         lambda folder: Benchmark([]),
@@ -171,28 +171,31 @@ CASES = {
     ),
     "a bare score": (
         lambda folder: Benchmark(MODELS, {"x": Residual()}),
-        "variants must be a mapping from name to Variant; got one to Residual",
+        "variants must be a mapping from name to Variant; got a value of type Residual",
     ),
     "no models": (lambda folder: Benchmark({}), "models must not be empty"),
     "no variants": (lambda folder: Benchmark(MODELS, {}), "variants must not be empty"),
     "no splits": (lambda folder: Benchmark(MODELS, splits=[]), "splits must not be empty"),
     "a split twice": (
         lambda folder: Benchmark(MODELS, splits=[1, 1]),
-        "splits must be different seeds, whole numbers of 0 or more; got [1, 1]",
+        "splits must be distinct seeds, whole numbers of 0 or more; got [1, 1]",
     ),
     "level": (lambda folder: Benchmark(MODELS, level=90), "did you mean 0.9?"),
-    "low level": (lambda folder: paper_models(level=0.5), "level must be above 0.5: quantiles to be calibrated miss"),
+    "low level": (
+        lambda folder: paper_models(level=0.5),
+        "level must be above 0.5, since the calibrated quantile models have twice the miss rate, 2 (1 - level); got 0.5",
+    ),
     "epochs": (lambda folder: Benchmark(paper_models(epochs=0)), "epochs must be a positive whole number; got 0"),
     "device": (lambda folder: Benchmark(paper_models(device="gpu")), 'device must be "auto", "cpu" or "cuda"; got'),
     "workers": (lambda folder: benchmark(folder, data(), workers=0), "workers must be a positive whole number; got 0"),
     "few rows": (
         lambda folder: benchmark(folder, data(40)),
-        "mine has 40 rows, too few for 3 groups with a threshold each at level 0.9: it takes 74 or more",
+        "mine must have at least 74 rows, so that each of 3 groups has a finite threshold at level 0.9; got 40",
     ),
-    "very few rows": (lambda folder: benchmark(folder, data(1)), "mine has 1 rows, too few for 3 groups"),
+    "very few rows": (lambda folder: benchmark(folder, data(1)), "mine must have at least 74 rows"),
     "same names": (
         lambda folder: benchmark(folder, data(), data()),
-        "datasets must have different names; got ['mine', 'mine']",
+        "datasets must have distinct names; got ['mine', 'mine']",
     ),
     "no data": (lambda folder: benchmark(folder), "datasets must not be empty"),
     "output": (
@@ -205,7 +208,7 @@ CASES = {
     ),
     "a baseline at another level": (
         lambda folder: benchmark(folder, data(), models={"forest": BenchmarkModel(QuantileForest(level=0.8))}),
-        "the bounds of QuantileForest are at level 0.8, the benchmark is at 0.9: give its Contender a baseline at",
+        "QuantileForest predicts bounds at level 0.8, but the benchmark's level is 0.9: pass BenchmarkModel a baseline at level 0.9",
     ),
     "no cluster": (
         lambda folder: benchmark(folder, data(), cluster="scheduler"),
@@ -221,8 +224,8 @@ def test_bad_input_gets_one_clear_error(case, tmp_path):
         call(tmp_path)
 
 
-def test_enough_rows_are_enough(tmp_path):
-    """As many as the error asks for; no threshold is infinite, which would be a warning."""
+def test_the_minimum_number_of_rows_suffices(tmp_path):
+    """With the number in the error, no threshold is infinite (which would also be a warning)."""
     noise = np.random.default_rng(0).normal(size=74)
     models = {"MV": paper_models(epochs=1)["MV"]}
     rows = benchmark(tmp_path, replace(data(74), y=ROWS[:74] * noise), models=models)

@@ -229,11 +229,11 @@ def test_a_benchmark_in_one_command(capsys, own_file, tmp_path):
     status, text, _ = typed(capsys, "benchmark", *small)
     assert status == 0
     assert "| NCP | 12 |" in text
-    assert "miss no more than promised in any, up to chance: holds (" in text
+    assert "keep the level in every group, up to chance: holds (" in text
     assert f"7 files in {output}" in text
     assert "0 of 56 trials to run" in typed(capsys, "benchmark", *small, "--dry-run")[1]
     status, _, error = typed(capsys, "benchmark", *small, "--splits", "3")
-    assert (status, "splits is [13, 2] there and [13, 2, 47] here" in error) == (1, True)
+    assert (status, "splits is [13, 2] in the folder and [13, 2, 47] in this run" in error) == (1, True)
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)], ids=["run", "dry run"])

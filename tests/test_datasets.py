@@ -17,7 +17,7 @@ from evencover.datasets import cards, load_dataset, read_dataset
 from evencover.datasets._downloads import DownloadError, download
 from evencover.datasets._originals import ORIGINALS
 from evencover.datasets._table_files import csv_text
-from evencover.datasets.loading import cache_folder, found, obtained
+from evencover.datasets.loading import cache_folder, download_dataset, local_path
 from tests.originals import original
 
 FOLDER = os.environ.get("EVENCOVER_DATA")
@@ -30,7 +30,7 @@ tiny_card = partial(replace, cards()["turbine"], sha256=sha256(TINY.encode()).he
 
 
 class Server:
-    """A server on this machine that answers each request with the next of some answers, the last one for ever."""
+    """A local server that answers each request with the next of some answers, then always with the last one."""
 
     def __init__(self, *answers):
         self.answers, self.requests = list(answers), 0
@@ -60,17 +60,17 @@ class Server:
         self.server.server_close()
 
 
-def whole(content):
+def complete(content):
     return 200, content, len(content)
 
 
-def cut_off(content):
+def truncated(content):
     return 200, content[:-5], len(content)
 
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """Return the original of a data set of two rows, which is what the turbine's reader reads for now."""
+    """Return an original file of two rows, and replace the reader of turbine by one that reads it."""
     monkeypatch.setitem(ORIGINALS, "turbine", lambda path: _tiny_table(path.read_text()))
     return b"original of two rows"
 
@@ -96,8 +96,8 @@ def test_cards_are_complete(name):
 
 @with_data
 @pytest.mark.parametrize("name", NAMES)
-def test_the_papers_table(name, tmp_path):
-    """Rows, features and the response's moments are those on the card, and of the paper to its last digit."""
+def test_data_sets_agree_with_the_papers_table(name, tmp_path):
+    """Rows, features and the response's moments are those on the card, and in the paper to its last digit."""
     data, card = load_dataset(name, data_dir=FOLDER, cache_dir=tmp_path), cards()[name]
     assert data.X.shape == (card.rows, card.features)
     assert (data.response, len(data.features), len(data.y)) == (card.response, card.features, card.paper.rows)
@@ -107,46 +107,46 @@ def test_the_papers_table(name, tmp_path):
 @with_data
 @pytest.mark.parametrize("name", NAMES)
 def test_originals_become_the_tables_on_the_cards(name, tmp_path):
-    """From the layout that the source hands out, byte for byte, over the network into the cache."""
+    """From a file in the layout of the source, over the network into the cache, byte for byte."""
     content = original(name, FOLDER, tmp_path / "original").read_bytes()
     cache = tmp_path / "cache"
-    with Server(whole(content)) as server:
-        path = obtained(replace(cards()[name], urls=(server.url,)), cache)
+    with Server(complete(content)) as server:
+        path = download_dataset(replace(cards()[name], urls=(server.url,)), cache)
     assert path.read_bytes() == (Path(FOLDER) / f"{name}.csv").read_bytes()
     assert files_in(cache) == [f"{name}.csv"]
     assert load_dataset(name, cache_dir=cache).name == name
 
 
-def test_a_download_tells_how_far_it_is(tmp_path):
+def test_a_download_reports_its_progress(tmp_path):
     content = bytes(200_000)
-    told = []
-    with Server(whole(content)) as server:
-        download(server.url, tmp_path / "file", progress=lambda *bytes_: told.append(bytes_))
+    reports = []
+    with Server(complete(content)) as server:
+        download(server.url, tmp_path / "file", progress=lambda *bytes_: reports.append(bytes_))
     assert (tmp_path / "file").read_bytes() == content
-    assert told[-1] == (len(content), len(content))
-    assert [received for received, _ in told] == sorted({received for received, _ in told})
-    assert len(told) > 2
+    assert reports[-1] == (len(content), len(content))
+    assert [received for received, _ in reports] == sorted({received for received, _ in reports})
+    assert len(reports) > 2
 
 
-@pytest.mark.parametrize("answers", [(cut_off(bytes(99)),) * 2, ((503, b"busy", 4),) * 2], ids=["cut off", "busy"])
-def test_what_can_go_right_is_tried_again(tmp_path, answers):
-    with Server(*answers, whole(b"at last")) as server:
+@pytest.mark.parametrize("answers", [(truncated(bytes(99)),) * 2, ((503, b"busy", 4),) * 2], ids=["truncated", "busy"])
+def test_temporary_errors_are_tried_again(tmp_path, answers):
+    with Server(*answers, complete(b"at last")) as server:
         download(server.url, tmp_path / "file", tries=3, pause=0)
         assert server.requests == 3
     assert (tmp_path / "file").read_bytes() == b"at last"
 
 
-def test_what_cannot_is_not(tmp_path):
+def test_permanent_errors_are_not_tried_again(tmp_path):
     with Server((404, b"", 0)) as server:
         with pytest.raises(DownloadError, match=f"could not download {server.url}: the server answered 404 Not Found"):
             download(server.url, tmp_path / "file", tries=3, pause=0)
         assert server.requests == 1
 
 
-def test_a_file_that_stays_cut_off_is_not_used(tmp_path):
+def test_a_truncated_file_is_not_used(tmp_path):
     (tmp_path / "file").write_bytes(b"the old one")
     with (
-        Server(cut_off(bytes(100))) as server,
+        Server(truncated(bytes(100))) as server,
         pytest.raises(DownloadError, match="the connection ended after 95 of 100 bytes"),
     ):
         download(server.url, tmp_path / "file", tries=2, pause=0)
@@ -158,72 +158,72 @@ def test_an_interrupted_download_leaves_nothing(tmp_path, tiny):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    with Server(whole(tiny)) as server, pytest.raises(KeyboardInterrupt):
-        obtained(tiny_card(urls=(server.url,)), tmp_path, downloading=lambda name: interrupt)
+    with Server(complete(tiny)) as server, pytest.raises(KeyboardInterrupt):
+        download_dataset(tiny_card(urls=(server.url,)), tmp_path, downloading=lambda name: interrupt)
     assert files_in(tmp_path) == []
 
 
-def test_another_file_than_the_one_on_the_card_is_not_used(tmp_path, tiny):
+def test_a_file_with_another_checksum_is_not_used(tmp_path, tiny):
     card = tiny_card(urls=("",), sha256="0" * 64)
     with (
-        Server(whole(tiny)) as server,
-        pytest.raises(DownloadError, match=r"is not turbine: sha256 .*, the card says 000"),
+        Server(complete(tiny)) as server,
+        pytest.raises(DownloadError, match=r"is not turbine: its sha256 is .*, that on the card is 000"),
     ):
-        obtained(replace(card, urls=(server.url,)), tmp_path)
+        download_dataset(replace(card, urls=(server.url,)), tmp_path)
     assert files_in(tmp_path) == []
 
 
-def test_a_page_instead_of_the_file_is_not_used(tmp_path):
-    """Such as a login page or an apology."""
+def test_a_web_page_instead_of_the_file_is_not_used(tmp_path):
+    """Such as a login page or an error page."""
     with (
-        Server(whole(b"<html>")) as server,
+        Server(complete(b"<html>")) as server,
         pytest.raises(DownloadError, match=r"cannot be read as turbine \(BadZipFile"),
     ):
-        obtained(replace(cards()["turbine"], urls=(server.url,)), tmp_path)
+        download_dataset(replace(cards()["turbine"], urls=(server.url,)), tmp_path)
     assert files_in(tmp_path) == []
 
 
 def test_the_next_address_is_tried(tmp_path, tiny):
-    with Server((404, b"", 0)) as first, Server(whole(b"wrong")) as second, Server(whole(tiny)) as third:
+    with Server((404, b"", 0)) as first, Server(complete(b"wrong")) as second, Server(complete(tiny)) as third:
         urls = (first.url, second.url, third.url)
-        assert obtained(tiny_card(urls=urls), tmp_path).read_text() == TINY
+        assert download_dataset(tiny_card(urls=urls), tmp_path).read_text() == TINY
 
 
-def test_without_a_network_it_says_what_to_do(tmp_path, monkeypatch):
-    with Server(whole(b"")) as server:
+def test_without_a_network_the_error_says_what_to_do(tmp_path, monkeypatch):
+    with Server(complete(b"")) as server:
         gone = server.url
     monkeypatch.setitem(cards(), "turbine", tiny_card(urls=(gone,)))
     monkeypatch.setattr("evencover.datasets.loading.download", partial(download, pause=0))
     with pytest.raises(
         DownloadError, match=r"turbine: could not .*refused.* put turbine.csv into a folder .* --data-dir"
     ):
-        obtained(cards()["turbine"], tmp_path, pause=0)
+        download_dataset(cards()["turbine"], tmp_path, pause=0)
 
 
-def test_looked_up_in_the_folder_then_in_the_cache_then_in_the_network(tmp_path, monkeypatch, tiny):
+def test_data_sets_are_searched_in_the_folder_then_the_cache_then_the_network(tmp_path, monkeypatch, tiny):
     folder, cache = tmp_path / "folder", tmp_path / "cache"
     folder.mkdir()
-    with Server(whole(tiny)) as server:
+    with Server(complete(tiny)) as server:
         monkeypatch.setitem(cards(), "turbine", tiny_card(urls=(server.url,)))
         first = load_dataset("turbine", data_dir=folder, cache_dir=cache)
         again = load_dataset("turbine", data_dir=folder, cache_dir=cache)
         assert server.requests == 1
-        assert found(cards()["turbine"], data_dir=folder, cache_dir=cache) == cache / "turbine.csv"
+        assert local_path(cards()["turbine"], data_dir=folder, cache_dir=cache) == cache / "turbine.csv"
         (folder / "turbine.csv").write_text(TINY)
-        assert found(cards()["turbine"], data_dir=folder, cache_dir=cache) == folder / "turbine.csv"
+        assert local_path(cards()["turbine"], data_dir=folder, cache_dir=cache) == folder / "turbine.csv"
     assert first.y.tolist() == again.y.tolist() == [0.5, 1.5]
 
 
-def test_a_damaged_file_in_the_cache_is_fetched_again(tmp_path, monkeypatch, tiny):
+def test_a_corrupt_file_in_the_cache_is_downloaded_again(tmp_path, monkeypatch, tiny):
     (tmp_path / "turbine.csv").write_text(TINY[:-3])
-    with Server(whole(tiny)) as server:
+    with Server(complete(tiny)) as server:
         monkeypatch.setitem(cards(), "turbine", tiny_card(urls=(server.url,)))
-        with pytest.warns(UserWarning, match=r"turbine.csv is damaged: its checksum is not that of turbine"):
+        with pytest.warns(UserWarning, match=r"corrupt file .*turbine.csv: its checksum is not that of turbine"):
             load_dataset("turbine", cache_dir=tmp_path)
     assert (tmp_path / "turbine.csv").read_text() == TINY
 
 
-def test_the_cache_is_where_the_system_keeps_such_things(monkeypatch):
+def test_the_cache_is_in_the_systems_folder_for_caches(monkeypatch):
     monkeypatch.setenv("EVENCOVER_CACHE", "here")
     assert cache_folder() == Path("here")
     assert cache_folder("there") == Path("there")
@@ -252,7 +252,7 @@ def test_any_parquet_file_is_a_data_set(tmp_path):
     assert data.y.tolist() == [0.5, 1.5, 2.5]
 
 
-def test_numbers_survive_being_written():
+def test_csv_text_preserves_numbers_exactly():
     values = np.array([[1.0, 0.1 + 0.2, 1e-300], [2.0, -4.7e-05, 3.0]])
     text = csv_text(["a", "b", "c"], values)
     assert text == "a,b,c\n1,0.30000000000000004,1e-300\n2,-4.7e-05,3.0\n"

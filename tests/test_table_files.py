@@ -1,4 +1,4 @@
-"""The one reader of CSV and Parquet files: the same tables and the same errors for every command."""
+"""The reader of CSV and Parquet files: the same tables and the same errors for every command."""
 
 import sys
 
@@ -9,7 +9,7 @@ from evencover.datasets import load_dataset, read_dataset
 from evencover.datasets._table_files import csv_text, number_column, read_table, write_table
 from tests.test_cli import typed
 
-ODD = {
+UNUSUAL = {
     "commas": "area,rooms,rent\n50,2,700\n80.5,-3,1e3\n",
     "semicolons": "area;rooms;rent\n50;2;700\n80.5;-3;1e3\n",
     "tabs": "area\trooms\trent\n50\t2\t700\n80.5\t-3\t1e3\n",
@@ -39,7 +39,7 @@ BROKEN = {
     "open quote in the header": 'a,"y\n1,2\n3,4\n',
     "target": "a,b\n1,2\n",
 }
-VERBS = {
+COMMANDS = {
     "run": ("--target", "y"),
     "audit": ("--target", "y", "--lower", "a", "--upper", "a"),
     "benchmark": ("--target", "y", "--output", "out", "--dry-run"),
@@ -52,9 +52,9 @@ def written(folder, content, name="mine.csv"):
     return path
 
 
-@pytest.mark.parametrize("case", ODD)
-def test_odd_files_are_read_alike_as_tables_and_as_data_sets(case, tmp_path):
-    path = written(tmp_path, ODD[case])
+@pytest.mark.parametrize("case", UNUSUAL)
+def test_unusual_files_are_read_alike_as_tables_and_as_data_sets(case, tmp_path):
+    path = written(tmp_path, UNUSUAL[case])
     table, data = read_table(path), load_dataset(str(path), target="rent")
     assert table.column_names == ["area", "rooms", "rent"]
     assert (data.features, data.response) == (("area", "rooms"), "rent")
@@ -62,12 +62,12 @@ def test_odd_files_are_read_alike_as_tables_and_as_data_sets(case, tmp_path):
     assert as_table == [*data.X.T.tolist(), data.y.tolist()] == [[50, 80.5], [2, -3], [700, 1000]]
 
 
-def test_a_delimiter_in_a_quoted_name_is_none(tmp_path):
+def test_a_delimiter_in_a_quoted_name_is_part_of_the_name(tmp_path):
     assert read_dataset(written(tmp_path, '"a, b, c";"d\ne";y\n1;2;3\n')).features == ("a, b, c", "d\ne")
 
 
 def test_numbers_are_read_to_the_last_bit(tmp_path):
-    """As Python reads them: of any size, with up to 17 digits."""
+    """As by Python's float: of any size, with up to 17 digits."""
     rng = np.random.default_rng(0)
     values = np.frombuffer(rng.bytes(8 * 9000)).reshape(3000, 3)
     values = np.where(np.isfinite(values), values, 5e-324)
@@ -81,7 +81,7 @@ def test_numbers_are_read_to_the_last_bit(tmp_path):
 def test_a_broken_file_gets_the_same_error_from_every_command(case, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     written(tmp_path, BROKEN[case])
-    outcomes = {verb: typed(capsys, verb, "mine.csv", *arguments) for verb, arguments in VERBS.items()}
+    outcomes = {name: typed(capsys, name, "mine.csv", *arguments) for name, arguments in COMMANDS.items()}
     (status, _, error), *others = outcomes.values()
     assert status == 1
     assert "mine.csv" in error
@@ -89,18 +89,18 @@ def test_a_broken_file_gets_the_same_error_from_every_command(case, capsys, tmp_
     assert others == [outcomes["run"]] * 2
 
 
-@pytest.mark.parametrize("damage", [slice(4, 40), slice(-8, None)], ids=["in the middle", "at the end"])
-def test_a_damaged_parquet_file_gets_one_line(damage, tmp_path):
+@pytest.mark.parametrize("corrupt", [slice(4, 40), slice(-8, None)], ids=["in the middle", "at the end"])
+def test_a_corrupt_parquet_file_gets_an_error_of_one_line(corrupt, tmp_path):
     write_table({"a": [1.0, 2.0], "y": [1.0, 2.0]}, tmp_path / "mine.parquet")
     content = bytearray((tmp_path / "mine.parquet").read_bytes())
-    content[damage] = b"\xff" * len(content[damage])
+    content[corrupt] = b"\xff" * len(content[corrupt])
     with pytest.raises(ValueError, match=r"^mine.parquet cannot be read as a table: .+$") as caught:
         read_dataset(written(tmp_path, bytes(content), "mine.parquet"))
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["mine.csv", "mine.parquet"])
-def test_without_pyarrow_it_says_what_to_install(name, tmp_path, monkeypatch):
+def test_without_pyarrow_the_error_says_what_to_install(name, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"a CSV or Parquet file needs pyarrow: pip install 'evencover\[datasets\]'"):
-        read_dataset(written(tmp_path, ODD["commas"], name))
+        read_dataset(written(tmp_path, UNUSUAL["commas"], name))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from evencover._cli.terminal import print_error, print_json, print_result, progress_bar, status
 
 if TYPE_CHECKING:
-    from evencover.datasets import Card, Dataset
+    from evencover.datasets import Dataset, DatasetCard
     from evencover.reproduction.benchmark import Benchmark
 
 _QUICK_SPLITS, _QUICK_EPOCHS = 2, 15
@@ -32,14 +32,14 @@ def datasets(*names: str, data_dir: Path | None = None, download: bool = False, 
         Print data: the cards, with what is measured.
     """
     from evencover.datasets import cards
-    from evencover.datasets.loading import found
-    from evencover.datasets.registry import card
+    from evencover.datasets.loading import local_path
+    from evencover.datasets.registry import card_of
 
-    listed: list[tuple[Card, Path | None, Dataset | None]] = []
-    for known in [card(name) for name in names] or cards().values():
-        is_there = download or found(known, data_dir=data_dir) is not None
+    listed: list[tuple[DatasetCard, Path | None, Dataset | None]] = []
+    for known in [card_of(name) for name in names] or cards().values():
+        is_there = download or local_path(known, data_dir=data_dir) is not None
         data = _loaded([known.name], data_dir)[0] if is_there else None
-        listed.append((known, found(known, data_dir=data_dir), data))
+        listed.append((known, local_path(known, data_dir=data_dir), data))
     if json:
         print_json([_as_data(*each) for each in listed])
         return
@@ -108,7 +108,7 @@ def benchmark(
     from evencover._internal.arrays import check_count
     from evencover.reproduction.benchmark import run_benchmark
     from evencover.reproduction.benchmark.result_files import check_packages, write_results
-    from evencover.reproduction.benchmark.summary import in_words, summarize
+    from evencover.reproduction.benchmark.summary import summarize, summary_text
 
     began = time.monotonic()
     n_splits = (_QUICK_SPLITS if quick else 10) if splits is None else splits
@@ -130,7 +130,7 @@ def benchmark(
     if json:
         print_result((output / "summary.json").read_text(encoding="utf-8"))
         return 0 if summary.holds else 3
-    print_result(in_words(summary))
+    print_result(summary_text(summary))
     print_result(
         f"\n{len(paths)} files in {output}, among them {paths[0].name} and {paths[1].name}; {_duration(began)}."
     )
@@ -199,11 +199,11 @@ def _resumable(output: Path) -> Iterator[None]:
 def _present(names: Sequence[str], data_dir: Path | None, target: str | None) -> "list[tuple[str, Dataset | None]]":
     """Return the data sets that are at hand, and None for those to be downloaded."""
     from evencover.datasets.dataset import is_path
-    from evencover.datasets.loading import found
-    from evencover.datasets.registry import card
+    from evencover.datasets.loading import local_path
+    from evencover.datasets.registry import card_of
 
     def is_at_hand(name: str) -> bool:
-        return is_path(name) or found(card(name), data_dir=data_dir) is not None
+        return is_path(name) or local_path(card_of(name), data_dir=data_dir) is not None
 
     every = names or _every_name()
     return [(name, _loaded([name], data_dir, target)[0] if is_at_hand(name) else None) for name in every]
@@ -211,11 +211,11 @@ def _present(names: Sequence[str], data_dir: Path | None, target: str | None) ->
 
 def _dry_run_text(plan: "Benchmark", datasets: "Sequence[tuple[str, Dataset | None]]", output: Path) -> str:
     """Say what a run would do."""
-    from evencover.datasets.registry import card
-    from evencover.reproduction.benchmark.runs import unfinished
+    from evencover.datasets.registry import card_of
+    from evencover.reproduction.benchmark.runs import unfinished_trials
 
     present = [data for _, data in datasets if data is not None]
-    left = unfinished(plan, present, output) if present else {}
+    left = unfinished_trials(plan, present, output) if present else {}
     lines = [
         f"Data sets: {len(datasets)}. Models: {', '.join(plan.models)}. Variants: {', '.join(plan.variants)}. "
         f"Splits: {len(plan.splits)}. Groups cut in 2 ways. Level: {plan.level:g}.",
@@ -223,7 +223,7 @@ def _dry_run_text(plan: "Benchmark", datasets: "Sequence[tuple[str, Dataset | No
     for name, data in datasets:
         if data is None:
             lines.append(
-                f"  {name}: would be downloaded from {card(name).urls[0]}, then {len(plan.trials(name))} trials"
+                f"  {name}: would be downloaded from {card_of(name).urls[0]}, then {len(plan.trials(name))} trials"
             )
         else:
             todo, trials = left[data.name], len(plan.trials(data.name))
@@ -233,7 +233,7 @@ def _dry_run_text(plan: "Benchmark", datasets: "Sequence[tuple[str, Dataset | No
     return "\n".join([*lines, f"Results would go to {output}."])
 
 
-def _listing_text(listed: "Sequence[tuple[Card, Path | None, Dataset | None]]") -> str:
+def _listing_text(listed: "Sequence[tuple[DatasetCard, Path | None, Dataset | None]]") -> str:
     """Return the table of data sets as text."""
     from evencover.diagnostics._formatting import text_table
 
@@ -251,7 +251,7 @@ def _listing_text(listed: "Sequence[tuple[Card, Path | None, Dataset | None]]") 
     return "\n".join([text_table(_TABLE, lines), "", *notes])
 
 
-def _as_data(known: "Card", path: Path | None, data: "Dataset | None") -> dict[str, Any]:
+def _as_data(known: "DatasetCard", path: Path | None, data: "Dataset | None") -> dict[str, Any]:
     """Return a card with what was measured."""
     measured = None
     if data is not None:

@@ -2,6 +2,6 @@
 
 from evencover.datasets.dataset import Dataset, read_dataset
 from evencover.datasets.loading import load_dataset
-from evencover.datasets.registry import Card, cards
+from evencover.datasets.registry import DatasetCard, cards
 
-__all__ = ["Card", "Dataset", "cards", "load_dataset", "read_dataset"]
+__all__ = ["Dataset", "DatasetCard", "cards", "load_dataset", "read_dataset"]

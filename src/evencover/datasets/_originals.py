@@ -1,4 +1,4 @@
-"""The original files, each turned into one table of numbers: features first, the response last."""
+"""Convert the original files to tables of numbers: features first, the response last."""
 
 import csv
 import tarfile
@@ -13,7 +13,7 @@ import numpy as np
 from evencover._internal.arrays import FloatArray
 from evencover._internal.optional import import_optional
 
-Table: TypeAlias = tuple[list[str], FloatArray]  # names of the columns, and values of shape (n, columns)
+Table: TypeAlias = tuple[list[str], FloatArray]  # column names, and values of shape (n, columns)
 
 _CONCRETE = [
     *("cement", "blast_furnace_slag", "fly_ash", "water", "superplasticizer", "coarse_aggregate", "fine_aggregate"),
@@ -30,21 +30,21 @@ _MISSING = ("", "NA")
 
 
 def concrete(path: Path) -> Table:
-    """Return the first sheet of UCI's old Excel file, columns renamed."""
-    xlrd = import_optional("xlrd", extra="datasets", purpose="the original of concrete")
+    """Return the first sheet of UCI's Excel file (.xls), with new column names."""
+    xlrd = import_optional("xlrd", extra="datasets", purpose="the original file of concrete")
     with ZipFile(path) as archive:
         sheet = xlrd.open_workbook(file_contents=archive.read("Concrete_Data.xls")).sheet_by_index(0)
-    return _CONCRETE, _numbers(sheet.row_values(place) for place in range(1, sheet.nrows))
+    return _CONCRETE, _numbers(sheet.row_values(row) for row in range(1, sheet.nrows))
 
 
 def turbine(path: Path) -> Table:
-    """Return the first sheet of UCI's Excel file; the others are shuffles of it."""
+    """Return the first sheet of UCI's Excel file; the other sheets hold the same rows in another order."""
     header, *rows = _excel_rows(path, "CCPP/Folds5x2_pp.xlsx", "Sheet1")
     return list(header), _numbers(rows)
 
 
 def puma(path: Path) -> Table:
-    """Return the training part, then the test part, of Torgo's archive."""
+    """Return the training rows, then the test rows, of Torgo's archive."""
     with tarfile.open(path) as archive:
         files = {Path(member.name).name: member for member in archive.getmembers() if member.isfile()}
         parts = [archive.extractfile(files[name]) for name in ("puma32H.data", "puma32H.test")]
@@ -58,28 +58,28 @@ def residential(path: Path) -> Table:
     first_index, n_indices, other_response = 12, 19, 107
     kept = [*range(5, other_response), other_response + 1]
 
-    def column(place: int) -> str:
-        lag = f"_lag{(place - first_index) // n_indices + 1}" if first_index <= place < other_response else ""
-        return str(names[place]).strip().replace("-", "") + lag
+    def column_name(index: int) -> str:
+        lag = f"_lag{(index - first_index) // n_indices + 1}" if first_index <= index < other_response else ""
+        return str(names[index]).strip().replace("-", "") + lag
 
-    header = [*(column(place) for place in kept[:-1]), f"{column(kept[-1])}_construction_cost"]
-    return header, _numbers([row[place] for place in kept] for row in rows)
+    header = [*(column_name(index) for index in kept[:-1]), f"{column_name(kept[-1])}_construction_cost"]
+    return header, _numbers([row[index] for index in kept] for row in rows)
 
 
 def crime(path: Path) -> Table:
-    """Return the columns that predict, and of those the complete ones."""
+    """Return the predictors without missing values, and the response."""
     with ZipFile(path) as archive:
         names = [line.split()[1] for line in _lines(archive, "communities.names") if line.startswith("@attribute")]
         rows = [line.split(",") for line in _lines(archive, "communities.data") if line]
-    kept = [place for place in range(5, len(names)) if all(row[place] != "?" for row in rows)]
-    return [names[place] for place in kept], _numbers([row[place] for place in kept] for row in rows)
+    kept = [index for index in range(5, len(names)) if all(row[index] != "?" for row in rows)]
+    return [names[index] for index in kept], _numbers([row[index] for index in kept] for row in rows)
 
 
 def star(path: Path) -> Table:
-    """Return the complete rows, text coded by whole numbers, the mean of the eight test scores last."""
+    """Return the rows without missing values, text coded by integers; the response is the mean of eight test scores."""
     with path.open(newline="", encoding="utf-8") as file:
         pupils = [pupil for pupil in csv.DictReader(file) if not any(value in _MISSING for value in pupil.values())]
-    names = list(pupils[0])[1:]  # without the row's name
+    names = list(pupils[0])[1:]  # without the row name
     features = [name for name in names if name not in (*_SCORES, "lunchk")]
     codes = _star_codes()
 
@@ -105,7 +105,7 @@ ORIGINALS: dict[str, Callable[[Path], Table]] = {
 
 
 def _star_codes() -> dict[str, list[str]]:
-    """Return the texts of each column in the order of their codes."""
+    """Return, for each text column, its texts in the order of their codes 0, 1, ..."""
     codes = {
         "gender": ["female", "male"],
         "ethnicity": ["cauc", "afam", "asian", "hispanic", "amindian", "other"],
@@ -127,21 +127,21 @@ def _star_codes() -> dict[str, list[str]]:
 
 
 def _year(text: str) -> float:
-    """Return a quarter of a year, such as 1979 Q3, as a number."""
+    """Return a quarter of a year as a number: 1979 Q3 is 1979.5."""
     year, _, quarter = text.partition(" Q")
     return float(year) + (int(quarter) - 1) / 4 if quarter else float(year)
 
 
 def _excel_rows(path: Path, member: str, sheet: str) -> list[Sequence[Any]]:
-    """Return the rows of a sheet of a workbook in an archive."""
-    openpyxl = import_optional("openpyxl", extra="datasets", purpose=f"the original, {member}")
+    """Return the rows of a sheet of an Excel file in a zip archive."""
+    openpyxl = import_optional("openpyxl", extra="datasets", purpose=f"the original file {member}")
     with ZipFile(path) as archive, archive.open(member) as file:
         workbook = openpyxl.load_workbook(file, read_only=True, data_only=True)
         return list(workbook[sheet].iter_rows(values_only=True))
 
 
 def _lines(archive: ZipFile, member: str) -> list[str]:
-    """Return the lines of a text file in an archive."""
+    """Return the lines of a text file in a zip archive."""
     with archive.open(member) as file:
         return [line.strip() for line in TextIOWrapper(file, encoding="latin-1")]
 

@@ -1,4 +1,4 @@
-"""CSV and Parquet files: the one reader, the one writer, and their errors."""
+"""Read and write CSV and Parquet files, with the same errors for every command."""
 
 import csv
 from collections import Counter
@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from evencover._internal.arrays import FloatArray
-from evencover._internal.frames import as_numbers, column, first_non_numeric, reads_as_number
+from evencover._internal.frames import column, numeric_column, reads_as_number
 from evencover._internal.optional import import_optional
 from evencover._internal.saved_files import atomic_write
 from evencover.groups import first_few
@@ -18,19 +18,19 @@ from evencover.groups import first_few
 _SUFFIXES = (".csv", ".parquet")
 _DELIMITERS = ",;\t"
 _MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
-_LARGEST_BLOCK = 2**31 - 1  # bytes that pyarrow can parse at once
+_MAX_BLOCK = 2**31 - 1  # bytes that pyarrow can parse at once
 
 
 def read_table(path: str | Path, *, text: Collection[str] = ()) -> Any:
-    """Return a CSV or Parquet file as a pyarrow table: numbers, text, dates, missing values.
+    """Return a CSV or Parquet file as a pyarrow table of numbers, text, dates and missing values.
 
     Parameters
     ----------
     path : str or Path
-        A file that ends in .csv, in UTF-8, with a header and commas, semicolons or tabs between; or in .parquet. In a
-        CSV file a cell is missing that is empty, NA, N/A, NaN, null or None, unless it is quoted.
+        A .csv file (UTF-8, with a header, delimited by commas, semicolons or tabs) or a .parquet file. In a CSV file
+        the cells that are empty, NA, N/A, NaN, null or None are missing values, unless they are quoted.
     text : collection of str
-        Columns of a CSV file that hold text, whatever it looks like; the others are what all of their cells look like.
+        Columns of a CSV file to read as text. The type of every other column is inferred from all of its cells.
     """
     path = Path(path)
     check_suffix(path)
@@ -49,7 +49,7 @@ def read_table(path: str | Path, *, text: Collection[str] = ()) -> Any:
 
 
 def write_table(columns: Mapping[str, Any], path: str | Path) -> None:
-    """Write columns of equal length to a .csv or .parquet file, NaN as missing: whole or not at all."""
+    """Write columns of equal length to a .csv or .parquet file, atomically; NaN is written as a missing value."""
     check_suffix(Path(path))
     with atomic_write(path) as file:
         write_columns(columns, file, csv=_is_csv(Path(path)))
@@ -66,13 +66,13 @@ def write_columns(columns: Mapping[str, Any], file: BinaryIO, *, csv: bool) -> N
 
 
 def csv_text(columns: list[str], values: FloatArray) -> str:
-    """Return a table as CSV whose numbers read back as they are; a column of whole numbers has no decimal point."""
-    whole = (values == np.round(values)).all(axis=0)
-    written = [
-        [str(int(value)) if is_whole else repr(value) for value in column.tolist()]
-        for column, is_whole in zip(values.T, whole, strict=True)
+    """Return a table as CSV text that preserves every number exactly; integer columns are written without decimals."""
+    integer_columns = (values == np.round(values)).all(axis=0)
+    texts = [
+        [str(int(value)) if is_integer else repr(value) for value in column.tolist()]
+        for column, is_integer in zip(values.T, integer_columns, strict=True)
     ]
-    lines = [columns, *zip(*written, strict=True)]
+    lines = [columns, *zip(*texts, strict=True)]
     return "".join(",".join(line) + "\n" for line in lines)
 
 
@@ -86,18 +86,12 @@ def number_column(table: Any, name: str, context: str, *, finite: bool = True) -
     name : str
         The column.
     context : str
-        What errors begin with: the file's name, and what the column is for.
+        The beginning of error messages: the role of the column and the file name.
     finite : bool
-        Whether a missing or infinite value is an error; missing ones are NaN otherwise.
+        Whether a missing or infinite value is an error; otherwise missing values become NaN.
     """
     check_column(table, name, context)
-    held = column(table, name, context)
-    values = as_numbers(held)
-    if values is None:
-        row, strange = first_non_numeric(held)
-        raise ValueError(
-            f"{context}: column {name!r} must hold numbers; got {strange!r:.80} in row {row} (counted from 0)"
-        )
+    values = numeric_column(column(table, name, context), f"{context}: column {name!r}")
     bad = ~np.isfinite(values)
     if finite and bad.any():
         raise ValueError(
@@ -108,19 +102,19 @@ def number_column(table: Any, name: str, context: str, *, finite: bool = True) -
 
 
 def check_column(table: Any, name: str, context: str) -> None:
-    """Raise unless a table has a column of this name; errors begin with the context."""
+    """Raise ValueError unless a table has a column of this name; the message begins with the context."""
     if name not in table.column_names:
         raise ValueError(f"{context}: no column named {name!r}; the columns are {first_few(table.column_names)}")
 
 
 def check_suffix(path: Path) -> None:
-    """Raise unless the ending of a file is that of a table."""
+    """Raise ValueError unless the suffix of a file is that of a table."""
     if path.suffix.lower() not in _SUFFIXES:
         raise ValueError(f"a table is a file that ends in {' or '.join(_SUFFIXES)}; got {path.name!r}")
 
 
 def _csv_table(path: Path, text: Collection[str]) -> Any:
-    """Return a CSV file as a table; what a column holds is told by all of its cells, unless it is text."""
+    """Return a CSV file as a table; the type of a column is inferred from all of its cells, unless it is in `text`."""
     arrow = _arrow("pyarrow.csv")
     names, delimiter = _csv_header(path)
     _check_names(path, names)
@@ -129,13 +123,13 @@ def _csv_table(path: Path, text: Collection[str]) -> Any:
             path,
             read_options=arrow.ReadOptions(
                 column_names=names,
-                skip_rows_after_names=1,  # the header, which is read already
-                block_size=min(max(path.stat().st_size, 2**20), _LARGEST_BLOCK),
+                skip_rows_after_names=1,  # the header, which was read before
+                block_size=min(max(path.stat().st_size, 2**20), _MAX_BLOCK),
             ),
             parse_options=arrow.ParseOptions(
                 delimiter=delimiter,
                 newlines_in_values=True,
-                ignore_empty_lines=len(names) > 1,  # of one column, an empty line is a missing value
+                ignore_empty_lines=len(names) > 1,  # in a file with one column, an empty line is a missing value
             ),
             convert_options=arrow.ConvertOptions(
                 null_values=_MISSING,
@@ -154,16 +148,16 @@ def _csv_table(path: Path, text: Collection[str]) -> Any:
 
 
 def _csv_header(path: Path) -> tuple[list[str], str]:
-    """Return the names of the columns, and the delimiter: the one that gives the most names."""
+    """Return the column names and the delimiter: the one that gives the most names."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         line = file.readline()
-        delimiter = max(_DELIMITERS, key=lambda each: len(next(csv.reader([line], delimiter=each), [])))
-        names = next(csv.reader(chain([line], file), delimiter=delimiter), [])  # a quoted name may go on in a new line
+        delimiter = max(_DELIMITERS, key=lambda mark: len(next(csv.reader([line], delimiter=mark), [])))
+        names = next(csv.reader(chain([line], file), delimiter=delimiter), [])  # a quoted name may contain line breaks
     return [name.strip() for name in names], delimiter
 
 
 def _check_lines(path: Path, delimiter: str, n_columns: int) -> None:
-    """Raise for the first line that has not one cell for each column, and if none follow the header."""
+    """Raise ValueError for the first line with more or fewer cells than columns, and if there are no rows."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         lines = csv.reader(file, delimiter=delimiter)
         next(lines)
@@ -180,7 +174,7 @@ def _check_lines(path: Path, delimiter: str, n_columns: int) -> None:
 
 
 def _parquet_table(path: Path) -> Any:
-    """Return a Parquet file as a table, without spaces around the names."""
+    """Return a Parquet file as a table; spaces around column names are removed."""
     table = _arrow("pyarrow.parquet").read_table(path)
     names = [name.strip() for name in table.column_names]
     _check_names(path, names)
@@ -188,19 +182,19 @@ def _parquet_table(path: Path) -> Any:
 
 
 def _check_names(path: Path, names: list[str]) -> None:
-    """Raise for column names that are missing, repeated, all numbers, or that of pandas' index."""
+    """Raise ValueError if column names are missing, duplicate, all numbers, or that of a pandas index."""
     if all(map(reads_as_number, names)):
         raise ValueError(f"{path.name} must have column names (in CSV, the first line); got {first_few(names)}")
     if "" in names:
         raise ValueError(f"{path.name} must name every column; column {names.index('') + 1} has no name")
-    if repeated := [name for name, times in Counter(names).items() if times > 1]:
-        raise ValueError(f"{path.name} has duplicate column names: {first_few(repeated)}")
+    if duplicates := [name for name, count in Counter(names).items() if count > 1]:
+        raise ValueError(f"{path.name} has duplicate column names: {first_few(duplicates)}")
     if indices := [name for name in names if name.startswith("__index_level_")]:
-        raise ValueError(f"{path.name} has pandas' index as a column, {indices[0]}: write it with index=False")
+        raise ValueError(f"{path.name} has a pandas index as a column, {indices[0]}; write the file with index=False")
 
 
 def _no_rows(path: Path) -> ValueError:
-    return ValueError(f"{path.name} must have rows below its header; it has none")
+    return ValueError(f"{path.name} must have rows below its header; got none")
 
 
 def _is_csv(path: Path) -> bool:

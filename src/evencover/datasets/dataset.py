@@ -13,12 +13,12 @@ from evencover.datasets._table_files import check_column, number_column, read_ta
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Rows to learn from: features and a response, all of them finite numbers.
+    """Features and a response, all of them finite numbers.
 
     Parameters
     ----------
     name : str
-        What results call it.
+        Its name in results.
     X : ndarray of shape (n, features)
         Features.
     y : ndarray of shape (n,)
@@ -38,7 +38,7 @@ class Dataset:
     def __post_init__(self) -> None:
         y = checked_vector(self.y, f"y of {self.name}")
         X = np.asarray(self.X, dtype=np.float64)
-        names = tuple(self.features) or tuple(f"x{place}" for place in range(X.shape[-1]))
+        names = tuple(self.features) or tuple(f"x{index}" for index in range(X.shape[-1]))
         vars(self).update(X=X, y=y, features=names)
         if X.shape != (len(y), len(names)):
             raise ValueError(
@@ -49,7 +49,7 @@ class Dataset:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of its names and numbers: the same for the same data, from whatever file."""
+        """A hash of its names and numbers: the same for the same data, whatever file they come from."""
         digest = sha256(repr((self.name, self.features, self.response, self.X.shape)).encode())
         for values in (self.X, self.y):
             digest.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
@@ -57,12 +57,12 @@ class Dataset:
 
     @property
     def skewness(self) -> float:
-        """Skewness of the response, as of a population."""
+        """Skewness of the response (population formula)."""
         return float(skew(self.y))
 
     @property
     def kurtosis(self) -> float:
-        """Pearson's kurtosis of the response, as of a population; 3 for a normal one."""
+        """Pearson's kurtosis of the response (population formula); 3 for a normal distribution."""
         return float(kurtosis(self.y, fisher=False))
 
     def __repr__(self) -> str:
@@ -70,24 +70,23 @@ class Dataset:
 
 
 def is_path(name: str) -> bool:
-    """Return whether this is the path of a file, by its ending or its folder, and not the name of a data set."""
+    """Return whether this is the path of a file, with a suffix or a folder, and not the name of a data set."""
     return bool(Path(name).suffix) or Path(name).name != name
 
 
 def read_dataset(path: str | Path, *, target: str | None = None, name: str | None = None) -> Dataset:
     r"""Read a data set from a CSV or Parquet file; every column but the target is a feature.
 
-    Every column must hold a finite number in every row: nothing is filled in or dropped. It takes the extra
-    `datasets`.
+    Every column must hold a finite number in every row: nothing is filled in or dropped. Needs the extra `datasets`.
 
     Parameters
     ----------
     path : str or Path
-        A file that ends in .csv, in UTF-8, with a header and commas, semicolons or tabs between; or in .parquet.
+        A .csv file (UTF-8, with a header, delimited by commas, semicolons or tabs) or a .parquet file.
     target : str, optional
         The column to predict; the last one by default.
     name : str, optional
-        What to call it; the file's name without its ending by default.
+        The name of the data set; the file name without its suffix by default.
 
     Examples
     --------
@@ -101,11 +100,11 @@ def read_dataset(path: str | Path, *, target: str | None = None, name: str | Non
     table = read_table(path)
     if len(table.column_names) < 2:
         raise ValueError(
-            f"{path.name} must have a feature and a target (in CSV, with commas, semicolons or tabs between); "
-            f"got {table.column_names}"
+            f"{path.name} must have at least two columns, a feature and the target (in CSV, delimited by commas, "
+            f"semicolons or tabs); got {table.column_names}"
         )
     response = table.column_names[-1] if target is None else target
     check_column(table, response, f"target of {path.name}")
-    columns = {each: number_column(table, each, path.name) for each in table.column_names}
+    columns = {column: number_column(table, column, path.name) for column in table.column_names}
     y = columns.pop(response)
     return Dataset(name or path.stem, np.column_stack(list(columns.values())), y, tuple(columns), response)

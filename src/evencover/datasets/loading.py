@@ -1,4 +1,4 @@
-"""Data sets by name: from a folder of yours, from the cache, or from their public sources."""
+"""Load data sets by name: from a folder, from the cache, or from their public sources."""
 
 import os
 import sys
@@ -9,13 +9,13 @@ from tempfile import TemporaryDirectory
 
 from evencover._internal.arrays import warn_user
 from evencover._internal.saved_files import atomic_write
-from evencover.datasets._downloads import DownloadError, Received, download
+from evencover.datasets._downloads import DownloadError, DownloadProgress, download
 from evencover.datasets._originals import ORIGINALS
 from evencover.datasets._table_files import csv_text
 from evencover.datasets.dataset import Dataset, is_path, read_dataset
-from evencover.datasets.registry import Card, card
+from evencover.datasets.registry import DatasetCard, card_of
 
-Downloading = Callable[[str], Received]  # takes what is being downloaded, returns where to report the bytes
+Downloading = Callable[[str], DownloadProgress]  # takes the name of a data set, returns its progress callback
 
 
 def load_dataset(
@@ -28,9 +28,8 @@ def load_dataset(
 ) -> Dataset:
     """Return a data set: one of the paper's six by name, or any CSV or Parquet file by its path.
 
-    A name is looked up in `data_dir`, then in the cache; what is in neither is downloaded into the cache, from its
-    public source. Every file is checked against the checksum on the data set's card. Reading takes the extra
-    `datasets`.
+    A name is looked up in `data_dir`, then in the cache. If it is in neither, it is downloaded from its public source
+    into the cache. Every file is compared with the checksum on the data set's card. Needs the extra `datasets`.
 
     Parameters
     ----------
@@ -39,40 +38,43 @@ def load_dataset(
     target : str, optional
         The column of a file to predict; the last one by default.
     data_dir : str or Path, optional
-        A folder of CSV files called after the names.
+        A folder of CSV files with the names of the data sets.
     cache_dir : str or Path, optional
-        The cache; by default ``EVENCOVER_CACHE``, or the folder for caches of the system.
+        The cache; by default ``EVENCOVER_CACHE``, or the system's folder for caches.
     downloading : callable, optional
-        Called with a name before it is downloaded; returns a function of the bytes received and their number in all.
+        Called with a name before its download; returns a function that is called with the number of bytes received and
+        of all bytes.
 
     Examples
     --------
     >>> load_dataset("turbin")
     Traceback (most recent call last):
-    ValueError: unknown data set 'turbin'; did you mean 'turbine'? there are concrete, turbine, puma32H, ...
+    ValueError: unknown data set 'turbin'; did you mean 'turbine'? ...
     """
     if is_path(name):
         return read_dataset(name, target=target)
-    known = card(name)
-    if target is not None and target != known.response:
-        raise ValueError(f"target is for files; the response of {name} is {known.response}, got {target!r}")
-    path = found(known, data_dir=data_dir, cache_dir=cache_dir)
+    card = card_of(name)
+    if target is not None and target != card.response:
+        raise ValueError(f"target is for files; the response of {name} is {card.response}, got {target!r}")
+    path = local_path(card, data_dir=data_dir, cache_dir=cache_dir)
     if path is None:
-        path = obtained(known, cache_folder(cache_dir), downloading=downloading)
-    if (came := _checksum(path)) != known.sha256:
+        path = download_dataset(card, cache_folder(cache_dir), downloading=downloading)
+    if (checksum := _checksum(path)) != card.sha256:
         raise ValueError(
-            f"{path} is not the data set {name}: its sha256 is {came}, the card says {known.sha256}. To use it "
-            f"as it is, give its path instead of the name; to have {name}, delete it or leave data_dir out"
+            f"{path} is not the data set {name}: its sha256 is {checksum}, that on the card is {card.sha256}. To use "
+            f"this file, pass its path instead of the name; to use {name}, delete the file or omit data_dir"
         )
-    return read_dataset(path, name=known.name)
+    return read_dataset(path, name=card.name)
 
 
-def found(known: Card, *, data_dir: str | Path | None = None, cache_dir: str | Path | None = None) -> Path | None:
-    """Return where a data set is: in the folder, else in the cache, else None. Damaged files in the cache do not count.
+def local_path(
+    card: DatasetCard, *, data_dir: str | Path | None = None, cache_dir: str | Path | None = None
+) -> Path | None:
+    """Return the path of a data set in the folder, else in the cache, else None. Corrupt cached files are ignored.
 
     Parameters
     ----------
-    known : Card
+    card : DatasetCard
         The data set.
     data_dir, cache_dir : str or Path, optional
         As in `load_dataset`.
@@ -80,32 +82,32 @@ def found(known: Card, *, data_dir: str | Path | None = None, cache_dir: str | P
     if data_dir is not None:
         folder = Path(data_dir).expanduser()
         if not folder.is_dir():
-            raise ValueError(f"data_dir must be a folder; {folder} is none")
-        path = folder / f"{known.name}.csv"
+            raise ValueError(f"data_dir must be a folder; got {folder}")
+        path = folder / f"{card.name}.csv"
         if path.is_file():
             return path
-    path = cache_folder(cache_dir) / f"{known.name}.csv"
+    path = cache_folder(cache_dir) / f"{card.name}.csv"
     if not path.is_file():
         return None
-    if _checksum(path) == known.sha256:
+    if _checksum(path) == card.sha256:
         return path
-    warn_user(f"{path} is damaged: its checksum is not that of {known.name}; it is passed over")
+    warn_user(f"corrupt file {path}: its checksum is not that of {card.name}; it is ignored")
     return None
 
 
-def obtained(
-    known: Card, folder: Path, *, tries: int = 3, pause: float = 1.0, downloading: Downloading | None = None
+def download_dataset(
+    card: DatasetCard, folder: Path, *, tries: int = 3, pause: float = 1.0, downloading: Downloading | None = None
 ) -> Path:
-    """Download a data set's original, turn it into the table on its card, and return the path of that in the cache.
+    """Download a data set's original file, convert it to the table on its card, and return its path in the cache.
 
-    Nothing gets its name there before its checksum is right.
+    The table is written to the cache only after its checksum was found right.
 
     Parameters
     ----------
-    known : Card
+    card : DatasetCard
         The data set.
     folder : Path
-        The cache; made if it is not there.
+        The cache; created if it does not exist.
     tries, pause
         As in `download`, for each address of the card.
     downloading : callable, optional
@@ -114,28 +116,28 @@ def obtained(
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"the cache must be a folder; {folder} is a file")
     folder.mkdir(parents=True, exist_ok=True)
-    progress = None if downloading is None else downloading(known.name)
+    progress = None if downloading is None else downloading(card.name)
     with TemporaryDirectory(dir=folder) as temporary:
         original = Path(temporary) / "original"
         reasons = []
-        for url in known.urls:
+        for url in card.urls:
             try:
                 download(url, original, tries=tries, pause=pause, progress=progress)
-                return _converted(known, url, original, folder)
+                return _convert_original(card, url, original, folder)
             except DownloadError as error:
                 reasons.append(str(error))
     raise DownloadError(
-        f"{known.name}: {'; '.join(reasons)}. Without a network, put {known.name}.csv into a folder and name it by "
-        "--data-dir (in Python: data_dir)"
+        f"{card.name}: {'; '.join(reasons)}. Without a network, put {card.name}.csv into a folder and name the folder "
+        "by --data-dir (in Python: data_dir)"
     )
 
 
-def cache_folder(given: str | Path | None = None) -> Path:
-    """Return the folder given, else what ``EVENCOVER_CACHE`` names, else the system's place for caches."""
-    if given is not None:
-        return Path(given).expanduser()
-    if named := os.environ.get("EVENCOVER_CACHE"):
-        return Path(named).expanduser()
+def cache_folder(cache_dir: str | Path | None = None) -> Path:
+    """Return the given folder, else the folder in ``EVENCOVER_CACHE``, else the system's folder for caches."""
+    if cache_dir is not None:
+        return Path(cache_dir).expanduser()
+    if from_environment := os.environ.get("EVENCOVER_CACHE"):
+        return Path(from_environment).expanduser()
     home = Path.home()
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local")) / "evencover" / "Cache"
@@ -150,17 +152,19 @@ def _checksum(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def _converted(known: Card, url: str, original: Path, folder: Path) -> Path:
-    """Write the table of an original to the cache, if it is the one on the card."""
+def _convert_original(card: DatasetCard, url: str, original: Path, folder: Path) -> Path:
+    """Write the table in an original file to the cache if its checksum is that on the card."""
     try:
-        content = csv_text(*ORIGINALS[known.name](original)).encode()
+        content = csv_text(*ORIGINALS[card.name](original)).encode()
     except ImportError:
         raise
-    except Exception as error:  # whatever a reader says of a file that is not what it should be
-        raise DownloadError(f"what came from {url} cannot be read as {known.name} ({error!r})") from error
-    if (came := sha256(content).hexdigest()) != known.sha256:
-        raise DownloadError(f"what came from {url} is not {known.name}: sha256 {came}, the card says {known.sha256}")
-    path = folder / f"{known.name}.csv"
+    except Exception as error:  # a reader may raise anything for a file of another kind
+        raise DownloadError(f"the file from {url} cannot be read as {card.name} ({error!r})") from error
+    if (checksum := sha256(content).hexdigest()) != card.sha256:
+        raise DownloadError(
+            f"the file from {url} is not {card.name}: its sha256 is {checksum}, that on the card is {card.sha256}"
+        )
+    path = folder / f"{card.name}.csv"
     with atomic_write(path) as file:
         file.write(content)
     return path

@@ -1,4 +1,4 @@
-"""The data sets that are known by name, each with a card: where it comes from, what was done to it, what it must be."""
+"""The data sets with a name, each with a card: source, licence, preparation, shape and checksum."""
 
 import json
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from evencover._internal.arrays import lookup
 
 @dataclass(frozen=True)
 class PaperStatistics:
-    """What the paper's table says about a data set.
+    """The statistics of a data set in the paper's table.
 
     Parameters
     ----------
     rows, features : int
-        Their number.
+        Number of rows and of features.
     skewness, kurtosis : float
-        Of the response; a normal one has kurtosis 3.
+        Skewness and kurtosis of the response; a normal distribution has kurtosis 3.
     """
 
     rows: int
@@ -28,31 +28,31 @@ class PaperStatistics:
 
 
 @dataclass(frozen=True)
-class Card:
-    """What is known about a data set before it is read.
+class DatasetCard:
+    """The description of a data set: source, licence, preparation, shape and checksum.
 
     Parameters
     ----------
     name, title : str
-        Short and long.
+        Short and long name.
     page : str
-        Where people read about it.
+        Web page that describes it.
     urls : tuple of str
-        Where the original file is, tried in turn.
+        Addresses of the original file, tried in this order.
     licence : str
-        What its source states.
+        The licence that the source states.
     reference : str
-        What to cite.
+        The publication to cite.
     rows, features : int
-        Of the table that comes out.
+        Number of rows and of features of the prepared table.
     response : str
-        Its last column.
+        Name of the response, the last column of the prepared table.
     dropped : str
-        What was left out of the original, and why.
+        Rows and columns of the original that are left out, and why.
     sha256 : str
-        Checksum of the table that comes out, as a CSV file.
+        Checksum of the prepared table as a CSV file.
     paper : PaperStatistics
-        What the paper's table says.
+        The statistics in the paper's table.
     """
 
     name: str
@@ -69,27 +69,27 @@ class Card:
     paper: PaperStatistics
 
 
-_NAMES = ("concrete", "turbine", "puma32H", "residential", "crime2", "star")  # as in the paper's table
+_NAMES = ("concrete", "turbine", "puma32H", "residential", "crime2", "star")  # in the order of the paper's table
 
 
 @cache
-def cards() -> dict[str, Card]:
+def cards() -> dict[str, DatasetCard]:
     """Return the cards by name, in the order of the paper's table."""
-    return {name: _read(name) for name in _NAMES}
+    return {name: _read_card(name) for name in _NAMES}
 
 
-def card(name: str) -> Card:
-    """Return a data set's card, or say which names there are.
+def card_of(name: str) -> DatasetCard:
+    """Return a data set's card; raise ValueError with the known names if there is none.
 
     Parameters
     ----------
     name : str
-        Such as "concrete".
+        Name of the data set, such as "concrete".
     """
     return lookup(name, cards(), "data set")
 
 
-def _read(name: str) -> Card:
+def _read_card(name: str) -> DatasetCard:
     text = (files("evencover.datasets") / "cards" / f"{name}.json").read_text(encoding="utf-8")
     values: dict[str, Any] = json.loads(text)
-    return Card(**{**values, "urls": tuple(values["urls"]), "paper": PaperStatistics(**values["paper"])})
+    return DatasetCard(**{**values, "urls": tuple(values["urls"]), "paper": PaperStatistics(**values["paper"])})

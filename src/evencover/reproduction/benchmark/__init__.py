@@ -3,7 +3,7 @@
 from evencover.reproduction.benchmark.result_files import write_results
 from evencover.reproduction.benchmark.runs import PAPER_SPLITS, Benchmark, run_benchmark
 from evencover.reproduction.benchmark.summary import summarize
-from evencover.reproduction.benchmark.trials import Trial, run
+from evencover.reproduction.benchmark.trials import Trial, run_trial
 from evencover.reproduction.benchmark.variants import VARIANTS, BenchmarkModel, Variant, paper_models
 
 __all__ = [
@@ -14,8 +14,8 @@ __all__ = [
     "Trial",
     "Variant",
     "paper_models",
-    "run",
     "run_benchmark",
+    "run_trial",
     "summarize",
     "write_results",
 ]

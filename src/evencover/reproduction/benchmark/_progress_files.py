@@ -1,4 +1,4 @@
-"""How far long tasks are, told by other processes through small files."""
+"""Progress of tasks that run in other processes, passed on through small files."""
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
@@ -8,54 +8,57 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 
-_SECONDS = 0.5
+_SECONDS_BETWEEN_REPORTS = 0.5
 
 
 @dataclass(frozen=True)
 class ProgressFile:
-    """Where a task says which share of it is done, by calling it; it may be in another process of this machine."""
+    """A file with the completed share of one task, which may run in another process of this machine.
+
+    It is also the task's progress callback: a call with the numbers of finished and of all steps writes the share.
+    """
 
     path: Path
 
     def __call__(self, done: int, total: int) -> None:
-        """Say how much of how much is done, if whoever asks is on this machine."""
+        """Write the completed share. A task on another machine cannot reach the file, which is no error."""
         with suppress(OSError):
             self.path.write_bytes(struct.pack("d", done / total))
 
     @property
     def share(self) -> float:
-        """The share done, 0 before anything was said."""
+        """The completed share, 0 before the first write."""
         try:
             return float(struct.unpack("d", self.path.read_bytes())[0])
-        except (OSError, struct.error):  # not there yet, or just being written
+        except (OSError, struct.error):  # not written yet, or being written
             return 0.0
 
 
 @contextmanager
 def progress_files(n: int) -> Iterator[list[ProgressFile]]:
-    """Yield places for n tasks to say how far they are."""
+    """Yield a progress file for each of n tasks, in a temporary folder."""
     with TemporaryDirectory(prefix="evencover") as folder:
-        yield [ProgressFile(Path(folder) / str(place)) for place in range(n)]
+        yield [ProgressFile(Path(folder) / str(number)) for number in range(n)]
 
 
 @contextmanager
-def watched(costs: Mapping[ProgressFile, float], tell: Callable[[float], None]) -> Iterator[None]:
-    """Tell, again and again, how much of the work is done: each task's cost times its share."""
-    over, shares = Event(), dict.fromkeys(costs, 0.0)
+def report_progress(costs: Mapping[ProgressFile, float], progress: Callable[[float], None]) -> Iterator[None]:
+    """Call `progress` twice a second, from a thread, with the completed work: the sum of each task's cost × share."""
+    stop, shares = Event(), dict.fromkeys(costs, 0.0)
 
-    def look() -> None:
-        shares.update({progress_file: max(share, progress_file.share) for progress_file, share in shares.items()})
-        tell(sum(costs[progress_file] * share for progress_file, share in shares.items()))
+    def report() -> None:
+        shares.update({file: max(share, file.share) for file, share in shares.items()})
+        progress(sum(costs[file] * share for file, share in shares.items()))
 
-    def watch() -> None:
-        while not over.wait(_SECONDS):
-            look()
+    def report_until_stopped() -> None:
+        while not stop.wait(_SECONDS_BETWEEN_REPORTS):
+            report()
 
-    watcher = Thread(target=watch, daemon=True)
-    watcher.start()
+    reporter = Thread(target=report_until_stopped, daemon=True)
+    reporter.start()
     try:
         yield
     finally:
-        over.set()
-        watcher.join()
-        look()
+        stop.set()
+        reporter.join()
+        report()

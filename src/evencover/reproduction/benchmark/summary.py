@@ -1,12 +1,14 @@
-"""What the benchmark found: how many groups are covered as promised, against the number that chance allows.
+"""Summary of a benchmark: how many groups lie outside their coverage band, and how many are expected to.
 
-A cell is a group of a split's test rows, for one model. With a threshold of its own, calibrated on n rows, m test rows
-of the group are covered like BetaBinomial(m, k, n + 1 − k), k the conformal rank: the random split alone makes it so,
-whatever the data and the model, if no scores are tied; tied scores cover more. A cell lies outside its 99 % band if so
-few or so many covered have probability 0.5 % at most. The bands of all variants are these, to be compared by.
+A cell is one group of the test rows of a split, for one model. If a group has its own threshold, calibrated on n rows,
+the number of covered rows among its m test rows has the distribution BetaBinomial(m, k, n + 1 − k), where k is the
+conformal rank. The random split alone ensures this, for any data and any model, if no scores are tied; ties raise the
+coverage. A cell lies outside its 99 % band if the probability of so few, or of so many, covered rows is at most 0.5 %.
+All variants are compared with these bands.
 
-Cells of one model are independent, over its groups, its splits and data sets of different sizes. So the number of those
-with too few covered has a law that is summed exactly; that of too many has not, where scores are tied.
+The cells of one model are independent over groups, splits and data sets of different sizes. So the number of cells with
+too few covered rows has an exact distribution, computed by convolution. The number with too many has none if scores are
+tied.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,21 +21,21 @@ import numpy as np
 from evencover._internal.arrays import BoolArray, FloatArray
 from evencover.diagnostics._exact_tests import covered_count_pmf
 from evencover.diagnostics._formatting import p_value_text
-from evencover.reproduction.benchmark.trials import ALL, Row
+from evencover.reproduction.benchmark.trials import ALL_ROWS, Row
 from evencover.reproduction.benchmark.variants import VARIANTS, Variant
 
 _TAIL = 0.005
 _SIGNIFICANT = 0.01
-_CUT = {"exact": "at calibration rows that then stand apart (exact)", "as run": "as the paper's code did (as run)"}
-_COUNTED = (
-    *("variant", "cells", "expected", "outside", "too few", "too many", "p-value"),
-    *("least covered", "most covered"),
+_BINNING_TEXT = {"exact": "edge rows calibrated separately (exact)", "as run": "as in the paper's code (as run)"}
+_HEADER = (
+    *("variant", "cells", "expected outside", "outside", "too few", "too many", "p-value"),
+    *("lowest coverage", "highest coverage"),
 )
 
 
 @dataclass(frozen=True)
-class Extreme:
-    """The coverage of a group, mean over the splits, that is farthest to one side."""
+class MeanCoverage:
+    """The mean coverage of a group over the splits."""
 
     coverage: float
     data: str
@@ -42,24 +44,24 @@ class Extreme:
 
 
 @dataclass(frozen=True)
-class Count:
-    """How many cells of a variant lie outside their bands.
+class CellCount:
+    """The number of cells of a variant that lie outside their bands.
 
     Parameters
     ----------
     variant, binning : str
-        What was counted.
+        Names of the variant, and of the method that forms the groups.
     by_group : bool
-        Whether the variant promises to cover every group.
+        Whether the variant has a threshold, and so a guarantee, for each group.
     cells, below, above : int
-        Cells in all, and those with too few and with too many rows covered.
+        Number of cells, of those with too few covered rows, and of those with too many.
     expected : float
-        How many lie outside on average, if every group is covered like one with a threshold of its own.
+        Expected number of cells outside, if every group has its own threshold.
     p_value : float
-        Probability of as many with too few covered in that case, for any model, times the number of models: small if
-        it is not chance.
-    lowest, highest : Extreme
-        The groups covered least and most, on average over the splits.
+        One-sided exact p-value for too many cells with too few covered rows: the smallest over the models, times the
+        number of models (Bonferroni).
+    lowest, highest : MeanCoverage
+        The groups with the lowest and the highest mean coverage over the splits.
     """
 
     variant: str
@@ -70,45 +72,48 @@ class Count:
     above: int
     expected: float
     p_value: float
-    lowest: Extreme
-    highest: Extreme
+    lowest: MeanCoverage
+    highest: MeanCoverage
 
     @property
     def outside(self) -> int:
-        """Cells outside their band."""
+        """The number of cells outside their bands."""
         return self.below + self.above
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What was found.
+    """Summary of a benchmark.
 
     Parameters
     ----------
     level : float
         Nominal coverage.
-    counts : tuple of Count
-        For each way of cutting groups and each variant.
+    counts : tuple of CellCount
+        One for each method that forms the groups, and each variant.
     averages : mapping from measure to mapping from variant to mapping from data set to float
-        Mean width and interval (Winkler) score, over models and splits.
+        Mean width and mean interval (Winkler) score, over models and splits.
     n_infinite : int
-        Cells with too few calibration rows for a threshold, so with infinite intervals.
+        Number of cells with too few calibration rows for a finite threshold, so with infinite intervals.
     """
 
     level: float
-    counts: tuple[Count, ...]
+    counts: tuple[CellCount, ...]
     averages: Mapping[str, Mapping[str, Mapping[str, float]]]
     n_infinite: int
 
     @property
     def holds(self) -> bool:
-        """Whether variants with a threshold for each group miss no more groups than chance allows (exact groups)."""
-        promised = [count for count in self.counts if count.by_group and count.binning == "exact"]
-        return all(count.p_value * len(promised) >= _SIGNIFICANT for count in promised)
+        """Whether the guarantee of the variants with a threshold for each group holds (exact groups).
+
+        It is rejected at a family-wise error of 1 % (Bonferroni over the variants).
+        """
+        guaranteed = [count for count in self.counts if count.by_group and count.binning == "exact"]
+        return all(count.p_value * len(guaranteed) >= _SIGNIFICANT for count in guaranteed)
 
     def as_data(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {"holds": self.holds, **_finite(asdict(self))}
+        """Return the summary as values for JSON."""
+        return {"holds": self.holds, **_json_values(asdict(self))}
 
 
 def summarize(rows: Sequence[Row], variants: Mapping[str, Variant] = VARIANTS) -> Summary:
@@ -119,118 +124,129 @@ def summarize(rows: Sequence[Row], variants: Mapping[str, Variant] = VARIANTS) -
     rows : sequence of dict
         From `run_benchmark`.
     variants : mapping from name to Variant
-        What the rows' variants are.
+        The variants of the rows.
     """
-    by_kind: dict[tuple[str, str], list[Row]] = {}
+    by_variant: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        by_kind.setdefault((row["binning"], row["variant"]), []).append(row)
-    counts = (_count(variants[variant], some) for (_, variant), some in by_kind.items())
+        by_variant.setdefault((row["binning"], row["variant"]), []).append(row)
+    counts = (_count_cells(variants[variant], some) for (_, variant), some in by_variant.items())
     averages = {measure: _averages(rows, measure) for measure in ("width", "winkler")}
-    n_infinite = sum(row["threshold"] == np.inf and row["group"] != ALL for row in rows)
+    n_infinite = sum(row["threshold"] == np.inf and row["group"] != ALL_ROWS for row in rows)
     return Summary(rows[0]["level"], tuple(counts), averages, n_infinite)
 
 
-def _outside(n_test: int, n_calibration: int, level: float) -> tuple[BoolArray, BoolArray, FloatArray]:
-    """Return, for 0, 1, ..., m rows covered, whether that is too few, whether it is too many, and its probability."""
-    law = _law(n_test, n_calibration, level)
-    at_most, at_least = np.cumsum(law), np.cumsum(law[::-1])[::-1]
-    return at_most <= _TAIL, at_least <= _TAIL, law
+def _tail_regions(n_test: int, n_calibration: int, level: float) -> tuple[BoolArray, BoolArray, FloatArray]:
+    """Return, for 0, 1, ..., m covered rows, whether that is too few, whether it is too many, and its probability."""
+    probabilities = _covered_probabilities(n_test, n_calibration, level)
+    at_most, at_least = np.cumsum(probabilities), np.cumsum(probabilities[::-1])[::-1]
+    return at_most <= _TAIL, at_least <= _TAIL, probabilities
 
 
-def in_words(summary: Summary) -> str:
+def summary_text(summary: Summary) -> str:
     """Return a summary as text, in Markdown."""
     lines = [
-        f"Cells (data set, model, group, split) outside their 99 % band at level {summary.level:g}. Bands, and the "
-        "number expected outside by chance, are those of groups with a threshold of their own. The p-value is that of "
-        "too few covered: whether that is chance.",
+        f"Cells (data set, model, group, split) outside their 99 % coverage band at level {summary.level:g}. The "
+        "bands, and the expected number of cells outside, are those of groups with their own threshold. The p-value "
+        "tests whether too many cells have too few covered rows.",
     ]
     for binning in dict.fromkeys(count.binning for count in summary.counts):
-        lines += ["", f"Groups cut {_CUT[binning]}:", "", *_table(_COUNTED, map(_cells, _of(summary.counts, binning)))]
+        counts = _with_binning(summary.counts, binning)
+        title = f"Groups: thirds of the estimated variance, {_BINNING_TEXT[binning]}."
+        lines += ["", title, "", *_markdown_table(_HEADER, map(_table_row, counts))]
     for measure, title in (("width", "Mean width"), ("winkler", "Mean interval (Winkler) score, smaller is better")):
-        found = summary.averages[measure]
-        header = ("variant", *next(iter(found.values())))
-        body = ([variant, *(f"{value:.3f}" for value in by_data.values())] for variant, by_data in found.items())
+        averages = summary.averages[measure]
+        header = ("variant", *next(iter(averages.values())))
+        body = ([variant, *(f"{value:.3f}" for value in by_data.values())] for variant, by_data in averages.items())
         lines += [
             "",
-            f"{title}, over models and splits, in units of the target's deviation:",
+            f"{title}; over models and splits, in standard deviations of the training targets.",
             "",
-            *_table(header, body),
+            *_markdown_table(header, body),
         ]
     if summary.n_infinite:
-        few = f"{summary.n_infinite} cells have too few calibration rows for a threshold: their intervals are infinite."
-        lines += ["", few]
-    return "\n".join([*lines, "", _verdict(summary)])
+        lines += [
+            "",
+            f"{summary.n_infinite} cells have too few calibration rows for a finite threshold: their intervals are "
+            "infinite.",
+        ]
+    return "\n".join([*lines, "", _claim_text(summary)])
 
 
-def _verdict(summary: Summary) -> str:
-    """Say whether the paper's claim holds."""
-    promised = [count for count in _of(summary.counts, "exact") if count.by_group]
-    others = [count for count in _of(summary.counts, "exact") if not count.by_group]
-    if not promised:
+def _claim_text(summary: Summary) -> str:
+    """Return a sentence on whether the paper's claim holds: a threshold for each group covers each group."""
+    counts = _with_binning(summary.counts, "exact")
+    guaranteed = [count for count in counts if count.by_group]
+    others = [count for count in counts if not count.by_group]
+    if not guaranteed:
         return "No variant with a threshold for each group was run, so there is no claim to check."
-    outside, cells, expected, few = (
-        sum(getattr(count, part) for count in promised) for part in ("outside", "cells", "expected", "below")
+    outside, cells, expected, too_few = (
+        sum(getattr(count, part) for count in guaranteed) for part in ("outside", "cells", "expected", "below")
     )
-    said = f"{outside} of {cells} cells outside, {expected:.1f} expected; {few} of them with too few covered"
-    rest = ", ".join(f"{count.variant} {count.outside / count.cells:.0%}" for count in others)
-    claim = "Variants with a threshold for each group miss no more than promised in any, up to chance"
-    beside = f" Outside of the others: {rest}." if rest else ""
-    return f"{claim}: {'holds' if summary.holds else 'FAILS'} ({said}).{beside}"
+    numbers = (
+        f"{outside} of {cells} cells are outside, {expected:.1f} are expected; {too_few} have too few covered rows"
+    )
+    shares = ", ".join(f"{count.variant} {100 * count.outside / count.cells:.0f} %" for count in others)
+    rest = f" Cells outside for the other variants: {shares}." if shares else ""
+    return (
+        "Claim: variants with a threshold for each group keep the level in every group, up to chance: "
+        f"{'holds' if summary.holds else 'FAILS'} ({numbers}).{rest}"
+    )
 
 
-def _cells(count: Count) -> tuple[str, ...]:
-    """Return a count as the cells of a line."""
-    ends = (f"{each.coverage:.3f} ({each.data} {each.model} {each.group})" for each in (count.lowest, count.highest))
+def _table_row(count: CellCount) -> tuple[str, ...]:
+    extremes = (
+        f"{mean.coverage:.3f} ({mean.data} {mean.model} {mean.group})" for mean in (count.lowest, count.highest)
+    )
     numbers = (count.cells, f"{count.expected:.1f}", count.outside, count.below, count.above)
-    p_value = p_value_text(count.p_value) if count.by_group else "no promise"
-    return count.variant, *map(str, numbers), p_value, *ends
+    p_value = p_value_text(count.p_value) if count.by_group else "no guarantee"
+    return count.variant, *map(str, numbers), p_value, *extremes
 
 
-def _finite(values: Any) -> Any:
-    """Return plain values, None for numbers that JSON does not have."""
+def _json_values(values: Any) -> Any:
+    """Return nested plain values, with None for the numbers that JSON lacks."""
     if isinstance(values, Mapping):
-        return {name: _finite(value) for name, value in values.items()}
+        return {name: _json_values(value) for name, value in values.items()}
     if isinstance(values, list | tuple):
-        return [_finite(value) for value in values]
+        return [_json_values(value) for value in values]
     return None if isinstance(values, float) and not np.isfinite(values) else values
 
 
-def _table(header: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
-    """Return a table's lines in Markdown."""
-    lines = [header, ["---"] * len(header), *body]
-    return [f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |" for cells in lines]
+def _markdown_table(header: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
+    rows = [header, ["---"] * len(header), *body]
+    return [f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |" for cells in rows]
 
 
-def _of(counts: Sequence[Count], binning: str) -> list[Count]:
+def _with_binning(counts: Sequence[CellCount], binning: str) -> list[CellCount]:
     return [count for count in counts if count.binning == binning]
 
 
-def _count(variant: Variant, rows: Sequence[Row]) -> Count:
-    """Count one variant's cells."""
-    cells = [row for row in rows if row["group"] != ALL]
-    by_model: dict[str, list[Row]] = {}
-    for row in cells:
-        by_model.setdefault(row["model"], []).append(row)
-    found = {model: [_Cell.of(row) for row in some] for model, some in by_model.items()}
-    every = [each for some in found.values() for each in some]
-    p_values = [_tail(sum(cell.few for cell in some), [cell.p_few for cell in some]) for some in found.values()]
-    means = _mean_coverages(cells)
-    return Count(
+def _count_cells(variant: Variant, rows: Sequence[Row]) -> CellCount:
+    cell_rows = [row for row in rows if row["group"] != ALL_ROWS]
+    by_model: dict[str, list[_Cell]] = {}
+    for row in cell_rows:
+        by_model.setdefault(row["model"], []).append(_Cell.of(row))
+    cells = [cell for of_model in by_model.values() for cell in of_model]
+    p_values = [
+        _probability_of_at_least(sum(cell.few for cell in of_model), [cell.p_few for cell in of_model])
+        for of_model in by_model.values()
+    ]
+    means = _mean_coverages(cell_rows)
+    return CellCount(
         rows[0]["variant"],
         rows[0]["binning"],
         variant.by_group,
         len(cells),
-        sum(cell.few for cell in every),
-        sum(cell.many for cell in every),
-        float(sum(cell.p_few + cell.p_many for cell in every)),
+        sum(cell.few for cell in cells),
+        sum(cell.many for cell in cells),
+        float(sum(cell.p_few + cell.p_many for cell in cells)),
         min(1.0, len(p_values) * min(p_values)),
-        min(means, key=lambda each: each.coverage),
-        max(means, key=lambda each: each.coverage),
+        min(means, key=lambda mean: mean.coverage),
+        max(means, key=lambda mean: mean.coverage),
     )
 
 
 class _Cell(NamedTuple):
-    """Whether too few and whether too many rows of a cell are covered, and the probabilities of that."""
+    """Whether a cell has too few, or too many, covered rows, and the probabilities of both."""
 
     few: bool
     many: bool
@@ -239,39 +255,42 @@ class _Cell(NamedTuple):
 
     @classmethod
     def of(cls, row: Row) -> "_Cell":
-        few, many, law = _outside(row["n_test"], row["n_calibration"], row["level"])
-        return cls(bool(few[row["covered"]]), bool(many[row["covered"]]), float(law[few].sum()), float(law[many].sum()))
+        few, many, probabilities = _tail_regions(row["n_test"], row["n_calibration"], row["level"])
+        covered = row["covered"]
+        return cls(
+            bool(few[covered]), bool(many[covered]), float(probabilities[few].sum()), float(probabilities[many].sum())
+        )
 
 
 @lru_cache(maxsize=10_000)
-def _law(n_test: int, n_calibration: int, level: float) -> FloatArray:
+def _covered_probabilities(n_test: int, n_calibration: int, level: float) -> FloatArray:
     return covered_count_pmf([(n_test, n_calibration)], level)
 
 
-def _tail(observed: int, probabilities: Sequence[float]) -> float:
-    """Return the probability of so many events or more, of independent ones with these probabilities."""
-    law = np.ones(1)
+def _probability_of_at_least(observed: int, probabilities: Sequence[float]) -> float:
+    """Return the probability that at least so many of independent events, with these probabilities, happen."""
+    distribution = np.ones(1)
     for p in probabilities:
-        law = np.convolve(law, [1 - p, p])
-    return float(min(1.0, law[observed:].sum()))
+        distribution = np.convolve(distribution, [1 - p, p])
+    return float(min(1.0, distribution[observed:].sum()))
 
 
-def _mean_coverages(cells: Sequence[Row]) -> list[Extreme]:
-    """Return each group's coverage, mean over the splits that have rows of it."""
-    found = _grouped(cells, lambda row: (row["data"], row["model"], row["group"]), "coverage")
-    return [Extreme(value, *names) for names, value in found]
+def _mean_coverages(cell_rows: Sequence[Row]) -> list[MeanCoverage]:
+    """Return the mean coverage of each group over the splits in which it has test rows."""
+    means = _group_means(cell_rows, lambda row: (row["data"], row["model"], row["group"]), "coverage")
+    return [MeanCoverage(value, *names) for names, value in means]
 
 
 def _averages(rows: Sequence[Row], measure: str) -> dict[str, dict[str, float]]:
-    """Return a measure's mean over models and splits, by variant and data set; all rows of the exact binning."""
-    every = [row for row in rows if row["group"] == ALL and row["binning"] == "exact"]
-    found: dict[str, dict[str, float]] = {}
-    for (variant, data), value in _grouped(every, lambda row: (row["variant"], row["data"]), measure):
-        found.setdefault(variant, {})[data] = value
-    return found
+    """Return a measure's mean over models and splits, by variant and data set, for all test rows."""
+    all_rows = [row for row in rows if row["group"] == ALL_ROWS and row["binning"] == "exact"]
+    averages: dict[str, dict[str, float]] = {}
+    for (variant, data), value in _group_means(all_rows, lambda row: (row["variant"], row["data"]), measure):
+        averages.setdefault(variant, {})[data] = value
+    return averages
 
 
-def _grouped(rows: Sequence[Row], key: Callable[[Row], Any], measure: str) -> Iterator[tuple[Any, float]]:
+def _group_means(rows: Sequence[Row], key: Callable[[Row], Any], measure: str) -> Iterator[tuple[Any, float]]:
     """Yield each key with the mean of a measure, NaN left out."""
     values: dict[Any, list[float]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""Who takes part: models, and the variants of calibrating each of them."""
+"""What the benchmark compares: models, variants of calibrating them, and two ways to form groups."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from evencover.reproduction.simulation import tertiles
 from evencover.scores import IntervalDistance, Normalized, Residual, Score
 from evencover.taxonomies import BySpread
 
-GROUPS = ("low", "medium", "high")
+GROUP_NAMES = ("low", "medium", "high")
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,11 +25,11 @@ class BenchmarkModel:
     Parameters
     ----------
     calibrated : estimator
-        What the calibrated variants calibrate: anything that `predictions_of` reads center, spread and bounds from. It
-        and its parts get a `random_state` where they have none.
+        The estimator that is calibrated. `predictions_of` must give its center, spread and bounds. If it or a part of
+        it has a `random_state` of None, the benchmark sets one.
     baseline : estimator, optional
-        What the baseline takes its own, uncalibrated intervals from. By default it is the calibrated one: its own
-        bounds if they are at the benchmark's level, else the quantiles it has learned for that level.
+        The estimator whose own, uncalibrated intervals are the baseline. The default is the calibrated one: its own
+        bounds if they are at the benchmark's level, else the quantiles that it has learned for that level.
     """
 
     calibrated: Any
@@ -43,9 +43,9 @@ class Variant:
     Parameters
     ----------
     nonconformity : score, optional
-        The score to calibrate by; without one, the model's own intervals are left as they are.
+        The score to calibrate with. Without one, the model's own intervals are used unchanged.
     by_group : bool
-        Whether each group has its own threshold (Mondrian), or all rows have one (marginal).
+        Whether each group has its own threshold (Mondrian), or all rows share one (marginal).
     """
 
     nonconformity: Score | None = None
@@ -64,43 +64,50 @@ VARIANTS: Mapping[str, Variant] = {
 
 
 def paper_models(*, level: float = 0.9, epochs: int = 300, device: str = "auto") -> dict[str, BenchmarkModel]:
-    """Return the paper's four models.
+    """Return the paper's four models by name.
 
     Parameters
     ----------
     level : float
-        Nominal coverage of the baselines; quantiles that are calibrated are softened, to twice as many misses.
+        Nominal coverage of the baselines. The calibrated quantile models predict quantiles with twice the miss rate.
     epochs : int
-        Of the networks' training.
+        Number of training epochs of the networks.
     device : {"auto", "cpu", "cuda"}
         Where networks are trained.
     """
     alpha = 1 - level_fraction(level)
     if 2 * alpha >= 1:
-        raise ValueError(f"level must be above 0.5: quantiles to be calibrated miss twice as often; got {level}")
-    own = float(alpha / 2), float(1 - alpha / 2)
-    how: dict[str, Any] = {"level": level, "epochs": epochs, "device": device}
-    TrainingSettings.of(MeanVarianceNetwork(**how))  # says what is wrong with the settings
+        raise ValueError(
+            f"level must be above 0.5, since the calibrated quantile models have twice the miss rate, 2 (1 - level); "
+            f"got {level}"
+        )
+    quantiles = float(alpha / 2), float(1 - alpha / 2)
+    settings: dict[str, Any] = {"level": level, "epochs": epochs, "device": device}
+    TrainingSettings.of(MeanVarianceNetwork(**settings))  # raises for a bad setting
     return {
-        "QR": BenchmarkModel(QuantileNetwork(softening=2, **how), QuantileNetwork(**how)),
-        "QRF": BenchmarkModel(QuantileForest(level=level, softening=2, quantiles=own)),
-        "MV": BenchmarkModel(MeanVarianceNetwork(**how)),
-        "MVE": BenchmarkModel(DropoutEnsemble(MeanVarianceNetwork(**how))),
+        "QR": BenchmarkModel(QuantileNetwork(softening=2, **settings), QuantileNetwork(**settings)),
+        "QRF": BenchmarkModel(QuantileForest(level=level, softening=2, quantiles=quantiles)),
+        "MV": BenchmarkModel(MeanVarianceNetwork(**settings)),
+        "MVE": BenchmarkModel(DropoutEnsemble(MeanVarianceNetwork(**settings))),
     }
 
 
-def exact_groups(calibration: Rows, new: Rows) -> tuple[Groups, Groups]:
-    """Return thirds of the calibration rows' spread, exactly valid: rows on a learned edge stand apart."""
-    taxonomy = BySpread(len(GROUPS))
+def exact_thirds(calibration: Rows, new: Rows) -> tuple[Groups, Groups]:
+    """Return thirds of the calibration rows' spread. Edge rows are calibrated separately, so the guarantee is exact."""
+    taxonomy = BySpread(len(GROUP_NAMES))
     return taxonomy.learn(calibration), taxonomy.assign(new)
 
 
-def groups_as_run(calibration: Rows, new: Rows) -> tuple[Groups, Groups]:
-    """Return thirds as the paper's code cut them: at numpy's quantiles of the calibration variance, no row apart."""
-    old, fresh = (rows.prediction.required("spread", by="the benchmark") ** 2 for rows in (calibration, new))
-    (edges,) = tertiles(old[None])
-    first, second = (Groups(np.searchsorted(edges, variance), GROUPS) for variance in (old, fresh))
-    return first, second
+def paper_code_thirds(calibration: Rows, new: Rows) -> tuple[Groups, Groups]:
+    """Return thirds as in the paper's code: split at numpy's quantiles of the calibration variance, no edge rows."""
+    calibration_variance, new_variance = (
+        rows.prediction.required("spread", by="the benchmark") ** 2 for rows in (calibration, new)
+    )
+    (edges,) = tertiles(calibration_variance[None])
+    calibration_groups, new_groups = (
+        Groups(np.searchsorted(edges, variance), GROUP_NAMES) for variance in (calibration_variance, new_variance)
+    )
+    return calibration_groups, new_groups
 
 
-BINNINGS = {"exact": exact_groups, "as run": groups_as_run}
+BINNING_METHODS = {"exact": exact_thirds, "as run": paper_code_thirds}
