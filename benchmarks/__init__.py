@@ -1,1 +1,1 @@
-"""How fast the package is, and how much memory it takes, beside plain numpy and its peers."""
+"""Benchmarks of speed and memory: evencover next to plain numpy and other packages."""

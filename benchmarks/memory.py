@@ -1,4 +1,4 @@
-"""Peak memory of calibrating on n rows and predicting on n more, beyond the rows themselves; printed in bytes."""
+"""Print the peak memory, in bytes, of calibration on n rows and prediction for n more, beyond the input arrays."""
 
 import resource
 import sys
@@ -7,14 +7,14 @@ from benchmarks.workloads import evencover_intervals, sample
 
 
 def main() -> None:
-    """Print by how much the peak rises above that of the imports and the rows."""
+    """Print the rise of the peak above that of the imports and the input arrays."""
     n = int(sys.argv[1])
-    evencover_intervals(sample(1000, seed=2), sample(1000, seed=3))  # loads what is loaded on first use
+    evencover_intervals(sample(1000, seed=2), sample(1000, seed=3))  # imports the modules that are loaded on first use
     calibration, test = sample(n, seed=0), sample(n, seed=1)
     before = _peak()
-    made = evencover_intervals(calibration, test)  # held, so that it counts
+    intervals = evencover_intervals(calibration, test)  # kept, so that it counts
     print(_peak() - before)
-    del made
+    del intervals
 
 
 def _peak() -> int:

@@ -1,7 +1,8 @@
-"""What every model finds in a world whose noise is known, as a Markdown table: ``python -m benchmarks.models``.
+"""Print the accuracy of every model on synthetic data as a Markdown table: ``python -m benchmarks.models``.
 
-10 000 training rows of `evencover.synthetic.heteroskedastic`, 10 000 others for calibration and 10 000 for the test;
-the paper's settings. Coverage is at level 0.9, over the rows with the lowest and the highest third of true noise.
+The data are 10 000 training, 10 000 calibration and 10 000 test rows of `evencover.synthetic.heteroskedastic`, whose
+noise is known; the models have the paper's settings. Coverage is at level 0.9: of all test rows, and of the thirds
+with the lowest and with the highest true noise.
 """
 
 from time import perf_counter
@@ -13,6 +14,7 @@ from scipy.stats import spearmanr
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
 
+from benchmarks.markdown import print_row
 from evencover import BySpread, ConformalRegressor, IntervalDistance, Intervals, Normalized
 from evencover.models import (
     DeepEnsemble,
@@ -43,10 +45,10 @@ _MODELS: dict[str, Any] = {
 
 
 def main() -> None:
-    """Print a row for each model as soon as it is known."""
+    """Print a row for each model as soon as it is fitted."""
     torch.set_num_threads(1)
     training, calibration, test = (heteroskedastic(10_000, seed=seed) for seed in (1, 2, 3))
-    _print_row(
+    print_row(
         "model",
         "fit",
         "rank correlation",
@@ -56,7 +58,7 @@ def main() -> None:
         "calibrated",
         "low, high noise",
     )
-    _print_row(*["---"] * 8)
+    print_row(*["---"] * 8)
     for name, model in _MODELS.items():
         start = perf_counter()
         model.fit(training.X, training.y)
@@ -64,27 +66,23 @@ def main() -> None:
         spread, own = model.predict_full(test.X).spread, model.predict_full(test.X).interval()
         correlation = spearmanr(spread, test.spread).statistic
         error = np.median(np.abs(np.log(spread / test.spread)))
-        found = (own, _calibrated(model, calibration, test))
-        coverages = [text for intervals in found for text in _coverages(intervals, test)]
-        _print_row(name, f"{seconds:.0f} s", f"{correlation:.2f}", f"{error:.2f}", *coverages)
+        both = (own, _calibrated_intervals(model, calibration, test))
+        coverages = [text for intervals in both for text in _coverages(intervals, test)]
+        print_row(name, f"{seconds:.0f} s", f"{correlation:.2f}", f"{error:.2f}", *coverages)
 
 
-def _calibrated(model: Any, calibration: Sample, test: Sample) -> Intervals:
-    """Return its intervals calibrated at three noise levels, by quantiles' own score or the normalised one."""
+def _calibrated_intervals(model: Any, calibration: Sample, test: Sample) -> Intervals:
+    """Return intervals calibrated in three groups of spread, by the score that suits the model."""
     score = IntervalDistance() if hasattr(model, "predict_quantiles") else Normalized()
     regressor = ConformalRegressor(FrozenEstimator(model), nonconformity=score, taxonomy=BySpread(3))
     return regressor.fit(calibration.X, calibration.y).predict_interval(test.X, level=0.9)
 
 
 def _coverages(intervals: Intervals, test: Sample) -> tuple[str, str]:
-    """Return the coverage over all rows, and over those of low and of high noise."""
+    """Return the coverage of all rows, and of the thirds with the lowest and the highest noise."""
     covered = intervals.covers(test.y)
     low, high = (test.spread < np.quantile(test.spread, 1 / 3)), (test.spread > np.quantile(test.spread, 2 / 3))
     return f"{covered.mean():.3f}", f"{covered[low].mean():.3f}, {covered[high].mean():.3f}"
-
-
-def _print_row(*cells: str) -> None:
-    print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""How fast networks train: together on one thread, and all 240 of the paper's on a GPU, as JSON.
+"""Print the training times of networks as JSON: ten on one thread, and the paper's 240 on a GPU.
 
-``python -m benchmarks.networks`` compares ten networks trained together with the same ten one after the other in plain
-PyTorch. With ``EVENCOVER_DATA``, the folder of the paper's six data sets, and a GPU, it also trains the paper's 40
-networks for each of them.
+``python -m benchmarks.networks`` compares ten networks that are trained jointly with the same ten, trained one by one
+in plain PyTorch. If there is a GPU and ``EVENCOVER_DATA`` names the folder of the paper's six data sets, it also
+trains the paper's 40 networks for each of them.
 """
 
 import json
@@ -25,7 +25,7 @@ _EPOCHS = 5
 
 
 def main() -> None:
-    """Print the median seconds of each way, the ways in turn."""
+    """Print the median seconds of each implementation."""
     torch.set_num_threads(1)
     found: dict[str, Any] = {"ten_networks": seconds_of_ten(rounds=7)}
     if torch.cuda.is_available() and "EVENCOVER_DATA" in os.environ:
@@ -35,20 +35,20 @@ def main() -> None:
 
 
 def seconds_of_ten(*, rounds: int) -> dict[str, float]:
-    """Return how long ten 3 x 64 networks take on 4000 x 32 rows, for five epochs on the CPU."""
+    """Return the median seconds of ten 3 x 64 networks on 4000 x 32 rows, for five epochs on the CPU."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((4000, 32)), rng.standard_normal(4000)
-    ways: dict[str, Callable[[], Any]] = {
-        "together": lambda: fit_jointly(_ten(), X, y),
+    implementations: dict[str, Callable[[], Any]] = {
+        "jointly": lambda: fit_jointly(_ten(), X, y),
         "one_by_one": lambda: [eager_network(X, y, seed, fused=None, epochs=_EPOCHS) for seed in range(10)],
         "one_by_one_fused": lambda: [eager_network(X, y, seed, fused=True, epochs=_EPOCHS) for seed in range(10)],
     }
-    times = [{name: seconds(way) for name, way in ways.items()} for _ in range(rounds)]
-    return {name: median(each[name] for each in times) for name in ways}
+    times = [{name: seconds(call) for name, call in implementations.items()} for _ in range(rounds)]
+    return {name: median(each[name] for each in times) for name in implementations}
 
 
 def eager_network(X: Any, y: Any, seed: int, *, fused: bool | None, epochs: int) -> torch.nn.Module:
-    """Return one network trained the plain way: a module, autograd, an optimiser, a loop over slices."""
+    """Return one network trained in plain PyTorch: a module, autograd, an optimiser, a loop over batches."""
     torch.manual_seed(seed)
     features, target = (torch.as_tensor(values, dtype=torch.float32) for values in (X, y))
     layers: list[torch.nn.Module] = []
@@ -68,13 +68,13 @@ def eager_network(X: Any, y: Any, seed: int, *, fused: bool | None, epochs: int)
 
 
 def seconds_of_the_paper(folder: Path) -> dict[str, float]:
-    """Return how long the paper's 40 networks take on each data set, from arrays to fitted models."""
+    """Return the seconds of the paper's 40 networks on each data set, from arrays to fitted models."""
     datasets = [load_dataset(name, data_dir=folder) for name in cards()]
     return {data.name: seconds(lambda data=data: fit_forty(data.X, data.y)) for data in datasets}
 
 
 def fit_forty(X: Any, y: Any) -> Sequence[Any]:
-    """Return the networks of the paper's ten splits: quantiles at both levels, and two of mean and variance."""
+    """Return the networks of the paper's ten splits: quantile networks at two levels, two mean-variance networks."""
     kinds: list[Callable[[int], Any]] = [
         lambda seed: QuantileNetwork(random_state=seed),
         lambda seed: QuantileNetwork(random_state=seed, softening=2),

@@ -1,7 +1,8 @@
-"""How long the real-data benchmark takes, as JSON, and how long its networks would take one after the other.
+"""Print the seconds of the real-data benchmark as JSON, and the seconds of its networks trained one by one.
 
-``python -m benchmarks.real_data`` needs ``EVENCOVER_DATA``, the folder of the paper's six data sets. It runs the whole
-command, on all cores and on a GPU if there is one, then times plain PyTorch on one data set and scales that by steps.
+``python -m benchmarks.real_data`` needs ``EVENCOVER_DATA``, the folder of the paper's six data sets. It runs the
+complete command, on all cores and on a GPU if there is one. Then it times one training step in plain PyTorch on one
+data set, and multiplies by the number of steps.
 """
 
 import json
@@ -24,28 +25,28 @@ _MEASURED = "concrete"
 
 
 def main() -> None:
-    """Print the seconds of both ways."""
+    """Print the seconds of both."""
     folder = os.environ.get("EVENCOVER_DATA")
     if folder is None:
         sys.exit("EVENCOVER_DATA must name the folder with the paper's data sets as CSV files")
     datasets = {name: load_dataset(name, data_dir=folder) for name in cards()}
     torch.set_num_threads(1)
-    a_step = seconds_a_step(datasets[_MEASURED])
+    per_step = seconds_per_step(datasets[_MEASURED])
     n_steps = sum(map(steps, datasets.values()))
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    found = {"command": seconds_of_the_command(folder), "gpu": gpu, "steps": n_steps, "one_by_one": a_step * n_steps}
+    found = {"command": seconds_of_the_command(folder), "gpu": gpu, "steps": n_steps, "one_by_one": per_step * n_steps}
     print(json.dumps(found))
 
 
 def seconds_of_the_command(folder: str) -> float:
-    """Return how long ``evencover benchmark`` takes, from its start to its last figure."""
+    """Return the seconds of ``evencover benchmark``, from its start to its last figure."""
     with TemporaryDirectory() as output:
         command = [sys.executable, "-m", "evencover", "benchmark", "--data-dir", folder, "--output", output]
         return seconds(lambda: subprocess.run(command, stdout=subprocess.DEVNULL, check=True))
 
 
-def seconds_a_step(data: Dataset) -> float:
-    """Return how long plain PyTorch takes for a step of one network, a batch of 64, on the CPU."""
+def seconds_per_step(data: Dataset) -> float:
+    """Return the seconds of one step of one network in plain PyTorch, a batch of 64 rows, on the CPU."""
     rows = Split.of(len(data.y), PAPER_SPLITS[0]).training
     X, y = ((values - values.mean(0)) / values.std(0) for values in (data.X[rows], data.y[rows]))
     times = [seconds(lambda: eager_network(X, y, 0, fused=None, epochs=_EPOCHS)) for _ in range(_ROUNDS)]
@@ -53,10 +54,10 @@ def seconds_a_step(data: Dataset) -> float:
 
 
 def steps(data: Dataset) -> int:
-    """Return how many steps all networks of a data set take together, in all splits: each is trained once."""
-    networks = {repr(each): each for model in paper_models().values() for each in networks_in(model)}
+    """Return the total number of steps of all networks of a data set in all splits; each network is trained once."""
+    networks = {repr(network): network for model in paper_models().values() for network in networks_in(model)}
     n_training, *_ = Split.sizes(len(data.y))
-    return sum(each.epochs * (n_training // each.batch_size) for each in networks.values()) * len(PAPER_SPLITS)
+    return sum(network.epochs * (n_training // network.batch_size) for network in networks.values()) * len(PAPER_SPLITS)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Seconds that each way takes, the ways in turn, once they are seen to agree; printed as JSON."""
+"""Print the seconds of evencover, numpy and crepes as JSON, after a check that their answers agree."""
 
 import json
 import sys
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.workloads import (
+    Implementation,
     Sample,
-    Way,
     crepes_intervals,
     crepes_p_values,
     evencover_intervals,
@@ -23,17 +23,17 @@ from benchmarks.workloads import (
     sample,
 )
 
-_INTERVALS: dict[str, Way] = {
+_INTERVALS: dict[str, Implementation] = {
     "evencover": evencover_intervals,
     "numpy": numpy_intervals,
     "fastest_numpy": fastest_numpy_intervals,
     "crepes": crepes_intervals,
 }
-_P_VALUES: dict[str, Way] = {"evencover": evencover_p_values, "crepes": crepes_p_values}
+_P_VALUES: dict[str, Implementation] = {"evencover": evencover_p_values, "crepes": crepes_p_values}
 
 
 def main() -> None:
-    """Print the median seconds of every way for each piece of work."""
+    """Print the median seconds of each implementation."""
     large = sample(1_000_000, seed=0), sample(1_000_000, seed=1)
     small = sample(20_000, seed=2), sample(20_000, seed=3)
     found = {
@@ -44,35 +44,37 @@ def main() -> None:
     print(json.dumps(found))
 
 
-def seconds(ways: Mapping[str, Way], calibration: Sample, test: Sample, *, repeats: int) -> dict[str, float]:
-    """Return the median seconds of each way, after a first round that compares their answers."""
-    _refuse_disagreement({name: way(calibration, test) for name, way in ways.items()})
-    # Every order in turn: what runs before decides how much memory the allocator has at hand.
-    orders = islice(cycle(permutations(ways)), repeats)
-    rounds = [{name: _seconds(ways[name], calibration, test) for name in order} for order in orders]
-    return {name: median(each[name] for each in rounds) for name in ways}
+def seconds(
+    implementations: Mapping[str, Implementation], calibration: Sample, test: Sample, *, repeats: int
+) -> dict[str, float]:
+    """Return the median seconds of each implementation, after a first round that compares the answers."""
+    _check_agreement({name: run(calibration, test) for name, run in implementations.items()})
+    # All orders alternate: the memory that the allocator has available depends on what ran before.
+    orders = islice(cycle(permutations(implementations)), repeats)
+    rounds = [{name: _seconds(implementations[name], calibration, test) for name in order} for order in orders]
+    return {name: median(times[name] for times in rounds) for name in implementations}
 
 
-def _seconds(way: Way, calibration: Sample, test: Sample) -> float:
-    """Return how long one call took, its answer still held."""
+def _seconds(run: Implementation, calibration: Sample, test: Sample) -> float:
+    """Return the seconds of one call, without the deletion of its answer."""
     start = perf_counter()
-    answer = way(calibration, test)
+    answer = run(calibration, test)
     elapsed = perf_counter() - start
     del answer
     return elapsed
 
 
-def _refuse_disagreement(answers: Mapping[str, Any]) -> None:
+def _check_agreement(answers: Mapping[str, Any]) -> None:
     """Exit with a message unless all answers are equal up to rounding.
 
-    crepes takes the same rank as this package except where (n + 1)(1 − level) is whole: there its floats make
-    the rank one too high. No group here has such a size.
+    crepes uses the same rank as this package unless (n + 1)(1 − level) is an integer: then rounding makes its rank one
+    too high. No group here has such a size.
     """
     first, *others = answers
     for other in others:
         gap = float(np.max(np.abs(np.subtract(answers[first], answers[other]))))
         if not gap < 1e-12:
-            sys.exit(f"{first} and {other} disagree, by up to {gap}")
+            sys.exit(f"the answers of {first} and {other} differ by up to {gap}")
 
 
 def _in_one_group(rows: Sample) -> Sample:

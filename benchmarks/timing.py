@@ -1,11 +1,11 @@
-"""How long something takes."""
+"""Time a call."""
 
 from collections.abc import Callable
 from time import perf_counter
 
 
-def seconds(way: Callable[[], object]) -> float:
-    """Return how long a call takes."""
+def seconds(call: Callable[[], object]) -> float:
+    """Return the seconds that a call takes."""
     start = perf_counter()
-    way()
+    call()
     return perf_counter() - start

@@ -1,4 +1,4 @@
-"""The rows to calibrate and predict on, and the ways to do it: evencover, plain numpy and crepes."""
+"""Rows to calibrate and predict on, and three implementations: evencover, plain numpy and crepes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _SPREAD_EDGES = (1.0, 1.5)  # of three groups, equally likely
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Targets, what a model says about them, and their spread group; each of shape (n,)."""
+    """Targets, predicted center and spread, and the group of the spread; each of shape (n,)."""
 
     y: FloatArray
     center: FloatArray
@@ -25,11 +25,11 @@ class Sample:
     groups: Any  # codes, or None for rows in one group
 
 
-Way: TypeAlias = Callable[[Sample, Sample], Any]  # calibrates on the first sample, predicts on the second
+Implementation: TypeAlias = Callable[[Sample, Sample], Any]  # calibrates on the first sample, predicts on the second
 
 
 def sample(n: int, *, seed: int) -> Sample:
-    """Return n rows of normal noise of known spread, made without temporary arrays (memory is measured)."""
+    """Return n rows of normal noise with known spread, made without temporary arrays, since memory is measured."""
     rng = np.random.default_rng(seed)
     y, center, spread = np.empty(n), np.empty(n), np.empty(n)
     rng.standard_normal(out=center)
@@ -43,15 +43,15 @@ def sample(n: int, *, seed: int) -> Sample:
 
 
 def evencover_intervals(calibration: Sample, test: Sample) -> tuple[FloatArray, FloatArray]:
-    """Return the bounds by this package, its checks of the arrays included."""
-    made = _evencover_calibration(calibration).interval(
+    """Return the bounds by this package, including its checks of the arrays."""
+    intervals = _evencover_calibration(calibration).interval(
         Prediction(test.center, test.spread), groups=test.groups, level=_LEVEL
     )
-    return made.lower, made.upper
+    return intervals.lower, intervals.upper
 
 
 def numpy_intervals(calibration: Sample, test: Sample) -> tuple[FloatArray, FloatArray]:
-    """Return the bounds by hand, checking nothing: a partition for each group's mask, then a multiply-add."""
+    """Return the bounds by plain numpy, without checks: a mask and a partition for each group, then a multiply-add."""
     scores = np.abs(calibration.y - calibration.center) / calibration.spread
     thresholds = np.array([_kth_smallest(scores[calibration.groups == group]) for group in range(3)])
     reach = thresholds[test.groups] * test.spread
@@ -59,7 +59,7 @@ def numpy_intervals(calibration: Sample, test: Sample) -> tuple[FloatArray, Floa
 
 
 def fastest_numpy_intervals(calibration: Sample, test: Sample) -> tuple[FloatArray, FloatArray]:
-    """Return the bounds by hand, as fast as plain numpy seems to go: each group by positions, not by a mask."""
+    """Return the bounds by numpy as fast as possible: positions instead of a mask for each group."""
     scores = np.abs(calibration.y - calibration.center) / calibration.spread
     members = (np.flatnonzero(calibration.groups == group) for group in range(3))
     thresholds = np.array([_kth_smallest(scores[rows]) for rows in members])
@@ -70,8 +70,8 @@ def fastest_numpy_intervals(calibration: Sample, test: Sample) -> tuple[FloatArr
 def crepes_intervals(calibration: Sample, test: Sample) -> tuple[FloatArray, FloatArray]:
     """Return the bounds by crepes."""
     fitted = _crepes_calibration(calibration)
-    made = fitted.predict_int(test.center, sigmas=test.spread, bins=test.groups, confidence=_LEVEL)
-    return made[:, 0], made[:, 1]
+    bounds = fitted.predict_int(test.center, sigmas=test.spread, bins=test.groups, confidence=_LEVEL)
+    return bounds[:, 0], bounds[:, 1]
 
 
 def evencover_p_values(calibration: Sample, test: Sample) -> FloatArray:
@@ -94,12 +94,12 @@ def _evencover_calibration(rows: Sample) -> Calibration:
 
 def _crepes_calibration(rows: Sample) -> Any:
     """Return crepes' regressor, fitted on these rows."""
-    from crepes import ConformalRegressor  # not where memory is measured
+    from crepes import ConformalRegressor  # not imported where memory is measured
 
     return ConformalRegressor().fit(rows.y - rows.center, sigmas=rows.spread, bins=rows.groups)
 
 
 def _kth_smallest(scores: FloatArray) -> float:
-    """Return the score of rank ceil(0.9 (n + 1)), in whole numbers."""
-    place = -(-(len(scores) + 1) * 9 // 10) - 1
-    return float(np.partition(scores, place)[place])
+    """Return the score of rank ceil(0.9 (n + 1)), computed in integers."""
+    index = -(-(len(scores) + 1) * 9 // 10) - 1
+    return float(np.partition(scores, index)[index])

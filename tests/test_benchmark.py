@@ -339,7 +339,7 @@ def main(path, output):
     while n_kills < 30:
         child = fork_attempt(Benchmark(paper_models(epochs=2), splits=(13, 2)), data, Path(output))
         while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and n_saved(Path(output)) <= saved[-1]:
-            time.sleep(0.001)
+            time.sleep(0.003)
         if ended != (0, 0):
             break
         os.kill(child, signal.SIGKILL)
@@ -437,10 +437,11 @@ import os, signal, sys
 from threading import Thread
 from time import sleep
 from distributed import LocalCluster
-from evencover.datasets import read_dataset
-from evencover.reproduction.benchmark import Benchmark, paper_models, run_benchmark
 
 def main(path, output):
+    from evencover.datasets import read_dataset  # here, since a worker imports this file at its start
+    from evencover.reproduction.benchmark import Benchmark, paper_models, run_benchmark
+
     with LocalCluster(n_workers=1, threads_per_worker=2, processes=True, dashboard_address=None) as cluster:
         def kill():
             while not any(worker.processing for worker in cluster.scheduler.workers.values()):
