@@ -88,9 +88,15 @@ def whole_run(tmp_path_factory):
     """Return a data set's file, the folder of an uninterrupted run on it, and its rows."""
     folder = tmp_path_factory.mktemp("whole")
     path = write_csv(folder, synthetic())
-    rows = run_benchmark(small(), [load_dataset(str(path))], folder / "out")
-    list(write_results(rows, summarize(rows), folder / "out"))
-    return path, folder / "out", rows
+    return path, folder / "out", run_benchmark(small(), [load_dataset(str(path))], folder / "out")
+
+
+@pytest.fixture(scope="module")
+def whole_run_with_files(whole_run):
+    """Return the same, with the table, the summary and the figures in the folder."""
+    _, folder, rows = whole_run
+    list(write_results(rows, summarize(rows), folder))
+    return whole_run
 
 
 def test_the_key_of_a_trial_never_changes():
@@ -291,9 +297,9 @@ def test_an_incomplete_line_runs_again_from_saved_predictions(whole_run, tmp_pat
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="attempts are forked, so that none imports anything")
-def test_a_run_killed_at_any_moment_continues_to_the_same_bytes(whole_run, tmp_path):
+def test_a_run_killed_at_any_moment_continues_to_the_same_bytes(whole_run_with_files, tmp_path):
     """Each attempt is killed as soon as it has written something new, until one finds nothing left to do."""
-    path, reference, _ = whole_run
+    path, reference, _ = whole_run_with_files
     output = tmp_path / "out"
     done = run_driver(tmp_path, KILLED_AGAIN_AND_AGAIN, path, output)
     *saved, n_kills = map(int, done.stdout.split())
@@ -650,8 +656,8 @@ def test_users_can_bring_their_own_models_and_variants(tmp_path):
     assert all(path.stat().st_size for path in paths)
 
 
-def test_results_are_a_tidy_table(whole_run):
-    _, folder, rows = whole_run
+def test_results_are_a_tidy_table(whole_run_with_files):
+    _, folder, rows = whole_run_with_files
     table = parquet.read_table(folder / "results.parquet").to_pylist()
     assert json.dumps(table) == json.dumps(rows)
     assert list(table[0]) == [
