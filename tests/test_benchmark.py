@@ -287,12 +287,12 @@ def test_an_incomplete_line_runs_again_from_saved_predictions(whole_run, tmp_pat
     data = load_dataset(str(path))
     some = small(variants={name: VARIANTS[name] for name in ("baseline", "NCP")})
     run_benchmark(some, [data], tmp_path)
-    whole = (tmp_path / "trials.jsonl").read_bytes()
-    (tmp_path / "trials.jsonl").write_bytes(whole[:-100])
+    complete = (tmp_path / "trials.jsonl").read_bytes()
+    (tmp_path / "trials.jsonl").write_bytes(complete[:-100])
     monkeypatch.setattr("evencover.reproduction.benchmark.runs.fit_and_predict", None)
     assert unfinished_trials(some, [data], tmp_path) == {"mine": 1}
     run_benchmark(some, [data], tmp_path)
-    assert (tmp_path / "trials.jsonl").read_bytes() == whole
+    assert (tmp_path / "trials.jsonl").read_bytes() == complete
     assert json.dumps(run_benchmark(small(), [data], tmp_path)) == json.dumps(rows)
 
 
@@ -517,7 +517,7 @@ def test_data_sets_can_be_added_to_a_folder(tmp_path):
     assert json.dumps(both[: len(rows)]) == json.dumps(rows)
     assert json.dumps(run_benchmark(few, [second], tmp_path)) == json.dumps(both[len(rows) :])
     assert set(json.loads((tmp_path / "benchmark.json").read_text())["datasets"]) == {"mine", "other"}
-    for other, data, what in (
+    for other, data, message in (
         (replace(few, splits=(13,)), first, r"splits is \[13, 2\] in the folder and \[13\] in this run"),
         (
             replace(few, models={**few.models, "more": few.models["linear"]}),
@@ -529,7 +529,7 @@ def test_data_sets_can_be_added_to_a_folder(tmp_path):
         (few, replace(first, y=-first.y), "datasets.mine is .* in the folder and .* in this run"),
         (replace(few, variants={"NCP": Variant(Residual())}), first, r"variants.NCP is Variant\(nonconformity=Normal"),
     ):
-        with pytest.raises(ValueError, match=what):
+        with pytest.raises(ValueError, match=message):
             run_benchmark(other, [data], tmp_path)
 
 

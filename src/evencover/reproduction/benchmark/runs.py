@@ -249,7 +249,7 @@ def run_benchmark(
 def run_task(task: BenchmarkTask) -> TaskResult:
     """Train the models if needed, and run the trials; an exception becomes a result with an error.
 
-    A pure function of its argument, apart from the progress file.
+    A pure function of its argument, except that it writes the progress file.
     """
     try:
         return _train_and_run(task)

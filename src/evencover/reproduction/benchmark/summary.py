@@ -153,13 +153,13 @@ def summary_text(summary: Summary) -> str:
         counts = _with_binning(summary.counts, binning)
         title = f"Groups: thirds of the estimated variance, {_BINNING_TEXT[binning]}."
         lines += ["", title, "", *_markdown_table(_HEADER, map(_table_row, counts))]
-    for measure, title in (("width", "Mean width"), ("winkler", "Mean interval (Winkler) score, smaller is better")):
+    for measure, title in (("width", "Mean width"), ("winkler", "Mean interval (Winkler) score")):
         averages = summary.averages[measure]
         header = ("variant", *next(iter(averages.values())))
         body = ([variant, *(f"{value:.3f}" for value in by_data.values())] for variant, by_data in averages.items())
         lines += [
             "",
-            f"{title}; over models and splits, in standard deviations of the training targets.",
+            f"{title} over models and splits, in standard deviations of the training targets; smaller is better.",
             "",
             *_markdown_table(header, body),
         ]
