@@ -46,8 +46,8 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     {"reproduction.benchmark.result_files", "reproduction.benchmark"},
     {f"_report.{name}" for name in ("level_recorder", "axes", "charts", "contents", "level_sections")},
     {f"_report.{name}" for name in ("static_sections", "page", "writing", "json_data", "output_folders")} | {"_report"},
-    {f"_cli.{name}" for name in ("terminal", "run_command", "predict_command", "audit_command", "reproduce_commands")},
-    {"_cli.benchmark_command", "_cli", "__main__"},
+    {f"_cli.{name}" for name in ("terminal", "invocation", "reproduce_commands", "benchmark_command")},
+    {f"_cli.{name}" for name in ("run_command", "predict_command", "audit_command")} | {"_cli", "__main__"},
 ]
 # Users import from these by path: figures by their functions, the paper's parts as docs/theory.md shows.
 USED_BY_PATH = {

@@ -1,4 +1,4 @@
-"""Bad input to studies, tables and the verbs of the main job: one clear error each."""
+"""Bad input to studies and tables: one clear error each."""
 
 from fractions import Fraction
 
@@ -25,28 +25,28 @@ def with_column(values):
 CASES = {
     "no table": (lambda: study(np.zeros((9, 2)), "y"), r"table must be a pandas, polars or pyarrow table; got ndarray"),
     "lazy table": (lambda: study(pl.from_pandas(TABLE).lazy(), "y"), r"table must be a .* table; got LazyFrame"),
-    "twice the same name": (
+    "duplicate names": (
         lambda: study(pd.DataFrame(np.zeros((9, 2)), columns=["y", "y"]), "y"),
-        r"table must have a name of its own for each column; there twice is \['y'\]",
+        r"table has duplicate column names: \['y'\]",
     ),
     "no such target": (
         lambda: study(TABLE, "z"),
-        r"target must name a column; there is no 'z' but \['x', 'word', 'y'\]",
+        r"target: no column named 'z'; the columns are \['x', 'word', 'y'\]",
     ),
-    "no such column to drop": (lambda: study(TABLE, "y", drop=["z"]), r"drop must name a column; there is no 'z'"),
+    "no such column to drop": (lambda: study(TABLE, "y", drop=["z"]), r"drop: no column named 'z'"),
     "no such category": (
         lambda: study(TABLE, "y", categorical=["z"]),
-        r"categorical must name a column; there is no 'z'",
+        r"categorical: no column named 'z'",
     ),
-    "no such clusters": (lambda: study(TABLE, "y", clusters="z"), r"clusters must name a column; there is no 'z'"),
+    "no such clusters": (lambda: study(TABLE, "y", clusters="z"), r"clusters: no column named 'z'"),
     "a text to drop": (
         lambda: study(TABLE, "y", drop="word"),
-        r"drop must be a sequence of names of columns; got the text 'word'",
+        r"drop must be a sequence of column names; got the text 'word'",
     ),
     "the target dropped": (lambda: study(TABLE, "y", drop=["y"]), r"drop must not name the target; got 'y'"),
     "nothing left": (
         lambda: study(TABLE, "y", drop=["x", "word"]),
-        r"no column is left to predict from, without \['word', 'x', 'y'\]",
+        r"table must have at least one feature; none is left without the columns \['word', 'x', 'y'\]",
     ),
     "target of text": (lambda: study(TABLE, "word"), r"target: column 'word' must hold numbers; got '[ab]' in row 0"),
     "target missing": (
@@ -55,11 +55,11 @@ CASES = {
     ),
     "few rows": (
         lambda: study(TABLE[:20], "y"),
-        r"table must have more rows: 20 leave about 8 for training, which takes 10, 8 to calibrate and 4 to judge",
+        r"more rows: of 20, about 8 are for training \(at least 10 are needed\), 8 for calibration and 4 for testing",
     ),
     "few clusters": (
         lambda: study(TABLE.assign(z=np.arange(N) // 10), "y", clusters="z"),
-        r"table must have more clusters by 'z': 10 leave about 4",
+        r"table must have more clusters by 'z': of 10, about 4 are for training",
     ),
     "clusters missing": (
         lambda: study(TABLE.assign(z=["c", None] * 50), "y", clusters="z"),
@@ -67,7 +67,7 @@ CASES = {
     ),
     "dates": (
         lambda: with_column(pd.date_range("2020", periods=N)),
-        r"column 'new' holds dates or times: make numbers of them, or drop it",
+        r"column 'new' holds dates or times: convert them to numbers, or drop the column",
     ),
     "dates as objects": (
         lambda: with_column(pd.date_range("2020", periods=N).date),
@@ -79,11 +79,11 @@ CASES = {
     ),
     "names": (
         lambda: with_column([f"n{i}" for i in range(N)]),
-        r"column 'new' is text with 100 different values in 100 rows, like a name",
+        r"column 'new' holds text with 100 different values in 100 rows, like names",
     ),
-    "few numbers and a stray": (
+    "numbers and another text": (
         lambda: with_column(["1", "2", "3", "?"] * 25),
-        r"column 'new' is text that holds numbers, and in 25 of 100 rows something else, such as '\?'",
+        r"column 'new' holds numbers as text, and other text in 25 of 100 rows, such as '\?'",
     ),
     "lists": (lambda: with_column([[1, 2]] * N), r"column 'new' must hold numbers or text; got \[1, 2\] of type list"),
     "arrays": (lambda: with_column([np.zeros(2)] * N), r"column 'new' must hold numbers or text; got array"),
@@ -119,7 +119,7 @@ CASES = {
         lambda: recommend(LinearRegression(), TABLE[["x"]], TABLE["y"], taxonomy=ByTarget([0.0])),
         r"taxonomy must not depend on the target, because widths are then not known",
     ),
-    "encoder, a stranger": (
+    "encoder, an unknown column": (
         lambda: TableEncoder(categorical=["z"]).fit(TABLE),
         r"categorical must name columns of X, which has \['x', 'word', 'y'\]; got \['z'\]",
     ),

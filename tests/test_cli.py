@@ -1,10 +1,11 @@
-"""The command line, as it is typed."""
+"""The command line: output, errors and exit status of every command."""
 
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from inspect import signature
 
@@ -25,7 +26,7 @@ def run(*arguments, **settings):
     return subprocess.run([*SCRIPT, *arguments], capture_output=True, text=True, check=False, **settings)
 
 
-def typed(capsys, *arguments):
+def run_command_line(capsys, *arguments):
     """Return exit status, output and errors of a command run in this process."""
     with pytest.raises(SystemExit) as left:
         _cli.main(arguments)
@@ -45,18 +46,18 @@ def test_the_script_is_installed():
 
 def test_help_and_version(capsys):
     assert run("--version").stdout.strip() == evencover.__version__
-    assert "reproduce" in typed(capsys, "--help")[1]
-    for verb in ("tables", "figures", "claims", "verdicts"):
-        assert verb in typed(capsys, "reproduce", "--help")[1]
-        assert "--repeats" in typed(capsys, "reproduce", verb, "--help")[1]
+    assert "reproduce" in run_command_line(capsys, "--help")[1]
+    for command in ("tables", "figures", "claims", "verdicts"):
+        assert command in run_command_line(capsys, "reproduce", "--help")[1]
+        assert "--repeats" in run_command_line(capsys, "reproduce", command, "--help")[1]
 
 
-def test_tables_in_words_and_as_data(capsys):
-    status, text, _ = typed(capsys, "reproduce", "tables")
+def test_tables_as_text_and_as_json(capsys):
+    status, text, _ = run_command_line(capsys, "reproduce", "tables")
     assert status == 0
     assert "oracle       residual   0.905 ± 0.008   0.951 ± 0.010   0.904 ± 0.017   0.856 ± 0.018" in text
     assert coverage_tables.WHY_THEY_DIFFER in text
-    status, text, _ = typed(capsys, "reproduce", "tables", "--json")
+    status, text, _ = run_command_line(capsys, "reproduce", "tables", "--json")
     data = json.loads(text)
     assert list(data) == ["as run", "as written"]
     assert data["as run"] == [row.as_data() for row in coverage_tables.as_run()]
@@ -64,41 +65,43 @@ def test_tables_in_words_and_as_data(capsys):
 
 
 def test_tables_over_more_calibration_sets(capsys):
-    _, text, _ = typed(capsys, "reproduce", "tables", "--repeats", "3", "--json")
-    assert list(json.loads(text))[2:] == ["as run, 3 calibration sets", "as written, 3 calibration sets"]
-    _, again, _ = typed(capsys, "reproduce", "tables", "--repeats", "3", "--json")
-    _, other, _ = typed(capsys, "reproduce", "tables", "--repeats", "3", "--seed", "1", "--json")
+    _, text, _ = run_command_line(capsys, "reproduce", "tables", "--repeats", "2", "--json")
+    assert list(json.loads(text))[2:] == ["as run, 2 calibration sets", "as written, 2 calibration sets"]
+    _, again, _ = run_command_line(capsys, "reproduce", "tables", "--repeats", "2", "--json")
+    _, other, _ = run_command_line(capsys, "reproduce", "tables", "--repeats", "2", "--seed", "1", "--json")
     assert text == again != other
 
 
-def test_claims_say_by_their_status_whether_all_hold(capsys):
-    status, text, _ = typed(capsys, "reproduce", "claims", "--repeats", "3")
+def test_the_exit_status_of_claims(capsys):
+    status, text, _ = run_command_line(capsys, "reproduce", "claims", "--repeats", "3")
     assert status == 4
     assert len(text.splitlines()) == 8
     assert "NOT SHOWN" in text
-    status, text, _ = typed(capsys, "reproduce", "claims", "--repeats", "3", "--json")
+    status, text, _ = run_command_line(capsys, "reproduce", "claims", "--repeats", "3", "--json")
     data = json.loads(text)
     assert (status, data["repeats"], len(data["claims"])) == (4, 3, 8)
     assert {"number", "statement", "verdict", "evidence", "figure", "found"} == set(data["claims"][0])
 
 
 @pytest.mark.parametrize(("verdict", "status"), [("holds", 0), ("fails", 3), ("not shown", 4)])
-def test_the_status_is_the_worst_verdict(capsys, monkeypatch, verdict, status):
+def test_the_exit_status_is_that_of_the_worst_verdict(capsys, monkeypatch, verdict, status):
     found = [Claim(1, "one", "not shown" if verdict == "fails" else "holds", ""), Claim(2, "two", verdict, "")]
     monkeypatch.setattr(claims_module, "claims", lambda **_: iter(found))
-    assert typed(capsys, "reproduce", "claims")[0] == status
+    assert run_command_line(capsys, "reproduce", "claims")[0] == status
 
 
-def test_figures_are_named_as_they_are_written(capsys, tmp_path, monkeypatch):
+def test_figures_prints_the_path_of_each_file(capsys, tmp_path, monkeypatch):
     one = {"two_taxonomies": paper_figures.taxonomies_figure}
     monkeypatch.setattr(paper_figures, "figures", lambda repeats: one)
-    status, text, _ = typed(capsys, "reproduce", "figures", "--output", str(tmp_path / "new"), "--repeats", "3")
+    status, text, _ = run_command_line(
+        capsys, "reproduce", "figures", "--output", str(tmp_path / "new"), "--repeats", "3"
+    )
     assert status == 0
     assert sorted(text.split()) == sorted(str(path) for path in (tmp_path / "new").iterdir())
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [  # nothing is written by those with an output
         (("reproduce", "claims", "--repeats", "1"), "evencover: repeats must be a whole number, 2 or more"),
         (("reproduce", "tables", "--repeats", "-1"), "evencover: repeats must be a whole number, 2 or more"),
@@ -113,25 +116,25 @@ def test_figures_are_named_as_they_are_written(capsys, tmp_path, monkeypatch):
             "evencover: repeats must be a whole number, 2 or more",
         ),
         (("reproduce", "figures"), "--output"),
-        (("reproduce", "figures", "--output", ""), "a folder must have a name"),
+        (("reproduce", "figures", "--output", ""), "must be a path; got an empty text"),
         (("reproduce", "claims", "--repeats", "many"), "must be a whole number; got 'many'"),
         (("reproduce", "tables", "--repeats", "1.5"), "must be a whole number; got '1.5'"),
         (("reproduce", "tables", "--repeats", "1"), "evencover: repeats must be a whole number, 2 or more"),
         (("reprodce", "claims"), "reproduce"),
     ],
 )
-def test_errors_are_short_and_leave_with_a_status(capsys, arguments, said):
-    status, out, error = typed(capsys, *arguments)
+def test_errors_are_one_line_with_an_exit_status(capsys, arguments, message):
+    status, out, error = run_command_line(capsys, *arguments)
     assert status != 0
     assert out == ""
-    assert said in error
+    assert message in error
     assert "Traceback" not in error
 
 
-def test_without_its_extra_the_command_line_says_what_to_install(capsys, monkeypatch):
+def test_without_its_extra_the_command_line_prints_what_to_install(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "cyclopts", None)
-    said = typed(capsys, "--help")[2]
-    assert said.startswith("evencover: the command line needs cyclopts: pip install 'evencover[cli]'")
+    error = run_command_line(capsys, "--help")[2]
+    assert error.startswith("evencover: the command line needs cyclopts: pip install 'evencover[cli]'")
 
 
 def test_an_interruption_is_not_a_traceback(tmp_path):
@@ -145,23 +148,23 @@ def test_an_interruption_is_not_a_traceback(tmp_path):
 
 
 def test_defaults_are_the_librarys():
-    for verb, module in ((_cli.claims, claims_module), (_cli.figures, paper_figures)):
-        assert signature(verb).parameters["repeats"].default == module.REPEATS
+    for command, module in ((_cli.claims, claims_module), (_cli.figures, paper_figures)):
+        assert signature(command).parameters["repeats"].default == module.REPEATS
 
 
-def test_help_loads_no_numbers():
-    """It should come at once."""
+def test_help_does_not_import_numpy():
+    """So it appears at once."""
     code = "import sys, evencover._cli as cli; cli.app(); print({'numpy', 'scipy'} & set(sys.modules))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
 
 
-def test_letters_that_the_output_lacks_do_not_stop_it():
+def test_characters_that_the_terminal_lacks_are_replaced():
     done = run("reproduce", "tables", env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0
     assert "0.905 ? 0.008" in done.stdout
 
 
-def test_it_is_a_module_too():
+def test_python_dash_m_runs_it():
     done = subprocess.run([sys.executable, "-m", "evencover", "--version"], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == evencover.__version__
 
@@ -172,14 +175,14 @@ def test_a_closed_pipe_is_not_a_traceback():
     assert (done.stdout.strip(), done.stderr) == ("{", "")
 
 
-def test_verdicts_in_words_and_as_data(capsys, monkeypatch):
+def test_verdicts_as_text_and_as_json(capsys, monkeypatch):
     monkeypatch.setattr(verdict_rates, "ROWS", (300,))
     monkeypatch.setattr(verdict_rates, "ROWS_PER_GROUP", (20,))
     monkeypatch.setattr(verdict_rates, "_MANY", 5000)
-    status, text, _ = typed(capsys, "reproduce", "verdicts", "--repeats", "3")
+    status, text, _ = run_command_line(capsys, "reproduce", "verdicts", "--repeats", "3")
     assert status == 0
     assert all(name in text for name in [*verdict_rates.TESTS, *verdict_rates.SCENARIOS])
-    status, text, _ = typed(capsys, "reproduce", "verdicts", "--repeats", "3", "--json")
+    status, text, _ = run_command_line(capsys, "reproduce", "verdicts", "--repeats", "3", "--json")
     data = json.loads(text)
     assert set(data["rejections"]["20"]) == set(verdict_rates.TESTS)
     for found in data["scenarios"].values():
@@ -187,22 +190,22 @@ def test_verdicts_in_words_and_as_data(capsys, monkeypatch):
         np.testing.assert_allclose(sum(found["verdicts"]["300"].values()), 1)
 
 
-def test_datasets_are_listed_beside_the_papers_table(capsys, tmp_path, monkeypatch):
+def test_datasets_are_listed_next_to_the_papers_table(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("EVENCOVER_CACHE", str(tmp_path))
-    status, text, _ = typed(capsys, "datasets")
+    status, text, _ = run_command_line(capsys, "datasets")
     assert status == 0
-    assert "concrete     not here     -   1030         -      8         -   0.42         -   2.68" in text
-    status, text, _ = typed(capsys, "datasets", "star", "--json")
+    assert "concrete     missing     -   1030         -      8         -   0.42         -   2.68" in text
+    status, text, _ = run_command_line(capsys, "datasets", "star", "--json")
     (star,) = json.loads(text)
     assert (star["name"], star["path"], star["measured"], star["paper"]["features"]) == ("star", None, None, 39)
-    assert "did you mean 'star'?" in typed(capsys, "datasets", "stars")[2]
+    assert "did you mean 'star'?" in run_command_line(capsys, "datasets", "stars")[2]
 
 
 @pytest.mark.skipif(
     "EVENCOVER_DATA" not in os.environ, reason="EVENCOVER_DATA names no folder with the paper's data sets"
 )
 def test_datasets_are_measured(capsys):
-    status, text, _ = typed(capsys, "datasets", "--data-dir", os.environ["EVENCOVER_DATA"])
+    status, text, _ = run_command_line(capsys, "datasets", "--data-dir", os.environ["EVENCOVER_DATA"])
     assert status == 0
     assert all(
         line in text for line in ("372    372       102    105      1.26   1.26      5.15   5.15", "concrete.csv")
@@ -220,79 +223,82 @@ def own_file(tmp_path_factory):
 
 
 def test_a_benchmark_in_one_command(capsys, own_file, tmp_path):
-    """It says what it would do, does it, finds it done, and refuses to mix it with something else."""
+    """A dry run, the run, a dry run that finds all trials done, and an error for other settings in the same folder."""
     output = str(tmp_path / "out")
     small = (own_file, "--target", "y", "--models", "MV, QRF", "--quick", "--workers", "1", "--output", output)
-    status, text, _ = typed(capsys, "benchmark", *small, "--dry-run")
+    status, text, _ = run_command_line(capsys, "benchmark", *small, "--dry-run")
     assert (status, "mine: 400 rows, 2 features; 56 of 56 trials to run" in text) == (0, True)
     assert not (tmp_path / "out").exists()
-    status, text, _ = typed(capsys, "benchmark", *small)
+    status, text, _ = run_command_line(capsys, "benchmark", *small)
     assert status == 0
     assert "| NCP | 12 |" in text
-    assert "keep the level in every group, up to chance: holds (" in text
-    assert f"7 files in {output}" in text
-    assert "0 of 56 trials to run" in typed(capsys, "benchmark", *small, "--dry-run")[1]
-    status, _, error = typed(capsys, "benchmark", *small, "--splits", "3")
-    assert (status, "splits is [13, 2] in the folder and [13, 2, 47] in this run" in error) == (1, True)
+    assert "miss no more than promised in any, up to chance: holds (" in text
+    assert f"Wrote 7 files to {output}, including " in text
+    assert "0 of 56 trials to run" in run_command_line(capsys, "benchmark", *small, "--dry-run")[1]
+    status, _, error = run_command_line(capsys, "benchmark", *small, "--splits", "3")
+    assert (status, "splits is [13, 2] there and [13, 2, 47] here" in error) == (1, True)
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)], ids=["run", "dry run"])
 def test_a_file_of_another_kind_is_no_data_set(capsys, tmp_path, more):
-    status, _, error = typed(capsys, "benchmark", "mine.txt", *more, "--output", str(tmp_path / "out"))
+    status, _, error = run_command_line(capsys, "benchmark", "mine.txt", *more, "--output", str(tmp_path / "out"))
     assert (status, "ends in .csv or .parquet; got 'mine.txt'" in error) == (1, True)
 
 
 def test_a_dry_run_needs_no_data(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("EVENCOVER_CACHE", str(tmp_path))
-    status, text, _ = typed(capsys, "benchmark", "--dry-run", "--models", "QRF", "--output", str(tmp_path / "out"))
+    status, text, _ = run_command_line(
+        capsys, "benchmark", "--dry-run", "--models", "QRF", "--output", str(tmp_path / "out")
+    )
     assert status == 0
-    assert "star: would be downloaded from https://vincentarelbundock.github.io/" in text
+    assert "star: to download from https://vincentarelbundock.github.io/" in text
     assert list(tmp_path.rglob("*")) == []
 
 
-def test_a_broken_promise_is_exit_status_3(capsys, own_file, tmp_path, monkeypatch):
+def test_a_broken_guarantee_gives_exit_status_3(capsys, own_file, tmp_path, monkeypatch):
     monkeypatch.setattr("evencover.reproduction.benchmark.summary._SIGNIFICANT", 9.0)
     small = (own_file, "--models", "QRF", "--splits", "1", "--workers", "1", "--output", str(tmp_path))
-    status, text, _ = typed(capsys, "benchmark", *small)
+    status, text, _ = run_command_line(capsys, "benchmark", *small)
     assert (status, "FAILS" in text) == (3, True)
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("arguments", "message"),
     [
         (("turbin",), "unknown data set 'turbin'; did you mean 'turbine'?"),
         (("--models", "QR,QRFF"), "unknown model 'QRFF'; did you mean 'QRF'?"),
         (("--variants", "ncp"), "unknown variant 'ncp'; did you mean 'NCP'?"),
-        (("--splits", "11"), "splits must be 1 to 10, the paper's; got 11"),
-        (("--splits", "0"), "splits must be 1 to 10, the paper's; got 0"),
+        (("--splits", "11"), "splits must be between 1 and 10, the number in the paper; got 11"),
+        (("--splits", "0"), "splits must be between 1 and 10, the number in the paper; got 0"),
         (("--epochs", "0", "--models", "QRF"), "epochs must be a positive whole number; got 0"),
-        (("--target", "y"), "target names a column of a file, and no file was given; got 'y'"),
+        (("--target", "y"), "target is only for files, and no file was given; got 'y'"),
         (("--level", "90"), "did you mean 0.9?"),
     ],
 )
-def test_what_a_benchmark_cannot_do_is_said_at_once(capsys, tmp_path, asked, message):
-    status, _, error = typed(capsys, "benchmark", *asked, "--output", str(tmp_path / "out"))
+def test_a_wrong_benchmark_is_an_error_before_any_work(capsys, tmp_path, arguments, message):
+    status, _, error = run_command_line(capsys, "benchmark", *arguments, "--output", str(tmp_path / "out"))
     assert (status, message in error) == (1, True)
     assert not (tmp_path / "out").exists()
 
 
-def test_an_interrupted_benchmark_says_how_to_go_on(own_file, tmp_path):
+def test_an_interrupted_benchmark_prints_how_to_continue(own_file, tmp_path):
     command = [*SCRIPT, "benchmark", own_file, "--models", "MV", "--epochs", "1000000", "--workers", "1"]
     with subprocess.Popen([*command, "--output", str(tmp_path)], stderr=subprocess.PIPE, text=True) as process:
         while not (tmp_path / "benchmark.json").exists():
             assert process.poll() is None
+            time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the same command goes on from there" in error
+    assert "run the same command again to continue" in error
     assert "Traceback" not in error
 
 
 @pytest.mark.parametrize(
     ("given", "threads"), [({}, str(max(1, (os.cpu_count() or 1) // 2))), ({"OMP_NUM_THREADS": "7"}, "7")]
 )
-def test_half_of_the_cores_unless_told_otherwise(given, threads):
-    """Set before scikit-learn is loaded, which reads it then."""
+def test_half_of_the_cores_unless_the_environment_sets_another_number(given, threads):
+    """Set before scikit-learn is imported, because it reads the number then."""
     code = (
         "import os, sys; from evencover._cli import main\n"
         "assert 'sklearn' not in sys.modules\n"
@@ -304,7 +310,7 @@ def test_half_of_the_cores_unless_told_otherwise(given, threads):
 
 
 @pytest.mark.filterwarnings("always")
-def test_a_warning_is_said_once_and_in_a_line(capsys):
+def test_a_warning_is_printed_once_in_one_line(capsys):
     with plain_warnings():
         for message in ("few rows", "few rows", "many rows"):
             warnings.warn(message, stacklevel=1)

@@ -1,4 +1,4 @@
-"""What results and estimators look like in a notebook, and the HTML that it is made of."""
+"""The HTML of results and estimators in a notebook."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from sklearn.utils import estimator_html_repr
 
 from evencover import BySpread, ConformalRegressor, Intervals, Normalized, audit, diagnose_scores, recommend
 from evencover._internal.html import Markup, html_table, joined, tag
-from evencover._report.json_data import data_of, plain
+from evencover._report.json_data import data_of, json_value
 from evencover.models import FromQuantiles, TableEncoder, WithSpread
 from evencover.synthetic import heteroskedastic
 
@@ -106,11 +106,11 @@ def test_the_diagram_of_a_fitted_one():
 
 
 def test_results_as_data():
-    """JSON knows neither NaN nor infinity, and a score is what one would write."""
-    assert plain([np.nan, np.inf, -np.inf, np.float64(0.5), 1, True, None, "a"]) == [
+    """JSON has neither NaN nor infinity; a score is written as in code."""
+    assert json_value([np.nan, np.inf, -np.inf, np.float64(0.5), 1, True, None, "a"]) == [
         *(None, "inf", "-inf", 0.5, 1, True, None, "a")
     ]
-    assert plain({3: np.arange(2), "score": Normalized(epsilon=0.1), "taxonomy": BySpread(3)}) == {
+    assert json_value({3: np.arange(2), "score": Normalized(epsilon=0.1), "taxonomy": BySpread(3)}) == {
         "3": [0, 1],
         "score": "Normalized(epsilon=0.1)",
         "taxonomy": "BySpread(n_groups=3)",
@@ -122,4 +122,4 @@ def test_results_as_data():
     assert json.loads(json.dumps(data, allow_nan=False)) == data
     found = diagnose_scores(np.arange(40.0), np.arange(40) % 2)
     assert json.dumps(data_of(found), allow_nan=False)
-    assert "inputs" not in data_of(found)  # rows are no findings
+    assert "inputs" not in data_of(found)  # arrays of rows are left out

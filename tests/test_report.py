@@ -1,4 +1,4 @@
-"""The report: one file that says what Python says, to people with and without JavaScript, sight or a mouse."""
+"""The report: one file with the numbers that Python computes, usable without JavaScript, sight or a mouse."""
 
 import re
 import shutil
@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 
 from evencover import Groups, Intervals, TooFewRowsWarning, audit, diagnose_scores, write_report
+from evencover._report.axes import format_number
 from evencover._report.charts import ShownRows, rows_chart, widths_chart
 from evencover._report.contents import contents_of, levels_around
-from evencover._report.level_recorder import LevelRecorder, moving
+from evencover._report.level_recorder import LevelRecorder, level_differences
 from evencover._report.level_sections import VERDICTS
 from evencover._report.writing import report
 from evencover.diagnostics._formatting import p_value_text
@@ -24,7 +25,7 @@ NASTY = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</scrip
 
 
 def table(n=900):
-    """Numbers, text and gaps, under names that a careless page would run."""
+    """Numbers, text and missing values, under names that an unescaped page would run as scripts."""
     rng = np.random.default_rng(0)
     x = rng.uniform(size=n)
     kinds = rng.choice([*NASTY, None], n)
@@ -48,24 +49,24 @@ class Tags(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.found, self.said = [], []
+        self.found, self.texts = [], []
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
         self.found.append((tag, dict(attrs)))
 
     def handle_data(self, data):
-        self.said.append(data)
+        self.texts.append(data)
 
 
-def test_names_are_text_and_nothing_else(page):
-    """Untrusted names appear, escaped; the only scripts are the numbers and ours."""
+def test_names_are_escaped(page):
+    """Untrusted names appear as text; the only scripts are the page's data and its own script."""
     tags = Tags(page)
     scripts = [attributes for tag, attributes in tags.found if tag == "script"]
     assert scripts == [{"type": "application/json", "id": "levels"}, {}]
     assert not [tag for tag, _ in tags.found if tag in ("img", "iframe", "object", "link")]
     assert not [attributes for _, attributes in tags.found if any(name.startswith("on") for name in attributes)]
-    assert all(name in "".join(tags.said) for name in NASTY)
+    assert all(name in "".join(tags.texts) for name in NASTY)
 
 
 def test_it_loads_nothing_and_is_small(page):
@@ -79,22 +80,15 @@ def test_it_loads_nothing_and_is_small(page):
 def test_every_part_is_there(page):
     titles = re.findall(r"<h2[^>]*>(.*?)</h2>", page)
     assert [unescape(title) for title in titles] == [
-        *("The verdict", "What is covered in each group", "How wide the intervals are", "Intervals over the data"),
-        *("Would one threshold do?", "The groups' scores", "What could be used instead", "The tests"),
-        *(
-            "Coverage by the features",
-            "What is promised",
-            "What was tried",
-            "The data",
-            "How to repeat it",
-            "The words",
-        ),
+        *("Verdict", "Coverage by group", "Interval widths", "Intervals of test rows", "Is one threshold enough?"),
+        *("Scores by group", "Alternatives", "Statistical tests", "Coverage by feature", "Guarantee"),
+        *("Evaluated scores and groups", "Data", "How to reproduce", "Glossary"),
     ]
 
 
 def test_it_can_be_read_without_scripts(found, page):
-    """What Python found is in the page as it is, before any script has run."""
-    text = "".join(Tags(re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)).said)
+    """The results are in the page itself, before any script has run."""
+    text = "".join(Tags(re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)).texts)
     assert VERDICTS[found.verdict] in text
     assert found.audit.advice in text
     assert str(found.regressor.guarantee_) in text
@@ -129,15 +123,15 @@ class TestEveryResult:
         scores = np.abs(rng.normal(size=600)) * np.repeat([1.0, 2.0], 300)
         found = diagnose_scores(scores, np.repeat(["quiet", "noisy"], 300), level=0.87)
         contents = contents_of(found)
-        assert contents.own.judged is found
-        assert 0.87 in [shot.level for shot in contents.snapshots]
+        assert contents.own.result is found
+        assert 0.87 in [snapshot.level for snapshot in contents.snapshots]
         assert VERDICTS["uneven"] in report(found)
 
     def test_an_audit_has_one_level_and_no_script(self):
         y = np.random.default_rng(0).normal(size=300)
         text = report(audit(y, (np.full(300, -1.7), np.full(300, 1.7)), X=y[:, None]))
         assert "<script" not in text
-        assert "What is covered in each group" in text
+        assert "Coverage by group" in text
 
     def test_many_groups(self):
         y = np.random.default_rng(0).normal(size=4000)
@@ -153,8 +147,8 @@ class TestEveryResult:
         lower, upper = np.where(np.arange(60) < 20, -np.inf, -1.0), np.where(np.arange(60) < 20, np.inf, 1.0)
         lower[50:], upper[50:] = np.nan, np.nan
         text = report(audit(y, (lower, upper), groups=np.repeat(["a", "b", "c"], 20)))
-        assert "Empty intervals: 10; infinite ones: 20." in text
-        assert text.count(">infinite<") == 3  # on the bar, in its group's line and in that of all rows
+        assert "Empty intervals: 10. Infinite intervals: 20." in text
+        assert text.count(">infinite<") == 3  # on the bar, and in the table for the group and for all rows
         assert "nan" not in text
 
     def test_few_rows(self):
@@ -164,76 +158,80 @@ class TestEveryResult:
         assert ">infinite<" in text
 
     def test_nothing_else(self, tmp_path):
-        with pytest.raises(TypeError, match="a report is on a Study, a Diagnosis or an Audit; got dict"):
+        with pytest.raises(TypeError, match="result must be a Study, a Diagnosis or an Audit; got dict"):
             write_report({}, tmp_path / "report.html")
         assert not list(tmp_path.iterdir())
 
 
-def test_every_level_is_what_would_have_been_found_there(found):
-    """Intervals and audits at other levels are the model's own, made anew."""
+def test_every_level_has_the_results_of_that_level(found):
+    """Intervals, audit and diagnosis at other levels are those that the model gives at that level."""
     contents = contents_of(found)
     assert contents.own.audit is found.audit
-    for place in (0, contents.start + 1):
-        shot = contents.snapshots[place]
-        made = found.regressor.predict_interval(found.test.X, level=shot.level)
+    for index in (0, contents.start + 1):
+        snapshot = contents.snapshots[index]
+        made = found.regressor.predict_interval(found.test.X, level=snapshot.level)
         expected = audit(found.test.y, made, X=found.test.X, groups=found.groups)
-        assert str(shot.audit) == str(expected)
-        assert shot.audit.by_feature == expected.by_feature
-        assert str(shot.diagnosis) == str(at_level(found.diagnosis, shot.level))
+        assert str(snapshot.audit) == str(expected)
+        assert snapshot.audit.by_feature == expected.by_feature
+        assert str(snapshot.diagnosis) == str(at_level(found.diagnosis, snapshot.level))
         rows = [found.test.positions.tolist().index(row) for row in contents.rows.positions]
-        np.testing.assert_array_equal(np.asarray(shot.intervals), np.asarray(made)[rows])
+        np.testing.assert_array_equal(np.asarray(snapshot.intervals), np.asarray(made)[rows])
         np.testing.assert_array_equal(contents.rows.y, np.asarray(found.test.y)[rows])
     assert (np.diff(found.prediction.spread[rows]) >= 0).all()
 
 
 def answers(text):
-    """Return the tests of a page: what is asked, the p-value, the answer."""
+    """Return the tests of a page: question, p-value, answer."""
     (table,) = re.findall(r'<section aria-labelledby="tests-title".*?</section>', text, re.DOTALL)
     rows = re.findall(r"<tr><th scope=\"row\">(.*?)</tr>", table)
     return [[re.sub(r"<.*?>", "", cell) for cell in row.split("<td>")[1:]] for row in rows]
 
 
 def test_answers_agree_with_their_p_values(page):
-    """Every test asks for a difference, and says yes just where the p-value is small."""
+    """Every test asks whether there is a difference; the answer is yes if and only if the p-value is small."""
     rows = answers(page)
     assert len(rows) == 9
     for _, p, answer in rows:
         small = p.startswith("&lt;") or float(p) < 0.05
-        assert answer == ("yes, beyond chance" if small else "not beyond chance")
+        assert answer == ("yes" if small else "not significant")
 
 
 def test_answers_where_everything_differs_or_nothing_does():
     rng = np.random.default_rng(0)
     groups = np.repeat(["a", "b"], 500)
-    for factor, answer in ((5.0, "yes, beyond chance"), (1.0, "not beyond chance")):
+    for factor, answer in ((5.0, "yes"), (1.0, "not significant")):
         scores = np.abs(rng.normal(size=1000)) * np.repeat([1.0, factor], 500)
         assert {row[2] for row in answers(report(diagnose_scores(scores, groups)))} == {answer}
     one = answers(report(diagnose_scores(rng.normal(size=100), np.zeros(100))))
-    assert ["some groups&#x27; scores differ at any level", "", "not tested"] in one
+    assert ["Do scores differ between some groups, at any level?", "", "not tested"] in one
 
 
 class TestPictures:
-    def test_infinite_widths_and_empty_intervals_look_otherwise(self):
-        live = LevelRecorder()
-        chart = widths_chart({"a": 2.0, "b": np.inf}, {"a": 0, "b": 1}, most=2.0, live=live)
-        assert [mark.get("class") for mark in live.marks if "class" in mark] == ["bar", "bar endless"]
-        assert live.texts == ["2", "infinite"]
+    def test_infinite_widths_and_empty_intervals_look_different(self):
+        recorder = LevelRecorder()
+        chart = widths_chart({"a": 2.0, "b": np.inf}, {"a": 0, "b": 1}, max_width=2.0, recorder=recorder)
+        assert [each.get("class") for each in recorder.attributes if "class" in each] == ["bar", "bar infinite"]
+        assert recorder.texts == ["2", "infinite"]
         assert chart.count("<rect") == 2
-        live = LevelRecorder()
+        recorder = LevelRecorder()
         rows = ShownRows(np.array([4, 9]), np.array([0.0, 0.5]), Groups.from_labels(["a", "a"]), (-2.0, 2.0))
-        rows_chart(rows, Intervals([-1.0, np.nan], [1.0, np.nan]), {"a": 0}, live=live)
-        assert live.texts == ["row 4, a: -1 to 1; target 0, covered", "row 9, a: empty interval; target 0.5, missed"]
-        first, _, second, _ = live.marks
+        rows_chart(rows, Intervals([-1.0, np.nan], [1.0, np.nan]), {"a": 0}, recorder=recorder)
+        assert recorder.texts == [
+            "row 4, a: -1 to 1; target 0, covered",
+            "row 9, a: empty interval; target 0.5, missed",
+        ]
+        first, _, second, _ = recorder.attributes
         assert first["y1"] != first["y2"]
         assert second["y1"] == second["y2"]
 
-    def test_of_many_groups_seven_distributions_are_drawn(self):
+    def test_of_many_groups_seven_distributions_are_drawn(self, monkeypatch):
+        monkeypatch.setattr("evencover._report.contents._MANY_LEVELS", (50, 95))  # fewer levels of the slider
         rng = np.random.default_rng(0)
         groups = np.arange(3000) % 12
         text = report(diagnose_scores(np.abs(rng.normal(size=3000)) * (1 + (groups > 8)), groups))
         (part,) = re.findall(r'<section aria-labelledby="distributions-title".*?</section>', text, re.DOTALL)
         assert part.count('class="line group-') == 14  # and as many in the legend
-        assert "Drawn are the 7 groups with the smallest p-values." in part
+        assert "Only the 7 groups with the smallest p-values are drawn." in part
         shown = set(re.findall(r"</svg> (\d+)</li>", part))
         assert {"9", "10", "11"} <= shown
 
@@ -250,25 +248,39 @@ def test_levels_of_the_slider():
     assert len(levels_around(0.9, 1000, 300)) == few
 
 
-def test_what_moves_is_noted_in_order():
-    lives = [LevelRecorder(), LevelRecorder()]
-    for place, live in enumerate(lives):
-        live.text("stays")
-        live.text(place)
-        live.mark("line", moving={"x1": 1.0, "x2": 2.0 + place})
-    assert moving(lives) == {"texts": {1: ["0", "1"]}, "marks": {0: {"x2": ["2.0", "3.0"]}}}
-    lives[0].text("a\u202eb")
-    lives[1].text("a\u202ec")
-    assert moving(lives)["texts"][2] == ["a\\u202eb", "a\\u202ec"]  # as in the page itself
-    lives[1].text("more")
+def test_texts_and_attributes_that_differ_between_levels():
+    recorders = [LevelRecorder(), LevelRecorder()]
+    for number, recorder in enumerate(recorders):
+        recorder.text("the same")
+        recorder.text(number)
+        recorder.element("line", varying={"x1": 1.0, "x2": 2.0 + number})
+    assert level_differences(recorders) == {"texts": {1: ["0", "1"]}, "attributes": {0: {"x2": ["2.0", "3.0"]}}}
+    recorders[0].text("a\u202eb")
+    recorders[1].text("a\u202ec")
+    assert level_differences(recorders)["texts"][2] == ["a\\u202eb", "a\\u202ec"]  # as in the page itself
+    recorders[1].text("more")
     with pytest.raises(RuntimeError, match="same parts at every level"):
-        moving(lives)
+        level_differences(recorders)
+
+
+def test_numbers_for_people():
+    numbers = {
+        0.95821: "0.9582",
+        9999.4: "9999",
+        36_830.4: "36\u00a0830",
+        -1234567.8: "-1\u00a0234\u00a0568",
+        3e12: "3e+12",
+    }
+    assert {number: format_number(number) for number in numbers} == numbers
+    special = {np.inf: "infinite", -np.inf: "minus infinite"}
+    assert {number: format_number(number) for number in special} == special
+    assert format_number(np.nan) == "not known"
 
 
 @pytest.fixture(scope="module")
 def browser():
     if CHROMIUM is None:
-        pytest.skip("chromium is not installed, and the report is to be seen in a browser")
+        pytest.skip("chromium is not installed")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -284,13 +296,13 @@ def file(page, tmp_path_factory):
 
 @pytest.fixture
 def opened(browser, file):
-    """The report in a browser, with what it complained of and what it asked the network for."""
+    """The report in a browser, with the errors of the page and the addresses that it requests."""
     context = browser.new_context()
     tab = context.new_page()
-    tab.complaints, tab.requests = [], []
-    tab.on("console", lambda message: tab.complaints.append(message.text))
-    tab.on("pageerror", lambda error: tab.complaints.append(str(error)))
-    tab.on("dialog", lambda dialog: tab.complaints.append(dialog.message))
+    tab.errors, tab.requests = [], []
+    tab.on("console", lambda message: tab.errors.append(message.text))
+    tab.on("pageerror", lambda error: tab.errors.append(str(error)))
+    tab.on("dialog", lambda dialog: tab.errors.append(dialog.message))
     tab.on("request", lambda request: tab.requests.append(request.url))
     tab.goto(file)
     yield tab
@@ -298,40 +310,40 @@ def opened(browser, file):
 
 
 class TestInABrowser:
-    def test_it_opens_without_complaint(self, opened, file, found):
-        assert opened.complaints == []
+    def test_it_opens_without_errors(self, opened, file, found):
+        assert opened.errors == []
         assert opened.requests == [file]
-        assert opened.locator("#verdict .word").inner_text() == VERDICTS[found.verdict]
+        assert opened.locator("#verdict .verdict-text").inner_text() == VERDICTS[found.verdict]
         assert opened.get_by_role("slider").is_visible()
 
-    def test_the_slider_moves_every_number_to_what_python_says(self, opened, found):
+    def test_the_slider_shows_the_numbers_of_every_level(self, opened, found):
         """By keyboard, one level down and then to the lowest one."""
         contents = contents_of(found)
         opened.get_by_role("slider").focus()
-        for key, place in (("ArrowLeft", contents.start - 1), ("Home", 0)):
+        for key, index in (("ArrowLeft", contents.start - 1), ("Home", 0)):
             opened.keyboard.press(key)
-            shot = contents.snapshots[place]
-            said = f"{shot.level:g}: {VERDICTS[shot.judged.verdict]}"
-            assert opened.locator("#level-shown").inner_text() == said
-            assert opened.locator("#verdict .verdict").get_attribute("class") == f"verdict {shot.judged.verdict}"
-            assert shot.judged.advice in opened.locator("#verdict").inner_text()
-            expected = [*shot.audit.table, shot.audit.overall]
+            snapshot = contents.snapshots[index]
+            caption = f"{snapshot.level:g}: {VERDICTS[snapshot.result.verdict]}"
+            assert opened.locator("#level-caption").inner_text() == caption
+            assert opened.locator("#verdict .verdict").get_attribute("class") == f"verdict {snapshot.result.verdict}"
+            assert snapshot.result.advice in opened.locator("#verdict").inner_text()
+            expected = [*snapshot.audit.table, snapshot.audit.overall]
             for line, row in zip(opened.locator("#coverage tbody tr").all(), expected, strict=True):
                 cells = [cell.strip() for cell in line.inner_text().split("\t")]
                 numbers = [f"{row.coverage:.3f}", f"{row.low:.3f} to {row.high:.3f}", p_value_text(row.adjusted)]
                 assert cells[1:5] == [str(row.rows), *numbers]
                 assert float(cells[5]) == pytest.approx(row.width, rel=1e-3)
-            forecast = at_level(found.diagnosis, shot.level)
+            forecast = at_level(found.diagnosis, snapshot.level)
             lines = opened.locator("#one-threshold tbody tr").all()
             assert [line.inner_text().split("\t")[2].strip() for line in lines] == [
                 f"{row.coverage:.3f}" for row in forecast.table
             ]
-            inside = int(shot.intervals.covers(contents.rows.y).sum())
+            inside = int(snapshot.intervals.covers(contents.rows.y).sum())
             assert opened.locator("path.covered").count() == inside
             assert f"{inside} of these" in opened.locator("#rows figcaption").inner_text()
-        assert opened.complaints == []
+        assert opened.errors == []
 
-    def test_there_and_back(self, opened):
+    def test_moving_the_slider_back_restores_the_page(self, opened):
         before = opened.locator("main").inner_html()
         slider = opened.get_by_role("slider")
         slider.focus()
@@ -341,35 +353,35 @@ class TestInABrowser:
         assert opened.locator("main").inner_html() == before
 
     def test_coming_back_to_the_page(self, opened, file):
-        """A browser puts the slider where it was; the numbers follow."""
+        """A browser restores the position of the slider; the numbers follow."""
         opened.get_by_role("slider").focus()
         opened.keyboard.press("Home")
         opened.goto("about:blank")
         opened.go_back()
         assert opened.url == file
         assert opened.get_by_role("slider").input_value() == "0"
-        assert opened.locator("#level-shown").inner_text().startswith("0.5: ")
+        assert opened.locator("#level-caption").inner_text().startswith("0.5: ")
         assert opened.locator("#verdict .note").first.inner_text() == "At level 0.5:"
 
-    def test_choosing_a_group_pales_the_others(self, opened, found):
+    def test_choosing_a_group_fades_the_others(self, opened, found):
         (first, second, *_) = [str(row.group) for row in found.audit.table]
         opened.get_by_role("radio", name=first).check()
         opened.wait_for_timeout(300)
         for group, opacity in ((0, "1"), (1, "0.12")):
-            mark = opened.locator(f'#coverage [data-group="{group}"]').first
-            assert mark.evaluate("each => getComputedStyle(each).opacity") == opacity
+            element = opened.locator(f'#coverage [data-group="{group}"]').first
+            assert element.evaluate("each => getComputedStyle(each).opacity") == opacity
         assert opened.get_by_role("radio", name=second).is_visible()
 
     def test_without_scripts_there_is_no_slider(self, browser, file, found):
         context = browser.new_context(java_script_enabled=False)
         tab = context.new_page()
         tab.goto(file)
-        assert tab.locator("#verdict .word").inner_text() == VERDICTS[found.verdict]
+        assert tab.locator("#verdict .verdict-text").inner_text() == VERDICTS[found.verdict]
         assert not tab.locator("#level-control").is_visible()
         context.close()
 
     @pytest.mark.parametrize("scheme", ["light", "dark"])
-    def test_words_stand_out_from_the_paper(self, browser, file, scheme):
+    def test_text_stands_out_from_the_background(self, browser, file, scheme):
         """The contrast of every text is at least 4.5 to 1 (WCAG AA)."""
         context = browser.new_context(color_scheme=scheme)
         tab = context.new_page()
@@ -378,13 +390,13 @@ class TestInABrowser:
             .filter(each => [...each.childNodes].some(node => node.nodeType === 3 && node.data.trim()))
             .map(each => {
                 let behind = each;
-                const paper = (one) => getComputedStyle(one).backgroundColor;
-                while (paper(behind) === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
+                const background = (one) => getComputedStyle(one).backgroundColor;
+                while (background(behind) === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
                 const style = getComputedStyle(each);
-                return [each.namespaceURI.endsWith("svg") ? style.fill : style.color, paper(behind)];
+                return [each.namespaceURI.endsWith("svg") ? style.fill : style.color, background(behind)];
             })""")
-        assert len({paper for _, paper in colors}) >= 2
-        assert min(contrast(ink, paper) for ink, paper in colors) >= 4.5
+        assert len({background for _, background in colors}) >= 2
+        assert min(contrast(text, background) for text, background in colors) >= 4.5
         context.close()
 
     def test_it_fits_a_narrow_window(self, browser, file):
@@ -395,9 +407,9 @@ class TestInABrowser:
         context.close()
 
 
-def contrast(ink, paper):
+def contrast(text, background):
     """Return the contrast of two colours, as WCAG defines it."""
-    light, dark = sorted((luminance(ink), luminance(paper)), reverse=True)
+    light, dark = sorted((luminance(text), luminance(background)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
 

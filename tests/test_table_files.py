@@ -7,7 +7,7 @@ import pytest
 
 from evencover.datasets import load_dataset, read_dataset
 from evencover.datasets._table_files import csv_text, number_column, read_table, write_table
-from tests.test_cli import typed
+from tests.test_cli import run_command_line as typed
 
 UNUSUAL = {
     "commas": "area,rooms,rent\n50,2,700\n80.5,-3,1e3\n",

@@ -1,4 +1,4 @@
-"""The command line: thin verbs around the library, each of which loads what it needs."""
+"""The command line: thin commands around the library, each of which imports only the modules it needs."""
 
 import os
 import sys
@@ -15,85 +15,88 @@ from evencover._cli.terminal import plain_warnings
 from evencover._internal.optional import import_optional
 from evencover._version import __version__
 
-_HELP = """Prediction intervals that keep their promise for quiet and noisy rows alike, and a word on whether they do.
+_HELP = """Prediction intervals with the same coverage for rows with low and with high noise, and tests that check it.
 
-A conformal predictor covers 90 % of the targets on average. Where the noise differs from row to row, it covers nearly
-all the quiet rows, misses many of the noisy ones, and nobody is told. This one tells.
+A conformal predictor covers 90 % of the targets on average. If the noise differs between rows, it covers nearly all
+rows with low noise and misses many rows with high noise, and the average does not show it. evencover finds such groups
+and corrects the intervals.
 
 **You have a table**, and want intervals for one of its columns:
 
     evencover run houses.csv --target price
     evencover predict evencover-houses new.csv --output intervals.csv
 
-**You have intervals**, from whatever model, and what came out:
+**You have intervals** from any model, and the observed targets:
 
     evencover audit predictions.csv --target price --lower low --upper high --group region
 
-**You have neither yet**: `evencover run` works on a table that comes with it.
+**You have no data yet**: `evencover run` without a file uses an example table.
 
-`run` and `audit` leave with the status 0 if coverage is even, 3 if it is uneven or off the level, 4 if there are too
-few rows to tell, and 1 if something went wrong; so they can guard a pipeline. Every verb has --json and --help."""
-_REPRODUCE = "Compute the paper's tables, draw its synthetic figures, check its claims and the diagnostics."
+The exit status of `run` and `audit` is 0 if coverage is even, 3 if it is uneven or differs from the level, 4 if there
+are too few rows to decide, and 1 after an error. A pipeline can use it as a check. Every command has --json and
+--help."""
+_REPRODUCE = "Reproduce the paper's tables and synthetic figures, and check its claims and the diagnostics."
 
 
 def app() -> Any:
-    """Return the command line with its verbs."""
+    """Return the command line with its commands."""
     cyclopts = import_optional("cyclopts", extra="cli", purpose="the command line")
 
-    def strict(kind: Any, tokens: Sequence[Any]) -> Any:
-        """Convert what was typed; a whole number is not rounded, and a folder has a name."""
+    def convert(kind: Any, tokens: Sequence[Any]) -> Any:
+        """Convert a typed value; raise ValueError for an empty path and for a whole number with a fraction."""
         if get_origin(kind) is tuple:
             return tuple(token.value for token in tokens)
         (typed,) = (token.value for token in tokens)
         if kind is Path and not typed:
-            raise ValueError("a folder must have a name")
+            raise ValueError("must be a path; got an empty text")
         if kind is int and not typed.lstrip("+-").isdecimal():
             raise ValueError(f"must be a whole number; got {typed!r}")
         return cyclopts.convert(kind, tokens)
 
-    plain = cyclopts.Parameter(  # no --no-json beside --json, nor that it is off by default
-        negative=(), converter=strict, show_default=lambda value: None if value in (None, False) else str(value)
+    defaults = cyclopts.Parameter(  # no --no-json next to --json, and no "default: False" in the help
+        negative=(), converter=convert, show_default=lambda value: None if value in (None, False) else str(value)
     )
-    main_job, evidence, besides = (
-        cyclopts.Group(name, sort_key=place) for place, name in enumerate(("The main job", "The evidence", "Besides"))
+    main_commands, paper_commands, other_options = (
+        cyclopts.Group(title, sort_key=order)
+        for order, title in enumerate(("Intervals for your data", "Experiments of the paper", "Other options"))
     )
     top = cyclopts.App(
         name="evencover",
         help=_HELP,
         help_format="markdown",
         version=__version__,
-        default_parameter=plain,
-        group_commands=besides,
+        default_parameter=defaults,
+        group_commands=other_options,
     )
-    reproduce = cyclopts.App(name="reproduce", help=_REPRODUCE, group=evidence)
+    reproduce = cyclopts.App(name="reproduce", help=_REPRODUCE, group=paper_commands)
     top.command(reproduce)
-    verbs: list[tuple[Any, Any, Any]] = [  # of whom, in which group of the help
-        *((top, main_job, verb) for verb in (run, predict, audit)),
-        *((top, evidence, verb) for verb in (benchmark, datasets)),
-        *((reproduce, evidence, verb) for verb in (tables, figures, claims, verdicts)),
+    commands: list[tuple[Any, Any, Any]] = [  # the parent, the group in the help, the function
+        *((top, main_commands, command) for command in (run, predict, audit)),
+        *((top, paper_commands, command) for command in (benchmark, datasets)),
+        *((reproduce, paper_commands, command) for command in (tables, figures, claims, verdicts)),
     ]
-    for place, (owner, group, verb) in enumerate(verbs):
-        owner.command(verb, group=group, sort_key=place)
-    top.register_install_completion_command(help="Let the shell complete verbs and options on Tab.")
+    for order, (parent, group, command) in enumerate(commands):
+        parent.command(command, group=group, sort_key=order)
+    top.register_install_completion_command(help="Install completion of commands and options on Tab in your shell.")
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and leave with its exit status; an error is one line, not a traceback.
+    """Run the command line and exit with its status; an error is printed as one line, without a traceback.
 
     Parameters
     ----------
     arguments : sequence of str, optional
-        What was typed after ``evencover``; taken from the process by default.
+        The words after ``evencover``; by default those of the process.
     """
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # a letter that the terminal lacks is no reason to stop
-    # Threads that wait for a busy core can take a hundred times as long. Scikit-learn reads this when it is loaded.
+        sys.stdout.reconfigure(errors="replace")  # a character that the terminal lacks is not an error
+    # More threads than free cores can be a hundred times slower. Scikit-learn reads this when it is imported.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // 2)))
     try:
         with plain_warnings():
             _run(arguments)
-    except BrokenPipeError:  # whoever read the output has had enough
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
@@ -101,10 +104,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: Sequence[str] | None) -> None:
-    """Run the command line; what was typed wrong is an error like any other."""
-    made = app()
+    """Run the command line; print a wrong command or option like any other error."""
+    command_line = app()
     errors = import_optional("cyclopts", extra="cli", purpose="the command line").CycloptsError
     try:
-        made(arguments, exit_on_error=False, print_error=False)
+        command_line(arguments, exit_on_error=False, print_error=False)
     except errors as error:
         sys.exit(f"evencover: {' '.join(str(error).split())}")

@@ -1,9 +1,14 @@
-"""A verdict on anyone's intervals."""
+"""The command `audit`: test the coverage of given intervals."""
 
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from evencover._cli.terminal import STATUS, command_text, labels_in, print_error, print_json, print_result, status
+from evencover._cli.invocation import EXIT_STATUS, command_text
+from evencover._cli.terminal import print_error, print_json, print_result, status
+
+if TYPE_CHECKING:
+    from evencover._internal.arrays import FloatArray
 
 
 def audit(
@@ -22,43 +27,45 @@ def audit(
     output: Path | None = None,
     json: bool = False,
 ) -> int:
-    """Judge anyone's intervals: where they missed, and whether that is chance.
+    """Test intervals from any model: find the groups that they cover too rarely or too often.
 
     Parameters
     ----------
     file
-        A CSV or Parquet file with a row for each interval.
+        A CSV or Parquet file with one row per interval.
     target
-        The column of what came out.
+        The column of observed targets.
     lower
-        The column of lower bounds; an empty cell is an empty interval, -inf an open one.
+        The column of lower bounds. An empty cell means an empty interval, -inf an unbounded one.
     upper
-        The column of upper bounds.
+        The column of upper bounds. An empty cell means an empty interval, inf an unbounded one.
     group
-        The column of groups that must each be covered; by default thirds by width.
+        The column of groups whose coverage is tested; by default three groups by interval width.
     features
-        A column to look for rows that are missed more often. Can be given again; `all` is every other column.
+        A column in which to look for rows that are missed more often. Can be repeated; `all` means every other column.
     level
         Nominal coverage of the intervals.
     tolerance
-        Distance from the level that counts as even.
+        Largest distance from the level that counts as even.
     calibration_rows
-        How many rows the one threshold behind the intervals was calibrated on: with it, its own chance is allowed for.
+        Number of rows that the one threshold behind the intervals was calibrated on. The tests then allow for the
+        chance in the calibration.
     seed
-        Of the halves, slabs and permutations that look at features.
+        Seed of the random splits, slabs and permutations that look at features.
     output
-        A folder for report.html and results.json.
+        Folder for report.html and results.json.
     json
-        Print data.
+        Print the results as JSON.
     """
     from evencover._internal.arrays import check_count
     from evencover._internal.frames import columns_of
     from evencover._report.json_data import data_of
-    from evencover._report.output_folders import REPORT, RESULTS, new_files, write_findings
+    from evencover._report.output_folders import REPORT, RESULTS, new_files, write_result
     from evencover.datasets._table_files import check_column, number_column, read_table
-    from evencover.diagnostics.audits import audit as judged
+    from evencover.diagnostics.audits import audit as audit_intervals
+    from evencover.studies._columns import column_groups
 
-    typed = command_text(audit, locals())
+    command = command_text(audit, locals())
     if calibration_rows is not None:
         check_count(calibration_rows, "calibration_rows")
     table = read_table(file)
@@ -68,36 +75,41 @@ def audit(
         number_column(table, upper, f"upper of {file.name}", finite=False),
     )
     used = {target, lower, upper, group}
-    names = (
+    feature_names = (
         [name for name in table.column_names if name not in used] if "all" in (features or ()) else list(features or ())
     )
-    for name in [*names, *([] if group is None else [group])]:
+    for name in [*feature_names, *([] if group is None else [group])]:
         check_column(table, name, f"{'group' if name == group else 'features'} of {file.name}")
-    swapped = bounds[0] > bounds[1]
-    if swapped.any() and not swapped.all():
-        first = int(swapped.argmax())
-        print_error(
-            f"lower is above upper in {swapped.sum()} rows (the first in row {first}): these intervals are empty"
-        )
-    with ExitStack() as after:
-        place = None if output is None else after.enter_context(new_files(output, "audit"))
-        after.enter_context(status())("judging")
-        found = judged(
+    _warn_of_swapped_bounds(*bounds)
+    with ExitStack() as stack:
+        folder = None if output is None else stack.enter_context(new_files(output, "audit"))
+        stack.enter_context(status())("testing the coverage")
+        result = audit_intervals(
             y,
             bounds,
-            X=columns_of(table, names) if names else None,
-            groups=None if group is None else labels_in(table, group, "group"),
+            X=columns_of(table, feature_names) if feature_names else None,
+            groups=None if group is None else column_groups(table, group, "group"),
             level=level,
             tolerance=tolerance,
             calibration_sizes=calibration_rows,
             seed=seed,
         )
-        if place is not None:
-            write_findings(found, place, command=typed)
+        if folder is not None:
+            write_result(result, folder, command=command)
     if json:
-        print_json(data_of(found))
+        print_json(data_of(result))
     else:
-        print_result(str(found))
+        print_result(str(result))
         if output is not None:
             print_result(f"\nWritten to {output}: {REPORT}, {RESULTS}.")
-    return STATUS[found.verdict]
+    return EXIT_STATUS[result.verdict]
+
+
+def _warn_of_swapped_bounds(lower: "FloatArray", upper: "FloatArray") -> None:
+    """Print a warning if the lower bound is above the upper one in some rows, but not in all."""
+    swapped = lower > upper
+    if swapped.any() and not swapped.all():
+        print_error(
+            f"lower is above upper in {swapped.sum()} rows (the first is row {swapped.argmax()}, counted from 0): "
+            "these intervals count as empty"
+        )

@@ -1,4 +1,4 @@
-"""Intervals for new rows, by a predictor that was written before."""
+"""The command `predict`: intervals for new rows, from the predictor of an earlier run."""
 
 from collections.abc import Mapping
 from io import BytesIO
@@ -22,27 +22,27 @@ def predict(
     keep: tuple[str, ...] | None = None,
     json: bool = False,
 ) -> None:
-    """Give each row of a new table its interval, by the predictor that a run left in its folder.
+    """Predict an interval for each row of a new table, with the predictor of an earlier run.
 
     Parameters
     ----------
     folder
-        The folder of a run, or a file that ConformalRegressor.save wrote.
+        The folder of a run, or a file written by ConformalRegressor.save.
     new
-        A CSV or Parquet file with the same columns; further ones do not matter.
+        A CSV or Parquet file with the columns of the features; other columns are ignored.
     output
-        A CSV or Parquet file for the intervals; printed as CSV without it.
+        A CSV or Parquet file for the intervals; by default they are printed as CSV.
     level
-        Nominal coverage; by default that of the run.
+        Nominal coverage; by default the level of the run.
     unseen
-        What a row gets whose group has no calibration: an error, the threshold of all rows, or an infinite interval.
+        For rows in a group without calibration rows: an error, the threshold of all rows, or an infinite interval.
     keep
-        A column to put beside the intervals. Can be given again.
+        A column to write next to the intervals. Can be repeated.
     json
-        Print data: the intervals with what is promised.
+        Print the intervals and their guarantee as JSON.
     """
     from evencover._internal.frames import column
-    from evencover._report.json_data import plain
+    from evencover._report.json_data import json_value
     from evencover.datasets._table_files import check_column, check_suffix, read_table, write_table
     from evencover.studies.table_study import join_columns
 
@@ -52,42 +52,45 @@ def predict(
     table = read_table(new, text=_text_columns(regressor))
     for each in keep or ():
         check_column(table, each, "keep")
-    features = _same_features(regressor, table, new)
+    features = _feature_columns(regressor, table, new)
     rows = regressor.rows(features)
-    made = regressor.predict_interval(rows, level=own_level if level is None else level, unseen=unseen)
-    ours = {"prediction": rows.prediction.center, **made.columns()}
-    if made.groups is not None and len(made.groups.labels) > 1:
-        ours["group"] = [str(label) for label in made.groups.label_of_rows()]
-    columns = join_columns({each: column(table, each, "keep") for each in keep or ()}, ours)
-    if (empty := int(made.empty.sum())) > 0:
-        print_error(f"{empty} of {len(made)} intervals are empty, and have no bounds")
+    intervals = regressor.predict_interval(rows, level=own_level if level is None else level, unseen=unseen)
+    result_columns = {"prediction": rows.prediction.center, **intervals.columns()}
+    if intervals.groups is not None and len(intervals.groups.labels) > 1:
+        result_columns["group"] = [str(label) for label in intervals.groups.label_of_rows()]
+    columns = join_columns({each: column(table, each, "keep") for each in keep or ()}, result_columns)
+    n = len(intervals)
+    if (empty := int(intervals.empty.sum())) > 0:
+        print_error(f"{empty} of {n} intervals are empty: they contain no value, and their bounds are missing")
     if output is not None:
         write_table(columns, output)
     if json:
-        print_json({"level": made.level, "guarantee": str(made.guarantee), "intervals": plain(columns)})
+        guarantee = str(intervals.guarantee)
+        print_json({"level": intervals.level, "guarantee": guarantee, "intervals": json_value(columns)})
     elif output is None:
-        _say_csv(columns)
+        _print_csv(columns)
     else:
-        print_result(f"{len(made)} intervals at level {made.level:g}, mean width {made.width.mean():.4g}, in {output}.")
-        print_result(str(made.guarantee))
+        width = f"{intervals.width.mean():.4g}"
+        print_result(f"Wrote {n} intervals at level {intervals.level:g} to {output}. Mean width: {width}.")
+        print_result(str(intervals.guarantee))
 
 
 def _predictor(folder: Path) -> tuple[Any, float]:
-    """Return the predictor of a run, or in a file, and the level it was made for."""
-    from evencover._internal.predictor_files import saved_level
+    """Return the predictor in the folder of a run, or in a file, and the level of the run."""
+    from evencover._internal.predictor_files import noted_level
     from evencover._report.output_folders import PREDICTOR
     from evencover.conformal import ConformalRegressor
 
     if not folder.exists():
-        raise FileNotFoundError(f"there is no folder {folder}")
+        raise FileNotFoundError(f"folder must be the folder of a run; there is no {folder}")
     path = folder if folder.is_file() else folder / PREDICTOR
     if not path.exists():
-        raise FileNotFoundError(f"{folder} is not the folder of a run: it has no {PREDICTOR}")
-    return ConformalRegressor.load(path), saved_level(path)
+        raise FileNotFoundError(f"folder must be the folder of a run; {folder} has no file {PREDICTOR}")
+    return ConformalRegressor.load(path), noted_level(path)
 
 
 def _encoder(regressor: Any) -> "TableEncoder | None":
-    """Return what makes numbers of the columns, where there is such a step."""
+    """Return the encoder of the table's columns; None if the model has none."""
     from evencover.models.encoding import TableEncoder
 
     pipeline = getattr(regressor.estimator_, "estimator", regressor.estimator_)
@@ -96,38 +99,38 @@ def _encoder(regressor: Any) -> "TableEncoder | None":
 
 
 def _text_columns(regressor: Any) -> list[str]:
-    """Return the columns that held text when the model was fitted, and those of text that its groups are formed by."""
+    """Return the columns to read as text: features that held text in training, and text columns that define groups."""
     encoder = _encoder(regressor)
     texts = [] if encoder is None else [known.name for known in encoder.columns_ if known.text]
-    return [*texts, *_text_groups(regressor.taxonomy_)]
+    return [*texts, *_text_grouping_columns(regressor.taxonomy_)]
 
 
-def _text_groups(taxonomy: Any) -> list[str]:
-    """Return the columns of text that groups are formed by."""
+def _text_grouping_columns(taxonomy: Any) -> list[str]:
+    """Return the text columns that define the groups of a taxonomy."""
     from evencover.taxonomies import ByFeature
 
     if isinstance(taxonomy, ByFeature):
         is_text = taxonomy.edges is None and any(isinstance(label, str) for label in taxonomy.labels_)
         return [taxonomy.column] if is_text and isinstance(taxonomy.column, str) else []
-    return [name for each in getattr(taxonomy, "taxonomies_", ()) for name in _text_groups(each)]
+    return [name for each in getattr(taxonomy, "taxonomies_", ()) for name in _text_grouping_columns(each)]
 
 
-def _same_features(regressor: Any, table: Any, path: Path) -> Any:
-    """Return the columns that a predictor was made with, or say which are missing; say what is new about them."""
+def _feature_columns(regressor: Any, table: Any, path: Path) -> Any:
+    """Return the columns of the features; raise ValueError if some are missing, warn about values never seen."""
     from evencover._internal.frames import columns_of
 
     names = list(getattr(regressor, "feature_names_in_", table.column_names))
     missing = [name for name in names if name not in table.column_names]
     if missing:
-        raise ValueError(f"{path.name} must have the columns that the model was fitted on; it lacks {missing}")
+        raise ValueError(f"{path.name} must have the columns that the model was fitted on; missing columns: {missing}")
     features = columns_of(table, names)
     encoder = _encoder(regressor)
-    for surprise in [] if encoder is None else encoder.unseen_values(features):
-        print_error(surprise)
+    for warning in [] if encoder is None else encoder.unseen_values(features):
+        print_error(warning)
     return features
 
 
-def _say_csv(columns: Mapping[str, Any]) -> None:
+def _print_csv(columns: Mapping[str, Any]) -> None:
     """Print columns as CSV."""
     from evencover.datasets._table_files import write_columns
 

@@ -1,4 +1,4 @@
-"""The verbs that repeat the paper's evidence, and that of the diagnostics."""
+"""The commands `reproduce ...`: the paper's tables, figures and claims, and the error rates of the diagnostics."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 
 def tables(*, repeats: int = 0, seed: int = 0, json: bool = False) -> None:
-    """Print both tables of coverages: as run, which is the paper's digit for digit, and as written.
+    """Print the paper's table of coverages twice: as its code ran (identical digits), and as its text describes.
 
     Parameters
     ----------
     repeats
-        Also average over this many calibration sets, 2 or more; the paper has one.
+        Also average over this many calibration sets, 2 or more; the paper uses one.
     seed
-        Seed of those; without --repeats it changes nothing.
+        Seed of these calibration sets; unused without --repeats.
     json
-        Print data, unrounded, with the mean widths.
+        Print the tables as JSON, unrounded, with the mean widths.
     """
     from evencover._internal.arrays import check_seed
     from evencover.reproduction.coverage_tables import as_run, as_written, repeated
@@ -28,9 +28,9 @@ def tables(*, repeats: int = 0, seed: int = 0, json: bool = False) -> None:
     check_seed(seed)
     found = {"as run": as_run(), "as written": as_written()}
     if repeats:
-        with status() as tell:
+        with status() as report_progress:
             for name in list(found):
-                tell(f"drawing {repeats} calibration sets, {name}")
+                report_progress(f"computing {repeats} calibration sets, {name}")
                 rows = repeated(repeats, seed=seed, as_written=name == "as written")
                 found[f"{name}, {repeats} calibration sets"] = rows
     if json:
@@ -45,22 +45,22 @@ def figures(*, output: Path, repeats: int = 100, json: bool = False) -> None:
     Parameters
     ----------
     output
-        The folder they go to; made if it is not there.
+        Folder for the figures; created if missing.
     repeats
-        Repeats of the coverage figures, 2 or more; the paper has 10.
+        Repeats for the coverage figures, 2 or more; the paper uses 10.
     json
-        Print data: the files.
+        Print the paths of the files as JSON.
     """
     from evencover.reproduction.paper_figures import write_figures
 
     paths = []
-    with status() as tell:
-        tell("drawing")
+    with status() as report_progress:
+        report_progress("drawing figures")
         for path in write_figures(output, repeats=repeats):
             paths.append(str(path))
             if not json:
                 print_result(paths[-1])
-            tell(f"drawing, after {path.name}")
+            report_progress(f"drawing figures; last: {path.name}")
     if json:
         print_json(paths)
 
@@ -68,22 +68,23 @@ def figures(*, output: Path, repeats: int = 100, json: bool = False) -> None:
 def claims(*, repeats: int = 400, seed: int = 0, json: bool = False) -> int:
     """Check the paper's eight claims on synthetic data, one line each.
 
-    The exit status is 0 if all of them hold, 3 if one fails, 4 if one is merely not shown with so few repeats.
+    The exit status is 0 if all claims hold, 3 if one fails, and 4 if none fails but one needs more repeats to be shown.
 
     Parameters
     ----------
     repeats
-        Draws of 1000 calibration and 1000 test rows for each check, 2 or more. The more, the sharper the checks.
+        Number of random data sets for each check, 2 or more; each has 1000 calibration and 1000 test rows. More
+        repeats make the checks more precise.
     seed
-        Seed of the draws.
+        Seed of the random data sets.
     json
-        Print data: what was covered in each group.
+        Print the claims and the coverage of each group as JSON.
     """
     from evencover.reproduction.claims import claims as papers_claims
 
     checked = []
-    with status() as tell:
-        for claim in papers_claims(repeats=repeats, seed=seed, progress=tell):
+    with status() as report_progress:
+        for claim in papers_claims(repeats=repeats, seed=seed, progress=report_progress):
             checked.append(claim)
             if not json:
                 print_result(str(claim))
@@ -94,16 +95,16 @@ def claims(*, repeats: int = 400, seed: int = 0, json: bool = False) -> int:
 
 
 def verdicts(*, repeats: int = 200, seed: int = 0, json: bool = False) -> None:
-    """Count how often the diagnostics are right, on the paper's toy model: the size of every test, and the verdicts.
+    """Count how often the diagnostics are right, on the paper's toy model: false rejections, and verdicts.
 
     Parameters
     ----------
     repeats
-        Calibration sets for each number.
+        Number of random calibration sets for each number.
     seed
-        Seed of the draws.
+        Seed of the random calibration sets.
     json
-        Print data.
+        Print the results as JSON.
     """
     from evencover.reproduction.verdict_rates import (
         ROWS,
@@ -115,12 +116,12 @@ def verdicts(*, repeats: int = 200, seed: int = 0, json: bool = False) -> None:
     )
 
     sizes, shares, truths = {}, {}, {}
-    with status() as tell:
-        for rows in ROWS_PER_GROUP:
-            tell(f"testing what is true, {rows} rows a group")
+    with status() as report_progress:
+        for rows in ROWS_A_GROUP:
+            report_progress(f"counting false rejections, {rows} rows per group")
             sizes[rows] = rejections(rows, repeats=repeats, seed=seed)
         for name in SCENARIOS:
-            tell(f"judging: {name}")
+            report_progress(f"counting verdicts: {name}")
             truths[name] = true_coverage(name, seed=seed)
             shares[name] = {rows: verdict_shares(name, rows, repeats=repeats, seed=seed) for rows in ROWS}
     if json:
@@ -135,7 +136,7 @@ def _tables_text(found: "dict[str, list[Row]]") -> str:
     from evencover.reproduction.coverage_tables import COLUMNS, WHY_THEY_DIFFER
 
     lines = ["Coverage at level 0.9, by thirds of the estimated variance: mean ± standard deviation over 20 test sets"]
-    lines[0] += ", or over the calibration sets where there are many." if len(found) > 2 else "."
+    lines[0] += "; in the last two tables, over the calibration sets." if len(found) > 2 else "."
     for name, rows in found.items():
         lines += ["", name, " " * 24 + "".join(f"{column:16}" for column in COLUMNS).rstrip()]
         for row in rows:
@@ -153,8 +154,8 @@ def _verdicts_text(
     """Return the tables of rejections and verdicts as text."""
     from evencover.diagnostics._formatting import text_table
 
-    tests = [[test, *(f"{rates[test]:.3f}" for rates in sizes.values())] for test in next(iter(sizes.values()))]
-    judged = [
+    test_rows = [[test, *(f"{rates[test]:.3f}" for rates in sizes.values())] for test in next(iter(sizes.values()))]
+    verdict_rows = [
         [
             name,
             " / ".join(f"{share:.3f}" for share in truths[name]),
@@ -164,10 +165,11 @@ def _verdicts_text(
     ]
     return "\n".join(
         [
-            "Share of repeats that reject at 5 % where scores do not depend on groups, by rows in each of 3 groups:",
-            text_table(("test", *map(str, sizes)), tests),
+            "False rejections at 5 % (scores do not depend on the 3 groups): share of repeats, by rows per group:",
+            text_table(("test", *map(str, sizes)), test_rows),
             "",
-            "Verdicts, uneven / even (the rest is undecided), by calibration rows; true coverage low / medium / high:",
-            text_table(("score, model", "coverage", *map(str, next(iter(shares.values())))), judged),
+            "Verdicts: share of repeats, uneven / even (the rest is undecided), by calibration rows. Column coverage: "
+            "true coverage of the groups low / medium / high.",
+            text_table(("score, model", "coverage", *map(str, next(iter(shares.values())))), verdict_rows),
         ]
     )

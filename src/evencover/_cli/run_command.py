@@ -1,10 +1,11 @@
-"""The main job: from a table to a folder with a report."""
+"""The command `run`: from a table to a calibrated model and a folder with a report."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from evencover._cli.terminal import STATUS, command_text, labels_in, print_result, status
+from evencover._cli.invocation import EXIT_STATUS, command_text
+from evencover._cli.terminal import print_result, status
 
 if TYPE_CHECKING:
     from evencover.scores import Score
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 Model: TypeAlias = Literal[
     "boosting", "linear", "forest", "quantile-network", "mean-variance-network", "dropout-ensemble"
 ]
-_EMBEDDED, _EMBEDDED_ROWS = "heteroskedastic", 20_000
-_MOST_GROUPS = 50
+_EXAMPLE, _EXAMPLE_ROWS = "heteroskedastic", 20_000
+_MAX_GROUPS = 50
 
 
 def run(
@@ -38,55 +39,57 @@ def run(
     data_dir: Path | None = None,
     json: bool = False,
 ) -> int:
-    """Fit a model to a table, calibrate it so that its coverage is even, and say whether it is.
+    """Fit a model to a table, calibrate its intervals for even coverage, and test the coverage on new rows.
 
-    Splits the rows in three, fits and chooses on the first part, calibrates on the second, judges on the third. Writes
-    a folder: report.html to read, intervals of the test part, results.json, and the predictor for `evencover predict`.
+    Splits the rows into three parts: the first fits the model and selects score and groups, the second calibrates the
+    intervals, the third tests their coverage. Writes a folder with report.html, the intervals of the test rows,
+    results.json, and the predictor for `evencover predict`.
 
     Parameters
     ----------
     data
-        A CSV or Parquet file, or the name of a data set (see `evencover datasets`); without it, an embedded one.
+        A CSV or Parquet file, or the name of a data set (see `evencover datasets`); by default an example table.
     target
         The column to predict.
     output
-        The folder for what is found; by default evencover-NAME here.
+        Folder for the results; by default evencover-NAME in the current folder.
     model
-        The forest takes the extra `forest`, networks and the ensemble `networks`.
+        The model. `forest` needs the extra `forest`; the networks and the ensemble need the extra `networks`.
     score
-        What is calibrated; by default chosen on the training part.
+        The score that is calibrated; by default selected on the training part.
     groups
-        What is covered evenly: none, spread, spread:5, prediction:4, column:NAME; given twice, their combinations. By
-        default chosen on the training part: none, or 3 to 10 levels of the spread.
+        The groups that get even coverage: none, spread, spread:5, prediction:4 or column:NAME. Can be repeated for
+        combinations. By default selected on the training part: none, or 3 to 10 levels of the spread.
     level
         Nominal coverage.
     tolerance
-        Distance from the level that counts as even.
+        Largest distance from the level that counts as even.
     calibration_size
-        Share of the rows that calibrate.
+        Share of the rows for calibration.
     test_size
-        Share of the rows that judge.
+        Share of the rows for testing.
     clusters
-        A column of clusters, such as patients: none has rows in two parts, and one row of each calibrates or judges.
+        A column of clusters, such as patients. All rows of a cluster are in the same part; calibration and test use
+        one row of each.
     drop
-        A column that is no feature, such as a name; it is put beside the intervals. Can be given again.
+        A column that is not a feature, such as a name. It is written next to the intervals. Can be repeated.
     categorical
-        A column of numbers that are codes. Can be given again.
+        A column to treat as categories, such as numeric codes. Can be repeated.
     intervals
-        The kind of the file of intervals; by default that of the data.
+        Format of the file of intervals; by default the format of the data.
     seed
-        Of the split, the model and the tests' draws.
+        Seed of the split, the model and the random draws of the tests.
     data_dir
-        A folder of CSV files called after the data sets.
+        A folder of CSV files, named after the data sets.
     json
-        Print results.json instead of words.
+        Print the results as JSON, as in results.json.
     """
     from evencover._internal.frames import column
     from evencover._report.output_folders import INTERVALS, RESULTS, new_files, write_study
     from evencover.studies import Plan, study
 
-    typed = command_text(run, locals())
-    table, name, target = _table(data, target, categorical or (), data_dir)
+    command = command_text(run, locals())
+    table, name, target = _load_table(data, target, categorical or (), data_dir)
     folder = Path(f"evencover-{Path(name).stem}") if output is None else output
     plan = Plan(
         model=model,
@@ -98,9 +101,9 @@ def run(
         test_size=test_size,
         seed=seed,
     )
-    kind = INTERVALS[1] if (intervals or Path(name).suffix.lstrip(".")) == "parquet" else INTERVALS[0]
-    with new_files(folder, "study") as place, status() as tell:
-        found = study(
+    intervals_file = INTERVALS[1] if (intervals or Path(name).suffix.lstrip(".")) == "parquet" else INTERVALS[0]
+    with new_files(folder, "study") as temporary, status() as report_progress:
+        result = study(
             table,
             target,
             plan=plan,
@@ -108,24 +111,24 @@ def run(
             categorical=categorical or (),
             clusters=clusters,
             name=name,
-            progress=tell,
+            progress=report_progress,
         )
-        tell("writing the report")
+        report_progress("writing the report")
         names = {each: column(table, each, "drop") for each in drop or ()}
-        write_study(found, place, intervals=kind, names=names, command=typed)
-        files = sorted(path.name for path in place.iterdir())
+        write_study(result, temporary, intervals=intervals_file, names=names, command=command)
+        files = sorted(path.name for path in temporary.iterdir())
     if json:
         print_result((folder / RESULTS).read_text(encoding="utf-8").rstrip())
     else:
-        print_result(str(found))
+        print_result(str(result))
         print_result(f"\nWritten to {folder}: {', '.join(files)}.")
-    return STATUS[found.verdict]
+    return EXIT_STATUS[result.verdict]
 
 
-def _table(
+def _load_table(
     data: Path | None, target: str | None, categorical: Sequence[str], data_dir: Path | None
 ) -> tuple[Any, str, str]:
-    """Return a table, what to call it, and its target: from a file, by name, or the embedded one."""
+    """Return a table, its name and its target: from a file, by the name of a data set, or the example."""
     from evencover._internal.optional import import_optional
     from evencover.datasets import load_dataset
     from evencover.datasets._table_files import check_column, read_table
@@ -135,23 +138,25 @@ def _table(
     if data is not None and is_path(str(data)):
         table = read_table(data, text=categorical)
         if target is None:
-            raise ValueError(f"target must name the column to predict; {data.name} has {table.column_names}")
+            raise ValueError(
+                f"target must name the column to predict; the columns of {data.name} are {table.column_names}"
+            )
         check_column(table, target, f"target of {data.name}")
         return table, data.name, target
     if data is None:
-        sample = heteroskedastic(_EMBEDDED_ROWS, seed=0)
-        found = Dataset(_EMBEDDED, sample.X, sample.y)
+        sample = heteroskedastic(_EXAMPLE_ROWS, seed=0)
+        dataset = Dataset(_EXAMPLE, sample.X, sample.y)
     else:
-        found = load_dataset(str(data), data_dir=data_dir)
+        dataset = load_dataset(str(data), data_dir=data_dir)
     arrow = import_optional("pyarrow", extra="cli", purpose="a table of text and numbers")
-    columns = dict(zip(found.features, found.X.T, strict=True)) | {found.response: found.y}
-    if target not in (None, found.response):
-        raise ValueError(f"target of {found.name} is {found.response!r}; got {target!r}")
-    return arrow.table(columns), found.name, found.response
+    columns = dict(zip(dataset.features, dataset.X.T, strict=True)) | {dataset.response: dataset.y}
+    if target not in (None, dataset.response):
+        raise ValueError(f"target of {dataset.name} must be {dataset.response!r}; got {target!r}")
+    return arrow.table(columns), dataset.name, dataset.response
 
 
 def _score(name: str) -> "Score | None":
-    """Return the score of a name, None for the one to be chosen."""
+    """Return the score with this name; None if it is to be selected."""
     from evencover.scores import IntervalDistance, Normalized, Residual
 
     scores: dict[str, Score | None] = {
@@ -163,22 +168,22 @@ def _score(name: str) -> "Score | None":
 
 
 def _taxonomy(texts: Sequence[str] | None, table: Any) -> "Taxonomy | None":
-    """Return the groups of some words, None for those to be chosen."""
+    """Return the taxonomy of the option --groups; None if it is to be selected."""
     from evencover.taxonomies import Product
 
     if texts is None:
         return None
-    factors = [_factor(text, table) for text in texts]
-    return factors[0] if len(factors) == 1 else Product(factors)
+    taxonomies = [_parse_taxonomy(text, table) for text in texts]
+    return taxonomies[0] if len(taxonomies) == 1 else Product(taxonomies)
 
 
-def _factor(text: str, table: Any) -> "Taxonomy":
-    """Return the groups of one word."""
+def _parse_taxonomy(text: str, table: Any) -> "Taxonomy":
+    """Return the taxonomy of one text, such as spread:5."""
     from evencover.taxonomies import ByPrediction, BySpread, Marginal
 
     kind, _, rest = text.partition(":")
     if kind == "column" and rest:
-        return _by_column(rest, table)
+        return _column_taxonomy(rest, table)
     if text == "none":
         return Marginal()
     n_groups = int(rest) if rest.isdecimal() else 0 if rest else 3
@@ -187,16 +192,17 @@ def _factor(text: str, table: Any) -> "Taxonomy":
     raise ValueError(f"groups must be none, spread, spread:5, prediction:4 or column:NAME; got {text!r}")
 
 
-def _by_column(name: str, table: Any) -> "Taxonomy":
-    """Return the groups of a column's values, all that the table has."""
+def _column_taxonomy(name: str, table: Any) -> "Taxonomy":
+    """Return one group for each value that a column of the table has."""
     from evencover.datasets._table_files import check_column
+    from evencover.studies._columns import column_groups
     from evencover.taxonomies import ByFeature
 
     check_column(table, name, "groups")
-    labels = labels_in(table, name, "groups").labels
-    if len(labels) > _MOST_GROUPS:
+    labels = column_groups(table, name, "groups").labels
+    if len(labels) > _MAX_GROUPS:
         raise ValueError(
-            f"groups: column {name!r} has {len(labels)} values, too many for a threshold each; cut it into "
-            f"{_MOST_GROUPS} or fewer first"
+            f"groups: column {name!r} must have at most {_MAX_GROUPS} different values, because each gets its own "
+            f"threshold; got {len(labels)}; bin them first"
         )
     return ByFeature(name, categories=labels)

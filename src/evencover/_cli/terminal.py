@@ -1,13 +1,11 @@
-"""What commands print: results on the standard output, progress and errors on the standard error."""
+"""What commands print: results to the standard output; errors, warnings and progress to the standard error."""
 
 import json
-import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evencover._internal.optional import import_optional
 
@@ -15,12 +13,12 @@ _PURPOSE = "the command line"
 
 
 def print_result(text: str) -> None:
-    """Print a result at once."""
+    """Print a result to the standard output, at once."""
     print(text, flush=True)
 
 
 def print_error(text: str) -> None:
-    """Print what went wrong, beside the results."""
+    """Print an error or a warning to the standard error."""
     print(f"evencover: {text}", file=sys.stderr, flush=True)
 
 
@@ -31,14 +29,14 @@ def print_json(data: Any) -> None:
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Say each warning once, in a line, without the place in the code that it comes from."""
+    """Print each different warning once, in one line, without its position in the code."""
     with warnings.catch_warnings():
-        said: set[str] = set()
+        printed: set[str] = set()
 
         def show(message: Warning | str, *_: Any, **__: Any) -> None:
-            if str(message) not in said:
+            if str(message) not in printed:
                 print_error(str(message))
-            said.add(str(message))
+            printed.add(str(message))
 
         warnings.showwarning = show
         yield
@@ -46,7 +44,7 @@ def plain_warnings() -> Iterator[None]:
 
 @contextmanager
 def status() -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows what is being done."""
+    """Yield a function that shows the current step."""
     with _console().status("") as shown:
         yield shown.update
 
@@ -55,20 +53,20 @@ def status() -> Iterator[Callable[[str], None]]:
 def progress_bar(
     text: str, *, unit: str = "work", visible: bool = True
 ) -> Iterator[Callable[[float, float | None], None]]:
-    """Yield a function of the work done, and all the work if that is known, that shows a bar with the time left.
+    """Yield a function of the work done and the total work (None if unknown) that updates a progress bar.
 
     Parameters
     ----------
     text : str
-        What is being done.
+        The text next to the bar.
     unit : {"work", "bytes"}
-        What is counted.
+        The unit of the work.
     visible : bool
-        Whether the bar is there before the function is called.
+        Whether the bar is visible before the first update.
     """
     rich = import_optional("rich.progress", extra="cli", purpose=_PURPOSE)
-    counted = rich.DownloadColumn() if unit == "bytes" else rich.TaskProgressColumn()
-    columns = (rich.TextColumn(text), rich.BarColumn(), counted, rich.TimeRemainingColumn())
+    counter = rich.DownloadColumn() if unit == "bytes" else rich.TaskProgressColumn()
+    columns = (rich.TextColumn(text), rich.BarColumn(), counter, rich.TimeRemainingColumn())
     console = _console()
     with rich.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=None, visible=visible)
@@ -81,35 +79,3 @@ def progress_bar(
 
 def _console() -> Any:
     return import_optional("rich.console", extra="cli", purpose=_PURPOSE).Console(stderr=True)
-
-
-if TYPE_CHECKING:
-    from evencover.diagnostics._verdict import Verdict
-    from evencover.groups import Groups
-
-STATUS: "dict[Verdict, int]" = {"even": 0, "uneven": 3, "undecided": 4}
-
-
-def command_text(verb: Callable[..., Any], given: Mapping[str, Any]) -> str:
-    """Return the command that calls a verb with these arguments, without what is so by default."""
-    words = ["evencover", verb.__name__]
-    for name, parameter in signature(verb).parameters.items():
-        value = given[name]
-        if value == parameter.default:
-            continue
-        flag = f"--{name.replace('_', '-')}"
-        if parameter.kind is Parameter.POSITIONAL_ONLY:
-            words.append(str(value))
-        elif value is True:
-            words.append(flag)
-        else:
-            words += [word for each in (value if isinstance(value, tuple) else [value]) for word in (flag, str(each))]
-    return shlex.join(words)
-
-
-def labels_in(table: Any, name: str, role: str) -> "Groups":
-    """Return the groups of a column's values, each row in one."""
-    from evencover._internal.frames import column
-    from evencover.groups import Groups
-
-    return Groups.from_labels(column(table, name, role), name=f"{role}: column {name!r}")

@@ -1,4 +1,4 @@
-"""Where numbers go on a picture."""
+"""Axes of the report's pictures, and numbers as text."""
 
 from dataclasses import dataclass
 from math import isfinite, isnan
@@ -8,14 +8,14 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Axis:
-    """A straight line from numbers to pixels.
+    """A linear map from numbers to pixels.
 
     Parameters
     ----------
     low, high : float
-        The numbers at its ends.
+        The numbers at the two ends.
     start, stop : float
-        The pixels there.
+        The pixels at the two ends.
     """
 
     low: float
@@ -24,26 +24,30 @@ class Axis:
     stop: float
 
     def at(self, value: float) -> float:
-        """Return the pixel of a number; one beyond the ends is put a little beyond them."""
+        """Return the pixel of a number; a number outside the axis is placed just beyond its end."""
         share = (value - self.low) / (self.high - self.low)
         return float(self.start + min(max(share, -0.05), 1.05) * (self.stop - self.start))
 
     def ticks(self, about: int = 5) -> list[float]:
-        """Return about so many round numbers along it."""
+        """Return about this many round numbers along the axis."""
         step = _round_step((self.high - self.low) / about)
         first = int(np.ceil(self.low / step - 1e-9))
         last = int(np.floor(self.high / step + 1e-9))
-        return [place * step for place in range(first, last + 1)]
+        return [multiple * step for multiple in range(first, last + 1)]
 
 
 def _round_step(width: float) -> float:
-    """Return 1, 2 or 5 times a power of ten, about as large."""
+    """Return the smallest of 1, 2 or 5 times a power of ten that is at least the width."""
     power = 10.0 ** np.floor(np.log10(width))
     return float(next(step for step in (power, 2 * power, 5 * power, 10 * power) if step >= width * (1 - 1e-9)))
 
 
-def short(value: float) -> str:
-    """Return a number as a reader wants it: four digits, and no more."""
-    if isfinite(value):
-        return f"{value:.4g}"
-    return "not known" if isnan(value) else "infinite" if value > 0 else "minus infinite"
+def format_number(value: float) -> str:
+    """Return a number for people: four significant digits, or a whole number such as 36 830."""
+    if isnan(value):
+        return "not known"
+    if not isfinite(value):
+        return "infinite" if value > 0 else "minus infinite"
+    if 9999.5 <= abs(value) < 1e9:
+        return f"{value:,.0f}".replace(",", "\u00a0")
+    return f"{value:.4g}"

@@ -1,4 +1,4 @@
-"""Results as plain data, for machines to read."""
+"""Results as JSON data."""
 
 import math
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.scores import BUILTIN_SCORES
 from evencover.studies import Study
 
-_ARRAYS = ("inputs",)  # what a result rests on, row by row
+_LEFT_OUT = ("inputs",)  # arrays with a value for each row
 
 
 def data_of(result: Study | Diagnosis | Audit) -> dict[str, Any]:
-    """Return a result as JSON knows it: NaN is null, an infinite number is the text inf or -inf.
+    """Return a result as JSON data: NaN becomes null, an infinite number the text inf or -inf.
 
     Parameters
     ----------
@@ -27,32 +27,32 @@ def data_of(result: Study | Diagnosis | Audit) -> dict[str, Any]:
         The result.
     """
     if isinstance(result, Study):
-        return {"evencover": __version__, "kind": "study", **_of_study(result)}
-    return {"evencover": __version__, "kind": type(result).__name__.lower(), **plain(result)}
+        return {"evencover": __version__, "kind": "study", **_study_data(result)}
+    return {"evencover": __version__, "kind": type(result).__name__.lower(), **json_value(result)}
 
 
-def plain(value: Any) -> Any:
-    """Return a value as JSON knows it; a frozen object by the names of its parts."""
-    if isinstance(value, BUILTIN_SCORES):
+def json_value(value: Any) -> Any:
+    """Return a value as JSON data; a dataclass becomes an object with its fields."""
+    if isinstance(value, OWN_SCORES):
         return short_repr(value)
     if is_dataclass(value) and not isinstance(value, type):
-        parts = (part.name for part in fields(value) if part.name not in _ARRAYS)
-        return {name: plain(getattr(value, name)) for name in parts}
+        parts = (part.name for part in fields(value) if part.name not in _LEFT_OUT)
+        return {name: json_value(getattr(value, name)) for name in parts}
     if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): json_value(each) for key, each in value.items()}
     if isinstance(value, tuple | list | np.ndarray):
-        return [plain(each) for each in value]
+        return [json_value(each) for each in value]
     if isinstance(value, np.generic):
-        return plain(value.item())
+        return json_value(value.item())
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value if value is None or isinstance(value, str | bool | int | float) else repr(value)
 
 
-def _of_study(study: Study) -> dict[str, Any]:
-    """Return a study's findings, the verdict first."""
+def _study_data(study: Study) -> dict[str, Any]:
+    """Return the results of a study, the verdict first."""
     plan = study.plan
-    chosen = study.recommendation
+    recommendation = study.recommendation
     return {
         "verdict": study.verdict,
         "advice": study.audit.advice,
@@ -60,22 +60,22 @@ def _of_study(study: Study) -> dict[str, Any]:
         "target": study.target,
         "rows": study.sizes,
         "clusters": study.clusters,
-        "features": plain(study.columns),
+        "features": json_value(study.columns),
         "model": repr(study.model),
-        "nonconformity": plain(study.regressor.calibration_.nonconformity),
+        "nonconformity": json_value(study.regressor.calibration_.nonconformity),
         "taxonomy": short_repr(study.regressor.taxonomy),
         "level": float(plan.level),
         "tolerance": plan.tolerance,
         "seed": plan.seed,
         "guarantee": str(study.regressor.guarantee_),
-        "thresholds": plain(dict(zip(study.regressor.calibration_.labels, _thresholds(study), strict=True))),
-        "audit": plain(study.audit),
-        "diagnosis": plain(study.diagnosis),
-        "tried": None if chosen is None else plain(chosen.candidates),
+        "thresholds": json_value(dict(zip(study.regressor.calibration_.labels, _thresholds(study), strict=True))),
+        "audit": json_value(study.audit),
+        "diagnosis": json_value(study.diagnosis),
+        "tried": None if recommendation is None else json_value(recommendation.candidates),
         "versions": versions(),
     }
 
 
 def _thresholds(study: Study) -> list[float]:
-    found: list[float] = study.regressor.calibration_.threshold(study.plan.level).tolist()
-    return found
+    thresholds: list[float] = study.regressor.calibration_.threshold(study.plan.level).tolist()
+    return thresholds

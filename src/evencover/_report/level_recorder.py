@@ -1,7 +1,7 @@
-"""What moves with the level: texts and marks that a page shows at one level and keeps for the others.
+"""Record which texts and attributes of a page depend on the level.
 
-A page is made once for every level by the same functions. What they pass through `LevelRecorder` is noted in order, so
-the n-th note of one level is the n-th of every other.
+A page is made once for every level by the same functions. They pass everything that depends on the level to a
+`LevelRecorder`, in the same order at every level, so the n-th record of one level belongs to the n-th of every other.
 """
 
 from collections.abc import Sequence
@@ -13,48 +13,48 @@ _NOTHING = Markup("")
 
 
 class LevelRecorder:
-    """Notes of what is said and drawn at one level.
+    """The texts and attributes of a page at one level.
 
     Parameters
     ----------
-    written : bool
-        Whether elements are written, too: they are shown at one level only.
+    is_shown : bool
+        Whether the page opens at this level. Elements are written for that level only.
     """
 
-    def __init__(self, *, written: bool = True) -> None:
-        self.written = written
+    def __init__(self, *, is_shown: bool = True) -> None:
+        self.is_shown = is_shown
         self.texts: list[str] = []
-        self.marks: list[dict[str, str]] = []
+        self.attributes: list[dict[str, str]] = []
 
     def text(self, value: Any, name: str = "span", **attributes: Any) -> Markup:
-        """Return an element whose text moves with the level."""
+        """Return an element whose text depends on the level."""
         self.texts.append(visible(str(value)))
-        if not self.written:
+        if not self.is_shown:
             return _NOTHING
         return tag(name, str(value), data_text=len(self.texts) - 1, **attributes)
 
-    def mark(self, name: str, *content: Any, moving: dict[str, Any], **attributes: Any) -> Markup:
-        """Return an element some of whose attributes move with the level; numbers are rounded to tenths of a pixel."""
-        short = {key: f"{value:.1f}" if isinstance(value, float) else str(value) for key, value in moving.items()}
-        self.marks.append({key.rstrip("_"): value for key, value in short.items()})
-        if not self.written:
+    def element(self, name: str, *content: Any, varying: dict[str, Any], **attributes: Any) -> Markup:
+        """Return an element with some attributes that depend on the level; pixels are rounded to one decimal."""
+        rounded = {key: f"{value:.1f}" if isinstance(value, float) else str(value) for key, value in varying.items()}
+        self.attributes.append({key.rstrip("_"): value for key, value in rounded.items()})
+        if not self.is_shown:
             return _NOTHING
-        return tag(name, *content, data_mark=len(self.marks) - 1, **short, **attributes)
+        return tag(name, *content, data_attributes=len(self.attributes) - 1, **rounded, **attributes)
 
 
-def moving(lives: Sequence[LevelRecorder]) -> dict[str, Any]:
-    """Return what differs between levels: for each text and each attribute that does, its value at every level."""
-    if len({(len(live.texts), len(live.marks)) for live in lives}) > 1:
+def level_differences(recorders: Sequence[LevelRecorder]) -> dict[str, Any]:
+    """Return the texts and attributes that differ between levels, each with its value at every level."""
+    if len({(len(recorder.texts), len(recorder.attributes)) for recorder in recorders}) > 1:
         raise RuntimeError("a report must have the same parts at every level")
     texts = {
-        place: list(values)
-        for place, values in enumerate(zip(*(live.texts for live in lives), strict=True))
+        number: list(values)
+        for number, values in enumerate(zip(*(recorder.texts for recorder in recorders), strict=True))
         if len(set(values)) > 1
     }
-    marks: dict[int, dict[str, list[str]]] = {}
-    for place, values in enumerate(zip(*(live.marks for live in lives), strict=True)):
-        for key in values[0]:
-            series = [value[key] for value in values]
+    attributes: dict[int, dict[str, list[str]]] = {}
+    for number, values in enumerate(zip(*(recorder.attributes for recorder in recorders), strict=True)):
+        for name in values[0]:
+            series = [value[name] for value in values]
             if len(set(series)) > 1:
-                marks.setdefault(place, {})[key] = series
-    return {"texts": texts, "marks": marks}
+                attributes.setdefault(number, {})[name] = series
+    return {"texts": texts, "attributes": attributes}

@@ -1,4 +1,4 @@
-"""The parts of a report, each made at one level."""
+"""The sections of a report that depend on the level, each made at one level."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -6,21 +6,32 @@ from typing import Any
 import numpy as np
 
 from evencover._internal.html import Markup, html_table, tag
-from evencover._report.axes import short
-from evencover._report.charts import ShownRows, coverage_chart, distribution_chart, key, rows_chart, widths_chart
+from evencover._report.axes import format_number
+from evencover._report.charts import (
+    ShownRows,
+    coverage_chart,
+    distribution_chart,
+    legend_line,
+    rows_chart,
+    widths_chart,
+)
 from evencover._report.contents import Contents, LevelSnapshot
 from evencover._report.level_recorder import LevelRecorder
 from evencover.diagnostics._exact_tests import SIGNIFICANT
-from evencover.diagnostics._formatting import p_value_text, short_repr
+from evencover.diagnostics._formatting import HasPValue, probability, short_repr
 from evencover.diagnostics._verdict import GroupCoverage
 from evencover.diagnostics.audit_result import Audit, GroupAudit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.guarantees import Guarantee
 from evencover.intervals import Intervals
 
-VERDICTS = {"even": "Coverage is even.", "uneven": "Coverage is uneven, or off the level.", "undecided": "Undecided."}
-_MOST_LINES = 7  # of distributions, which can be told apart
-_GROUP = ("group", "rows", "coverage", "95 % interval", "p, adjusted")
+VERDICTS = {
+    "even": "Coverage is even.",
+    "uneven": "Coverage is uneven, or differs from the level.",
+    "undecided": "Undecided: more rows are needed.",
+}
+_MAX_LINES = 7  # of distributions that a reader can distinguish
+_GROUP = ("group", "rows", "coverage", "95 % interval", "p (Holm)")
 
 
 def section(identity: str, title: str, *content: Any) -> Markup:
@@ -29,248 +40,275 @@ def section(identity: str, title: str, *content: Any) -> Markup:
     return tag("section", heading, *content, aria_labelledby=f"{identity}-title", id=identity)
 
 
-def numbers(header: Sequence[Any], rows: Iterable[Sequence[Any]], caption: str) -> Markup:
-    """Return a table that scrolls by itself where it is too wide for the page."""
+def scrolling_table(header: Sequence[Any], rows: Iterable[Sequence[Any]], caption: str) -> Markup:
+    """Return a table that scrolls by itself if it is wider than the page."""
     table = html_table(header, rows, caption=caption)
     return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=caption)
 
 
 def figure(*content: Any) -> Markup:
-    """Return a picture, with what is said of it, that scrolls by itself where it is too wide for the page."""
+    """Return a picture with its caption, which scrolls by itself if it is wider than the page."""
     return tag("figure", *content, tabindex=0)
 
 
-def verdict(contents: Contents, shot: LevelSnapshot, live: LevelRecorder) -> Markup:
-    """Return the verdict in words, and what to do."""
-    judged = shot.judged
-    word = live.mark(
+def verdict(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRecorder) -> Markup:
+    """Return the verdict, the advice, and the rule behind the verdict."""
+    result = snapshot.result
+    box = recorder.element(
         "div",
-        tag("p", live.text(VERDICTS[judged.verdict]), class_="word"),
-        tag("p", live.text(judged.advice)),
-        moving={"class_": f"verdict {judged.verdict}"},
+        tag("p", recorder.text(VERDICTS[result.verdict]), class_="verdict-text"),
+        tag("p", recorder.text(result.advice)),
+        varying={"class_": f"verdict {result.verdict}"},
     )
-    at = tag("p", "At level ", live.text(f"{shot.level:g}"), ":", class_="note")
-    return section("verdict", "The verdict", at, word, tag("p", live.text(_basis(contents, shot)), class_="note"))
+    level = tag("p", "At level ", recorder.text(f"{snapshot.level:g}"), ":", class_="note")
+    rule = tag("p", recorder.text(_verdict_rule(contents, snapshot)), class_="note")
+    return section("verdict", "Verdict", level, box, rule)
 
 
-def _basis(contents: Contents, shot: LevelSnapshot) -> str:
-    """Return what the verdict was given on, and by what rule."""
-    judged = shot.judged
+def _verdict_rule(contents: Contents, snapshot: LevelSnapshot) -> str:
+    """Return which rows the verdict uses, and by what rule."""
+    result = snapshot.result
     rule = (
-        "It is uneven where coverage differs from the level by more than chance (joint p-value under "
-        f"{SIGNIFICANT:g}; here {p_value_text(judged.joint_p_value)}) and some interval excludes the level; else even "
-        f"where every group's interval lies within {judged.tolerance:g} of the level; else undecided."
+        "It is uneven if coverage differs significantly from the level (joint p-value below "
+        f"{SIGNIFICANT:g}; here {probability(result.joint_p_value)}) and the interval of some group excludes the "
+        f"level. It is even if the intervals of all groups lie within {result.tolerance:g} of the level. Otherwise it "
+        "is undecided."
     )
     if contents.study is not None:
         n = contents.study.sizes["test"]
-        return f"On the intervals of {n} test rows, which neither the model nor its calibration have seen. {rule}"
-    if isinstance(judged, Audit):
-        return f"On the intervals of {judged.overall.rows} rows. {rule}"
-    n = sum(row.rows for row in judged.table)
-    return f"On one threshold for all rows, judged by {n} calibration rows. {rule}"
+        return (
+            f"The verdict uses the intervals of {n} test rows. Neither the model nor the calibration used these rows. "
+            f"{rule}"
+        )
+    if isinstance(result, Audit):
+        return f"The verdict uses the intervals of {result.overall.rows} rows. {rule}"
+    n = sum(row.rows for row in result.table)
+    return f"The verdict is on one threshold for all rows. It uses {n} calibration rows. {rule}"
 
 
-def coverage(contents: Contents, found: Audit, live: LevelRecorder) -> Markup:
+def coverage(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
     """Return each group's coverage on the test rows: a picture and a table."""
-    rows = contents.shown(found.table)
+    rows = contents.shown(audit.table)
     lines = [
-        (row.group, row.rows, *_numbers(row, live), live.text(p_value_text(row.adjusted)), live.text(short(row.width)))
-        for row in [*rows, *([found.overall] if len(found.table) > 1 else [])]
+        (*_group_cells(row, recorder), recorder.text(format_number(row.width)))
+        for row in [*rows, *([audit.overall] if len(audit.table) > 1 else [])]
     ]
-    picture = coverage_chart(rows, contents.places, level=found.level, tolerance=found.tolerance, live=live)
-    table = numbers((*_GROUP, "mean width"), lines, "Coverage and mean width of each group")
-    more = _left_out(contents, found.table)
-    law = tag("p", f"The p-values hold {found.p_value_scope}.", class_="note")
-    return section("coverage", "What is covered in each group", figure(picture), table, *more, law)
+    table = scrolling_table((*_GROUP, "mean width"), lines, "Coverage and mean width of each group")
+    p_values = tag("p", f"The p-values are computed {audit.law}.", class_="note")
+    return section(
+        "coverage",
+        "Coverage by group",
+        figure(_coverage_picture(contents, audit, recorder)),
+        table,
+        *_groups_not_shown(contents, audit.table),
+        p_values,
+    )
 
 
-def widths(contents: Contents, found: Audit, live: LevelRecorder) -> Markup:
+def widths(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
     """Return each group's mean width as a picture."""
-    means = {row.group: row.width for row in contents.shown(found.table)}
-    said = live.text(
-        f"Mean width {short(found.overall.width)}. Empty intervals: {found.n_empty}; infinite ones: {found.n_infinite}."
+    means = {row.group: row.width for row in contents.shown(audit.table)}
+    text = recorder.text(
+        f"Mean width: {format_number(audit.overall.width)}. Empty intervals: {audit.n_empty}. "
+        f"Infinite intervals: {audit.n_infinite}."
     )
-    picture = widths_chart(means, contents.places, most=contents.most_width, live=live)
-    return section("widths", "How wide the intervals are", figure(picture), tag("p", said))
+    picture = widths_chart(means, contents.group_numbers, max_width=contents.max_width, recorder=recorder)
+    return section("widths", "Interval widths", figure(picture), tag("p", text))
 
 
-def rows(contents: Contents, shown: ShownRows, made: Intervals, live: LevelRecorder) -> Markup:
+def rows(contents: Contents, shown: ShownRows, intervals: Intervals, recorder: LevelRecorder) -> Markup:
     """Return intervals and targets of test rows, sorted by spread."""
-    inside = int(made.covers(shown.y).sum())
-    said = live.text(f"{inside} of these {len(shown)} test rows are covered; diamonds are missed.")
-    picture = rows_chart(shown, made, contents.places, live=live)
-    return section("rows", "Intervals over the data", figure(picture, tag("figcaption", said)))
+    n_covered = int(intervals.covers(shown.y).sum())
+    text = f"{n_covered} of these {len(shown)} test rows are covered. Diamonds are missed targets."
+    picture = rows_chart(shown, intervals, contents.group_numbers, recorder=recorder)
+    return section("rows", "Intervals of test rows", figure(picture, tag("figcaption", recorder.text(text))))
 
 
-def one_threshold(contents: Contents, found: Diagnosis, live: LevelRecorder) -> Markup:
-    """Return what one threshold for all rows would cover, from the calibration rows."""
-    rows = contents.shown(found.table)
-    said = live.text(
-        f"One threshold for all rows, {short(found.threshold)}, is {found.verdict} at level {found.level:g}, "
-        "by the calibration rows alone."
+def one_threshold(contents: Contents, diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
+    """Return the expected coverage of one threshold for all rows, estimated on the calibration rows."""
+    text = recorder.text(
+        f"One threshold for all rows, {format_number(diagnosis.threshold)}, at level {diagnosis.level:g}. Verdict from "
+        f"the calibration rows alone: {diagnosis.verdict}."
     )
     lines = [
-        (
-            row.group,
-            row.rows,
-            *_numbers(row, live),
-            live.text(p_value_text(row.adjusted)),
-            live.text(short(row.threshold)),
-        )
-        for row in rows
+        (*_group_cells(row, recorder), recorder.text(format_number(row.threshold)))
+        for row in contents.shown(diagnosis.table)
     ]
-    picture = coverage_chart(rows, contents.places, level=found.level, tolerance=found.tolerance, live=live)
-    table = numbers(
-        (*_GROUP, "own threshold"), lines, "What one threshold will cover, and what each group's own would be"
+    table = scrolling_table(
+        (*_GROUP, "own threshold"), lines, "Expected coverage of one threshold, and the threshold of each group alone"
     )
-    more = _left_out(contents, found.table)
-    advice = tag("p", live.text(found.advice)) if contents.own.audit is not None else ""
-    return section("one-threshold", "Would one threshold do?", tag("p", said), advice, figure(picture), table, *more)
+    return section(
+        "one-threshold",
+        "Is one threshold enough?",
+        tag("p", text),
+        tag("p", recorder.text(diagnosis.advice)) if contents.own.audit is not None else "",
+        figure(_coverage_picture(contents, diagnosis, recorder)),
+        table,
+        *_groups_not_shown(contents, diagnosis.table),
+    )
 
 
-def distributions(contents: Contents, found: Diagnosis, live: LevelRecorder) -> Markup:
+def distributions(contents: Contents, diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
     """Return the distributions of the groups' scores; of many groups, of those with the smallest p-values."""
-    own = contents.own.diagnosis or found
-    surest = sorted(contents.shown(own.table), key=lambda row: (np.isnan(row.adjusted), row.adjusted))[:_MOST_LINES]
-    drawn = {row.group for row in surest}
-    scores = {label: values for label, values in found.scores.items() if label in drawn}
-    some = (
-        f" Drawn are the {_MOST_LINES} groups with the smallest p-values." if len(contents.groups) > len(drawn) else ""
+    own = contents.own.diagnosis or diagnosis
+    by_p_value = sorted(contents.shown(own.table), key=lambda row: (np.isnan(row.adjusted), row.adjusted))
+    drawn = {row.group for row in by_p_value[:_MAX_LINES]}
+    scores = {label: values for label, values in diagnosis.scores.items() if label in drawn}
+    selection = f" Only the {_MAX_LINES} groups with the smallest p-values are drawn."
+    caption = (
+        "The score measures how far a target is from the prediction. Each line is the distribution of one group's "
+        "scores; the line in the colour of the text is the distribution of all scores. The horizontal dashed line is "
+        "the level, the vertical one is the threshold. If all lines cross the level at the same score, one threshold "
+        "is even at this level. If the lines coincide, it is even at every level."
+        f"{selection if len(contents.groups) > len(drawn) else ''}"
     )
-    said = (
-        "The score is how far a target is from what the model says. Where the groups' lines cross the level (dashed, "
-        "across) at the same score, one threshold is even at that level; where they coincide, at every level. The "
-        f"line in the colour of the text is of all rows; dashed, upright, is the threshold.{some}"
-    )
+    numbers = contents.group_numbers
     picture = distribution_chart(
-        found.inputs.scores, scores, contents.places, level=found.level, threshold=found.threshold, live=live
+        diagnosis.inputs.scores,
+        scores,
+        numbers,
+        level=diagnosis.level,
+        threshold=diagnosis.threshold,
+        recorder=recorder,
     )
-    places = contents.places
-    names = (tag("li", key(places[label]), " ", label, data_group=places[label]) for label in scores)
-    caption = tag("figcaption", said)
-    return section("distributions", "The groups' scores", figure(picture, tag("ul", *names, class_="legend"), caption))
+    names = (tag("li", legend_line(numbers[label]), " ", label, data_group=numbers[label]) for label in scores)
+    legend = tag("ul", *names, class_="legend")
+    return section("distributions", "Scores by group", figure(picture, legend, tag("figcaption", caption)))
 
 
-def tests(shot: LevelSnapshot, live: LevelRecorder) -> Markup:
-    """Return every test with its p-value and what it means."""
-    lines = [*_tests_before(shot.diagnosis, live), *_tests_after(shot.audit, live)]
-    table = numbers(("test", "asks whether", "p, adjusted", "answer"), lines, "All tests")
+def tests(snapshot: LevelSnapshot, recorder: LevelRecorder) -> Markup:
+    """Return every test with its question, its p-value and the answer."""
+    lines = [*_calibration_tests(snapshot.diagnosis, recorder), *_audit_tests(snapshot.audit, recorder)]
+    table = scrolling_table(("test", "question", "p (Holm)", "answer"), lines, "All tests")
     note = (
-        "A p-value is how often chance alone would make as much of a difference, or more. Where several groups, "
-        "pairs or strata are compared, it is adjusted for their number (Holm). Not tested is what takes more rows or "
-        "groups, and pairs of more than 30 groups. All levels are judged by the same rows, each as if it had been "
-        "chosen beforehand: a level that is picked for its verdict proves nothing."
+        "A p-value is the probability of a difference at least this large if there were none in truth. Where several "
+        "groups, pairs or strata are compared, it is adjusted for their number (Holm). Not tested: more rows or groups "
+        "are needed, or there are more than 30 groups to compare in pairs. All levels are tested on the same rows, "
+        "each as if it had been chosen beforehand. Do not choose a level by its verdict: such a verdict proves nothing."
     )
-    return section("tests", "The tests", table, tag("p", note, class_="note"))
+    return section("tests", "Statistical tests", table, tag("p", note, class_="note"))
 
 
-def _tests_before(found: Diagnosis | None, live: LevelRecorder) -> list[tuple[Any, ...]]:
+def _calibration_tests(diagnosis: Diagnosis | None, recorder: LevelRecorder) -> list[tuple[Any, ...]]:
     """Return the tests on calibration rows."""
-    if found is None:
+    if diagnosis is None:
         return []
-    quantiles = min((each.adjusted for each in found.quantile_differences), default=np.nan)
-    anywhere = min((each.adjusted for each in found.distribution_differences), default=np.nan)
-    lines: list[tuple[Any, ...]] = [
-        _line("calibration: exact, all groups", "scores depend on the group", found.joint_p_value, live),
-        _line("calibration: bootstrap", "some groups' score quantiles at this level differ", quantiles, live),
-        _line("calibration: Kolmogorov-Smirnov", "some groups' scores differ at any level", anywhere, live),
-        _line(
-            "calibration: Anderson-Darling", "the groups' scores differ in distribution", found.anderson_darling, live
-        ),
-    ]
-    if found.dependence is not None:
-        p = found.dependence.p_value
-        lines.append(_line("calibration: score and spread", "the score depends on the spread", p, live))
-    return lines
+    quantiles = min((each.adjusted for each in diagnosis.quantile_differences), default=np.nan)
+    distances = min((each.adjusted for each in diagnosis.distribution_differences), default=np.nan)
+    found = {
+        ("exact, all groups", "Do scores depend on the group?"): diagnosis.joint_p_value,
+        ("bootstrap", "Do score quantiles at this level differ between some groups?"): quantiles,
+        ("Kolmogorov-Smirnov", "Do scores differ between some groups, at any level?"): distances,
+        ("Anderson-Darling", "Do the distributions of the groups' scores differ?"): diagnosis.anderson_darling,
+    }
+    if diagnosis.dependence is not None:
+        found["score and spread", "Does the score depend on the spread?"] = diagnosis.dependence.p_value
+    return [_test_cells(f"calibration: {name}", question, p, recorder) for (name, question), p in found.items()]
 
 
-def _tests_after(found: Audit | None, live: LevelRecorder) -> list[tuple[Any, ...]]:
+def _audit_tests(audit: Audit | None, recorder: LevelRecorder) -> list[tuple[Any, ...]]:
     """Return the tests on test rows."""
-    if found is None:
+    if audit is None:
         return []
-    worst = min((row.adjusted for row in found.table if row.rows), default=np.nan)
-    lines = [
-        _line("test rows: exact, each group", "some group is off the level", worst, live),
-        _line("test rows: exact, all rows", "all rows together are off the level", found.overall.adjusted, live),
-    ]
-    if found.slab is not None:
-        lines.append(
-            _line("test rows: worst slab", "rows of that slab are missed too often", found.slab.adjusted, live)
-        )
-    if found.excess_risk is not None:
-        asks = "the features tell covered rows from missed ones"
-        lines.append(_line("test rows: classifier", asks, found.excess_risk.p_value, live))
-    return lines
+    smallest = min((row.adjusted for row in audit.table if row.rows), default=np.nan)
+    found = {
+        ("exact, each group", "Does the coverage of some group differ from the level?"): smallest,
+        ("exact, all rows", "Does the coverage of all rows differ from the level?"): audit.overall.adjusted,
+    }
+    if audit.slab is not None:
+        found["worst slab", "Are rows of that slab missed too often?"] = audit.slab.adjusted
+    if audit.excess_risk is not None:
+        found["classifier", "Do the features predict which rows are missed?"] = audit.excess_risk.p_value
+    return [_test_cells(f"test rows: {name}", question, p, recorder) for (name, question), p in found.items()]
 
 
-def _line(name: str, asks: str, p: float, live: LevelRecorder) -> tuple[Any, ...]:
-    answer = "not tested" if np.isnan(p) else "yes, beyond chance" if p < SIGNIFICANT else "not beyond chance"
-    return name, asks, live.text("" if np.isnan(p) else p_value_text(p)), live.text(answer)
+def _test_cells(name: str, question: str, p: float, recorder: LevelRecorder) -> tuple[Any, ...]:
+    answer = "not tested" if np.isnan(p) else "yes" if p < SIGNIFICANT else "not significant"
+    return name, question, recorder.text("" if np.isnan(p) else probability(p)), recorder.text(answer)
 
 
-def features(found: Audit, live: LevelRecorder) -> Markup:
-    """Return the worst slab, and coverage by each feature."""
-    slab = tag("p", live.text(_slab(found)))
-    lines = [
-        (row.group, row.rows, *_numbers(row, live), live.text(p_value_text(row.adjusted))) for row in found.by_feature
-    ]
-    table = numbers(_GROUP, lines, "Coverage by each feature")
-    whole = tag("details", tag("summary", f"Coverage by each feature ({len(lines)} strata)"), table)
-    off = tag("p", "Off the level beyond chance: ", live.text(found.features_off_the_level or "none"), ".")
-    return section("features", "Coverage by the features", slab, off, whole)
+def features(audit: Audit, recorder: LevelRecorder) -> Markup:
+    """Return the worst slab, and the coverage by each feature."""
+    slab = tag("p", recorder.text(_slab_text(audit)))
+    lines = [_group_cells(row, recorder) for row in audit.by_feature]
+    table = scrolling_table(_GROUP, lines, "Coverage by each feature")
+    details = tag("details", tag("summary", f"Coverage by each feature ({len(lines)} strata)"), table)
+    off = recorder.text(audit.features_off_the_level or "none")
+    return section(
+        "features",
+        "Coverage by feature",
+        slab,
+        tag("p", "Strata whose coverage differs significantly from the level: ", off, "."),
+        details,
+    )
 
 
-def _slab(found: Audit) -> str:
-    slab: GroupAudit | None = found.slab
+def _slab_text(audit: Audit) -> str:
+    slab: GroupAudit | None = audit.slab
     if slab is None or not slab.rows:
         return "No slab of the features was found."
     return (
-        f"The worst slab, found on half of the rows and judged on the other half, is {found.slab_rule}: "
-        f"{slab.coverage:.3f} of {slab.rows} rows are covered ({slab.low:.3f} to {slab.high:.3f}; p, adjusted, "
-        f"{p_value_text(slab.adjusted)})."
+        f"The worst slab was found on half of the rows and tested on the other half. It is {audit.slab_rule}. There, "
+        f"{slab.coverage:.3f} of {slab.rows} rows are covered (interval {slab.low:.3f} to {slab.high:.3f}; p (Holm) "
+        f"{probability(slab.adjusted)})."
     )
 
 
-def guarantee(promise: Guarantee, level: float, live: LevelRecorder) -> Markup:
-    """Return the promise and what it rests on."""
+def guarantee(guarantee: Guarantee, level: float, recorder: LevelRecorder) -> Markup:
+    """Return the guarantee, its assumption, and the probability for each group."""
     lines = [
-        (group, promise.sizes[group], live.text(f"{float(share):.4f}"))
-        for group, share in promise.coverage(level).items()
+        (group, guarantee.sizes[group], recorder.text(f"{float(share):.4f}"))
+        for group, share in guarantee.coverage(level).items()
     ]
-    said = "Probability that a new row of the group is covered"
     note = (
-        "The probability is over calibration rows and new row together, k / (n + 1) or, where scores are tied, more; "
-        "for one calibration it scatters around that, the more the fewer its rows."
+        "The probability is over the calibration rows and the new row jointly: k / (n + 1), or more if scores are "
+        "tied. After one calibration, the coverage of new rows varies around it; the fewer the calibration rows, the "
+        "more it varies."
     )
-    table = numbers(("group", "calibration rows", "probability"), lines, said)
-    return section("guarantee", "What is promised", tag("p", str(promise)), table, tag("p", note, class_="note"))
+    table = scrolling_table(
+        ("group", "calibration rows", "probability"), lines, "Probability that a new row of the group is covered"
+    )
+    return section("guarantee", "Guarantee", tag("p", str(guarantee)), table, tag("p", note, class_="note"))
 
 
-def options(found: Diagnosis, live: LevelRecorder) -> Markup:
-    """Return what could be used instead, tried on the calibration rows."""
+def options(diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
+    """Return the alternatives that were evaluated on the calibration rows."""
     lines = [
         (
             short_repr(each.nonconformity),
-            "one for each group" if each.per_group else "one for all",
-            live.text(each.verdict),
-            live.text(short(each.width)),
+            "one for each group" if each.per_group else "one for all rows",
+            recorder.text(each.verdict),
+            recorder.text(format_number(each.width)),
         )
-        for each in found.options
+        for each in diagnosis.options
     ]
-    table = numbers(("score", "thresholds", "verdict", "mean width"), lines, "Tried on the calibration rows")
-    return section("options", "What could be used instead", table)
+    header = ("score", "thresholds", "verdict", "mean width")
+    return section("options", "Alternatives", scrolling_table(header, lines, "Evaluated on the calibration rows"))
 
 
-def _numbers(row: GroupCoverage, live: LevelRecorder) -> Sequence[Markup]:
-    return live.text(f"{row.coverage:.3f}"), live.text(f"{row.low:.3f} to {row.high:.3f}")
+def _group_cells(row: HasPValue, recorder: LevelRecorder) -> tuple[Any, ...]:
+    """Return a group, its rows, and the numbers that depend on the level: the columns `_GROUP`."""
+    interval = f"{row.low:.3f} to {row.high:.3f}"
+    by_level = (f"{row.coverage:.3f}", interval, probability(row.adjusted))
+    return row.group, row.rows, *(recorder.text(number) for number in by_level)
 
 
-def _left_out(contents: Contents, table: Sequence[GroupCoverage]) -> list[Markup]:
-    """Return which groups are not shown, and why."""
+def _coverage_picture(contents: Contents, result: Diagnosis | Audit, recorder: LevelRecorder) -> Markup:
+    return coverage_chart(
+        contents.shown(result.table),
+        contents.group_numbers,
+        level=result.level,
+        tolerance=result.tolerance,
+        recorder=recorder,
+    )
+
+
+def _groups_not_shown(contents: Contents, table: Sequence[GroupCoverage]) -> list[Markup]:
+    """Return how many groups are not shown, and why."""
     empty = sum(not row.rows for row in table)
     rest = len(table) - empty - len(contents.shown(table))
-    said = [f"{empty} groups have no rows."] * (empty > 0)
-    said += [f"{rest} more groups are not shown: they have the largest p-values at level {contents.own.level:g}."] * (
-        rest > 0
-    )
-    return [tag("p", " ".join(said), class_="note")] if said else []
+    sentences = [f"{empty} groups have no rows."] * (empty > 0)
+    if rest > 0:
+        level = f"{contents.own.level:g}"
+        sentences.append(f"{rest} more groups are not shown. They have the largest p-values at level {level}.")
+    return [tag("p", " ".join(sentences), class_="note")] if sentences else []

@@ -1,4 +1,4 @@
-"""A study as a folder of files: for people, for spreadsheets, for machines, and the predictor itself."""
+"""The output folders of `evencover run` and `evencover audit`."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -22,33 +22,33 @@ Kind = Literal["study", "audit"]
 
 @contextmanager
 def new_files(folder: Path, kind: Kind) -> Iterator[Path]:
-    """Yield a place to write files to, all of which come to a folder at the end, or none if anything goes wrong.
+    """Yield a temporary folder; its files are moved to the output folder at the end, but not after an error.
 
     Parameters
     ----------
     folder : Path
-        A new folder, or one of an earlier result of the same kind, whose files are replaced.
+        A new folder, or the folder of an earlier result of the same kind, whose files are replaced.
     kind : {"study", "audit"}
-        What is written.
+        The kind of the result.
     """
-    _refuse_others(folder, kind)
+    _check_output(folder, kind)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         unfinished = TemporaryDirectory(dir=folder.parent, prefix=".evencover-")
     except OSError as error:
         raise OSError(f"output must be a folder that can be written to; {folder}: {error.strerror}") from None
-    with unfinished as place:
-        yield Path(place)
+    with unfinished as temporary:
+        yield Path(temporary)
         folder.mkdir(exist_ok=True)
         for earlier in INTERVALS:
             (folder / earlier).unlink(missing_ok=True)
-        for path in Path(place).iterdir():
+        for path in Path(temporary).iterdir():
             path.replace(folder / path.name)
 
 
 def write_study(
     study: Study,
-    place: Path,
+    folder: Path,
     *,
     intervals: str = INTERVALS[0],
     names: Mapping[str, Any] | None = None,
@@ -59,43 +59,43 @@ def write_study(
     Parameters
     ----------
     study : Study
-        What was found.
-    place : Path
-        A folder, from `new_files`.
+        The study.
+    folder : Path
+        The temporary folder of `new_files`.
     intervals : {"intervals.csv", "intervals.parquet"}
-        The name, and so the kind, of the file of intervals.
+        The name of the file of intervals, and so its format.
     names : mapping from str to array, optional
-        Columns of the whole table to put beside the intervals, such as names of rows.
+        Columns of the whole table to write next to the intervals, such as row names.
     command : str
-        What gave the result, for the report.
+        The command that gave the result, for the report.
     """
-    theirs = {name: values[study.test.positions] for name, values in (names or {}).items()}
-    write_table(join_columns(theirs, study.columns_of_intervals()), place / intervals)
-    study.regressor.save(place / PREDICTOR, level=study.plan.level)
-    write_findings(study, place, command=command)
+    table_columns = {name: values[study.test.positions] for name, values in (names or {}).items()}
+    write_table(join_columns(table_columns, study.columns_of_intervals()), folder / intervals)
+    study.regressor.save(folder / PREDICTOR, level=study.plan.level)
+    write_result(study, folder, command=command)
 
 
-def write_findings(result: Study | Audit, place: Path, *, command: str = "") -> None:
-    """Write a result's report and its data to a folder, from `new_files`."""
-    write_report(result, place / REPORT, command=command)
+def write_result(result: Study | Audit, folder: Path, *, command: str = "") -> None:
+    """Write a result's report and its JSON data to the temporary folder of `new_files`."""
+    write_report(result, folder / REPORT, command=command)
     text = json.dumps(data_of(result), indent=2, ensure_ascii=False)
-    (place / RESULTS).write_text(f"{text}\n", encoding="utf-8")
+    (folder / RESULTS).write_text(f"{text}\n", encoding="utf-8")
 
 
-def _refuse_others(folder: Path, kind: Kind) -> None:
+def _check_output(folder: Path, kind: Kind) -> None:
     """Raise if a folder holds anything but an earlier result of this kind."""
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"output must be a folder; {folder} is a file")
-    there = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
-    if there and _kind_in(folder) != kind:
+    names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    if names and _kind_in(folder) != kind:
         raise FileExistsError(
-            f"output must be a new folder, or that of an earlier {kind}; {folder} has something else in it, such as "
-            f"{there[0]}"
+            f"output must be a new folder, or the folder of an earlier {kind}; {folder} contains other files, such as "
+            f"{names[0]}"
         )
 
 
 def _kind_in(folder: Path) -> str | None:
-    """Return the kind of result that a folder holds, None for anything else."""
+    """Return the kind of result that a folder holds; None if it holds no result."""
     try:
         found = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
         kind: str | None = found["evencover"] and found["kind"]

@@ -1,34 +1,34 @@
 "use strict";
-// Everything was computed beforehand: moving the slider puts other numbers in their places.
+// All numbers were computed when the file was written: the slider only replaces texts and attributes.
 const levels = JSON.parse(document.getElementById("levels").textContent);
 const slider = document.getElementById("level");
-const shown = document.getElementById("level-shown");
-const places = (kind) => {
-  const found = new Map();
-  for (const element of document.querySelectorAll(`[data-${kind}]`)) found.set(element.dataset[kind], element);
-  return found;
+const caption = document.getElementById("level-caption");
+const elementsWith = (data) => {
+  const elements = new Map();
+  for (const element of document.querySelectorAll(`[data-${data}]`)) elements.set(element.dataset[data], element);
+  return elements;
 };
-const texts = places("text");
-const marks = places("mark");
+const withText = elementsWith("text");
+const withAttributes = elementsWith("attributes");
 
-function show() {
-  const place = Number(slider.value);
-  for (const [id, values] of Object.entries(levels.texts)) texts.get(id).textContent = values[place];
-  for (const [id, attributes] of Object.entries(levels.marks))
-    for (const [name, values] of Object.entries(attributes)) marks.get(id).setAttribute(name, values[place]);
-  shown.textContent = levels.said[place];
-  slider.setAttribute("aria-valuetext", `level ${levels.levels[place]}`);
+function showLevel() {
+  const index = Number(slider.value);
+  for (const [id, values] of Object.entries(levels.texts)) withText.get(id).textContent = values[index];
+  for (const [id, attributes] of Object.entries(levels.attributes))
+    for (const [name, values] of Object.entries(attributes)) withAttributes.get(id).setAttribute(name, values[index]);
+  caption.textContent = levels.captions[index];
+  slider.setAttribute("aria-valuetext", `level ${levels.levels[index]}`);
 }
 
 document.getElementById("level-control").hidden = false;
-slider.addEventListener("input", show);
-addEventListener("pageshow", show); // a browser may put the slider back where it was
-show();
+slider.addEventListener("input", showLevel);
+addEventListener("pageshow", showLevel); // a browser may restore the slider's position
+showLevel();
 
 const details = [...document.querySelectorAll("details")];
-let open = [];
+let wereOpen = [];
 addEventListener("beforeprint", () => {
-  open = details.map((each) => each.open);
+  wereOpen = details.map((each) => each.open);
   details.forEach((each) => (each.open = true));
 });
-addEventListener("afterprint", () => details.forEach((each, place) => (each.open = open[place])));
+addEventListener("afterprint", () => details.forEach((each, index) => (each.open = wereOpen[index])));

@@ -1,13 +1,12 @@
-"""The parts of a report that do not depend on the level: what was tried, the data, the promise, how to repeat it."""
+"""The sections of a report that do not depend on the level."""
 
 import platform
 from collections.abc import Mapping
 from typing import Any
 
 from evencover._internal.html import Markup, tag
-from evencover._internal.optional import package_versions
-from evencover._report.axes import short
-from evencover._report.level_sections import numbers, section
+from evencover._report.axes import format_number
+from evencover._report.level_sections import scrolling_table, section
 from evencover.diagnostics._formatting import short_repr
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
@@ -18,108 +17,122 @@ from evencover.studies import Study
 
 _PACKAGES = ("evencover", "numpy", "scipy", "scikit-learn", "quantile-forest", "torch")
 
-_WORDS = {
-    "level": "The share of targets that intervals are asked to hold, such as 0.9.",
-    "coverage": "The share that they do hold.",
-    "group": "Rows that are to be covered alike, such as those with little, medium and much noise.",
-    "spread": "How far off the model expects to be, row by row.",
-    "score": "How strange a target is, given what the model says: its distance from the prediction (Residual), that in "
-    "units of the spread (Normalized), or that from the model's own bounds (IntervalDistance).",
-    "threshold": "The largest score that still passes: one for all rows (Marginal), or one for each group.",
-    "calibration rows": "Rows that the model was not fitted on, whose scores set the thresholds.",
-    "interval, 95 %": "Where the true coverage of a group lies, but for one time in twenty (Clopper and Pearson).",
-    "slab": "The rows between two parallel planes in the space of features.",
-    "BetaBinomial": "The law of the number of rows that a calibrated threshold covers, its own chance included.",
+_GLOSSARY = {
+    "level": "The share of targets that the intervals should contain, such as 0.9 (nominal coverage).",
+    "coverage": "The share of targets that the intervals do contain.",
+    "group": "Rows that should be covered equally often, such as rows with low, medium and high noise.",
+    "spread": "The size of the error that the model expects, row by row.",
+    "score": "How unusual a target is, given the prediction: its distance from the prediction (Residual), this "
+    "distance divided by the spread (Normalized), or its distance from the model's own bounds (IntervalDistance).",
+    "threshold": "An interval contains the targets whose score is at most the threshold. There is one threshold for "
+    "all rows (Marginal), or one for each group.",
+    "calibration rows": "Rows that were not used to fit the model. Their scores set the thresholds.",
+    "interval, 95 %": "A Clopper-Pearson interval. It contains the true coverage of a group in nineteen of twenty "
+    "cases.",
+    "p (Holm)": "A p-value, adjusted for the number of comparisons. If it is small, chance hardly explains the "
+    "difference.",
+    "slab": "The rows between two parallel planes in the space of the features.",
+    "BetaBinomial": "The exact distribution of the number of rows that a calibrated threshold covers. It includes the "
+    "chance of the calibration.",
 }
 
 
-def tried(found: Recommendation) -> Markup:
-    """Return what was tried on the training part, and what was taken."""
+def evaluated(recommendation: Recommendation) -> Markup:
+    """Return the scores and groups that were evaluated on the training part, and which of them was selected."""
     lines = [
         (
             short_repr(each.nonconformity),
             short_repr(each.taxonomy),
             each.verdict,
-            short(each.width),
-            "taken" * (each is found.chosen),
+            format_number(each.width),
+            "selected" * (each is recommendation.chosen),
         )
-        for each in found.candidates
+        for each in recommendation.candidates
     ]
-    table = numbers(("score", "groups", "verdict", "mean width", "taken"), lines, f"Tried at level {found.level:g}")
-    said = (
-        "Scores and groups were tried on the training part, out of fold, before any calibration row was seen. "
-        "Thresholds for each group are even by their guarantee. Taken was the narrowest of those with the best "
-        "verdict or, of any within 1 % of it, the one with the fewest groups."
+    header = ("score", "groups", "verdict", "mean width", "selected")
+    table = scrolling_table(header, lines, f"Evaluated at level {recommendation.level:g}")
+    text = (
+        "These scores and groups were evaluated on the training part, out of fold, before any calibration row was "
+        "used. A threshold for each group is even by its guarantee. Of the candidates with the best verdict, those "
+        "within 1 % of the narrowest were kept; of these, the one with the fewest groups was selected."
     )
-    return section("tried", "What was tried", tag("p", said), table)
+    return section("evaluated", "Evaluated scores and groups", tag("p", text), table)
 
 
 def data(study: Study) -> Markup:
-    """Return how the data was split, and how its columns became numbers."""
+    """Return how the rows were split, and how the columns became numbers."""
     total = sum(study.sizes.values())
     parts = [(part, n, f"{n / total:.0%}") for part, n in study.sizes.items()]
-    split = numbers(("part", "rows", "share"), parts, "The parts, by the rows that are used")
-    said = (
-        f"{total} rows of {study.name}, split at random (seed {study.plan.seed}): the model was fitted, and score and "
-        "groups were chosen, on the training part; thresholds come from the calibration part; the test part judged."
+    split = scrolling_table(("part", "rows", "share"), parts, "Rows used in each part")
+    text = (
+        f"{total} rows of {study.name}, split at random (seed {study.plan.seed}). The training part was used to fit "
+        "the model and to select the score and the groups. The calibration part set the thresholds. The verdict uses "
+        "the test part."
     )
-    one_each = (
-        f" No {study.clusters} has rows in two parts, and of each only one row, drawn at random, calibrates or judges: "
-        "rows that belong together depend on each other."
+    clusters = (
+        f" All rows with the same {study.clusters} are in the same part. The calibration and test parts use one random "
+        f"row of each {study.clusters}, because rows that belong together depend on each other."
     ) * (study.clusters is not None)
-    columns = numbers(
-        ("column", "kind", "missing", "becomes"),
-        [(each.name, _kind(each), each.missing, _becomes(each)) for each in study.columns],
-        "The features, as they were in the training part",
+    columns = scrolling_table(
+        ("column", "kind", "missing", "encoded as"),
+        [(each.name, _kind(each), each.missing, _encoding_text(each)) for each in study.columns],
+        "The features in the training part",
     )
-    return section(
-        "data", "The data", tag("p", said, one_each), split, tag("details", tag("summary", "The features"), columns)
-    )
+    details = tag("details", tag("summary", "The features"), columns)
+    return section("data", "Data", tag("p", text, clusters), split, details)
 
 
 def assumptions(result: Diagnosis | Audit) -> Markup:
-    """Return what a result on its own rests on."""
+    """Return the assumptions of a diagnosis or an audit."""
     if isinstance(result, Audit):
-        said = (
-            "The rows must be new to whatever made the intervals, its model and its calibration, and like those that "
-            f"it is used for. The p-values hold {result.p_value_scope}."
+        text = (
+            "The rows must not have been used to fit or to calibrate the model that made the intervals. They must be "
+            "exchangeable with the rows that it is used for (for example, all independent and from one source). The "
+            f"p-values are computed {result.law}."
         )
     else:
-        said = (
-            "The calibration rows must be new to the model, and like those that it will be used for (exchangeable, for "
-            f"example all independent and from one source). The exact tests are exact for the null that "
-            f"{result.null_hypothesis}."
+        text = (
+            "The calibration rows must not have been used to fit the model. They must be exchangeable with the rows "
+            "that it will be used for (for example, all independent and from one source). The exact tests are exact "
+            f"for the null hypothesis that {result.null}."
         )
-    return section("assumptions", "What this rests on", tag("p", said))
+    return section("assumptions", "Assumptions", tag("p", text))
 
 
-def reproduction(settings: Mapping[str, Any], command: str) -> Markup:
-    """Return how to get the same numbers again."""
-    how = [tag("p", "The same numbers come out of:"), tag("pre", tag("code", command))] if command else []
+def how_to_reproduce(settings: Mapping[str, Any], command: str) -> Markup:
+    """Return the command, the settings and the versions that give the same numbers again."""
     lines = [*settings.items(), ("Python", platform.python_version()), *versions().items()]
-    table = numbers(("what", "value"), lines, "Settings and versions")
-    return section("reproduction", "How to repeat it", *how, table)
+    table = scrolling_table(("setting", "value"), lines, "Settings and versions")
+    shown = [tag("p", "This command gives the same numbers:"), tag("pre", tag("code", command))] if command else []
+    return section("reproduction", "How to reproduce", *shown, table)
 
 
 def glossary() -> Markup:
-    """Return the words that a report takes for granted."""
-    lines = (part for word, meaning in _WORDS.items() for part in (tag("dt", word), tag("dd", meaning)))
-    return section("words", "The words", tag("details", tag("summary", "What they mean"), tag("dl", *lines)))
+    """Return the terms that a report uses, with their meaning."""
+    lines = (part for term, meaning in _GLOSSARY.items() for part in (tag("dt", term), tag("dd", meaning)))
+    return section("glossary", "Glossary", tag("details", tag("summary", "What the terms mean"), tag("dl", *lines)))
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the packages that numbers depend on, where they are installed."""
-    return {name: version for name, version in package_versions(_PACKAGES).items() if version is not None}
+    """Return the versions of the installed packages that the numbers depend on."""
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
 
 
-def _kind(each: EncodedColumn) -> str:
-    return "number" if each.categories is None else "category"
+def _kind(column: EncodedColumn) -> str:
+    return "number" if column.categories is None else "category"
 
 
-def _becomes(each: EncodedColumn) -> str:
-    """Return in words what a column becomes."""
-    marks = "; a column of its own marks missing ones" * (each.missing > 0)
-    if each.categories is None:
-        return f"itself{f', {short(each.fill)} where missing' * (each.missing > 0)}{marks}"
-    others = f", one for {len(each.rare)} rarer values" * bool(each.rare)
-    return f"a column for each of {first_few(each.categories)}{others}{marks}"
+def _encoding_text(column: EncodedColumn) -> str:
+    """Return how a column was encoded, as text."""
+    marks = "; one more column marks missing values" * (column.missing > 0)
+    if column.categories is None:
+        fill = f"; missing values become {format_number(column.fill)}" * (column.missing > 0)
+        return f"the number itself{fill}{marks}"
+    others = f", one for {len(column.rare)} rarer values" * bool(column.rare)
+    return f"one column for each of {first_few(column.categories)}{others}{marks}"

@@ -1,4 +1,4 @@
-"""One file for people to read."""
+"""Write a result as one HTML file."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,26 +10,26 @@ from evencover._report import level_sections as sections
 from evencover._report.contents import Contents, LevelSnapshot, contents_of
 from evencover._report.level_recorder import LevelRecorder
 from evencover._report.page import page
-from evencover._report.static_sections import assumptions, data, glossary, reproduction, tried
+from evencover._report.static_sections import assumptions, data, evaluated, glossary, how_to_reproduce
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.studies import Study
 
 
 def write_report(result: Study | Diagnosis | Audit, path: str | Path, *, command: str = "") -> None:
-    """Write a result to one HTML file: the verdict first, then pictures, numbers, tests, and what they rest on.
+    """Write a result to one HTML file: the verdict first, then pictures, numbers, tests and assumptions.
 
-    The file loads nothing from anywhere, can be read without JavaScript, and printed. With it, a slider changes the
-    level, where the result knows others: every number was computed when the file was written.
+    The file needs no network. It can be read without JavaScript, and printed. With JavaScript, the report on a study
+    or a diagnosis has a slider that changes the level; all its numbers are computed when the file is written.
 
     Parameters
     ----------
     result : Study, Diagnosis or Audit
-        What to report on.
+        The result.
     path : str or Path
-        The file, replaced as a whole.
+        The file. It is written atomically, and replaces an earlier one.
     command : str
-        What gave the result, for whoever wants to repeat it.
+        The command that gave the result; the report shows it, so that readers can reproduce the numbers.
 
     Examples
     --------
@@ -46,50 +46,50 @@ def write_report(result: Study | Diagnosis | Audit, path: str | Path, *, command
 def report(result: Study | Diagnosis | Audit, *, command: str = "") -> str:
     """Return the page that `write_report` writes."""
     contents = contents_of(result)
-    made = []
-    for shot in contents.snapshots:
-        live = LevelRecorder(written=shot is contents.own)
-        made.append((live, joined(_moving_parts(contents, shot, live))))
+    levels = []
+    for snapshot in contents.snapshots:
+        recorder = LevelRecorder(is_shown=snapshot is contents.own)
+        levels.append((recorder, joined(_level_parts(contents, snapshot, recorder))))
     title, subtitle = _titles(result)
-    return page(title, subtitle, contents, made, _after(result, command))
+    return page(title, subtitle, contents, levels, _static_parts(result, command))
 
 
-def _moving_parts(contents: Contents, shot: LevelSnapshot, live: LevelRecorder) -> Iterator[Markup]:
+def _level_parts(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRecorder) -> Iterator[Markup]:
     """Yield the parts that depend on the level, in the order of reading."""
-    yield sections.verdict(contents, shot, live)
-    if shot.audit is not None:
-        yield sections.coverage(contents, shot.audit, live)
-        yield sections.widths(contents, shot.audit, live)
-    if contents.rows is not None and shot.intervals is not None:
-        yield sections.rows(contents, contents.rows, shot.intervals, live)
-    if shot.diagnosis is not None:
-        yield sections.one_threshold(contents, shot.diagnosis, live)
-        yield sections.distributions(contents, shot.diagnosis, live)
-        if shot.diagnosis.options:
-            yield sections.options(shot.diagnosis, live)
-    yield sections.tests(shot, live)
-    if shot.audit is not None and shot.audit.excess_risk is not None:
-        yield sections.features(shot.audit, live)
+    yield sections.verdict(contents, snapshot, recorder)
+    if snapshot.audit is not None:
+        yield sections.coverage(contents, snapshot.audit, recorder)
+        yield sections.widths(contents, snapshot.audit, recorder)
+    if contents.rows is not None and snapshot.intervals is not None:
+        yield sections.rows(contents, contents.rows, snapshot.intervals, recorder)
+    if snapshot.diagnosis is not None:
+        yield sections.one_threshold(contents, snapshot.diagnosis, recorder)
+        yield sections.distributions(contents, snapshot.diagnosis, recorder)
+        if snapshot.diagnosis.options:
+            yield sections.options(snapshot.diagnosis, recorder)
+    yield sections.tests(snapshot, recorder)
+    if snapshot.audit is not None and snapshot.audit.excess_risk is not None:
+        yield sections.features(snapshot.audit, recorder)
     if contents.study is not None:
-        yield sections.guarantee(contents.study.regressor.guarantee_, shot.level, live)
+        yield sections.guarantee(contents.study.regressor.guarantee_, snapshot.level, recorder)
 
 
 def _titles(result: Study | Diagnosis | Audit) -> tuple[str, str]:
     if isinstance(result, Study):
-        return f"Prediction intervals for {result.target}", f"{result.name}. {result.how}."
+        return f"Prediction intervals for {result.target}", f"{result.name}. Model: {result.method}."
     if isinstance(result, Audit):
-        return "What these intervals cover", f"An audit of {result.overall.rows} rows."
-    by = f", by {result.taxonomy}" if result.taxonomy else ""
+        return "Coverage of these intervals", f"An audit of {result.overall.rows} rows."
+    groups = f", with the groups {result.taxonomy}" if result.taxonomy else ""
     n = len(result.inputs.scores)
-    return "What one threshold will cover", f"A diagnosis from {n} calibration rows{by}."
+    return "Coverage of one threshold", f"A diagnosis of {n} calibration rows{groups}."
 
 
-def _after(result: Study | Diagnosis | Audit, command: str) -> Markup:
+def _static_parts(result: Study | Diagnosis | Audit, command: str) -> Markup:
     """Return the parts that do not depend on the level."""
     if not isinstance(result, Study):
         seed = result.seed if isinstance(result, Audit) else result.inputs.seed
         settings: dict[str, Any] = {"level": f"{result.level:g}", "tolerance": f"{result.tolerance:g}", "seed": seed}
-        return joined([assumptions(result), reproduction(settings, command), glossary()])
+        return joined([assumptions(result), how_to_reproduce(settings, command), glossary()])
     plan = result.plan
     settings = {
         "level": f"{plan.level:g}",
@@ -97,14 +97,14 @@ def _after(result: Study | Diagnosis | Audit, command: str) -> Markup:
         "seed": plan.seed,
         "calibration_size": f"{plan.calibration_size:g}",
         "test_size": f"{plan.test_size:g}",
-        "model": repr(result.model),
-        "score and groups": result.how,
+        "fitted model": repr(result.model),
+        "model, score and groups": result.method,
     }
     return joined(
         [
-            *([] if result.recommendation is None else [tried(result.recommendation)]),
+            *([] if result.recommendation is None else [evaluated(result.recommendation)]),
             data(result),
-            reproduction(settings, command),
+            how_to_reproduce(settings, command),
             glossary(),
         ]
     )

@@ -1,4 +1,4 @@
-"""The main job on a table: split, fit, choose, calibrate, diagnose, evaluate."""
+"""Studies of a table: split, fit, select score and groups, calibrate, diagnose, audit."""
 
 from evencover.studies.plan import MODELS, Plan
 from evencover.studies.table_study import Study, study

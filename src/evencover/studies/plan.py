@@ -1,4 +1,4 @@
-"""What a study does: its model, its score and groups, its parts, its seed."""
+"""The plan of a study: its model, score, groups, level, split and seed."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from evencover.models._validation import check_regressor
 from evencover.scores import Score, checked_score
 from evencover.taxonomies import Taxonomy, fresh_taxonomy
 
-_SEEDS = 2**32  # scikit-learn takes no more
+_SEED_LIMIT = 2**32  # seeds of scikit-learn are smaller
 
 
 def _boosting(level: float, seed: int) -> Any:  # noqa: ARG001
@@ -36,7 +36,7 @@ def _linear(level: float, seed: int) -> Any:  # noqa: ARG001
     return WithSpread(ridge, random_state=seed)
 
 
-MODELS: Mapping[str, Callable[[float, int], Any]] = {  # each a function of level and seed
+MODELS: Mapping[str, Callable[[float, int], Any]] = {  # functions of level and seed
     "boosting": _boosting,
     "linear": _linear,
     "forest": lambda level, seed: QuantileForest(level=level, random_state=seed),
@@ -50,23 +50,23 @@ MODELS: Mapping[str, Callable[[float, int], Any]] = {  # each a function of leve
 
 @dataclass(frozen=True)
 class Plan:
-    """What a study does.
+    """The settings of a study.
 
     Parameters
     ----------
     model : str or regressor
-        A name: boosting, linear, forest, quantile-network, mean-variance-network, dropout-ensemble; or any regressor of
-        scikit-learn's kind.
+        A name (boosting, linear, forest, quantile-network, mean-variance-network, dropout-ensemble), or any regressor
+        with scikit-learn's interface.
     nonconformity : score, optional
-        Chosen on the training part by default.
+        The score; by default selected on the training part.
     taxonomy : taxonomy, optional
-        Chosen on the training part by default.
+        The groups; by default selected on the training part.
     level, tolerance : float
-        Nominal coverage, and the distance from it that counts as even.
+        Nominal coverage, and the largest distance from it that counts as even.
     calibration_size, test_size : float
-        Shares of all rows; the rest is for training.
+        Shares of the rows for calibration and for testing; the other rows are for training.
     seed : int
-        Of the split, the model and the tests' draws.
+        Seed of the split, the model and the random draws of the tests.
 
     Examples
     --------
@@ -86,8 +86,8 @@ class Plan:
     def __post_init__(self) -> None:
         settings = checked_settings(self.level, self.tolerance, self.seed)
         object.__setattr__(self, "level", float(settings.level))
-        if self.seed >= _SEEDS:
-            raise ValueError(f"seed must be a whole number below {_SEEDS}; got {self.seed}")
+        if self.seed >= _SEED_LIMIT:
+            raise ValueError(f"seed must be a whole number below {_SEED_LIMIT}; got {self.seed}")
         for name in ("calibration_size", "test_size"):
             check_share(name, getattr(self, name))
         if self.training_size <= 0:
@@ -106,9 +106,9 @@ class Plan:
 
     @property
     def training_size(self) -> float:
-        """The share of the rows that is left for training."""
+        """The share of the rows for training."""
         return 1 - self.calibration_size - self.test_size
 
     def estimator(self) -> Any:
-        """Return the model, not fitted."""
+        """Return the model, not yet fitted."""
         return MODELS[self.model](float(self.level), self.seed) if isinstance(self.model, str) else self.model

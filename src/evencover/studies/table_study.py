@@ -1,4 +1,4 @@
-"""Run a study of a table: split, fit, choose, calibrate, diagnose, audit; and its result."""
+"""Study a table: split, fit, select score and groups, calibrate, diagnose, audit."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,41 +30,42 @@ from evencover.intervals import Intervals
 from evencover.model_selection import Part
 from evencover.models.encoding import EncodedColumn, TableEncoder
 from evencover.predictions import Prediction, Rows
-from evencover.studies._columns import check_column_roles, feature_columns, target_column, three_parts
+from evencover.studies._columns import check_column_roles, feature_columns, split_rows, target_column
 from evencover.studies.plan import Plan
 from evencover.taxonomies import ByPrediction, BySpread, Taxonomy
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Study:
-    """A table's rows split in three, a model fitted and calibrated on two of them, and judged on the third.
+    """The result of `study`: a model, its calibration, and how it covers rows that it has not seen.
 
     Parameters
     ----------
     name, target : str
-        Of the table, and of its column that is predicted.
+        The name of the table, and of the column that is predicted.
     plan : Plan
-        What was done.
+        The settings.
     clusters : str or None
-        The column of clusters, one row of each of which calibrates or judges.
+        The column of clusters. Calibration and test parts have one row of each cluster.
     regressor : ConformalRegressor
-        The calibrated model; takes tables with the features' columns.
+        The calibrated model; takes tables with the columns of the features.
     recommendation : Recommendation or None
-        What was tried on the training part, if something was left to choose.
+        The scores and groups that were evaluated on the training part; None if the plan gives both.
     training, calibration : ndarray of int
-        Rows of these parts, by position in the table.
+        The rows of these parts, by position in the table.
     test : Part
         The rows of the test part, as they are in the table.
     test_rows : Rows
-        The same with what the model predicts for them.
+        The same rows with the model's predictions.
     intervals : Intervals
-        Of the test rows, at the plan's level.
+        The intervals of the test rows, at the plan's level.
     groups : Groups
-        Of the test rows: those of the model's thresholds, or three of the spread where there is one threshold.
+        The groups of the test rows: those of the model's thresholds, or three levels of the spread if it has one
+        threshold.
     diagnosis : Diagnosis
-        Of one threshold for all rows, from the calibration part.
+        How one threshold for all rows would cover the groups, estimated on the calibration part.
     audit : Audit
-        Of the model's own intervals, on the test part.
+        How the model's own intervals cover the test part.
     """
 
     name: str
@@ -84,23 +85,23 @@ class Study:
 
     @property
     def verdict(self) -> Verdict:
-        """On the model's own intervals: that of the audit."""
+        """The verdict of the audit, on the model's own intervals."""
         return self.audit.verdict
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Rows of each part."""
+        """The number of rows in each part."""
         return {"training": len(self.training), "calibration": len(self.calibration), "test": len(self.test)}
 
     @property
     def columns(self) -> tuple[EncodedColumn, ...]:
-        """How each feature became numbers."""
+        """How each feature was encoded as numbers."""
         encoder: TableEncoder = self._fitted[0]
         return encoder.columns_
 
     @property
     def model(self) -> Any:
-        """The fitted model inside, behind the encoder."""
+        """The fitted model, without the encoder of the table."""
         return self._fitted[-1]
 
     @property
@@ -110,7 +111,7 @@ class Study:
 
     @property
     def prediction(self) -> Prediction:
-        """What the model says of the test rows."""
+        """The model's predictions for the test rows."""
         return self.test_rows.prediction
 
     def __repr__(self) -> str:
@@ -121,57 +122,57 @@ class Study:
         sizes = ", ".join(f"{n} {part}" for part, n in self.sizes.items())
         return "\n".join(
             [
-                f"{self.name}, predicting {self.target}: {sizes} rows{self._cluster_text}.",
-                f"Model: {self.how}.",
+                f"Data: {self.name}, target {self.target}; {sizes} rows{self._cluster_text}.",
+                f"Model: {self.method}.",
                 f"On the test rows, at level {self.plan.level:g}:",
                 group_table(
                     [*self.audit.table, self.audit.overall], _cells, (*COVERAGE_COLUMNS, "p (Holm)", "mean width")
                 ),
                 f"Verdict: {self.verdict}. {self.audit.advice}",
-                f"By the calibration rows, one threshold for all is {self.diagnosis.verdict}. {self.diagnosis.advice}",
+                f"One threshold for all rows, by the calibration rows: {self.diagnosis.verdict}. "
+                f"{self.diagnosis.advice}",
             ]
         )
 
     @property
     def _cluster_text(self) -> str:
-        return "" if self.clusters is None else f"; one of each {self.clusters} calibrates or judges"
+        return "" if self.clusters is None else f" (calibration and test: one row of each {self.clusters})"
 
     def _repr_html_(self) -> str:
-        return joined([tag("p", f"{self!r}. {self.how}."), Markup(self.audit._repr_html_())])
+        return joined([tag("p", f"{self!r}. Model: {self.method}."), Markup(self.audit._repr_html_())])
 
     @property
-    def how(self) -> str:
-        """The model, the score and the groups in words."""
+    def method(self) -> str:
+        """The model, the score and the groups as text."""
         model = self.plan.model if isinstance(self.plan.model, str) else type(self.plan.model).__name__
         score = short_repr(self.regressor.calibration_.nonconformity)
-        return f"{model}, {score}, {short_repr(self.regressor.taxonomy)}"
+        return f"{model}; score: {score}; groups: {short_repr(self.regressor.taxonomy)}"
 
     def columns_of_intervals(self) -> dict[str, Any]:
-        """Return the test rows as columns: place in the table, target, prediction, bounds, group, whether covered."""
-        made = self.intervals
-        ours = {
+        """Return the test rows as columns: row, prediction, bounds, group, whether covered, target."""
+        columns = {
             "row": self.test.positions,
             "prediction": self.prediction.center,
-            **made.columns(),
+            **self.intervals.columns(),
             "group": [str(label) for label in self.groups.label_of_rows()],
-            "covered": made.covers(self.test.y),
+            "covered": self.intervals.covers(self.test.y),
         }
-        return join_columns({self.target: self.test.y}, ours)
+        return join_columns({self.target: self.test.y}, columns)
 
 
 def _cells(row: GroupAudit) -> tuple[str, ...]:
-    """Return the text of a line."""
-    return *coverage_cells(row), p_value_text(row.adjusted), number_text(row.width)
+    """Return the cells of a row of the printed table."""
+    return *cells(row), probability(row.adjusted), f"{row.width:.4g}"
 
 
-def join_columns(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
-    """Return columns of the table and ours together; a name that ours have, too, gets the prefix ``table_``."""
-    found = dict(ours)
-    for name, values in theirs.items():
-        while name in found:
+def join_columns(table_columns: Mapping[str, Any], result_columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both; a column of the table with the name of a result column gets the prefix ``table_``."""
+    columns = dict(result_columns)
+    for name, values in table_columns.items():
+        while name in columns:
             name = f"table_{name}"
-        found[name] = values
-    return found
+        columns[name] = values
+    return columns
 
 
 Progress = Callable[[str], None]
@@ -188,33 +189,33 @@ def study(
     name: str = "table",
     progress: Progress | None = None,
 ) -> Study:
-    """Split a table's rows in three, fit and choose on one part, calibrate on the next, judge on the last.
+    """Split a table into three parts: fit the model on the first, calibrate on the second, audit on the third.
 
-    The score and the groups are chosen on the training part alone, by `recommend`, so that the calibration rows keep
-    their guarantee; the verdict is on test rows that neither model nor calibration have seen.
+    `recommend` selects the score and the groups on the training part alone, so the guarantee of the calibration rows
+    holds. The verdict uses test rows that neither the model nor the calibration used.
 
     Parameters
     ----------
     table : DataFrame of n rows
-        A pandas, polars or pyarrow table: features, numbers or text, some of them perhaps missing (see `TableEncoder`),
-        and the target.
+        A pandas, polars or pyarrow table with the target and the features. Features are numbers or text, and may have
+        missing values (see `TableEncoder`).
     target : str
         The column to predict.
     plan : Plan, optional
-        Model, score, groups, level, parts, seed.
+        Model, score, groups, level, split, seed.
     drop : sequence of str
-        Columns that are no features, such as names of rows; groups may be formed by them.
+        Columns that are not features, such as row names. They may still define groups.
     categorical : sequence of str
-        Columns of numbers that are codes of categories.
+        Columns to treat as categories, such as numeric codes.
     clusters : str, optional
-        A column that says which rows belong together, such as patients; no feature. None of these clusters has rows in
-        two parts, and one row of each, drawn at random, calibrates or judges: rows of one cluster depend on each
-        other, and the guarantee and the tests are exact for rows that do not (Dunn, Wasserman and Ramdas, 2022). The
-        promise is then for a row of a new cluster.
+        A column that says which rows belong together, such as a patient; it is not a feature. All rows of a cluster are
+        in the same part. Calibration and test parts use one random row of each cluster: rows of one cluster depend on
+        each other, and the guarantee and the tests are exact for rows that do not (Dunn, Wasserman and Ramdas, 2022).
+        The guarantee then holds for a row of a new cluster.
     name : str
-        What results call the table.
+        The name of the table in the results.
     progress : callable, optional
-        Called with what is being done.
+        Called with the name of each step when it begins.
 
     Examples
     --------
@@ -230,16 +231,16 @@ def study(
     plan, progress = plan or Plan(), progress or (lambda _: None)
     check_column_roles(table, target, drop, categorical, clusters)
     features, encoder = feature_columns(table, target, drop, categorical, clusters, plan.taxonomy)
-    training, calibration, test = three_parts(table, features, target_column(table, target), clusters, plan)
+    training, calibration, test = split_rows(table, features, target_column(table, target), clusters, plan)
     model = Pipeline([("table", encoder), ("model", clone(plan.estimator()))])
-    regressor = _chosen(model, training, len(calibration), plan, progress)
+    regressor = _fitted_regressor(model, training, len(calibration), plan, progress)
     progress("calibrating")
     regressor.calibrate(calibration.X, calibration.y)
-    progress("diagnosing on the calibration rows")
-    taxonomy = _judged_by(regressor)
+    progress("diagnosing the calibration rows")
+    taxonomy = _audit_taxonomy(regressor)
     settings: dict[str, Any] = {"level": plan.level, "tolerance": plan.tolerance, "seed": plan.seed}
     diagnosis = diagnose(regressor, taxonomy=taxonomy, **settings)
-    progress("judging on the test rows")
+    progress("auditing the test rows")
     rows = regressor.rows(test.X, test.y)
     groups = taxonomy.assign(rows)
     intervals = regressor.predict_interval(rows, level=plan.level)
@@ -261,8 +262,8 @@ def study(
     )
 
 
-def _judged_by(regressor: ConformalRegressor) -> Taxonomy:
-    """Return the groups to judge by, learned from the calibration rows: the model's, or three where it has one."""
+def _audit_taxonomy(regressor: ConformalRegressor) -> Taxonomy:
+    """Return the groups of the audit, learned from the calibration rows: the model's, or three if it has only one."""
     if len(regressor.calibration_.labels) > 1:
         return regressor.taxonomy_
     taxonomy = ByPrediction(3) if regressor.calibration_rows_.prediction.spread is None else BySpread(3)
@@ -270,10 +271,10 @@ def _judged_by(regressor: ConformalRegressor) -> Taxonomy:
     return taxonomy
 
 
-def _chosen(
+def _fitted_regressor(
     model: Pipeline, training: Part, calibration_rows: int, plan: Plan, progress: Progress
 ) -> ConformalRegressor:
-    """Return the model, fitted and frozen, with the plan's score and groups, or those chosen on the training part."""
+    """Return the fitted model with the plan's score and groups, or with those selected on the training part."""
     if plan.nonconformity is not None and plan.taxonomy is not None:
         progress("fitting the model")
         fitted = FrozenEstimator(model.fit(training.X, training.y))
@@ -288,5 +289,5 @@ def _chosen(
         tolerance=plan.tolerance,
         calibration_rows=calibration_rows,
         seed=plan.seed,
-        progress=lambda done, fits: progress(f"choosing score and groups: {done} of {fits} fits"),
+        progress=lambda done, fits: progress(f"selecting score and groups: {done} of {fits} fits"),
     )
