@@ -1,4 +1,4 @@
-"""Draw the pictures of the README and the pages, beside this file."""
+"""Draw the pictures of the README and the pages, into the folder of this file."""
 
 import shutil
 from pathlib import Path
@@ -19,13 +19,13 @@ from evencover.studies import study
 from evencover.synthetic import Sample, heteroskedastic, toy
 
 LEVEL = 0.9
-OF_THE_PAPER = ("coverage_types_1_to_3", "score_cdfs")
+PAPER_FIGURES = ("coverage_types_1_to_3", "score_cdfs")
 
 
 def main() -> None:
     """Write the pictures."""
     drawings = {"coverage_by_noise": coverage_by_noise, "diagnosis": diagnosis}
-    drawings |= {name: figures()[name] for name in OF_THE_PAPER}
+    drawings |= {name: figures()[name] for name in PAPER_FIGURES}
     for name, draw in drawings.items():
         with mpl.rc_context({**STYLE, "savefig.dpi": 160}):
             draw().savefig(Path(__file__).with_name(f"{name}.png"))
@@ -34,13 +34,13 @@ def main() -> None:
 
 
 def report(path: Path) -> None:
-    """Take a picture of a report's beginning, in a browser: of houses of which large ones are harder to price."""
+    """Save a screenshot of the first page of a report, on houses whose prices vary more if they are large."""
     rng = np.random.default_rng(0)
     area, region = rng.uniform(30, 200, 20_000).round(), rng.choice(["north", "south", "coast"], 20_000)
     price = 50 + 3 * area + 80 * (region == "coast") + (3 + area**2 / 400) * rng.normal(size=20_000)
-    found = study(pd.DataFrame({"area": area, "region": region, "price": price}), "price", name="houses.csv")
+    result = study(pd.DataFrame({"area": area, "region": region, "price": price}), "price", name="houses.csv")
     with TemporaryDirectory() as folder, sync_playwright() as playwright:
-        write_report(found, Path(folder) / "report.html")
+        write_report(result, Path(folder) / "report.html")
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         tab = browser.new_page(viewport={"width": 860, "height": 900}, device_scale_factor=1.5)
         tab.goto((Path(folder) / "report.html").as_uri())
@@ -48,7 +48,7 @@ def report(path: Path) -> None:
 
 
 def coverage_by_noise() -> Figure:
-    """Coverage by noise level, with one threshold and with one for each level."""
+    """Draw the coverage by noise level, with one threshold and with one threshold for each level."""
     calibration, test = heteroskedastic(3000, seed=0), heteroskedastic(60_000, seed=1)
     one, per_level = one_threshold(calibration, test), threshold_per_level(calibration, test)
     figure, ((left, right),) = new_figure(1, 2, size=(9.6, 3.6))
@@ -69,12 +69,12 @@ def diagnosis() -> Figure:
 
 
 def one_threshold(calibration: Sample, test: Sample) -> Intervals:
-    """Return split conformal prediction's intervals."""
+    """Return the intervals of split conformal prediction."""
     return calibrate(calibration.y, calibration.oracle(), nonconformity=Residual()).interval(test.oracle(), level=LEVEL)
 
 
 def threshold_per_level(calibration: Sample, test: Sample) -> Intervals:
-    """Return the intervals calibrated for each of five noise levels."""
+    """Return intervals with a threshold for each of five noise levels."""
     taxonomy = BySpread(5)
     groups = taxonomy.learn(Rows(calibration.oracle()))
     fitted = calibrate(calibration.y, calibration.oracle(), nonconformity=Residual(), groups=groups)
@@ -82,7 +82,7 @@ def threshold_per_level(calibration: Sample, test: Sample) -> Intervals:
 
 
 def draw_rows(axes: Axes, test: Sample, one: Intervals, per_level: Intervals) -> None:
-    """Draw some rows' residuals against their noise, with both kinds of interval."""
+    """Draw the residuals of some rows against their noise, with both kinds of intervals."""
     rows = np.argsort(test.spread)[::80]
     spread, residual = test.spread[rows], (test.y - test.mean)[rows]
     missed = ~one[rows].covers(test.y[rows])
@@ -102,13 +102,15 @@ def draw_rows(axes: Axes, test: Sample, one: Intervals, per_level: Intervals) ->
 
 
 def draw_coverage(axes: Axes, test: Sample, one: Intervals, per_level: Intervals) -> None:
-    """Draw coverage at each noise level."""
-    axes.axhline(LEVEL, color=GREY, lw=1, ls="--", label="promised")
+    """Draw the coverage at each noise level."""
+    axes.axhline(LEVEL, color=GREY, lw=1, ls="--", label="nominal level")
     for intervals, color, name in ((one, VERMILION, "one threshold"), (per_level, BLUE, "one per noise level")):
-        found = coverage_by_group(test.y, intervals, per_level.groups)
-        axes.plot([str(label) for label in found], list(found.values()), "o-", color=color, ms=6, lw=1.8, label=name)
+        coverages = coverage_by_group(test.y, intervals, per_level.groups)
+        axes.plot(
+            [str(label) for label in coverages], list(coverages.values()), "o-", color=color, ms=6, lw=1.8, label=name
+        )
     axes.set(xlabel="noise level", ylabel="share of targets covered", xlim=(-0.4, 4.4), ylim=(0.5, 1.02))
-    axes.set_title("What they cover")
+    axes.set_title("Coverage by noise level")
     axes.legend(frameon=False, fontsize=8.5, loc="lower left")
 
 
