@@ -39,7 +39,7 @@ def run(
     data_dir: Path | None = None,
     json: bool = False,
 ) -> int:
-    """Fit a model to a table, calibrate its intervals for even coverage, and test the coverage on new rows.
+    """Fit a model to a table, calibrate its intervals for even coverage, and test them on held-out rows.
 
     Splits the rows into three parts: the first fits the model and selects score and groups, the second calibrates the
     intervals, the third tests their coverage. Writes a folder with report.html, the intervals of the test rows,
