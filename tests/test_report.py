@@ -268,7 +268,7 @@ def test_numbers_for_people():
         0.95821: "0.9582",
         9999.4: "9999",
         36_830.4: "36\u00a0830",
-        -1234567.8: "-1\u00a0234\u00a0568",
+        -1234567.8: "-1\u00a0235\u00a0000",
         3e12: "3e+12",
     }
     assert {number: format_number(number) for number in numbers} == numbers

@@ -43,11 +43,11 @@ def _round_step(width: float) -> float:
 
 
 def format_number(value: float) -> str:
-    """Return a number for people: four significant digits, or a whole number such as 36 830."""
+    """Return a number with four significant digits; a large one without exponent, as in 36 830."""
     if isnan(value):
         return "not known"
     if not isfinite(value):
         return "infinite" if value > 0 else "minus infinite"
     if 9999.5 <= abs(value) < 1e9:
-        return f"{value:,.0f}".replace(",", "\u00a0")
+        return f"{float(f'{value:.4g}'):,.0f}".replace(",", "\u00a0")
     return f"{value:.4g}"

@@ -94,7 +94,7 @@ def coverage(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Marku
         for row in [*rows, *([audit.overall] if len(audit.table) > 1 else [])]
     ]
     table = scrolling_table((*_GROUP, "mean width"), lines, "Coverage and mean width of each group")
-    p_values = tag("p", f"The p-values are computed {audit.law}.", class_="note")
+    p_values = tag("p", f"The p-values hold {audit.law}.", class_="note")
     return section(
         "coverage",
         "Coverage by group",

@@ -88,7 +88,7 @@ def assumptions(result: Diagnosis | Audit) -> Markup:
         text = (
             "The rows must not have been used to fit or to calibrate the model that made the intervals. They must be "
             "exchangeable with the rows that it is used for (for example, all independent and from one source). The "
-            f"p-values are computed {result.law}."
+            f"p-values hold {result.law}."
         )
     else:
         text = (
