@@ -72,15 +72,26 @@ def test_tables_over_more_calibration_sets(capsys):
     assert text == again != other
 
 
-def test_the_exit_status_of_claims(capsys):
-    status, text, _ = run_command_line(capsys, "reproduce", "claims", "--repeats", "3")
+def test_the_exit_status_of_claims(capsys, monkeypatch):
+    """With two repeats some claims cannot be shown; the claims are computed once, for both formats."""
+    found = list(claims_module.claims(repeats=2, seed=5))
+    settings = []
+
+    def computed(*, repeats, seed, progress):
+        settings.append((repeats, seed))
+        return iter(found)
+
+    monkeypatch.setattr(claims_module, "claims", computed)
+    status, text, _ = run_command_line(capsys, "reproduce", "claims", "--repeats", "2", "--seed", "5")
     assert status == 4
-    assert len(text.splitlines()) == 8
+    assert text.splitlines() == [str(claim) for claim in found]
+    assert len(found) == 8
     assert "NOT SHOWN" in text
-    status, text, _ = run_command_line(capsys, "reproduce", "claims", "--repeats", "3", "--json")
+    status, text, _ = run_command_line(capsys, "reproduce", "claims", "--repeats", "2", "--seed", "5", "--json")
     data = json.loads(text)
-    assert (status, data["repeats"], len(data["claims"])) == (4, 3, 8)
+    assert (status, data["repeats"], len(data["claims"])) == (4, 2, 8)
     assert {"number", "statement", "verdict", "evidence", "figure", "found"} == set(data["claims"][0])
+    assert settings == [(2, 5), (2, 5)]
 
 
 @pytest.mark.parametrize(("verdict", "status"), [("holds", 0), ("fails", 3), ("not shown", 4)])
@@ -257,8 +268,8 @@ def test_a_dry_run_needs_no_data(capsys, tmp_path, monkeypatch):
 
 def test_a_broken_guarantee_gives_exit_status_3(capsys, own_file, tmp_path, monkeypatch):
     monkeypatch.setattr("evencover.reproduction.benchmark.summary._SIGNIFICANT", 9.0)
-    small = (own_file, "--models", "QRF", "--splits", "1", "--workers", "1", "--output", str(tmp_path))
-    status, text, _ = run_command_line(capsys, "benchmark", *small)
+    small = (own_file, "--models", "MV", "--variants", "NCP", "--splits", "1", "--epochs", "2", "--workers", "1")
+    status, text, _ = run_command_line(capsys, "benchmark", *small, "--output", str(tmp_path))
     assert (status, "FAILS" in text) == (3, True)
 
 

@@ -105,7 +105,7 @@ def test_every_library_gives_the_same(library, found):
 def test_the_same_seed_gives_the_same(found):
     again = study(houses(), "price", plan=QUICK, drop=["number"])
     np.testing.assert_array_equal(np.asarray(again.intervals), np.asarray(found.intervals))
-    other = study(houses(), "price", plan=Plan(model="linear", seed=1), drop=["number"])
+    other = study(houses(), "price", plan=Plan(model=TwoLines(), seed=1), drop=["number"])
     assert set(other.training) != set(found.training)
 
 
@@ -144,13 +144,14 @@ class TestChoice:
         np.testing.assert_array_equal(found.groups.codes, expected)
 
     def test_any_regressor(self):
-        found = study(houses(), "price", plan=Plan(model=LinearRegression()), drop=["number"])
+        found = study(houses(400), "price", plan=Plan(model=LinearRegression()), drop=["number"])
         assert isinstance(found.model, WithSpread)
         assert found.method.startswith("LinearRegression; score: ")
 
     @pytest.mark.parametrize("model", [name for name in MODELS if "network" not in name and "ensemble" not in name])
     def test_models_by_name(self, model):
-        found = study(houses(400), "price", plan=Plan(model=model, taxonomy=Marginal()), drop=["number"])
+        plan = Plan(model=model, nonconformity=Normalized(), taxonomy=Marginal())
+        found = study(houses(400), "price", plan=plan, drop=["number"])
         assert len(found.intervals) == 80
 
     @pytest.mark.parametrize("model", ["quantile-network", "mean-variance-network", "dropout-ensemble"])
