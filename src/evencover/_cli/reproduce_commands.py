@@ -26,17 +26,17 @@ def tables(*, repeats: int = 0, seed: int = 0, json: bool = False) -> None:
     from evencover.reproduction.coverage_tables import as_run, as_written, repeated
 
     check_seed(seed)
-    found = {"as run": as_run(), "as written": as_written()}
+    all_tables = {"as run": as_run(), "as written": as_written()}
     if repeats:
         with status() as report_progress:
-            for name in list(found):
+            for name in list(all_tables):
                 report_progress(f"computing {repeats} calibration sets, {name}")
                 rows = repeated(repeats, seed=seed, as_written=name == "as written")
-                found[f"{name}, {repeats} calibration sets"] = rows
+                all_tables[f"{name}, {repeats} calibration sets"] = rows
     if json:
-        print_json({name: [row.as_data() for row in rows] for name, rows in found.items()})
+        print_json({name: [row.as_data() for row in rows] for name, rows in all_tables.items()})
     else:
-        print_result(_tables_text(found))
+        print_result(_tables_text(all_tables))
 
 
 def figures(*, output: Path, repeats: int = 100, json: bool = False) -> None:
@@ -125,19 +125,19 @@ def verdicts(*, repeats: int = 200, seed: int = 0, json: bool = False) -> None:
             truths[name] = true_coverage(name, seed=seed)
             shares[name] = {rows: verdict_shares(name, rows, repeats=repeats, seed=seed) for rows in ROWS}
     if json:
-        found = {name: {"coverage": truths[name], "verdicts": shares[name]} for name in shares}
-        print_json({"repeats": repeats, "seed": seed, "rejections": sizes, "scenarios": found})
+        scenarios = {name: {"coverage": truths[name], "verdicts": shares[name]} for name in shares}
+        print_json({"repeats": repeats, "seed": seed, "rejections": sizes, "scenarios": scenarios})
     else:
         print_result(_verdicts_text(sizes, shares, truths))
 
 
-def _tables_text(found: "dict[str, list[Row]]") -> str:
+def _tables_text(all_tables: "dict[str, list[Row]]") -> str:
     """Return the tables as text."""
     from evencover.reproduction.coverage_tables import COLUMNS, WHY_THEY_DIFFER
 
     lines = ["Coverage at level 0.9, by thirds of the estimated variance: mean ± standard deviation over 20 test sets"]
-    lines[0] += "; in the last two tables, over the calibration sets." if len(found) > 2 else "."
-    for name, rows in found.items():
+    lines[0] += "; in the last two tables, over the calibration sets." if len(all_tables) > 2 else "."
+    for name, rows in all_tables.items():
         lines += ["", name, " " * 24 + "".join(f"{column:16}" for column in COLUMNS).rstrip()]
         for row in rows:
             cells = zip(row.coverage, row.deviation, strict=True)

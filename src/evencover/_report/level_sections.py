@@ -195,15 +195,15 @@ def _calibration_tests(diagnosis: Diagnosis | None, recorder: LevelRecorder) -> 
         return []
     quantiles = min((each.adjusted for each in diagnosis.quantile_differences), default=np.nan)
     distances = min((each.adjusted for each in diagnosis.distribution_differences), default=np.nan)
-    found = {
+    p_values = {
         ("exact, all groups", "Do scores depend on the group?"): diagnosis.joint_p_value,
         ("bootstrap", "Do score quantiles at this level differ between some groups?"): quantiles,
         ("Kolmogorov-Smirnov", "Do scores differ between some groups, at any level?"): distances,
         ("Anderson-Darling", "Do the distributions of the groups' scores differ?"): diagnosis.anderson_darling,
     }
     if diagnosis.dependence is not None:
-        found["score and spread", "Does the score depend on the spread?"] = diagnosis.dependence.p_value
-    return [_test_cells(f"calibration: {name}", question, p, recorder) for (name, question), p in found.items()]
+        p_values["score and spread", "Does the score depend on the spread?"] = diagnosis.dependence.p_value
+    return [_test_cells(f"calibration: {name}", question, p, recorder) for (name, question), p in p_values.items()]
 
 
 def _audit_tests(audit: Audit | None, recorder: LevelRecorder) -> list[tuple[Any, ...]]:
@@ -211,15 +211,15 @@ def _audit_tests(audit: Audit | None, recorder: LevelRecorder) -> list[tuple[Any
     if audit is None:
         return []
     smallest = min((row.adjusted for row in audit.table if row.rows), default=np.nan)
-    found = {
+    p_values = {
         ("exact, each group", "Does the coverage of some group differ from the level?"): smallest,
         ("exact, all rows", "Does the coverage of all rows differ from the level?"): audit.overall.adjusted,
     }
     if audit.slab is not None:
-        found["worst slab", "Are rows of that slab missed too often?"] = audit.slab.adjusted
+        p_values["worst slab", "Are rows of that slab missed too often?"] = audit.slab.adjusted
     if audit.excess_risk is not None:
-        found["classifier", "Do the features predict which rows are missed?"] = audit.excess_risk.p_value
-    return [_test_cells(f"test rows: {name}", question, p, recorder) for (name, question), p in found.items()]
+        p_values["classifier", "Do the features predict which rows are missed?"] = audit.excess_risk.p_value
+    return [_test_cells(f"test rows: {name}", question, p, recorder) for (name, question), p in p_values.items()]
 
 
 def _test_cells(name: str, question: str, p: float, recorder: LevelRecorder) -> tuple[Any, ...]:

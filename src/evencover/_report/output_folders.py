@@ -97,8 +97,8 @@ def _check_output(folder: Path, kind: Kind) -> None:
 def _kind_in(folder: Path) -> str | None:
     """Return the kind of result that a folder holds; None if it holds no result."""
     try:
-        found = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
-        kind: str | None = found["evencover"] and found["kind"]
+        results = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
+        kind: str | None = results["evencover"] and results["kind"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return kind
