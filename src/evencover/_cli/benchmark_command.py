@@ -35,11 +35,11 @@ def datasets(*names: str, data_dir: Path | None = None, download: bool = False, 
     from evencover.datasets.loading import local_path
     from evencover.datasets.registry import card_of
 
-    listed: list[tuple[Card, Path | None, Dataset | None]] = []
-    for known in [card(name) for name in names] or cards().values():
-        is_available = download or found(known, data_dir=data_dir) is not None
+    listed: list[tuple[DatasetCard, Path | None, Dataset | None]] = []
+    for known in [card_of(name) for name in names] or cards().values():
+        is_available = download or local_path(known, data_dir=data_dir) is not None
         data = _load_datasets([known.name], data_dir)[0] if is_available else None
-        listed.append((known, found(known, data_dir=data_dir), data))
+        listed.append((known, local_path(known, data_dir=data_dir), data))
     if json:
         print_json([_card_data(*each) for each in listed])
         return
@@ -207,7 +207,7 @@ def _available_datasets(
     from evencover.datasets.registry import card_of
 
     def is_available(name: str) -> bool:
-        return is_path(name) or found(card(name), data_dir=data_dir) is not None
+        return is_path(name) or local_path(card_of(name), data_dir=data_dir) is not None
 
     return [
         (name, _load_datasets([name], data_dir, target)[0] if is_available(name) else None)
@@ -217,11 +217,11 @@ def _available_datasets(
 
 def _dry_run_text(plan: "Benchmark", datasets: "Sequence[tuple[str, Dataset | None]]", output: Path) -> str:
     """Return the trials that a run would do, as text."""
-    from evencover.datasets.registry import card
-    from evencover.reproduction.benchmark.runs import unfinished
+    from evencover.datasets.registry import card_of
+    from evencover.reproduction.benchmark.runs import unfinished_trials
 
     available = [data for _, data in datasets if data is not None]
-    remaining = unfinished(plan, available, output) if available else {}
+    remaining = unfinished_trials(plan, available, output) if available else {}
     lines = [
         f"Data sets: {len(datasets)}. Models: {', '.join(plan.models)}. Variants: {', '.join(plan.variants)}. "
         f"Splits: {len(plan.splits)}. Groups: 2 ways to form them. Level: {plan.level:g}.",
@@ -229,7 +229,7 @@ def _dry_run_text(plan: "Benchmark", datasets: "Sequence[tuple[str, Dataset | No
     for name, data in datasets:
         if data is None:
             lines.append(
-                f"  {name}: to download from {card(name).urls[0]}, then {len(plan.trials(name))} trials to run"
+                f"  {name}: to download from {card_of(name).urls[0]}, then {len(plan.trials(name))} trials to run"
             )
         else:
             todo, trials = remaining[data.name], len(plan.trials(data.name))
@@ -255,7 +255,7 @@ def _listing_text(listed: "Sequence[tuple[DatasetCard, Path | None, Dataset | No
     return "\n".join([text_table(_COLUMNS, lines), "", *notes])
 
 
-def _card_data(known: "Card", path: Path | None, data: "Dataset | None") -> dict[str, Any]:
+def _card_data(known: "DatasetCard", path: Path | None, data: "Dataset | None") -> dict[str, Any]:
     """Return the card of a data set with its measured statistics, as JSON data."""
     measured = None
     if data is not None:

@@ -77,7 +77,7 @@ def predict(
 
 def _predictor(folder: Path) -> tuple[Any, float]:
     """Return the predictor in the folder of a run, or in a file, and the level of the run."""
-    from evencover._internal.predictor_files import noted_level
+    from evencover._internal.predictor_files import saved_level
     from evencover._report.output_folders import PREDICTOR
     from evencover.conformal import ConformalRegressor
 
@@ -86,7 +86,7 @@ def _predictor(folder: Path) -> tuple[Any, float]:
     path = folder if folder.is_file() else folder / PREDICTOR
     if not path.exists():
         raise FileNotFoundError(f"folder must be the folder of a run; {folder} has no file {PREDICTOR}")
-    return ConformalRegressor.load(path), noted_level(path)
+    return ConformalRegressor.load(path), saved_level(path)
 
 
 def _encoder(regressor: Any) -> "TableEncoder | None":

@@ -117,7 +117,7 @@ def verdicts(*, repeats: int = 200, seed: int = 0, json: bool = False) -> None:
 
     sizes, shares, truths = {}, {}, {}
     with status() as report_progress:
-        for rows in ROWS_A_GROUP:
+        for rows in ROWS_PER_GROUP:
             report_progress(f"counting false rejections, {rows} rows per group")
             sizes[rows] = rejections(rows, repeats=repeats, seed=seed)
         for name in SCENARIOS:

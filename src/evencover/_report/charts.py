@@ -114,7 +114,7 @@ def distribution_chart(
     recorder : LevelRecorder
         Records what depends on the level.
     """
-    across = Axis(*score_ends(all_scores[np.isfinite(all_scores)]), _NEAR, _RIGHT)
+    across = Axis(*score_axis_limits(all_scores[np.isfinite(all_scores)]), _NEAR, _RIGHT)
     up = Axis(0.0, 1.0, _HEIGHT, 10.0)
     lines: list[Markup] = []
     if recorder.is_shown:  # the lines are the same at every level
@@ -224,7 +224,7 @@ def color(number: int) -> str:
 
 def _coverage_of_group(row: GroupCoverage, y: float, axis: Axis, level: float, recorder: LevelRecorder) -> list[Markup]:
     """Return a group's tooltip, name, confidence interval and dot, at the height y."""
-    off = excludes(row, level)
+    off = excludes_level(row, level)
     tooltip = f"{row.group}: {row.coverage:.3f} of {row.rows} rows, {row.low:.3f} to {row.high:.3f}"
     kind = "off" if off else "on"
     span = recorder.element(
@@ -251,7 +251,7 @@ def _dot(x: float, y: float, size: float, *, missed: bool) -> str:
 
 def _steps(values: FloatArray, across: Axis, up: Axis, name: str, attributes: Mapping[str, str | int]) -> Markup:
     """Return an empirical distribution function as a step line."""
-    steps, shares = score_steps(values, across.low, across.high, most=_MAX_STEPS)
+    steps, shares = ecdf_steps(values, across.low, across.high, max_steps=_MAX_STEPS)
     corners = (f"H{across.at(x):.1f}V{up.at(share):.1f}" for x, share in zip(steps, shares, strict=True))
     path = f"M{across.start:.1f} {up.at(0.0):.1f}{''.join(corners)}"
     return tag("g", tag("title", name), tag("path", d=path, fill="none"), **attributes)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from evencover._internal.arrays import IntArray, evenly_spaced_positions
+from evencover._internal.arrays import IntArray
 from evencover._internal.frames import take
 from evencover._report.charts import ShownRows
 from evencover.diagnostics._slabs import FeatureSearch

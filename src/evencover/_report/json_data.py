@@ -33,7 +33,7 @@ def data_of(result: Study | Diagnosis | Audit) -> dict[str, Any]:
 
 def json_value(value: Any) -> Any:
     """Return a value as JSON data; a dataclass becomes an object with its fields."""
-    if isinstance(value, OWN_SCORES):
+    if isinstance(value, BUILTIN_SCORES):
         return short_repr(value)
     if is_dataclass(value) and not isinstance(value, type):
         parts = (part.name for part in fields(value) if part.name not in _LEFT_OUT)

@@ -18,7 +18,7 @@ from evencover._report.charts import (
 from evencover._report.contents import Contents, LevelSnapshot
 from evencover._report.level_recorder import LevelRecorder
 from evencover.diagnostics._exact_tests import SIGNIFICANT
-from evencover.diagnostics._formatting import HasPValue, probability, short_repr
+from evencover.diagnostics._formatting import HasPValue, p_value_text, short_repr
 from evencover.diagnostics._verdict import GroupCoverage
 from evencover.diagnostics.audit_result import Audit, GroupAudit
 from evencover.diagnostics.diagnosis_result import Diagnosis
@@ -70,7 +70,7 @@ def _verdict_rule(contents: Contents, snapshot: LevelSnapshot) -> str:
     result = snapshot.result
     rule = (
         "It is uneven if coverage differs significantly from the level (joint p-value below "
-        f"{SIGNIFICANT:g}; here {probability(result.joint_p_value)}) and the interval of some group excludes the "
+        f"{SIGNIFICANT:g}; here {p_value_text(result.joint_p_value)}) and the interval of some group excludes the "
         f"level. It is even if the intervals of all groups lie within {result.tolerance:g} of the level. Otherwise it "
         "is undecided."
     )
@@ -94,7 +94,7 @@ def coverage(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Marku
         for row in [*rows, *([audit.overall] if len(audit.table) > 1 else [])]
     ]
     table = scrolling_table((*_GROUP, "mean width"), lines, "Coverage and mean width of each group")
-    p_values = tag("p", f"The p-values hold {audit.law}.", class_="note")
+    p_values = tag("p", f"The p-values hold {audit.p_value_scope}.", class_="note")
     return section(
         "coverage",
         "Coverage by group",
@@ -224,7 +224,7 @@ def _audit_tests(audit: Audit | None, recorder: LevelRecorder) -> list[tuple[Any
 
 def _test_cells(name: str, question: str, p: float, recorder: LevelRecorder) -> tuple[Any, ...]:
     answer = "not tested" if np.isnan(p) else "yes" if p < SIGNIFICANT else "not significant"
-    return name, question, recorder.text("" if np.isnan(p) else probability(p)), recorder.text(answer)
+    return name, question, recorder.text("" if np.isnan(p) else p_value_text(p)), recorder.text(answer)
 
 
 def features(audit: Audit, recorder: LevelRecorder) -> Markup:
@@ -250,7 +250,7 @@ def _slab_text(audit: Audit) -> str:
     return (
         f"The worst slab was found on half of the rows and tested on the other half. It is {audit.slab_rule}. There, "
         f"{slab.coverage:.3f} of {slab.rows} rows are covered (interval {slab.low:.3f} to {slab.high:.3f}; p (Holm) "
-        f"{probability(slab.adjusted)})."
+        f"{p_value_text(slab.adjusted)})."
     )
 
 
@@ -289,7 +289,7 @@ def options(diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
 def _group_cells(row: HasPValue, recorder: LevelRecorder) -> tuple[Any, ...]:
     """Return a group, its rows, and the numbers that depend on the level: the columns `_GROUP`."""
     interval = f"{row.low:.3f} to {row.high:.3f}"
-    by_level = (f"{row.coverage:.3f}", interval, probability(row.adjusted))
+    by_level = (f"{row.coverage:.3f}", interval, p_value_text(row.adjusted))
     return row.group, row.rows, *(recorder.text(number) for number in by_level)
 
 

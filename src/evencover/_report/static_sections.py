@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evencover._internal.html import Markup, tag
+from evencover._internal.optional import package_versions
 from evencover._report.axes import format_number
 from evencover._report.level_sections import scrolling_table, section
 from evencover.diagnostics._formatting import short_repr
@@ -88,13 +89,13 @@ def assumptions(result: Diagnosis | Audit) -> Markup:
         text = (
             "The rows must not have been used to fit or to calibrate the model that made the intervals. They must be "
             "exchangeable with the rows that it is used for (for example, all independent and from one source). The "
-            f"p-values hold {result.law}."
+            f"p-values hold {result.p_value_scope}."
         )
     else:
         text = (
             "The calibration rows must not have been used to fit the model. They must be exchangeable with the rows "
             "that it will be used for (for example, all independent and from one source). The exact tests are exact "
-            f"for the null hypothesis that {result.null}."
+            f"for the null hypothesis that {result.null_hypothesis}."
         )
     return section("assumptions", "Assumptions", tag("p", text))
 
@@ -115,13 +116,7 @@ def glossary() -> Markup:
 
 def versions() -> dict[str, str]:
     """Return the versions of the installed packages that the numbers depend on."""
-    found = {}
-    for name in _PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    return {name: version for name, version in package_versions(_PACKAGES).items() if version is not None}
 
 
 def _kind(column: EncodedColumn) -> str:

@@ -51,12 +51,8 @@ def check_column_roles(
 
 def target_column(table: Any, target: str) -> FloatArray:
     """Return the targets; raise ValueError if one is not a finite number."""
-    given = column(table, target, "target")
-    values = as_numbers(given)
-    if values is None:
-        row, value = first_non_numeric(given)
-        raise ValueError(f"target: column {target!r} must hold numbers; got {value!r} in row {row}")
-    return checked_vector(values, f"target: column {target!r}")
+    name = f"target: column {target!r}"
+    return checked_vector(numeric_column(column(table, target, "target"), name), name)
 
 
 def feature_columns(
@@ -101,7 +97,7 @@ def _check_feature(name: str, values: Any, *, categorical: bool) -> None:
     if values.dtype.kind in "mM" or any(isinstance(value, date | time) for value in values.tolist()):
         raise ValueError(f"column {name!r} holds dates or times: convert them to numbers, or drop the column")
     texts = [str(value) for value in values[~is_missing(values)].tolist()]
-    others = [text for text in texts if not _is_number(text)]
+    others = [text for text in texts if not reads_as_number(text)]
     if not categorical and len(others) < len(texts) / 2:
         first = f", such as {others[0]!r}" if others else ""
         raise ValueError(
@@ -114,14 +110,6 @@ def _check_feature(name: str, values: Any, *, categorical: bool) -> None:
             f"column {name!r} holds text with {distinct} different values in {len(texts)} rows, like names or free "
             "text: drop it, or name it as categorical"
         )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 _MIN_TRAINING_ROWS = 10  # two for each fold

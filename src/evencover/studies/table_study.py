@@ -162,7 +162,7 @@ class Study:
 
 def _cells(row: GroupAudit) -> tuple[str, ...]:
     """Return the cells of a row of the printed table."""
-    return *cells(row), probability(row.adjusted), f"{row.width:.4g}"
+    return *coverage_cells(row), p_value_text(row.adjusted), number_text(row.width)
 
 
 def join_columns(table_columns: Mapping[str, Any], result_columns: Mapping[str, Any]) -> dict[str, Any]:
