@@ -243,7 +243,7 @@ def test_a_benchmark_in_one_command(capsys, own_file, tmp_path):
     status, text, _ = run_command_line(capsys, "benchmark", *small)
     assert status == 0
     assert "| NCP | 12 |" in text
-    assert "miss no more than promised in any, up to chance: holds (" in text
+    assert "keep the level in every group, up to chance: holds (" in text
     assert f"Wrote 7 files to {output}, including " in text
     assert "0 of 56 trials to run" in run_command_line(capsys, "benchmark", *small, "--dry-run")[1]
     status, _, error = run_command_line(capsys, "benchmark", *small, "--splits", "3")

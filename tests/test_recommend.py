@@ -54,7 +54,7 @@ def test_the_model_is_frozen_uncalibrated_and_fitted_on_all_rows():
     assert isinstance(model.estimator, FrozenEstimator)
     fitted = LinearRegression().fit(DATA.X, DATA.y)
     np.testing.assert_allclose(model.estimator.predict(DATA.X), fitted.predict(DATA.X))
-    with pytest.raises(NotFittedError, match="Call 'calibrate' with rows that the frozen estimator has not seen"):
+    with pytest.raises(NotFittedError, match="Call 'calibrate' with rows that the frozen estimator was not fitted on"):
         model.predict_interval(DATA.X)
     fresh = heteroskedastic(600, seed=1)
     assert sum(row.rows for row in diagnose(model, fresh.X, fresh.y).table) == 598  # two are edges
