@@ -31,7 +31,7 @@ from evencover import (
 )
 from evencover.diagnostics._exact_tests import clopper_pearson_lower, covered_count_pmf, holm, one_sided_p_values
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
-from evencover.diagnostics._options import options
+from evencover.diagnostics._options import evaluate_options
 from evencover.diagnostics._spread_dependence import dependence
 from evencover.diagnostics._verdict import checked_settings, rows_to_add, verdict
 from evencover.diagnostics.diagnosis import at_level
@@ -418,7 +418,7 @@ class TestModels:
         codes = np.arange(60) % 3 - 1
         rows = Rows(Prediction(np.zeros(60)), y=np.arange(60.0))
         current = MarginalThreshold(rows.y, Groups(codes, ("a", "b")), 0.5)
-        (_, by_group) = options(rows, Residual(), current, checked_settings(0.5, 0.03, 0))
+        (_, by_group) = evaluate_options(rows, Residual(), current, checked_settings(0.5, 0.03, 0))
         parts = [rows.y, rows.y[codes == 0], rows.y[codes == 1]]
         np.testing.assert_allclose(by_group.width, np.mean([2 * conformal_quantile(part, 0.5) for part in parts]))
 
@@ -454,7 +454,7 @@ class TestModels:
         for smallest, expected in kinds.items():
             spread = None if smallest is None else np.append(smallest, np.ones(11))
             rows = Rows(Prediction(center, spread), y=y)
-            found = options(rows, Residual(), MarginalThreshold(y, groups, settings.level), settings)
+            found = evaluate_options(rows, Residual(), MarginalThreshold(y, groups, settings.level), settings)
             assert [type(option.nonconformity) for option in found[::2]] == expected
             assert [option.per_group for option in found] == [False, True] * len(expected)
         np.testing.assert_allclose([found[0].width, found[0].widths["a"]], 12.0)  # twice the 7th smallest of 0, ..., 11

@@ -134,5 +134,5 @@ def _print_csv(columns: Mapping[str, Any]) -> None:
     """Print columns as CSV."""
     from evencover.datasets._table_files import write_columns
 
-    write_columns(columns, text := BytesIO(), csv=True)
+    write_columns(columns, text := BytesIO(), as_csv=True)
     print_result(text.getvalue().decode().rstrip("\n"))

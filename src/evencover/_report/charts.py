@@ -66,7 +66,7 @@ def coverage_chart(
     caption = _axis_name(
         "coverage with 95 % intervals; dashed: level; shaded: within the tolerance", bottom + 38, _LEFT
     )
-    return _picture("Coverage of each group", bottom + 46, band, middle, *ticks, *groups, caption)
+    return _svg_figure("Coverage of each group", bottom + 46, band, middle, *ticks, *groups, caption)
 
 
 def widths_chart(
@@ -85,7 +85,7 @@ def widths_chart(
         )
         bars.append(tag("g", _name(label, y + 14), bar, number, data_group=numbers[label]))
     ticks = (tag("text", format_number(tick), class_="tick", x=axis.at(tick), y=bottom + 18) for tick in axis.ticks())
-    return _picture(
+    return _svg_figure(
         "Mean width of each group", bottom + 46, *bars, *ticks, _axis_name("mean width", bottom + 38, _LEFT)
     )
 
@@ -128,7 +128,9 @@ def distribution_chart(
         recorder.element("line", class_="level", x1=_NEAR, x2=_RIGHT, varying={"y1": up.at(level), "y2": up.at(level)}),
         recorder.element("line", class_="level", y1=10.0, y2=_HEIGHT, varying={"x1": at, "x2": at}),
     )
-    return _picture("Distribution of the scores, of all rows and of each group", _HEIGHT + 46, *lines, *guides, *frame)
+    return _svg_figure(
+        "Distribution of the scores, of all rows and of each group", _HEIGHT + 46, *lines, *guides, *frame
+    )
 
 
 def legend_line(number: int) -> Markup:
@@ -193,7 +195,7 @@ def rows_chart(rows: ShownRows, intervals: Intervals, numbers: GroupNumbers, *, 
         for index, label in enumerate(labels)
     ]
     frame = _frame(across, up, "test rows, from the smallest predicted spread to the largest", "target", ticks=False)
-    return _picture("Intervals and targets of test rows, sorted by spread", _HEIGHT + 46, *drawn, *frame)
+    return _svg_figure("Intervals and targets of test rows, sorted by spread", _HEIGHT + 46, *drawn, *frame)
 
 
 def _draw_row(
@@ -292,7 +294,7 @@ def _share_text(value: float) -> str:
     return f"{value:.3g}" if -1e-9 <= value <= 1 + 1e-9 else ""
 
 
-def _picture(name: str, height: float, *content: Markup) -> Markup:
+def _svg_figure(name: str, height: float, *content: Markup) -> Markup:
     """Return a picture with a name for screen readers; a table next to it holds its numbers."""
     return tag(
         "svg",

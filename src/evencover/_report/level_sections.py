@@ -51,7 +51,7 @@ def figure(*content: Any) -> Markup:
     return tag("figure", *content, tabindex=0)
 
 
-def verdict(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRecorder) -> Markup:
+def verdict_section(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRecorder) -> Markup:
     """Return the verdict, the advice, and the rule behind the verdict."""
     result = snapshot.result
     box = recorder.element(
@@ -86,7 +86,7 @@ def _verdict_rule(contents: Contents, snapshot: LevelSnapshot) -> str:
     return f"The verdict is on one threshold for all rows. It uses {n} calibration rows. {rule}"
 
 
-def coverage(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
+def coverage_section(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
     """Return each group's coverage on the test rows: a picture and a table."""
     rows = contents.shown(audit.table)
     lines = [
@@ -105,7 +105,7 @@ def coverage(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Marku
     )
 
 
-def widths(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
+def widths_section(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
     """Return each group's mean width as a picture."""
     means = {row.group: row.width for row in contents.shown(audit.table)}
     text = recorder.text(
@@ -116,7 +116,7 @@ def widths(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
     return section("widths", "Interval widths", figure(picture), tag("p", text))
 
 
-def rows(contents: Contents, shown: ShownRows, intervals: Intervals, recorder: LevelRecorder) -> Markup:
+def rows_section(contents: Contents, shown: ShownRows, intervals: Intervals, recorder: LevelRecorder) -> Markup:
     """Return intervals and targets of test rows, sorted by spread."""
     n_covered = int(intervals.covers(shown.y).sum())
     text = f"{n_covered} of these {len(shown)} test rows are covered. Diamonds are missed targets."
@@ -124,7 +124,7 @@ def rows(contents: Contents, shown: ShownRows, intervals: Intervals, recorder: L
     return section("rows", "Intervals of test rows", figure(picture, tag("figcaption", recorder.text(text))))
 
 
-def one_threshold(contents: Contents, diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
+def one_threshold_section(contents: Contents, diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
     """Return the expected coverage of one threshold for all rows, estimated on the calibration rows."""
     text = recorder.text(
         f"One threshold for all rows, {format_number(diagnosis.threshold)}, at level {diagnosis.level:g}. Verdict from "
@@ -148,7 +148,7 @@ def one_threshold(contents: Contents, diagnosis: Diagnosis, recorder: LevelRecor
     )
 
 
-def distributions(contents: Contents, diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
+def distributions_section(contents: Contents, diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
     """Return the distributions of the groups' scores; of many groups, of those with the smallest p-values."""
     own = contents.own.diagnosis or diagnosis
     by_p_value = sorted(contents.shown(own.table), key=lambda row: (np.isnan(row.adjusted), row.adjusted))
@@ -176,7 +176,7 @@ def distributions(contents: Contents, diagnosis: Diagnosis, recorder: LevelRecor
     return section("distributions", "Scores by group", figure(picture, legend, tag("figcaption", caption)))
 
 
-def tests(snapshot: LevelSnapshot, recorder: LevelRecorder) -> Markup:
+def tests_section(snapshot: LevelSnapshot, recorder: LevelRecorder) -> Markup:
     """Return every test with its question, its p-value and the answer."""
     lines = [*_calibration_tests(snapshot.diagnosis, recorder), *_audit_tests(snapshot.audit, recorder)]
     table = scrolling_table(("test", "question", "p (Holm)", "answer"), lines, "All tests")
@@ -227,7 +227,7 @@ def _test_cells(name: str, question: str, p: float, recorder: LevelRecorder) -> 
     return name, question, recorder.text("" if np.isnan(p) else p_value_text(p)), recorder.text(answer)
 
 
-def features(audit: Audit, recorder: LevelRecorder) -> Markup:
+def features_section(audit: Audit, recorder: LevelRecorder) -> Markup:
     """Return the worst slab, and the coverage by each feature."""
     slab = tag("p", recorder.text(_slab_text(audit)))
     lines = [_group_cells(row, recorder) for row in audit.by_feature]
@@ -254,7 +254,7 @@ def _slab_text(audit: Audit) -> str:
     )
 
 
-def guarantee(guarantee: Guarantee, level: float, recorder: LevelRecorder) -> Markup:
+def guarantee_section(guarantee: Guarantee, level: float, recorder: LevelRecorder) -> Markup:
     """Return the guarantee, its assumption, and the probability for each group."""
     lines = [
         (group, guarantee.sizes[group], recorder.text(f"{float(share):.4f}"))
@@ -271,7 +271,7 @@ def guarantee(guarantee: Guarantee, level: float, recorder: LevelRecorder) -> Ma
     return section("guarantee", "Guarantee", tag("p", str(guarantee)), table, tag("p", note, class_="note"))
 
 
-def options(diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
+def options_section(diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
     """Return the alternatives that were evaluated on the calibration rows."""
     lines = [
         (

@@ -38,7 +38,7 @@ _GLOSSARY = {
 }
 
 
-def evaluated(recommendation: Recommendation) -> Markup:
+def evaluation_section(recommendation: Recommendation) -> Markup:
     """Return the scores and groups that were evaluated on the training part, and which of them was selected."""
     lines = [
         (
@@ -60,7 +60,7 @@ def evaluated(recommendation: Recommendation) -> Markup:
     return section("evaluated", "Evaluated scores and groups", tag("p", text), table)
 
 
-def data(study: Study) -> Markup:
+def data_section(study: Study) -> Markup:
     """Return how the rows were split, and how the columns became numbers."""
     total = sum(study.sizes.values())
     parts = [(part, n, f"{n / total:.0%}") for part, n in study.sizes.items()]
@@ -83,7 +83,7 @@ def data(study: Study) -> Markup:
     return section("data", "Data", tag("p", text, clusters), split, details)
 
 
-def assumptions(result: Diagnosis | Audit) -> Markup:
+def assumptions_section(result: Diagnosis | Audit) -> Markup:
     """Return the assumptions of a diagnosis or an audit."""
     if isinstance(result, Audit):
         text = (
@@ -100,7 +100,7 @@ def assumptions(result: Diagnosis | Audit) -> Markup:
     return section("assumptions", "Assumptions", tag("p", text))
 
 
-def how_to_reproduce(settings: Mapping[str, Any], command: str) -> Markup:
+def reproduction_section(settings: Mapping[str, Any], command: str) -> Markup:
     """Return the command, the settings and the versions that give the same numbers again."""
     lines = [*settings.items(), ("Python", platform.python_version()), *versions().items()]
     table = scrolling_table(("setting", "value"), lines, "Settings and versions")
@@ -108,7 +108,7 @@ def how_to_reproduce(settings: Mapping[str, Any], command: str) -> Markup:
     return section("reproduction", "How to reproduce", *shown, table)
 
 
-def glossary() -> Markup:
+def glossary_section() -> Markup:
     """Return the terms that a report uses, with their meaning."""
     lines = (part for term, meaning in _GLOSSARY.items() for part in (tag("dt", term), tag("dd", meaning)))
     return section("glossary", "Glossary", tag("details", tag("summary", "What the terms mean"), tag("dl", *lines)))

@@ -10,7 +10,13 @@ from evencover._report import level_sections as sections
 from evencover._report.contents import Contents, LevelSnapshot, contents_of
 from evencover._report.level_recorder import LevelRecorder
 from evencover._report.page import page
-from evencover._report.static_sections import assumptions, data, evaluated, glossary, how_to_reproduce
+from evencover._report.static_sections import (
+    assumptions_section,
+    data_section,
+    evaluation_section,
+    glossary_section,
+    reproduction_section,
+)
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.studies import Study
@@ -50,31 +56,31 @@ def report(result: Study | Diagnosis | Audit, *, command: str = "") -> str:
     for snapshot in contents.snapshots:
         recorder = LevelRecorder(is_shown=snapshot is contents.own)
         levels.append((recorder, joined(_level_parts(contents, snapshot, recorder))))
-    title, subtitle = _titles(result)
+    title, subtitle = _title_and_subtitle(result)
     return page(title, subtitle, contents, levels, _static_parts(result, command))
 
 
 def _level_parts(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRecorder) -> Iterator[Markup]:
     """Yield the parts that depend on the level, in the order of reading."""
-    yield sections.verdict(contents, snapshot, recorder)
+    yield sections.verdict_section(contents, snapshot, recorder)
     if snapshot.audit is not None:
-        yield sections.coverage(contents, snapshot.audit, recorder)
-        yield sections.widths(contents, snapshot.audit, recorder)
+        yield sections.coverage_section(contents, snapshot.audit, recorder)
+        yield sections.widths_section(contents, snapshot.audit, recorder)
     if contents.rows is not None and snapshot.intervals is not None:
-        yield sections.rows(contents, contents.rows, snapshot.intervals, recorder)
+        yield sections.rows_section(contents, contents.rows, snapshot.intervals, recorder)
     if snapshot.diagnosis is not None:
-        yield sections.one_threshold(contents, snapshot.diagnosis, recorder)
-        yield sections.distributions(contents, snapshot.diagnosis, recorder)
+        yield sections.one_threshold_section(contents, snapshot.diagnosis, recorder)
+        yield sections.distributions_section(contents, snapshot.diagnosis, recorder)
         if snapshot.diagnosis.options:
-            yield sections.options(snapshot.diagnosis, recorder)
-    yield sections.tests(snapshot, recorder)
+            yield sections.options_section(snapshot.diagnosis, recorder)
+    yield sections.tests_section(snapshot, recorder)
     if snapshot.audit is not None and snapshot.audit.excess_risk is not None:
-        yield sections.features(snapshot.audit, recorder)
+        yield sections.features_section(snapshot.audit, recorder)
     if contents.study is not None:
-        yield sections.guarantee(contents.study.regressor.guarantee_, snapshot.level, recorder)
+        yield sections.guarantee_section(contents.study.regressor.guarantee_, snapshot.level, recorder)
 
 
-def _titles(result: Study | Diagnosis | Audit) -> tuple[str, str]:
+def _title_and_subtitle(result: Study | Diagnosis | Audit) -> tuple[str, str]:
     if isinstance(result, Study):
         return f"Prediction intervals for {result.target}", f"{result.name}. Model: {result.method}."
     if isinstance(result, Audit):
@@ -89,7 +95,7 @@ def _static_parts(result: Study | Diagnosis | Audit, command: str) -> Markup:
     if not isinstance(result, Study):
         seed = result.seed if isinstance(result, Audit) else result.inputs.seed
         settings: dict[str, Any] = {"level": f"{result.level:g}", "tolerance": f"{result.tolerance:g}", "seed": seed}
-        return joined([assumptions(result), how_to_reproduce(settings, command), glossary()])
+        return joined([assumptions_section(result), reproduction_section(settings, command), glossary_section()])
     plan = result.plan
     settings = {
         "level": f"{plan.level:g}",
@@ -102,9 +108,9 @@ def _static_parts(result: Study | Diagnosis | Audit, command: str) -> Markup:
     }
     return joined(
         [
-            *([] if result.recommendation is None else [evaluated(result.recommendation)]),
-            data(result),
-            how_to_reproduce(settings, command),
-            glossary(),
+            *([] if result.recommendation is None else [evaluation_section(result.recommendation)]),
+            data_section(result),
+            reproduction_section(settings, command),
+            glossary_section(),
         ]
     )

@@ -29,7 +29,7 @@ _SCORES = [f"{subject}{grade}" for subject in ("read", "math") for grade in _GRA
 _MISSING = ("", "NA")
 
 
-def concrete(path: Path) -> Table:
+def read_concrete(path: Path) -> Table:
     """Return the first sheet of UCI's Excel file (.xls), with new column names."""
     xlrd = import_optional("xlrd", extra="datasets", purpose="the original file of concrete")
     with ZipFile(path) as archive:
@@ -37,13 +37,13 @@ def concrete(path: Path) -> Table:
     return _CONCRETE, _numbers(sheet.row_values(row) for row in range(1, sheet.nrows))
 
 
-def turbine(path: Path) -> Table:
+def read_turbine(path: Path) -> Table:
     """Return the first sheet of UCI's Excel file; the other sheets hold the same rows in another order."""
     header, *rows = _excel_rows(path, "CCPP/Folds5x2_pp.xlsx", "Sheet1")
     return list(header), _numbers(rows)
 
 
-def puma(path: Path) -> Table:
+def read_puma(path: Path) -> Table:
     """Return the training rows, then the test rows, of Torgo's archive."""
     with tarfile.open(path) as archive:
         files = {Path(member.name).name: member for member in archive.getmembers() if member.isfile()}
@@ -52,7 +52,7 @@ def puma(path: Path) -> Table:
     return _PUMA, _numbers(line.split(",") for line in lines if line)
 
 
-def residential(path: Path) -> Table:
+def read_residential(path: Path) -> Table:
     """Return the sheet without dates, locality and sale price; the five lags of nineteen indices get names."""
     _, names, *rows = _excel_rows(path, "Residential-Building-Data-Set.xlsx", "Data")
     first_index, n_indices, other_response = 12, 19, 107
@@ -66,7 +66,7 @@ def residential(path: Path) -> Table:
     return header, _numbers([row[index] for index in kept] for row in rows)
 
 
-def crime(path: Path) -> Table:
+def read_crime(path: Path) -> Table:
     """Return the predictors without missing values, and the response."""
     with ZipFile(path) as archive:
         names = [line.split()[1] for line in _lines(archive, "communities.names") if line.startswith("@attribute")]
@@ -75,7 +75,7 @@ def crime(path: Path) -> Table:
     return [names[index] for index in kept], _numbers([row[index] for index in kept] for row in rows)
 
 
-def star(path: Path) -> Table:
+def read_star(path: Path) -> Table:
     """Return the rows without missing values, text coded by integers; the response is the mean of eight test scores."""
     with path.open(newline="", encoding="utf-8") as file:
         pupils = [pupil for pupil in csv.DictReader(file) if not any(value in _MISSING for value in pupil.values())]
@@ -95,12 +95,12 @@ def star(path: Path) -> Table:
 
 
 ORIGINALS: dict[str, Callable[[Path], Table]] = {
-    "concrete": concrete,
-    "turbine": turbine,
-    "puma32H": puma,
-    "residential": residential,
-    "crime2": crime,
-    "star": star,
+    "concrete": read_concrete,
+    "turbine": read_turbine,
+    "puma32H": read_puma,
+    "residential": read_residential,
+    "crime2": read_crime,
+    "star": read_star,
 }
 
 

@@ -52,14 +52,14 @@ def write_table(columns: Mapping[str, Any], path: str | Path) -> None:
     """Write columns of equal length to a .csv or .parquet file, atomically; NaN is written as a missing value."""
     check_suffix(Path(path))
     with atomic_write(path) as file:
-        write_columns(columns, file, csv=_is_csv(Path(path)))
+        write_columns(columns, file, as_csv=_is_csv(Path(path)))
 
 
-def write_columns(columns: Mapping[str, Any], file: BinaryIO, *, csv: bool) -> None:
+def write_columns(columns: Mapping[str, Any], file: BinaryIO, *, as_csv: bool) -> None:
     """Write columns of equal length to an open file, as CSV or as Parquet."""
     arrow = _arrow("pyarrow")
     table = arrow.table({name: arrow.array(values, from_pandas=True) for name, values in columns.items()})
-    if csv:
+    if as_csv:
         _arrow("pyarrow.csv").write_csv(table, file)
     else:
         _arrow("pyarrow.parquet").write_table(table, file)

@@ -73,7 +73,7 @@ def coverage_cells(row: GroupCoverage) -> tuple[str, ...]:
 def group_table(rows: Sequence[RowType], cells: Callable[[RowType], Sequence[str]], header: Sequence[str]) -> str:
     """Return a table of groups as text; with more than 30 groups, only those with the smallest p-values."""
     more = [f"  and {len(rows) - _MAX_TABLE_ROWS} more groups"] if len(rows) > _MAX_TABLE_ROWS else []
-    return "\n".join([text_table(header, map(cells, _smallest_p_values(rows))), *more])
+    return "\n".join([text_table(header, map(cells, _rows_with_smallest_p_values(rows))), *more])
 
 
 def verdict_html(
@@ -82,10 +82,10 @@ def verdict_html(
     """Return a verdict with its table as HTML, for notebooks."""
     sentence = tag("p", tag("b", f"Verdict: {result.verdict}. "), result.advice)
     more = [tag("p", f"And {len(rows) - _MAX_TABLE_ROWS} more groups.")] if len(rows) > _MAX_TABLE_ROWS else []
-    return tag("div", sentence, html_table(header, map(cells, _smallest_p_values(rows))), *more)
+    return tag("div", sentence, html_table(header, map(cells, _rows_with_smallest_p_values(rows))), *more)
 
 
-def _smallest_p_values(rows: Sequence[RowType]) -> list[RowType]:
+def _rows_with_smallest_p_values(rows: Sequence[RowType]) -> list[RowType]:
     """Return all rows or, if there are more than 30, those with the smallest p-values."""
     if len(rows) <= _MAX_TABLE_ROWS:
         return list(rows)

@@ -39,7 +39,7 @@ class Option:
     widths: Mapping[Label, float]
 
 
-def options(
+def evaluate_options(
     rows: Rows, nonconformity: Score, current: MarginalThreshold, settings: Settings, *, per_group: bool = True
 ) -> tuple[Option, ...]:
     """Return the options for the current score, then those for the other usable scores.

@@ -74,7 +74,7 @@ def quantile_differences(
     n_resamples = min(max(_MIN_RESAMPLES, _RESAMPLES_PER_PAIR * len(pairs)), _MAX_RESAMPLES)
     estimates = {label: harrell_davis(own, probability) for label, own in members.items()}
     resampled = {label: resampled_quantiles(own, probability, n_resamples, rng) for label, own in members.items()}
-    compared = [_comparison(estimates[a] - estimates[b], resampled[a] - resampled[b], len(pairs)) for a, b in pairs]
+    compared = [_bootstrap_test(estimates[a] - estimates[b], resampled[a] - resampled[b], len(pairs)) for a, b in pairs]
     adjusted = holm(np.array([p_value for *_, p_value in compared])).tolist()
     return tuple(QuantileDifference(*each) for each in zip(pairs, *zip(*compared, strict=True), adjusted, strict=True))
 
@@ -150,7 +150,7 @@ def _cumulative_counts(n: int, low: int, high: int, n_resamples: int, rng: np.ra
         yield np.cumsum(counts, axis=1)[:, :-1]
 
 
-def _comparison(difference: float, resampled: FloatArray, n_pairs: int) -> tuple[float, float, float, float]:
+def _bootstrap_test(difference: float, resampled: FloatArray, n_pairs: int) -> tuple[float, float, float, float]:
     """Return a difference with the bounds of its percentile interval and its p-value."""
     if not np.isfinite(difference) or np.isnan(resampled).any():
         return (np.nan,) * 4

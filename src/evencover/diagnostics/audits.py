@@ -93,7 +93,7 @@ def audit(
         raise ValueError(f"groups must have a group for every row; {without_group} of {len(checked)} rows have none")
     target = checked_vector(y, "y", length=len(checked))
     results = _RowResults.of(
-        target, checked, _calibration_pools(checked, audited_groups, calibration_sizes), settings.level
+        target, checked, _calibration_pool_of_rows(checked, audited_groups, calibration_sizes), settings.level
     )
     findings = _FeatureFindings() if X is None else _feature_findings(results, X, settings.seed)
     overall = results.audit_rows("all rows", np.arange(len(checked)))
@@ -303,7 +303,7 @@ def _by_width(intervals: Intervals | IntervalUnion) -> Groups:
     return Feature("width", np.round(intervals.width / unit, _WIDTH_DIGITS) * unit).strata
 
 
-def _calibration_pools(intervals: Intervals | IntervalUnion, groups: Groups, sizes: Any) -> _CalibrationPools:
+def _calibration_pool_of_rows(intervals: Intervals | IntervalUnion, groups: Groups, sizes: Any) -> _CalibrationPools:
     """Return the pool behind each row's threshold: from the argument, from the intervals, or one of unknown size."""
     guarantee, stored = intervals.guarantee, getattr(intervals, "groups", None)
     if isinstance(sizes, Mapping):

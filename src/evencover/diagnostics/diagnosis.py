@@ -13,7 +13,7 @@ from evencover.conformal import ConformalRegressor
 from evencover.diagnostics._advice import advice
 from evencover.diagnostics._formatting import short_repr
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
-from evencover.diagnostics._options import Option, options
+from evencover.diagnostics._options import Option, evaluate_options
 from evencover.diagnostics._quantile_differences import quantile_differences
 from evencover.diagnostics._score_distributions import anderson_darling_p_value, distribution_differences
 from evencover.diagnostics._spread_dependence import dependence
@@ -178,7 +178,7 @@ def _options(inputs: DiagnosisInputs, marginal: MarginalThreshold, settings: Set
     """Return the predictors that could be used, if the model is known."""
     if inputs.rows is None or inputs.nonconformity is None:
         return ()
-    return options(inputs.rows, inputs.nonconformity, marginal, settings, per_group=inputs.group_widths_known)
+    return evaluate_options(inputs.rows, inputs.nonconformity, marginal, settings, per_group=inputs.group_widths_known)
 
 
 def _regressor_and_rows(model: Any, X: Any, y: Any) -> tuple[ConformalRegressor, Rows]:

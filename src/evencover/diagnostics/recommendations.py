@@ -16,7 +16,7 @@ from evencover._internal.html import html_table
 from evencover.conformal import ConformalRegressor
 from evencover.diagnostics._formatting import number_text, short_repr, text_table
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
-from evencover.diagnostics._options import Option, options
+from evencover.diagnostics._options import Option, evaluate_options
 from evencover.diagnostics._verdict import Settings, Verdict, checked_settings
 from evencover.diagnostics.sample_sizes import groups_affordable
 from evencover.models._validation import check_regressor, checked_target
@@ -232,7 +232,7 @@ def _candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[C
     for position, taxonomy in enumerate(choices.taxonomies(settings)):
         score = choices.nonconformity or Residual()
         marginal = MarginalThreshold(scores_of(score, rows), fresh_taxonomy(taxonomy).learn(rows), settings.level)
-        for option in filter(choices.allows, options(rows, score, marginal, settings)):
+        for option in filter(choices.allows, evaluate_options(rows, score, marginal, settings)):
             if option.per_group:
                 yield Candidate(option.nonconformity, taxonomy, option.verdict, option.width)
             elif position == 0:

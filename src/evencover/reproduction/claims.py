@@ -127,7 +127,7 @@ def _noisy_spread_claim(scenarios: Scenarios) -> Claim:
         "σ-shifted: the coverage gap of the normalised score grows from noise 0.01 to 0.1. The score is uneven at 0.1 "
         "and 1. Its gap saturates: from 0.1 to 1 it changes by at most a factor of 2 (Types 1 and 2, whose variance is "
         "about 0.1).",
-        _verdict(uneven=(*medium.values(), *large.values()), shown=worse, true=saturated),
+        _verdict(uneven=(*medium.values(), *large.values()), demonstrated=worse, holds=saturated),
         f"coverage gap at 0.01, 0.1, 1: {'; '.join(gaps)}",
         "coverage_types_1_to_3",
         _coverage_lists(**dict(zip(NOISE_ON_SPREAD, by_size, strict=True))),
@@ -145,7 +145,7 @@ def _scaled_spread_claim(scenarios: Scenarios) -> Claim:
         3,
         "σ²-scaled: the normalised and residual scores cover the same rows as without scaling; the interval "
         "score becomes uneven.",
-        _verdict(uneven=scaled["interval"].values(), true=same),
+        _verdict(uneven=scaled["interval"].values(), holds=same),
         f"counts changed in {same.count(False)} of {len(same)} tables; interval: {_column_text(scaled['interval'])}",
         "coverage_types_1_to_3",
         _coverage_lists(**scaled),
@@ -235,7 +235,9 @@ def _two_subgroups_claim(repeats: int, seed: int) -> Claim:
         7,
         "Two subgroups of 10 rows, noise 0.1 and 0.5, one residual threshold at level 0.8: coverage is far above the "
         "level in the quiet subgroup and far below it in the noisy one, as the exact integrals show.",
-        _verdict(true=_consistent_with(found, exact), shown=~np.array(_consistent_with(found, [design.level] * 2))),
+        _verdict(
+            holds=_consistent_with(found, exact), demonstrated=~np.array(_consistent_with(found, [design.level] * 2))
+        ),
         f"simulated {_coverage_text(found)}, exact {' / '.join(f'{each:.3f}' for each in exact)}",
         "two_subgroups",
         {"found": _coverage_list(found), "exact": exact},
@@ -253,8 +255,8 @@ def _latent_state_claim(repeats: int, seed: int) -> Claim:
         "Independence of score and group in each row is not enough: coverage is uneven for rows that share a latent "
         "state.",
         _verdict(
-            true=[big[0] == big[1], *_consistent_with(found, exact)],
-            shown=~np.array(_consistent_with(found, [design.level] * 2)),
+            holds=[big[0] == big[1], *_consistent_with(found, exact)],
+            demonstrated=~np.array(_consistent_with(found, [design.level] * 2)),
         ),
         f"P(big score) {big[0]} and {big[1]}; simulated {_coverage_text(found)}, exact "
         + " / ".join(f"{each:.3f}" for each in exact),
@@ -272,16 +274,16 @@ def _verdict(
     *,
     even: Iterable[CoverageCounts] = (),
     uneven: Iterable[CoverageCounts] = (),
-    true: Iterable[bool] = (),
-    shown: Iterable[bool] = (),
+    holds: Iterable[bool] = (),
+    demonstrated: Iterable[bool] = (),
 ) -> str:
     """Return the verdict on a claim.
 
-    A part that must be even or true can make it fail. A part that must be uneven or shown can make it "not shown".
+    If `even` or `holds` is not met, the claim fails. If `uneven` or `demonstrated` is not met, it is "not shown".
     """
-    if not all(map(_even, even)) or not all(true):
+    if not all(map(_even, even)) or not all(holds):
         return "fails"
-    return "not shown" if any(map(_even, uneven)) or not all(shown) else "holds"
+    return "not shown" if any(map(_even, uneven)) or not all(demonstrated) else "holds"
 
 
 def _even(found: CoverageCounts) -> bool:

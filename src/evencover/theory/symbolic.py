@@ -130,7 +130,7 @@ def vanishes(expressions: tuple[Any, ...]) -> bool | None:
 
     One point with a value other than zero is a disproof. Zeros at all evaluated points are not a proof.
     """
-    if any(abs(value) > _ZERO for each in expressions for value in _values(each)):
+    if any(abs(value) > _ZERO for each in expressions for value in _values_at_points(each)):
         return False
     return True if all(each.equals(0) for each in expressions) else None
 
@@ -200,7 +200,7 @@ def _solutions(slopes: tuple[Any, ...], t: Any, z: Any, level: float) -> tuple[f
     return tuple(float(number) for number in numbers if number.is_number)
 
 
-def _values(expression: Any) -> list[float]:
+def _values_at_points(expression: Any) -> list[float]:
     """Return the expression's finite real values at a fixed set of points."""
     found = (expression.subs(point).evalf() for point in _points(expression.free_symbols))
     return [float(value) for value in found if value.is_real and value.is_finite]
@@ -253,7 +253,7 @@ def _check_monotone(score: Any, slope: Any, family: SymbolicFamily) -> None:
     unknown = score.free_symbols - {family.y, *family.parameters}
     if unknown:
         raise ValueError(f"score must contain only {family.y} and the family's parameters; got {score} with {unknown}")
-    slopes = _values(slope)
+    slopes = _values_at_points(slope)
     if not slopes or min(slopes) < 0 < max(slopes) or not any(slopes):
         found = f"between {min(slopes):.3g} and {max(slopes):.3g}" if slopes else "not real"
         raise ValueError(

@@ -25,7 +25,7 @@ class MixtureMixin(CenterMixin):
         """
         model: Any = self
         centers, variances = [], []
-        for values in outputs_of(model, checked_rows(model, X)):
+        for values in network_outputs(model, checked_rows(model, X)):
             means, log_variances = values[..., 0], values[..., 1]
             own = np.exp(np.minimum(log_variances, _MAX_LOG_VARIANCE)) + GaussianLikelihood.stabilizer
             centers.append(means.mean(0))
@@ -34,7 +34,7 @@ class MixtureMixin(CenterMixin):
         return Prediction(model.scaling_.to_target(np.concatenate(centers)), spread, level=model.level_)
 
 
-def outputs_of(model: Any, X: FloatArray) -> Iterator[FloatArray]:
+def network_outputs(model: Any, X: FloatArray) -> Iterator[FloatArray]:
     """Yield the outputs of a model's networks, in standardised units: blocks of shape (networks, rows, outputs)."""
     n_rows = rows_at_a_time(model.layers_)
     layers = layers_on(model.device_, model.layers_)

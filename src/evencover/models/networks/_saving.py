@@ -21,7 +21,7 @@ class SavingMixin:
         A `random_state` that is a generator is saved as None. Everything else is saved as it is.
         """
         check_is_fitted(self)
-        content, untrusted = dump_objects(_without_generators(self), "network")
+        content, untrusted = dump_objects(_without_random_generators(self), "network")
         foreign = [name for name in untrusted if name != _class_path(type(self))]
         if foreign:
             raise TypeError(f"settings must be numbers, text or sequences of them to be saved; got {foreign[0]}")
@@ -46,12 +46,12 @@ def _class_path(kind: type[Any]) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _without_generators(model: Any) -> Any:
+def _without_random_generators(model: Any) -> Any:
     """Return a shallow copy with None for every `random_state` that is a generator, also in estimators inside."""
     copied = copy(model)
     for name, value in model.get_params(deep=False).items():
         if isinstance(value, np.random.RandomState):
             setattr(copied, name, None)
         elif isinstance(value, BaseEstimator):
-            setattr(copied, name, _without_generators(value))
+            setattr(copied, name, _without_random_generators(value))
     return copied

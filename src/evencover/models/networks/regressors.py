@@ -11,7 +11,7 @@ from evencover.models._quantile_plan import Center, QuantilePlan
 from evencover.models._scaling import relative_floor
 from evencover.models._validation import checked_rows
 from evencover.models.networks._losses import GaussianLikelihood, Pinball
-from evencover.models.networks._network_outputs import MixtureMixin, outputs_of
+from evencover.models.networks._network_outputs import MixtureMixin, network_outputs
 from evencover.models.networks._saving import SavingMixin
 from evencover.models.networks.joint import fit_jointly
 from evencover.models.predict import CenterMixin
@@ -151,7 +151,7 @@ class QuantileNetwork(CenterMixin, SavingMixin, RegressorMixin, BaseEstimator): 
 
     def _values(self, X: FloatArray) -> FloatArray:
         """Return the quantiles, and the mean if it is the center, in units of the target. Shape (n, outputs)."""
-        values: FloatArray = self.scaling_.to_target(np.concatenate([block[0] for block in outputs_of(self, X)]))
+        values: FloatArray = self.scaling_.to_target(np.concatenate([block[0] for block in network_outputs(self, X)]))
         return values
 
     def _prediction(self, X: FloatArray) -> Prediction:
