@@ -1,6 +1,7 @@
 """The architecture: layers and imports, public and private names, the cost of importing, sizes."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -242,3 +243,9 @@ def test_modules_are_small(module):
 def test_modules_are_named_by_what_they_hold():
     nameless = {"utils", "helpers", "common", "base"}
     assert not nameless & {part for module in MODULES for part in module.split(".")}
+
+
+@pytest.mark.parametrize("module", sorted(set(MODULES) - {"_version", "__main__"}))
+def test_the_architecture_page_names_every_module(module):
+    page = (Path(__file__).parent.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert re.search(rf"\b{module.rpartition('.')[2]}\b", page)
