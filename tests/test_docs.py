@@ -53,6 +53,7 @@ def test_there_are_pages():
 def test_code_runs_and_prints_the_output_on_the_page(page, tmp_path, monkeypatch):
     """The blocks of a page run one after another, as a reader would paste them."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("evencover._report.contents._MANY_LEVELS", (50, 95))  # few levels: no page shows the others
     names = {"__name__": "page"}
     for language, code, expected in BLOCK.findall(text_of(page)):
         printed = command_output(code) if language == "sh" else python_output(code, names)
@@ -83,17 +84,18 @@ def python_output(code, names):
 
 def command_output(lines):
     """Return the text that commands print; installation commands are skipped. Exit status: 0, or that of a verdict."""
-    printed = ""
+    printed, errors = io.StringIO(), io.StringIO()
     for line in lines.splitlines():
         if line.startswith(SET_UP):
             continue
-        words = shlex.split(line)
-        assert words[0] == "evencover"
-        done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False)
-        assert done.returncode in (0, 3, 4), done.stderr
-        assert not done.stderr
-        printed += done.stdout
-    return printed
+        name, *arguments = shlex.split(line)
+        assert name == "evencover"
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
+            with pytest.raises(SystemExit) as end:
+                evencover._cli.main(arguments)
+        assert end.value.code in (None, 0, 3, 4)
+    assert not errors.getvalue()
+    return printed.getvalue()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -72,13 +72,13 @@ def test_every_pair_is_comparison_at_the_same_probability():
 
 def test_intervals_and_p_values_by_hand():
     """2 of 400 resampled differences are above 0. The interval for 2 pairs excludes 5 at either end."""
-    from evencover.diagnostics._quantile_differences import _comparison
+    from evencover.diagnostics._quantile_differences import _bootstrap_test
 
     resampled = np.append(-np.arange(1.0, 399.0), [1.0, 2.0])
-    difference, low, high, p_value = _comparison(-5.0, resampled, 2)
+    difference, low, high, p_value = _bootstrap_test(-5.0, resampled, 2)
     assert (difference, p_value) == (-5.0, 2 * 3 / 401)
     np.testing.assert_allclose([low, high], np.quantile(resampled, [0.0125, 0.9875]))
-    assert np.isnan(_comparison(np.nan, resampled, 2)).all()
+    assert np.isnan(_bootstrap_test(np.nan, resampled, 2)).all()
 
 
 def test_many_pairs_get_enough_resamples_to_reject():
