@@ -42,9 +42,9 @@ def benchmark(tmp_path, *datasets, models=MODELS, **settings):
 CASES = {
     "name": (
         lambda folder: load_dataset("Turbines"),
-        "unknown data set 'Turbines'; did you mean 'turbine'? there are concrete, turbine, puma32H",
+        "unknown data set 'Turbines'; did you mean 'turbine'? choose one of: concrete, turbine, puma32H",
     ),
-    "name like none": (lambda folder: load_dataset("xyz"), "unknown data set 'xyz'; there are concrete"),
+    "name like none": (lambda folder: load_dataset("xyz"), "unknown data set 'xyz'; choose one of: concrete"),
     "target of a name": (
         lambda folder: load_dataset("concrete", target="age"),
         "target is for files; the response of concrete is compressive_strength_mpa, got 'age'",
@@ -75,11 +75,11 @@ CASES = {
     ),
     "missing value": (
         lambda folder: csv(folder, "a,y\n1,2\n,3\n"),
-        "mine.csv: column 'a' must hold a finite number in every row; 1 of 2 are missing or infinite (the first in row 1, counted from 0)",
+        "mine.csv: column 'a' must hold a finite number in every row; missing or infinite values: 1 of 2 (the first in row 1, counted from 0)",
     ),
     "NaN": (
         lambda folder: csv(folder, "a,y\n1,2\nnan,3\ninf,3\n"),
-        "mine.csv: column 'a' must hold a finite number in every row; 2 of 3 are missing or infinite (the first in row 1, counted from 0)",
+        "mine.csv: column 'a' must hold a finite number in every row; missing or infinite values: 2 of 3 (the first in row 1, counted from 0)",
     ),
     "short line": (
         lambda folder: csv(folder, "a,b,y\n1,2,3\n1,2\n"),
@@ -137,7 +137,7 @@ CASES = {
     ),
     "null in Parquet": (
         lambda folder: parquet_file(folder, a=[1, None], y=[1, 2]),
-        "mine.parquet: column 'a' must hold a finite number in every row; 1 of 2 are missing or infinite (the first in row 1, counted from 0)",
+        "mine.parquet: column 'a' must hold a finite number in every row; missing or infinite values: 1 of 2 (the first in row 1, counted from 0)",
     ),
     "cache": (
         lambda folder: [(folder / "x").write_text(""), load_dataset("star", cache_dir=folder / "x")],
@@ -152,7 +152,10 @@ CASES = {
         lambda folder: Dataset("mine", np.ones((2, 2)), [1, 2], ("a",)),
         "a column for each of 1 features",
     ),
-    "NaN in arrays": (lambda folder: Dataset("mine", [[np.nan]], [1.0]), "X of mine must be finite; 1 of 1"),
+    "NaN in arrays": (
+        lambda folder: Dataset("mine", [[np.nan]], [1.0]),
+        "X of mine must be finite; NaN or infinite values: 1 of 1",
+    ),
     "constant": (
         lambda folder: benchmark(folder, replace(data(), y=np.full(100, 7.0))),
         "the response of mine must vary; y is 7 in every row",

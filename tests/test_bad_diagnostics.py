@@ -47,14 +47,14 @@ SCORES, LABELS = np.arange(40.0), np.arange(40) % 2
 CASES = {
     "scores, NaN": (
         lambda: diagnose_scores([1.0, np.nan], [0, 1]),
-        "scores must be free of NaN; 1 of 2 values are NaN",
+        "scores must be free of NaN; NaN values: 1 of 2",
     ),
     "scores, none": (lambda: diagnose_scores([], []), "scores must have at least one calibration row; got 0"),
     "scores, two-dimensional": (lambda: diagnose_scores(np.ones((3, 2)), [0, 1, 1]), "scores must be one-dimensional"),
     "groups, rows": (lambda: diagnose_scores(SCORES, [0, 1]), "groups must have 40 rows, as many as the scores; got 2"),
     "groups, missing": (
         lambda: diagnose_scores([1.0, 2.0], ["a", None]),
-        "groups must have a label for every row; 1 of 2",
+        "groups must have a label for every row; missing labels: 1 of 2",
     ),
     "spread, rows": (lambda: diagnose_scores(SCORES, LABELS, spread=[1.0]), "spread must have 40 rows"),
     "spread, infinite": (lambda: diagnose_scores(SCORES, LABELS, spread=np.full(40, np.inf)), "spread must be finite"),
@@ -94,8 +94,8 @@ CASES = {
         lambda: diagnose(WITH_SPREAD, taxonomy=BySpread),
         "taxonomy must be a taxonomy such as BySpread(3)",
     ),
-    "audit, y": (lambda: audit(np.zeros(3), INTERVALS), "y must have 4 rows, as many as the rest; got 3"),
-    "audit, NaN": (lambda: audit([0, 0, np.nan, 0], INTERVALS), "y must be finite; 1 of 4"),
+    "audit, y": (lambda: audit(np.zeros(3), INTERVALS), "y must have 4 rows, as many as the intervals; got 3"),
+    "audit, NaN": (lambda: audit([0, 0, np.nan, 0], INTERVALS), "y must be finite; NaN or infinite values: 1 of 4"),
     "audit, groups": (
         lambda: audit(np.zeros(4), INTERVALS, groups=[1]),
         "groups must have 4 rows, as many as the intervals; got 1",
@@ -123,7 +123,7 @@ CASES = {
     ),
     "audit, swapped": (
         lambda: audit(np.zeros(4), (np.ones(4), np.zeros(4))),
-        "intervals must have lower <= upper; all 4 have lower > upper: are they swapped?",
+        "intervals must have lower <= upper; in every row, lower is above upper: are the two swapped?",
     ),
     "audit, no rows": (lambda: audit([], np.empty((0, 2))), "intervals must have at least one row; got 0"),
     "audit, lengths of bounds": (
@@ -154,11 +154,11 @@ CASES = {
     "audit, X of one dimension": (lambda: audit(np.zeros(4), INTERVALS, X=np.zeros(4)), "X must be two-dimensional"),
     "audit, X infinite": (
         lambda: audit(np.zeros(4), INTERVALS, X=np.full((4, 1), np.inf)),
-        "X must have finite or missing values; column 0 has 4 infinite values",
+        "X must have finite or missing values; infinite values in column 0: 4",
     ),
     "audit, rows without a group": (
         lambda: audit(np.zeros(4), INTERVALS, groups=Groups(np.array([0, -1, 0, 0]), ("a",))),
-        "groups must have a group for every row; 1 of 4 rows have none",
+        "groups must have a group for every row; rows without one: 1 of 4",
     ),
     "audit, level": (lambda: audit(np.zeros(4), INTERVALS, level=1.5), "level must lie strictly between 0 and 1"),
     "audit, prediction": (lambda: audit(np.zeros(4), Prediction(np.zeros(4))), "intervals must be numbers"),

@@ -80,25 +80,31 @@ CASES = {
     # ranks and quantiles
     "rank of 1.5 rows": (lambda: conformal_rank(1.5, 0.9), "n must be a whole number; got 1.5"),
     "rank of -1 rows": (lambda: conformal_rank(-1, 0.9), "n must be 0 or more; got -1"),
-    "NaN scores": (lambda: conformal_quantile(with_value(np.nan), 0.9), "scores must be free of NaN; 1 of 10 values"),
+    "NaN scores": (
+        lambda: conformal_quantile(with_value(np.nan), 0.9),
+        "scores must be free of NaN; NaN values: 1 of 10",
+    ),
     "weights alone": (
         lambda: conformal_quantile(ONES, 0.9, weights=ONES),
         "weights and test_weight must be given together",
     ),
     "weights of another length": (
         lambda: conformal_quantile(ONES, 0.9, weights=ONES[:9], test_weight=1.0),
-        "weights must have 10 rows, as many as the rest; got 9",
+        "weights must have 10 rows, as many as scores; got 9",
     ),
     "negative weights": (
         lambda: conformal_quantile(ONES, 0.9, weights=-ONES, test_weight=1.0),
-        "weights must not be negative; got 10 negative of 10 values",
+        "weights must not be negative; negative values: 10 of 10",
     ),
     # predictions
     "NaN center": (
         lambda: Prediction(with_value(np.nan)),
-        "center must be finite; 1 of 10 values are NaN or infinite (the first in row 3)",
+        "center must be finite; NaN or infinite values: 1 of 10 (the first in row 3, counted from 0)",
     ),
-    "infinite spread": (lambda: Prediction(ZEROS, with_value(np.inf)), "spread must be finite; 1 of 10 values"),
+    "infinite spread": (
+        lambda: Prediction(ZEROS, with_value(np.inf)),
+        "spread must be finite; NaN or infinite values: 1 of 10",
+    ),
     "NaN bound": (lambda: Prediction(ZEROS, None, with_value(np.nan), ONES), "lower must be finite"),
     "one bound": (
         lambda: Prediction(ZEROS, lower=ZEROS),
@@ -119,26 +125,29 @@ CASES = {
     ),
     "quantiles of two lengths": (lambda: Prediction.from_quantiles(ZEROS, np.ones(9)), "upper must have 10 rows"),
     # scores
-    "no spread": (lambda: Normalized()(ONES, Prediction(ZEROS)), "Normalized needs a prediction with spread"),
+    "no spread": (lambda: Normalized()(ONES, Prediction(ZEROS)), "Normalized needs a prediction with a spread"),
     "no spread for one tail": (lambda: Standardized()(ONES, Prediction(ZEROS)), "Standardized needs a prediction"),
     "no bounds": (
         lambda: IntervalDistance()(ONES, Prediction(ZEROS)),
-        "IntervalDistance needs a prediction with lower",
+        "IntervalDistance needs a prediction with bounds (lower, upper)",
     ),
-    "no baseline": (lambda: Prediction(ZEROS).interval(), "a baseline interval needs a prediction with lower"),
+    "no baseline": (
+        lambda: Prediction(ZEROS).interval(),
+        "a baseline interval needs a prediction with bounds (lower, upper)",
+    ),
     "zero spread": (
         lambda: Normalized()(ONES, Prediction(ZEROS, with_value(0.0))),
-        "Normalized divides by the spread, which must be positive; 1 of 10 values are zero or negative",
+        "Normalized divides by the spread, which must be positive; zero or negative values: 1 of 10",
     ),
     "negative spread": (
         lambda: calibrate(ONES, Prediction(ZEROS, -ONES), nonconformity=Standardized()),
-        "Standardized divides by the spread, which must be positive; 10 of 10 values are zero or negative",
+        "Standardized divides by the spread, which must be positive; zero or negative values: 10 of 10",
     ),
     "zero spread at prediction": (
         lambda: calibrate(ONES, Prediction(ZEROS, ONES), nonconformity=Normalized()).interval(
             Prediction(ZEROS, with_value(0.0)), level=0.5
         ),
-        "1 of 10 values are zero or negative",
+        "zero or negative values: 1 of 10",
     ),
     "floor without scale": (
         lambda: Normalized(floor=0.1)(ONES, Prediction(ZEROS, ONES)),
@@ -152,7 +161,7 @@ CASES = {
     # calibration
     "NaN target": (
         lambda: calibrate(with_value(np.nan), ZEROS),
-        "y must be finite; 1 of 10 values are NaN or infinite",
+        "y must be finite; NaN or infinite values: 1 of 10",
     ),
     "infinite target": (lambda: calibrate(with_value(-np.inf), ZEROS), "y must be finite"),
     "2-D target": (
@@ -169,7 +178,7 @@ CASES = {
         "nonconformity must have one score for each of the groups ['a', 'b']; got scores for ['a']",
     ),
     "groups of another length": (lambda: calibrate(ONES, ZEROS, groups=[1, 2]), "groups must have 10 rows"),
-    "2-D groups": (lambda: calibrate(ONES, ZEROS, groups=np.ones((10, 1))), "groups must be one-dimensional"),
+    "2-D groups": (lambda: calibrate(ONES, ZEROS, groups=np.ones((10, 1))), "groups must have one label per row"),
     "groups forgotten": (
         lambda: calibrate(ONES, ZEROS, groups=["a", "b"] * 5).interval(ZEROS),
         "groups must be given: the calibration has the groups ['a', 'b']",
@@ -195,7 +204,7 @@ CASES = {
     # taxonomies
     "bins of an absent spread": (
         lambda: BySpread(3).learn(Rows(Prediction(ZEROS))),
-        "BySpread needs a prediction with spread",
+        "BySpread needs a prediction with a spread",
     ),
     "no bins": (
         lambda: BySpread(0).learn(Rows(Prediction(ZEROS, ONES))),
@@ -207,7 +216,7 @@ CASES = {
     ),
     "both n_groups and edges": (
         lambda: BySpread(3, edges=[1.0]).learn(Rows(Prediction(ZEROS, ONES))),
-        "bins of the spread take either edges, or n_groups and min_rows; got both",
+        "bins of the spread take either edges, or n_groups and min_rows; got edges together with n_groups",
     ),
     "decreasing edges": (
         lambda: ByTarget([2.0, 1.0]).learn(Rows(Prediction(ZEROS), y=ONES)),
@@ -231,7 +240,7 @@ CASES = {
     ),
     "a feature with NaN": (
         lambda: ByFeature(0, edges=[0.5]).learn(Rows(Prediction(ZEROS), with_value(np.nan)[:, None])),
-        "column 0 must be finite; 1 of 10 values",
+        "column 0 must be finite; NaN or infinite values: 1 of 10",
     ),
     "a function that returns one label for all rows": (
         lambda: ByFunction(np.mean).learn(Rows(Prediction(ZEROS), ONES[:, None])),
@@ -244,7 +253,7 @@ CASES = {
     "features of another length": (lambda: Rows(Prediction(ZEROS), ONES[:9, None]), "X must have 10 rows"),
     "a taxonomy as groups": (
         lambda: calibrate(ONES, ZEROS, groups=BySpread(3)),
-        "pass the Groups that taxonomy.learn(rows) returns",
+        "got the taxonomy BySpread(n_groups=3); pass what its learn(rows) returns",
     ),
     "duplicate categories": (
         lambda: ByFeature(0, categories=[1.0, 1.0]).learn(Rows(Prediction(ZEROS), ONES[:, None])),
@@ -252,7 +261,7 @@ CASES = {
     ),
     "codes too large": (
         lambda: Groups(np.array([0, 2]), ("a", "b")),
-        "codes must be between -1 and 1; got 0 to 2",
+        "codes must be positions in labels, at most 1, or -1 for no group; got 0 to 2",
     ),
     "duplicate labels": (
         lambda: Groups(np.array([0, 1]), ("a", "a")),
@@ -260,21 +269,24 @@ CASES = {
     ),
     "a new row without a group": (
         lambda: calibrate(ONES, ZEROS).interval([0.0], groups=Groups(np.array([-1]), ("all",))),
-        "every new row must have a group; 1 have none",
+        "every new row must have a group; rows without one: 1",
     ),
     "groups for a marginal calibration": (
         lambda: calibrate(ONES, ZEROS).interval([0.0], groups=["a"]),
         "groups were given, but the calibration has none",
     ),
-    "missing dates": (lambda: Groups.from_labels(np.array(["2020-01-01", "NaT"], dtype="M8[D]")), "1 of 2 are missing"),
+    "missing dates": (
+        lambda: Groups.from_labels(np.array(["2020-01-01", "NaT"], dtype="M8[D]")),
+        "missing labels: 1 of 2",
+    ),
     "masked targets": (
         lambda: calibrate(np.ma.masked_array(ONES, mask=ZEROS + 1), ZEROS),
-        "y must not be masked; got 10 masked values",
+        "y must not be masked; masked values: 10",
     ),
     "a huge whole number": (lambda: Prediction([10**400]), "center must hold numbers"),
     "negative spread for bounds": (
         lambda: Prediction(ZEROS, -ONES).interval(),
-        "spread must not be negative if bounds are derived from it; 10 of 10 values are",
+        "spread must not be negative if bounds are derived from it; negative values: 10 of 10",
     ),
     "intervals as an array": (
         lambda: coverage(ONES, np.zeros((10, 2))),
@@ -282,7 +294,7 @@ CASES = {
     ),
     "a frame of another length": (
         lambda: Intervals(ZEROS, ONES).to_frame(like=pd.DataFrame({"x": [1]})),
-        "like must have 10 rows, as many as the intervals; got 1",
+        "the table 'like' must have 10 rows, as many as the intervals; got 1",
     ),
     "a score that returns a pair": (
         lambda: calibrate(ONES, ZEROS, nonconformity=Pair()).interval(ZEROS, level=0.5),
@@ -296,15 +308,15 @@ CASES = {
     # the estimator
     "a model's name": (
         lambda: ConformalRegressor("ridge").fit(X, Y),
-        "estimator must be a regressor of scikit-learn's kind",
+        "estimator must be a regressor with scikit-learn's methods fit and predict",
     ),
     "a model's class": (
         lambda: FromStd(BayesianRidge).fit(X, Y),
-        "estimator must be a regressor of scikit-learn's kind",
+        "estimator must be a regressor with scikit-learn's methods fit and predict",
     ),
     "quantiles for models": (
         lambda: FromQuantiles(0.05, 0.95).fit(X, Y),
-        "lower must be a regressor of scikit-learn's kind",
+        "lower must be a regressor with scikit-learn's methods fit and predict",
     ),
     "a classifier": (
         lambda: ConformalRegressor(LogisticRegression()).fit(X, Y > 9),
@@ -325,14 +337,17 @@ CASES = {
     ),
     "missing clusters": (
         lambda: MODEL.fit(X, Y, clusters=[None, "a"] * 10),
-        "clusters must have a label for every row; 10 of 20",
+        "clusters must have a label for every row; missing labels: 10 of 20",
     ),
     "no target": (lambda: MODEL.fit(X, None), "requires y to be passed, but the target y is None"),
     "two targets": (
         lambda: MODEL.fit(X, np.column_stack([Y, Y])),
         "y must be one target, of shape (n,); got shape (20, 2)",
     ),
-    "a target with NaN": (lambda: MODEL.fit(X, np.append(Y[:-1], np.nan)), "y must be finite; 1 of 20 values"),
+    "a target with NaN": (
+        lambda: MODEL.fit(X, np.append(Y[:-1], np.nan)),
+        "y must be finite; NaN or infinite values: 1 of 20",
+    ),
     "targets as text": (lambda: MODEL.fit(X, Y.astype(str)), "y must hold numbers"),
     "different numbers of rows": (lambda: MODEL.fit(X, Y[:-1]), "inconsistent numbers of samples: [20, 19]"),
     "other features": (
@@ -349,7 +364,7 @@ CASES = {
     ),
     "a score the model cannot give": (
         lambda: fitted(nonconformity=Normalized()),
-        "Normalized needs a prediction with spread",
+        "Normalized needs a prediction with a spread",
     ),
     "an unknown fit argument": (lambda: MODEL.fit(X, Y, weight=Y), "unexpected keyword argument 'weight'"),
     "clusters of another length": (
@@ -416,5 +431,5 @@ def test_calibrate_and_p_values_before_fit_raise():
 
 
 def test_error_counts_missing_labels():
-    with pytest.raises(ValueError, match=r"groups must have a label for every row; 2 of 3 are missing"):
+    with pytest.raises(ValueError, match=r"groups must have a label for every row; missing labels: 2 of 3"):
         Groups.from_labels([1.0, np.nan, np.nan])

@@ -76,7 +76,7 @@ CASES = {
     "a level of 90": (lambda: network(level=90), "level must lie strictly between 0 and 1; got 90; did you mean 0.9?"),
     "a rate that diverges": (
         lambda: network(learning_rate=1e30, epochs=5),
-        "training diverged: with learning_rate=1e+30 some weights are not finite",
+        "training diverged: with learning_rate=1e+30 some network weights are not finite",
     ),
     # quantiles
     "a quantile of 5": (lambda: quantiles(quantiles=[5]), "quantiles must lie strictly between 0 and 1; got [5]"),
@@ -89,7 +89,10 @@ CASES = {
     # rows
     "NaN in X": (lambda: MeanVarianceNetwork(**QUICK).fit(with_value(np.nan), Y), "Input X contains NaN"),
     "infinity in X": (lambda: network().predict(with_value(np.inf)), "Input X contains infinity"),
-    "NaN in y": (lambda: MeanVarianceNetwork(**QUICK).fit(X, Y * np.nan), "y must be finite; 40 of 40 values are NaN"),
+    "NaN in y": (
+        lambda: MeanVarianceNetwork(**QUICK).fit(X, Y * np.nan),
+        "y must be finite; NaN or infinite values: 40 of 40",
+    ),
     "no y": (lambda: MeanVarianceNetwork(**QUICK).fit(X, None), "requires y to be passed, but the target y is None"),
     "two targets": (
         lambda: QuantileForest().fit(X, np.c_[Y, Y]),
@@ -128,7 +131,10 @@ CASES = {
     ),
     "rows out of reach": (lambda: jointly({}, rows=[[0, 40]]), "rows must hold positions from 0 to 39; got 0 to 40"),
     # ensembles
-    "no passes": (lambda: DropoutEnsemble(passes=0).fit(X, Y), "passes must be a positive whole number; got 0"),
+    "no passes": (
+        lambda: DropoutEnsemble(passes=0).fit(X, Y),
+        "'passes' (the number of predictions with dropout) must be a positive whole number; got 0",
+    ),
     "half a member": (lambda: DeepEnsemble(members=2.5).fit(X, Y), "members must be a positive whole number; got 2.5"),
     "an ensemble without dropout": (
         lambda: DropoutEnsemble(MeanVarianceNetwork(dropout=0, **QUICK)).fit(X, Y),
@@ -181,7 +187,7 @@ CASES = {
     ),
     "neighbours of something": (
         lambda: WithSpread(Ridge(), NeighborSpread(of="y")).fit(X, Y),
-        'of must be "residuals", "targets" or "distance"; got \'y\'',
+        'the option "of" must be "residuals", "targets" or "distance"; got \'y\'',
     ),
     "a level of 90 for a spread": (lambda: WithSpread(Ridge(), level=90).fit(X, Y), "got 90; did you mean 0.9?"),
     "a level of 90 for columns": (
@@ -197,7 +203,7 @@ CASES = {
     # adapters
     "an unknown output": (
         lambda: FromOutputs(Ridge(), ["low", "high"]).fit(X, Y),
-        "outputs must be distinct names out of ('lower', 'center', 'upper', 'spread', 'variance') or empty text; got ['low', 'high']",
+        "outputs must be a sequence with one name per column: lower, center, upper, spread, variance (each at most once), or '' for a column to ignore; got ['low', 'high']",
     ),
     "one bound": (
         lambda: FromOutputs(Ridge(), ["lower", "center"]).fit(X, Y),
@@ -213,9 +219,12 @@ CASES = {
     ),
     "a negative variance": (
         lambda: FromOutputs(FrozenEstimator(NEGATIVE), ["variance", "center"]).fit(X, Y),
-        "variance must not be negative; got",
+        "variance must not be negative; negative values:",
     ),
-    "outputs without names": (lambda: FromOutputs(Ridge(), None).fit(X, Y), "outputs must be distinct names out of"),
+    "outputs without names": (
+        lambda: FromOutputs(Ridge(), None).fit(X, Y),
+        "outputs must be a sequence with one name per column",
+    ),
     "no distribution": (
         lambda: FromDistribution(Ridge()).fit(X, Y),
         "estimator must have a method pred_dist(X); got Ridge()",

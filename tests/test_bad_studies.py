@@ -46,12 +46,12 @@ CASES = {
     "the target dropped": (lambda: study(TABLE, "y", drop=["y"]), r"drop must not name the target; got 'y'"),
     "nothing left": (
         lambda: study(TABLE, "y", drop=["x", "word"]),
-        r"table must have at least one feature; none is left without the columns \['word', 'x', 'y'\]",
+        r"table must have at least one feature column; none is left after dropping the columns \['word', 'x', 'y'\]",
     ),
     "target of text": (lambda: study(TABLE, "word"), r"target: column 'word' must hold numbers; got '[ab]' in row 0"),
     "target missing": (
         lambda: study(TABLE.assign(y=TABLE["y"].where(TABLE.index != 7)), "y"),
-        r"target: column 'y' must be finite; 1 of 100 values are NaN or infinite \(the first in row 7\)",
+        r"target: column 'y' must be finite; NaN or infinite values: 1 of 100 \(the first in row 7, counted from 0\)",
     ),
     "few rows": (
         lambda: study(TABLE[:20], "y"),
@@ -63,7 +63,7 @@ CASES = {
     ),
     "clusters missing": (
         lambda: study(TABLE.assign(z=["c", None] * 50), "y", clusters="z"),
-        r"clusters: column 'z' must have a label for every row; 50 of 100 are missing",
+        r"clusters: column 'z' must have a label for every row; missing labels: 50 of 100",
     ),
     "dates": (
         lambda: with_column(pd.date_range("2020", periods=N)),
@@ -75,7 +75,7 @@ CASES = {
     ),
     "infinite": (
         lambda: with_column(np.where(np.arange(N) == 42, np.inf, 0.0)),
-        r"column 'new' must be finite or missing; 1 values are infinite \(the first in row 42\)",
+        r"column 'new' must have finite or missing values; infinite values: 1 \(the first in row 42, counted from 0\)",
     ),
     "names": (
         lambda: with_column([f"n{i}" for i in range(N)]),
@@ -117,7 +117,7 @@ CASES = {
     ),
     "recommend by target": (
         lambda: recommend(LinearRegression(), TABLE[["x"]], TABLE["y"], taxonomy=ByTarget([0.0])),
-        r"taxonomy must not depend on the target, because widths are then not known",
+        r"taxonomy must not depend on the target, because the interval widths cannot be compared then",
     ),
     "encoder, an unknown column": (
         lambda: TableEncoder(categorical=["z"]).fit(TABLE),
@@ -141,7 +141,7 @@ CASES = {
     ),
     "encoder, infinite": (
         lambda: TableEncoder().fit(pd.DataFrame({"x": [1.0, np.inf]})),
-        r"column 'x' must be finite or missing; 1 values are infinite \(the first in row 1\)",
+        r"column 'x' must have finite or missing values; infinite values: 1 \(the first in row 1, counted from 0\)",
     ),
 }
 

@@ -90,7 +90,7 @@ CASES = {
     ),
     "family, list": (
         lambda: Family(stats.gamma, [1, 2]),
-        "values must map each parameter to its values, such as {'shape': (1, 2)}; got [1, 2]",
+        "values must be a dict from parameter names to sequences of numbers, such as {'shape': (1, 2)}; got [1, 2]",
     ),
     "family, open shapes": (
         lambda: is_pivotal(Residual(), Family(lambda a: stats.gamma, {"a": (1, 2)})),
@@ -98,11 +98,11 @@ CASES = {
     ),
     "family, spread": (
         lambda: is_pivotal(Residual(), NORMAL.along(lambda m: (m, m), m=(-1.0, 2.0))),
-        "spread must be positive at all values of the parameters; got -1.0 at {'m': -1.0}",
+        "spread must be positive at all values of the parameters; got -1.0 for the parameters {'m': -1.0}",
     ),
     "family, no moments": (
         lambda: is_pivotal(Residual(), Family(stats.cauchy, {"loc": (1, 2)})),
-        "has no mean or no standard deviation; pass the model's prediction as estimate=",
+        "has no finite mean or no finite standard deviation; pass estimate=",
     ),
     "symbolic family, both": (
         lambda: SymbolicFamily(y, mu, density=y * mu, cdf=y * mu),
@@ -144,7 +144,7 @@ CASES = {
     "family, no parameter": (lambda: Family(stats.gamma, {}), "values must contain one parameter or more"),
     "family, NaN": (
         lambda: Family(stats.gamma, {"a": [1.0, np.nan]}),
-        "values of a must be finite; 1 of 2 values are NaN or infinite",
+        "values of a must be finite; NaN or infinite values: 1 of 2",
     ),
     "symbolic family, empty": (
         lambda: SymbolicFamily(y, (mu,)),
@@ -189,7 +189,7 @@ CASES = {
     ),
     "score, NaN": (
         lambda: is_pivotal(lambda y, prediction: y * np.nan, NORMAL),
-        "the score's values must be free of NaN; 10000 of 10000 values are NaN",
+        "the score's values must be free of NaN; NaN values: 10000 of 10000",
     ),
     "score, too few": (
         lambda: is_pivotal(lambda y, prediction: y[:3], NORMAL),
@@ -215,7 +215,7 @@ CASES = {
     ),
     "estimate, negative spread": (
         lambda: is_pivotal(Normalized(), NORMAL, estimate=lambda mean, spread: (mean, spread - 4)),
-        "estimate must return a finite center and a positive spread; got (",
+        "estimate must return a finite center and a positive spread; it returned (",
     ),
     "estimate, other names": (
         lambda: is_pivotal(Residual(), NORMAL, estimate=lambda mu, sigma: (mu, sigma)),
@@ -282,14 +282,14 @@ CASES = {
     ),
     "distribution, too few rows": (
         lambda: SyntheticData("w", UniformFeatures(1), Short()).sample(5),
-        "the distribution's sample must have 5 rows, as many as the rest; got 3",
+        "the distribution's sample must have 5 rows, as many as the features; got 3",
     ),
     "features, too few": (
         lambda: SyntheticData("w", Few(), toy().distribution).sample(5),
         "features must draw 5 rows; got 3",
     ),
     "X, one-dimensional": (lambda: toy().oracle(np.ones(5)), "X must have shape (n, features); got shape (5,)"),
-    "X, NaN": (lambda: toy().oracle(np.full((2, 5), np.nan)), "X must be finite; 10 of 10 values are NaN or infinite"),
+    "X, NaN": (lambda: toy().oracle(np.full((2, 5), np.nan)), "X must be finite; NaN or infinite values: 10 of 10"),
     "intervals, pair": (
         lambda: toy().coverage((0, 1), np.ones((4, 5))),
         "intervals must be Intervals, such as Intervals(lower, upper); got tuple",
@@ -309,10 +309,10 @@ CASES = {
         for kind in (NoisySpread, NoisyVariance, NoisyCenter, ScaledSpread)
         for value in (0, -1.0, np.inf, "a")
     },
-    "shift, NaN": (lambda: ShiftedCenter(np.nan), "by must be a finite number; got nan"),
+    "shift, NaN": (lambda: ShiftedCenter(np.nan), "'by' (the number to add) must be a finite number; got nan"),
     "no spread": (
         lambda: misspecified(Prediction([1.0]), ScaledSpread(2.0)),
-        "misspecified needs a prediction with spread",
+        "misspecified needs a prediction with a spread",
     ),
     "misspecification, class": (
         lambda: misspecified(ORACLE, ScaledSpread),
@@ -324,11 +324,11 @@ CASES = {
     ),
     "misspecification, fewer rows": (
         lambda: misspecified(ORACLE, lambda c, s, rng: (c[:1], s[:1])),
-        "must have 3 rows, as many as the rest; got 1",
+        "must have 3 rows, as many as before; got 1",
     ),
     "misspecification, negative": (
         lambda: misspecified(ORACLE, lambda c, s, rng: (c, -s)),
-        "must not be negative; got 3 negative of 3 values",
+        "must not be negative; negative values: 3 of 3",
     ),
     "misspecified, no prediction": (
         lambda: misspecified(toy().sample(3), ScaledSpread(2.0)),
@@ -352,7 +352,7 @@ CASES = {
     ),
     "counts, by": (
         lambda: count_coverage(Residual(), np.ones(3), ORACLE, design=Design(2, 1, 0.5), by=np.ones(2)),
-        "by must have 3 rows, as many as y; got 2",
+        "'by' (the values that define the groups) must have 3 rows, as many as y; got 2",
     ),
     "counts, rows": (
         lambda: count_coverage(Residual(), np.ones(3), ORACLE, design=Design(9, 1)),

@@ -331,9 +331,9 @@ def test_a_failed_fit_does_not_change_the_fitted_model():
     model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y)
     before = model.predict_interval(X).lower
     model.set_params(taxonomy=BySpread(3), estimator=Recorder())
-    with pytest.raises(ValueError, match="BySpread needs a prediction with spread"):
+    with pytest.raises(ValueError, match="BySpread needs a prediction with a spread"):
         model.fit(X, Y)
-    with pytest.raises(ValueError, match="BySpread needs a prediction with spread"):
+    with pytest.raises(ValueError, match="BySpread needs a prediction with a spread"):
         model.calibrate(X, Y)
     np.testing.assert_array_equal(model.predict_interval(X).lower, before)
 

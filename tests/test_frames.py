@@ -105,7 +105,7 @@ def test_targets_and_labels_from_any_library(library, data):
 def test_several_levels_and_empty_intervals_in_a_frame():
     """Two columns for each level; an empty interval has NaN bounds, and a warning counts them."""
     intervals = Intervals(np.array([[0.0, 3.0], [1.0, 0.0]]), np.array([[1.0, 2.0], [2.0, 4.0]]), level=(0.5, 0.9))
-    with pytest.warns(UserWarning, match="1 of 4 intervals are empty; their bounds are NaN"):
+    with pytest.warns(UserWarning, match="empty intervals: 1 of 4; their bounds are NaN"):
         frame = intervals.to_frame(like=pd.DataFrame({"x": [1, 2]}))
     assert list(frame.columns) == ["lower_0.5", "upper_0.5", "lower_0.9", "upper_0.9"]
     assert np.isnan(frame.loc[0, "lower_0.9"])

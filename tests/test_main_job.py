@@ -345,11 +345,11 @@ CASES = {
     ),
     "audit, target missing": (
         ["audit", "houses.csv", "--target", "area", "--lower", "price", "--upper", "price"],
-        r"target of houses.csv: column 'area' must hold a finite number in every row; \d+ of 600 are missing",
+        r"target of houses.csv: column 'area' must hold a finite number in every row; missing or infinite values: \d+",
     ),
     "audit, groups missing": (
         ["audit", "houses.csv", "--target", "price", "--lower", "price", "--upper", "price", "--group", "area"],
-        r"group: column 'area' must have a label for every row; \d+ of 600 are missing",
+        r"group: column 'area' must have a label for every row; missing labels: \d+ of 600",
     ),
     "audit, no rows": (
         ["audit", "houses.csv", "--target", "price", "--lower", "price", "--upper", "price", "--calibration-rows", "0"],

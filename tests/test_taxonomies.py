@@ -145,7 +145,7 @@ def test_a_feature_of_a_sparse_matrix():
 
 @pytest.mark.parametrize("values", [["a", None, "b"], [1.0, np.nan, 2.0]])
 def test_missing_labels_raise(values):
-    with pytest.raises(ValueError, match="groups must have a label for every row; 1 of 3 are missing"):
+    with pytest.raises(ValueError, match="groups must have a label for every row; missing labels: 1 of 3"):
         Groups.from_labels(np.array(values, dtype=object))
 
 
@@ -170,7 +170,7 @@ def test_given_edges_need_no_learning():
     ],
 )
 def test_missing_labels_of_every_type_raise(values):
-    with pytest.raises(ValueError, match=r"1 of 3 are missing \(the first in row 1\)"):
+    with pytest.raises(ValueError, match=r"missing labels: 1 of 3 \(the first in row 1, counted from 0\)"):
         Groups.from_labels(values)
 
 
@@ -197,7 +197,7 @@ def test_large_integers_can_be_labels():
 
 def test_invalid_codes_and_edge_bits_raise():
     """So no row is lost."""
-    with pytest.raises(ValueError, match="edge must be between 0 and 0; got 0 to 1"):
+    with pytest.raises(ValueError, match="edge must be from 0 to 0; got 0 to 1"):
         Groups(np.zeros(2, dtype=int), ("a",), (), np.array([0, 1]))
     with pytest.raises(ValueError, match="edge must have 2 rows, as many as codes; got 1"):
         Groups(np.zeros(2, dtype=int), ("a",), (), np.array([0]), 1)

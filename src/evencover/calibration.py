@@ -261,8 +261,10 @@ class Calibration:
     def from_state(cls, state: Mapping[str, Any], nonconformity: Nonconformity) -> "Calibration":
         """Return the calibration from what `state` returned, and the score."""
         groups = Groups.from_state(state)
-        scores, weights = checked_scores(state["scores"], len(groups)), state.get("weights")
-        weights = None if weights is None else checked_nonnegative(weights, "weights", length=len(groups))
+        scores, weights = checked_scores(state["scores"], len(groups), "groups"), state.get("weights")
+        weights = (
+            None if weights is None else checked_nonnegative(weights, "weights", length=len(groups), matched="groups")
+        )
         return cls(nonconformity, scores, groups, weights)
 
     def save(self, path: str | Path) -> None:
@@ -287,7 +289,7 @@ class Calibration:
         if unseen not in ("error", "marginal", "inf"):
             raise ValueError(f"unseen must be 'error', 'marginal' or 'inf'; got {unseen!r}")
         if len(groups) and groups.codes.min() < 0:
-            raise ValueError(f"every new row must have a group; {np.count_nonzero(groups.codes < 0)} have none")
+            raise ValueError(f"every new row must have a group; rows without one: {np.count_nonzero(groups.codes < 0)}")
         self.groups.check_same_rules(groups)
         unseen_labels = groups.labels_not_in(self.labels)
         if not unseen_labels or unseen != "error":

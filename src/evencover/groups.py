@@ -76,13 +76,13 @@ class Groups:
             Name of the argument, for the error message.
         """
         if np.ma.is_masked(values):
-            raise ValueError(f"{name} must have a label for every row; {np.ma.getmaskarray(values).sum()} are masked")
+            raise ValueError(f"{name} must have a label for every row; masked rows: {np.ma.getmaskarray(values).sum()}")
         array = np.asarray(values)
         if array.dtype.kind in "US" and isinstance(values, Sequence):
             array = np.asarray(values, dtype=object)  # numbers in a list of text and numbers stay numbers
         if array.ndim != 1:
-            hint = "; pass the Groups that taxonomy.learn(rows) returns" if hasattr(values, "learn") else ""
-            raise ValueError(f"{name} must be one-dimensional, of shape (n,); got shape {array.shape}{hint}")
+            got = f"the taxonomy {values!r}; pass what its learn(rows) returns" if hasattr(values, "learn") else ""
+            raise ValueError(f"{name} must have one label per row, shape (n,); got {got or f'shape {array.shape}'}")
         codes, present = _encode(array, name)
         if labels is None:
             return cls(codes, present)
@@ -220,7 +220,8 @@ def _checked_codes(codes: Any, name: str, start: int, stop: int) -> IntArray:
     if array.ndim != 1 or (array.dtype.kind not in "iu" and len(array)):
         raise ValueError(f"{name} must be whole numbers of shape (n,); got {array.dtype} of shape {array.shape}")
     if len(array) and not start <= array.min() <= array.max() < stop:
-        raise ValueError(f"{name} must be between {start} and {stop - 1}; got {array.min()} to {array.max()}")
+        allowed = f"positions in labels, at most {stop - 1}, or -1 for no group" if start else f"from 0 to {stop - 1}"
+        raise ValueError(f"{name} must be {allowed}; got {array.min()} to {array.max()}")
     return array.astype(np.intp, copy=False)
 
 
@@ -273,8 +274,8 @@ def _encode(values: NDArray[Any], name: str) -> tuple[IntArray, tuple[Label, ...
     missing = is_missing(values)
     if missing.any():
         raise ValueError(
-            f"{name} must have a label for every row; {missing.sum()} of {len(values)} are missing (the first in row "
-            f"{missing.argmax()})"
+            f"{name} must have a label for every row; missing labels: {missing.sum()} of {len(values)} (the first in "
+            f"row {missing.argmax()}, counted from 0)"
         )
     try:
         labels, codes = np.unique(values, return_inverse=True)

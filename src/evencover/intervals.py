@@ -77,7 +77,7 @@ class Intervals:
 
     def covers(self, y: Any) -> BoolArray:
         """Return whether each interval contains its row's target; `y` has shape (n,), the result that of the bounds."""
-        target = checked_vector(y, "y", length=len(self))
+        target = checked_vector(y, "y", length=len(self), matched="the intervals")
         target = target if self.lower.ndim == 1 else target[:, None]
         return (self.lower <= target) & (target <= self.upper)
 
@@ -99,9 +99,11 @@ class Intervals:
                 "plain arrays. Pass a table as to_frame(like=...), or use np.asarray(intervals)"
             )
         if like is not None and n_rows(like) != len(self):
-            raise ValueError(f"like must have {len(self)} rows, as many as the intervals; got {n_rows(like)}")
+            raise ValueError(
+                f"the table 'like' must have {len(self)} rows, as many as the intervals; got {n_rows(like)}"
+            )
         if (n_empty := int(self.empty.sum())) > 0:
-            warn_user(f"{n_empty} of {self.lower.size} intervals are empty; their bounds are NaN")
+            warn_user(f"empty intervals: {n_empty} of {self.lower.size}; their bounds are NaN")
         columns = self.columns()
         if self.groups is not None and len(self.groups.labels) > 1:
             columns["group"] = self.groups.label_of_rows()

@@ -100,7 +100,8 @@ def interval_score(y: Any, intervals: Intervals, *, level: Level | None = None) 
     level = intervals.level if level is None else level  # type: ignore[assignment]
     if level is None or intervals.lower.ndim != 1:
         raise ValueError("interval_score takes intervals for one level: give level=, and bounds of shape (n,)")
-    return float(np.mean(interval_scores(checked_vector(y, "y", length=len(intervals)), intervals, level)))
+    y = checked_vector(y, "y", length=len(intervals), matched="the intervals")
+    return float(np.mean(interval_scores(y, intervals, level)))
 
 
 def interval_scores(y: FloatArray, intervals: Intervals, level: Level) -> FloatArray:
@@ -130,7 +131,7 @@ def pinball_loss(y: Any, quantile: Any, *, probability: float) -> float:
     0.875
     """
     y = checked_vector(y, "y")
-    quantile = checked_vector(quantile, "quantile", length=len(y))
+    quantile = checked_vector(quantile, "quantile", length=len(y), matched="y")
     tau = float(_checked_probabilities([probability])[0])
     return float(np.mean(_pinball(y, quantile, tau)))
 

@@ -176,8 +176,9 @@ def plot_intervals(y: Any, intervals: Intervals, by: Any, *, most: int = 200, ax
     """
     if not isinstance(intervals, Intervals) or intervals.lower.ndim > 1:
         raise TypeError(f"intervals must be Intervals for one level; got {intervals!r}")
-    y, by = (checked_vector(each, name, length=len(intervals)) for each, name in ((y, "y"), (by, "by")))
-    check_count(most, "most")
+    y = checked_vector(y, "y", length=len(intervals), matched="the intervals")
+    by = checked_vector(by, "'by' (the numbers to sort by)", length=len(intervals), matched="the intervals")
+    check_count(most, "'most' (the maximum number of rows to draw)")
     order = np.argsort(by, kind="stable")
     rows = order[evenly_spaced_positions(len(order), most)]
     ax = axes_or_new(ax)

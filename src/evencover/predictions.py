@@ -57,7 +57,7 @@ class Prediction:
         vars(self).update(
             center=center,
             level=float(level_fraction(level)),
-            _spread=None if spread is None else checked_vector(spread, "spread", length=len(center)),
+            _spread=None if spread is None else _like_center(spread, "spread", len(center)),
             _bounds=None if bounds is None else (np.minimum(*bounds), np.maximum(*bounds)),
             _crossed=None if bounds is None else bounds[0] > bounds[1],
         )
@@ -82,7 +82,7 @@ class Prediction:
         """
         if center is None:
             lower = checked_vector(lower, "lower")
-            center = (lower + checked_vector(upper, "upper", length=len(lower))) / 2
+            center = (lower + checked_vector(upper, "upper", length=len(lower), matched="lower")) / 2
         return cls(center, lower=lower, upper=upper, level=level)
 
     @property
@@ -121,9 +121,10 @@ class Prediction:
         values: FloatArray | None = getattr(self, part)
         if values is None:
             raise ValueError(
-                f"{by} needs a prediction with {part}; this one has only a center. From arrays, use "
-                "Prediction(center, spread) or Prediction.from_quantiles(lower, upper). From models, use one with "
-                "predict_full, such as evencover.models.WithSpread(your_model)"
+                f"{by} needs a prediction with {'a spread' if part == 'spread' else 'bounds (lower, upper)'}; this "
+                "prediction has only a center. With arrays, use Prediction(center, spread) or "
+                "Prediction.from_quantiles(lower, upper). With a model, use one that has the method predict_full, such "
+                "as evencover.models.WithSpread(your_model)"
             )
         return values
 
@@ -135,8 +136,8 @@ class Prediction:
             return None
         if self._spread.size and self._spread.min() < 0:
             raise ValueError(
-                f"spread must not be negative if bounds are derived from it; {np.count_nonzero(self._spread < 0)} of "
-                f"{self._spread.size} values are"
+                f"spread must not be negative if bounds are derived from it; negative values: "
+                f"{np.count_nonzero(self._spread < 0)} of {self._spread.size}"
             )
         return self.center + sign * self._z * self._spread
 
@@ -170,7 +171,12 @@ def as_prediction(prediction: Any) -> Prediction:
 
 def _checked_bounds(lower: Any, upper: Any, length: int) -> tuple[FloatArray, FloatArray]:
     """Return both bounds as arrays, in the given order, which may be wrong."""
-    return checked_vector(lower, "lower", length=length), checked_vector(upper, "upper", length=length)
+    return _like_center(lower, "lower", length), _like_center(upper, "upper", length)
+
+
+def _like_center(values: Any, name: str, length: int) -> FloatArray:
+    """Return an array. Raise ValueError unless it has as many rows as the center."""
+    return checked_vector(values, name, length=length, matched="center")
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,9 +208,10 @@ class Rows:
         if self.X is not None and n_rows(self.X) != len(self):
             raise ValueError(f"X must have {len(self)} rows, as many as the prediction; got {n_rows(self.X)}")
         if self.y is not None:
-            object.__setattr__(self, "y", checked_vector(self.y, "y", length=len(self)))
+            object.__setattr__(self, "y", checked_vector(self.y, "y", length=len(self), matched="the prediction"))
         if self.weights is not None:
-            object.__setattr__(self, "weights", checked_nonnegative(self.weights, "weights", length=len(self)))
+            weights = checked_nonnegative(self.weights, "weights", length=len(self), matched="the prediction")
+            object.__setattr__(self, "weights", weights)
 
     @classmethod
     def with_checked_target(cls, prediction: Prediction, X: Any, y: FloatArray | None, weights: Any = None) -> "Rows":

@@ -148,7 +148,7 @@ def conformal_quantile(
     if weights is None:
         quantiles = thresholds(scores, levels)
     else:
-        weights = checked_nonnegative(weights, "weights", length=len(scores))
+        weights = checked_nonnegative(weights, "weights", length=len(scores), matched="scores")
         test_weights = checked_nonnegative(np.atleast_1d(test_weight), "test_weight")
         quantiles = weighted_thresholds(scores, levels, weights, test_weights)
         quantiles = quantiles[0] if np.ndim(test_weight) == 0 else quantiles

@@ -138,9 +138,9 @@ class _SpreadScaled:
             spread = spread + self.epsilon * self.scale
         if spread.size and spread.min() <= 0:
             raise ValueError(
-                f"{name} divides by the spread, which must be positive; {np.count_nonzero(spread <= 0)} of "
-                f"{spread.size} values are zero or negative. {name}(floor=0.01, scale=...) replaces them by 0.01 × "
-                "scale; ConformalRegressor sets the scale from its training rows"
+                f"{name} divides by the spread, which must be positive; zero or negative values: "
+                f"{np.count_nonzero(spread <= 0)} of {spread.size}. {name}(floor=0.01, scale=...) replaces them by "
+                "0.01 × scale; ConformalRegressor sets the scale from its training rows"
             )
         return spread
 
@@ -244,9 +244,9 @@ def scores_of(nonconformity: Nonconformity, rows: Rows) -> FloatArray:
     return checked_scores(_scores_of_checked(checked_score(nonconformity), target, rows.prediction), len(rows))
 
 
-def checked_scores(scores: Any, length: int) -> FloatArray:
+def checked_scores(scores: Any, length: int, matched: str = "the prediction") -> FloatArray:
     """Return scores as an array of shape (length,). Raise ValueError for NaN; infinite scores are allowed."""
-    return checked_vector(scores, "scores", length=length, finite=False)
+    return checked_vector(scores, "scores", length=length, matched=matched, finite=False)
 
 
 def scores_by_group(nonconformity: Nonconformity, rows: Rows, codes: IntArray, labels: tuple[Label, ...]) -> FloatArray:
@@ -367,7 +367,7 @@ def _score_with_scale(score: Score, scale: float) -> Score:
 
 def _checked_target(y: Any, prediction: Prediction) -> FloatArray:
     """Return the targets as an array. Raise ValueError unless there is one for each row of the prediction."""
-    return checked_vector(y, "y", length=len(prediction))
+    return checked_vector(y, "y", length=len(prediction), matched="the prediction")
 
 
 def _with_rounding_margin(distance: float | FloatArray, bound: FloatArray) -> FloatArray:

@@ -110,6 +110,6 @@ def _warn_of_swapped_bounds(lower: "FloatArray", upper: "FloatArray") -> None:
     swapped = lower > upper
     if swapped.any() and not swapped.all():
         print_error(
-            f"lower is above upper in {swapped.sum()} rows (the first is row {swapped.argmax()}, counted from 0): "
-            "these intervals count as empty"
+            f"rows with lower above upper: {swapped.sum()} (the first is row {swapped.argmax()}, counted from 0); "
+            "their intervals count as empty"
         )

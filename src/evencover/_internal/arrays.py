@@ -15,7 +15,9 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 Option = TypeVar("Option")
 
 
-def checked_vector(values: Any, name: str, *, length: int | None = None, finite: bool = True) -> FloatArray:
+def checked_vector(
+    values: Any, name: str, *, length: int | None = None, matched: str = "", finite: bool = True
+) -> FloatArray:
     """Return `values` as a float64 array of shape (n,). Raise ValueError or TypeError if they are not such numbers.
 
     Parameters
@@ -26,6 +28,8 @@ def checked_vector(values: Any, name: str, *, length: int | None = None, finite:
         Name of the argument, for the error message.
     length : int, optional
         Expected number of rows.
+    matched : str
+        What has the same number of rows, for the error message.
     finite : bool
         Whether infinite values raise an error. NaN always does.
     """
@@ -33,7 +37,7 @@ def checked_vector(values: Any, name: str, *, length: int | None = None, finite:
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, of shape (n,); got shape {array.shape}")
     if length is not None and len(array) != length:
-        raise ValueError(f"{name} must have {length} rows, as many as the rest; got {len(array)}")
+        raise ValueError(f"{name} must have {length} rows, as many as {matched}; got {len(array)}")
     # One pass without a temporary array: if the sum is finite, every term is.
     with np.errstate(over="ignore", invalid="ignore"):
         all_finite = np.isfinite(array.sum())
@@ -42,11 +46,11 @@ def checked_vector(values: Any, name: str, *, length: int | None = None, finite:
     return array
 
 
-def checked_nonnegative(values: Any, name: str, *, length: int | None = None) -> FloatArray:
+def checked_nonnegative(values: Any, name: str, *, length: int | None = None, matched: str = "") -> FloatArray:
     """Return `values` as `checked_vector` does. Raise ValueError if one is negative."""
-    array = checked_vector(values, name, length=length)
+    array = checked_vector(values, name, length=length, matched=matched)
     if array.size and array.min() < 0:
-        raise ValueError(f"{name} must not be negative; got {(array < 0).sum()} negative of {array.size} values")
+        raise ValueError(f"{name} must not be negative; negative values: {(array < 0).sum()} of {array.size}")
     return array
 
 
@@ -103,7 +107,7 @@ def lookup(name: Any, options: Mapping[str, Option], kind: str) -> Option:
     by_lower_case = {option.lower(): option for option in options}
     similar = get_close_matches(str(name).lower(), by_lower_case, n=1, cutoff=0.5)
     hint = f"did you mean {by_lower_case[similar[0]]!r}? " if similar else ""
-    raise ValueError(f"unknown {kind} {name!r}; {hint}there are {', '.join(options)}")
+    raise ValueError(f"unknown {kind} {name!r}; {hint}choose one of: {', '.join(options)}")
 
 
 def row_selection(rows: Any) -> Any:
@@ -127,7 +131,7 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 def _as_float(values: Any, name: str) -> FloatArray:
     """Return numbers as float64. Raise TypeError for text, dates and complex numbers."""
     if np.ma.is_masked(values):
-        raise ValueError(f"{name} must not be masked; got {np.ma.getmaskarray(values).sum()} masked values")
+        raise ValueError(f"{name} must not be masked; masked values: {np.ma.getmaskarray(values).sum()}")
     array = np.asarray(values)
     numeric = array.dtype.kind in "biuf" or (
         array.dtype.kind == "O" and not any(isinstance(value, str | bytes) for value in array.ravel())
@@ -154,6 +158,6 @@ def _check_values(array: FloatArray, name: str, *, finite: bool) -> None:
         expected = "finite" if finite else "free of NaN"
         problem = "NaN or infinite" if finite else "NaN"
         raise ValueError(
-            f"{name} must be {expected}; {bad.sum()} of {bad.size} values are {problem} "
-            f"(the first in row {bad.argmax()})"
+            f"{name} must be {expected}; {problem} values: {bad.sum()} of {bad.size} "
+            f"(the first in row {bad.argmax()}, counted from 0)"
         )

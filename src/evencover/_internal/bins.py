@@ -32,7 +32,10 @@ class Bins:
         if edges is None:
             return cls.equal_frequency(values, _number_of_bins(len(values), n_groups, min_rows), name)
         if n_groups is not None or min_rows is not None:
-            raise ValueError(f"bins of the {name} take either edges, or n_groups and min_rows; got both")
+            raise ValueError(
+                f"bins of the {name} take either edges, or n_groups and min_rows; got edges together with n_groups or "
+                "min_rows"
+            )
         return cls.fixed(edges, name)
 
     @classmethod

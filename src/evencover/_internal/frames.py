@@ -144,7 +144,8 @@ def check_no_infinite(numbers: FloatArray, name: str) -> None:
     infinite = np.flatnonzero(np.isinf(numbers))
     if len(infinite):
         raise ValueError(
-            f"{name} must be finite or missing; {len(infinite)} values are infinite (the first in row {infinite[0]})"
+            f"{name} must have finite or missing values; infinite values: {len(infinite)} (the first in row "
+            f"{infinite[0]}, counted from 0)"
         )
 
 

@@ -26,7 +26,7 @@ def target_p_values(calibrated: Calibrated, rows: Rows, unseen: Unseen, seed: Se
     """Return the p-value of each row's target. Shape (m,)."""
     rows.required_target(by="a p-value")
     p_values = calibrated.p_values(rows, seed=seed, **_unseen_argument(calibrated, unseen))
-    return checked_vector(p_values, f"p-values of {type(calibrated).__name__}", length=len(rows))
+    return checked_vector(p_values, f"p-values of {type(calibrated).__name__}", length=len(rows), matched="the rows")
 
 
 def _unseen_argument(calibrated: Calibrated, unseen: Unseen) -> dict[str, Any]:

@@ -95,8 +95,8 @@ def number_column(table: Any, name: str, context: str, *, finite: bool = True) -
     bad = ~np.isfinite(values)
     if finite and bad.any():
         raise ValueError(
-            f"{context}: column {name!r} must hold a finite number in every row; {bad.sum()} of {len(bad)} are missing "
-            f"or infinite (the first in row {bad.argmax()}, counted from 0)"
+            f"{context}: column {name!r} must hold a finite number in every row; missing or infinite "
+            f"values: {bad.sum()} of {len(bad)} (the first in row {bad.argmax()}, counted from 0)"
         )
     return values
 

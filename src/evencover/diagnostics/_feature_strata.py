@@ -134,7 +134,7 @@ def _feature(name: str, values: Any) -> Feature:
     if numbers is not None:
         if np.isinf(numbers).any():
             raise ValueError(
-                f"X must have finite or missing values; {name} has {np.isinf(numbers).sum()} infinite values"
+                f"X must have finite or missing values; infinite values in {name}: {np.isinf(numbers).sum()}"
             )
         return Feature(name, numbers)
     missing = is_missing(values.astype(object))

@@ -90,8 +90,8 @@ def audit(
     audited_groups = _groups_of(checked) if groups is None else checked_groups(groups, len(checked), "the intervals")
     without_group = np.count_nonzero(audited_groups.codes < 0)
     if without_group:
-        raise ValueError(f"groups must have a group for every row; {without_group} of {len(checked)} rows have none")
-    target = checked_vector(y, "y", length=len(checked))
+        raise ValueError(f"groups must have a group for every row; rows without one: {without_group} of {len(checked)}")
+    target = checked_vector(y, "y", length=len(checked), matched="the intervals")
     results = _RowResults.of(
         target, checked, _calibration_pool_of_rows(checked, audited_groups, calibration_sizes), settings.level
     )
@@ -280,9 +280,7 @@ def _from_bounds(bounds: Any) -> Intervals:
         arrays = [array[:, 0], array[:, 1]]
     intervals = Intervals(*arrays)
     if len(intervals) and np.all(intervals.lower > intervals.upper):
-        raise ValueError(
-            f"intervals must have lower <= upper; all {len(intervals)} have lower > upper: are they swapped?"
-        )
+        raise ValueError("intervals must have lower <= upper; in every row, lower is above upper: are the two swapped?")
     return intervals
 
 

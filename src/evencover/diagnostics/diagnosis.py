@@ -128,7 +128,7 @@ def diagnose_scores(
     settings = checked_settings(level, tolerance, seed)
     scores = checked_vector(scores, "scores", finite=False)
     groups = checked_groups(groups, len(scores), "the scores")
-    spread = None if spread is None else checked_vector(spread, "spread", length=len(scores))
+    spread = None if spread is None else checked_vector(spread, "spread", length=len(scores), matched="scores")
     return _diagnosis(DiagnosisInputs(scores, groups, spread, settings.seed), settings)
 
 

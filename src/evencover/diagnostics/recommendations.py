@@ -211,7 +211,8 @@ class _Choices:
     def __post_init__(self) -> None:
         if getattr(self.taxonomy, "needs_target", False):
             raise ValueError(
-                f"taxonomy must not depend on the target, because widths are then not known; got {self.taxonomy!r}"
+                "taxonomy must not depend on the target, because the interval widths cannot be compared then; got "
+                f"{self.taxonomy!r}. Use for example BySpread(3)"
             )
 
     def taxonomies(self, settings: Settings) -> list[Taxonomy]:

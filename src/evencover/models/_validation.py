@@ -19,7 +19,10 @@ _ROWS_FOR_CHECK = 100
 def check_regressor(estimator: Any, name: str) -> None:
     """Raise unless this is an instance of a regressor, with `fit` and `predict`."""
     if isinstance(estimator, type) or not all(hasattr(estimator, method) for method in ("fit", "predict")):
-        raise TypeError(f"{name} must be a regressor of scikit-learn's kind, such as Ridge(); got {estimator!r}")
+        raise TypeError(
+            f"{name} must be a regressor with scikit-learn's methods fit and predict, such as Ridge(); got "
+            f"{estimator!r}"
+        )
     if is_classifier(estimator):
         raise TypeError(f"{name} must be a regressor; got the classifier {type(estimator).__name__}")
 

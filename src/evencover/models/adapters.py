@@ -289,7 +289,10 @@ def _check_outputs(outputs: Sequence[str]) -> None:
     """Raise unless the names of the columns are known, distinct, and sufficient for a full prediction."""
     names = [name for name in outputs if name] if isinstance(outputs, Sequence) else []
     if isinstance(outputs, str) or not names or set(names) - set(_OUTPUTS) or len(set(names)) < len(names):
-        raise ValueError(f"outputs must be distinct names out of {_OUTPUTS} or empty text; got {outputs!r}")
+        raise ValueError(
+            f"outputs must be a sequence with one name per column: {', '.join(_OUTPUTS)} (each at most once), or '' "
+            f"for a column to ignore; got {outputs!r}"
+        )
     bounds = {"lower", "upper"} & set(names)
     spreads = {"spread", "variance"} & set(names)
     if len(bounds) == 1 or len(spreads) == 2 or not (bounds or (spreads and "center" in names)):

@@ -133,7 +133,7 @@ class NeighborSpread(BaseEstimator):  # type: ignore[misc]
     def learn(self, estimator: Any, X: Any, y: FloatArray, residuals: FloatArray | None) -> FloatArray:  # noqa: ARG002
         """Index the rows; return the spread on them. Shape (n,)."""
         if self.of not in ("residuals", "targets", "distance"):
-            raise ValueError(f'of must be "residuals", "targets" or "distance"; got {self.of!r}')
+            raise ValueError(f'the option "of" must be "residuals", "targets" or "distance"; got {self.of!r}')
         check_count(self.n_neighbors, "n_neighbors")
         if len(y) < 2:
             raise ValueError(f"NeighborSpread needs at least 2 rows; got {len(y)} sample")

@@ -166,7 +166,9 @@ def count_coverage(
         raise ValueError(f"y must contain complete repeats of {design.n_rows} rows; got {len(y)} rows")
     values = prediction.required("spread", by="count_coverage") ** 2 if by is None else by
     if len(values) != len(y):
-        raise ValueError(f"by must have {len(y)} rows, as many as y; got {len(values)}")
+        raise ValueError(
+            f"'by' (the values that define the groups) must have {len(y)} rows, as many as y; got {len(values)}"
+        )
     is_calibration = np.tile(np.arange(design.n_rows) < design.n_calibration, len(y) // design.n_rows)
     is_test = ~is_calibration
     scores = score(y[is_calibration], prediction[is_calibration]).reshape(-1, design.n_calibration)

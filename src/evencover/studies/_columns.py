@@ -69,7 +69,8 @@ def feature_columns(
     kept = [name for name in column_names(table) or [] if name not in left_out or name in ignored]
     if len(kept) == len(ignored):
         raise ValueError(
-            f"table must have at least one feature; none is left without the columns {sorted(filter(None, left_out))}"
+            "table must have at least one feature column; none is left after dropping the columns "
+            f"{sorted(filter(None, left_out))}"
         )
     for name in kept:
         if name not in ignored:

@@ -74,7 +74,9 @@ class SyntheticData:
         X = _checked_features(self.features.draw(n, rng))
         if len(X) != n:
             raise ValueError(f"features must draw {n} rows; got {len(X)}")
-        y = checked_vector(self.distribution.sample(X, rng), "the distribution's sample", length=n)
+        y = checked_vector(
+            self.distribution.sample(X, rng), "the distribution's sample", length=n, matched="the features"
+        )
         return Sample(X, y, *self._moments(X), source=self)
 
     def oracle(self, X: FloatArray, *, level: float = 0.9) -> Prediction:
@@ -112,8 +114,9 @@ class SyntheticData:
 
     def _moments(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the conditional mean and spread. Raise ValueError unless each has one number per row."""
-        mean = checked_vector(self.distribution.mean(X), "the distribution's mean", length=len(X))
-        spread = checked_nonnegative(self.distribution.spread(X), "the distribution's spread", length=len(X))
+        mean = checked_vector(self.distribution.mean(X), "the distribution's mean", length=len(X), matched="X")
+        spread = self.distribution.spread(X)
+        spread = checked_nonnegative(spread, "the distribution's spread", length=len(X), matched="X")
         return mean, spread
 
     def __repr__(self) -> str:
@@ -293,7 +296,7 @@ def _checked_features(X: Any) -> FloatArray:
         raise ValueError(f"X must have shape (n, features); got shape {array.shape}")
     if not np.isfinite(array).all():
         bad = np.count_nonzero(~np.isfinite(array))
-        raise ValueError(f"X must be finite; {bad} of {array.size} values are NaN or infinite")
+        raise ValueError(f"X must be finite; NaN or infinite values: {bad} of {array.size}")
     return array
 
 

@@ -148,7 +148,7 @@ class ShiftedCenter:
     by: float
 
     def __post_init__(self) -> None:
-        _check_finite(self.by, "by")
+        _check_finite(self.by, "'by' (the number to add)")
 
     def __call__(self, center: FloatArray, spread: FloatArray, _: Any) -> tuple[FloatArray, FloatArray]:
         """Return the changed center and the same spread."""
@@ -168,7 +168,7 @@ class ShiftedBySpread:
     by: float
 
     def __post_init__(self) -> None:
-        _check_finite(self.by, "by")
+        _check_finite(self.by, "'by' (the number of spreads to add)")
 
     def __call__(self, center: FloatArray, spread: FloatArray, _: Any) -> tuple[FloatArray, FloatArray]:
         """Return the changed center and the same spread."""
@@ -204,9 +204,11 @@ def _apply(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the changed center and spread. The function gets copies, so it cannot change the originals."""
     if isinstance(misspecification, type) or not callable(misspecification):
+        is_class = isinstance(misspecification, type)
+        got = f"the class {misspecification.__name__}: create an object of it" if is_class else repr(misspecification)
         raise TypeError(
             "misspecifications must be functions of (center, spread, generator) or objects such as ScaledSpread(2.0); "
-            f"got {misspecification!r}"
+            f"got {got}"
         )
     pair = misspecification(center.copy(), spread.copy(), rng)
     if not isinstance(pair, tuple) or len(pair) != 2:
@@ -215,8 +217,9 @@ def _apply(
             f"{type(pair).__name__}"
         )
     after = f"after {misspecification!r}"
-    center = checked_vector(pair[0], f"the center {after}", length=len(center))
-    return center, checked_nonnegative(pair[1], f"the spread {after}", length=len(center))
+    center = checked_vector(pair[0], f"the center {after}", length=len(center), matched="before")
+    spread = checked_nonnegative(pair[1], f"the spread {after}", length=len(center), matched="before")
+    return center, spread
 
 
 def _check_finite(value: Any, name: str) -> None:

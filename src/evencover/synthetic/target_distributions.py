@@ -101,7 +101,11 @@ class Mixture:
         for component in self.components:
             check_conditional_distribution(component, "each component")
         n = len(self.components)
-        weights = np.full(n, 1 / n) if self.weights is None else checked_vector(self.weights, "weights", length=n)
+        weights = (
+            np.full(n, 1 / n)
+            if self.weights is None
+            else checked_vector(self.weights, "weights", length=n, matched="components")
+        )
         if weights.min() <= 0 or not np.isclose(weights.sum(), 1):
             raise ValueError(f"weights must be positive with sum 1; got {weights.tolist()}")
         object.__setattr__(self, "weights", weights)

@@ -124,7 +124,9 @@ class LocationScale:
                 raise TypeError(f"moments must return a pair (mean, spread); got {pair!r}")
             mean, spread = pair
             if not spread > 0:
-                raise ValueError(f"spread must be positive at all values of the parameters; got {spread} at {theta}")
+                raise ValueError(
+                    f"spread must be positive at all values of the parameters; got {spread} for the parameters {theta}"
+                )
             return _Member(self, mean, spread)
 
         return Family(member, values, self.name, moments=moments)
@@ -192,7 +194,8 @@ class Family:
     def __post_init__(self) -> None:
         if not isinstance(self.values, Mapping):
             raise TypeError(
-                f"values must map each parameter to its values, such as {{'shape': (1, 2)}}; got {self.values!r}"
+                "values must be a dict from parameter names to sequences of numbers, such as {'shape': (1, 2)}; got "
+                f"{self.values!r}"
             )
         values = {name: checked_vector(given, f"values of {name}") for name, given in self.values.items()}
         if not values or any(len(np.unique(given)) < 2 for given in values.values()):

@@ -209,7 +209,8 @@ class _Comparison:
         estimated = (member.mean(), member.std()) if self.estimate is None else self.estimate(**theta)
         if self.estimate is None and not np.isfinite(estimated).all():
             raise ValueError(
-                f"the member at {theta} has no mean or no standard deviation; pass the model's prediction as estimate="
+                f"the distribution with the parameters {theta} has no finite mean or no finite standard deviation; "
+                "pass estimate=, a function of the parameters that returns the model's prediction"
             )
         if isinstance(estimated, Prediction) and len(estimated) == 1:
             return estimated
@@ -221,7 +222,8 @@ class _Comparison:
             ) from None
         if not (np.isfinite(center) and 0 < spread < np.inf):
             raise ValueError(
-                f"estimate must return a finite center and a positive spread; got {estimated!r} at {theta}"
+                "estimate must return a finite center and a positive spread; it returned "
+                f"{estimated!r} for the parameters {theta}"
             )
         return Prediction([center], [spread], level=self.level)
 
@@ -235,7 +237,8 @@ class _Comparison:
         p = (np.arange(_GRID) + 0.5) / _GRID
         rows = np.zeros(_GRID, dtype=int)
         grid = [self.score(np.asarray(member.ppf(p)), prediction[rows]) for _, member, prediction in self.members]
-        return [np.sort(checked_vector(scores, "the score's values", length=_GRID, finite=False)) for scores in grid]
+        checks: dict[str, Any] = {"length": _GRID, "matched": "the targets", "finite": False}
+        return [np.sort(checked_vector(scores, "the score's values", **checks)) for scores in grid]
 
     @cached_property
     def _thresholds(self) -> FloatArray:

@@ -125,8 +125,8 @@ class _Stack:
         if not finite.all():
             which = f" of networks {np.flatnonzero(~finite).tolist()}" if len(finite) > 1 else ""
             raise ValueError(
-                f"training{which} diverged: with learning_rate={self.settings.learning_rate} some weights are not "
-                "finite; lower it, or look for outliers in X and y"
+                f"training{which} diverged: with learning_rate={self.settings.learning_rate} some network weights "
+                "are not finite; use a smaller learning_rate, or look for outliers in X and y"
             )
         return [_network_layers(arrays, position, task.loss.n_outputs) for position, task in enumerate(self.tasks)]
 

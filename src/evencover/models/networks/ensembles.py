@@ -72,7 +72,7 @@ class DropoutEnsemble(MixtureMixin, SavingMixin, MetaEstimatorMixin, RegressorMi
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train the network unless it is frozen, and draw the passes."""
-        check_count(self.passes, "passes")
+        check_count(self.passes, "'passes' (the number of predictions with dropout)")
         rng = check_random_state(self.random_state)
         network = _checked_network(self.network)
         if np.size(network.hidden) == 0 or not network.dropout:
