@@ -138,7 +138,7 @@ class TestLargeSamplePValue:
         found = audit(y, bounds, groups=np.zeros(2000), calibration_sizes=5)
         assert found.verdict == "undecided"
         assert found.advice.startswith(
-            "Calibrate on more rows: 2000 of 2000 intervals are infinite. "
+            "Calibrate on more rows. Infinite intervals: 2000 of 2000. "
             "A finite threshold at level 0.9 needs at least 9 calibration rows."
         )
         assert "Collect more test rows" not in found.advice
@@ -150,9 +150,9 @@ def test_known_calibration_sizes_give_beta_binomial_p_values():
     for sizes in (49, {"all": 49}):
         found = audit(y, made, groups=np.full(100, "all"), calibration_sizes=sizes)
         np.testing.assert_allclose(found.table[0].p_under, betabinom.cdf(83, 100, k, 50 - k))
-        assert "randomly drawn calibration rows" in found.p_value_scope
-    assert "this calibration only" in audit(y, made).p_value_scope
-    assert "The p-values hold for this calibration only (Binomial)." in str(audit(y, made))
+        assert found.p_value_scope.startswith("allow for chance in the calibration rows")
+    assert audit(y, made).p_value_scope.startswith("do not allow for chance")
+    assert "The p-values do not allow for chance in the calibration rows (Binomial)." in str(audit(y, made))
 
 
 def test_intervals_of_this_package_store_their_calibration_sizes():
@@ -170,9 +170,9 @@ def test_intervals_of_this_package_store_their_calibration_sizes():
     assert [row.group for row in known.table] == ["low", "medium", "high"]
 
 
-def test_weighted_calibration_gives_p_values_for_this_calibration_only():
+def test_p_values_of_a_weighted_calibration_do_not_allow_for_chance_in_it():
     made = calibrate(OLD.y, OLD.mean, weights=np.ones(3000)).interval(NEW.mean, weights=np.ones(9000))
-    assert "this calibration only" in audit(NEW.y, made).p_value_scope
+    assert audit(NEW.y, made).p_value_scope.startswith("do not allow for chance")
 
 
 def test_unseen_groups_are_not_tested():
@@ -182,7 +182,7 @@ def test_unseen_groups_are_not_tested():
     found = audit(NEW.y[:90], made)
     assert [row.group for row in found.table] == ["a", "b", "new"]
     assert [np.isnan(row.adjusted) for row in found.table] == [False, False, True]
-    assert "randomly drawn calibration rows" in found.p_value_scope
+    assert found.p_value_scope.startswith("allow for chance in the calibration rows")
 
 
 def test_groups_explained_by_few_calibration_rows_need_no_more_test_rows():
@@ -215,7 +215,7 @@ def test_groups_explained_by_few_calibration_rows_need_no_more_test_rows():
 def test_even_infinite_intervals_get_advice():
     found = audit(np.zeros(200), (np.full(200, -np.inf), np.full(200, np.inf)), level=0.99)
     assert found.verdict == "even"
-    assert "200 of 200 intervals are infinite" in found.advice
+    assert "Infinite intervals: 200 of 200" in found.advice
 
 
 def test_the_text_shows_at_most_30_groups():
@@ -306,7 +306,7 @@ class TestGroups:
         found = audit(rows.y, model.predict_union(rows.X), groups=rows.y > 0)
         assert np.isnan(found.overall.score)
         assert found.overall.coverage == model.predict_union(rows.X).covers(rows.y).mean()
-        assert "this calibration only" in found.p_value_scope
+        assert found.p_value_scope.startswith("do not allow for chance")
 
 
 def test_empty_intervals_cover_nothing():
@@ -345,7 +345,7 @@ class TestFeatures:
         assert found.excess_risk.p_value <= 0.001
         assert found.excess_risk.value > 0
         assert "worst slab" in found.advice
-        assert "rows are covered: yes (p = 0.001 for this calibration; ERT 0.0" in str(found)
+        assert "rows are covered: yes (p = 0.001 for these intervals; ERT 0.0" in str(found)
         assert "Rows by feature whose coverage differs from the level: column 2" in str(found)
 
     def test_an_oracle_has_no_significant_result(self):

@@ -164,7 +164,7 @@ def test_the_text_warns_of_too_few_rows_for_the_bootstrap():
 def test_more_than_30_groups_are_not_compared_in_pairs():
     found = diagnose_scores(np.random.default_rng(0).random(800), np.arange(800) % 40)
     assert found.quantile_differences == found.distribution_differences == ()
-    assert "Same score distribution in all groups" in str(found)
+    assert "Score distributions of the groups" in str(found)
     assert "and 10 more groups" in str(found)
 
 
@@ -325,7 +325,7 @@ class TestModels:
         found = diagnose(calibrated(n=20_000))
         assert found.verdict == "uneven"
         assert found.advice.startswith("Use nonconformity=")
-        assert "recalibrate on new rows" in found.advice
+        assert "calibrate on new rows" in found.advice
         best = min(
             (each for each in found.options if each.verdict == "even" and not each.per_group), key=lambda o: o.width
         )
@@ -360,7 +360,7 @@ class TestModels:
     def test_the_advice_says_that_groups_are_not_needed(self):
         found = diagnose(calibrated(Normalized(), BySpread(3), n=20_000))
         assert found.verdict == "even"
-        assert "One threshold for all rows is enough, so BySpread(n_groups=3) is not needed" in found.advice
+        assert "One threshold for all rows gives even coverage, so BySpread(n_groups=3) is not needed" in found.advice
         assert "Keep one threshold for all rows" in diagnose(calibrated(Normalized(), n=20_000)).advice
         assert not diagnose(calibrated(n=300), taxonomy=Marginal()).in_use  # one group means one threshold
 
@@ -369,7 +369,7 @@ class TestModels:
         found = diagnose(calibrated(Residual(), BySpread(3), n=20_000))
         assert any(option.verdict == "even" and not option.per_group for option in found.options)
         assert found.advice.startswith(
-            "Keep taxonomy=BySpread(n_groups=3): one threshold for all rows would be uneven."
+            "Keep taxonomy=BySpread(n_groups=3): with one threshold for all rows, coverage would be uneven."
         )
 
     def test_new_rows_instead_of_the_calibration_rows(self):

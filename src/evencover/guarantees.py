@@ -10,9 +10,12 @@ from evencover.quantiles import Level, conformal_rank, level_fraction
 
 Kind: TypeAlias = Literal["marginal", "per group", "conditional", "approximate", "none"]
 
-_HELD_OUT = "the model was not fitted on the calibration rows"
-EXCHANGEABLE = f"{_HELD_OUT}, and new rows are exchangeable with them (for example all independent, from one source)"
-SHIFTED = f"{_HELD_OUT}, and the weights are the likelihood ratios of the new rows' features to theirs"
+_HELD_OUT = "(1) the model was not fitted on the calibration rows, and"
+EXCHANGEABLE = (
+    f"{_HELD_OUT} (2) new rows are exchangeable with the calibration rows, for example all rows are independent and "
+    "from one source"
+)
+SHIFTED = f"{_HELD_OUT} (2) the weights are the likelihood ratios of the features: new rows against calibration rows"
 _KIND_TEXTS: dict[Kind, str] = {
     "marginal": "Marginal coverage: over all rows together",
     "per group": "Coverage per group: in every group",
@@ -80,7 +83,7 @@ class Guarantee:
     Examples
     --------
     >>> print(Guarantee("marginal", {"all": 99}))
-    Marginal coverage: over all rows together, a target lies in its interval with probability at least the level, if the model was not fitted on the calibration rows, and new rows are exchangeable with them (for example all independent, from one source). Calibration rows: 99.
+    Marginal coverage: over all rows together, a target lies in its interval with probability at least the level. This holds if (1) the model was not fitted on the calibration rows, and (2) new rows are exchangeable with the calibration rows, for example all rows are independent and from one source. Calibration rows: 99.
     """  # noqa: E501
 
     kind: Kind
@@ -119,8 +122,8 @@ class Guarantee:
         unseen = ", ".join(map(str, self.without))
         exceptions = f" No guarantee for rows of unseen groups: {unseen}." if self.without else ""
         return (
-            f"{_KIND_TEXTS[self.kind]}, a target lies in its interval with probability {self._probability_text}, "
-            f"if {self.assumption}. Calibration rows: {rows}.{exceptions}"
+            f"{_KIND_TEXTS[self.kind]}, a target lies in its interval with probability {self._probability_text}. "
+            f"This holds if {self.assumption}. Calibration rows: {rows}.{exceptions}"
         )
 
     @property

@@ -94,7 +94,7 @@ def coverage_section(contents: Contents, audit: Audit, recorder: LevelRecorder) 
         for row in [*rows, *([audit.overall] if len(audit.table) > 1 else [])]
     ]
     table = scrolling_table((*_GROUP, "mean width"), lines, "Coverage and mean width of each group")
-    p_values = tag("p", f"The p-values hold {audit.p_value_scope}.", class_="note")
+    p_values = tag("p", f"The p-values {audit.p_value_scope}.", class_="note")
     return section(
         "coverage",
         "Coverage by group",

@@ -54,8 +54,8 @@ def evaluation_section(recommendation: Recommendation) -> Markup:
     table = scrolling_table(header, lines, f"Evaluated at level {recommendation.level:g}")
     text = (
         "These scores and groups were evaluated on the training part, out of fold, before any calibration row was "
-        "used. A threshold for each group is even by its guarantee. Of the candidates with the best verdict, those "
-        "within 1 % of the narrowest were kept; of these, the one with the fewest groups was selected."
+        "used. Thresholds per group give even coverage by their guarantee. Of the candidates with the best verdict, "
+        "those within 1 % of the narrowest were kept; of these, the one with the fewest groups was selected."
     )
     return section("evaluated", "Evaluated scores and groups", tag("p", text), table)
 
@@ -89,7 +89,7 @@ def assumptions_section(result: Diagnosis | Audit) -> Markup:
         text = (
             "The rows must not have been used to fit or to calibrate the model that made the intervals. They must be "
             "exchangeable with the rows that it is used for (for example, all independent and from one source). The "
-            f"p-values hold {result.p_value_scope}."
+            f"p-values {result.p_value_scope}."
         )
     else:
         text = (

@@ -11,7 +11,10 @@ from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.sample_sizes import rows_needed
 from evencover.quantiles import rows_for_finite_threshold
 
-_RECALIBRATE = "This choice used the calibration rows; recalibrate on new rows to restore the exact guarantee."
+_RECALIBRATE = (
+    "This advice used the calibration rows. For an exact guarantee, calibrate on new rows: rows that were used neither "
+    "to fit nor to calibrate the model."
+)
 
 
 def advice(diagnosis: Diagnosis) -> str:
@@ -53,19 +56,22 @@ def _audit_advice_if_uneven(audit: Audit) -> str:
         return f"Recalibrate on rows that the model was not trained on: {share}. {named}"
     if overall > audit.level + audit.tolerance:
         return f"Narrower intervals are enough, unless tied scores prevent them: {share}. {named}"
-    return f"Recalibrate on new rows, with one threshold per group or with a score whose coverage is even. {named}"
+    return (
+        "Use one threshold per group, or a score that gives even coverage. Calibrate on new rows, which were used "
+        f"neither to fit nor to calibrate the model, nor in this audit. {named}"
+    )
 
 
 def _advice_if_even(diagnosis: Diagnosis) -> str:
     keep = "Keep one threshold for all rows"
     if diagnosis.in_use:
-        keep = f"One threshold for all rows is enough, so {diagnosis.taxonomy} is not needed"
+        keep = f"One threshold for all rows gives even coverage, so {diagnosis.taxonomy} is not needed"
     tested = [group for group in diagnosis.table if group.rows]
     low, high = min(group.low for group in tested), max(group.high for group in tested)
     return (
-        f"{keep}: in every group, its coverage is within {diagnosis.tolerance:g} of the level (the groups' 95 % "
-        f"intervals lie between {percent_text(low)} and {percent_text(high)}). This was measured on the calibration "
-        "rows, for the current threshold."
+        f"{keep}. In every group, the 95 % interval of the coverage lies within {diagnosis.tolerance:g} of the level "
+        f"(all of them lie between {percent_text(low)} and {percent_text(high)}). This was estimated from the "
+        "calibration rows, for the current threshold."
     )
 
 
@@ -95,7 +101,7 @@ def _collect_rows(kind: str, result: Diagnosis | Audit) -> str:
     if isinstance(result, Diagnosis) and result.in_use:
         return (
             f"Keep taxonomy={result.taxonomy}, which guarantees the coverage of every group. More calibration rows are "
-            f"needed to find out whether one threshold for all rows is enough ({more})."
+            f"needed to find out whether one threshold for all rows gives even coverage ({more})."
         )
     return (
         f"Collect more {kind} rows ({more}). So far, the rows show neither that the coverage of a group differs from "
@@ -108,8 +114,9 @@ def _use_other_score(diagnosis: Diagnosis, option: Option) -> str:
     widths = join_first(f"{label} {number_text(width)}" for label, width in option.widths.items())
     current = number_text(diagnosis.options[0].width)
     return (
-        f"Use nonconformity={short_repr(option.nonconformity)}: one threshold for all rows then covers these groups "
-        f"evenly, with mean width {number_text(option.width)} instead of {current} ({widths}). {_RECALIBRATE}"
+        f"Use nonconformity={short_repr(option.nonconformity)}. With this score, one threshold for all rows gives even "
+        f"coverage in these groups, with mean width {number_text(option.width)} instead of {current} ({widths}). "
+        f"{_RECALIBRATE}"
     )
 
 
@@ -118,8 +125,8 @@ def _use_fewer_groups(diagnosis: Diagnosis) -> str:
     named = join_first(f"{group.group} has {group.rows}" for group in small)
     needed = rows_for_finite_threshold(diagnosis.level)
     return (
-        "Use fewer groups, or collect calibration rows: one threshold for all rows is uneven, and a group needs at "
-        f"least {needed} rows for its own threshold ({named})."
+        "Use fewer groups, or collect calibration rows: with one threshold for all rows, coverage is uneven, and a "
+        f"group needs at least {needed} rows for its own threshold ({named})."
     )
 
 
@@ -131,7 +138,7 @@ def _calibrate_per_group(diagnosis: Diagnosis, option: Option) -> str:
     )
     cost = f"mean width {number_text(option.width)} instead of {number_text(current.width)} ({widths})"
     if diagnosis.in_use:
-        keep = f"Keep taxonomy={diagnosis.taxonomy}: one threshold for all rows would be uneven."
+        keep = f"Keep taxonomy={diagnosis.taxonomy}: with one threshold for all rows, coverage would be uneven."
         return f"{keep} On these rows, thresholds per group give {cost}."
     return f"Calibrate per group with taxonomy={diagnosis.taxonomy}: {cost}. {_RECALIBRATE}"
 
@@ -149,10 +156,10 @@ def _use_group_thresholds(diagnosis: Diagnosis) -> str:
 
 
 def _audit_advice_if_even(audit: Audit) -> str:
-    within = f"in every group, coverage is within {audit.tolerance:g} of the level"
+    within = f"in every group, the 95 % interval of the coverage lies within {audit.tolerance:g} of the level"
     if audit.n_infinite:
-        infinite = f"{audit.n_infinite} of {audit.overall.rows} intervals are infinite"
-        return f"Calibrate on more rows: {within}, but {infinite}."
+        infinite = f"Infinite intervals: {audit.n_infinite} of {audit.overall.rows}"
+        return f"Calibrate on more rows, although {within}. {infinite}."
     return f"Nothing to do: {within}."
 
 
@@ -162,21 +169,21 @@ def _avoid_infinite_intervals(audit: Audit) -> list[str]:
         return []
     needed = rows_for_finite_threshold(audit.level)
     return [
-        f"Calibrate on more rows: {audit.n_infinite} of {audit.overall.rows} intervals are infinite. A finite "
+        f"Calibrate on more rows. Infinite intervals: {audit.n_infinite} of {audit.overall.rows}. A finite "
         f"threshold at level {audit.level:g} needs at least {needed} calibration rows."
     ]
 
 
 def _calibrate_on_more_rows(audit: Audit) -> list[str]:
-    """Return what to do about groups that miss the level because of few calibration rows, if there are any."""
+    """Return what to do about groups whose few calibration rows can explain their coverage, if there are any."""
     if not audit.explained_by_calibration:
         return []
     named = join_first(map(coverage_text, audit.explained_by_calibration))
     needed = rows_needed(audit.level, audit.tolerance)
     return [
-        "Calibrate on more rows: these groups miss the level, but their few calibration rows can explain it: "
-        f"{named}. With {needed} calibration rows per threshold, coverage is within {audit.tolerance:g} of the level "
-        "in 19 of 20 calibrations."
+        "Calibrate on more rows. In these groups, coverage differs from the level, but the few calibration rows can "
+        f"explain the difference: {named}. With {needed} calibration rows per threshold, coverage is within "
+        f"{audit.tolerance:g} of the level in 19 of 20 calibrations."
     ]
 
 

@@ -42,7 +42,7 @@ class ExcessRisk:
     def __str__(self) -> str:
         answer = "yes" if self.p_value < SIGNIFICANT else "not significantly"
         risk = f"ERT {self.value:.4f}" if self.value > 0 else "ERT not above 0"
-        return f"{answer} ({p_value_phrase(self.p_value)} for this calibration; {risk})"
+        return f"{answer} ({p_value_phrase(self.p_value)} for these intervals; {risk})"
 
 
 def excess_risk(

@@ -123,13 +123,13 @@ class Audit:
 
     @property
     def p_value_scope(self) -> str:
-        """What the p-values hold for: any random draw of the calibration rows, or only the current calibration."""
-        random, fixed = "for randomly drawn calibration rows (BetaBinomial)", "for this calibration only (Binomial)"
-        return random if self.sizes_known else fixed
+        """Whether the p-values allow for the random choice of the calibration rows; continues "The p-values ..."."""
+        distribution = "(BetaBinomial)" if self.sizes_known else "(Binomial)"
+        return f"{'' if self.sizes_known else 'do not '}allow for chance in the calibration rows {distribution}"
 
     @property
     def explained_by_calibration(self) -> tuple[GroupAudit, ...]:
-        """Groups whose interval excludes the level, but whose few calibration rows can explain it.
+        """Groups whose interval excludes the level, possibly only because they have few calibration rows.
 
         More test rows cannot decide whether they are covered as guaranteed.
         """
@@ -156,7 +156,7 @@ class Audit:
 
     def __str__(self) -> str:
         lines = [
-            f"Coverage at level {self.level:g}. The p-values hold {self.p_value_scope}.",
+            f"Coverage at level {self.level:g}. The p-values {self.p_value_scope}.",
             group_table([*self.table, *([self.slab] if self.slab else []), self.overall], _cells, _HEADER),
         ]
         if self.n_empty or self.n_infinite:

@@ -161,14 +161,15 @@ class Diagnosis:
         if self.quantile_differences:
             lines.append(self._quantiles_text())
         if len(self.scores) > 1:
-            same = p_value_phrase(self.anderson_darling)
-            lines.append(f"Same score distribution in all groups (Anderson-Darling test): {same}.")
+            differ = "different" if self.anderson_darling < SIGNIFICANT else "no significant difference"
+            p_value = p_value_phrase(self.anderson_darling)
+            lines.append(f"Score distributions of the groups: {differ} (Anderson-Darling test, {p_value}).")
         if self.dependence is not None:
             lines.append(f"Score and spread: {self.dependence}.")
         if self.in_use:
             lines.append(
-                "The model is already calibrated per group with these groups; the results above are for one threshold "
-                "instead."
+                "The model is already calibrated per group with these groups. The results above are for one threshold "
+                "for all rows instead."
             )
         return lines
 

@@ -129,7 +129,7 @@ class Study:
                     [*self.audit.table, self.audit.overall], _cells, (*COVERAGE_COLUMNS, "p (Holm)", "mean width")
                 ),
                 f"Verdict: {self.verdict}. {self.audit.advice}",
-                f"One threshold for all rows, by the calibration rows: {self.diagnosis.verdict}. "
+                f"Diagnosis of one threshold for all rows, from the calibration rows: {self.diagnosis.verdict}. "
                 f"{self.diagnosis.advice}",
             ]
         )
