@@ -266,7 +266,7 @@ class TestAudit:
         Path("a.csv").write_text("y,lo,hi\n0,-1,1\n0,1,-1\n0,-1,1\n", encoding="utf-8")
         _, text, errors = run_command_line(capsys, "audit", "a.csv", "--target", "y", "--lower", "lo", "--upper", "hi")
         assert errors == (
-            "evencover: lower is above upper in 1 rows (the first is row 1, counted from 0): these intervals count as "
+            "evencover: rows with lower above upper: 1 (the first is row 1, counted from 0); their intervals count as "
             "empty\n"
         )
         assert "Empty intervals: 1" in text
