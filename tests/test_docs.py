@@ -90,9 +90,9 @@ def command_output(lines):
             continue
         name, *arguments = shlex.split(line)
         assert name == "evencover"
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
-            with pytest.raises(SystemExit) as end:
-                evencover._cli.main(arguments)
+        streams = contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors)
+        with streams[0], streams[1], pytest.raises(SystemExit) as end:
+            evencover._cli.main(arguments)
         assert end.value.code in (None, 0, 3, 4)
     assert not errors.getvalue()
     return printed.getvalue()
