@@ -12,10 +12,10 @@ demo: $(VENV)/.package
 	@$(BIN)/python examples/demo.py
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test-all: $(ALL_VENV)/.all
-	$(ALL_VENV)/bin/python -m pytest -n auto -m ""
+	$(ALL_VENV)/bin/python -m pytest -n auto --dist worksteal -m ""
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

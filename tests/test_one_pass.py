@@ -192,7 +192,8 @@ def test_the_cache_of_thresholds_stays_small():
 def test_several_threads_get_the_same_numbers(calibrator, tmp_path):
     """A loaded predictor with single rows at several levels, in eight threads at once."""
     data, new = heteroskedastic(600, seed=0), heteroskedastic(40, seed=1)
-    estimator = QuantileForest(n_estimators=10, random_state=0)
+    forest = QuantileForest(n_estimators=4, random_state=0)
+    estimator = forest if calibrator is None else WithSpread(LinearRegression(), random_state=0)
     taxonomy = BySpread(3) if calibrator is None else None
     model = ConformalRegressor(
         estimator, nonconformity=Standardized(), taxonomy=taxonomy, calibrator=calibrator, random_state=0

@@ -130,6 +130,12 @@ def test_figures_returns_every_synthetic_figure_of_the_paper():
     assert list(figures()) == NAMES
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_every_figure_is_drawn(name):
+    assert all(ax.has_data() for ax in figures(4)[name]().axes)
+
+
+@pytest.mark.slow
 def test_figures_are_written_as_png_and_svg(tmp_path):
     written = list(write_figures(tmp_path, repeats=4))
     assert [path.name for path in written] == [f"{name}.{extension}" for name in NAMES for extension in ("png", "svg")]

@@ -15,7 +15,7 @@ from evencover.diagnostics._verdict import verdict
 from evencover.groups import Groups
 from tests.synthetic import ONE_IN_A_MILLION
 
-REPEATS = 2000
+REPEATS = 1000
 
 
 def max_count(rate, repeats=REPEATS):

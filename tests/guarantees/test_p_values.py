@@ -19,7 +19,7 @@ SPREADS = {
 LIMIT = norm.isf(ONE_IN_A_MILLION / 2)
 
 
-def uniformity_z_scores(spread, taxonomy, *, n, repeats=4000, seed=0):
+def uniformity_z_scores(spread, taxonomy, *, n, repeats, seed=0):
     """Return the z-scores of #{p <= 0.25} and #{p <= 0.7} among the new rows of each group, over many repeats."""
     rng = np.random.default_rng(seed)
     excess = []
@@ -38,17 +38,24 @@ def uniformity_z_scores(spread, taxonomy, *, n, repeats=4000, seed=0):
 
 
 @pytest.mark.parametrize("spread", SPREADS)
-@pytest.mark.parametrize(("n", "n_groups"), [(2, 3), (11, 2), (30, 3), (24, 5)])
-def test_bins_of_the_spread_are_exact(spread, n, n_groups):
+@pytest.mark.parametrize(
+    ("n", "n_groups", "repeats"),
+    [
+        *[(2, 3, 1000), (11, 2, 1000), (30, 3, 1000), (24, 5, 1000)],
+        *(pytest.param(n, k, 10_000, marks=pytest.mark.slow) for n, k in [(2, 3), (11, 2), (30, 3), (24, 5)]),
+    ],
+)
+def test_bins_of_the_spread_are_exact(spread, n, n_groups, repeats):
     """Also with fewer calibration rows than groups."""
-    assert np.abs(uniformity_z_scores(spread, BySpread(n_groups), n=n, repeats=2500)).max() < LIMIT
+    assert np.abs(uniformity_z_scores(spread, BySpread(n_groups), n=n, repeats=repeats)).max() < LIMIT
 
 
+@pytest.mark.parametrize("repeats", [1500, pytest.param(10_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("spread", ["continuous", "rounded", "half tied"])
-def test_products_are_exact(spread):
+def test_products_are_exact(spread, repeats):
     """Two taxonomies with learned bins, and a feature: each taxonomy has its own edge rows."""
     rounded = Product([BySpread(2), _ByRoundedPrediction(2), ByFeature(0)])
-    assert np.abs(uniformity_z_scores(spread, rounded, n=30)).max() < LIMIT
+    assert np.abs(uniformity_z_scores(spread, rounded, n=30, repeats=repeats)).max() < LIMIT
 
 
 @pytest.mark.parametrize("edge_rows", ["none", "all"])
