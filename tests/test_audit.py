@@ -150,9 +150,9 @@ def test_known_calibration_sizes_give_beta_binomial_p_values():
     for sizes in (49, {"all": 49}):
         found = audit(y, made, groups=np.full(100, "all"), calibration_sizes=sizes)
         np.testing.assert_allclose(found.table[0].p_under, betabinom.cdf(83, 100, k, 50 - k))
-        assert found.p_value_scope.startswith("allow for chance in the calibration rows")
-    assert audit(y, made).p_value_scope.startswith("do not allow for chance")
-    assert "The p-values do not allow for chance in the calibration rows (Binomial)." in str(audit(y, made))
+        assert found.p_value_scope.startswith("include the random variation of the calibration rows")
+    assert audit(y, made).p_value_scope.startswith("do not include the random variation")
+    assert "The p-values do not include the random variation of the calibration rows (Binomial)." in str(audit(y, made))
 
 
 def test_intervals_of_this_package_store_their_calibration_sizes():
@@ -172,7 +172,7 @@ def test_intervals_of_this_package_store_their_calibration_sizes():
 
 def test_p_values_of_a_weighted_calibration_do_not_allow_for_chance_in_it():
     made = calibrate(OLD.y, OLD.mean, weights=np.ones(3000)).interval(NEW.mean, weights=np.ones(9000))
-    assert audit(NEW.y, made).p_value_scope.startswith("do not allow for chance")
+    assert audit(NEW.y, made).p_value_scope.startswith("do not include the random variation")
 
 
 def test_unseen_groups_are_not_tested():
@@ -182,7 +182,7 @@ def test_unseen_groups_are_not_tested():
     found = audit(NEW.y[:90], made)
     assert [row.group for row in found.table] == ["a", "b", "new"]
     assert [np.isnan(row.adjusted) for row in found.table] == [False, False, True]
-    assert found.p_value_scope.startswith("allow for chance in the calibration rows")
+    assert found.p_value_scope.startswith("include the random variation of the calibration rows")
 
 
 def test_groups_explained_by_few_calibration_rows_need_no_more_test_rows():
@@ -306,7 +306,7 @@ class TestGroups:
         found = audit(rows.y, model.predict_union(rows.X), groups=rows.y > 0)
         assert np.isnan(found.overall.score)
         assert found.overall.coverage == model.predict_union(rows.X).covers(rows.y).mean()
-        assert found.p_value_scope.startswith("do not allow for chance")
+        assert found.p_value_scope.startswith("do not include the random variation")
 
 
 def test_empty_intervals_cover_nothing():

@@ -133,7 +133,7 @@ CASES = {
     ),
     "no baseline": (
         lambda: Prediction(ZEROS).interval(),
-        "a baseline interval needs a prediction with bounds (lower, upper)",
+        "the model's own interval needs a prediction with bounds (lower, upper)",
     ),
     "zero spread": (
         lambda: Normalized()(ONES, Prediction(ZEROS, with_value(0.0))),
@@ -151,7 +151,7 @@ CASES = {
     ),
     "floor without scale": (
         lambda: Normalized(floor=0.1)(ONES, Prediction(ZEROS, ONES)),
-        "epsilon and floor are fractions of a scale fixed before calibration; give scale=",
+        "epsilon and floor are fractions of a scale, and the scale is missing; pass scale=",
     ),
     "negative epsilon": (
         lambda: Normalized(epsilon=-1.0, scale=1.0)(ONES, Prediction(ZEROS, ONES)),
@@ -244,7 +244,7 @@ CASES = {
     ),
     "a function that returns one label for all rows": (
         lambda: ByFunction(np.mean).learn(Rows(Prediction(ZEROS), ONES[:, None])),
-        "ByFunction: mean must return one label for each row, shape (10,); got shape ()",
+        "ByFunction: the function 'mean' must return one label for each row, shape (10,); got shape ()",
     ),
     "an empty product": (
         lambda: Product([]).learn(Rows(Prediction(ZEROS))),
@@ -303,7 +303,8 @@ CASES = {
     "a scorer for level 90": (lambda: IntervalScorer(90), "did you mean 0.9?"),
     "a scorer for a plain model": (
         lambda: IntervalScorer()(LinearRegression().fit(X, Y), X, Y),
-        "estimator must be a ConformalRegressor, or a pipeline or parameter search of one; got LinearRegression()",
+        "estimator must be a ConformalRegressor, or a pipeline or parameter search that contains a "
+        "ConformalRegressor; got LinearRegression()",
     ),
     # the estimator
     "a model's name": (
@@ -391,7 +392,7 @@ CASES = {
     ),
     "unseen for a calibrator without groups": (
         lambda: fitted(calibrator=SlidingWindow(5)).predict_interval(X, unseen="inf"),
-        "unseen is for calibrators with groups, and Window has none; got 'inf'",
+        "unseen='inf' works only with a calibrator that has groups; Window has no groups",
     ),
     "rows to be scored without targets": (
         lambda: SlidingWindow(5).learn(Rows(Prediction(ZEROS)), Residual()),

@@ -123,13 +123,13 @@ CASES = {
     "rows for one": (lambda: jointly({}, {}, rows=[[0]]), "rows must have an array for each of the 2 networks; got 1"),
     "rows that differ in number": (
         lambda: jointly({}, {}, rows=[[0, 1], [0, 1, 2]]),
-        "rows must hold the same number of positions, at least one, for each network; got [2, 3]",
+        "rows must hold the same number of row numbers, at least one, for each network; got [2, 3]",
     ),
     "a mask for rows": (
         lambda: jointly({}, rows=[Y > 3]),
-        "rows must hold arrays of positions; got one of dtype bool",
+        "rows must hold arrays of row numbers (integers); got an array of dtype bool",
     ),
-    "rows out of reach": (lambda: jointly({}, rows=[[0, 40]]), "rows must hold positions from 0 to 39; got 0 to 40"),
+    "rows out of reach": (lambda: jointly({}, rows=[[0, 40]]), "rows must hold row numbers from 0 to 39; got 0 to 40"),
     # ensembles
     "no passes": (
         lambda: DropoutEnsemble(passes=0).fit(X, Y),
@@ -215,7 +215,8 @@ CASES = {
     ),
     "too few outputs": (
         lambda: FromOutputs(FrozenEstimator(TWO)).fit(X, Y).predict(X),
-        "outputs must name every column that FrozenEstimator predicts; got ('lower', 'center', 'upper'), and it predicts 2",
+        "outputs must have one name for each column that FrozenEstimator predicts; got 3 names ('lower', 'center', 'upper') "
+        "for 2 columns",
     ),
     "a negative variance": (
         lambda: FromOutputs(FrozenEstimator(NEGATIVE), ["variance", "center"]).fit(X, Y),

@@ -77,9 +77,13 @@ CASES = {
     ),
     "noise, no moments": (
         lambda: LocationScale(stats.cauchy()),
-        "location must be a finite number; got nan. For noise without a mean or variance, pass location= and scale=",
+        "the noise distribution must have a finite mean; got nan. For noise without a mean or variance, pass location= and "
+        "scale= yourself",
     ),
-    "noise, no variance": (lambda: LocationScale(stats.t(2)), "scale must be a positive finite number; got inf"),
+    "noise, no variance": (
+        lambda: LocationScale(stats.t(2)),
+        "the noise distribution must have a finite standard deviation; got inf",
+    ),
     "noise, scale 0": (
         lambda: LocationScale(stats.cauchy(), location=0, scale=0),
         "scale must be a positive finite number; got 0",
@@ -181,7 +185,7 @@ CASES = {
     ),
     "score, unknown symbol": (
         lambda: pivotality_condition(y - sympy.Symbol("tau"), SYMBOLIC),
-        "score must contain only y and the family's parameters; got -tau + y with {tau}",
+        "score must contain only y and the family's parameters; got -tau + y. Not parameters of the family: tau",
     ),
     "score, not real": (
         lambda: pivotality_condition(sympy.I * y, SYMBOLIC),
@@ -312,7 +316,7 @@ CASES = {
     "shift, NaN": (lambda: ShiftedCenter(np.nan), "'by' (the number to add) must be a finite number; got nan"),
     "no spread": (
         lambda: misspecified(Prediction([1.0]), ScaledSpread(2.0)),
-        "misspecified needs a prediction with a spread",
+        "misspecified() needs a prediction with a spread",
     ),
     "misspecification, class": (
         lambda: misspecified(ORACLE, ScaledSpread),

@@ -141,7 +141,8 @@ def intervals_of(estimator: Any, X: Any, level: Levels = 0.9) -> Intervals:
     regressor, inner_X = unwrap(estimator, X)
     if not hasattr(regressor, "predict_interval"):
         raise TypeError(
-            f"estimator must be a ConformalRegressor, or a pipeline or parameter search of one; got {estimator!r}"
+            "estimator must be a ConformalRegressor, or a pipeline or parameter search that contains a "
+            f"ConformalRegressor; got {estimator!r}"
         )
     intervals: Intervals = regressor.predict_interval(inner_X, level=level)
     return intervals

@@ -111,8 +111,8 @@ class Prediction:
     def interval(self) -> Intervals:
         """Return the model's own interval, before calibration: the baseline."""
         return Intervals(
-            self.required("lower", by="a baseline interval"),
-            self.required("upper", by="a baseline interval"),
+            self.required("lower", by="the model's own interval"),
+            self.required("upper", by="the model's own interval"),
             level=self.level,
         )
 

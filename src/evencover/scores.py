@@ -130,9 +130,9 @@ class _SpreadScaled:
         if self.epsilon or self.floor:
             if self.scale is None:
                 raise ValueError(
-                    f"{name}: epsilon and floor are fractions of a scale fixed before calibration; give scale=, such "
-                    "as the median spread of the training rows (ConformalRegressor.fit sets it unless the model is "
-                    "frozen)"
+                    f"{name}: epsilon and floor are fractions of a scale, and the scale is missing; pass scale=, for "
+                    "example the median spread of the training rows (ConformalRegressor.fit sets the scale, except "
+                    "for a frozen model)"
                 )
             spread = np.maximum(spread, self.floor * self.scale) if self.floor else spread
             spread = spread + self.epsilon * self.scale

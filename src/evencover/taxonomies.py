@@ -268,7 +268,7 @@ class ByFunction(BaseEstimator):  # type: ignore[misc]
         values = self.function(rows.X)
         if np.shape(values) != (len(rows),):
             raise ValueError(
-                f"ByFunction: {name} must return one label for each row, shape ({len(rows)},); "
+                f"ByFunction: the function {name!r} must return one label for each row, shape ({len(rows)},); "
                 f"got shape {np.shape(values)}"
             )
         return _groups_by_value(values, labels, name)

@@ -48,8 +48,8 @@ def audit(
     tolerance
         Largest distance from the level that counts as even.
     calibration_rows
-        Number of rows that the one threshold behind the intervals was calibrated on. The tests then allow for the
-        chance in the calibration.
+        If all intervals have one threshold: the number of its calibration rows. The tests then include the random
+        variation of the calibration rows.
     seed
         Seed of the random splits, slabs and permutations that look at features.
     output

@@ -35,7 +35,7 @@ def _unseen_argument(calibrated: Calibrated, unseen: Unseen) -> dict[str, Any]:
         return {}
     if not getattr(calibrated, "takes_unseen", False):
         raise ValueError(
-            f"unseen is for calibrators with groups, and {type(calibrated).__name__} has none; got {unseen!r}"
+            f"unseen={unseen!r} works only with a calibrator that has groups; {type(calibrated).__name__} has no groups"
         )
     return {"unseen": unseen}
 

@@ -47,7 +47,7 @@ def audit(
     The coverage of a valid split conformal predictor varies with its calibration rows. Among m test rows of a group
     whose threshold comes from n calibration scores, the number of covered rows is BetaBinomial(m, k, n + 1 − k), where
     k is the conformal rank. A binomial test ignores this variation and rejects valid predictors too often. So the tests
-    are BetaBinomial if n is known. If not, they are binomial, and do not allow for chance in the
+    are BetaBinomial if n is known. If not, they are binomial, and do not include the random variation of the
     calibration rows.
 
     Parameters

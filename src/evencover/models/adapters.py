@@ -221,8 +221,8 @@ class FromOutputs(CenterMixin, _AdapterMixin, BaseEstimator):  # type: ignore[mi
         if values.shape[1:] != (len(self.outputs),):
             name, n_columns = type(fitted).__name__, int(np.prod(values.shape[1:]))
             raise ValueError(
-                f"outputs must name every column that {name} predicts; got {self.outputs!r}, and it predicts "
-                f"{n_columns}"
+                f"outputs must have one name for each column that {name} predicts; got {len(self.outputs)} names "
+                f"{self.outputs!r} for {n_columns} column{'s' if n_columns != 1 else ''}"
             )
         column = dict(zip(self.outputs, values.T, strict=True))
         variance = column.get("variance")

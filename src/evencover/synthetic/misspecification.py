@@ -58,7 +58,7 @@ def misspecified(prediction: Prediction, *misspecifications: Misspecification, s
     if not isinstance(prediction, Prediction):
         raise TypeError(f"prediction must be a Prediction, such as sample.oracle(); got {type(prediction).__name__}")
     rng = generator(seed)
-    center, spread = prediction.center, prediction.required("spread", by="misspecified")
+    center, spread = prediction.center, prediction.required("spread", by="misspecified()")
     for misspecification in misspecifications:
         center, spread = _apply(misspecification, center, spread, rng)
     return Prediction(center, spread, level=prediction.level) if misspecifications else prediction

@@ -63,16 +63,17 @@ class LocationScale:
     def __post_init__(self) -> None:
         _check_continuous(self.noise)
         for part, own in zip(("location", "scale"), _moments(self.noise), strict=True):
-            given = getattr(self, part)
+            given, moment = getattr(self, part), "standard deviation" if part == "scale" else "mean"
             if given is not None and np.isfinite(own):
-                moment = "standard deviation" if part == "scale" else "mean"
                 raise ValueError(f"{part} must be left out for noise with a finite {moment}; this noise has {own:g}")
+            if given is None and not np.isfinite(own):
+                raise ValueError(
+                    f"the noise distribution must have a finite {moment}; got {own}. "
+                    "For noise without a mean or variance, pass location= and scale= yourself"
+                )
             value = own if given is None else given
             if not (is_number(value) and np.isfinite(value)) or (part == "scale" and value <= 0):
-                raise ValueError(
-                    f"{part} must be a {'positive ' if part == 'scale' else ''}finite number; got {value}. "
-                    "For noise without a mean or variance, pass location= and scale="
-                )
+                raise ValueError(f"{part} must be a {'positive ' if part == 'scale' else ''}finite number; got {value}")
             object.__setattr__(self, part, float(value))
 
     def standard_density(self, x: Any) -> Any:

@@ -252,7 +252,10 @@ def _check_monotone(score: Any, slope: Any, family: SymbolicFamily) -> None:
         raise ValueError(f"score must depend on {family.y}; got {score}")
     unknown = score.free_symbols - {family.y, *family.parameters}
     if unknown:
-        raise ValueError(f"score must contain only {family.y} and the family's parameters; got {score} with {unknown}")
+        raise ValueError(
+            f"score must contain only {family.y} and the family's parameters; got {score}. Not parameters of the "
+            f"family: {', '.join(sorted(map(str, unknown)))}"
+        )
     slopes = _values_at_points(slope)
     if not slopes or min(slopes) < 0 < max(slopes) or not any(slopes):
         found = f"between {min(slopes):.3g} and {max(slopes):.3g}" if slopes else "not real"

@@ -34,7 +34,7 @@ def fit_jointly(
         Features.
     y : array-like of shape (n,)
         Targets.
-    rows : sequence of arrays of positions, optional
+    rows : sequence of arrays of row numbers, optional
         The training rows of each network, the same number for each. By default all rows.
     progress : bool or callable
         Whether to show a progress bar; or a function that is called after each epoch with the number of epochs done
@@ -101,12 +101,15 @@ def _checked_positions(rows: Sequence[Any] | None, n_networks: int, n: int) -> l
     positions = [np.asarray(own) for own in rows]
     for own in positions:
         if own.ndim != 1 or own.dtype.kind not in "iu":
-            raise ValueError(f"rows must hold arrays of positions; got one of dtype {own.dtype} and shape {own.shape}")
+            raise ValueError(
+                f"rows must hold arrays of row numbers (integers); got an array of dtype {own.dtype} and shape "
+                f"{own.shape}"
+            )
         if own.size and not 0 <= own.min() <= own.max() < n:
-            raise ValueError(f"rows must hold positions from 0 to {n - 1}; got {own.min()} to {own.max()}")
+            raise ValueError(f"rows must hold row numbers from 0 to {n - 1}; got {own.min()} to {own.max()}")
     sizes = sorted({len(own) for own in positions})
     if len(sizes) > 1 or sizes[0] == 0:
-        raise ValueError(f"rows must hold the same number of positions, at least one, for each network; got {sizes}")
+        raise ValueError(f"rows must hold the same number of row numbers, at least one, for each network; got {sizes}")
     return positions
 
 
