@@ -124,8 +124,8 @@ class Audit:
     @property
     def p_value_scope(self) -> str:
         """Whether the p-values include the random variation of the calibration rows; continues "The p-values ..."."""
-        distribution = "(BetaBinomial)" if self.sizes_known else "(Binomial)"
-        return f"{'' if self.sizes_known else 'do not '}include the random variation of the calibration rows {distribution}"
+        verb, distribution = ("include", "BetaBinomial") if self.sizes_known else ("do not include", "Binomial")
+        return f"{verb} the random variation of the calibration rows ({distribution})"
 
     @property
     def explained_by_calibration(self) -> tuple[GroupAudit, ...]:
