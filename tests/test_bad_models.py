@@ -171,11 +171,11 @@ CASES = {
     ),
     "a regressor as a source": (
         lambda: WithSpread(Ridge(), Ridge()).fit(X, Y),
-        "spread must be ResidualSpread(...), Neigh",
+        "spread must be an object such as ResidualSpread(...), Neigh",
     ),
     "a class as a source": (
         lambda: WithSpread(Ridge(), EnsembleSpread).fit(X, Y),
-        "spread must be ResidualSpread(...), NeighborSpread",
+        "spread must be an object such as ResidualSpread(...), NeighborSpread",
     ),
     "a classifier of residuals": (
         lambda: WithSpread(Ridge(), ResidualSpread(LogisticRegression())).fit(X, Y),

@@ -118,7 +118,7 @@ CASES = {
     ),
     "symbolic family, unused": (
         lambda: SymbolicFamily(y, (mu, sigma), cdf=y - mu),
-        "cdf must contain the target and every parameter, as the same symbols with the same assumptions; -mu + y does not contain sigma",
+        "cdf must contain the symbols of the target and of every parameter (equal names and assumptions); got cdf=-mu + y, which does not contain sigma",
     ),
     "symbolic family, no parameter": (lambda: SymbolicFamily(y, (), cdf=y + 0), "does not contain a parameter"),
     "symbolic family, no density": (
@@ -127,11 +127,11 @@ CASES = {
     ),
     "family, other names": (
         lambda: Family(lambda a: stats.gamma(a), {"shape": (1, 2)}),
-        "distribution must take the family's parameters by name: shape; it takes (a)",
+        "the arguments of distribution must have the names of the family's parameters, (shape); got (a)",
     ),
     "path, other names": (
         lambda: NORMAL.along(lambda m: (m, 1.0), mean=(1.0, 2.0)),
-        "moments must take the family's parameters by name: mean; it takes (m)",
+        "the arguments of moments must have the names of the family's parameters, (mean); got (m)",
     ),
     "path, one number": (
         lambda: is_pivotal(Residual(), NORMAL.along(lambda m: m, m=(1.0, 2.0))),
@@ -223,7 +223,7 @@ CASES = {
     ),
     "estimate, other names": (
         lambda: is_pivotal(Residual(), NORMAL, estimate=lambda mu, sigma: (mu, sigma)),
-        "estimate must take the family's parameters by name: mean, spread",
+        "the arguments of estimate must have the names of the family's parameters, (mean, spread)",
     ),
     "level 90": (lambda: is_pivotal(Normalized(), NORMAL, level=90), "did you mean 0.9?"),
     "level 90, symbolic": (lambda: is_pivotal((y - mu) / sigma, SYMBOLIC, level=90), "did you mean 0.9?"),
@@ -246,10 +246,10 @@ CASES = {
         lambda: Mixture([toy().distribution] * 2, [0.5, 0.2, 0.3]),
         "weights must have 2 rows",
     ),
-    "mixture, empty": (lambda: Mixture([]), "components must be a sequence of one distribution or more; got []"),
+    "mixture, empty": (lambda: Mixture([]), "components must be a sequence of one distribution or more; got list"),
     "mixture, no sequence": (
         lambda: Mixture(toy().distribution, toy().distribution),
-        "components must be a sequence of one distribution or more; got AdditiveNoise(",
+        "components must be a sequence of one distribution or more; got AdditiveNoise",
     ),
     "noise, SciPy distribution": (
         lambda: low_dimensional(stats.t(4)),

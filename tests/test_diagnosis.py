@@ -329,7 +329,8 @@ class TestModels:
         best = min(
             (each for each in found.options if each.verdict == "even" and not each.per_group), key=lambda o: o.width
         )
-        assert f"mean width {best.width:.4g} instead of {found.options[0].width:.4g}" in found.advice
+        assert f"The mean width is then {best.width:.4g} (" in found.advice
+        assert f") instead of {found.options[0].width:.4g}." in found.advice
         assert isinstance(best.nonconformity, Normalized | IntervalDistance)
 
     def test_the_advice_is_thresholds_per_group_if_no_score_is_even(self):

@@ -200,7 +200,7 @@ def test_several_threads_get_the_same_numbers(calibrator, tmp_path):
     )
     model.fit(data.X, data.y).save(tmp_path / "model")
     levels = [0.5, 0.8, 0.9]
-    jobs = [(row, level) for row in range(40) for level in levels] * 3
+    jobs = [(row, level) for row in range(20) for level in levels] * 3
 
     def answer(loaded, job):
         row, level = job

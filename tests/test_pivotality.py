@@ -277,7 +277,7 @@ class Modes:
 
 
 def test_mixtures_have_no_pivotal_normalised_score(monkeypatch):
-    monkeypatch.setattr(pivotality, "_GRID", 200)
+    monkeypatch.setattr(pivotality, "_GRID", 60)
     answer = is_pivotal(Normalized(), Family(Modes, {"within": (0.1, 1.0)}, "two modes"))
     assert not answer
     assert answer.difference > 0.1

@@ -57,8 +57,8 @@ def _audit_advice_if_uneven(audit: Audit) -> str:
     if overall > audit.level + audit.tolerance:
         return f"Narrower intervals are enough, unless tied scores prevent them: {share}. {named}"
     return (
-        "Use one threshold per group, or a score that gives even coverage. Calibrate on new rows, which were used "
-        f"neither to fit nor to calibrate the model, nor in this audit. {named}"
+        "Use one threshold per group, or a score that gives even coverage. Calibrate on new rows: rows that were not "
+        f"used to fit the model, to calibrate it, or in this audit. {named}"
     )
 
 
@@ -115,8 +115,8 @@ def _use_other_score(diagnosis: Diagnosis, option: Option) -> str:
     current = number_text(diagnosis.options[0].width)
     return (
         f"Use nonconformity={short_repr(option.nonconformity)}. With this score, one threshold for all rows gives even "
-        f"coverage in these groups, with mean width {number_text(option.width)} instead of {current} ({widths}). "
-        f"{_RECALIBRATE}"
+        f"coverage in these groups. The mean width is then {number_text(option.width)} ({widths}) instead of "
+        f"{current}. {_RECALIBRATE}"
     )
 
 

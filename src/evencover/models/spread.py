@@ -317,7 +317,8 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
             return ResidualSpread()
         if isinstance(self.spread, type) or not all(hasattr(self.spread, name) for name in ("learn", "spread")):
             raise TypeError(
-                f"spread must be ResidualSpread(...), NeighborSpread(...) or EnsembleSpread(); got {self.spread!r}"
+                "spread must be an object such as ResidualSpread(...), NeighborSpread(...) or EnsembleSpread(), not a "
+                f"class; got {self.spread!r}"
             )
         return clone(self.spread, safe=False)
 

@@ -97,7 +97,9 @@ class Mixture:
 
     def __post_init__(self) -> None:
         if not isinstance(self.components, Sequence) or not self.components:
-            raise ValueError(f"components must be a sequence of one distribution or more; got {self.components!r}")
+            raise ValueError(
+                f"components must be a sequence of one distribution or more; got {type(self.components).__name__}"
+            )
         for component in self.components:
             check_conditional_distribution(component, "each component")
         n = len(self.components)

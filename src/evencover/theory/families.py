@@ -232,7 +232,8 @@ def check_parameters(function: Any, name: str, parameters: Mapping[str, Any]) ->
         accepted.bind(**parameters)
     except TypeError:
         raise TypeError(
-            f"{name} must take the family's parameters by name: {', '.join(parameters)}; it takes {accepted}"
+            f"the arguments of {name} must have the names of the family's parameters, ({', '.join(parameters)}); "
+            f"got {accepted}"
         ) from None
 
 

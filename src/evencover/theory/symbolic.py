@@ -75,8 +75,8 @@ class SymbolicFamily:
         absent = [str(symbol) for symbol in (self.y, *parameters) if symbol not in expression.free_symbols]
         if absent or not parameters:
             raise ValueError(
-                f"{name} must contain the target and every parameter, as the same symbols with the same assumptions; "
-                f"{expression} does not contain {', '.join(absent) or 'a parameter'}"
+                f"{name} must contain the symbols of the target and of every parameter (equal names and assumptions); "
+                f"got {name}={expression}, which does not contain {', '.join(absent) or 'a parameter'}"
             )
         if self.cdf is None:
             _check_no_jumps(self.density)
