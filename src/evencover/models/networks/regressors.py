@@ -19,7 +19,45 @@ from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
 
 
-class QuantileNetwork(CenterMixin, SavingMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class _NetworkMixin(SavingMixin):
+    """The settings of a network and its training, shared by the two networks; see `MeanVarianceNetwork`."""
+
+    def __init__(
+        self,
+        *,
+        level: float = 0.9,
+        hidden: Sequence[int] = (64, 64, 64),
+        dropout: float = 0.2,
+        learning_rate: float = 5e-4,
+        weight_decay: float = 1e-6,
+        batch_size: int = 64,
+        epochs: int = 300,
+        patience: int | None = None,
+        validation_size: float = 0.1,
+        device: str = "auto",
+        random_state: Any = None,
+        progress: bool = False,
+    ) -> None:
+        self.level = level
+        self.hidden = hidden
+        self.dropout = dropout
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.patience = patience
+        self.validation_size = validation_size
+        self.device = device
+        self.random_state = random_state
+        self.progress = progress
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train the network."""
+        fit_jointly([self], X, y, progress=self.progress)
+        return self
+
+
+class QuantileNetwork(CenterMixin, _NetworkMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Neural network that learns quantiles by the pinball loss (QR in the paper).
 
     The bounds are the α/2 and 1 − α/2 quantiles, where α = softening · (1 − level). The spread is
@@ -107,26 +145,23 @@ class QuantileNetwork(CenterMixin, SavingMixin, RegressorMixin, BaseEstimator): 
         random_state: Any = None,
         progress: bool = False,
     ) -> None:
-        self.level = level
+        super().__init__(
+            level=level,
+            hidden=hidden,
+            dropout=dropout,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            batch_size=batch_size,
+            epochs=epochs,
+            patience=patience,
+            validation_size=validation_size,
+            device=device,
+            random_state=random_state,
+            progress=progress,
+        )
         self.softening = softening
         self.quantiles = quantiles
         self.center = center
-        self.hidden = hidden
-        self.dropout = dropout
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.patience = patience
-        self.validation_size = validation_size
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train the network."""
-        fit_jointly([self], X, y, progress=self.progress)
-        return self
 
     def predict_full(self, X: Any) -> Prediction:
         """Return center, spread and bounds. Bounds that cross are put in order."""
@@ -160,7 +195,7 @@ class QuantileNetwork(CenterMixin, SavingMixin, RegressorMixin, BaseEstimator): 
         return self.plan_.prediction(values[:, :q], mean, self.spread_floor_)
 
 
-class MeanVarianceNetwork(MixtureMixin, SavingMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class MeanVarianceNetwork(MixtureMixin, _NetworkMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Neural network that learns a mean μ and a log-variance s by the Gaussian likelihood (MV in the paper).
 
     The loss is log v + (y − μ)² / v with v = eˢ + 0.001, for the standardised target. The spread is the standard
@@ -218,40 +253,6 @@ class MeanVarianceNetwork(MixtureMixin, SavingMixin, RegressorMixin, BaseEstimat
     >>> model.predict_full(sample.X[:3])
     Prediction(3 rows of center, spread, lower, upper; level=0.9)
     """
-
-    def __init__(
-        self,
-        *,
-        level: float = 0.9,
-        hidden: Sequence[int] = (64, 64, 64),
-        dropout: float = 0.2,
-        learning_rate: float = 5e-4,
-        weight_decay: float = 1e-6,
-        batch_size: int = 64,
-        epochs: int = 300,
-        patience: int | None = None,
-        validation_size: float = 0.1,
-        device: str = "auto",
-        random_state: Any = None,
-        progress: bool = False,
-    ) -> None:
-        self.level = level
-        self.hidden = hidden
-        self.dropout = dropout
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.patience = patience
-        self.validation_size = validation_size
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train the network."""
-        fit_jointly([self], X, y, progress=self.progress)
-        return self
 
     def _loss(self) -> GaussianLikelihood:
         level_fraction(self.level)
