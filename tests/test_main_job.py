@@ -156,6 +156,7 @@ class TestRun:
         job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         while not list(Path().glob(".evencover-*")) and job.poll() is None:
             time.sleep(0.02)
+        time.sleep(0.2)  # so that the run is past the call that creates the folder
         job.send_signal(signal.SIGINT)
         job.communicate()
         assert job.returncode not in (0, 3, 4)

@@ -1,6 +1,5 @@
 """Networks: equal to plain PyTorch; joint training does not change what each network learns."""
 
-import json
 import sys
 
 import numpy as np
@@ -412,18 +411,6 @@ def test_a_file_of_another_class_is_an_error(tmp_path):
         QuantileNetwork.load(tmp_path / "c")
     with pytest.raises(FileNotFoundError):
         MeanVarianceNetwork.load(tmp_path / "a").save(tmp_path / "nowhere" / "a")
-
-
-def test_the_error_for_an_older_format_names_its_version(tmp_path):
-    """Version 1 was a safetensors file: eight bytes with the length of a JSON text, that text, the weights."""
-    notes = json.dumps({"format": "evencover.network", "version": 1, "evencover": "0.1.0"})
-    text = json.dumps({"__metadata__": {"evencover": notes}}).encode()
-    (tmp_path / "old").write_bytes(len(text).to_bytes(8, "little") + text + bytes(100))
-    with pytest.raises(
-        ValueError,
-        match=r"old: written by evencover 0\.1\.0 in version 1 of the format; this evencover reads version 3",
-    ):
-        MeanVarianceNetwork.load(tmp_path / "old")
 
 
 def test_a_predictor_file_is_not_a_network_file(tmp_path):

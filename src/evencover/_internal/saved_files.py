@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from lzma import LZMAError
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias
-from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo, is_zipfile
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 from zlib import error as ZlibError  # noqa: N812
 
 import numpy as np
@@ -26,7 +26,6 @@ from evencover._version import __version__
 
 VERSION = 3  # of the format, the same for every kind of file
 _HEADER, _ARRAYS, _OBJECTS = "header.json", "arrays/", "objects.skops"
-_MAX_HEADER_BYTES = 2**20  # of version 1 of network files
 _ERRORS_OF_CORRUPT_FILES = (
     *(AttributeError, BadZipFile, EOFError, KeyError, LZMAError, NotImplementedError),
     *(OSError, OverflowError, RuntimeError, TypeError, ValueError, ZlibError),
@@ -86,17 +85,16 @@ def read_archive(path: str | Path, kind: Kind) -> Archive:
 
     Members are read to their end, so that their checksums are verified.
     """
-    with Path(path).open("rb") as file, file_errors(path, kind):
-        header = _header(file)
+    with Path(path).open("rb") as file, file_errors(path, kind), ZipFile(file) as members:
+        header = json.loads(members.read(_HEADER))
         _check_header(header, kind)
-        with ZipFile(file) as members:
-            names = members.namelist()
-            arrays = {
-                name.removeprefix(_ARRAYS).removesuffix(".npy"): _array(members, name)
-                for name in names
-                if name.startswith(_ARRAYS)
-            }
-            return Archive(header, arrays, members.read(_OBJECTS) if _OBJECTS in names else b"")
+        names = members.namelist()
+        arrays = {
+            name.removeprefix(_ARRAYS).removesuffix(".npy"): _array(members, name)
+            for name in names
+            if name.startswith(_ARRAYS)
+        }
+        return Archive(header, arrays, members.read(_OBJECTS) if _OBJECTS in names else b"")
 
 
 @contextmanager
@@ -112,26 +110,6 @@ def file_errors(path: str | Path, kind: Kind) -> Iterator[None]:
 
 def _format(kind: Kind) -> str:
     return f"evencover.{kind}"
-
-
-def _header(file: BinaryIO) -> dict[str, Any]:
-    """Return the header of a file, also of versions 1 and 2 of the format, where some kinds had it elsewhere."""
-    if not is_zipfile(file):
-        return _header_of_safetensors(file)
-    with ZipFile(file) as members:
-        text = _array(members, "header.npy").tobytes() if "header.npy" in members.namelist() else members.read(_HEADER)
-    header: dict[str, Any] = json.loads(text)
-    return header
-
-
-def _header_of_safetensors(file: BinaryIO) -> dict[str, Any]:
-    """Return the header of version 1 of network files: eight bytes with the length of a JSON text, then that text."""
-    file.seek(0)
-    n_bytes = int.from_bytes(file.read(8), "little")
-    if not 0 < n_bytes <= _MAX_HEADER_BYTES:
-        raise BadZipFile("it is not a zip archive")
-    header: dict[str, Any] = json.loads(json.loads(file.read(n_bytes))["__metadata__"]["evencover"])
-    return header
 
 
 def _check_header(header: Mapping[str, Any], kind: Kind) -> None:
