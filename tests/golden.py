@@ -160,7 +160,8 @@ def facts(answer: np.ndarray) -> object:
     try:
         return without_sentences(json.loads(str(answer)))
     except ValueError:
-        return [] if "<html" in str(answer) else sorted(re.findall(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", str(answer)))
+        text_of_answer = re.sub(r"\(\d\)", "", str(answer))  # without the numbers of a list
+        return [] if "<html" in text_of_answer else sorted(re.findall(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", text_of_answer))
 
 
 def without_sentences(value: object) -> object:
