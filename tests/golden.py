@@ -240,9 +240,9 @@ def of_regressor(sample: Sample, model: FrozenEstimator, score: str, taxonomy: s
     yield "p-values", regressor.p_values(X, y)
     yield "smoothed", regressor.p_values(X, y, seed=3)
     yield "thresholds", regressor.calibration_.threshold(LEVELS)
-    promise = regressor.guarantee_
-    yield "guarantee", text([str(promise), promise.kind, promise.assumption, str(promise.sizes)])
-    yield "promised", text({level: str(promise.coverage(level)) for level in LEVELS})
+    guarantee = regressor.guarantee_
+    yield "guarantee", text([str(guarantee), guarantee.kind, guarantee.assumption, str(guarantee.sizes)])
+    yield "promised", text({level: str(guarantee.coverage(level)) for level in LEVELS})
     yield "repr", text([repr(regressor.calibration_), repr(made), repr(union)])
     weights = 1 + np.abs(sample.X[:, 0])
     regressor.calibrate(sample.X[old], sample.y[old], weights=weights[old])
@@ -304,8 +304,8 @@ def of_diagnostics(sample: Sample, model: FrozenEstimator) -> Answers:
         for level in (0.5, 0.9):
             found = diagnose(regressor, taxonomy=taxonomy, level=level)
             yield f"diagnose/{taxonomy}/{level}", text([str(found), data_of(found)])
-        judged = audit(sample.y[new], regressor.predict_interval(sample.X[new]), X=sample.X[new])
-        yield f"audit/{taxonomy}", text([str(judged), data_of(judged)])
+        audited = audit(sample.y[new], regressor.predict_interval(sample.X[new]), X=sample.X[new])
+        yield f"audit/{taxonomy}", text([str(audited), data_of(audited)])
     chosen = recommend(RidgeCV(), sample.X[training], sample.y[training], level=0.8)
     yield "recommend", text(str(chosen.recommendation_))
 
