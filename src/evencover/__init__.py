@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from evencover.diagnostics.diagnosis import diagnose as diagnose
     from evencover.diagnostics.diagnosis import diagnose_scores as diagnose_scores
     from evencover.diagnostics.diagnosis_result import Diagnosis as Diagnosis
+    from evencover.diagnostics.quality import Quality as Quality
+    from evencover.diagnostics.quality import quality as quality
     from evencover.diagnostics.recommendations import recommend as recommend
     from evencover.diagnostics.sample_sizes import groups_affordable as groups_affordable
     from evencover.diagnostics.sample_sizes import rows_needed as rows_needed
@@ -73,6 +75,7 @@ _MODULES = {
     "diagnostics.audits": ("audit",),
     "diagnostics.diagnosis": ("diagnose", "diagnose_scores"),
     "diagnostics.diagnosis_result": ("Diagnosis",),
+    "diagnostics.quality": ("Quality", "quality"),
     "diagnostics.recommendations": ("recommend",),
     "diagnostics.sample_sizes": ("groups_affordable", "rows_needed"),
     "groups": ("Groups",),

@@ -1,9 +1,10 @@
 """Axes of the report's pictures, and numbers as text."""
 
 from dataclasses import dataclass
-from math import isfinite, isnan
 
 import numpy as np
+
+from evencover.diagnostics._formatting import number_text
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,5 @@ def _round_step(width: float) -> float:
 
 
 def format_number(value: float) -> str:
-    """Return a number with four significant digits; a large one without exponent, as in 36 830."""
-    if isnan(value):
-        return "not known"
-    if not isfinite(value):
-        return "infinite" if value > 0 else "minus infinite"
-    if 9999.5 <= abs(value) < 1e9:
-        return f"{float(f'{value:.4g}'):,.0f}".replace(",", "\u00a0")
-    return f"{value:.4g}"
+    """Return a number as text that a browser does not break, short enough for an axis: 36 830, but 3e+12."""
+    return number_text(value, separator="\u00a0", limit=1e9)

@@ -2,39 +2,20 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, Protocol, TypeVar
+from math import ceil, floor
+from typing import Any, TypeVar
 
 import numpy as np
 
 from evencover._internal.html import Markup, html_table, tag
-from evencover.diagnostics._verdict import GroupCoverage, Verdict
+from evencover.diagnostics._verdict import GroupCoverage, HasVerdict
 
 COVERAGE_COLUMNS = ("group", "rows", "coverage", "95 % interval")
 _MAX_LISTED = 6
 _MAX_TABLE_ROWS = 30
 
 
-class HasPValue(GroupCoverage, Protocol):
-    """A group's coverage, with a p-value."""
-
-    @property
-    def adjusted(self) -> float:
-        """The p-value, adjusted for the number of groups."""
-
-
-class HasVerdict(Protocol):
-    """A result with a verdict and advice."""
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict."""
-
-    @property
-    def advice(self) -> str:
-        """What to do."""
-
-
-RowType = TypeVar("RowType", bound=HasPValue)
+RowType = TypeVar("RowType", bound=GroupCoverage)
 
 
 def p_value_text(p: float) -> str:
@@ -50,23 +31,43 @@ def p_value_phrase(p: float) -> str:
 
 def percent_text(share: float) -> str:
     """Return a share as a percentage for a sentence: 88.9 %."""
-    return f"{100 * share:.1f} %"
+    return f"{100 * round(share, 3):.1f} %"
+
+
+def range_text(low: float, high: float) -> str:
+    """Return two shares for a sentence with "between", rounded outwards: 87 % and 93.4 %."""
+    down, up = floor(round(1000 * low, 6)) / 10, ceil(round(1000 * high, 6)) / 10
+    return f"{down:g} % and {up:g} %"
 
 
 def coverage_text(row: GroupCoverage) -> str:
     """Return a group with its coverage for a sentence: low (94.4 % of 1999 rows)."""
-    return f"{row.group} ({percent_text(row.coverage)} of {row.rows} rows)"
+    return f"{row.group} ({percent_text(row.coverage)} of {count_text(row.rows)} rows)"
 
 
-def number_text(value: float) -> str:
-    """Return a number with four significant digits; a large one without exponent, as in 36 830."""
-    if not 1e4 <= abs(value) < 1e15:
+def count_text(count: int) -> str:
+    """Return a number of rows for a sentence: 586, 10 788."""
+    return str(count) if count < 10_000 else f"{count:,}".replace(",", " ")
+
+
+def number_text(value: float, *, separator: str = " ", limit: float = 1e15) -> str:
+    """Return a number with four significant digits; a large one, below the limit, without exponent, as in 36 830.
+
+    The separator stands between thousands. NaN is "not known", an infinite number "infinite".
+    """
+    if np.isnan(value):
+        return "not known"
+    if np.isinf(value):
+        return "infinite" if value > 0 else "minus infinite"
+    if not 9999.5 <= abs(value) < limit:
         return f"{value:.4g}"
-    return f"{float(f'{value:.4g}'):,.0f}".replace(",", " ")
+    return f"{float(f'{value:.4g}'):,.0f}".replace(",", separator)
 
 
 def coverage_cells(row: GroupCoverage) -> tuple[str, ...]:
     """Return the text of a group's `COVERAGE_COLUMNS`."""
+    if not row.rows:
+        return str(row.group), "0", "not known", "not known"
     return str(row.group), str(row.rows), f"{row.coverage:.3f}", f"{row.low:.3f} to {row.high:.3f}"
 
 
@@ -80,7 +81,7 @@ def verdict_html(
     result: HasVerdict, rows: Sequence[RowType], cells: Callable[[RowType], Sequence[str]], header: Sequence[str]
 ) -> Markup:
     """Return a verdict with its table as HTML, for notebooks."""
-    sentence = tag("p", tag("b", f"Verdict: {result.verdict}. "), result.advice)
+    sentence = tag("p", tag("b", f"Verdict: {result.verdict}. "), f"{result.headline} {result.advice}")
     more = [tag("p", f"And {len(rows) - _MAX_TABLE_ROWS} more groups.")] if len(rows) > _MAX_TABLE_ROWS else []
     return tag("div", sentence, html_table(header, map(cells, _rows_with_smallest_p_values(rows))), *more)
 

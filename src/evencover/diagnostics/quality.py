@@ -1,0 +1,329 @@
+"""`quality`: how much a model explains, and how wide its intervals are compared with those without any model."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from evencover._internal.arrays import FloatArray, checked_vector
+from evencover.diagnostics._formatting import number_text
+from evencover.diagnostics._interval_input import checked_intervals, level_of
+from evencover.intervals import Intervals, IntervalUnion
+from evencover.metrics import interval_scores
+from evencover.predictions import Prediction
+from evencover.quantiles import Level, level_fraction, thresholds
+
+_NOTHING = 0.01  # a smaller R2 counts as 0: less than 1 % of the variation
+_BETTER = 0.95  # intervals with at most this share of the score without a model are clearly better
+_FEW_ROWS = 30  # with fewer rows, also a low R2 may be chance
+_CHANCE = 2.71  # 1.645 squared; see `Quality.may_be_chance`
+_ROUNDING_MARGIN = 1e-9  # predictions that agree to this share of their size are equal
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How good a model and its intervals are on test rows. Returned by `quality`; `summary` says it in sentences.
+
+    Parameters
+    ----------
+    rows : int
+        Number of test rows.
+    level : float
+        Nominal coverage.
+    r2 : float
+        Share of the target's variation that the prediction explains, 1 − Σ (y − prediction)² / Σ (y − mean of y)²: 1 is
+        perfect, 0 is as good as the mean of these rows, a negative number is worse. NaN without a prediction, or if the
+        target is constant.
+    mean_absolute_error : float
+        Mean distance between prediction and target; NaN without a prediction.
+    mean_prediction : float
+        Mean of the predictions; NaN without a prediction.
+    constant_prediction : bool
+        Whether the prediction is the same number for all rows, apart from rounding; False with fewer than two rows.
+    coverage : float
+        Share of the targets that lie in their intervals.
+    mean_width, median_width : float
+        Mean and median width of the intervals. The mean is inf if one interval is infinite; an empty interval has the
+        width 0.
+    n_infinite : int
+        Number of infinite intervals.
+    no_model_interval : tuple of two floats
+        The interval without any model, the same for all rows: quantiles of the reference targets, see `quality`.
+    no_model_width, no_model_coverage : float
+        Its width, and the share of the test rows' targets in it.
+    interval_score, no_model_interval_score : float
+        Mean interval (Winkler) score of the intervals, and of the interval without any model: the width, plus a penalty
+        for missed targets; the lower, the better. NaN for unions of intervals.
+    one_threshold_width : float
+        Mean width of the intervals with one threshold for all rows; NaN if they were not given.
+    """
+
+    rows: int
+    level: float
+    r2: float
+    mean_absolute_error: float
+    mean_prediction: float
+    constant_prediction: bool
+    coverage: float
+    mean_width: float
+    median_width: float
+    n_infinite: int
+    no_model_interval: tuple[float, float]
+    no_model_width: float
+    no_model_coverage: float
+    interval_score: float
+    no_model_interval_score: float
+    one_threshold_width: float
+
+    @property
+    def explains_nothing(self) -> bool:
+        """Whether neither the prediction nor the intervals are better than none.
+
+        The prediction explains nothing if R2 is below 0.01. This includes every constant prediction of a target that
+        varies. A model can predict badly and still know which rows are noisy. So the intervals count, too: they are
+        better than none if they are not the same for all rows, and their interval score is at least 5 % below that of
+        the interval without any model. This comparison is fair, because the quantiles of the target minimize the
+        expected score of an interval that is the same for all rows. Mean widths alone would not be fair: thresholds per
+        group can make them larger.
+        """
+        return self.r2 < _NOTHING and not self._has_better_intervals
+
+    @property
+    def may_be_chance(self) -> bool:
+        """Whether there are too few rows to say whether the prediction explains anything.
+
+        R2 is at most the squared correlation r² of prediction and target. If the two are unrelated, r² is about χ²₁ /
+        rows, so R2 is above 2.71 / rows in at most about 5 % of the cases. An R2 below this bound may be chance. An R2
+        below 0.01 is called chance only with fewer than 30 rows. A constant prediction is not chance.
+        """
+        return (
+            not self.constant_prediction
+            and self.r2 < _CHANCE / self.rows
+            and (self.r2 >= _NOTHING or self.rows < _FEW_ROWS)
+        )
+
+    @property
+    def summary(self) -> str:
+        """The result in sentences, for readers who know no statistics."""
+        return " ".join(filter(None, [self.model_text, self.width_text]))
+
+    @property
+    def model_text(self) -> str:
+        """What the predictions explain; empty without predictions."""
+        return _prediction_text(self)
+
+    @property
+    def width_text(self) -> str:
+        """How wide the intervals are, compared with the alternatives."""
+        return " ".join(filter(None, [_width_text(self), _comparison_text(self)]))
+
+    @property
+    def _has_better_intervals(self) -> bool:
+        same_interval = self.constant_prediction and math.isclose(self.mean_width, self.median_width)
+        comparable = math.isfinite(self.no_model_interval_score) and not same_interval
+        return comparable and self.interval_score <= _BETTER * self.no_model_interval_score
+
+    def __str__(self) -> str:
+        return self.summary
+
+
+def quality(
+    y: Any,
+    intervals: Any,
+    *,
+    prediction: Any = None,
+    reference_y: Any = None,
+    one_threshold: Any = None,
+    level: Level | None = None,
+) -> Quality:
+    """Measure how good a model and its intervals are on test rows, compared with using no model.
+
+    Without any model, an interval can still be computed from the targets of n other rows. Let k = ⌈(n + 1)(1 + level)
+    / 2⌉, in exact arithmetic. The interval goes from the k-th largest to the k-th smallest of these targets; its ends
+    are infinite if k > n. If the new row and the reference rows are exchangeable, it covers with probability at least
+    the level: the new target is above the k-th smallest with probability at most 1 − k / (n + 1), which is at most
+    (1 − level) / 2, and below the lower end with at most the same probability. Without ties, the number of covered rows
+    among m new ones is BetaBinomial(m, 2k − n − 1, 2(n + 1 − k)).
+
+    Parameters
+    ----------
+    y : array-like of shape (m,)
+        Targets of test rows, used neither to train nor to calibrate.
+    intervals : Intervals, array-like of shape (m, 2), or pair of arrays of shape (m,)
+        Lower and upper bounds, from this package or any other. Infinite and empty intervals are allowed.
+    prediction : array-like of shape (m,) or Prediction, optional
+        The point predictions of these rows.
+    reference_y : array-like of shape (n,), optional
+        Targets of other rows for the interval without any model, such as the calibration rows. The default is `y`: then
+        the guarantee above does not hold, because the interval is computed from the rows that it covers.
+    one_threshold : intervals of m rows, optional
+        Intervals of the same model with one threshold for all rows, to compare the widths.
+    level : float, optional
+        Nominal coverage. The default is the level stored in the intervals, otherwise 0.9.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.uniform(0, 100, size=400)
+    >>> y = x + rng.normal(size=400)
+    >>> found = quality(y, (x - 1.645, x + 1.645), prediction=x)
+    >>> found.explains_nothing, round(found.r2, 3), round(found.no_model_width, 1)
+    (False, 0.999, 90.9)
+    """
+    checked = checked_intervals(intervals)
+    exact_level = level_fraction(level_of(checked) if level is None else level)
+    y = checked_vector(y, "y", length=len(checked), matched="the intervals")
+    reference = y if reference_y is None else checked_vector(reference_y, "reference_y")
+    lower, upper = _no_model_interval(reference, exact_level)
+    no_model, widths = Intervals(np.full(len(y), lower), np.full(len(y), upper)), checked.width
+    return Quality(
+        rows=len(y),
+        level=float(exact_level),
+        **_prediction_measures(y, prediction),
+        coverage=float(np.mean(checked.covers(y))),
+        mean_width=float(np.mean(widths)),
+        median_width=float(np.median(widths)),
+        n_infinite=int(np.isinf(widths).sum()),
+        no_model_interval=(lower, upper),
+        no_model_width=upper - lower,
+        no_model_coverage=float(np.mean(no_model.covers(y))),
+        interval_score=_interval_score(y, checked, exact_level),
+        no_model_interval_score=_interval_score(y, no_model, exact_level),
+        one_threshold_width=_one_threshold_width(one_threshold, checked),
+    )
+
+
+def _prediction_measures(y: FloatArray, prediction: Any) -> dict[str, Any]:
+    """Return the fields that depend on the prediction."""
+    values = _checked_prediction(prediction, len(y))
+    return {
+        "r2": math.nan if values is None else _r2(y, values),
+        "mean_absolute_error": math.nan if values is None else float(np.mean(np.abs(y - values))),
+        "mean_prediction": math.nan if values is None else float(np.mean(values)),
+        "constant_prediction": values is not None and _is_constant(values),
+    }
+
+
+def _checked_prediction(prediction: Any, rows: int) -> FloatArray | None:
+    """Return the point predictions, or None if there are none."""
+    if prediction is None:
+        return None
+    values = prediction.center if isinstance(prediction, Prediction) else prediction
+    return checked_vector(values, "prediction", length=rows, matched="y")
+
+
+def _r2(y: FloatArray, prediction: FloatArray) -> float:
+    """Return R2; NaN if the target is constant. Numbers are divided by their range, so that squares do not overflow."""
+    scale = float(np.ptp(y))
+    if scale == 0:
+        return math.nan
+    residuals, deviations = (y - prediction) / scale, (y - np.mean(y)) / scale
+    return float(1 - np.sum(residuals**2) / np.sum(deviations**2))
+
+
+def _is_constant(prediction: FloatArray) -> bool:
+    """Return whether two or more predictions are equal, apart from rounding."""
+    return len(prediction) > 1 and bool(np.ptp(prediction) <= _ROUNDING_MARGIN * np.max(np.abs(prediction)))
+
+
+def _no_model_interval(reference: FloatArray, level: Fraction) -> tuple[float, float]:
+    """Return the interval without a model: its upper end from the targets, its lower end from the mirrored targets."""
+    upper, mirrored = (float(thresholds(targets, ((1 + level) / 2,))[0]) for targets in (reference, -reference))
+    return -mirrored, upper
+
+
+def _interval_score(y: FloatArray, intervals: Intervals | IntervalUnion, level: Fraction) -> float:
+    """Return the mean interval score; NaN for unions, for which it is not defined."""
+    return float(np.mean(interval_scores(y, intervals, level))) if isinstance(intervals, Intervals) else math.nan
+
+
+def _one_threshold_width(one_threshold: Any, intervals: Intervals | IntervalUnion) -> float:
+    """Return the mean width of the intervals with one threshold; NaN if they were not given."""
+    if one_threshold is None:
+        return math.nan
+    if not isinstance(one_threshold, Intervals | IntervalUnion):
+        raise TypeError(f"one_threshold must be Intervals, as intervals are; got {type(one_threshold).__name__}")
+    if one_threshold.width.shape != (len(intervals),):
+        raise ValueError(
+            f"one_threshold must have {len(intervals)} rows, as many as the intervals, for one level; got bounds of "
+            f"shape {one_threshold.width.shape}"
+        )
+    return float(np.mean(one_threshold.width))
+
+
+def _prediction_text(found: Quality) -> str:
+    """Return what the prediction explains, and how far it is off."""
+    if math.isnan(found.mean_absolute_error):
+        return ""
+    error = f"is off by {number_text(found.mean_absolute_error)} on average (mean absolute error)."
+    if math.isnan(found.r2):
+        return f"The target is the same for all these rows, so there is nothing to explain. The model {error}"
+    chance = f" With only {found.rows} rows, this may be chance." if found.may_be_chance else ""
+    if found.r2 < _NOTHING:
+        who = "This model explains" if found.explains_nothing else "The predictions explain"
+        return f"{who} nothing: {_reason(found)}{chance} The prediction {error}"
+    r2 = _r2_text(found.r2)
+    return f"The model explains {_share_text(found.r2)} of the variation of the target (R2 {r2}); it {error}{chance}"
+
+
+def _reason(found: Quality) -> str:
+    """Return why the prediction explains nothing."""
+    if found.constant_prediction:
+        who = "it" if found.explains_nothing else "the model"
+        return f"{who} predicts the same number, {number_text(found.mean_prediction)}, for every row."
+    better = "better" if found.r2 <= -_NOTHING else "as good"
+    return f"R2 is {_r2_text(found.r2)}, so always predicting the mean would be {better}."
+
+
+def _r2_text(r2: float) -> str:
+    """Return R2 with two decimals, with more if it is close to 0 or 1: 0.91, 0.996, -0.004, 0."""
+    if abs(r2) < 0.0005:
+        return "0"
+    if 0.99 <= r2 < 1:
+        return "above 0.999" if r2 >= 0.9995 else f"{r2:.3f}"
+    return f"{r2:.3f}" if abs(r2) < _NOTHING else f"{r2:.2f}" if abs(r2) < 100 else number_text(r2)
+
+
+def _share_text(share: float) -> str:
+    """Return a share as a whole percentage; only a perfect prediction gets 100 %."""
+    return "more than 99 %" if 0.99 < share < 1 else f"{100 * share:.0f} %"
+
+
+def _width_text(found: Quality) -> str:
+    """Return the widths of the intervals, next to those of the alternatives."""
+    return f"{_own_width_text(found)}, {_alternatives_text(found)}."
+
+
+def _own_width_text(found: Quality) -> str:
+    """Return the mean and median width; with infinite intervals, their number."""
+    median = number_text(found.median_width)
+    if found.n_infinite == found.rows:
+        return "All intervals are infinite"
+    if found.n_infinite:
+        return f"{found.n_infinite} of {found.rows} intervals are infinite (median width: {median})"
+    mean = number_text(found.mean_width)
+    return f"Intervals are {mean} wide on average" + (f" (median {median})" if median != mean else "")
+
+
+def _alternatives_text(found: Quality) -> str:
+    """Return the widths without a model and with one threshold for all rows."""
+    few = " (too few rows)" if math.isinf(found.no_model_width) else ""
+    without = f"against {number_text(found.no_model_width)} without any model{few}"
+    if math.isnan(found.one_threshold_width) or found.one_threshold_width == found.mean_width:
+        return without
+    return f"{without} and {number_text(found.one_threshold_width)} with one threshold for all rows"
+
+
+def _comparison_text(found: Quality) -> str:
+    """Return a remark if the widths and the prediction point in different directions, or the intervals are no use."""
+    if found.r2 < _NOTHING and found._has_better_intervals:
+        scores = [number_text(score) for score in (found.interval_score, found.no_model_interval_score)]
+        return (
+            "But the intervals show which rows are noisy: their interval score, which counts width and misses, is "
+            f"{scores[0]}, against {scores[1]} without any model."
+        )
+    if math.isfinite(found.no_model_width) and found.mean_width >= found.no_model_width:
+        return "So the intervals are not narrower than without any model."
+    return ""
