@@ -32,9 +32,9 @@ and corrects the intervals.
 
 **You have no data yet**: `evencover run` without a file uses an example table.
 
-The exit status of `run` and `audit` is 0 if coverage is even, 3 if it is uneven or differs from the level, 4 if there
-are too few rows to decide, and 1 after an error. A pipeline can use it as a check. Every command has --json and
---help."""
+The exit status of `run` and `audit` is 3 if coverage is uneven or differs from the level, 1 after an error, and
+otherwise 0. With --strict, it is 4 if there are too few rows to decide. A pipeline can use it as a check. Every command
+has --json and --help."""
 _REPRODUCE = "Reproduce the paper's tables and synthetic figures, and check its claims and the diagnostics."
 
 

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evencover.diagnostics._verdict import Verdict
 
-EXIT_STATUS: "dict[Verdict, int]" = {"even": 0, "uneven": 3, "undecided": 4}
+
+def exit_status(verdict: "Verdict", *, strict: bool) -> int:
+    """Return the exit status of a verdict: 3 if uneven; 4 if undecided and `strict`; otherwise 0."""
+    if verdict == "uneven":
+        return 3
+    return 4 if strict and verdict == "undecided" else 0
 
 
 def command_text(command: Callable[..., Any], arguments: Mapping[str, Any]) -> str:

@@ -3,21 +3,26 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from itertools import pairwise
+from math import ceil, floor, log10
 from typing import Any
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray
+from evencover._internal.arrays import FloatArray, IntArray
 from evencover._internal.bins import Bins
 from evencover._internal.frames import as_numbers, column, column_names, frame_kind, is_missing
+from evencover.diagnostics._formatting import number_text
 from evencover.groups import Groups, first_few
 
 _N_STRATA = 3
 _MAX_DISTINCT = 10  # a numeric feature with at most so many distinct values is split by value
 _MIN_ROWS_PER_VALUE = 5
 _MAX_CATEGORIES = 20  # the most frequent ones; the others are pooled
+_DAY = 86_400_000_000  # microseconds
+_TIME_UNITS = (_DAY, _DAY // 24, 60_000_000, 1_000_000, 1)  # a day, an hour, a minute, a second
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,18 +72,58 @@ class Feature:
         largest = float(np.abs(known - center).max(initial=0.0)) or 1.0
         return center, largest * (float(((known - center) / largest).std()) if len(known) else 0.0) or 1.0
 
+    @cached_property
+    def category_codes(self) -> IntArray:
+        """The code of each row's category; the code after the last one if it is missing."""
+        return np.where(np.isnan(self.values), len(self.categories or ()), self.values).astype(np.intp)
+
     def _texts(self, values: FloatArray) -> list[str]:
         """Return values as text; numbers with four digits, or in full if four cannot distinguish them."""
         short = [self.value_text(value) for value in values]
-        return short if len(set(short)) == len(short) else [repr(float(value)) for value in values]
+        return short if len(set(short)) == len(short) else [self.edge_text(value) for value in values]
 
     def value_text(self, value: float) -> str:
-        """Return one value as text: the nearest category, a date, or a number with four digits."""
+        """Return one value as text: a category, a date, or a number with four digits."""
         if self.categories is not None:
-            return self.categories[int(np.clip(np.round(value), 0, len(self.categories) - 1))]
-        if self.dates and np.isfinite(value):
-            return str(np.datetime64(int(value), "us").item())
-        return f"{value:.4g}"
+            return self.categories[int(value)]
+        return self.edge_text(value) if self.dates else number_text(value)
+
+    def edge_text(self, value: float) -> str:
+        """Return a number with all its digits, or a date; the time of day only if the feature has times."""
+        if not self.dates or not np.isfinite(value):
+            return full_number_text(value)
+        text = str(np.datetime64(int(value), "us").item())
+        return text.removesuffix(" 00:00:00") if self._whole_days else text
+
+    @cached_property
+    def _whole_days(self) -> bool:
+        return not np.any(self.values[~np.isnan(self.values)] % _DAY)
+
+    def edge_between(self, low: float, high: float) -> float:
+        """Return a round edge with low <= edge < high: a number with few digits, or the start of a day, hour, ..."""
+        if not self.dates:
+            return round_between(low, high)
+        starts = (float(int(high - 1) // unit * unit) for unit in _TIME_UNITS)
+        return next((start for start in starts if low <= start), low)
+
+
+def round_between(low: float, high: float) -> float:
+    """Return a number with few digits and low <= number < high."""
+    middle, largest = low / 2 + high / 2, max(abs(low), abs(high))
+    for power in range(ceil(log10(largest)), ceil(log10(largest)) - 20, -1):
+        steps = floor(Decimal(middle).scaleb(-power))
+        candidates = [float(f"{steps + more}e{power}") for more in (0, 1)]
+        inside = [number for number in candidates if low <= number < high]
+        if inside:
+            return min(inside, key=lambda number: abs(number - middle)) + 0.0  # no negative zero
+    return low
+
+
+def full_number_text(value: float) -> str:
+    """Return a number with all its digits, a large one in groups of three, as in 36 830.5."""
+    if not 1e4 <= abs(value) < 1e15:
+        return repr(float(value)).removesuffix(".0")
+    return f"{float(value):,}".removesuffix(".0").replace(",", " ")
 
 
 @dataclass(frozen=True, eq=False)

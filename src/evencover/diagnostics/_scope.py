@@ -1,0 +1,94 @@
+"""What an audit looks at: the groups, and the features in which it searches for low coverage."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evencover._internal.arrays import FloatArray
+from evencover.diagnostics._feature_strata import Feature, Features
+from evencover.diagnostics._formatting import number_text
+from evencover.groups import Groups, checked_groups
+from evencover.intervals import Intervals, IntervalUnion
+
+_DIGITS = 9  # widths, or centers, that agree to so many digits count as equal
+_EQUAL_WIDTHS = 1e-3  # widths that differ by a smaller share come from rounded bounds
+
+
+@dataclass(frozen=True, eq=False)
+class Scope:
+    """The groups and features of an audit.
+
+    Parameters
+    ----------
+    groups : Groups of n rows
+        The groups.
+    features : table, Features, FeatureSearch or None
+        The features to search.
+    features_given : bool
+        Whether the user gave the features; otherwise they are the interval's center.
+    notes : tuple of str
+        What was chosen by default, in sentences.
+    """
+
+    groups: Groups
+    features: Any = None
+    features_given: bool = False
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, intervals: Intervals | IntervalUnion, groups: Any, X: Any) -> "Scope":
+        """Return the given groups, those stored in the intervals, or else thirds by width or by center."""
+        stored = getattr(intervals, "groups", None)
+        if groups is not None:
+            return cls(checked_groups(groups, len(intervals), "the intervals"), X, X is not None)
+        if stored is not None and len(stored.labels) > 1:
+            return cls(stored, X, X is not None)
+        return _default_scope(intervals, X)
+
+
+def by_width(width: FloatArray) -> Groups:
+    """Return thirds by width, or one group for each width if there are few; rounding errors are ignored."""
+    return Feature("width", _rounded(width)).strata
+
+
+def _default_scope(intervals: Intervals | IntervalUnion, X: Any) -> Scope:
+    """Return thirds by width, or by center if the widths are equal. Without X, the center is searched."""
+    width, center = intervals.width, _center(intervals)
+    groups = by_width(width)
+    if center is None:
+        return Scope(groups, X, X is not None)
+    notes = []
+    equal_widths = _all_equal(width)
+    if equal_widths:
+        groups = center.strata
+        notes = [
+            f"All intervals have the same width ({number_text(float(np.median(width)))}), so the groups are thirds by "
+            "the interval's center.",
+            "Coverage by expected noise cannot be assessed: the intervals do not say which rows are harder.",
+        ]
+    if X is not None:
+        return Scope(groups, X, features_given=True, notes=tuple(notes))
+    notes.append("No features were given, so the search for low coverage used only the interval's center.")
+    return Scope(groups, Features([center]), notes=tuple(notes))
+
+
+def _center(intervals: Intervals | IntervalUnion) -> Feature | None:
+    """Return the center of each interval as a feature, missing if it is not finite; None if it does not vary."""
+    if not isinstance(intervals, Intervals):
+        return None
+    with np.errstate(invalid="ignore"):
+        center = intervals.lower / 2 + intervals.upper / 2
+    center = _rounded(np.where(intervals.empty | ~np.isfinite(center), np.nan, center))
+    return Feature("center", center) if len(np.unique(center[~np.isnan(center)])) > 1 else None
+
+
+def _all_equal(width: FloatArray) -> bool:
+    """Return whether all widths are equal and finite, up to the rounding of the bounds."""
+    return bool(np.isfinite(width).all() and np.ptp(width) <= _EQUAL_WIDTHS * width.max())
+
+
+def _rounded(values: FloatArray) -> FloatArray:
+    """Return values rounded to nine digits of the largest finite one."""
+    unit = np.max(np.abs(values), initial=0.0, where=np.isfinite(values)) or 1.0
+    return np.asarray(np.round(values / unit, _DIGITS) * unit)
