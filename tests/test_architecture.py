@@ -33,28 +33,31 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     {"_internal.predictor_files", "model_selection", "conformal"},
     {f"datasets.{name}" for name in ("registry", "_table_files", "dataset", "_downloads", "_originals", "loading")}
     | {"datasets"},
-    {f"diagnostics.{name}" for name in ("_exact_tests", "_verdict", "_formatting", "_marginal_threshold")},
+    {f"diagnostics.{name}" for name in ("_exact_tests", "_coverage_intervals", "_verdict", "_formatting")},
+    {f"diagnostics.{name}" for name in ("_marginal_threshold", "_interval_input", "_headlines", "_spelling")},
     {f"diagnostics.{name}" for name in ("_quantile_differences", "_score_distributions", "_spread_dependence")},
-    {f"diagnostics.{name}" for name in ("_options", "sample_sizes", "_feature_strata", "_slabs", "_excess_risk")},
-    {f"diagnostics.{name}" for name in ("diagnosis_result", "audit_result", "_advice")} | {"diagnostics"},
+    {f"diagnostics.{name}" for name in ("_options", "sample_sizes", "_feature_strata", "_regions", "_excess_risk")},
+    {f"diagnostics.{name}" for name in ("diagnosis_result", "audit_result", "quality", "_scope")} | {"diagnostics"},
+    {f"diagnostics.{name}" for name in ("_answers", "_advice", "_audit_advice", "_coverage_tests")},
     {f"diagnostics.{name}" for name in ("diagnosis", "audits", "recommendations")},
     {f"studies.{name}" for name in ("plan", "_columns", "table_study")} | {"studies"},
     {"plots"},
     {f"reproduction.{name}" for name in ("simulation", "coverage_tables", "scenarios", "exact_coverages", "claims")},
-    {f"reproduction.{name}" for name in ("verdict_rates", "paper_figures")} | {"reproduction"},
+    {f"reproduction.{name}" for name in ("verdict_rates", "audit_rates", "paper_figures")} | {"reproduction"},
     {f"reproduction.benchmark.{name}" for name in ("variants", "_progress_files", "_workers", "_model_fits", "trials")},
     {f"reproduction.benchmark.{name}" for name in ("_result_store", "runs", "summary", "_benchmark_figures")},
     {"reproduction.benchmark.result_files", "reproduction.benchmark"},
-    {f"_report.{name}" for name in ("level_recorder", "axes", "charts", "contents", "level_sections")},
+    {f"_report.{name}" for name in ("level_recorder", "axes", "charts", "contents", "level_sections", "first_screen")},
     {f"_report.{name}" for name in ("static_sections", "page", "writing", "json_data", "output_folders")} | {"_report"},
     {f"_cli.{name}" for name in ("terminal", "invocation", "reproduce_commands", "benchmark_command")},
-    {f"_cli.{name}" for name in ("run_command", "predict_command", "audit_command")} | {"_cli", "__main__"},
+    {f"_cli.{name}" for name in ("run_command", "predict_command", "audit_columns", "audit_command")}
+    | {"_cli", "__main__"},
 ]
 # Users import from these by path: figures by their functions, the paper's parts as docs/theory.md shows.
 USED_BY_PATH = {
     "plots",
     *(f"reproduction.{name}" for name in ("simulation", "coverage_tables", "scenarios", "exact_coverages")),
-    *(f"reproduction.{name}" for name in ("claims", "verdict_rates", "paper_figures")),
+    *(f"reproduction.{name}" for name in ("claims", "verdict_rates", "audit_rates", "paper_figures")),
 }
 MODULES = {
     ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path

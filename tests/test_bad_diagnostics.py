@@ -28,6 +28,7 @@ from evencover import (
 )
 from evencover.models import WithSpread
 from evencover.plots import plot_diagnosis, plot_group_coverages
+from evencover.reproduction.audit_rates import audit_rates, group_threshold_rates
 from evencover.reproduction.verdict_rates import rejections, verdict_shares
 from evencover.synthetic import heteroskedastic
 
@@ -182,6 +183,14 @@ CASES = {
     "repeats of verdicts": (
         lambda: verdict_shares("residual, oracle", 100, repeats=2.5),
         "repeats must be a positive whole number; got 2.5",
+    ),
+    "repeats of audits": (
+        lambda: audit_rates("residual, oracle", 100, repeats=0),
+        "repeats must be a positive whole number; got 0",
+    ),
+    "repeats of audits with drift": (
+        lambda: group_threshold_rates(100, repeats=-1),
+        "repeats must be a positive whole number; got -1",
     ),
 }
 

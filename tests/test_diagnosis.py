@@ -33,7 +33,7 @@ from evencover.diagnostics._exact_tests import clopper_pearson_lower, covered_co
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.diagnostics._options import evaluate_options
 from evencover.diagnostics._spread_dependence import dependence
-from evencover.diagnostics._verdict import checked_settings, rows_to_add, verdict
+from evencover.diagnostics._verdict import checked_settings, is_off, sufficient_tolerance, verdict
 from evencover.diagnostics.diagnosis import at_level
 from evencover.groups import Groups
 from evencover.models import WithSpread
@@ -48,6 +48,7 @@ class Group:
     coverage: float
     low: float
     high: float
+    adjusted: float = 1.0
 
 
 row = Group
@@ -109,7 +110,7 @@ def test_with_ties_the_lower_bound_counts_rows_of_other_groups_first():
     assert found.threshold == 45.5
     assert [row.coverage for row in found.table] == [0.92, 1.0]
     np.testing.assert_allclose(
-        [row.low for row in found.table], [clopper_pearson_lower(46, 50), clopper_pearson_lower(10, 50)]
+        [row.low for row in found.table], [clopper_pearson_lower(46, 50, 2), clopper_pearson_lower(10, 50, 2)]
     )
 
 
@@ -133,26 +134,19 @@ def test_the_same_seed_gives_the_same_diagnosis():
     assert first.joint_p_value == again.joint_p_value
 
 
-def test_the_advice_if_undecided_names_the_rows_needed():
+def test_if_undecided_the_result_tells_what_is_shown():
+    """A tolerance of `shown_within` makes the same rows even; a smaller one does not."""
     scores, groups, _ = toy_scores(Normalized(), 300)
     found = diagnose_scores(scores, groups)
     assert found.verdict == "undecided"
-    assert found.rows_to_decide
-    assert all(f"about {more} more in {label}" in found.advice for label, more in found.rows_to_decide.items())
-
-
-def test_with_the_rows_needed_most_verdicts_are_decided():
-    """If coverage stays near its observed value."""
-    decided = []
-    for seed in range(40):
-        scores, groups, _ = toy_scores(Normalized(), 1500, seed=seed)
-        found = diagnose_scores(scores, groups)
-        if found.verdict == "undecided":
-            n = 1500 + 3 * max(found.rows_to_decide.values())
-            scores, groups, _ = toy_scores(Normalized(), n, seed=1000 + seed)
-            decided.append(diagnose_scores(scores, groups).verdict != "undecided")
-    assert len(decided) > 20
-    assert np.mean(decided) > 0.7
+    assert diagnose_scores(scores, groups, tolerance=found.shown_within).verdict == "even"
+    assert diagnose_scores(scores, groups, tolerance=found.shown_within - 1e-6).verdict == "undecided"
+    assert found.shown_within == max(max(0.9 - row.low, row.high - 0.9) for row in found.table)
+    tolerance = sufficient_tolerance(found.shown_within)
+    assert found.shown_within <= tolerance < found.shown_within + 0.01
+    assert f"tolerance={tolerance:g} would make it even" in found.advice
+    assert "more rows" not in found.advice
+    assert found.headline.startswith("No group is shown to be off; each lies between ")
 
 
 def test_the_text_warns_of_too_few_rows_for_the_bootstrap():
@@ -175,39 +169,38 @@ def test_a_wider_tolerance_is_easier_to_meet():
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "joint", "expected"),
+    ("low", "high", "p_value", "expected"),
     [
         (0.86, 0.89, 0.01, "uneven"),
         (0.86, 0.89, 0.06, "undecided"),  # not significant
-        (0.89, 0.92, 0.01, "even"),  # no interval excludes the level
+        (0.86, 0.89, np.nan, "undecided"),  # not tested
+        (0.89, 0.92, 0.01, "even"),  # the interval contains the level
         (0.86, 0.91, 0.01, "undecided"),
-        (0.88, 0.89, 0.06, "even"),  # excludes the level, but within the tolerance
+        (0.88, 0.89, 0.01, "even"),  # significant, but negligible: within the tolerance
+        (0.9069, 0.9071, 1e-9, "even"),
         (0.87, 0.93, 0.5, "even"),  # the bounds are included
         (0.869, 0.92, 0.5, "undecided"),
         (0.88, 0.931, 0.5, "undecided"),
     ],
 )
-def test_the_rule(low, high, joint, expected):
-    table = [row("a", 100, 0.9, 0.88, 0.92), row("b", 100, 0.9, low, high), row("none", 0, np.nan, 0.0, 1.0)]
-    assert verdict(table, joint, 0.9, 0.03) == expected
-    assert verdict([], joint, 0.9, 0.03) == "undecided"
+def test_the_rule(low, high, p_value, expected):
+    other = row("b", 100, 0.9, low, high, p_value)
+    table = [row("a", 100, 0.9, 0.88, 0.92), other, row("none", 0, np.nan, 0.0, 1.0)]
+    assert verdict(table, 0.9, 0.03) == expected
+    assert is_off(other, 0.9, 0.03) == (expected == "uneven")
+    assert verdict([], 0.9, 0.03) == "undecided"
+
+
+def test_a_negligible_difference_does_not_make_an_open_group_uneven():
+    """The significant group lies within the tolerance; the other group is not significant."""
+    table = [row("a", 10**6, 0.907, 0.906, 0.908, 1e-9), row("b", 100, 0.9, 0.82, 0.95, 0.9)]
+    assert verdict(table, 0.9, 0.03) == "undecided"
 
 
 def test_other_rows_can_show_uneven_but_not_even_coverage():
-    table, off, wide = ([row("a", 100, 0.9, *ends)] for ends in ((0.88, 0.92), (0.8, 0.85), (0.8, 0.95)))
-    assert verdict(table, 0.01, 0.9, 0.03, other_rows=off) == "uneven"
-    assert verdict(table, 0.01, 0.9, 0.03, other_rows=wide) == "even"
-
-
-def test_rows_to_add():
-    """Many if coverage is near the level, fewer if it is far, a tenth more if it only lacks significance."""
-    near, far = (rows_to_add([row("a", 500, share, 0.85, 0.95)], 0.9, 0.03)["a"] for share in (0.9, 0.83))
-    assert 500 < near < 1500
-    assert far < near
-    assert rows_to_add([row("a", 500, 0.7, 0.6, 0.75)], 0.9, 0.03) == {"a": 50}
-    assert rows_to_add([row("a", 500, 0.9, 0.88, 0.92), row("none", 0, np.nan, 0.0, 1.0)], 0.9, 0.03) == {}
-    few = rows_to_add([row("a", 10, 1.0, 0.69, 1.0)], 0.9, 0.03)["a"]
-    assert few > 800  # ten covered rows of ten are little evidence
+    table, off, wide = ([row("a", 100, 0.9, *ends, 0.01)] for ends in ((0.88, 0.92), (0.8, 0.85), (0.8, 0.95)))
+    assert verdict(table, 0.9, 0.03, other_rows=off) == "uneven"
+    assert verdict(table, 0.9, 0.03, other_rows=wide) == "even"
 
 
 def test_holm_adjusted_p_values():
@@ -245,8 +238,7 @@ class TestUnusualScores:
         assert found.threshold == np.inf
         assert [(row.coverage, row.low, row.high) for row in found.table] == [(1, 1, 1)] * 2
         assert found.verdict == "undecided"
-        assert "needs at least 9 rows" in found.advice
-        assert found.rows_to_decide == {}
+        assert "needs at least 9 calibration rows; there are 3" in found.advice
         assert diagnose_scores(np.arange(60.0), np.arange(60) % 3, level=0.99).verdict == "undecided"  # not 1 ± 0.03
         assert found.quantile_differences == ()
 
@@ -261,7 +253,7 @@ class TestUnusualScores:
         assert [row.coverage for row in found.table] == [1.0] * 3
         assert found.joint_p_value == found.anderson_darling == 1.0
         certain = 270.9 - 200  # of 271 tied rows, so many belong to a group if the others are counted first
-        np.testing.assert_allclose([row.low for row in found.table], clopper_pearson_lower(int(certain) + 1, 100))
+        np.testing.assert_allclose([row.low for row in found.table], clopper_pearson_lower(int(certain) + 1, 100, 3))
         assert all(row.high == 1 for row in found.table)
         assert found.verdict == "undecided"
         assert found.advice.startswith("Use a score with fewer ties: 100 % of the scores")
@@ -353,15 +345,17 @@ class TestModels:
         assert diagnose(refit.set_params(taxonomy=BySpread()).calibrate(X, y)).in_use
         few = diagnose(calibrated(Normalized(), BySpread(3), n=300))
         assert few.verdict == "undecided"
-        assert few.advice.startswith(
-            "Keep taxonomy=BySpread(n_groups=3), which guarantees the coverage of every group."
-        )
+        keep = "Keep one threshold per group with taxonomy=BySpread(n_groups=3), which guarantees the coverage"
+        assert few.advice.startswith(keep)
         assert "already calibrated per group" in str(few)
 
-    def test_the_advice_says_that_groups_are_not_needed(self):
+    def test_the_advice_says_that_one_threshold_would_do(self):
         found = diagnose(calibrated(Normalized(), BySpread(3), n=20_000))
         assert found.verdict == "even"
-        assert "One threshold for all rows gives even coverage, so BySpread(n_groups=3) is not needed" in found.advice
+        assert (
+            "One threshold for all rows would be even in these groups, too; taxonomy=BySpread(n_groups=3)"
+            in found.advice
+        )
         assert "Keep one threshold for all rows" in diagnose(calibrated(Normalized(), n=20_000)).advice
         assert not diagnose(calibrated(n=300), taxonomy=Marginal()).in_use  # one group means one threshold
 

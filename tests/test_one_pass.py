@@ -149,15 +149,15 @@ def test_a_target_is_checked_once(score, calibrator, monkeypatch):
 
 
 def test_a_diagnosis_neither_scores_nor_draws_twice(monkeypatch):
-    """The scores of the calibration are used; the joint test of each score is drawn once for each level."""
+    """The scores of the calibration are used; the joint test is drawn once."""
     scored, drawn = Counter(), Counter()
     for score in (Residual, Normalized, IntervalDistance):
         by = score._formula
         monkeypatch.setattr(score, "_formula", lambda *args, by=by, kind=score: scored.update([kind]) or by(*args))
-    draw_p_value = MarginalThreshold._compute_joint_p_value
+    draw_p_value = MarginalThreshold.joint_p_value
     monkeypatch.setattr(
         MarginalThreshold,
-        "_compute_joint_p_value",
+        "joint_p_value",
         lambda self, seed: drawn.update([self.scores.tobytes()]) or draw_p_value(self, seed),
     )
     data = heteroskedastic(2000, seed=0)

@@ -12,7 +12,7 @@ import numpy as np
 from evencover._internal.arrays import FloatArray, check_count, checked_vector, evenly_spaced_positions
 from evencover._internal.ecdf import ecdf_steps, score_axis_limits
 from evencover._internal.optional import import_optional
-from evencover.diagnostics._verdict import GroupCoverage, excludes_level
+from evencover.diagnostics._verdict import GroupCoverage, is_off
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.intervals import Intervals
@@ -124,9 +124,9 @@ def plot_diagnosis(diagnosis: Diagnosis, *, ax: Any = None) -> Any:
 
 
 def plot_group_coverages(result: Diagnosis | Audit, *, ax: Any = None) -> Any:
-    """Draw each group's coverage with its 95 % interval, the level, and the tolerance around the level.
+    """Draw each group's coverage with its interval, the level, and the tolerance around the level.
 
-    Groups whose interval does not contain the level have a different colour and marker. Groups without rows are left
+    Groups that are off, by the rule of the verdict, have a different colour and marker. Groups without rows are left
     out.
 
     Parameters
@@ -143,9 +143,9 @@ def plot_group_coverages(result: Diagnosis | Audit, *, ax: Any = None) -> Any:
     ax.axvline(result.level, color=GREY, lw=0.9, ls="--")
     table: list[GroupCoverage] = [group for group in result.table if group.rows]
     for y, group in enumerate(table):
-        color, marker = (VERMILION, "D") if excludes_level(group, result.level) else (BLUE, "o")
+        color, marker = (VERMILION, "D") if is_off(group, result.level, result.tolerance) else (BLUE, "o")
         ax.hlines(y, group.low, group.high, color=color, lw=2.4)
-        ax.plot(group.coverage, y, marker, color=color)
+        ax.plot(group.estimate, y, marker, color=color)
     ax.set_yticks(range(len(table)), [f"{group.group} ({group.rows} rows)" for group in table])
     ax.invert_yaxis()
     ax.margins(y=0.5 / max(len(table), 1))

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 from evencover._cli.terminal import print_json, print_result, status
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evencover.reproduction.audit_rates import AuditRates
     from evencover.reproduction.coverage_tables import Row
+
+    RatesByRows = dict[str, dict[int, AuditRates]]
 
 
 def tables(*, repeats: int = 0, seed: int = 0, json: bool = False) -> None:
@@ -95,7 +100,7 @@ def claims(*, repeats: int = 400, seed: int = 0, json: bool = False) -> int:
 
 
 def verdicts(*, repeats: int = 200, seed: int = 0, json: bool = False) -> None:
-    """Count how often the diagnostics are right, on the paper's toy model: false rejections, and verdicts.
+    """Count how often diagnostics and audits are right, on the paper's toy model: rejections, verdicts and intervals.
 
     Parameters
     ----------
@@ -104,7 +109,7 @@ def verdicts(*, repeats: int = 200, seed: int = 0, json: bool = False) -> None:
     seed
         Seed of the random calibration sets.
     json
-        Print the results as JSON.
+        Print the results as JSON, with the shares of all verdicts.
     """
     from evencover.reproduction.verdict_rates import (
         ROWS,
@@ -124,11 +129,38 @@ def verdicts(*, repeats: int = 200, seed: int = 0, json: bool = False) -> None:
             report_progress(f"counting verdicts: {name}")
             truths[name] = true_coverage(name, seed=seed)
             shares[name] = {rows: verdict_shares(name, rows, repeats=repeats, seed=seed) for rows in ROWS}
+        audits, drifts = _audits_and_drifts(repeats, seed, report_progress)
     if json:
         scenarios = {name: {"coverage": truths[name], "verdicts": shares[name]} for name in shares}
-        print_json({"repeats": repeats, "seed": seed, "rejections": sizes, "scenarios": scenarios})
+        found = {"rejections": sizes, "scenarios": scenarios, "audits": _plain(audits), "drifts": _plain(drifts)}
+        print_json({"repeats": repeats, "seed": seed, **found})
     else:
         print_result(_verdicts_text(sizes, shares, truths))
+        print_result(_audits_text(audits, drifts))
+
+
+def _audits_and_drifts(
+    repeats: int, seed: int, report_progress: "Callable[[str], None]"
+) -> "tuple[RatesByRows, RatesByRows]":
+    """Return the rates of audits by score and by number of calibration rows, and those with drift."""
+    from evencover.reproduction.audit_rates import CALIBRATION_ROWS, NO_DRIFT, audit_rates, group_threshold_rates
+    from evencover.reproduction.verdict_rates import SCENARIOS
+
+    by_rows = {}
+    for rows in CALIBRATION_ROWS:
+        report_progress(f"auditing thresholds per group, {rows} calibration rows")
+        by_rows[rows] = group_threshold_rates(rows, repeats=repeats, seed=seed)
+    drifts = {name: {rows: by_rows[rows][name] for rows in by_rows} for name in by_rows[CALIBRATION_ROWS[0]]}
+    audits = {"thresholds per group": drifts.pop(NO_DRIFT)}
+    for name in SCENARIOS:
+        report_progress(f"auditing one threshold: {name}")
+        audits[name] = {rows: audit_rates(name, rows, repeats=repeats, seed=seed) for rows in CALIBRATION_ROWS}
+    return audits, drifts
+
+
+def _plain(rates: "RatesByRows") -> "dict[str, dict[int, dict[str, float]]]":
+    """Return the rates as dictionaries."""
+    return {name: {rows: asdict(each) for rows, each in by_rows.items()} for name, by_rows in rates.items()}
 
 
 def _tables_text(all_tables: "dict[str, list[Row]]") -> str:
@@ -168,8 +200,36 @@ def _verdicts_text(
             "False rejections at 5 % (scores do not depend on the 3 groups): share of repeats, by rows per group:",
             text_table(("test", *map(str, sizes)), test_rows),
             "",
-            "Verdicts: share of repeats, uneven / even (the rest is undecided), by calibration rows. Column coverage: "
-            "true coverage of the groups low / medium / high.",
+            "Verdicts of diagnose: share of repeats, uneven / even (the rest is undecided), by calibration rows. "
+            "Column coverage: true coverage of the groups low / medium / high.",
             text_table(("score, model", "coverage", *map(str, next(iter(shares.values())))), verdict_rows),
         ]
     )
+
+
+def _audits_text(audits: "RatesByRows", drifts: "RatesByRows") -> str:
+    """Return the tables of audits and drifts as text."""
+    return "\n".join(
+        [
+            "",
+            "Verdicts of audit: share of repeats, uneven / even (the rest is undecided), by calibration + test rows. "
+            "The first row has one threshold for each group, the others have one for all rows.",
+            _rates_table("score, model", audits, lambda each: f"{each.uneven:.0%} / {each.even:.0%}"),
+            "",
+            "Errors of audit: share of repeats with the verdict even although a group is off by more than the "
+            "tolerance / share with a group's interval that misses the true coverage.",
+            _rates_table("score, model", audits, lambda each: f"{each.false_even:.1%} / {each.missed:.1%}"),
+            "",
+            "Drift: the noise grows after the calibration, in one group or in all groups, until their coverage has "
+            "fallen to this value. Thresholds per group. Verdicts of audit: share of repeats, uneven / even.",
+            _rates_table("drift", drifts, lambda each: f"{each.uneven:.0%} / {each.even:.0%}"),
+        ]
+    )
+
+
+def _rates_table(title: str, rates: "RatesByRows", cell: "Callable[[AuditRates], str]") -> str:
+    """Return a table with one line for each name, and one column for each number of rows."""
+    from evencover.diagnostics._formatting import text_table
+
+    header = (title, *(f"{rows} + {rows // 2}" for rows in next(iter(rates.values()))))
+    return text_table(header, [[name, *map(cell, by_rows.values())] for name, by_rows in rates.items()])

@@ -15,16 +15,27 @@ CONFIDENCE = 0.95
 SIGNIFICANT = 0.05
 
 
-def clopper_pearson_lower(covered: int | IntArray, n: int | IntArray) -> FloatArray:
-    """Return the lower end of the 95 % Clopper-Pearson interval, exact for binomial counts; 0 without rows."""
-    bound = betaincinv(np.maximum(covered, 1), n - covered + 1, (1 - CONFIDENCE) / 2)
+def clopper_pearson_lower(covered: int | IntArray, n: int | IntArray, groups: int | IntArray = 1) -> FloatArray:
+    """Return the lower end of the 95 % Clopper-Pearson interval, exact for binomial counts; 0 without rows.
+
+    The intervals of so many groups hold at the same time with 95 % confidence (Bonferroni).
+    """
+    bound = betaincinv(np.maximum(covered, 1), n - covered + 1, tail_error(groups))
     return np.where(np.asarray(covered) > 0, bound, 0.0)
 
 
-def clopper_pearson_upper(covered: int | IntArray, n: int | IntArray) -> FloatArray:
-    """Return the upper end of the 95 % Clopper-Pearson interval, exact for binomial counts; 1 without rows."""
-    bound = betaincinv(covered + 1, np.maximum(n - covered, 1), (1 + CONFIDENCE) / 2)
+def clopper_pearson_upper(covered: int | IntArray, n: int | IntArray, groups: int | IntArray = 1) -> FloatArray:
+    """Return the upper end of the 95 % Clopper-Pearson interval, exact for binomial counts; 1 without rows.
+
+    The intervals of so many groups hold at the same time with 95 % confidence (Bonferroni).
+    """
+    bound = betaincinv(covered + 1, np.maximum(n - covered, 1), 1 - tail_error(groups))
     return np.where(np.asarray(covered < n), bound, 1.0)
+
+
+def tail_error(groups: int | IntArray) -> FloatArray:
+    """Return the error of each end of an interval if the intervals of so many groups hold jointly at 95 %."""
+    return np.asarray((1 - CONFIDENCE) / (2 * np.maximum(groups, 1)))
 
 
 def two_sided_p_value(lower_tail: float | FloatArray, upper_tail: float | FloatArray) -> FloatArray:

@@ -7,8 +7,9 @@ import numpy as np
 from scipy.stats import hypergeom
 
 from evencover._internal.arrays import BoolArray, FloatArray, IntArray
+from evencover.diagnostics._coverage_intervals import CalibrationCounts
 from evencover.diagnostics._exact_tests import clopper_pearson_lower, clopper_pearson_upper, holm, two_sided_p_value
-from evencover.diagnostics._verdict import Verdict, excludes_level, verdict
+from evencover.diagnostics._verdict import Verdict, verdict
 from evencover.groups import Groups, Label
 from evencover.quantiles import Level, conformal_quantile, conformal_rank, level_fraction, thresholds
 
@@ -29,7 +30,8 @@ class GroupForecast:
     coverage : float
         Share of these rows whose score is at most the threshold; NaN without rows.
     low, high : float
-        95 % interval for the probability that the threshold, as computed, covers a future row of the group.
+        Interval for the probability that the threshold, as computed, covers a future row of the group. The intervals
+        of all groups hold at the same time with 95 % confidence.
     p_value, adjusted : float
         p-value of the exact test of this group against the others: unadjusted, and Holm-adjusted for the number of
         groups. NaN without rows.
@@ -45,6 +47,11 @@ class GroupForecast:
     p_value: float
     adjusted: float
     threshold: float
+
+    @property
+    def estimate(self) -> float:
+        """Estimate of the coverage: that of the calibration rows."""
+        return self.coverage
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +90,7 @@ class MarginalThreshold:
 
     @property
     def coverage_intervals(self) -> tuple[FloatArray, FloatArray]:
-        """The 95 % interval of each group's coverage with this threshold, as computed. Shapes (G,).
+        """The interval of each group's coverage with this threshold, as computed; jointly valid at 95 %. Shapes (G,).
 
         The bounds are Clopper-Pearson bounds. They are valid although the threshold was computed from the same rows:
         the threshold is the score at which the count of all rows reaches the conformal rank. Given the scores of the
@@ -92,10 +99,17 @@ class MarginalThreshold:
         """
         if self.threshold == np.inf:
             return np.ones(len(self.sizes)), np.ones(len(self.sizes))
+        counts, groups = self.counts, int(np.count_nonzero(self.sizes))
+        low = clopper_pearson_lower(counts.certain, counts.rows, groups)
+        return low, clopper_pearson_upper(counts.covered, counts.rows, groups)
+
+    @property
+    def counts(self) -> CalibrationCounts:
+        """The rows of each group, and how many of them a finite threshold covers."""
         tied = self.scores == self.threshold
         own, needed = self._counts(tied), self._rank - np.count_nonzero(self.scores < self.threshold)
         certain = self.covered - own + np.maximum(0, needed - (np.count_nonzero(tied) - own))
-        return clopper_pearson_lower(certain, self.sizes), clopper_pearson_upper(self.covered, self.sizes)
+        return CalibrationCounts(self.sizes, certain, self.covered)
 
     @cached_property
     def p_values(self) -> FloatArray:
@@ -109,18 +123,8 @@ class MarginalThreshold:
 
         Under the null hypothesis the counts x are multivariate hypergeometric. With two groups, their probabilities are
         summed. With more, the observed table is ranked among 9999 random tables, which is also exact (the smallest
-        possible p-value is 1/10000). The tables are drawn once for each seed.
+        possible p-value is 1/10000).
         """
-        if seed not in self._joint_p_values:
-            self._joint_p_values[seed] = self._compute_joint_p_value(seed)
-        return self._joint_p_values[seed]
-
-    @cached_property
-    def _joint_p_values(self) -> dict[int, float]:
-        """The joint p-values that were computed so far, by seed."""
-        return {}
-
-    def _compute_joint_p_value(self, seed: int) -> float:
         sizes, covered = self.sizes[self.sizes > 0], self.covered[self.sizes > 0]
         n, k = int(sizes.sum()), int(covered.sum())
         if len(sizes) < 2:
@@ -133,13 +137,9 @@ class MarginalThreshold:
         tables = np.random.default_rng(seed).multivariate_hypergeometric(sizes, k, size=N_DRAWS, method="marginals")
         return float(1 + np.count_nonzero(_at_least_as_uneven(tables, covered, sizes))) / (N_DRAWS + 1)
 
-    def verdict(self, tolerance: float, seed: int) -> Verdict:
+    def verdict(self, tolerance: float) -> Verdict:
         """Return the verdict on this threshold; `undecided` for an infinite one, which covers everything."""
-        if self.threshold == np.inf:
-            return "undecided"
-        needed = any(group.rows and excludes_level(group, self.level) for group in self.forecasts)
-        joint_p_value = self.joint_p_value(seed) if needed else 1.0  # it matters only if an interval excludes the level
-        return verdict(self.forecasts, joint_p_value, self.level, tolerance)
+        return "undecided" if self.threshold == np.inf else verdict(self.forecasts, self.level, tolerance)
 
     @cached_property
     def forecasts(self) -> tuple[GroupForecast, ...]:

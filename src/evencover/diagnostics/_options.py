@@ -54,7 +54,7 @@ def evaluate_options(
         marginal = (
             current if score is nonconformity else MarginalThreshold(scores_of(score, rows), groups, settings.level)
         )
-        marginal_verdict = marginal.verdict(settings.tolerance, settings.seed)
+        marginal_verdict = marginal.verdict(settings.tolerance)
         result.append(_option(rows, groups, score, marginal.threshold, marginal_verdict))
         # Rows without a group have code -1, and so get the last threshold: the marginal one.
         row_thresholds = np.append(marginal.group_thresholds, marginal.threshold)[groups.codes]

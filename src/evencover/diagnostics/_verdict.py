@@ -3,23 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, sqrt
+from math import ceil
 from typing import Literal, Protocol, TypeAlias
 
 from evencover._internal.arrays import check_seed, is_number
-from evencover.diagnostics._exact_tests import SIGNIFICANT, clopper_pearson_lower, clopper_pearson_upper
+from evencover.diagnostics._exact_tests import SIGNIFICANT
 from evencover.groups import Label
 from evencover.quantiles import Level, level_fraction
 
 Verdict: TypeAlias = Literal["even", "uneven", "undecided"]
 
 _ROUNDING_MARGIN = 1e-12
-_SAFETY_MARGIN = 1.5  # standard errors: with three groups, all of them are decided about four times in five
-_MAX_ROWS = 10**12
 
 
 class GroupCoverage(Protocol):
-    """A group's coverage, with an interval for it."""
+    """A group's coverage, with an interval for it and a p-value."""
 
     @property
     def group(self) -> Label:
@@ -41,25 +39,66 @@ class GroupCoverage(Protocol):
     def high(self) -> float:
         """Upper end of the interval."""
 
+    @property
+    def estimate(self) -> float:
+        """Estimate of the coverage from all rows behind the interval; NaN without rows."""
+
+    @property
+    def adjusted(self) -> float:
+        """The p-value, adjusted for the number of tests; NaN if the group was not tested."""
+
+
+class HasVerdict(Protocol):
+    """A result with a verdict on groups."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict."""
+
+    @property
+    def headline(self) -> str:
+        """What is known, in one or two sentences."""
+
+    @property
+    def advice(self) -> str:
+        """What to do."""
+
+    @property
+    def table(self) -> Sequence[GroupCoverage]:
+        """The groups."""
+
+    @property
+    def level(self) -> float:
+        """Nominal coverage."""
+
+    @property
+    def tolerance(self) -> float:
+        """Largest distance from the level that counts as even."""
+
 
 def verdict(
-    table: Sequence[GroupCoverage],
-    joint_p_value: float,
-    level: Level,
-    tolerance: float,
-    other_rows: Sequence[GroupCoverage] = (),
+    table: Sequence[GroupCoverage], level: Level, tolerance: float, other_rows: Sequence[GroupCoverage] = ()
 ) -> Verdict:
     """Return the verdict on some groups.
 
-    It is `uneven` if the joint p-value is below 0.05 and the interval of some group excludes the level. Otherwise it is
-    `even` if the interval of every group lies within the tolerance of the level. Otherwise it is `undecided`. Groups
-    without rows are ignored. `other_rows` were tested jointly with the groups. They can show that coverage is uneven,
-    but not that it is even.
+    It is `uneven` if some group is off, see `is_off`. Otherwise it is `even` if the interval of every group lies within
+    the tolerance of the level. Otherwise it is `undecided`. Groups without rows are ignored. `other_rows` were tested
+    jointly with the groups. They can show that coverage is uneven, but not that it is even.
     """
     table = [group for group in table if group.rows]
-    if joint_p_value < SIGNIFICANT and any(excludes_level(group, level) for group in [*table, *other_rows]):
+    if any(is_off(group, level, tolerance) for group in [*table, *other_rows]):
         return "uneven"
     return "even" if table and all(within_tolerance(group, level, tolerance) for group in table) else "undecided"
+
+
+def is_off(group: GroupCoverage, level: Level, tolerance: float) -> bool:
+    """Return whether a group's coverage is shown to differ from the level by more than a negligible amount.
+
+    The difference is significant, the group's interval excludes the level, and the interval does not lie within the
+    tolerance. Texts, pictures and verdicts all use this rule.
+    """
+    negligible = within_tolerance(group, level, tolerance)
+    return bool(group.rows and group.adjusted < SIGNIFICANT and excludes_level(group, level) and not negligible)
 
 
 def excludes_level(group: GroupCoverage, level: Level) -> bool:
@@ -73,46 +112,26 @@ def within_tolerance(group: GroupCoverage, level: Level, tolerance: float) -> bo
     return float(level) - reach <= group.low and group.high <= float(level) + reach
 
 
-def rows_to_add(table: Sequence[GroupCoverage], level: Level, tolerance: float) -> dict[Label, int]:
-    """Return about how many more rows each group needs for a decision, if its coverage stays near its current value.
-
-    Groups whose interval lies within the tolerance need none. With the additional rows, the interval of a group would
-    exclude the level or lie within the tolerance, even if the next count were 1.5 standard errors off in the wrong
-    direction. The coverage of few rows is shrunk towards the level: by half where its standard error equals the
-    tolerance. The answer is at least a tenth of the current rows, because a group whose interval already excludes the
-    level still lacks significance.
-    """
-    return {
-        group.group: _rows_to_add(group, float(level), tolerance)
-        for group in table
-        if group.rows and not within_tolerance(group, level, tolerance)
-    }
+def coverage_range(table: Sequence[GroupCoverage]) -> tuple[float, float]:
+    """Return the lowest and the highest end of the groups' intervals; (0, 1) without rows."""
+    table = [group for group in table if group.rows]
+    return min((group.low for group in table), default=0.0), max((group.high for group in table), default=1.0)
 
 
-def _rows_to_add(group: GroupCoverage, level: float, tolerance: float) -> int:
-    """Return about how many more rows would decide on a group, accurate to a twentieth."""
-    low = n = group.rows
-    weight = level * (1 - level) / tolerance**2
-    share = (group.coverage * n + level * weight) / (n + weight)
-    while not _decides(share, n, level, tolerance) and n < _MAX_ROWS:
-        low, n = n, 2 * n
-    while n - low > max(low // 20, 1):
-        middle = (low + n) // 2
-        low, n = (low, middle) if _decides(share, middle, level, tolerance) else (middle, n)
-    return max(n - group.rows, ceil(group.rows / 10))
+def tolerance_range(result: HasVerdict) -> tuple[float, float]:
+    """Return the lowest and the highest coverage that counts as even."""
+    return max(result.level - result.tolerance, 0.0), min(result.level + result.tolerance, 1.0)
 
 
-def _decides(share: float, n: int, level: float, tolerance: float) -> bool:
-    """Return whether n rows are enough to decide on a coverage, with the safety margin for random error."""
-    margin = _SAFETY_MARGIN * sqrt(max(share * (1 - share), level * (1 - level) / 4) / n)
-    sign = 1 if share >= level else -1
-    nearer, farther = share - sign * margin, share + sign * margin
-    covered = [round(min(max(each, 0.0), 1.0) * n) for each in (nearer, farther)]
-    excluded = (
-        clopper_pearson_lower(covered[0], n) > level if sign > 0 else clopper_pearson_upper(covered[0], n) < level
-    )
-    low, high = clopper_pearson_lower(covered[1], n), clopper_pearson_upper(covered[1], n)
-    return bool(excluded or (low >= level - tolerance and high <= level + tolerance))
+def shown_within(table: Sequence[GroupCoverage], level: Level) -> float:
+    """Return the smallest tolerance at which these intervals would all lie within the tolerance of the level."""
+    low, high = coverage_range(table)
+    return max(float(level) - low, high - float(level), 0.0)
+
+
+def sufficient_tolerance(distance: float) -> float:
+    """Return the smallest tolerance with two decimals that is at least a distance; at most 0.99."""
+    return min(ceil(round(100 * distance, 6)) / 100, 0.99)
 
 
 @dataclass(frozen=True)

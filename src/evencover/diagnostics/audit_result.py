@@ -1,6 +1,7 @@
 """The result of an audit, and its text."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 from evencover.diagnostics._exact_tests import SIGNIFICANT
 from evencover.diagnostics._excess_risk import ExcessRisk
@@ -14,10 +15,15 @@ from evencover.diagnostics._formatting import (
     p_value_text,
     verdict_html,
 )
-from evencover.diagnostics._verdict import Verdict, excludes_level, rows_to_add
+from evencover.diagnostics._headlines import groups_sentence, share_sentence
+from evencover.diagnostics._verdict import Verdict, excludes_level, is_off, shown_within, within_tolerance
+from evencover.diagnostics.quality import Quality
 from evencover.groups import Label
 
-_HEADER = (*COVERAGE_COLUMNS, "p (Holm)", "mean width", "Winkler score")
+Evidence: TypeAlias = Literal["calibration and test rows", "test rows"]
+
+AUDIT_COLUMNS = (*COVERAGE_COLUMNS[:3], "estimate", *COVERAGE_COLUMNS[3:], "p (Holm)", "mean width")
+_HEADER = (*AUDIT_COLUMNS, "Winkler score")
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,11 @@ class GroupAudit:
     coverage : float
         Share of these rows that is covered; NaN without rows.
     low, high : float
-        95 % Clopper-Pearson interval of the coverage in the group, for these intervals with their current calibration.
+        Interval of the coverage in the group, for these intervals with their current calibration. The intervals of all
+        groups of `Audit.table` hold at the same time with 95 % confidence; other rows have a 95 % Clopper-Pearson
+        interval of their own.
+    estimate : float
+        Estimate of the coverage from the rows behind the interval (see `Audit.evidence`); NaN without rows.
     p_under, p_over : float
         One-sided exact p-values for under- and over-coverage. They assume that the guaranteed coverage is exact; ties
         between scores can increase it. NaN without rows, or without a guarantee (groups unseen in calibration).
@@ -54,6 +64,7 @@ class GroupAudit:
     coverage: float
     low: float
     high: float
+    estimate: float
     p_under: float
     p_over: float
     adjusted: float
@@ -66,10 +77,13 @@ class GroupAudit:
 class Audit:
     """The coverage of intervals on test rows: in each group, and by the features. Returned by `audit`.
 
-    The verdict is `uneven` if the joint p-value is below 0.05 and some 95 % interval excludes the level: that of a
-    group, of the worst slab, or of all rows. (All rows are tested as well because coverage can be the same in every
-    group and still be wrong.) Otherwise it is `even` if the interval of every group lies within the tolerance of the
-    level. Otherwise it is `undecided`. `print` shows a table, the test results, the verdict and the advice.
+    A group is off if its adjusted p-value is below 0.05, its interval excludes the level, and the interval does not lie
+    within the tolerance of the level. The verdict is `uneven` if a group is off, or all rows. (All rows are tested
+    as well because coverage can be the same in every group and still be wrong.) It is also `uneven` if the worst region
+    is off, unless each group has its own threshold: then the verdict is on these groups, and the advice names the
+    region. Otherwise it is `even`
+    if the interval of every group lies within the tolerance of the level. Otherwise it is `undecided`. `print` shows a
+    table, the test results, the verdict and the advice.
 
     Parameters
     ----------
@@ -80,28 +94,37 @@ class Audit:
     table : tuple of GroupAudit
         The result for each group.
     joint_p_value : float
-        The smallest Holm-adjusted p-value of the groups, all rows and the worst slab.
+        The smallest Holm-adjusted p-value of the groups, all rows and the worst region.
     overall : GroupAudit
         The result for all rows.
     by_width : tuple of GroupAudit
         The result for each third of the rows by interval width (size-stratified coverage).
     by_feature : tuple of GroupAudit
         The result for the rows by each feature (feature-stratified coverage), Holm-adjusted for all of them.
-    slab : GroupAudit or None
-        The worst slab, which is the region between two parallel planes in the space of the features with the lowest
-        coverage. It is found on one half of the rows and tested on the other half, for under-coverage only.
-    slab_rule : str
-        The inequality that defines the slab.
+    worst_region : GroupAudit or None
+        The values of the features with the lowest coverage, found by a decision tree on one half of the rows and
+        tested on the other half, for under-coverage only. None without features, or if the tree finds no split.
+    region_rule : str
+        The worst region in columns and values, such as "carat > 1.02 and cut = Fair".
     excess_risk : ExcessRisk or None
         Whether the features predict which rows are covered.
+    quality : Quality
+        How wide the intervals are compared with those without any model, and what the predictions explain.
     level, tolerance : float
         Nominal coverage, and the largest distance from it that counts as even.
     sizes_known : bool
         Whether the numbers of calibration scores behind the thresholds are known.
+    own_thresholds : bool
+        Whether each of several groups has a threshold from known calibration rows of its own.
+    evidence : {"calibration and test rows", "test rows"}
+        The rows behind the intervals of the groups. It is the test rows alone if the tests of the groups reject, or if
+        the calibration rows of each group are not known.
     n_empty, n_infinite : int
         Number of empty intervals, and of intervals with infinite width.
     seed : int
         Seed of the random draws.
+    notes : tuple of str
+        Sentences that tell what was tested and what was not.
     """
 
     verdict: Verdict
@@ -111,15 +134,19 @@ class Audit:
     overall: GroupAudit
     by_width: tuple[GroupAudit, ...]
     by_feature: tuple[GroupAudit, ...]
-    slab: GroupAudit | None
-    slab_rule: str
+    worst_region: GroupAudit | None
+    region_rule: str
     excess_risk: ExcessRisk | None
+    quality: Quality
     level: float
     tolerance: float
     sizes_known: bool
+    own_thresholds: bool
+    evidence: Evidence
     n_empty: int
     n_infinite: int
     seed: int
+    notes: tuple[str, ...] = ()
 
     @property
     def p_value_scope(self) -> str:
@@ -134,21 +161,37 @@ class Audit:
         More test rows cannot decide whether they are covered as guaranteed.
         """
         off = (row for row in self.table if excludes_level(row, self.level) and row.adjusted >= SIGNIFICANT)
-        return tuple(row for row in off if row.p_limit >= SIGNIFICANT)
+        wide = (row for row in off if not within_tolerance(row, self.level, self.tolerance))
+        return tuple(row for row in wide if row.p_limit >= SIGNIFICANT)
 
     @property
-    def features_off_the_level(self) -> str:
-        """Rows by feature whose coverage differs significantly from the level, as text, smallest p-value first."""
-        off = sorted((row for row in self.by_feature if row.adjusted < SIGNIFICANT), key=lambda row: row.adjusted)
-        return join_first(map(coverage_text, off))
+    def off(self) -> tuple[GroupAudit, ...]:
+        """The groups that are off, and the worst region if it is and groups have no thresholds of their own."""
+        regions = [] if self.own_thresholds else self._regions
+        return tuple(row for row in (*self.table, *regions) if is_off(row, self.level, self.tolerance))
+
+    def name_of(self, row: GroupAudit) -> str:
+        """Return a group with its coverage for a sentence; the worst region by its rule."""
+        named = replace(row, group=f"rows with {self.region_rule}") if row is self.worst_region else row
+        return coverage_text(named)
 
     @property
-    def rows_to_decide(self) -> dict[Label, int]:
-        """If undecided: about how many more test rows each group needs, if coverage stays near its current value."""
-        if self.verdict != "undecided":
-            return {}
-        open_groups = [row for row in self.table if row not in self.explained_by_calibration]
-        return rows_to_add(open_groups, self.level, self.tolerance)
+    def shown_within(self) -> float:
+        """The distance from the level within which every group is shown to lie: the smallest tolerance for `even`."""
+        return shown_within(self.table, self.level)
+
+    @property
+    def headline(self) -> str:
+        """The result in two sentences."""
+        off = [(row.coverage, self.name_of(row)) for row in self.off]
+        groups = groups_sentence(self.table, off, self.level, self.verdict)
+        return f"{share_sentence(self.overall, self.level, self.tolerance)} {groups}"
+
+    @property
+    def features_off_the_level(self) -> list[str]:
+        """Rows by feature that are off, with their coverage as text, smallest p-value first."""
+        off = [row for row in self.by_feature if is_off(row, self.level, self.tolerance)]
+        return [coverage_text(row) for row in sorted(off, key=lambda row: row.adjusted)]
 
     def __repr__(self) -> str:
         n = self.overall.rows
@@ -156,27 +199,48 @@ class Audit:
 
     def __str__(self) -> str:
         lines = [
-            f"Coverage at level {self.level:g}. The p-values {self.p_value_scope}.",
-            group_table([*self.table, *([self.slab] if self.slab else []), self.overall], _cells, _HEADER),
+            f"Coverage of the test rows at level {self.level:g}. Estimates and intervals use {self.evidence}; the "
+            f"intervals hold for all groups jointly. The p-values {self.p_value_scope}.",
+            group_table([*self.table, *self._regions, self.overall], _cells, _HEADER),
+            *self.notes,
         ]
         if self.n_empty or self.n_infinite:
             lines.append(f"Empty intervals: {self.n_empty}; infinite intervals: {self.n_infinite}.")
-        return "\n".join([*lines, *self._feature_lines(), f"Verdict: {self.verdict}. {self.advice}"])
+        return "\n".join(
+            [
+                *lines,
+                *self._feature_lines(),
+                self.quality.summary,
+                self.headline,
+                f"Verdict: {self.verdict}. {self.advice}",
+            ]
+        )
 
     def _repr_html_(self) -> str:
         return verdict_html(self, [*self.table, self.overall], _cells, _HEADER)
 
+    @property
+    def _regions(self) -> list[GroupAudit]:
+        return [] if self.worst_region is None else [self.worst_region]
+
     def _feature_lines(self) -> list[str]:
         """Return the results by the features, as lines of text."""
-        if self.excess_risk is None:
-            return []
-        lines = [
-            f"Rows by feature whose coverage differs from the level: {self.features_off_the_level or 'none'}.",
-            f"Features predict which rows are covered: {self.excess_risk}.",
-        ]
-        return [f"Worst slab (lowest coverage by the features): {self.slab_rule}.", *lines] if self.slab else lines
+        lines = [f"Worst region (lowest coverage by the features): {self.region_rule}."] if self.worst_region else []
+        if self.by_feature:
+            off = join_first(self.features_off_the_level) or "none"
+            lines.append(f"Rows by feature whose coverage differs from the level: {off}.")
+        if self.excess_risk is not None:
+            lines.append(f"Features predict which rows are covered: {self.excess_risk}.")
+        return lines
+
+
+def audit_cells(row: GroupAudit) -> tuple[str, ...]:
+    """Return the text of a group's `AUDIT_COLUMNS`."""
+    *counts, interval = coverage_cells(row)
+    estimate = f"{row.estimate:.3f}" if row.rows else "not known"
+    return *counts, estimate, interval, p_value_text(row.adjusted), number_text(row.width)
 
 
 def _cells(row: GroupAudit) -> tuple[str, ...]:
     """Return the text of a table row."""
-    return *coverage_cells(row), p_value_text(row.adjusted), number_text(row.width), number_text(row.score)
+    return *audit_cells(row), number_text(row.score)

@@ -92,7 +92,7 @@ def diagnose(
     scores = scores_of(score, rows) if scores is None else scores
     widths_known = not getattr(learned, "needs_target", False)
     in_use = len(groups.labels) > 1 and _is_same(learned, getattr(regressor, "taxonomy_", None))
-    inputs = DiagnosisInputs(scores, groups, rows.prediction.spread, settings.seed, rows, score, widths_known)
+    inputs = DiagnosisInputs(scores, groups, rows.prediction.spread, settings.seed, rows, score, widths_known, learned)
     return _diagnosis(inputs, settings, taxonomy=short_repr(learned), in_use=in_use)
 
 
@@ -163,7 +163,7 @@ def _level_parts(inputs: DiagnosisInputs, settings: Settings) -> dict[str, Any]:
     marginal = MarginalThreshold(inputs.scores, inputs.groups, settings.level)
     rng = np.random.default_rng([settings.seed, 1])
     return {
-        "verdict": marginal.verdict(settings.tolerance, settings.seed),
+        "verdict": marginal.verdict(settings.tolerance),
         "table": marginal.forecasts,
         "joint_p_value": marginal.joint_p_value(settings.seed),
         "level": float(settings.level),

@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from evencover._internal.arrays import FloatArray
 from evencover.diagnostics._exact_tests import SIGNIFICANT
 from evencover.diagnostics._formatting import (
     COVERAGE_COLUMNS,
     coverage_cells,
+    coverage_text,
     group_table,
     join_first,
     number_text,
@@ -18,15 +17,17 @@ from evencover.diagnostics._formatting import (
     p_value_text,
     verdict_html,
 )
+from evencover.diagnostics._headlines import groups_sentence
 from evencover.diagnostics._marginal_threshold import GroupForecast
 from evencover.diagnostics._options import Option
 from evencover.diagnostics._quantile_differences import MIN_ROWS_ABOVE, QuantileDifference
 from evencover.diagnostics._score_distributions import DistributionDifference
 from evencover.diagnostics._spread_dependence import Dependence
-from evencover.diagnostics._verdict import Verdict, rows_to_add
+from evencover.diagnostics._verdict import Verdict, is_off, shown_within
 from evencover.groups import Groups, Label
 from evencover.predictions import Rows
 from evencover.scores import Score
+from evencover.taxonomies import Taxonomy
 
 _HEADER = (*COVERAGE_COLUMNS, "p (Holm)")
 
@@ -51,6 +52,8 @@ class DiagnosisInputs:
         The score, if the model is known.
     group_widths_known : bool
         Whether the widths with thresholds per group are known. They are not if the groups depend on the target.
+    taxonomy : Taxonomy or None
+        The taxonomy of the groups, if the model is known.
     """
 
     scores: FloatArray
@@ -60,16 +63,17 @@ class DiagnosisInputs:
     rows: Rows | None = None
     nonconformity: Score | None = None
     group_widths_known: bool = True
+    taxonomy: Taxonomy | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
     """The coverage that one threshold for all rows will have in each group. Returned by `diagnose`.
 
-    The verdict is `uneven` if the joint p-value is below 0.05 and the interval of some group excludes the level.
-    Otherwise it is `even` if the interval of every group lies within the tolerance of the level. Otherwise it is
-    `undecided`. The other tests are additional information. `print` shows a table, the test results, the verdict and
-    the advice.
+    A group is off if its adjusted p-value is below 0.05, its interval excludes the level, and the interval does not lie
+    within the tolerance of the level. The verdict is `uneven` if a group is off. Otherwise it is `even` if the interval
+    of every group lies within the tolerance of the level. Otherwise it is `undecided`. The other tests are additional
+    information. `print` shows a table, the test results, the verdict and the advice.
 
     Parameters
     ----------
@@ -129,22 +133,32 @@ class Diagnosis:
         """The null hypothesis under which the exact tests are exact.
 
         Under the weaker hypothesis of equal coverage at this level only, they can reject more often than in 5 % of the
-        cases. Therefore the verdict also requires that the interval of some group excludes the level.
+        cases. Therefore a group is off only if its interval excludes the level, too.
         """
         return "scores do not depend on the group"
 
     @property
-    def rows_to_decide(self) -> dict[Label, int]:
-        """If undecided with a finite threshold: about how many more calibration rows each group needs for a verdict."""
-        decided = self.verdict != "undecided" or self.threshold == np.inf
-        return {} if decided else rows_to_add(self.table, self.level, self.tolerance)
+    def off(self) -> tuple[GroupForecast, ...]:
+        """The groups that are off."""
+        return tuple(row for row in self.table if is_off(row, self.level, self.tolerance))
+
+    @property
+    def shown_within(self) -> float:
+        """The distance from the level within which every group is shown to lie: the smallest tolerance for `even`."""
+        return shown_within(self.table, self.level)
+
+    @property
+    def headline(self) -> str:
+        """The result in one sentence."""
+        off = [(row.coverage, coverage_text(row)) for row in self.off]
+        return groups_sentence(self.table, off, self.level, self.verdict)
 
     def __repr__(self) -> str:
         n = sum(group.rows for group in self.table)
         return f"Diagnosis({self.verdict}; groups: {len(self.table)}, rows: {n}, level: {self.level:g})"
 
     def __str__(self) -> str:
-        return "\n".join([*self._result_lines(), f"Verdict: {self.verdict}. {self.advice}"])
+        return "\n".join([*self._result_lines(), f"Verdict: {self.verdict}. {self.headline} {self.advice}"])
 
     def _repr_html_(self) -> str:
         return verdict_html(self, self.table, _cells, _HEADER)

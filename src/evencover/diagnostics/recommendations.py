@@ -18,18 +18,18 @@ from evencover.diagnostics._formatting import number_text, short_repr, text_tabl
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.diagnostics._options import Option, evaluate_options
 from evencover.diagnostics._verdict import Settings, Verdict, checked_settings
-from evencover.diagnostics.sample_sizes import groups_affordable
+from evencover.diagnostics.sample_sizes import groups_affordable, groups_judged
 from evencover.models._validation import check_regressor, checked_target
 from evencover.models.predict import is_frozen, predictions_of
 from evencover.models.spread import WithSpread
 from evencover.predictions import Prediction, Rows
-from evencover.quantiles import Level
+from evencover.quantiles import Level, rows_for_finite_threshold
 from evencover.scores import Residual, Score, checked_score, scores_of
 from evencover.taxonomies import BySpread, Marginal, Taxonomy, fresh_taxonomy
 
 _FOLDS = 5
-_N_GROUPS = 3  # groups of the spread, for which one threshold must be even
-_MORE_GROUPS = (5, 10)
+_N_GROUPS = (3, 5, 10)  # groups of the spread that can be chosen; the first if the rows suffice for a finite threshold
+_N_COMPARED_GROUPS = 5  # groups of the spread, for which one threshold must be even
 _BEST_FIRST: tuple[Verdict, ...] = ("even", "undecided", "uneven")
 _WIDTH_MARGIN = 0.01  # relative difference of widths that is ignored
 
@@ -45,7 +45,7 @@ class Candidate:
     taxonomy : Taxonomy
         The groups.
     verdict : {"even", "uneven", "undecided"}
-        Verdict on one threshold, for three groups of the spread. With thresholds per group it is "even", which is
+        Verdict on one threshold, for five groups of the spread. With thresholds per group it is "even", which is
         guaranteed.
     width : float
         Mean width.
@@ -55,6 +55,11 @@ class Candidate:
     taxonomy: Taxonomy
     verdict: Verdict
     width: float
+
+    @property
+    def outcome(self) -> str:
+        """The verdict as text; thresholds per group are even (guaranteed)."""
+        return self.verdict + " (guaranteed)" * (self.verdict == "even" and not isinstance(self.taxonomy, Marginal))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -95,7 +100,7 @@ class Recommendation:
             (
                 short_repr(each.nonconformity),
                 repr(each.taxonomy),
-                each.verdict + " (guaranteed)" * (each.verdict == "even" and not isinstance(each.taxonomy, Marginal)),
+                each.outcome,
                 number_text(each.width),
                 "<- chosen" * (each is self.chosen),
             )
@@ -113,13 +118,14 @@ def recommend(
     level: Level = 0.9,
     tolerance: float = 0.03,
     calibration_rows: int | None = None,
+    test_rows: int | None = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> ConformalRegressor:
     """Return a fitted conformal regressor with the score and the groups that give the narrowest even intervals.
 
     Scores and taxonomies are evaluated on out-of-fold predictions (five folds). One threshold for all rows must be even
-    for three groups of the spread, by the rule of `diagnose`. Thresholds per group are even by their guarantee. The
+    for five groups of the spread, by the rule of `diagnose`. Thresholds per group are even by their guarantee. The
     even candidate with the smallest mean width is chosen. Among all that are at most 1 % wider, it is the one with the
     fewest groups. If no candidate is even because there are too few rows, the same rule is applied to the undecided
     ones. The model is then fitted on all rows and frozen. It is not calibrated yet. Calibrate it on *other* rows: if
@@ -146,6 +152,9 @@ def recommend(
     calibration_rows : int, optional
         Number of rows that will calibrate the model. It limits the number of groups. The default is the number of rows
         in X.
+    test_rows : int, optional
+        Number of rows that will test the model. If given, more than three groups are chosen only if calibration and
+        test rows will probably show that the coverage of each group is within the tolerance.
     seed : int
         Seed of the folds and of the random draws of the tests.
     progress : callable, optional
@@ -171,12 +180,14 @@ def recommend(
     target = checked_target(ConformalRegressor(estimator), X, y)
     if len(target) < 2 * _FOLDS:
         raise ValueError(f"X must have at least {2 * _FOLDS} rows for {_FOLDS} folds; got {len(target)}")
-    if calibration_rows is not None:
-        check_count(calibration_rows, "calibration_rows")
+    for name, count in (("calibration_rows", calibration_rows), ("test_rows", test_rows)):
+        if count is not None:
+            check_count(count, name)
     choices = _Choices(
         None if nonconformity is None else checked_score(nonconformity),
         None if taxonomy is None else fresh_taxonomy(taxonomy),
         calibration_rows or len(target),
+        test_rows,
     )
     report_progress = progress or (lambda *_: None)
     model, prediction = _out_of_fold(estimator, X, target, settings.seed, report_progress)
@@ -202,11 +213,12 @@ def _narrowest_even(candidates: list[Candidate]) -> Candidate:
 
 @dataclass(frozen=True, eq=False)
 class _Choices:
-    """What can be chosen: the score and the taxonomy are given or None, and the calibration rows limit the groups."""
+    """What can be chosen: score and taxonomy are given or None; calibration and test rows limit the groups."""
 
     nonconformity: Score | None
     taxonomy: Taxonomy | None
     calibration_rows: int
+    test_rows: int | None = None
 
     def __post_init__(self) -> None:
         if getattr(self.taxonomy, "needs_target", False):
@@ -216,28 +228,47 @@ class _Choices:
             )
 
     def taxonomies(self, settings: Settings) -> list[Taxonomy]:
-        """Return the taxonomies to evaluate: the given one, or three groups of the spread, and more if rows allow."""
-        if self.taxonomy is not None and not isinstance(self.taxonomy, Marginal):
-            return [self.taxonomy]
-        affordable = groups_affordable(self.calibration_rows, settings.level, settings.tolerance)
-        return [BySpread(n_groups) for n_groups in (_N_GROUPS, *_MORE_GROUPS) if n_groups <= max(affordable, _N_GROUPS)]
+        """Return the taxonomies to evaluate: the given one, or three groups of the spread, and more if rows allow.
 
-    def allows(self, option: Option) -> bool:
-        """Return whether an option has the given score, and one threshold or several as the given taxonomy."""
-        thresholds_match = self.taxonomy is None or option.per_group != isinstance(self.taxonomy, Marginal)
-        return thresholds_match and self.nonconformity in (None, option.nonconformity)
+        With few calibration rows there are two groups or none: each threshold gets twice the rows that it needs to be
+        finite.
+        """
+        if self.taxonomy is not None:
+            return [] if isinstance(self.taxonomy, Marginal) else [self.taxonomy]
+        few, *more = _N_GROUPS
+        finite = self.calibration_rows // (2 * rows_for_finite_threshold(settings.level) + 1)
+        if finite < few:
+            return [BySpread(finite)] if finite > 1 else []
+        affordable = groups_affordable(self.calibration_rows, settings.level, settings.tolerance)
+        if self.test_rows is not None:
+            judged = groups_judged(self.calibration_rows, self.test_rows, settings.level, settings.tolerance)
+            affordable = min(affordable, judged)
+        return [BySpread(n_groups) for n_groups in (few, *(n for n in more if n <= affordable))]
+
+    @property
+    def with_one_threshold(self) -> bool:
+        """Whether one threshold for all rows can be chosen."""
+        return self.taxonomy is None or isinstance(self.taxonomy, Marginal)
 
 
 def _candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[Candidate]:
-    """Yield each score with each taxonomy, and with one threshold, whose verdict is for the first taxonomy."""
-    for position, taxonomy in enumerate(choices.taxonomies(settings)):
-        score = choices.nonconformity or Residual()
-        marginal = MarginalThreshold(scores_of(score, rows), fresh_taxonomy(taxonomy).learn(rows), settings.level)
-        for option in filter(choices.allows, evaluate_options(rows, score, marginal, settings)):
+    """Yield each score with one threshold, and with each taxonomy."""
+    for option in _options(rows, BySpread(_N_COMPARED_GROUPS), choices, settings):
+        if choices.with_one_threshold and not option.per_group:
+            yield Candidate(option.nonconformity, Marginal(), option.verdict, option.width)
+    for taxonomy in choices.taxonomies(settings):
+        for option in _options(rows, taxonomy, choices, settings):
             if option.per_group:
                 yield Candidate(option.nonconformity, taxonomy, option.verdict, option.width)
-            elif position == 0:
-                yield Candidate(option.nonconformity, Marginal(), option.verdict, option.width)
+
+
+def _options(rows: Rows, taxonomy: Taxonomy, choices: _Choices, settings: Settings) -> Iterator[Option]:
+    """Yield the options of the scores that can be chosen, with the groups of a taxonomy."""
+    score = choices.nonconformity or Residual()
+    marginal = MarginalThreshold(scores_of(score, rows), fresh_taxonomy(taxonomy).learn(rows), settings.level)
+    for option in evaluate_options(rows, score, marginal, settings):
+        if choices.nonconformity in (None, option.nonconformity):
+            yield option
 
 
 def _out_of_fold(

@@ -5,11 +5,13 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy.special import betainc
+from scipy.special import betainc, ndtri
 
 from evencover._internal.arrays import FloatArray, is_number
+from evencover.diagnostics._exact_tests import CONFIDENCE
 from evencover.quantiles import Level, conformal_rank, level_fraction, rows_for_finite_threshold
 
+_MAX_GROUPS = 1000
 _MAX_ROWS = 10**12  # more than anyone has
 
 
@@ -75,6 +77,27 @@ def groups_affordable(n: int, level: Level = 0.9, tolerance: float = 0.03, confi
     needed = rows_needed(level, tolerance, confidence)
     conformal_rank(n, level)  # raises if n is not a number of rows
     return max(n // (needed + 1), int(n >= needed))
+
+
+def groups_judged(
+    n: int, test_rows: int, level: Level, tolerance: float, *, confidence: float = 0.95, shared: bool = False
+) -> int:
+    """Return for how many equal groups calibration and test rows will probably show even coverage.
+
+    The interval of a group with n calibration rows and m test rows reaches z √(v / (n + m)) from its middle, where v =
+    level (1 − level), and z is for 95 % confidence in all groups. If each group has its own threshold, the middle
+    varies around the level with variance v (1 / n − 1 / (n + m)); if one threshold is shared, with variance
+    v / (n + m). The answer is the largest number of groups for which both together stay within the tolerance with about
+    the given confidence, by normal approximation; 0 if there is none.
+    """
+    share = float(level_fraction(level))
+    variance = share * (1 - share)
+    groups = np.arange(1, min(max(n // rows_for_finite_threshold(level), 1), _MAX_GROUPS) + 1)
+    known, tested = max(n, 1) / groups, test_rows / groups
+    all_rows = variance / (known + tested)
+    reach = -ndtri((1 - CONFIDENCE) / (2 * groups)) * np.sqrt(all_rows)
+    shift = -ndtri((1 - confidence) / (2 * groups)) * np.sqrt(all_rows if shared else variance / known - all_rows)
+    return int(np.count_nonzero(reach + shift <= tolerance))
 
 
 def _lowest_probability(n: int, level: Fraction, tolerance: float) -> float:

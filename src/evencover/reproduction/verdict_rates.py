@@ -70,7 +70,7 @@ class Scenario:
         """Draw n calibration rows and return the verdict only, which is faster than the diagnosis."""
         sample, prediction = self.draw(n, rng)
         marginal = MarginalThreshold(self.score(sample.y, prediction), BySpread(GROUPS).learn(Rows(prediction)), LEVEL)
-        return marginal.verdict(TOLERANCE, int(rng.integers(2**31)))
+        return marginal.verdict(TOLERANCE)
 
     def true_coverage(self, rng: np.random.Generator) -> list[float]:
         """Return the coverage in each group for one threshold from 400 000 rows, by the target's exact distribution."""

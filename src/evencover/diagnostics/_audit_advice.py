@@ -1,0 +1,267 @@
+"""Advice on an audit: first what to do, then why."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from evencover.diagnostics._formatting import coverage_text, join_first, percent_text, range_text
+from evencover.diagnostics._spelling import PYTHON, Spelling
+from evencover.diagnostics._verdict import is_off, sufficient_tolerance, tolerance_range
+from evencover.diagnostics.audit_result import Audit
+from evencover.diagnostics.sample_sizes import groups_judged, rows_needed
+from evencover.quantiles import rows_for_finite_threshold
+from evencover.taxonomies import ByPrediction, BySpread
+
+_LARGER_SIZES = (0.3, 0.4, 0.5, 0.6)
+_MIN_TRAINING_SIZE = 0.2
+_PROBABLY = 0.8
+_LARGEST_TOLERANCE = 0.2  # a larger one is not worth considering
+
+
+@dataclass(frozen=True)
+class StudyContext:
+    """What advice on a study's audit can refer to.
+
+    Parameters
+    ----------
+    taxonomy : Taxonomy
+        The groups of the audit.
+    rows : int
+        Number of rows of all three parts.
+    calibration_size, test_size : float
+        Shares of these rows.
+    one_threshold_uneven : bool
+        Whether the calibration rows show that one threshold for all rows is uneven.
+    model : str
+        The name of the model.
+    explains_nothing : bool
+        Whether the model is no better than none.
+    tied : float
+        The largest share of a threshold's calibration rows whose scores equal the threshold.
+    per_group : bool
+        Whether each group has its own threshold.
+    """
+
+    taxonomy: Any
+    rows: int
+    calibration_size: float
+    test_size: float
+    one_threshold_uneven: bool
+    model: str
+    explains_nothing: bool
+    tied: float
+    per_group: bool
+
+    @property
+    def training_size(self) -> float:
+        """Share of the rows for training."""
+        return 1 - self.calibration_size - self.test_size
+
+
+def advice_on_audit(audit: Audit, spelling: Spelling = PYTHON, context: StudyContext | None = None) -> str:
+    """Return what to do about an audit.
+
+    Parameters
+    ----------
+    audit : Audit
+        The audit.
+    spelling : Spelling
+        How settings are named.
+    context : StudyContext or None
+        The study, if the audit belongs to one: its settings can be changed.
+    """
+    if audit.verdict == "uneven":
+        return " ".join(_if_uneven(audit, spelling, context))
+    parts = [
+        *_use_another_model(spelling, context),
+        *_avoid_infinite_intervals(audit),
+        *_calibrate_on_more_rows(audit),
+        *_use_groups(spelling, context),
+    ]
+    if not parts:
+        parts = ["Nothing to do: use the intervals."] if audit.verdict == "even" else ["Use the intervals."]
+    if audit.verdict == "undecided" and not audit.n_infinite:
+        parts += _show_more(audit, spelling, context)
+    return " ".join([*parts, *_check_features(audit)])
+
+
+def _if_uneven(audit: Audit, spelling: Spelling, context: StudyContext | None) -> list[str]:
+    """Return the advice on coverage that is shown to be off."""
+    too_often = all(row.coverage > audit.level for row in (*audit.off, audit.overall))
+    if too_often and context is not None and context.tied > audit.tolerance:
+        return _if_tied(context)
+    groups_off = [row for row in audit.table if row in audit.off]
+    per_group = audit.own_thresholds or (context is not None and context.per_group)
+    both_ways = len({row.coverage > audit.level for row in groups_off}) > 1
+    infinite = _avoid_infinite_intervals(audit)
+    if is_off(audit.overall, audit.level, audit.tolerance) and (per_group or not both_ways):
+        return infinite + _if_all_rows_off(audit, spelling, context)
+    if not groups_off:
+        return infinite + _if_region_off(audit)
+    if per_group:
+        return infinite + _if_still_off(len(groups_off), spelling, context)
+    if context is None:
+        return [
+            *infinite,
+            "Calibrate per group: give each group its own threshold, or use a score that gives even coverage.",
+            "Use new rows: rows that were not used to fit the model, to calibrate it, or in this audit.",
+        ]
+    again = spelling.run_again(spelling.groups(context.taxonomy))
+    return [*infinite, f"{again}: then each group gets a threshold, and so a width, of its own."]
+
+
+def _if_tied(context: StudyContext) -> list[str]:
+    return [
+        "Use the intervals: they are right more often than asked, and cannot be narrower.",
+        f"Up to {100 * context.tied:.0f} % of the rows of a group have exactly the same error, at the threshold. "
+        "Either all of them are covered or none. Such ties push coverage up.",
+    ]
+
+
+def _if_all_rows_off(audit: Audit, spelling: Spelling, context: StudyContext | None) -> list[str]:
+    share = f"{percent_text(audit.overall.coverage)} instead of {percent_text(audit.level)} of all rows are covered"
+    if audit.overall.coverage > audit.level:
+        return [f"Use narrower intervals, unless tied scores prevent them (ties push coverage up): {share}."]
+    if audit.sizes_known:
+        return [
+            f"Recalibrate on the most recent rows: {share}, although the calibration rows were held out.",
+            "Two things can cause this. The rows have changed since the calibration (drift): then coverage falls over "
+            "time. Or rows belong together, such as rows of one patient or of neighbouring days: then split by them"
+            f"{_option(spelling, context, 'clusters', 'COLUMN')}.",
+        ]
+    return [
+        f"Recalibrate on recent rows that the model was not trained on: {share}.",
+        "Either the intervals were calibrated on rows that the model had seen, or the rows have changed since (drift).",
+    ]
+
+
+def _if_still_off(n_off: int, spelling: Spelling, context: StudyContext | None) -> list[str]:
+    """Return what can be wrong if groups with thresholds of their own are off, and how to tell."""
+    seed, clusters, drop = (
+        _option(spelling, context, name, value)
+        for name, value in (("seed", 1), ("clusters", "COLUMN"), ("drop", "COLUMN"))
+    )
+    are = "group is" if n_off == 1 else "groups are"
+    return [
+        f"Find the reason: {n_off} {are} off although each group has its own threshold.",
+        f"It can be chance, which happens in 1 of 20 cases: use another split{seed} and compare.",
+        "It can be drift: compare coverage in the order of time.",
+        f"It can be rows that belong together, such as rows of one patient: split by them{clusters}.",
+        f"It can be a column that numbers the rows, or names them: leave it out{drop}.",
+    ]
+
+
+def _option(spelling: Spelling, context: StudyContext | None, name: str, value: Any) -> str:
+    """Return the setting of a study in brackets; nothing for an audit alone, which has no such setting."""
+    return "" if context is None else f" ({spelling.setting(name, value)})"
+
+
+def _if_region_off(audit: Audit) -> list[str]:
+    return [
+        f"Give the rows with {audit.region_rule} their own threshold: use groups by these columns, in addition to the "
+        "current groups.",
+        "No group is shown to be off, but these rows are.",
+    ]
+
+
+def _use_another_model(spelling: Spelling, context: StudyContext | None) -> list[str]:
+    if context is None or not context.explains_nothing:
+        return []
+    other = spelling.setting("model", "boosting" if context.model == "linear" else "linear")
+    return [f"{spelling.run_again(other)}, or use better features: this model explains nothing."]
+
+
+def _use_groups(spelling: Spelling, context: StudyContext | None) -> list[str]:
+    """Return the advice if one threshold is in use and the calibration rows show that it is uneven."""
+    if context is None or context.per_group or not context.one_threshold_uneven:
+        return []
+    again = spelling.run_again(spelling.groups(context.taxonomy))
+    return [f"{again}: each group then gets its own threshold. The calibration rows show that one for all is uneven."]
+
+
+def _show_more(audit: Audit, spelling: Spelling, context: StudyContext | None) -> list[str]:
+    """Return how far coverage is known, and what would tell more."""
+    tolerance = sufficient_tolerance(audit.shown_within)
+    if tolerance > _LARGEST_TOLERANCE:
+        return [f"The rows are too few to show more than that every group lies between {_shown_range(audit)}."]
+    asked = range_text(*tolerance_range(audit))
+    known = (
+        f"The rows show that every group lies between {_shown_range(audit)}, but not yet between {asked}. If the wider "
+        f"range is good enough for you, nothing more is needed. (With {spelling.setting('tolerance', tolerance)}, it "
+        "would count as even.)"
+    )
+    ways = [] if context is None else _ways_to_decide(audit, spelling, context)
+    if context is None and sum(row.rows > 0 for row in audit.table) > 2:
+        ways = ["compare fewer groups"]
+    if context is not None and not ways:
+        return [known, "Only a larger table can show more."]
+    return [known, *([f"To know more, {' or '.join(ways)}."] if ways else [])]
+
+
+def _shown_range(audit: Audit) -> str:
+    tolerance = sufficient_tolerance(audit.shown_within)
+    return range_text(max(audit.level - tolerance, 0.0), min(audit.level + tolerance, 1.0))
+
+
+def _ways_to_decide(audit: Audit, spelling: Spelling, context: StudyContext) -> list[str]:
+    """Return the settings of a study that would probably give a decision with the same rows."""
+    n_groups, taxonomy = len(audit.table), context.taxonomy
+    shares = {"calibration_size": context.calibration_size, "test_size": context.test_size}
+
+    def enough(groups: int, **changed: float) -> bool:
+        calibration, test = (int(share * context.rows) for share in {**shares, **changed}.values())
+        shared = not audit.own_thresholds
+        judged = groups_judged(calibration, test, audit.level, audit.tolerance, confidence=_PROBABLY, shared=shared)
+        return judged >= groups
+
+    ways = []
+    if audit.own_thresholds and isinstance(taxonomy, BySpread | ByPrediction):
+        fewer = [groups for groups in (5, 3, 2) if groups < n_groups and enough(groups)]
+        ways += [f"use fewer groups ({spelling.groups(type(taxonomy)(groups))})" for groups in fewer[:1]]
+    larger = [
+        f"{verb} on more of the rows ({spelling.setting(name, size)})"
+        for name, verb in (("test_size", "test"), ("calibration_size", "calibrate"))
+        for size in _LARGER_SIZES
+        if shares[name] < size <= shares[name] + context.training_size - _MIN_TRAINING_SIZE + 1e-9
+        and enough(n_groups, **{name: size})
+    ]
+    return ways + larger[:1]
+
+
+def _avoid_infinite_intervals(audit: Audit) -> list[str]:
+    """Return how many calibration rows finite intervals need, if some are infinite."""
+    if not audit.n_infinite:
+        return []
+    needed = rows_for_finite_threshold(audit.level)
+    return [
+        f"Use fewer groups, more calibration rows or a lower level: {audit.n_infinite} of {audit.overall.rows} "
+        f"intervals are infinite, because a finite threshold at level {audit.level:g} needs at least {needed} "
+        "calibration rows."
+    ]
+
+
+def _calibrate_on_more_rows(audit: Audit) -> list[str]:
+    """Return what to do about groups whose few calibration rows can explain their coverage, if there are any."""
+    if not audit.explained_by_calibration or audit.n_infinite:
+        return []
+    named = join_first(map(coverage_text, audit.explained_by_calibration))
+    needed = rows_needed(audit.level, audit.tolerance)
+    return [
+        "Calibrate on more of the rows, or with fewer groups. In these groups, coverage differs from the level, but "
+        f"their few calibration rows can explain it: {named}. With {needed} calibration rows per threshold, coverage "
+        f"is within {audit.tolerance:g} of the level in 19 of 20 calibrations."
+    ]
+
+
+def _check_features(audit: Audit) -> list[str]:
+    """Return the rows by feature whose coverage differs from the level, if there are any.
+
+    If each group has its own threshold, a region does not make the verdict `uneven`, so it is named here.
+    """
+    region = audit.worst_region if audit.own_thresholds else None
+    off = region is not None and is_off(region, audit.level, audit.tolerance)
+    named = join_first([*([audit.name_of(region)] if off and region else []), *audit.features_off_the_level])
+    return (
+        [f"Also look at these rows inside the groups, which are covered too rarely or too often: {named}."]
+        if named
+        else []
+    )

@@ -1,0 +1,59 @@
+"""How advice names a setting: as a Python argument, or as an option of the command line."""
+
+from dataclasses import dataclass
+from shlex import quote
+from typing import Any
+
+from evencover.diagnostics._formatting import short_repr
+from evencover.scores import IntervalDistance, Normalized, Residual
+from evencover.taxonomies import ByFeature, ByPrediction, BySpread, Marginal
+
+_SCORES = {Residual(): "residual", IntervalDistance(): "interval", Normalized(): "normalized"}
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How advice names a setting.
+
+    Parameters
+    ----------
+    command_line : bool
+        Whether settings are options of the command line, such as ``--test-size 0.4``. Otherwise they are Python
+        arguments, such as ``test_size=0.4``.
+    """
+
+    command_line: bool
+
+    def setting(self, name: str, value: Any) -> str:
+        """Return a setting with a value; a text in capitals stands for a value that the reader knows."""
+        if self.command_line:
+            return f"--{name.replace('_', '-')} {quote(str(value))}"
+        return f"{name}={value if isinstance(value, str) and value.isupper() else repr(value)}"
+
+    def run_again(self, setting: str) -> str:
+        """Return the advice to repeat the study with a setting."""
+        return f"Run again with {setting}" if self.command_line else f"Use {setting}"
+
+    def groups(self, taxonomy: Any) -> str:
+        """Return the setting of the groups."""
+        option = _group_option(taxonomy)
+        return f"--groups {quote(option)}" if self.command_line and option else f"taxonomy={short_repr(taxonomy)}"
+
+    def score(self, score: Any) -> str:
+        """Return the setting of the score."""
+        option = _SCORES.get(score)
+        return f"--score {option}" if self.command_line and option else f"nonconformity={short_repr(score)}"
+
+
+PYTHON, COMMAND_LINE = Spelling(command_line=False), Spelling(command_line=True)
+
+
+def _group_option(taxonomy: Any) -> str | None:
+    """Return the value of the option --groups for a taxonomy; None if there is none."""
+    if isinstance(taxonomy, Marginal):
+        return "none"
+    if isinstance(taxonomy, BySpread | ByPrediction):
+        return f"{'spread' if isinstance(taxonomy, BySpread) else 'prediction'}:{taxonomy.n_groups}"
+    if isinstance(taxonomy, ByFeature) and isinstance(taxonomy.column, str):
+        return f"column:{taxonomy.column}"
+    return None

@@ -1,0 +1,393 @@
+"""The answers of a result: headlines, advice that fits the case, settings as they are spelled."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
+
+from evencover import (
+    ByFeature,
+    ByPrediction,
+    BySpread,
+    IntervalDistance,
+    Intervals,
+    Marginal,
+    Normalized,
+    Product,
+    Residual,
+    audit,
+    diagnose_scores,
+)
+from evencover._report.charts import coverage_chart
+from evencover._report.level_recorder import LevelRecorder
+from evencover.diagnostics._answers import answers, group_meaning, thirds_text
+from evencover.diagnostics._audit_advice import StudyContext, advice_on_audit
+from evencover.diagnostics._formatting import count_text, number_text, range_text
+from evencover.diagnostics._headlines import share_words
+from evencover.diagnostics._spelling import COMMAND_LINE, PYTHON
+from evencover.studies import Plan, study
+
+
+def counted_audit(counts, *, sizes=None, tolerance=0.03, **settings):
+    """Return the audit of groups a, b, ... with the given pairs of covered rows and rows."""
+    covered = np.concatenate([np.arange(n) < x for x, n in counts])
+    groups = np.repeat(list("abcdefgh"[: len(counts)]), [n for _, n in counts])
+    known = None if sizes is None else dict(zip("abcdefgh", sizes, strict=False))
+    bounds = np.zeros(len(groups)), np.ones(len(groups))
+    y = np.where(covered, 0.5, 2.0)
+    return audit(y, bounds, groups=groups, calibration_sizes=known, tolerance=tolerance, **settings)
+
+
+def context(taxonomy=None, **settings):
+    """Return the context of a study of 10 000 rows with three groups of the spread."""
+    defaults = {"rows": 10_000, "calibration_size": 0.4, "test_size": 0.2, "one_threshold_uneven": False}
+    others = {"model": "boosting", "explains_nothing": False, "tied": 0.0, "per_group": True}
+    return StudyContext(taxonomy or BySpread(3), **{**defaults, **others, **settings})
+
+
+class TestHeadline:
+    """What is known, in numbers and plain words."""
+
+    @pytest.mark.parametrize(
+        ("level", "expected"),
+        [(0.5, "half"), (0.9, "nine in ten"), (0.95, "19 in 20"), (0.97, "97 in 100"), (0.999, "99.9 %")],
+    )
+    def test_levels_in_words(self, level, expected):
+        assert share_words(level) == expected
+
+    def test_undecided(self):
+        found = counted_audit([(174, 195), (174, 195), (173, 196)])
+        assert found.verdict == "undecided"
+        assert found.headline == (
+            "As asked, about nine in ten: 88.9 % of 586 test rows. No group is shown to be off; each lies between "
+            "81.6 % and 94 %."
+        )
+        assert found.shown_within == pytest.approx(0.9 - min(row.low for row in found.table))
+
+    def test_even(self):
+        found = counted_audit([(9000, 10_000), (8980, 10_000)])
+        assert found.headline.startswith(
+            "As asked, about nine in ten: 89.9 % of 20 000 test rows. Every group is within"
+        )
+
+    def test_off_groups_are_named_with_their_rows(self):
+        found = counted_audit([(500, 1000), (990, 1000), (0, 14)])
+        assert [row.group for row in found.off] == ["a", "b", "c"]
+        assert found.headline.endswith(
+            "Covered too rarely: a (50.0 % of 1000 rows), c (0.0 % of 14 rows). "
+            "Covered too often: b (99.0 % of 1000 rows)."
+        )
+
+    def test_a_group_whose_interval_contains_the_level_is_not_named(self):
+        found = counted_audit([(500, 1000), (10, 14)])
+        assert "b (" not in found.headline
+
+    def test_more_and_fewer_than_asked_and_few_rows(self):
+        assert counted_audit([(841, 1000)]).headline.startswith("Fewer than asked: 84.1 % of 1000 test rows, not about")
+        assert counted_audit([(980, 1000)]).headline.startswith("More than asked: 98.0 % of 1000 test rows")
+        assert counted_audit([(1770, 2000)]).headline.startswith("A little less than asked, about nine in ten: 88.5 %")
+        few = counted_audit([(8, 10)])
+        assert few.headline.startswith(
+            "About nine in ten were asked; 80.0 % of 10 test rows are covered, and chance can"
+        )
+
+    def test_a_million_rows_at_0907_are_even(self):
+        """Significant, but within the tolerance."""
+        found = counted_audit([(907_000, 1_000_000)])
+        assert found.table[0].adjusted < 1e-6
+        assert (found.verdict, found.off) == ("even", ())
+
+
+def test_pictures_follow_the_rule():
+    """A group inside the tolerance is not orange, however small its p-value; one that is off is."""
+    found = counted_audit([(45_900, 50_000), (420, 500), (9000, 10_000)])
+    assert [row.adjusted < 0.05 for row in found.table] == [True, True, False]
+    recorder = LevelRecorder()
+    numbers = {row.group: number for number, row in enumerate(found.table)}
+    coverage_chart(found.table, numbers, level=0.9, tolerance=0.03, recorder=recorder)
+    kinds = [each["class"] for each in recorder.attributes if each.get("class", "").startswith("span")]
+    assert kinds == ["span on", "span off", "span on"]
+    assert [row.group for row in found.off] == ["b"]
+
+
+class TestEvidence:
+    """Which rows the intervals use."""
+
+    def test_calibration_and_test_rows_count_together(self):
+        """400 + 200 rows show more than 200 rows."""
+        counts = [(180, 200)] * 3
+        both, tested = counted_audit(counts, sizes=[400] * 3), counted_audit(counts)
+        assert (both.evidence, tested.evidence) == ("calibration and test rows", "test rows")
+        assert both.own_thresholds
+        assert not tested.own_thresholds
+        assert both.shown_within == pytest.approx(0.0311, abs=1e-4)
+        assert tested.shown_within == pytest.approx(0.0619, abs=1e-4)
+
+    def test_calibration_rows_do_not_count_against_the_test_rows(self):
+        """If the tests reject, a long calibration cannot hide it."""
+        counts = [(160, 200), (180, 200), (180, 200)]
+        found, tested = counted_audit(counts, sizes=[100_000] * 3), counted_audit(counts)
+        assert found.evidence == "test rows"
+        assert found.verdict == "uneven"
+        assert [(row.low, row.high) for row in found.table] == [(row.low, row.high) for row in tested.table]
+
+    def test_groups_that_share_a_threshold_have_no_calibration_rows_of_their_own(self):
+        found = counted_audit([(180, 200)] * 3, sizes=None)
+        shared = audit(
+            np.where(np.arange(600) % 10, 0.5, 2.0),
+            (np.zeros(600), np.ones(600)),
+            groups=np.repeat(list("abc"), 200),
+            calibration_sizes=1200,
+        )
+        assert shared.evidence == found.evidence == "test rows"
+
+    def test_one_threshold_with_its_diagnosis(self):
+        rng = np.random.default_rng(0)
+        old, new, groups = rng.exponential(size=1200), rng.exponential(size=600), np.arange(600) % 3
+        diagnosis = diagnose_scores(old, np.arange(1200) % 3)
+        bounds = np.zeros(600), np.full(600, diagnosis.threshold)
+        alone, both = (
+            audit(new, bounds, groups=groups, calibration_sizes=1200, diagnosis=d) for d in (None, diagnosis)
+        )
+        assert (alone.evidence, both.evidence) == ("test rows", "calibration and test rows")
+        assert both.shown_within < alone.shown_within
+        for narrow, wide in zip(both.table, alone.table, strict=True):
+            assert narrow.high - narrow.low < wide.high - wide.low
+            assert narrow.low < narrow.estimate < narrow.high
+        with pytest.raises(ValueError, match=r"diagnosis must have the groups of the audit: \[0, 1\]; got"):
+            audit(new, bounds, groups=groups % 2, diagnosis=diagnosis)
+        with pytest.raises(ValueError, match=r"diagnosis must have the level of the audit, 0\.8; got 0\.9"):
+            audit(new, bounds, groups=groups, diagnosis=diagnosis, level=0.8)
+
+
+class TestAdvice:
+    """It fits the case, names what can be done, and asks for no rows that nobody can collect."""
+
+    def test_undecided(self):
+        found = counted_audit([(174, 195)] * 3)
+        assert found.advice == (
+            "Use the intervals. The rows show that every group lies between 82 % and 98 %, but not yet between 87 % "
+            "and 93 %. If the wider range is good enough for you, nothing more is needed. (With tolerance=0.08, it "
+            "would count as even.) To know more, compare fewer groups."
+        )
+        assert counted_audit([(174, 195)] * 3, tolerance=0.08).verdict == "even"
+
+    def test_a_study_names_settings_that_would_decide(self):
+        """With these settings, most verdicts are decided."""
+        found = counted_audit([(540, 600)] * 5, sizes=[1200] * 5)
+        assert found.verdict == "even"
+        undecided = replace(found, verdict="undecided", table=tuple(replace(row, low=0.86) for row in found.table))
+        text = advice_on_audit(undecided, COMMAND_LINE, context(BySpread(5), rows=12_000))
+        assert "use fewer groups (--groups spread:3) or calibrate on more of the rows (--calibration-size 0.5)." in text
+        text = advice_on_audit(undecided, PYTHON, context(BySpread(5), rows=12_000))
+        assert "(taxonomy=BySpread(n_groups=3)) or calibrate on more of the rows (calibration_size=0.5)." in text
+        shared = replace(undecided, own_thresholds=False)
+        assert "(--test-size 0.3)" in advice_on_audit(shared, COMMAND_LINE, context(BySpread(5), rows=17_000))
+        few = advice_on_audit(undecided, COMMAND_LINE, context(BySpread(5), rows=300))
+        assert few.endswith("Only a larger table can show more.")
+
+    def test_groups_with_their_own_threshold_that_are_still_off(self):
+        found = counted_audit([(1800, 2000), (1800, 2000), (1800, 2000), (840, 1000)], sizes=[4000] * 4)
+        assert found.advice.startswith("Find the reason: 1 group is off although each group has its own threshold.")
+        assert all(reason in found.advice for reason in ("chance", "drift", "belong together", "numbers the rows"))
+        assert "COLUMN" not in found.advice
+        python = advice_on_audit(found, PYTHON, context())
+        assert all(setting in python for setting in ("clusters=COLUMN", "drop=COLUMN", "seed=1"))
+        text = advice_on_audit(found, COMMAND_LINE, context())
+        assert all(option in text for option in ("--clusters COLUMN", "--drop COLUMN", "--seed 1"))
+
+    def test_low_everywhere_although_the_calibration_rows_were_held_out(self):
+        known, unknown = counted_audit([(841, 1000)], sizes=[4000]), counted_audit([(841, 1000)])
+        assert "drift" in known.advice
+        assert "belong together" in known.advice
+        assert "not trained on" not in known.advice
+        assert "not trained on" in unknown.advice
+
+    def test_one_threshold(self):
+        found = counted_audit([(990, 1000), (800, 1000), (910, 1000)])
+        one = context(per_group=False)
+        assert advice_on_audit(found, COMMAND_LINE, one).startswith("Run again with --groups spread:3: then each")
+        text = advice_on_audit(found, PYTHON, context(ByFeature("region"), per_group=False))
+        assert text.startswith("Use taxonomy=ByFeature(column='region'): then")
+        assert found.advice.startswith("Calibrate per group")
+        even = counted_audit([(9000, 10_000)] * 3)
+        text = advice_on_audit(even, COMMAND_LINE, context(one_threshold_uneven=True, per_group=False))
+        assert text.startswith("Run again with --groups spread:3")
+
+    def test_ties_push_coverage_up(self):
+        found = counted_audit([(1000, 1000), (900, 1000)], sizes=[2000] * 2)
+        assert "ties push coverage up" in advice_on_audit(found, COMMAND_LINE, context(tied=0.4))
+        low = counted_audit([(800, 1000), (900, 1000)], sizes=[2000] * 2)
+        assert "ties" not in advice_on_audit(low, COMMAND_LINE, context(tied=0.4))
+
+    def test_a_model_that_explains_nothing(self):
+        even = counted_audit([(9000, 10_000)] * 3)
+        text = advice_on_audit(even, COMMAND_LINE, context(explains_nothing=True))
+        assert text.startswith("Run again with --model linear, or use better features: this model explains nothing.")
+        text = advice_on_audit(even, PYTHON, context(explains_nothing=True, model="linear"))
+        assert text.startswith("Use model='boosting'")
+
+    def test_a_region_inside_a_group_with_its_own_threshold(self):
+        """It is named, but the verdict is about the groups."""
+        x = np.arange(8000) % 100 / 100
+        covered = np.random.default_rng(0).random(8000) < np.where(x < 0.2, 0.7, 0.95)
+        y, bounds = np.where(covered, 0.5, 2.0), (np.zeros(8000), np.ones(8000))
+        groups = np.where(np.arange(8000) < 4000, "a", "b")
+        found = audit(y, bounds, X=x[:, None], groups=groups, calibration_sizes={"a": 8000, "b": 8000})
+        assert (found.verdict, found.off) == ("even", ())
+        assert f"rows with {found.region_rule} (" in found.advice
+        shared = audit(y, bounds, X=x[:, None], groups=groups, calibration_sizes=16_000)
+        assert shared.verdict == "uneven"
+        assert shared.advice.startswith(f"Give the rows with {shared.region_rule} their own threshold")
+
+
+class TestReviewedCases:
+    """Cases that were wrong once."""
+
+    def test_with_one_group_all_rows_are_not_tested_twice(self):
+        """The group is adjusted for the worst region; all rows have the same p-value."""
+        x = np.arange(400) % 40 / 40
+        covered = np.random.default_rng(3).random(400) < 0.87
+        bounds = np.zeros(400), np.ones(400)
+        found = audit(np.where(covered, 0.5, 2.0), bounds, X=x[:, None], groups=np.zeros(400))
+        assert found.worst_region is not None
+        assert found.overall.adjusted == found.table[0].adjusted
+
+    def test_tied_scores_widen_the_upper_end(self):
+        counts = [(290, 300)] * 3
+        plain = counted_audit(counts, sizes=[100_000] * 3, tolerance=0.05)
+        assert plain.evidence == "test rows"  # so many covered rows contradict the guarantee without ties
+        counts = [(275, 300)] * 3
+        plain, tied = (counted_audit(counts, sizes=[1000] * 3, tied_scores=tied) for tied in (False, True))
+        alone = counted_audit(counts)
+        assert (plain.verdict, tied.verdict) == ("even", "undecided")
+        for row, test_row, own in zip(tied.table, alone.table, plain.table, strict=True):
+            assert (row.low, row.high) == (own.low, test_row.high)
+
+    def test_the_diagnosis_must_belong_to_the_intervals(self):
+        diagnosis = diagnose_scores(np.arange(1200.0), np.repeat(["a", "b", "c"], 400))
+        for sizes in ({"a": 400, "b": 400, "c": 400}, 900):
+            with pytest.raises(ValueError, match="diagnosis must be that of the one threshold of these intervals"):
+                audit(
+                    np.zeros(300),
+                    (np.zeros(300), np.ones(300)),
+                    groups=np.repeat(["a", "b", "c"], 100),
+                    calibration_sizes=sizes,
+                    diagnosis=diagnosis,
+                )
+
+    def test_groups_off_in_both_directions_are_named_before_drift(self):
+        found = counted_audit([(690, 1000), (1000, 1000)])
+        assert found.headline.startswith("Fewer than asked")
+        assert found.advice.startswith("Calibrate per group")
+
+    def test_infinite_intervals_that_are_uneven(self):
+        lower, upper = np.where(np.arange(600) < 300, -np.inf, 0.0), np.where(np.arange(600) < 300, np.inf, 1.0)
+        y = np.where(np.arange(600) < 400, 0.5, 2.0)
+        found = audit(y, (lower, upper), groups=np.arange(600) < 300)
+        assert found.verdict == "uneven"
+        assert found.advice.startswith("Use fewer groups, more calibration rows or a lower level: 300 of 600")
+
+    def test_levels_close_to_0_and_1(self):
+        assert share_words(0.999999999) == "99.9999999 %"
+        assert share_words(1e-9) == "1e-07 %"
+        found = counted_audit([(96_700, 100_000)], level=0.99)
+        assert found.headline.startswith("Fewer than asked: 96.7 % of 100 000 test rows, not about 99 in 100.")
+
+    def test_ranges_are_rounded_outwards(self):
+        assert range_text(0.8697, 0.9291) == "86.9 % and 93 %"
+        assert range_text(0.87, 0.93) == "87 % and 93 %"
+
+    def test_very_few_rows_get_no_tolerance(self):
+        found = counted_audit([(1, 1), (1, 2), (3, 3)])
+        assert "tolerance" not in found.advice
+        assert "The rows are too few to show more" in found.advice
+
+    def test_three_widths_are_not_always_thirds(self):
+        width = np.repeat([1.0, 2.0, 3.0], [240, 45, 15])
+        found = audit(np.zeros(300), Intervals(-width / 2, width / 2))
+        assert thirds_text(found.by_width, number_text) == "On average 1 for the easiest rows, 3 for the hardest rows."
+
+
+def test_settings_are_spelled_for_python_or_the_command_line():
+    taxonomies = [Marginal(), BySpread(5), ByPrediction(4), ByFeature("region")]
+    options = ["none", "spread:5", "prediction:4", "column:region"]
+    assert [COMMAND_LINE.groups(each) for each in taxonomies] == [f"--groups {option}" for option in options]
+    assert PYTHON.groups(BySpread(5)) == "taxonomy=BySpread(n_groups=5)"
+    assert COMMAND_LINE.groups(Product([BySpread(2), ByPrediction(2)])).startswith("taxonomy=Product(")
+    scores = {Residual(): "residual", IntervalDistance(): "interval", Normalized(): "normalized"}
+    assert [COMMAND_LINE.score(score) for score in scores] == [f"--score {option}" for option in scores.values()]
+    assert COMMAND_LINE.groups(ByFeature("my region")) == "--groups 'column:my region'"
+    assert COMMAND_LINE.score(Normalized(floor=0.1)) == "nonconformity=Normalized(floor=0.1)"
+    assert (PYTHON.setting("test_size", 0.4), COMMAND_LINE.setting("test_size", 0.4)) == (
+        "test_size=0.4",
+        "--test-size 0.4",
+    )
+
+
+def test_the_meaning_of_groups():
+    assert "low is the third that it finds easiest, high the third" in group_meaning(
+        BySpread(3), ("low", "medium", "high")
+    )
+    assert group_meaning(BySpread(5), range(5)).startswith("The rows are in 5 groups by how large an error")
+    assert group_meaning(ByPrediction(2), ("low", "high")) == (
+        "The rows are in 2 groups by the predicted value, from low to high."
+    )
+    assert group_meaning(ByFeature("region"), ("a", "b")) == "The rows are in groups by region."
+    assert group_meaning(Marginal(), ("all",)) == ""
+
+
+def test_widths_of_the_easiest_and_the_hardest_third():
+    width = np.repeat([1.0, 2.0, 30_000.0], 100)
+    found = audit(np.zeros(300), Intervals(-width / 2, width / 2))
+    text = thirds_text(found.by_width, number_text)
+    assert text == "On average 1 for the easiest third of the rows, 30 000 for the hardest third of the rows."
+    same = audit(np.zeros(300), Intervals(np.full(300, -1.0), np.ones(300)))
+    assert thirds_text(same.by_width, number_text) == "All intervals are equally wide."
+    assert [count_text(n) for n in (586, 9999, 10_788)] == ["586", "9999", "10 788"]
+
+
+class Constant(RegressorMixin, BaseEstimator):
+    """A model that predicts the mean, and a spread that does not vary."""
+
+    def fit(self, X, y):
+        self.mean_ = float(np.mean(y))
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.mean_)
+
+
+class TestStudy:
+    def test_a_model_that_predicts_a_constant(self):
+        rng = np.random.default_rng(0)
+        table = pd.DataFrame({"x": rng.normal(size=300), "y": rng.normal(size=300)})
+        found = study(table, "y", plan=Plan(model=Constant(), nonconformity=Residual(), taxonomy=Marginal()))
+        assert found.quality.explains_nothing
+        assert "This model explains nothing: it predicts the same number" in str(found)
+        assert found.advice.startswith("Use model='linear', or use better features")
+        assert found.spelled(COMMAND_LINE).advice.startswith("Run again with --model linear")
+
+    def test_a_constant_target_is_an_error(self):
+        table = pd.DataFrame({"x": np.arange(100.0), "y": np.full(100, 3.5)})
+        with pytest.raises(ValueError, match=r"target: column 'y' must vary; it is 3\.5 in every row, so there"):
+            study(table, "y")
+
+    def test_the_answers_come_first_in_their_order(self):
+        rng = np.random.default_rng(0)
+        x = rng.uniform(size=600)
+        found = study(pd.DataFrame({"x": x, "y": x + rng.normal(size=600) * x}), "y", plan=Plan(model="linear"))
+        questions = [line.partition(":")[0] for line in str(found).splitlines()[3:7]]
+        assert questions == list(answers(found.audit)) == ["How often right", "How wide", "Is it even", "What to do"]
+
+    def test_tied_scores(self):
+        """The target has two values, and the model knows which, up to noise in a few rows."""
+        rng = np.random.default_rng(0)
+        x = rng.integers(0, 2, 3000)
+        table = pd.DataFrame({"x": x.astype(float), "y": x + (rng.random(3000) < 0.04)})
+        found = study(table, "y", plan=Plan(model="boosting", nonconformity=Residual(), taxonomy=Marginal()))
+        assert found.audit.overall.coverage > 0.93
+        assert found.verdict == "uneven"
+        assert "ties push coverage up" in found.advice
