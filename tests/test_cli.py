@@ -14,9 +14,10 @@ import pytest
 
 import evencover
 from evencover import _cli
+from evencover._cli.invocation import exit_status
 from evencover._cli.terminal import plain_warnings
+from evencover.reproduction import audit_rates, coverage_tables, paper_figures, verdict_rates
 from evencover.reproduction import claims as claims_module
-from evencover.reproduction import coverage_tables, paper_figures, verdict_rates
 from evencover.reproduction.claims import Claim
 
 SCRIPT = [sys.executable, "-c", "from evencover._cli import main; main()"]
@@ -180,6 +181,11 @@ def test_python_dash_m_runs_it():
     assert done.stdout.strip() == evencover.__version__
 
 
+@pytest.mark.parametrize(("verdict", "status", "strict"), [("even", 0, 0), ("undecided", 0, 4), ("uneven", 3, 3)])
+def test_the_exit_status_of_a_verdict(verdict, status, strict):
+    assert (exit_status(verdict, strict=False), exit_status(verdict, strict=True)) == (status, strict)
+
+
 def test_a_closed_pipe_is_not_a_traceback():
     command = f"{sys.executable} -m evencover reproduce claims --json --repeats 2 | head -1"
     done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
@@ -190,15 +196,23 @@ def test_verdicts_as_text_and_as_json(capsys, monkeypatch):
     monkeypatch.setattr(verdict_rates, "ROWS", (300,))
     monkeypatch.setattr(verdict_rates, "ROWS_PER_GROUP", (20,))
     monkeypatch.setattr(verdict_rates, "_MANY", 5000)
+    monkeypatch.setattr(audit_rates, "CALIBRATION_ROWS", (300, 400))
+    monkeypatch.setattr(audit_rates, "_REFERENCE_ROWS", 5000)
     status, text, _ = run_command_line(capsys, "reproduce", "verdicts", "--repeats", "3")
     assert status == 0
     assert all(name in text for name in [*verdict_rates.TESTS, *verdict_rates.SCENARIOS])
+    assert all(name in text for name in ("300 + 150", "400 + 200", "thresholds per group", "one group, 0.85"))
     status, text, _ = run_command_line(capsys, "reproduce", "verdicts", "--repeats", "3", "--json")
     data = json.loads(text)
     assert set(data["rejections"]["20"]) == set(verdict_rates.TESTS)
     for found in data["scenarios"].values():
         assert len(found["coverage"]) == 3
         np.testing.assert_allclose(sum(found["verdicts"]["300"].values()), 1)
+    assert list(data["audits"]) == ["thresholds per group", *verdict_rates.SCENARIOS]
+    assert len(data["drifts"]) == 2 * len(audit_rates.DRIFTED_COVERAGES)
+    for found in [*data["audits"].values(), *data["drifts"].values()]:
+        assert list(found) == ["300", "400"]
+        np.testing.assert_allclose(sum(found["300"][name] for name in ("uneven", "even", "undecided")), 1)
 
 
 def test_datasets_are_listed_next_to_the_papers_table(capsys, tmp_path, monkeypatch):

@@ -13,10 +13,12 @@ from evencover import Groups, Intervals, TooFewRowsWarning, audit, diagnose_scor
 from evencover._report.axes import format_number
 from evencover._report.charts import ShownRows, rows_chart, widths_chart
 from evencover._report.contents import contents_of, levels_around
+from evencover._report.first_screen import command_again
 from evencover._report.level_recorder import LevelRecorder, level_differences
-from evencover._report.level_sections import VERDICTS
 from evencover._report.writing import report
+from evencover.diagnostics._answers import is_even
 from evencover.diagnostics._formatting import p_value_text
+from evencover.diagnostics._headlines import share_sentence
 from evencover.diagnostics.diagnosis import at_level
 from evencover.studies import Plan, study
 
@@ -42,6 +44,11 @@ def found():
 @pytest.fixture(scope="module")
 def page(found):
     return report(found, command=f"evencover run '{NASTY[1]}'")
+
+
+def plain(text):
+    """Return the text of a page without its no-break spaces."""
+    return unescape(text).replace("\u00a0", " ")
 
 
 class Tags(HTMLParser):
@@ -80,21 +87,39 @@ def test_it_loads_nothing_and_is_small(page):
 def test_every_part_is_there(page):
     titles = re.findall(r"<h2[^>]*>(.*?)</h2>", page)
     assert [unescape(title) for title in titles] == [
-        *("Verdict", "Coverage by group", "Interval widths", "Intervals of test rows", "Is one threshold enough?"),
-        *("Scores by group", "Alternatives", "Statistical tests", "Coverage by feature", "Guarantee"),
+        *("How often are the intervals right?", "How wide are they?"),
+        *("Are they right equally often for easy and hard rows?", "What should I do?", "Details"),
+        *("The groups in numbers", "Intervals of test rows", "Is one threshold enough?", "Scores by group"),
+        *("Alternatives", "When is it even?", "Statistical tests", "Coverage by feature", "Guarantee"),
         *("Evaluated scores and groups", "Data", "How to reproduce", "Glossary"),
     ]
 
 
 def test_it_can_be_read_without_scripts(found, page):
     """The results are in the page itself, before any script has run."""
-    text = "".join(Tags(re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)).texts)
-    assert VERDICTS[found.verdict] in text
-    assert found.audit.advice in text
+    text = plain("".join(Tags(re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)).texts))
+    assert is_even(found.audit) in text
+    assert share_sentence(found.audit.overall, 0.9, 0.03) in text
+    assert all(sentence in text for sentence in re.split(r"(?<=\.) (?=[A-Z])", found.advice, maxsplit=1))
+    assert found.quality.model_text in text
     assert str(found.regressor.guarantee_) in text
     for row in found.audit.table:
         assert f"{row.coverage:.3f}" in text
         assert f"{row.low:.3f} to {row.high:.3f}" in text
+
+
+def test_a_new_command_replaces_the_option_and_the_folder():
+    """The command to copy differs from that of the report by the advised option, and does not overwrite the report."""
+    command = "evencover run 'my houses.csv' --target price --groups none --output out"
+    action = "Run again with --groups spread:3: then each group gets a threshold, and so a width, of its own."
+    expected = "evencover run 'my houses.csv' --target price --groups spread:3 --output NEW_FOLDER"
+    assert command_again(command, action) == expected
+    assert command_again(command, "Run again with --model linear, or with better features: ...").endswith(
+        "--groups none --model linear --output NEW_FOLDER"
+    )
+    quoted = command_again(command, "Run again with --groups 'column:my region': then each group gets a threshold.")
+    assert "--groups 'column:my region' --output NEW_FOLDER" in quoted
+    assert command_again(command, "Use the intervals.") == command_again("", action) == ""
 
 
 def test_the_same_result_is_the_same_file(found, page, tmp_path):
@@ -125,13 +150,13 @@ class TestEveryResult:
         contents = contents_of(found)
         assert contents.own.result is found
         assert 0.87 in [snapshot.level for snapshot in contents.snapshots]
-        assert VERDICTS["uneven"] in report(found)
+        assert f"No. {found.headline}" in plain(report(found))
 
     def test_an_audit_has_one_level_and_no_script(self):
         y = np.random.default_rng(0).normal(size=300)
         text = report(audit(y, (np.full(300, -1.7), np.full(300, 1.7)), X=y[:, None]))
         assert "<script" not in text
-        assert "Coverage by group" in text
+        assert "The groups in numbers" in text
 
     def test_many_groups(self):
         y = np.random.default_rng(0).normal(size=4000)
@@ -171,7 +196,8 @@ def test_every_level_has_the_results_of_that_level(found):
         snapshot = contents.snapshots[index]
         made = found.regressor.predict_interval(found.test.X, level=snapshot.level)
         expected = audit(found.test.y, made, X=found.test.X, groups=found.groups)
-        assert str(snapshot.audit) == str(expected)
+        assert snapshot.audit.table == expected.table
+        assert snapshot.audit.headline == expected.headline
         assert snapshot.audit.by_feature == expected.by_feature
         assert str(snapshot.diagnosis) == str(at_level(found.diagnosis, snapshot.level))
         rows = [found.test.positions.tolist().index(row) for row in contents.rows.positions]
@@ -182,7 +208,7 @@ def test_every_level_has_the_results_of_that_level(found):
 
 def answers(text):
     """Return the tests of a page: question, p-value, answer."""
-    (table,) = re.findall(r'<section aria-labelledby="tests-title".*?</section>', text, re.DOTALL)
+    (table,) = re.findall(r'<details aria-labelledby="tests-title".*?</details>', text, re.DOTALL)
     rows = re.findall(r"<tr><th scope=\"row\">(.*?)</tr>", table)
     return [[re.sub(r"<.*?>", "", cell) for cell in row.split("<td>")[1:]] for row in rows]
 
@@ -229,7 +255,7 @@ class TestPictures:
         rng = np.random.default_rng(0)
         groups = np.arange(3000) % 12
         text = report(diagnose_scores(np.abs(rng.normal(size=3000)) * (1 + (groups > 8)), groups))
-        (part,) = re.findall(r'<section aria-labelledby="distributions-title".*?</section>', text, re.DOTALL)
+        (part,) = re.findall(r'<details aria-labelledby="distributions-title".*?</details>', text, re.DOTALL)
         assert part.count('class="line group-') == 14  # and as many in the legend
         assert "Only the 7 groups with the smallest p-values are drawn." in part
         shown = set(re.findall(r"</svg> (\d+)</li>", part))
@@ -305,6 +331,7 @@ def opened(browser, file):
     tab.on("dialog", lambda dialog: tab.errors.append(dialog.message))
     tab.on("request", lambda request: tab.requests.append(request.url))
     tab.goto(file)
+    tab.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
     yield tab
     context.close()
 
@@ -313,7 +340,7 @@ class TestInABrowser:
     def test_it_opens_without_errors(self, opened, file, found):
         assert opened.errors == []
         assert opened.requests == [file]
-        assert opened.locator("#verdict .verdict-text").inner_text() == VERDICTS[found.verdict]
+        assert plain(opened.locator("#verdict .verdict-text").inner_text()) == is_even(found.audit)
         assert opened.get_by_role("slider").is_visible()
 
     def test_the_slider_shows_the_numbers_of_every_level(self, opened, found):
@@ -323,16 +350,21 @@ class TestInABrowser:
         for key, index in (("ArrowLeft", contents.start - 1), ("Home", 0)):
             opened.keyboard.press(key)
             snapshot = contents.snapshots[index]
-            caption = f"{snapshot.level:g}: {VERDICTS[snapshot.result.verdict]}"
-            assert opened.locator("#level-caption").inner_text() == caption
+            caption = plain(opened.locator("#level-caption").inner_text())
+            assert caption.startswith(f"{100 * snapshot.level:g} % ({snapshot.result.verdict}). All numbers")
             assert opened.locator("#verdict .verdict").get_attribute("class") == f"verdict {snapshot.result.verdict}"
-            assert snapshot.result.advice in opened.locator("#verdict").inner_text()
+            shown = plain(opened.locator("#verdict").inner_text())
+            assert snapshot.result.advice in " ".join(shown.split())
+            assert is_even(snapshot.audit) in shown
+            assert plain(format_number(snapshot.audit.quality.median_width)) in shown
+            assert snapshot.audit.quality.coverage == snapshot.audit.overall.coverage
             expected = [*snapshot.audit.table, snapshot.audit.overall]
             for line, row in zip(opened.locator("#coverage tbody tr").all(), expected, strict=True):
                 cells = [cell.strip() for cell in line.inner_text().split("\t")]
                 numbers = [f"{row.coverage:.3f}", f"{row.low:.3f} to {row.high:.3f}", p_value_text(row.adjusted)]
-                assert cells[1:5] == [str(row.rows), *numbers]
-                assert float(cells[5]) == pytest.approx(row.width, rel=1e-3)
+                assert [*cells[1:3], *cells[4:6]] == [str(row.rows), *numbers]
+                assert float(cells[3]) == pytest.approx(row.estimate, abs=1e-3)
+                assert float(cells[6]) == pytest.approx(row.width, rel=1e-3)
             forecast = at_level(found.diagnosis, snapshot.level)
             lines = opened.locator("#one-threshold tbody tr").all()
             assert [line.inner_text().split("\t")[2].strip() for line in lines] == [
@@ -360,15 +392,15 @@ class TestInABrowser:
         opened.go_back()
         assert opened.url == file
         assert opened.get_by_role("slider").input_value() == "0"
-        assert opened.locator("#level-caption").inner_text().startswith("0.5: ")
-        assert opened.locator("#verdict .note").first.inner_text() == "At level 0.5:"
+        assert opened.locator("#level-caption").inner_text().startswith("50 % (")
+        assert opened.locator("#verdict .number small").first.inner_text().strip() == "asked: 50\u00a0%"
 
     def test_choosing_a_group_fades_the_others(self, opened, found):
         (first, second, *_) = [str(row.group) for row in found.audit.table]
         opened.get_by_role("radio", name=first).check()
         opened.wait_for_timeout(300)
         for group, opacity in ((0, "1"), (1, "0.12")):
-            element = opened.locator(f'#coverage [data-group="{group}"]').first
+            element = opened.locator(f'#verdict [data-group="{group}"]').first
             assert element.evaluate("each => getComputedStyle(each).opacity") == opacity
         assert opened.get_by_role("radio", name=second).is_visible()
 
@@ -376,7 +408,7 @@ class TestInABrowser:
         context = browser.new_context(java_script_enabled=False)
         tab = context.new_page()
         tab.goto(file)
-        assert tab.locator("#verdict .verdict-text").inner_text() == VERDICTS[found.verdict]
+        assert plain(tab.locator("#verdict .verdict-text").inner_text()) == is_even(found.audit)
         assert not tab.locator("#level-control").is_visible()
         context.close()
 
@@ -386,6 +418,7 @@ class TestInABrowser:
         context = browser.new_context(color_scheme=scheme)
         tab = context.new_page()
         tab.goto(file)
+        tab.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
         colors = tab.evaluate("""() => [...document.querySelectorAll("body *:not(title, script)")]
             .filter(each => [...each.childNodes].some(node => node.nodeType === 3 && node.data.trim()))
             .map(each => {
@@ -404,6 +437,9 @@ class TestInABrowser:
         tab = context.new_page()
         tab.goto(file)
         assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+        picture = tab.locator("#verdict .picture").bounding_box()
+        assert picture["x"] >= 0
+        assert picture["x"] + picture["width"] <= 360  # without scrolling
         context.close()
 
 

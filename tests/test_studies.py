@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression
 
 from evencover import ByFeature, BySpread, IntervalDistance, Marginal, Normalized, Prediction, Residual, conformal_rank
+from evencover.diagnostics._answers import is_even
 from evencover.models import QuantileForest, TableEncoder, WithSpread
 from evencover.studies import MODELS, Plan, study, table_study
 
@@ -49,9 +50,10 @@ class TwoLines(RegressorMixin, BaseEstimator):
 
 @pytest.fixture
 def only_intervals(monkeypatch):
-    """Studies without diagnosis and audit, which take most of the time and change no interval."""
-    for name in ("diagnose", "audit"):
+    """Studies without diagnosis and audit, which take most of the time and do not change the intervals."""
+    for name in ("diagnose", "audit_of_study"):
         monkeypatch.setattr(table_study, name, lambda *_, **__: None)
+    monkeypatch.setattr(table_study.Study, "spelled", lambda self, _: self)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +85,9 @@ def test_the_result_as_text(found):
     assert found.diagnosis.inputs.rows is found.regressor.calibration_rows_
     text = str(found)
     assert "Data: houses, target price; 600 training, 600 calibration, 300 test rows." in text
-    assert f"Verdict: {found.verdict}. {found.audit.advice}" in text
+    assert f"\nIs it even: {is_even(found.audit)}\nWhat to do: {found.advice}\n" in text
+    assert f"\nVerdict: {found.verdict}. Coverage of the test rows at level 0.9; estimates and intervals use " in text
+    assert "low is the third that it finds easiest" in text
     assert repr(found).startswith(f"Study(houses, target price: {found.verdict}; rows: training 600")
     assert "<table>" in found._repr_html_()
 

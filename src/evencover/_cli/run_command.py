@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from evencover._cli.invocation import EXIT_STATUS, command_text
+from evencover._cli.invocation import command_text, exit_status
 from evencover._cli.terminal import print_result, status
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def run(
     intervals: Literal["csv", "parquet"] | None = None,
     seed: int = 0,
     data_dir: Path | None = None,
+    strict: bool = False,
     json: bool = False,
 ) -> int:
     """Fit a model to a table, calibrate its intervals for even coverage, and test them on held-out rows.
@@ -81,11 +82,14 @@ def run(
         Seed of the split, the model and the random draws of the tests.
     data_dir
         A folder of CSV files, named after the data sets.
+    strict
+        Exit with status 4 if the verdict is undecided.
     json
         Print the results as JSON, as in results.json.
     """
     from evencover._internal.frames import column
     from evencover._report.output_folders import INTERVALS, RESULTS, new_files, write_study
+    from evencover.diagnostics._spelling import COMMAND_LINE
     from evencover.studies import Plan, study
 
     command = command_text(run, locals())
@@ -112,7 +116,7 @@ def run(
             clusters=clusters,
             name=name,
             progress=report_progress,
-        )
+        ).spelled(COMMAND_LINE)
         report_progress("writing the report")
         names = {each: column(table, each, "drop") for each in drop or ()}
         write_study(result, temporary, intervals=intervals_file, names=names, command=command)
@@ -122,7 +126,7 @@ def run(
     else:
         print_result(str(result))
         print_result(f"\nWritten to {folder}: {', '.join(files)}.")
-    return EXIT_STATUS[result.verdict]
+    return exit_status(result.verdict, strict=strict)
 
 
 def _load_table(

@@ -11,13 +11,14 @@ from evencover._internal.ecdf import ecdf_steps, score_axis_limits
 from evencover._internal.html import Markup, tag
 from evencover._report.axes import Axis, format_number
 from evencover._report.level_recorder import LevelRecorder
-from evencover.diagnostics._verdict import GroupCoverage, excludes_level
+from evencover.diagnostics._formatting import range_text
+from evencover.diagnostics._verdict import GroupCoverage, is_off
 from evencover.groups import Groups, Label
 from evencover.intervals import Intervals
 
-_WIDTH = 720.0
+_WIDTH, _NARROW = 720.0, 440.0  # a narrow picture fits a phone
 _LEFT, _NEAR, _RIGHT = 190.0, 60.0, 700.0  # where axes start, next to group names or numbers, and where they stop
-_ROW_HEIGHT = 30.0
+_ROW_HEIGHT, _TALL_ROW_HEIGHT = 30.0, 46.0  # a tall row has its name above it
 _MAX_LETTERS = 26
 _MAX_STEPS = 250
 _HEIGHT = 300.0
@@ -28,7 +29,13 @@ GroupNumbers: TypeAlias = Mapping[Label, int]
 
 
 def coverage_chart(
-    rows: Sequence[GroupCoverage], numbers: GroupNumbers, *, level: float, tolerance: float, recorder: LevelRecorder
+    rows: Sequence[GroupCoverage],
+    numbers: GroupNumbers,
+    *,
+    level: float,
+    tolerance: float,
+    recorder: LevelRecorder,
+    names: Mapping[Label, str] | None = None,
 ) -> Markup:
     """Return each group's coverage with its confidence interval, and the tolerance around the level as a band.
 
@@ -42,31 +49,41 @@ def coverage_chart(
         The middle, and half the width of the band.
     recorder : LevelRecorder
         Records what depends on the level.
+    names : mapping from label to str, optional
+        The text of each group, if not its label.
     """
     half = _axis_half_width(rows, level, tolerance)
-    axis = Axis(level - half, level + half, _LEFT, _RIGHT)
-    bottom = 10 + _ROW_HEIGHT * len(rows)
+    axis = Axis(level - half, level + half, 24.0, _NARROW - 24.0)
+    bottom = 10 + _TALL_ROW_HEIGHT * len(rows)
     left, right = axis.at(level - tolerance), axis.at(min(level + tolerance, 1.0))
-    band = recorder.element("rect", class_="band", y=4, height=bottom - 4, varying={"x": left, "width": right - left})
-    middle = tag("line", class_="level", x1=axis.at(level), x2=axis.at(level), y1=4.0, y2=bottom)
+    tops = [24 + _TALL_ROW_HEIGHT * index for index in range(len(rows))]  # of the shaded strip of each group
+    strips = (
+        recorder.element("rect", class_="band", y=top, height=20, varying={"x": left, "width": right - left})
+        for top in tops
+    )
+    middles = (tag("line", class_="level", x1=axis.at(level), x2=axis.at(level), y1=top, y2=top + 20) for top in tops)
     ticks = (
         recorder.text(
-            _share_text(level + part * half), "text", class_="tick", x=axis.at(level + part * half), y=bottom + 18
+            _percent_text(level + part * half), "text", class_="tick", x=axis.at(level + part * half), y=bottom + 18
         )
         for part in (-1.0, -0.5, 0.0, 0.5, 1.0)
     )
     groups = (
         tag(
             "g",
-            *_coverage_of_group(row, 25 + _ROW_HEIGHT * index, axis, level, recorder),
+            *_coverage_of_group(
+                row,
+                (names or {}).get(row.group, str(row.group)),
+                14 + _TALL_ROW_HEIGHT * index,
+                axis,
+                recorder,
+                off=is_off(row, level, tolerance),
+            ),
             data_group=numbers[row.group],
         )
         for index, row in enumerate(rows)
     )
-    caption = _axis_name(
-        "coverage with 95 % intervals; dashed: level; shaded: within the tolerance", bottom + 38, _LEFT
-    )
-    return _svg_figure("Coverage of each group", bottom + 46, band, middle, *ticks, *groups, caption)
+    return _svg_figure("Coverage of each group", bottom + 26, *strips, *middles, *ticks, *groups, width=_NARROW)
 
 
 def widths_chart(
@@ -224,16 +241,23 @@ def color(number: int) -> str:
     return f"group-{number % _COLORS}"
 
 
-def _coverage_of_group(row: GroupCoverage, y: float, axis: Axis, level: float, recorder: LevelRecorder) -> list[Markup]:
-    """Return a group's tooltip, name, confidence interval and dot, at the height y."""
-    off = excludes_level(row, level)
-    tooltip = f"{row.group}: {row.coverage:.3f} of {row.rows} rows, {row.low:.3f} to {row.high:.3f}"
+def _coverage_of_group(
+    row: GroupCoverage, name: str, y: float, axis: Axis, recorder: LevelRecorder, *, off: bool
+) -> list[Markup]:
+    """Return a group's tooltip, and below its name and numbers, its interval and dot; y is the height of the name."""
+    tooltip = f"{row.group}: {row.coverage:.3f} of {row.rows} rows; estimate {row.estimate:.3f}"
     kind = "off" if off else "on"
+    between = recorder.text(f": between {range_text(row.low, row.high)}", "tspan")
+    text = tag("text", tag("tspan", _shortened(name), class_="label"), between, x=4, y=y + 4)
+    height = y + 20
     span = recorder.element(
-        "line", y1=y, y2=y, varying={"x1": axis.at(row.low), "x2": axis.at(row.high), "class_": f"span {kind}"}
+        "line",
+        y1=height,
+        y2=height,
+        varying={"x1": axis.at(row.low), "x2": axis.at(row.high), "class_": f"span {kind}"},
     )
-    dot = recorder.element("path", varying={"d": _dot(axis.at(row.coverage), y, 5.5, missed=off), "class_": kind})
-    return [recorder.text(tooltip, "title"), _name(row.group, y + 4), span, dot]
+    dot = recorder.element("path", varying={"d": _dot(axis.at(row.estimate), height, 5.5, missed=off), "class_": kind})
+    return [recorder.text(tooltip, "title"), text, span, dot]
 
 
 def _axis_half_width(rows: Sequence[GroupCoverage], level: float, tolerance: float) -> float:
@@ -285,22 +309,25 @@ def _axis_name(text: str, y: float, start: float) -> Markup:
 def _name(label: Any, y: float) -> Markup:
     """Return a group's name, shortened in the middle if it is long; a tooltip shows all of it."""
     text = str(label)
+    return tag("text", tag("title", text), _shortened(text), class_="group-name", x=_LEFT - 12, y=y)
+
+
+def _shortened(text: str) -> str:
     half = _MAX_LETTERS // 2
-    shortened = text if len(text) <= _MAX_LETTERS else f"{text[:half]}…{text[-half:]}"
-    return tag("text", tag("title", text), shortened, class_="group-name", x=_LEFT - 12, y=y)
+    return text if len(text) <= _MAX_LETTERS else f"{text[:half]}…{text[-half:]}"
 
 
-def _share_text(value: float) -> str:
-    return f"{value:.3g}" if -1e-9 <= value <= 1 + 1e-9 else ""
+def _percent_text(share: float) -> str:
+    return f"{100 * share:.3g} %" if -1e-9 <= share <= 1 + 1e-9 else ""
 
 
-def _svg_figure(name: str, height: float, *content: Markup) -> Markup:
+def _svg_figure(name: str, height: float, *content: Markup, width: float = _WIDTH) -> Markup:
     """Return a picture with a name for screen readers; a table next to it holds its numbers."""
     return tag(
         "svg",
         tag("g", *content, aria_hidden="true"),
-        viewBox=f"0 0 {_WIDTH:g} {height:g}",
+        viewBox=f"0 0 {width:g} {height:g}",
         role="img",
         aria_label=name,
-        class_="picture",
+        class_="picture" if width == _WIDTH else "picture narrow",
     )

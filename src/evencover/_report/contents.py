@@ -4,23 +4,24 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from evencover._internal.arrays import IntArray
 from evencover._internal.frames import take
 from evencover._report.charts import ShownRows
-from evencover.diagnostics._slabs import FeatureSearch
+from evencover.diagnostics._advice import advice
+from evencover.diagnostics._regions import FeatureSearch
 from evencover.diagnostics._verdict import GroupCoverage
 from evencover.diagnostics.audit_result import Audit
-from evencover.diagnostics.audits import audit
 from evencover.diagnostics.diagnosis import at_level
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.groups import Label
 from evencover.guarantees import TooFewRowsWarning
 from evencover.intervals import Intervals
 from evencover.studies import Study
+from evencover.studies.table_study import audit_of_study
 
 _MANY_LEVELS = (*range(50, 85, 5), *range(85, 100))  # percent
 _SOME_LEVELS = (50, 60, 70, 80, 85, 90, 95, 98, 99)
@@ -73,12 +74,15 @@ class Contents:
         The study, if the result is one.
     rows : ShownRows or None
         The test rows that are drawn one by one.
+    command : str
+        The command that gave the result.
     """
 
     snapshots: Sequence[LevelSnapshot]
     start: int = 0
     study: Study | None = None
     rows: ShownRows | None = None
+    command: str = ""
 
     @property
     def own(self) -> LevelSnapshot:
@@ -145,15 +149,21 @@ def _study_contents(study: Study) -> Contents:
         lower, upper = at_all_levels.lower[:, column], at_all_levels.upper[:, column]
         intervals = replace(at_all_levels, lower=lower, upper=upper, level=level)
         is_own = level == study.plan.level
-        diagnosis = study.diagnosis if is_own else at_level(study.diagnosis, level)
-        audited = study.audit if is_own else _audit_intervals(study, intervals, search)
+        diagnosis = study.diagnosis if is_own else _diagnosis_at(study, level)
+        audited = study.audit if is_own else _audit_intervals(study, intervals, search, diagnosis)
         snapshots.append(LevelSnapshot(audited, diagnosis, audited, intervals[shown]))
     return Contents(snapshots, levels.index(study.plan.level), study, shown_rows)
 
 
-def _audit_intervals(study: Study, intervals: Intervals, search: FeatureSearch) -> Audit:
-    plan = study.plan
-    return audit(study.test.y, intervals, X=search, groups=study.groups, tolerance=plan.tolerance, seed=plan.seed)
+def _diagnosis_at(study: Study, level: float) -> Diagnosis:
+    diagnosis = at_level(study.diagnosis, level)
+    return replace(diagnosis, advice=advice(diagnosis, study.spelling))
+
+
+def _audit_intervals(study: Study, intervals: Intervals, search: FeatureSearch, diagnosis: Diagnosis) -> Audit:
+    settings: dict[str, Any] = {"X": search, "tolerance": study.plan.tolerance, "seed": study.plan.seed}
+    audited = audit_of_study(study.regressor, study.test_rows, intervals, study.groups, diagnosis, **settings)
+    return replace(audited, advice=study.advice_on(audited, diagnosis, study.spelling))
 
 
 def _rows_to_show(study: Study) -> tuple[ShownRows, IntArray]:

@@ -12,6 +12,7 @@ from evencover._version import __version__
 from evencover.diagnostics._formatting import short_repr
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.quality import Quality
 from evencover.scores import BUILTIN_SCORES
 from evencover.studies import Study
 
@@ -28,7 +29,20 @@ def data_of(result: Study | Diagnosis | Audit) -> dict[str, Any]:
     """
     if isinstance(result, Study):
         return {"evencover": __version__, "kind": "study", **_study_data(result)}
-    return {"evencover": __version__, "kind": type(result).__name__.lower(), **json_value(result)}
+    kind = type(result).__name__.lower()
+    return {"evencover": __version__, "kind": kind, **json_value(result), **_summary(result)}
+
+
+def _summary(result: Study | Diagnosis | Audit) -> dict[str, Any]:
+    """Return the verdict, what is shown in numbers, and what to do."""
+    judged = result.audit if isinstance(result, Study) else result
+    return {
+        "verdict": judged.verdict,
+        "headline": judged.headline,
+        "shown_within": json_value(judged.shown_within),
+        "advice": judged.advice,
+        **({"quality": _quality_data(judged.quality)} if isinstance(judged, Audit) else {}),
+    }
 
 
 def json_value(value: Any) -> Any:
@@ -54,8 +68,7 @@ def _study_data(study: Study) -> dict[str, Any]:
     plan = study.plan
     recommendation = study.recommendation
     return {
-        "verdict": study.verdict,
-        "advice": study.audit.advice,
+        **_summary(study),
         "data": study.name,
         "target": study.target,
         "rows": study.sizes,
@@ -74,6 +87,11 @@ def _study_data(study: Study) -> dict[str, Any]:
         "tried": None if recommendation is None else json_value(recommendation.candidates),
         "versions": versions(),
     }
+
+
+def _quality_data(quality: Quality) -> dict[str, Any]:
+    """Return the measures, and what they mean."""
+    return {"summary": quality.summary, "explains_nothing": quality.explains_nothing, **json_value(quality)}
 
 
 def _thresholds(study: Study) -> list[float]:

@@ -27,11 +27,12 @@ class LevelRecorder:
         self.attributes: list[dict[str, str]] = []
 
     def text(self, value: Any, name: str = "span", **attributes: Any) -> Markup:
-        """Return an element whose text depends on the level."""
-        self.texts.append(visible(str(value)))
+        """Return an element whose text depends on the level; a percent sign stays in the line of its number."""
+        text = str(value).replace(" %", "\u00a0%")
+        self.texts.append(visible(text))
         if not self.is_shown:
             return _NOTHING
-        return tag(name, str(value), data_text=len(self.texts) - 1, **attributes)
+        return tag(name, text, data_text=len(self.texts) - 1, **attributes)
 
     def element(self, name: str, *content: Any, varying: dict[str, Any], **attributes: Any) -> Markup:
         """Return an element with some attributes that depend on the level; pixels are rounded to one decimal."""

@@ -18,26 +18,21 @@ from evencover._report.charts import (
 from evencover._report.contents import Contents, LevelSnapshot
 from evencover._report.level_recorder import LevelRecorder
 from evencover.diagnostics._exact_tests import SIGNIFICANT
-from evencover.diagnostics._formatting import HasPValue, p_value_text, short_repr
+from evencover.diagnostics._formatting import join_first, p_value_text, short_repr
 from evencover.diagnostics._verdict import GroupCoverage
-from evencover.diagnostics.audit_result import Audit, GroupAudit
+from evencover.diagnostics.audit_result import AUDIT_COLUMNS, Audit, GroupAudit, audit_cells
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.guarantees import Guarantee
 from evencover.intervals import Intervals
 
-VERDICTS = {
-    "even": "Coverage is even.",
-    "uneven": "Coverage is uneven, or differs from the level.",
-    "undecided": "Undecided: more rows are needed.",
-}
 _MAX_LINES = 7  # of distributions that a reader can distinguish
 _GROUP = ("group", "rows", "coverage", "95 % interval", "p (Holm)")
 
 
 def section(identity: str, title: str, *content: Any) -> Markup:
-    """Return a part of the page with a heading."""
-    heading = tag("h2", title, id=f"{identity}-title")
-    return tag("section", heading, *content, aria_labelledby=f"{identity}-title", id=identity)
+    """Return a part of the page that is folded below its heading."""
+    heading = tag("summary", tag("h2", title, id=f"{identity}-title"))
+    return tag("details", heading, *content, aria_labelledby=f"{identity}-title", id=identity, class_="part")
 
 
 def scrolling_table(header: Sequence[Any], rows: Iterable[Sequence[Any]], caption: str) -> Markup:
@@ -51,69 +46,65 @@ def figure(*content: Any) -> Markup:
     return tag("figure", *content, tabindex=0)
 
 
-def verdict_section(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRecorder) -> Markup:
-    """Return the verdict, the advice, and the rule behind the verdict."""
-    result = snapshot.result
-    box = recorder.element(
-        "div",
-        tag("p", recorder.text(VERDICTS[result.verdict]), class_="verdict-text"),
-        tag("p", recorder.text(result.advice)),
-        varying={"class_": f"verdict {result.verdict}"},
-    )
-    level = tag("p", "At level ", recorder.text(f"{snapshot.level:g}"), ":", class_="note")
-    rule = tag("p", recorder.text(_verdict_rule(contents, snapshot)), class_="note")
-    return section("verdict", "Verdict", level, box, rule)
+def rule_section(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRecorder) -> Markup:
+    """Return the rule behind the verdict."""
+    verdict = tag("p", "Verdict at level ", recorder.text(f"{snapshot.level:g}: {snapshot.result.verdict}"), ".")
+    rule = tag("p", recorder.text(_verdict_rule(contents, snapshot)))
+    return section("rule", "When is it even?", verdict, rule)
 
 
 def _verdict_rule(contents: Contents, snapshot: LevelSnapshot) -> str:
     """Return which rows the verdict uses, and by what rule."""
     result = snapshot.result
     rule = (
-        "It is uneven if coverage differs significantly from the level (joint p-value below "
-        f"{SIGNIFICANT:g}; here {p_value_text(result.joint_p_value)}) and the interval of some group excludes the "
-        f"level. It is even if the intervals of all groups lie within {result.tolerance:g} of the level. Otherwise it "
-        "is undecided."
+        "It is uneven if the coverage of some group, or of all rows, differs significantly from the level (p-value "
+        f"below {SIGNIFICANT:g}), its interval excludes the level, and the interval does not lie within "
+        f"{result.tolerance:g} of the level. It is even if the intervals of all groups lie within {result.tolerance:g} "
+        "of the level. Otherwise it is undecided."
     )
-    if contents.study is not None:
-        n = contents.study.sizes["test"]
-        return (
-            f"The verdict uses the intervals of {n} test rows. Neither the model nor the calibration used these rows. "
-            f"{rule}"
-        )
     if isinstance(result, Audit):
-        return f"The verdict uses the intervals of {result.overall.rows} rows. {rule}"
+        kept = " Neither the model nor the calibration used them." * (contents.study is not None)
+        return (
+            f"The verdict is on the intervals of {result.overall.rows} test rows.{kept} The 95 % intervals of the "
+            f"groups use {result.evidence}. {rule}"
+        )
     n = sum(row.rows for row in result.table)
     return f"The verdict is on one threshold for all rows. It uses {n} calibration rows. {rule}"
 
 
 def coverage_section(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
-    """Return each group's coverage on the test rows: a picture and a table."""
+    """Return each group's coverage and width on the test rows: a table, and a picture of the widths."""
     rows = contents.shown(audit.table)
     lines = [
-        (*_group_cells(row, recorder), recorder.text(format_number(row.width)))
+        (row.group, row.rows, *map(recorder.text, audit_cells(row)[2:]))
         for row in [*rows, *([audit.overall] if len(audit.table) > 1 else [])]
     ]
-    table = scrolling_table((*_GROUP, "mean width"), lines, "Coverage and mean width of each group")
-    p_values = tag("p", f"The p-values {audit.p_value_scope}.", class_="note")
+    table = scrolling_table(AUDIT_COLUMNS, lines, "Coverage and mean width of each group")
+    note = (
+        "Coverage is the share of the test rows that is covered. The estimates and intervals use "
+        f"{audit.evidence}; the intervals of all groups hold at the same time with 95 % confidence. The p-values "
+        f"{audit.p_value_scope}."
+    )
+    widths = widths_chart(
+        {row.group: row.width for row in rows},
+        contents.group_numbers,
+        max_width=contents.max_width,
+        recorder=recorder,
+    )
+    one = format_number(audit.quality.one_threshold_width)
+    unusual = (
+        f"Mean width of all rows: {format_number(audit.overall.width)}; with one threshold for all rows: {one}. Empty "
+        f"intervals: {audit.n_empty}. Infinite intervals: {audit.n_infinite}."
+    )
     return section(
         "coverage",
-        "Coverage by group",
-        figure(_coverage_picture(contents, audit, recorder)),
+        "The groups in numbers",
         table,
         *_groups_not_shown(contents, audit.table),
-        p_values,
+        tag("p", recorder.text(note), class_="note"),
+        figure(widths),
+        tag("p", recorder.text(unusual), class_="note"),
     )
-
-
-def widths_section(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
-    """Return each group's mean width as a picture."""
-    means = {row.group: row.width for row in contents.shown(audit.table)}
-    text = recorder.text(
-        f"Mean width: {format_number(audit.overall.width)}. Empty intervals: {audit.n_empty}. "
-        f"Infinite intervals: {audit.n_infinite}."
-    )
-    picture = widths_chart(means, contents.group_numbers, max_width=contents.max_width, recorder=recorder)
-    return section("widths", "Interval widths", figure(picture), tag("p", text))
 
 
 def rows_section(contents: Contents, shown: ShownRows, intervals: Intervals, recorder: LevelRecorder) -> Markup:
@@ -151,7 +142,7 @@ def one_threshold_section(contents: Contents, diagnosis: Diagnosis, recorder: Le
 def distributions_section(contents: Contents, diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
     """Return the distributions of the groups' scores; of many groups, of those with the smallest p-values."""
     own = contents.own.diagnosis or diagnosis
-    by_p_value = sorted(contents.shown(own.table), key=lambda row: (np.isnan(row.adjusted), row.adjusted))
+    by_p_value = sorted(contents.shown(own.table), key=_by_p_value)
     drawn = {row.group for row in by_p_value[:_MAX_LINES]}
     scores = {label: values for label, values in diagnosis.scores.items() if label in drawn}
     selection = f" Only the {_MAX_LINES} groups with the smallest p-values are drawn."
@@ -181,10 +172,12 @@ def tests_section(snapshot: LevelSnapshot, recorder: LevelRecorder) -> Markup:
     lines = [*_calibration_tests(snapshot.diagnosis, recorder), *_audit_tests(snapshot.audit, recorder)]
     table = scrolling_table(("test", "question", "p (Holm)", "answer"), lines, "All tests")
     note = (
-        "A p-value is the probability of a difference at least this large if there were none in truth. Where several "
-        "groups, pairs or strata are compared, it is adjusted for their number (Holm). Not tested: more rows or groups "
-        "are needed, or there are more than 30 groups to compare in pairs. All levels are tested on the same rows, "
-        "each as if it had been chosen beforehand. Do not choose a level by its verdict: such a verdict proves nothing."
+        "A yes is no alarm by itself: the verdict uses only the exact tests of the groups and of all rows, and that of "
+        "the worst region if the groups share a threshold. Not every difference matters. A p-value is the probability "
+        "of a difference at least this large if there were none in truth. Where several groups, pairs or strata are "
+        "compared, it is adjusted for their number (Holm). Not tested: more rows or groups are needed, or there are "
+        "more than 30 groups to compare in pairs. All levels are tested on the same rows, each as if it had been "
+        "chosen beforehand. Do not choose a level by its verdict: such a verdict proves nothing."
     )
     return section("tests", "Statistical tests", table, tag("p", note, class_="note"))
 
@@ -215,8 +208,9 @@ def _audit_tests(audit: Audit | None, recorder: LevelRecorder) -> list[tuple[Any
         ("exact, each group", "Does the coverage of some group differ from the level?"): smallest,
         ("exact, all rows", "Does the coverage of all rows differ from the level?"): audit.overall.adjusted,
     }
-    if audit.slab is not None:
-        p_values["worst slab", "Are rows of that slab missed too often?"] = audit.slab.adjusted
+    if audit.by_feature:  # at some levels, all rows can be covered; then there is no worst region
+        region = np.nan if audit.worst_region is None else audit.worst_region.adjusted
+        p_values["worst region", "Are rows of that region missed too often?"] = region
     if audit.excess_risk is not None:
         p_values["classifier", "Do the features predict which rows are missed?"] = audit.excess_risk.p_value
     return [_test_cells(f"test rows: {name}", question, p, recorder) for (name, question), p in p_values.items()]
@@ -227,30 +221,34 @@ def _test_cells(name: str, question: str, p: float, recorder: LevelRecorder) -> 
     return name, question, recorder.text("" if np.isnan(p) else p_value_text(p)), recorder.text(answer)
 
 
-def features_section(audit: Audit, recorder: LevelRecorder) -> Markup:
-    """Return the worst slab, and the coverage by each feature."""
-    slab = tag("p", recorder.text(_slab_text(audit)))
-    lines = [_group_cells(row, recorder) for row in audit.by_feature]
-    table = scrolling_table(_GROUP, lines, "Coverage by each feature")
+def features_section(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
+    """Return the worst region, and the coverage by each feature."""
+    region = tag("p", recorder.text(_region_text(audit)))
+    own = {row.group: row for row in (contents.own.audit or audit).by_feature}
+    order = sorted(range(len(audit.by_feature)), key=lambda index: _by_p_value(own[audit.by_feature[index].group]))
+    lines = [_group_cells(audit.by_feature[index], recorder) for index in order]
+    table = scrolling_table(_GROUP, lines, "Coverage by each feature; each 95 % interval holds by itself")
     details = tag("details", tag("summary", f"Coverage by each feature ({len(lines)} strata)"), table)
-    off = recorder.text(audit.features_off_the_level or "none")
+    off = recorder.text(join_first(audit.features_off_the_level) or "none")
     return section(
         "features",
         "Coverage by feature",
-        slab,
+        region,
         tag("p", "Strata whose coverage differs significantly from the level: ", off, "."),
         details,
     )
 
 
-def _slab_text(audit: Audit) -> str:
-    slab: GroupAudit | None = audit.slab
-    if slab is None or not slab.rows:
-        return "No slab of the features was found."
+def _region_text(audit: Audit) -> str:
+    region: GroupAudit | None = audit.worst_region
+    if region is None or not region.rows:
+        return "No region of the features was found."
+    confirmed = region.adjusted < SIGNIFICANT
+    found = "was confirmed" if confirmed else "was not confirmed: there, coverage is not significantly low"
     return (
-        f"The worst slab was found on half of the rows and tested on the other half. It is {audit.slab_rule}. There, "
-        f"{slab.coverage:.3f} of {slab.rows} rows are covered (interval {slab.low:.3f} to {slab.high:.3f}; p (Holm) "
-        f"{p_value_text(slab.adjusted)})."
+        f"A search on half of the rows found low coverage for {audit.region_rule}. On the other half, it {found}. "
+        f"There, {region.coverage:.3f} of {region.rows} rows are covered (interval "
+        f"{region.low:.3f} to {region.high:.3f}; p (Holm) {p_value_text(region.adjusted)})."
     )
 
 
@@ -262,7 +260,8 @@ def guarantee_section(guarantee: Guarantee, level: float, recorder: LevelRecorde
     ]
     note = (
         "The probability is over the calibration rows and the new row jointly: k / (n + 1), or more if scores are "
-        "tied. After one calibration, the coverage of new rows varies around it; the fewer the calibration rows, the "
+        "tied. A calibration row that is the edge between two groups is calibrated separately, and not counted here. "
+        "After one calibration, the coverage of new rows varies around it; the fewer the calibration rows, the "
         "more it varies."
     )
     table = scrolling_table(
@@ -277,16 +276,23 @@ def options_section(diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
         (
             short_repr(each.nonconformity),
             "one for each group" if each.per_group else "one for all rows",
-            recorder.text(each.verdict),
+            recorder.text(each.verdict + " (guaranteed)" * (each.per_group and each.verdict == "even")),
             recorder.text(format_number(each.width)),
         )
         for each in diagnosis.options
     ]
     header = ("score", "thresholds", "verdict", "mean width")
-    return section("options", "Alternatives", scrolling_table(header, lines, "Evaluated on the calibration rows"))
+    note = (
+        "Guaranteed: on average over many calibrations, every group is covered at the level. After one calibration, "
+        "its coverage can be a little lower or higher; that is what the verdict on the test rows is about."
+    )
+    table = scrolling_table(
+        header, lines, "Evaluated on the calibration rows, so widths differ from those of test rows"
+    )
+    return section("options", "Alternatives", table, tag("p", note, class_="note"))
 
 
-def _group_cells(row: HasPValue, recorder: LevelRecorder) -> tuple[Any, ...]:
+def _group_cells(row: GroupCoverage, recorder: LevelRecorder) -> tuple[Any, ...]:
     """Return a group, its rows, and the numbers that depend on the level: the columns `_GROUP`."""
     interval = f"{row.low:.3f} to {row.high:.3f}"
     by_level = (f"{row.coverage:.3f}", interval, p_value_text(row.adjusted))
@@ -301,6 +307,11 @@ def _coverage_picture(contents: Contents, result: Diagnosis | Audit, recorder: L
         tolerance=result.tolerance,
         recorder=recorder,
     )
+
+
+def _by_p_value(row: GroupCoverage) -> tuple[bool, float]:
+    """Return the key that sorts groups by p-value, those without one last."""
+    return bool(np.isnan(row.adjusted)), row.adjusted
 
 
 def _groups_not_shown(contents: Contents, table: Sequence[GroupCoverage]) -> list[Markup]:

@@ -7,10 +7,9 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
-from evencover._internal.html import Markup, joined, tag
+from evencover._internal.html import Markup, tag
 from evencover._report.contents import Contents
 from evencover._report.level_recorder import LevelRecorder, level_differences
-from evencover._report.level_sections import VERDICTS
 
 _NO_LOADING = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -21,7 +20,7 @@ def page(
     title: str,
     subtitle: str,
     contents: Contents,
-    levels: Sequence[tuple[LevelRecorder, Markup]],
+    levels: Sequence[tuple[LevelRecorder, Markup, Markup]],
     static_parts: Markup,
 ) -> str:
     """Return the whole page.
@@ -32,13 +31,13 @@ def page(
         The heading and the line below it.
     contents : Contents
         The result.
-    levels : sequence of (LevelRecorder, Markup)
-        The parts that depend on the level, made at every level.
+    levels : sequence of (LevelRecorder, Markup, Markup)
+        The first screen and the other parts that depend on the level, made at every level.
     static_parts : Markup
         The parts that do not.
     """
     script = _resource("page.js") if len(levels) > 1 else ""
-    body = joined([levels[contents.start][1], static_parts])
+    _, answers, details = levels[contents.start]
     return "<!DOCTYPE html>\n" + tag(
         "html",
         tag(
@@ -51,12 +50,18 @@ def page(
         ),
         tag(
             "body",
-            tag("a", "Skip to the verdict", href="#verdict", class_="skip"),
+            tag("a", "Skip to the answers", href="#verdict", class_="skip"),
             tag("header", tag("h1", title), tag("p", subtitle, class_="sub")),
-            *([_level_control(contents, len(levels))] if len(levels) > 1 else []),
-            *([_group_control(contents)] if len(contents.groups) > 1 else []),
-            tag("main", body),
-            *_script(contents, [recorder for recorder, _ in levels], script),
+            tag(
+                "main",
+                answers,
+                *([_level_control(contents, len(levels))] if len(levels) > 1 else []),
+                tag("h2", "Details", class_="details-title"),
+                *([_group_control(contents)] if len(contents.groups) > 1 else []),
+                details,
+                static_parts,
+            ),
+            *_script(contents, [recorder for recorder, *_ in levels], script),
         ),
         lang="en",
     )
@@ -66,14 +71,15 @@ def _level_control(contents: Contents, n_levels: int) -> Markup:
     """Return the slider of levels, which only JavaScript makes visible."""
     slider = tag("input", type="range", id="level", min=0, max=n_levels - 1, step=1, value=contents.start)
     output = tag("output", _level_caption(contents, contents.start), id="level-caption", for_="level")
-    label = tag("label", tag("b", "Level "), slider, for_="level")
-    return tag("section", label, " ", output, id="level-control", aria_label="Level", hidden=True)
+    label = tag("label", tag("b", "How often should they be right? "), slider, for_="level")
+    note = tag("p", "Decide on the share before you look at its verdict.", class_="note")
+    return tag("section", label, " ", output, note, id="level-control", aria_label="Level", hidden=True)
 
 
 def _level_caption(contents: Contents, index: int) -> str:
     """Return the text next to the slider at a level: the level and the verdict."""
     snapshot = contents.snapshots[index]
-    return f"{snapshot.level:g}: {VERDICTS[snapshot.result.verdict]}"
+    return f"{100 * snapshot.level:g} % ({snapshot.result.verdict}). All numbers on this page follow the slider."
 
 
 def _group_control(contents: Contents) -> Markup:
@@ -83,8 +89,8 @@ def _group_control(contents: Contents) -> Markup:
         tag("label", tag("input", type="radio", name="group", id=f"show-{value}", checked=value == "all"), " ", text)
         for text, value in choices
     )
-    fields = tag("fieldset", tag("legend", "Show group"), *radios)
-    folded = tag("details", tag("summary", "Show one group"), fields) if len(choices) > _MANY_GROUPS else fields
+    fields = tag("fieldset", tag("legend", "Highlight a group"), *radios)
+    folded = tag("details", tag("summary", "Highlight a group"), fields) if len(choices) > _MANY_GROUPS else fields
     return tag("section", folded, id="group-control", aria_label="Group")
 
 

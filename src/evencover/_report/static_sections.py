@@ -19,6 +19,17 @@ from evencover.studies import Study
 _PACKAGES = ("evencover", "numpy", "scipy", "scikit-learn", "quantile-forest", "torch")
 
 _GLOSSARY = {
+    "right": "An interval is right if it contains the true value of its row.",
+    "even": "All groups are right equally often: their true shares lie within the tolerance of the level.",
+    "undecided": "No group is shown to be off, but the rows are too few to show that all groups are within the "
+    "tolerance.",
+    "tolerance": "The largest distance between a group's share and the level that counts as even, such as 0.03 (three "
+    "percentage points).",
+    "exchangeable": "The order of the rows carries no information, for example because all rows are independent and "
+    "come from one source. Rows of another country, or of a later year, may differ.",
+    "strata": "Groups of rows by the values of one feature.",
+    "R2": "The share of the target's variation that the predictions explain: 1 is perfect, 0 is no better than always "
+    "predicting the mean.",
     "level": "The share of targets that the intervals should contain, such as 0.9 (nominal coverage).",
     "coverage": "The share of targets that the intervals do contain.",
     "group": "Rows that should be covered equally often, such as rows with low, medium and high noise.",
@@ -28,11 +39,11 @@ _GLOSSARY = {
     "threshold": "An interval contains the targets whose score is at most the threshold. There is one threshold for "
     "all rows (Marginal), or one for each group.",
     "calibration rows": "Rows that were not used to fit the model. Their scores set the thresholds.",
-    "interval, 95 %": "A Clopper-Pearson interval. It contains the true coverage of a group in nineteen of twenty "
-    "cases.",
+    "interval, 95 %": "Where the true coverage of a group lies. In about nineteen of twenty cases, the intervals of "
+    "all groups contain the true coverages.",
     "p (Holm)": "A p-value, adjusted for the number of comparisons. If it is small, chance hardly explains the "
     "difference.",
-    "slab": "The rows between two parallel planes in the space of the features.",
+    "worst region": "The values of the features with the lowest coverage, found by a decision tree.",
     "BetaBinomial": "The exact distribution of the number of rows that a calibrated threshold covers. It includes the "
     "chance of the calibration.",
 }
@@ -44,7 +55,7 @@ def evaluation_section(recommendation: Recommendation) -> Markup:
         (
             short_repr(each.nonconformity),
             short_repr(each.taxonomy),
-            each.verdict,
+            each.outcome,
             format_number(each.width),
             "selected" * (each is recommendation.chosen),
         )
@@ -65,9 +76,10 @@ def data_section(study: Study) -> Markup:
     total = sum(study.sizes.values())
     parts = [(part, n, f"{n / total:.0%}") for part, n in study.sizes.items()]
     split = scrolling_table(("part", "rows", "share"), parts, "Rows used in each part")
+    selected = "" if study.recommendation is None else ", and to select the score and the groups"
     text = (
         f"{total} rows of {study.name}, split at random (seed {study.plan.seed}). The training part was used to fit "
-        "the model and to select the score and the groups. The calibration part set the thresholds. The verdict uses "
+        f"the model{selected}. The calibration part set the thresholds. The verdict uses "
         "the test part."
     )
     clusters = (

@@ -1,6 +1,7 @@
 """Write a result as one HTML file."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from evencover._internal.html import Markup, joined
 from evencover._internal.saved_files import atomic_write
 from evencover._report import level_sections as sections
 from evencover._report.contents import Contents, LevelSnapshot, contents_of
+from evencover._report.first_screen import first_screen
 from evencover._report.level_recorder import LevelRecorder
 from evencover._report.page import page
 from evencover._report.static_sections import (
@@ -17,13 +19,14 @@ from evencover._report.static_sections import (
     glossary_section,
     reproduction_section,
 )
+from evencover.diagnostics._formatting import count_text
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.studies import Study
 
 
 def write_report(result: Study | Diagnosis | Audit, path: str | Path, *, command: str = "") -> None:
-    """Write a result to one HTML file: the verdict first, then pictures, numbers, tests and assumptions.
+    """Write a result to one HTML file: the answers first, then numbers, tests and assumptions, folded.
 
     The file needs no network. It can be read without JavaScript, and printed. With JavaScript, the report on a study
     or a diagnosis has a slider that changes the level; all its numbers are computed when the file is written.
@@ -51,21 +54,20 @@ def write_report(result: Study | Diagnosis | Audit, path: str | Path, *, command
 
 def report(result: Study | Diagnosis | Audit, *, command: str = "") -> str:
     """Return the page that `write_report` writes."""
-    contents = contents_of(result)
+    contents = replace(contents_of(result), command=command)
     levels = []
     for snapshot in contents.snapshots:
         recorder = LevelRecorder(is_shown=snapshot is contents.own)
-        levels.append((recorder, joined(_level_parts(contents, snapshot, recorder))))
+        first = first_screen(contents, snapshot, recorder)
+        levels.append((recorder, first, joined(_level_parts(contents, snapshot, recorder))))
     title, subtitle = _title_and_subtitle(result)
     return page(title, subtitle, contents, levels, _static_parts(result, command))
 
 
 def _level_parts(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRecorder) -> Iterator[Markup]:
     """Yield the parts that depend on the level, in the order of reading."""
-    yield sections.verdict_section(contents, snapshot, recorder)
     if snapshot.audit is not None:
         yield sections.coverage_section(contents, snapshot.audit, recorder)
-        yield sections.widths_section(contents, snapshot.audit, recorder)
     if contents.rows is not None and snapshot.intervals is not None:
         yield sections.rows_section(contents, contents.rows, snapshot.intervals, recorder)
     if snapshot.diagnosis is not None:
@@ -73,18 +75,23 @@ def _level_parts(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRec
         yield sections.distributions_section(contents, snapshot.diagnosis, recorder)
         if snapshot.diagnosis.options:
             yield sections.options_section(snapshot.diagnosis, recorder)
+    yield sections.rule_section(contents, snapshot, recorder)
     yield sections.tests_section(snapshot, recorder)
-    if snapshot.audit is not None and snapshot.audit.excess_risk is not None:
-        yield sections.features_section(snapshot.audit, recorder)
+    if snapshot.audit is not None and snapshot.audit.by_feature:
+        yield sections.features_section(contents, snapshot.audit, recorder)
     if contents.study is not None:
         yield sections.guarantee_section(contents.study.regressor.guarantee_, snapshot.level, recorder)
 
 
 def _title_and_subtitle(result: Study | Diagnosis | Audit) -> tuple[str, str]:
     if isinstance(result, Study):
-        return f"Prediction intervals for {result.target}", f"{result.name}. Model: {result.method}."
+        n = sum(result.sizes.values())
+        return (
+            f"Prediction intervals for {result.target}",
+            f"{result.name}, {count_text(n)} rows. Model: {result.model_name}.",
+        )
     if isinstance(result, Audit):
-        return "Coverage of these intervals", f"An audit of {result.overall.rows} rows."
+        return "Coverage of these intervals", f"An audit of {count_text(result.overall.rows)} rows."
     groups = f", with the groups {result.taxonomy}" if result.taxonomy else ""
     n = len(result.inputs.scores)
     return "Coverage of one threshold", f"A diagnosis of {n} calibration rows{groups}."

@@ -24,6 +24,7 @@ from evencover.models.encoding import TableEncoder
 from evencover.studies.plan import Plan
 from evencover.taxonomies import ByFeature, Taxonomy
 
+_ROUNDING_MARGIN = 1e-12  # numbers that agree to this share of their size are equal
 _MAX_VALUES = 30  # different texts of a column that are categories without question
 
 
@@ -50,9 +51,12 @@ def check_column_roles(
 
 
 def target_column(table: Any, target: str) -> FloatArray:
-    """Return the targets; raise ValueError if one is not a finite number."""
+    """Return the targets; raise ValueError if one is not a finite number, or if all are the same."""
     name = f"target: column {target!r}"
-    return checked_vector(numeric_column(column(table, target, "target"), name), name)
+    values = checked_vector(numeric_column(column(table, target, "target"), name), name)
+    if len(values) > 1 and np.ptp(values) <= _ROUNDING_MARGIN * np.abs(values).max():
+        raise ValueError(f"{name} must vary; it is {values[0]:g} in every row, so there is nothing to predict")
+    return values
 
 
 def feature_columns(

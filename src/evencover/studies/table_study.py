@@ -1,9 +1,10 @@
 """Study a table: split, fit, select score and groups, calibrate, diagnose, audit."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
@@ -11,25 +12,25 @@ from sklearn.pipeline import Pipeline
 from evencover._internal.arrays import IntArray
 from evencover._internal.html import Markup, joined, tag
 from evencover.conformal import ConformalRegressor
-from evencover.diagnostics._formatting import (
-    COVERAGE_COLUMNS,
-    coverage_cells,
-    group_table,
-    number_text,
-    p_value_text,
-    short_repr,
-)
+from evencover.diagnostics._advice import advice
+from evencover.diagnostics._answers import answers, group_meaning
+from evencover.diagnostics._audit_advice import StudyContext, advice_on_audit
+from evencover.diagnostics._formatting import group_table, short_repr
+from evencover.diagnostics._spelling import PYTHON, Spelling
 from evencover.diagnostics._verdict import Verdict
-from evencover.diagnostics.audit_result import Audit, GroupAudit
+from evencover.diagnostics.audit_result import AUDIT_COLUMNS, Audit, audit_cells
 from evencover.diagnostics.audits import audit
 from evencover.diagnostics.diagnosis import diagnose
 from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.quality import Quality, quality
 from evencover.diagnostics.recommendations import Recommendation, recommend
 from evencover.groups import Groups
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
 from evencover.models.encoding import EncodedColumn, TableEncoder
 from evencover.predictions import Prediction, Rows
+from evencover.quantiles import level_fraction, thresholds
+from evencover.scores import interval_by
 from evencover.studies._columns import check_column_roles, feature_columns, split_rows, target_column
 from evencover.studies.plan import Plan
 from evencover.taxonomies import ByPrediction, BySpread, Taxonomy
@@ -66,6 +67,8 @@ class Study:
         How one threshold for all rows would cover the groups, estimated on the calibration part.
     audit : Audit
         How the model's own intervals cover the test part.
+    spelling : Spelling
+        How the advice names settings: as Python arguments, or as options of the command line.
     """
 
     name: str
@@ -82,11 +85,55 @@ class Study:
     groups: Groups
     diagnosis: Diagnosis
     audit: Audit
+    spelling: Spelling = PYTHON
 
     @property
     def verdict(self) -> Verdict:
         """The verdict of the audit, on the model's own intervals."""
         return self.audit.verdict
+
+    @property
+    def quality(self) -> Quality:
+        """How good model and intervals are on the test part.
+
+        They are compared with using no model (an interval from the calibration targets) and with one threshold for all
+        rows.
+        """
+        return self.audit.quality
+
+    @property
+    def headline(self) -> str:
+        """The result in two sentences."""
+        return self.audit.headline
+
+    @property
+    def advice(self) -> str:
+        """What to do."""
+        return self.audit.advice
+
+    def spelled(self, spelling: Spelling) -> "Study":
+        """Return the study with advice that names settings in this way."""
+        return replace(
+            self,
+            diagnosis=replace(self.diagnosis, advice=advice(self.diagnosis, spelling)),
+            audit=replace(self.audit, advice=self.advice_on(self.audit, self.diagnosis, spelling)),
+            spelling=spelling,
+        )
+
+    def advice_on(self, audited: Audit, diagnosis: Diagnosis, spelling: Spelling) -> str:
+        """Return the advice on an audit of this study's model, with the diagnosis at the same level."""
+        context = StudyContext(
+            diagnosis.inputs.taxonomy,
+            sum(self.sizes.values()),
+            self.plan.calibration_size,
+            self.plan.test_size,
+            one_threshold_uneven=diagnosis.verdict == "uneven",
+            model=self.model_name,
+            explains_nothing=audited.quality.explains_nothing and not audited.quality.may_be_chance,
+            tied=_tied(self.regressor, audited.level)[0],
+            per_group=len(self.regressor.calibration_.labels) > 1,
+        )
+        return advice_on_audit(audited, spelling, context)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -120,33 +167,45 @@ class Study:
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{n} {part}" for part, n in self.sizes.items())
-        return "\n".join(
-            [
-                f"Data: {self.name}, target {self.target}; {sizes} rows{self._cluster_text}.",
-                f"Model: {self.method}.",
-                f"On the test rows, at level {self.plan.level:g}:",
-                group_table(
-                    [*self.audit.table, self.audit.overall], _cells, (*COVERAGE_COLUMNS, "p (Holm)", "mean width")
-                ),
-                f"Verdict: {self.verdict}. {self.audit.advice}",
-                f"Diagnosis of one threshold for all rows, from the calibration rows: {self.diagnosis.verdict}. "
-                f"{self.diagnosis.advice}",
-            ]
-        )
+        table = group_table([*self.audit.table, self.audit.overall], audit_cells, AUDIT_COLUMNS)
+        lines = [
+            f"Data: {self.name}, target {self.target}; {sizes} rows{self._cluster_text}.",
+            f"Model: {self.method}.",
+            "",
+            *(f"{question}: {answer}" for question, answer in answers(self.audit).items()),
+            "",
+            f"Verdict: {self.verdict}. Coverage of the test rows at level {self.plan.level:g}; estimates and intervals "
+            f"use {self.audit.evidence}:",
+            table,
+            *filter(None, [self.group_meaning]),
+            f"With one threshold for all rows, from the calibration rows: {self.diagnosis.verdict}. "
+            f"{self.diagnosis.headline} {self.diagnosis.advice}",
+        ]
+        return "\n".join(lines)
+
+    @property
+    def group_meaning(self) -> str:
+        """What the groups are, in a sentence; empty if their names say it."""
+        return group_meaning(self.diagnosis.inputs.taxonomy, self.groups.labels)
 
     @property
     def _cluster_text(self) -> str:
         return "" if self.clusters is None else f" (calibration and test: one row of each {self.clusters})"
 
     def _repr_html_(self) -> str:
-        return joined([tag("p", f"{self!r}. Model: {self.method}."), Markup(self.audit._repr_html_())])
+        model = tag("p", f"{self!r}. Model: {self.method}. {self.quality.summary}")
+        return joined([model, Markup(self.audit._repr_html_())])
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model in the plan, or its class."""
+        return self.plan.model if isinstance(self.plan.model, str) else type(self.plan.model).__name__
 
     @property
     def method(self) -> str:
         """The model, the score and the groups as text."""
-        model = self.plan.model if isinstance(self.plan.model, str) else type(self.plan.model).__name__
         score = short_repr(self.regressor.calibration_.nonconformity)
-        return f"{model}; score: {score}; groups: {short_repr(self.regressor.taxonomy)}"
+        return f"{self.model_name}; score: {score}; groups: {short_repr(self.regressor.taxonomy)}"
 
     def columns_of_intervals(self) -> dict[str, Any]:
         """Return the test rows as columns: row, prediction, bounds, group, whether covered, target."""
@@ -158,11 +217,6 @@ class Study:
             "covered": self.intervals.covers(self.test.y),
         }
         return join_columns({self.target: self.test.y}, columns)
-
-
-def _cells(row: GroupAudit) -> tuple[str, ...]:
-    """Return the cells of a row of the printed table."""
-    return *coverage_cells(row), p_value_text(row.adjusted), number_text(row.width)
 
 
 def join_columns(table_columns: Mapping[str, Any], result_columns: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,7 +287,7 @@ def study(
     features, encoder = feature_columns(table, target, drop, categorical, clusters, plan.taxonomy)
     training, calibration, test = split_rows(table, features, target_column(table, target), clusters, plan)
     model = Pipeline([("table", encoder), ("model", clone(plan.estimator()))])
-    regressor = _fitted_regressor(model, training, len(calibration), plan, progress)
+    regressor = _fitted_regressor(model, training, (len(calibration), len(test)), plan, progress)
     progress("calibrating")
     regressor.calibrate(calibration.X, calibration.y)
     progress("diagnosing the calibration rows")
@@ -244,7 +298,7 @@ def study(
     rows = regressor.rows(test.X, test.y)
     groups = taxonomy.assign(rows)
     intervals = regressor.predict_interval(rows, level=plan.level)
-    return Study(
+    result = Study(
         name=name,
         target=target,
         plan=plan,
@@ -258,7 +312,50 @@ def study(
         intervals=intervals,
         groups=groups,
         diagnosis=diagnosis,
-        audit=audit(test.y, intervals, X=test.X, groups=groups, **settings),
+        audit=audit_of_study(regressor, rows, intervals, groups, diagnosis, X=rows.X, **settings),
+    )
+    return result.spelled(PYTHON)
+
+
+def audit_of_study(
+    regressor: ConformalRegressor,
+    rows: Rows,
+    intervals: Intervals,
+    groups: Groups,
+    diagnosis: Diagnosis,
+    **settings: Any,
+) -> Audit:
+    """Return the audit of the test rows; if one threshold serves all rows, the calibration rows are evidence, too."""
+    audited = audit(
+        rows.y,
+        intervals,
+        groups=groups,
+        diagnosis=diagnosis if len(regressor.calibration_.labels) == 1 else None,
+        tied_scores=_tied(regressor, diagnosis.level)[1] > 1,
+        **settings,
+    )
+    return replace(audited, quality=study_quality(regressor, rows, intervals, diagnosis))
+
+
+def _tied(regressor: ConformalRegressor, level: float) -> tuple[float, int]:
+    """Return the largest share, and number, of a group's calibration rows whose scores equal its threshold."""
+    scores = regressor.calibration_.groups.split(regressor.calibration_.scores).values()
+    tied = [own == thresholds(own, (level_fraction(level),))[0] for own in scores]
+    return max(float(np.mean(each)) for each in tied), max(int(np.count_nonzero(each)) for each in tied)
+
+
+def study_quality(regressor: ConformalRegressor, rows: Rows, intervals: Intervals, diagnosis: Diagnosis) -> Quality:
+    """Return the quality on test rows; one threshold for all rows is that of the diagnosis."""
+    one_threshold, score = intervals, diagnosis.inputs.nonconformity
+    if len(regressor.calibration_.labels) > 1 and score is not None:
+        one_threshold = interval_by(score, diagnosis.threshold, rows.prediction)
+    return quality(
+        rows.y,
+        intervals,
+        prediction=rows.prediction,
+        reference_y=regressor.calibration_rows_.y,
+        one_threshold=one_threshold,
+        level=diagnosis.level,
     )
 
 
@@ -272,9 +369,12 @@ def _audit_taxonomy(regressor: ConformalRegressor) -> Taxonomy:
 
 
 def _fitted_regressor(
-    model: Pipeline, training: Part, calibration_rows: int, plan: Plan, progress: Progress
+    model: Pipeline, training: Part, other_rows: tuple[int, int], plan: Plan, progress: Progress
 ) -> ConformalRegressor:
-    """Return the fitted model with the plan's score and groups, or with those selected on the training part."""
+    """Return the fitted model with the plan's score and groups, or with those selected on the training part.
+
+    `other_rows` are the numbers of rows for calibration and for testing.
+    """
     if plan.nonconformity is not None and plan.taxonomy is not None:
         progress("fitting the model")
         fitted = FrozenEstimator(model.fit(training.X, training.y))
@@ -287,7 +387,8 @@ def _fitted_regressor(
         taxonomy=plan.taxonomy,
         level=plan.level,
         tolerance=plan.tolerance,
-        calibration_rows=calibration_rows,
+        calibration_rows=other_rows[0],
+        test_rows=other_rows[1],
         seed=plan.seed,
         progress=lambda done, fits: progress(f"selecting score and groups: {done} of {fits} fits"),
     )

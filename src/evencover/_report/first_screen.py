@@ -1,0 +1,207 @@
+"""The first screen of a report: how often right, how wide, is it even, what to do."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from evencover._internal.html import Markup, tag
+from evencover._report.axes import format_number
+from evencover._report.charts import coverage_chart
+from evencover._report.contents import Contents, LevelSnapshot
+from evencover._report.level_recorder import LevelRecorder
+from evencover._report.level_sections import figure
+from evencover.diagnostics._answers import group_meaning, is_even, thirds_text
+from evencover.diagnostics._formatting import percent_text, range_text
+from evencover.diagnostics._headlines import share_sentence
+from evencover.diagnostics._verdict import tolerance_range
+from evencover.diagnostics.audit_result import Audit
+from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.quality import Quality
+from evencover.taxonomies import BySpread
+
+_NEW_ROWS = (
+    "To get intervals for new rows, where FOLDER is the folder of this report, and NEW.csv has the same columns (the "
+    "target is not needed):"
+)
+_FIRST_SENTENCE = re.compile(r"(?<=[a-z0-9)%'][a-z0-9)%']\.) (?=[A-Z(])")  # does not end with "St."
+_PREDICT = "evencover predict FOLDER NEW.csv --output intervals.csv"
+_YES_OR_NO = {"even": "Yes. ", "uneven": "No. ", "undecided": "Not known yet. "}
+
+
+def first_screen(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRecorder) -> Markup:
+    """Return the four answers at one level; for a diagnosis without test rows, the last two."""
+    if snapshot.audit is None:
+        parts = [_even_of_one_threshold(contents, snapshot.diagnosis, recorder)]
+    else:
+        parts = [
+            _how_often(contents, snapshot.audit, recorder),
+            _how_wide(contents, snapshot, snapshot.audit, recorder),
+            _even(contents, snapshot.audit, recorder),
+        ]
+    parts.append(_what_to_do(contents, snapshot.result, recorder))
+    return tag("section", *parts, class_="answers", id="verdict", aria_label="The answers")
+
+
+def _answer(question: str, *content: Any, kind: str = "") -> Markup:
+    return tag("div", tag("h2", question), *content, class_=f"answer {kind}".strip())
+
+
+def _how_often(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
+    what, model = "value" if contents.study is None else contents.study.target, audit.quality.model_text
+    kept = "" if contents.study is None else " The test rows were kept aside: the model has not seen them."
+    return _answer(
+        "How often are the intervals right?",
+        tag(
+            "p",
+            recorder.text(percent_text(audit.overall.coverage)),
+            tag("small", " asked: ", recorder.text(f"{100 * audit.level:g} %")),
+            class_="number",
+        ),
+        tag("p", recorder.text(share_sentence(audit.overall, audit.level, audit.tolerance))),
+        tag("p", f"An interval is right if the true {what} lies in it.{kept}", class_="note"),
+        *([tag("p", model, class_="warning" if audit.quality.explains_nothing else "note")] if model else []),
+    )
+
+
+def _how_wide(contents: Contents, snapshot: LevelSnapshot, audit: Audit, recorder: LevelRecorder) -> Markup:
+    quality = audit.quality
+    varies = sum(row.rows > 0 for row in audit.by_width) > 1
+    typical = "typically: half of the intervals are at most this wide" if varies else "for every row"
+    unit = "" if contents.study is None else f", in the unit of {contents.study.target}"
+    lines = [
+        thirds_text(audit.by_width, format_number) + f" Of all rows: {format_number(quality.mean_width)}." * varies,
+        _without_model(quality),
+        *_example(contents, snapshot),
+    ]
+    return _answer(
+        "How wide are they?",
+        tag(
+            "p",
+            recorder.text(format_number(quality.median_width)),
+            " ",
+            recorder.text(f"{typical}{unit}", "small"),
+            class_="number",
+        ),
+        tag("ul", *(tag("li", recorder.text(line)) for line in lines)),
+    )
+
+
+def _without_model(quality: Quality) -> str:
+    """Return the width of an interval without any model."""
+    if np.isinf(quality.no_model_width):
+        return "Without any model: not known, because there are too few rows."
+    worse = quality.mean_width >= quality.no_model_width
+    but = " So this model does not make the intervals narrower." if worse else ""
+    width = format_number(quality.no_model_width)
+    return f"Without any model, to be right as often: one interval for all rows, {width} wide.{but}"
+
+
+def _example(contents: Contents, snapshot: LevelSnapshot) -> list[str]:
+    """Return the interval of one test row, with a width in the middle of those that are right."""
+    rows, intervals = contents.rows, snapshot.intervals
+    if rows is None or intervals is None or contents.study is None:
+        return []
+    right = np.flatnonzero(intervals.covers(rows.y))
+    if not len(right):
+        return ["No interval is right."]
+    chosen = right[np.argsort(intervals.width[right], kind="stable")[len(right) // 2]]
+    lower, upper, y = (format_number(float(each[chosen])) for each in (intervals.lower, intervals.upper, rows.y))
+    return [
+        f"Example, row {rows.positions[chosen]} of the table: between {lower} and {upper}. The true value, {y}, lies "
+        "in it, so this interval is right."
+    ]
+
+
+def _even(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
+    study = contents.study
+    taxonomy = None if study is None else study.diagnosis.inputs.taxonomy
+    notes = [*([study.group_meaning] if study is not None else []), *audit.notes]
+    kinds = "for easy and hard rows" if isinstance(taxonomy, BySpread) else "in all groups"
+    return _with_picture(contents, audit, (f"Are they right equally often {kinds}?", is_even(audit)), notes, recorder)
+
+
+def _even_of_one_threshold(contents: Contents, diagnosis: Diagnosis | None, recorder: LevelRecorder) -> Markup:
+    """Return whether one threshold for all rows would be even, from calibration rows."""
+    if diagnosis is None:
+        raise ValueError("a snapshot must have an audit or a diagnosis")
+    answer = f"{_YES_OR_NO[diagnosis.verdict]}{diagnosis.headline}"
+    meaning = group_meaning(diagnosis.inputs.taxonomy, diagnosis.inputs.groups.labels)
+    question = "With one threshold for all rows: are all groups right equally often?"
+    return _with_picture(contents, diagnosis, (question, answer), [meaning], recorder)
+
+
+def _with_picture(
+    contents: Contents,
+    result: Diagnosis | Audit,
+    question_and_answer: tuple[str, str],
+    notes: Sequence[str],
+    recorder: LevelRecorder,
+) -> Markup:
+    question, text = question_and_answer
+    caption = (
+        "Each line shows where the true share of right intervals in a group lies; we are about 95 % sure of all lines "
+        "together. Dot: best estimate. Dashed: the share that was asked for. A group is even if its whole line lies in "
+        f"the shaded box, between {range_text(*tolerance_range(result))}."
+        f"{' A group in orange, with a diamond, is off.' if any(row in result.off for row in result.table) else ''}"
+    )
+    picture = coverage_chart(
+        contents.shown(result.table),
+        contents.group_numbers,
+        level=result.level,
+        tolerance=result.tolerance,
+        recorder=recorder,
+        names=_names(result.inputs.taxonomy if isinstance(result, Diagnosis) else _study_taxonomy(contents)),
+    )
+    answer = recorder.element(
+        "div", tag("p", recorder.text(text), class_="verdict-text"), varying={"class_": f"verdict {result.verdict}"}
+    )
+    explained = [tag("p", note) for note in notes if note]
+    drawn = figure(picture, tag("figcaption", recorder.text(caption)))
+    return _answer(question, answer, *explained, drawn, kind="wide pictured")
+
+
+def _study_taxonomy(contents: Contents) -> Any:
+    return None if contents.study is None else contents.study.diagnosis.inputs.taxonomy
+
+
+def _names(taxonomy: Any) -> dict[Any, str]:
+    """Return what low and high mean, for three groups of the spread."""
+    thirds = {"low": "low (easiest third)", "medium": "medium", "high": "high (hardest third)"}
+    return thirds if isinstance(taxonomy, BySpread) and getattr(taxonomy, "labels_", ()) == tuple(thirds) else {}
+
+
+def _what_to_do(contents: Contents, result: Diagnosis | Audit, recorder: LevelRecorder) -> Markup:
+    """Return the first sentence of the advice as the action, the others as its reasons, and commands to copy."""
+    action, *reasons = _FIRST_SENTENCE.split(result.advice, maxsplit=1)
+    commands: list[Markup] = []
+    if contents.study is not None and contents.study.spelling.command_line:
+        again = command_again(contents.command, action)
+        usable = result.verdict != "uneven"
+        text, command = ("The new command:", again) if again else (_NEW_ROWS * usable, _PREDICT * usable)
+        commands = [tag("p", recorder.text(text)), tag("pre", recorder.text(command, "code"))]
+    return _answer(
+        "What should I do?",
+        tag("p", recorder.text(action), class_="action"),
+        tag("p", recorder.text(" ".join(reasons))),
+        *commands,
+        kind="wide",
+    )
+
+
+def command_again(command: str, action: str) -> str:
+    """Return the command with the option that an action advises, and another folder; empty if it advises none."""
+    advised = re.match(r"Run again with (--\S+) ('[^']*'|\S+?)[,:.]? ", f"{action} ")
+    if not command or advised is None:
+        return ""
+    name, value = advised.groups()
+    words, kept = shlex.split(command), []
+    while words:
+        word = words.pop(0)
+        if word in (name, "--output"):
+            words.pop(0)
+        else:
+            kept.append(word)
+    return shlex.join([*kept, name, *shlex.split(value), "--output", "NEW_FOLDER"])
