@@ -42,7 +42,7 @@ def report(path: Path) -> None:
     with TemporaryDirectory() as folder, sync_playwright() as playwright:
         write_report(result, Path(folder) / "report.html")
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        tab = browser.new_page(viewport={"width": 860, "height": 900}, device_scale_factor=1.5)
+        tab = browser.new_page(viewport={"width": 860, "height": 960}, device_scale_factor=1.5)
         tab.goto((Path(folder) / "report.html").as_uri())
         tab.screenshot(path=path)
 
