@@ -30,6 +30,11 @@ from evencover.diagnostics._spelling import COMMAND_LINE, PYTHON
 from evencover.studies import Plan, study
 
 
+def advice_text(audited, spelling, context):
+    """Return the advice on an audit as text."""
+    return str(advice_on_audit(audited, spelling, context))
+
+
 def counted_audit(counts, *, sizes=None, tolerance=0.03, **settings):
     """Return the audit of groups a, b, ... with the given pairs of covered rows and rows."""
     covered = np.concatenate([np.arange(n) < x for x, n in counts])
@@ -179,13 +184,13 @@ class TestAdvice:
         found = counted_audit([(540, 600)] * 5, sizes=[1200] * 5)
         assert found.verdict == "even"
         undecided = replace(found, verdict="undecided", table=tuple(replace(row, low=0.86) for row in found.table))
-        text = advice_on_audit(undecided, COMMAND_LINE, context(BySpread(5), rows=12_000))
+        text = advice_text(undecided, COMMAND_LINE, context(BySpread(5), rows=12_000))
         assert "use fewer groups (--groups spread:3) or calibrate on more of the rows (--calibration-size 0.5)." in text
-        text = advice_on_audit(undecided, PYTHON, context(BySpread(5), rows=12_000))
+        text = advice_text(undecided, PYTHON, context(BySpread(5), rows=12_000))
         assert "(taxonomy=BySpread(n_groups=3)) or calibrate on more of the rows (calibration_size=0.5)." in text
         shared = replace(undecided, own_thresholds=False)
-        assert "(--test-size 0.3)" in advice_on_audit(shared, COMMAND_LINE, context(BySpread(5), rows=17_000))
-        few = advice_on_audit(undecided, COMMAND_LINE, context(BySpread(5), rows=300))
+        assert "(--test-size 0.3)" in advice_text(shared, COMMAND_LINE, context(BySpread(5), rows=17_000))
+        few = advice_text(undecided, COMMAND_LINE, context(BySpread(5), rows=300))
         assert few.endswith("Only a larger table can show more.")
 
     def test_groups_with_their_own_threshold_that_are_still_off(self):
@@ -193,9 +198,9 @@ class TestAdvice:
         assert found.advice.startswith("Find the reason: 1 group is off although each group has its own threshold.")
         assert all(reason in found.advice for reason in ("chance", "drift", "belong together", "numbers the rows"))
         assert "COLUMN" not in found.advice
-        python = advice_on_audit(found, PYTHON, context())
+        python = advice_text(found, PYTHON, context())
         assert all(setting in python for setting in ("clusters=COLUMN", "drop=COLUMN", "seed=1"))
-        text = advice_on_audit(found, COMMAND_LINE, context())
+        text = advice_text(found, COMMAND_LINE, context())
         assert all(option in text for option in ("--clusters COLUMN", "--drop COLUMN", "--seed 1"))
 
     def test_low_everywhere_although_the_calibration_rows_were_held_out(self):
@@ -208,25 +213,34 @@ class TestAdvice:
     def test_one_threshold(self):
         found = counted_audit([(990, 1000), (800, 1000), (910, 1000)])
         one = context(per_group=False)
-        assert advice_on_audit(found, COMMAND_LINE, one).startswith("Run again with --groups spread:3: then each")
-        text = advice_on_audit(found, PYTHON, context(ByFeature("region"), per_group=False))
+        assert advice_text(found, COMMAND_LINE, one).startswith("Run again with --groups spread:3: then each")
+        text = advice_text(found, PYTHON, context(ByFeature("region"), per_group=False))
         assert text.startswith("Use taxonomy=ByFeature(column='region'): then")
         assert found.advice.startswith("Calibrate per group")
         even = counted_audit([(9000, 10_000)] * 3)
-        text = advice_on_audit(even, COMMAND_LINE, context(one_threshold_uneven=True, per_group=False))
+        text = advice_text(even, COMMAND_LINE, context(one_threshold_uneven=True, per_group=False))
         assert text.startswith("Run again with --groups spread:3")
+
+    def test_the_option_of_an_action_is_data(self):
+        found = counted_audit([(990, 1000), (800, 1000), (910, 1000)])
+        taxonomy = ByFeature("my region")
+        options = [
+            advice_on_audit(found, each, context(taxonomy, per_group=False)).option for each in (COMMAND_LINE, PYTHON)
+        ]
+        assert options == [("--groups", "column:my region"), ()]
+        assert advice_on_audit(found, COMMAND_LINE, context()).option == ()
 
     def test_ties_push_coverage_up(self):
         found = counted_audit([(1000, 1000), (900, 1000)], sizes=[2000] * 2)
-        assert "ties push coverage up" in advice_on_audit(found, COMMAND_LINE, context(tied=0.4))
+        assert "ties push coverage up" in advice_text(found, COMMAND_LINE, context(tied=0.4))
         low = counted_audit([(800, 1000), (900, 1000)], sizes=[2000] * 2)
-        assert "ties" not in advice_on_audit(low, COMMAND_LINE, context(tied=0.4))
+        assert "ties" not in advice_text(low, COMMAND_LINE, context(tied=0.4))
 
     def test_a_model_that_explains_nothing(self):
         even = counted_audit([(9000, 10_000)] * 3)
-        text = advice_on_audit(even, COMMAND_LINE, context(explains_nothing=True))
-        assert text.startswith("Run again with --model linear, or use better features: this model explains nothing.")
-        text = advice_on_audit(even, PYTHON, context(explains_nothing=True, model="linear"))
+        text = advice_text(even, COMMAND_LINE, context(explains_nothing=True))
+        assert text.startswith("Run again with --model linear: this model explains nothing.")
+        text = advice_text(even, PYTHON, context(explains_nothing=True, model="linear"))
         assert text.startswith("Use model='boosting'")
 
     def test_a_region_inside_a_group_with_its_own_threshold(self):
@@ -367,7 +381,9 @@ class TestStudy:
         found = study(table, "y", plan=Plan(model=Constant(), nonconformity=Residual(), taxonomy=Marginal()))
         assert found.quality.explains_nothing
         assert "This model explains nothing: it predicts the same number" in str(found)
-        assert found.advice.startswith("Use model='linear', or use better features")
+        assert found.advice.startswith(
+            "Use model='linear': this model explains nothing. Better features can help, too."
+        )
         assert found.spelled(COMMAND_LINE).advice.startswith("Run again with --model linear")
 
     def test_a_constant_target_is_an_error(self):

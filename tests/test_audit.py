@@ -271,7 +271,8 @@ class TestGroups:
         found = audit(*targets_and_intervals(90, 100))
         assert [row.group for row in found.table] == ["width = 1"]
         assert found.worst_region is None
-        assert found.notes == ()
+        assert found.notes[0] == "All intervals have the same width (1), so the rows are one group."
+        assert found.notes[1].startswith("Coverage by expected noise cannot be assessed")
 
     @pytest.mark.parametrize("vary", [0.0, 0.02], ids=["equal widths", "random widths"])
     def test_noise_that_grows_with_the_prediction_is_found(self, vary):
@@ -548,7 +549,7 @@ class TestFeatures:
         found = audit(self.DATA.y, self.MADE, X=self.DATA.X, groups=np.arange(6000) % 2)
         assert f"rows with {found.region_rule} (" in found.headline
         for verdict in ("even", "undecided"):
-            advice = advice_on_audit(replace(found, verdict=verdict))
+            advice = str(advice_on_audit(replace(found, verdict=verdict)))
             features = ", ".join(found.features_off_the_level)
             assert f"covered too rarely or too often: {features}." in advice
         assert found.features_off_the_level[0].startswith("column 2")

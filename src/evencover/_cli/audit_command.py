@@ -134,7 +134,7 @@ def _audit_table(
     X = columns_of(table, names) if names else None
     known = prediction if prediction is not None and np.isfinite(prediction).all() else None
     result = audit_intervals(y, bounds, X=X, groups=groups, prediction=known, **settings)
-    advice = advice_on_audit(result, COMMAND_LINE)
+    advice = str(advice_on_audit(result, COMMAND_LINE))
     return replace(result, advice=advice, notes=(*group_notes, *result.notes, *notes))
 
 

@@ -12,7 +12,9 @@ from evencover._internal.arrays import IntArray
 from evencover._internal.frames import take
 from evencover._report.charts import ShownRows
 from evencover.diagnostics._advice import advice
+from evencover.diagnostics._audit_advice import Advice, advice_on_audit
 from evencover.diagnostics._regions import FeatureSearch
+from evencover.diagnostics._spelling import COMMAND_LINE, PYTHON
 from evencover.diagnostics._verdict import GroupCoverage
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis import at_level
@@ -41,6 +43,8 @@ class LevelSnapshot:
     ----------
     result : Diagnosis or Audit
         The result that has the verdict.
+    advice : Advice
+        What to do.
     diagnosis : Diagnosis or None
         The diagnosis of the calibration rows, if there are any.
     audit : Audit or None
@@ -50,6 +54,7 @@ class LevelSnapshot:
     """
 
     result: Diagnosis | Audit
+    advice: Advice
     diagnosis: Diagnosis | None = None
     audit: Audit | None = None
     intervals: Intervals | None = None
@@ -116,16 +121,18 @@ class Contents:
         return max([width for width in widths if np.isfinite(width)], default=0.0) or 1.0
 
 
-def contents_of(result: Study | Diagnosis | Audit) -> Contents:
-    """Return the contents of the report on a result."""
+def contents_of(result: Study | Diagnosis | Audit, command: str = "") -> Contents:
+    """Return the contents of the report on a result, which a command gave."""
     if isinstance(result, Audit):
-        return Contents([LevelSnapshot(result, audit=result)])
+        advised = advice_on_audit(result, COMMAND_LINE if command else PYTHON)
+        return Contents([LevelSnapshot(result, advised, audit=result)], command=command)
     if isinstance(result, Study):
-        return _study_contents(result)
+        return _study_contents(result, command)
     if isinstance(result, Diagnosis):
         levels = levels_around(result.level, len(result.inputs.scores))
         diagnoses = [result if level == result.level else at_level(result, level) for level in levels]
-        return Contents([LevelSnapshot(each, each) for each in diagnoses], levels.index(result.level))
+        snapshots = [LevelSnapshot(each, Advice((each.advice,)), each) for each in diagnoses]
+        return Contents(snapshots, levels.index(result.level), command=command)
     raise TypeError(f"result must be a Study, a Diagnosis or an Audit; got {type(result).__name__}")
 
 
@@ -136,7 +143,7 @@ def levels_around(level: float, n: int, n_features: int = 0) -> list[float]:
     return sorted({level, *(percent / 100 for percent in percents)})
 
 
-def _study_contents(study: Study) -> Contents:
+def _study_contents(study: Study, command: str) -> Contents:
     """Return a study at several levels: only the thresholds change, not the model, its score or its groups."""
     levels = levels_around(study.plan.level, max(len(study.calibration), len(study.test)), len(study.columns))
     shown_rows, shown = _rows_to_show(study)
@@ -151,8 +158,9 @@ def _study_contents(study: Study) -> Contents:
         is_own = level == study.plan.level
         diagnosis = study.diagnosis if is_own else _diagnosis_at(study, level)
         audited = study.audit if is_own else _audit_intervals(study, intervals, search, diagnosis)
-        snapshots.append(LevelSnapshot(audited, diagnosis, audited, intervals[shown]))
-    return Contents(snapshots, levels.index(study.plan.level), study, shown_rows)
+        advised = study.advice_on(audited, diagnosis, study.spelling)
+        snapshots.append(LevelSnapshot(audited, advised, diagnosis, audited, intervals[shown]))
+    return Contents(snapshots, levels.index(study.plan.level), study, shown_rows, command)
 
 
 def _diagnosis_at(study: Study, level: float) -> Diagnosis:
@@ -162,8 +170,7 @@ def _diagnosis_at(study: Study, level: float) -> Diagnosis:
 
 def _audit_intervals(study: Study, intervals: Intervals, search: FeatureSearch, diagnosis: Diagnosis) -> Audit:
     settings: dict[str, Any] = {"X": search, "tolerance": study.plan.tolerance, "seed": study.plan.seed}
-    audited = audit_of_study(study.regressor, study.test_rows, intervals, study.groups, diagnosis, **settings)
-    return replace(audited, advice=study.advice_on(audited, diagnosis, study.spelling))
+    return audit_of_study(study.regressor, study.test_rows, intervals, study.groups, diagnosis, **settings)
 
 
 def _rows_to_show(study: Study) -> tuple[ShownRows, IntArray]:

@@ -1,6 +1,5 @@
 """The first screen of a report: how often right, how wide, is it even, what to do."""
 
-import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +25,6 @@ _NEW_ROWS = (
     "To get intervals for new rows, where FOLDER is the folder of this report, and NEW.csv has the same columns (the "
     "target is not needed):"
 )
-_FIRST_SENTENCE = re.compile(r"(?<=[a-z0-9)%'][a-z0-9)%']\.) (?=[A-Z(])")  # does not end with "St."
 _PREDICT = "evencover predict FOLDER NEW.csv --output intervals.csv"
 _YES_OR_NO = {"even": "Yes. ", "uneven": "No. ", "undecided": "Not known yet. "}
 
@@ -41,7 +39,7 @@ def first_screen(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRec
             _how_wide(contents, snapshot, snapshot.audit, recorder),
             _even(contents, snapshot.audit, recorder),
         ]
-    parts.append(_what_to_do(contents, snapshot.result, recorder))
+    parts.append(_what_to_do(contents, snapshot, recorder))
     return tag("section", *parts, class_="answers", id="verdict", aria_label="The answers")
 
 
@@ -116,10 +114,8 @@ def _example(contents: Contents, snapshot: LevelSnapshot) -> list[str]:
 
 
 def _even(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
-    study = contents.study
-    taxonomy = None if study is None else study.diagnosis.inputs.taxonomy
-    notes = [*([study.group_meaning] if study is not None else []), *audit.notes]
-    kinds = "for easy and hard rows" if isinstance(taxonomy, BySpread) else "in all groups"
+    notes = [*([] if contents.study is None else [contents.study.group_meaning]), *audit.notes]
+    kinds = "for easy and hard rows" if isinstance(_study_taxonomy(contents), BySpread) else "in all groups"
     return _with_picture(contents, audit, (f"Are they right equally often {kinds}?", is_even(audit)), notes, recorder)
 
 
@@ -173,13 +169,13 @@ def _names(taxonomy: Any) -> dict[Any, str]:
     return thirds if isinstance(taxonomy, BySpread) and getattr(taxonomy, "labels_", ()) == tuple(thirds) else {}
 
 
-def _what_to_do(contents: Contents, result: Diagnosis | Audit, recorder: LevelRecorder) -> Markup:
-    """Return the first sentence of the advice as the action, the others as its reasons, and commands to copy."""
-    action, *reasons = _FIRST_SENTENCE.split(result.advice, maxsplit=1)
+def _what_to_do(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRecorder) -> Markup:
+    """Return the action, its reasons, and a command to copy."""
+    action, *reasons = snapshot.advice.sentences
     commands: list[Markup] = []
     if contents.study is not None and contents.study.spelling.command_line:
-        again = command_again(contents.command, action)
-        usable = result.verdict != "uneven"
+        again = command_again(contents.command, snapshot.advice.option)
+        usable = snapshot.result.verdict != "uneven"
         text, command = ("The new command:", again) if again else (_NEW_ROWS * usable, _PREDICT * usable)
         commands = [tag("p", recorder.text(text)), tag("pre", recorder.text(command, "code"))]
     return _answer(
@@ -191,17 +187,15 @@ def _what_to_do(contents: Contents, result: Diagnosis | Audit, recorder: LevelRe
     )
 
 
-def command_again(command: str, action: str) -> str:
-    """Return the command with the option that an action advises, and another folder; empty if it advises none."""
-    advised = re.match(r"Run again with (--\S+) ('[^']*'|\S+?)[,:.]? ", f"{action} ")
-    if not command or advised is None:
+def command_again(command: str, option: Sequence[str]) -> str:
+    """Return a command with another value of an option, and another folder; empty without a command or an option."""
+    if not command or not option:
         return ""
-    name, value = advised.groups()
     words, kept = shlex.split(command), []
     while words:
         word = words.pop(0)
-        if word in (name, "--output"):
+        if word in (option[0], "--output"):
             words.pop(0)
         else:
             kept.append(word)
-    return shlex.join([*kept, name, *shlex.split(value), "--output", "NEW_FOLDER"])
+    return shlex.join([*kept, *option, "--output", "NEW_FOLDER"])

@@ -1,7 +1,6 @@
 """Write a result as one HTML file."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,7 @@ def write_report(result: Study | Diagnosis | Audit, path: str | Path, *, command
 
 def report(result: Study | Diagnosis | Audit, *, command: str = "") -> str:
     """Return the page that `write_report` writes."""
-    contents = replace(contents_of(result), command=command)
+    contents = contents_of(result, command)
     levels = []
     for snapshot in contents.snapshots:
         recorder = LevelRecorder(is_shown=snapshot is contents.own)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from evencover.diagnostics._formatting import join_first, number_text, range_text
-from evencover.diagnostics._headlines import share_sentence
-from evencover.diagnostics._verdict import coverage_range, is_off, tolerance_range
+from evencover.diagnostics._formatting import number_text, range_text
+from evencover.diagnostics._headlines import off_sentences, share_sentence
+from evencover.diagnostics._verdict import coverage_range, tolerance_range
 from evencover.diagnostics.audit_result import Audit, GroupAudit
 from evencover.taxonomies import ByFeature, ByPrediction, BySpread, Product
 
@@ -61,12 +61,10 @@ def is_even(audit: Audit) -> str:
 
 
 def _what_is_off(audit: Audit) -> str:
-    rare = join_first(audit.name_of(row) for row in audit.off if row.coverage < audit.level)
-    often = join_first(audit.name_of(row) for row in audit.off if row.coverage >= audit.level)
-    sentences = [f"Right too rarely: {rare}."] * bool(rare) + [f"Right too often, so too wide: {often}."] * bool(often)
-    if not sentences and is_off(audit.overall, audit.level, audit.tolerance):
-        sentences = ["All rows together are off; no single group is shown to be."]
-    return " ".join(sentences)
+    if not audit.off:
+        return "All rows together are off; no single group is shown to be."
+    off = [(row.coverage, audit.name_of(row)) for row in audit.off]
+    return off_sentences(off, audit.level, "Right too rarely", "Right too often, so too wide")
 
 
 def group_meaning(taxonomy: Any, labels: Sequence[Any]) -> str:

@@ -1,5 +1,7 @@
 """Advice on an audit: first what to do, then why."""
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +13,10 @@ from evencover.diagnostics.sample_sizes import groups_judged, rows_needed
 from evencover.quantiles import rows_for_finite_threshold
 from evencover.taxonomies import ByPrediction, BySpread
 
+_CALIBRATE_PER_GROUP = (
+    "Calibrate per group: give each group its own threshold, or use a score that gives even coverage.",
+    "Use new rows: rows that were not used to fit the model, to calibrate it, or in this audit.",
+)
 _LARGER_SIZES = (0.3, 0.4, 0.5, 0.6)
 _MIN_TRAINING_SIZE = 0.2
 _PROBABLY = 0.8
@@ -57,7 +63,27 @@ class StudyContext:
         return 1 - self.calibration_size - self.test_size
 
 
-def advice_on_audit(audit: Audit, spelling: Spelling = PYTHON, context: StudyContext | None = None) -> str:
+@dataclass(frozen=True)
+class Advice:
+    """What to do about a result.
+
+    Parameters
+    ----------
+    sentences : sequence of str
+        The action, then its reasons.
+    option : tuple of str
+        The option of the command line that the action adds to the command, such as ``("--groups", "spread:3")``. Empty
+        if it adds none, or if settings are Python arguments.
+    """
+
+    sentences: Sequence[str]
+    option: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join(self.sentences)
+
+
+def advice_on_audit(audit: Audit, spelling: Spelling = PYTHON, context: StudyContext | None = None) -> Advice:
     """Return what to do about an audit.
 
     Parameters
@@ -70,43 +96,47 @@ def advice_on_audit(audit: Audit, spelling: Spelling = PYTHON, context: StudyCon
         The study, if the audit belongs to one: its settings can be changed.
     """
     if audit.verdict == "uneven":
-        return " ".join(_if_uneven(audit, spelling, context))
-    parts = [
-        *_use_another_model(spelling, context),
+        return _if_uneven(audit, spelling, context)
+    changes = [change for change in (_use_another_model(spelling, context), _use_groups(spelling, context)) if change]
+    sentences = [
+        *(sentence for change in changes for sentence in change.sentences),
         *_avoid_infinite_intervals(audit),
         *_calibrate_on_more_rows(audit),
-        *_use_groups(spelling, context),
     ]
-    if not parts:
-        parts = ["Nothing to do: use the intervals."] if audit.verdict == "even" else ["Use the intervals."]
+    if not sentences:
+        sentences = ["Nothing to do: use the intervals." if audit.verdict == "even" else "Use the intervals."]
     if audit.verdict == "undecided" and not audit.n_infinite:
-        parts += _show_more(audit, spelling, context)
-    return " ".join([*parts, *_check_features(audit)])
+        sentences += _show_more(audit, spelling, context)
+    return Advice([*sentences, *_check_features(audit)], changes[0].option if changes else ())
 
 
-def _if_uneven(audit: Audit, spelling: Spelling, context: StudyContext | None) -> list[str]:
+def _if_uneven(audit: Audit, spelling: Spelling, context: StudyContext | None) -> Advice:
     """Return the advice on coverage that is shown to be off."""
     too_often = all(row.coverage > audit.level for row in (*audit.off, audit.overall))
     if too_often and context is not None and context.tied > audit.tolerance:
-        return _if_tied(context)
+        return Advice(_if_tied(context))
     groups_off = [row for row in audit.table if row in audit.off]
     per_group = audit.own_thresholds or (context is not None and context.per_group)
     both_ways = len({row.coverage > audit.level for row in groups_off}) > 1
     infinite = _avoid_infinite_intervals(audit)
     if is_off(audit.overall, audit.level, audit.tolerance) and (per_group or not both_ways):
-        return infinite + _if_all_rows_off(audit, spelling, context)
+        return Advice([*infinite, *_if_all_rows_off(audit, spelling, context)])
     if not groups_off:
-        return infinite + _if_region_off(audit)
+        return Advice([*infinite, *_if_region_off(audit)])
     if per_group:
-        return infinite + _if_still_off(len(groups_off), spelling, context)
+        return Advice([*infinite, *_if_still_off(len(groups_off), spelling, context)])
     if context is None:
-        return [
-            *infinite,
-            "Calibrate per group: give each group its own threshold, or use a score that gives even coverage.",
-            "Use new rows: rows that were not used to fit the model, to calibrate it, or in this audit.",
-        ]
-    again = spelling.run_again(spelling.groups(context.taxonomy))
-    return [*infinite, f"{again}: then each group gets a threshold, and so a width, of its own."]
+        return Advice([*infinite, *_CALIBRATE_PER_GROUP])
+    reason = "then each group gets a threshold, and so a width, of its own"
+    again = _run_again(spelling, spelling.groups(context.taxonomy), reason)
+    return Advice([*infinite, *again.sentences], () if infinite else again.option)
+
+
+def _run_again(spelling: Spelling, setting: str, reason: str) -> Advice:
+    """Return the advice to repeat a study with a setting."""
+    if not spelling.command_line:
+        return Advice([f"Use {setting}: {reason}."])
+    return Advice([f"Run again with {setting}: {reason}."], tuple(shlex.split(setting)))
 
 
 def _if_tied(context: StudyContext) -> list[str]:
@@ -163,19 +193,20 @@ def _if_region_off(audit: Audit) -> list[str]:
     ]
 
 
-def _use_another_model(spelling: Spelling, context: StudyContext | None) -> list[str]:
+def _use_another_model(spelling: Spelling, context: StudyContext | None) -> Advice | None:
+    """Return the advice if the model is no better than none."""
     if context is None or not context.explains_nothing:
-        return []
+        return None
     other = spelling.setting("model", "boosting" if context.model == "linear" else "linear")
-    return [f"{spelling.run_again(other)}, or use better features: this model explains nothing."]
+    return _run_again(spelling, other, "this model explains nothing. Better features can help, too")
 
 
-def _use_groups(spelling: Spelling, context: StudyContext | None) -> list[str]:
+def _use_groups(spelling: Spelling, context: StudyContext | None) -> Advice | None:
     """Return the advice if one threshold is in use and the calibration rows show that it is uneven."""
     if context is None or context.per_group or not context.one_threshold_uneven:
-        return []
-    again = spelling.run_again(spelling.groups(context.taxonomy))
-    return [f"{again}: each group then gets its own threshold. The calibration rows show that one for all is uneven."]
+        return None
+    reason = "each group then gets its own threshold. The calibration rows show that one for all is uneven"
+    return _run_again(spelling, spelling.groups(context.taxonomy), reason)
 
 
 def _show_more(audit: Audit, spelling: Spelling, context: StudyContext | None) -> list[str]:

@@ -6,7 +6,7 @@ from evencover.diagnostics._formatting import count_text, join_first, percent_te
 from evencover.diagnostics._verdict import GroupCoverage, coverage_range, excludes_level, is_off
 from evencover.quantiles import Level
 
-_NUMBERS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_TENTHS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
 def share_words(level: Level) -> str:
@@ -15,7 +15,7 @@ def share_words(level: Level) -> str:
     if percent == 50:
         return "half"
     if percent % 10 == 0 and 10 <= percent <= 90:
-        return f"{_NUMBERS[int(percent // 10)]} in ten"
+        return f"{_TENTHS[int(percent // 10) - 1]} in ten"
     if percent % 5 == 0 and 0 < percent < 100:
         return f"{percent // 5:g} in 20"
     return f"{percent:g} in 100" if percent % 1 == 0 and 0 < percent < 100 else f"{100 * float(level):.12g} %"
@@ -53,13 +53,17 @@ def groups_sentence(
         The verdict.
     """
     if off:
-        rare, often = (
-            join_first(text for share, text in off if (share < level) == too_low) for too_low in (True, False)
-        )
-        return " ".join([f"Covered too rarely: {rare}."] * bool(rare) + [f"Covered too often: {often}."] * bool(often))
+        return off_sentences(off, level, "Covered too rarely", "Covered too often")
     several = sum(row.rows > 0 for row in table) > 1
     between = f"between {range_text(*coverage_range(table))}"
     if not several:
         return f"The true share lies {between}."
     state = "Every group is within the tolerance" if verdict == "even" else "No group is shown to be off"
     return f"{state}; each lies {between}."
+
+
+def off_sentences(off: Sequence[tuple[float, str]], level: Level, too_rarely: str, too_often: str) -> str:
+    """Return the groups that are off, below and above the level, each list after its words."""
+    rare = join_first(text for share, text in off if share < level)
+    often = join_first(text for share, text in off if share >= level)
+    return " ".join([f"{too_rarely}: {rare}."] * bool(rare) + [f"{too_often}: {often}."] * bool(often))

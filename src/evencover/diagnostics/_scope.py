@@ -55,18 +55,16 @@ def by_width(width: FloatArray) -> Groups:
 def _default_scope(intervals: Intervals | IntervalUnion, X: Any) -> Scope:
     """Return thirds by width, or by center if the widths are equal. Without X, the center is searched."""
     width, center = intervals.width, _center(intervals)
-    groups = by_width(width)
-    if center is None:
-        return Scope(groups, X, X is not None)
-    notes = []
-    equal_widths = _all_equal(width)
-    if equal_widths:
-        groups = center.strata
+    groups, notes = by_width(width), []
+    if _all_equal(width):
+        by_center = "the rows are one group" if center is None else "the groups are thirds by the interval's center"
         notes = [
-            f"All intervals have the same width ({number_text(float(np.median(width)))}), so the groups are thirds by "
-            "the interval's center.",
+            f"All intervals have the same width ({number_text(float(np.median(width)))}), so {by_center}.",
             "Coverage by expected noise cannot be assessed: the intervals do not say which rows are harder.",
         ]
+        groups = groups if center is None else center.strata
+    if center is None:
+        return Scope(groups, X, X is not None, tuple(notes))
     if X is not None:
         return Scope(groups, X, features_given=True, notes=tuple(notes))
     notes.append("No features were given, so the search for low coverage used only the interval's center.")

@@ -30,10 +30,6 @@ class Spelling:
             return f"--{name.replace('_', '-')} {quote(str(value))}"
         return f"{name}={value if isinstance(value, str) and value.isupper() else repr(value)}"
 
-    def run_again(self, setting: str) -> str:
-        """Return the advice to repeat the study with a setting."""
-        return f"Run again with {setting}" if self.command_line else f"Use {setting}"
-
     def groups(self, taxonomy: Any) -> str:
         """Return the setting of the groups."""
         option = _group_option(taxonomy)

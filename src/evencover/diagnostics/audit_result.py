@@ -81,9 +81,8 @@ class Audit:
     within the tolerance of the level. The verdict is `uneven` if a group is off, or all rows. (All rows are tested
     as well because coverage can be the same in every group and still be wrong.) It is also `uneven` if the worst region
     is off, unless each group has its own threshold: then the verdict is on these groups, and the advice names the
-    region. Otherwise it is `even`
-    if the interval of every group lies within the tolerance of the level. Otherwise it is `undecided`. `print` shows a
-    table, the test results, the verdict and the advice.
+    region. Otherwise it is `even` if the interval of every group lies within the tolerance of the level. Otherwise it
+    is `undecided`. `print` shows a table, the test results, the verdict and the advice.
 
     Parameters
     ----------

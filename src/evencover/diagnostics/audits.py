@@ -138,7 +138,7 @@ def audit(
         seed=settings.seed,
         notes=scope.notes,
     )
-    return replace(audited, advice=advice_on_audit(audited))
+    return replace(audited, advice=str(advice_on_audit(audited)))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from evencover._internal.html import Markup, joined, tag
 from evencover.conformal import ConformalRegressor
 from evencover.diagnostics._advice import advice
 from evencover.diagnostics._answers import answers, group_meaning
-from evencover.diagnostics._audit_advice import StudyContext, advice_on_audit
+from evencover.diagnostics._audit_advice import Advice, StudyContext, advice_on_audit
 from evencover.diagnostics._formatting import group_table, short_repr
 from evencover.diagnostics._spelling import PYTHON, Spelling
 from evencover.diagnostics._verdict import Verdict
@@ -116,11 +116,11 @@ class Study:
         return replace(
             self,
             diagnosis=replace(self.diagnosis, advice=advice(self.diagnosis, spelling)),
-            audit=replace(self.audit, advice=self.advice_on(self.audit, self.diagnosis, spelling)),
+            audit=replace(self.audit, advice=str(self.advice_on(self.audit, self.diagnosis, spelling))),
             spelling=spelling,
         )
 
-    def advice_on(self, audited: Audit, diagnosis: Diagnosis, spelling: Spelling) -> str:
+    def advice_on(self, audited: Audit, diagnosis: Diagnosis, spelling: Spelling) -> Advice:
         """Return the advice on an audit of this study's model, with the diagnosis at the same level."""
         context = StudyContext(
             diagnosis.inputs.taxonomy,
