@@ -163,6 +163,8 @@ class TestEvidence:
             assert narrow.low < narrow.estimate < narrow.high
         with pytest.raises(ValueError, match=r"diagnosis must have the groups of the audit: \[0, 1\]; got"):
             audit(new, bounds, groups=groups % 2, diagnosis=diagnosis)
+        with pytest.raises(TypeError, match="diagnosis must be a Diagnosis, the result of diagnose; got str"):
+            audit(new, bounds, groups=groups, diagnosis="uneven")
         with pytest.raises(ValueError, match=r"diagnosis must have the level of the audit, 0\.8; got 0\.9"):
             audit(new, bounds, groups=groups, diagnosis=diagnosis, level=0.8)
 

@@ -144,7 +144,7 @@ def test_if_undecided_the_result_tells_what_is_shown():
     assert found.shown_within == max(max(0.9 - row.low, row.high - 0.9) for row in found.table)
     tolerance = sufficient_tolerance(found.shown_within)
     assert found.shown_within <= tolerance < found.shown_within + 0.01
-    assert f"tolerance={tolerance:g} would make it even" in found.advice
+    assert f"(With tolerance={tolerance:g}, it would count as even.)" in found.advice
     assert "more rows" not in found.advice
     assert found.headline.startswith("No group is shown to be off; each lies between ")
 

@@ -4,8 +4,7 @@ import numpy as np
 
 from evencover.diagnostics._formatting import join_first, number_text
 from evencover.diagnostics._options import Option
-from evencover.diagnostics._spelling import PYTHON, Spelling
-from evencover.diagnostics._verdict import sufficient_tolerance
+from evencover.diagnostics._spelling import PYTHON, Spelling, shown_sentences
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.quantiles import rows_for_finite_threshold
 
@@ -67,17 +66,13 @@ def _advice_if_undecided(diagnosis: Diagnosis, spelling: Spelling) -> str:
             f"Use a score with fewer ties: {100 * tied:.0f} % of the scores equal the threshold, so its coverage is "
             f"not known to within {diagnosis.tolerance:g}, however many rows there are."
         )
-    return _avoid_the_question(diagnosis, spelling)
+    return _if_not_shown(diagnosis, spelling)
 
 
-def _avoid_the_question(diagnosis: Diagnosis, spelling: Spelling) -> str:
+def _if_not_shown(diagnosis: Diagnosis, spelling: Spelling) -> str:
     """Return what to do if the calibration rows cannot show whether one threshold is even."""
-    tolerance = sufficient_tolerance(diagnosis.shown_within)
     groups = f" with {_groups_setting(diagnosis, spelling)}" if diagnosis.taxonomy else ""
-    shown = (
-        f"The rows show each group within {tolerance:g} of the level, not within {diagnosis.tolerance:g}: "
-        f"{spelling.setting('tolerance', tolerance)} would make it even."
-    )
+    shown = " ".join(shown_sentences(diagnosis, diagnosis.shown_within, spelling))
     if diagnosis.in_use:
         return f"Keep one threshold per group{groups}, which guarantees the coverage of every group. {shown}"
     small = any(group.rows and group.threshold == np.inf for group in diagnosis.table)

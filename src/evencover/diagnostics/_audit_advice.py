@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evencover.diagnostics._formatting import coverage_text, join_first, percent_text, range_text
-from evencover.diagnostics._spelling import PYTHON, Spelling
-from evencover.diagnostics._verdict import is_off, sufficient_tolerance, tolerance_range
+from evencover.diagnostics._formatting import coverage_text, join_first, percent_text
+from evencover.diagnostics._spelling import PYTHON, Spelling, shown_sentences
+from evencover.diagnostics._verdict import is_off
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.sample_sizes import groups_judged, rows_needed
 from evencover.quantiles import rows_for_finite_threshold
@@ -20,7 +20,6 @@ _CALIBRATE_PER_GROUP = (
 _LARGER_SIZES = (0.3, 0.4, 0.5, 0.6)
 _MIN_TRAINING_SIZE = 0.2
 _PROBABLY = 0.8
-_LARGEST_TOLERANCE = 0.2  # a larger one is not worth considering
 
 
 @dataclass(frozen=True)
@@ -211,26 +210,15 @@ def _use_groups(spelling: Spelling, context: StudyContext | None) -> Advice | No
 
 def _show_more(audit: Audit, spelling: Spelling, context: StudyContext | None) -> list[str]:
     """Return how far coverage is known, and what would tell more."""
-    tolerance = sufficient_tolerance(audit.shown_within)
-    if tolerance > _LARGEST_TOLERANCE:
-        return [f"The rows are too few to show more than that every group lies between {_shown_range(audit)}."]
-    asked = range_text(*tolerance_range(audit))
-    known = (
-        f"The rows show that every group lies between {_shown_range(audit)}, but not yet between {asked}. If the wider "
-        f"range is good enough for you, nothing more is needed. (With {spelling.setting('tolerance', tolerance)}, it "
-        "would count as even.)"
-    )
+    known = shown_sentences(audit, audit.shown_within, spelling)
+    if len(known) < 2:
+        return known
     ways = [] if context is None else _ways_to_decide(audit, spelling, context)
     if context is None and sum(row.rows > 0 for row in audit.table) > 2:
         ways = ["compare fewer groups"]
     if context is not None and not ways:
-        return [known, "Only a larger table can show more."]
-    return [known, *([f"To know more, {' or '.join(ways)}."] if ways else [])]
-
-
-def _shown_range(audit: Audit) -> str:
-    tolerance = sufficient_tolerance(audit.shown_within)
-    return range_text(max(audit.level - tolerance, 0.0), min(audit.level + tolerance, 1.0))
+        return [*known, "Only a larger table can show more."]
+    return [*known, *([f"To know more, {' or '.join(ways)}."] if ways else [])]
 
 
 def _ways_to_decide(audit: Audit, spelling: Spelling, context: StudyContext) -> list[str]:

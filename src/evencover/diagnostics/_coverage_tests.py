@@ -178,8 +178,11 @@ class CoverageEstimate:
 def _calibration_counts(diagnosis: Diagnosis, groups: Groups, results: RowResults) -> CalibrationCounts | None:
     """Return the calibration rows of the audited groups; None if the threshold is infinite.
 
-    Raise ValueError if the diagnosis cannot be that of the intervals: other groups, another level, other thresholds.
+    Raise TypeError if it is no diagnosis, and ValueError if it cannot be that of the intervals: other groups, another
+    level, other thresholds.
     """
+    if not isinstance(diagnosis, Diagnosis):
+        raise TypeError(f"diagnosis must be a Diagnosis, the result of diagnose; got {type(diagnosis).__name__}")
     level, sizes, n = results.level, results.pools.sizes, len(diagnosis.inputs.scores)
     if len(sizes) > 1 or sizes[0] not in (None, n):
         raise ValueError(

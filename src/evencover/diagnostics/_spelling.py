@@ -1,13 +1,15 @@
-"""How advice names a setting: as a Python argument, or as an option of the command line."""
+"""How advice names a setting (as a Python argument, or as an option of the command line), and sentences with one."""
 
 from dataclasses import dataclass
 from shlex import quote
 from typing import Any
 
-from evencover.diagnostics._formatting import short_repr
+from evencover.diagnostics._formatting import range_text, short_repr
+from evencover.diagnostics._verdict import HasVerdict, sufficient_tolerance, tolerance_range
 from evencover.scores import IntervalDistance, Normalized, Residual
 from evencover.taxonomies import ByFeature, ByPrediction, BySpread, Marginal
 
+_LARGEST_TOLERANCE = 0.2
 _SCORES = {Residual(): "residual", IntervalDistance(): "interval", Normalized(): "normalized"}
 
 
@@ -42,6 +44,23 @@ class Spelling:
 
 
 PYTHON, COMMAND_LINE = Spelling(command_line=False), Spelling(command_line=True)
+
+
+def shown_sentences(result: HasVerdict, shown_within: float, spelling: Spelling) -> list[str]:
+    """Return what the rows show if they cannot show evenness, and the tolerance that would count as even.
+
+    With very few rows, no tolerance is named: it would be too large to be of use.
+    """
+    tolerance = sufficient_tolerance(shown_within)
+    shown = range_text(max(result.level - tolerance, 0.0), min(result.level + tolerance, 1.0))
+    if tolerance > _LARGEST_TOLERANCE:
+        return [f"The rows are too few to show more than that every group lies between {shown}."]
+    return [
+        f"The rows show that every group lies between {shown}, but not yet between "
+        f"{range_text(*tolerance_range(result))}.",
+        "If the wider range is good enough for you, nothing more is needed. (With "
+        f"{spelling.setting('tolerance', tolerance)}, it would count as even.)",
+    ]
 
 
 def _group_option(taxonomy: Any) -> str | None:
