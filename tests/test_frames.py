@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from evencover import ByFeature, ByFunction, ConformalRegressor, Intervals, calibrate, three_way_split
-from evencover._internal.frames import as_numbers, column, is_missing
+from evencover._internal.frames import as_numbers, column, is_missing, row_numbers, take, with_row_numbers
 from evencover.synthetic import heteroskedastic
 
 LIBRARIES = {
@@ -173,3 +173,16 @@ def test_missing_values_in_a_column_of_objects():
     lists[:] = [np.zeros(2), [1]]
     assert not is_missing(lists).any()
     assert as_numbers(lists) is None
+
+
+def test_row_numbers_of_a_file_hold_for_columns_but_not_for_selected_rows():
+    table = with_row_numbers(pa.table({"a": [1, 2], "b": [3, 4]}).replace_schema_metadata({"own": "text"}), [1, 3])
+    for whole in (table, table.select(["b"])):
+        assert [row_numbers(whole)[position] for position in (0, 1)] == [4, 5]
+        assert row_numbers(whole).text(1) == "row 5 of the file"
+        assert row_numbers(whole).first(np.array([False, True])) == "(the first in row 5 of the file)"
+    selected = take(table, np.array([1]))
+    assert selected.schema.metadata == {b"own": b"text"}
+    for other in (selected, pd.DataFrame({"a": [1]}), np.ones((2, 2)), pa.chunked_array([[1, 2]])):
+        assert row_numbers(other).text(1) == "row 1 (counted from 0)"
+        assert row_numbers(other).first(np.array([False, True])) == "(the first in row 1, counted from 0)"

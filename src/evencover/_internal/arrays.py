@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeAlias, TypeVar
 
@@ -104,10 +104,15 @@ def lookup(name: Any, options: Mapping[str, Option], kind: str) -> Option:
     """
     if isinstance(name, str) and name in options:
         return options[name]
-    by_lower_case = {option.lower(): option for option in options}
-    similar = get_close_matches(str(name).lower(), by_lower_case, n=1, cutoff=0.5)
-    hint = f"did you mean {by_lower_case[similar[0]]!r}? " if similar else ""
+    hint = similar_name(name, options, cutoff=0.5)
     raise ValueError(f"unknown {kind} {name!r}; {hint}choose one of: {', '.join(options)}")
+
+
+def similar_name(name: Any, names: Iterable[Any], *, cutoff: float = 0.6) -> str:
+    """Return the question whether the most similar name was meant; empty if none is similar."""
+    by_lower_case = {str(each).lower(): each for each in names}
+    similar = get_close_matches(str(name).lower(), by_lower_case, n=1, cutoff=cutoff)
+    return f"did you mean {by_lower_case[similar[0]]!r}? " if similar else ""
 
 
 def row_selection(rows: Any) -> Any:
@@ -120,12 +125,21 @@ def evenly_spaced_positions(n: int, limit: int) -> IntArray:
     return np.unique(np.linspace(0, n - 1, min(n, limit)).astype(int))
 
 
-def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+def warn_user(message: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Warn; the warning points to the user's line, the nearest caller outside this package."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "evencover":
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def reads_as_number(value: Any) -> bool:
+    """Return whether a value is a number, or text that can be read as one."""
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return "_" not in str(value)  # only Python reads 1_000 as a number
 
 
 def _as_float(values: Any, name: str) -> FloatArray:
@@ -148,7 +162,19 @@ def _type_description(values: Any, array: NDArray[Any]) -> str:
     """Return the type of values that are not numbers, with an example."""
     if array.ndim == 0:
         return f"{values!r} of type {type(values).__name__}"
-    return f"an array of dtype {array.dtype}, its first value {array.ravel()[0]!r}"
+    example = "".join(f", with {value!r} in row {row} (counted from 0)" for row, value in _first_non_number(array))
+    return f"an array of dtype {array.dtype}{example}"
+
+
+def _first_non_number(array: NDArray[Any]) -> list[tuple[int, Any]]:
+    """Return the row and value of the first value that is no number; empty if there are no values.
+
+    One word among numbers makes text of an array. So values that cannot be read as a number come first.
+    """
+    values = array.ravel() if array.dtype.kind in "mM" else array.ravel().tolist()
+    others = [row for row, value in enumerate(values) if not isinstance(value, int | float)]
+    words = [row for row in others if not reads_as_number(values[row])]
+    return [(row * len(array) // array.size, values[row]) for row in [*words, *others][:1]]
 
 
 def _check_values(array: FloatArray, name: str, *, finite: bool) -> None:

@@ -1,4 +1,4 @@
-"""Data sets to learn from: the paper's six by name, and any CSV or Parquet file."""
+"""Data sets to learn from: the paper's six by name, and any table file."""
 
 from evencover.datasets.dataset import Dataset, read_dataset
 from evencover.datasets.loading import load_dataset

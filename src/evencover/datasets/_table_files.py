@@ -1,68 +1,104 @@
-"""Read and write CSV and Parquet files, with the same errors for every command."""
+"""Read and write tables in files: CSV and other text, Parquet, Feather, Excel; the same errors for every command."""
 
 import csv
-from collections import Counter
-from collections.abc import Collection, Mapping
-from itertools import chain
+import gzip
+import sys
+import zlib
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray
-from evencover._internal.frames import column, numeric_column, reads_as_number
-from evencover._internal.optional import import_optional
+from evencover._internal.arrays import FloatArray, similar_name
+from evencover._internal.frames import column, numeric_column, row_numbers
 from evencover._internal.saved_files import atomic_write
+from evencover.datasets._column_names import columns_of_file, name_in, unique_names
+from evencover.datasets._excel_files import excel_table
+from evencover.datasets._table_cells import import_pyarrow, without_missing
+from evencover.datasets._text_files import text_table
 from evencover.groups import first_few
 
-_SUFFIXES = (".csv", ".parquet")
-_DELIMITERS = ",;\t"
-_MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
-_MAX_BLOCK = 2**31 - 1  # bytes that pyarrow can parse at once
+STDIN = "-"  # as a path: standard input
+_TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
+_ARROW = (".feather", ".arrow")
+_EXCEL = (".xlsx", ".xlsm")
+_GZIP = b"\x1f\x8b"  # the first bytes of a compressed file
+TYPED_SUFFIXES = (".parquet", *_ARROW)
+SUFFIXES = (*_TEXT, *TYPED_SUFFIXES, *_EXCEL)
+OUTPUT_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", *TYPED_SUFFIXES)
 
 
-def read_table(path: str | Path, *, text: Collection[str] = ()) -> Any:
-    """Return a CSV or Parquet file as a pyarrow table of numbers, text, dates and missing values.
+def read_table(path: str | Path, *, text: Collection[str] = (), missing: Collection[str] = ()) -> Any:
+    """Return a file as a pyarrow table of numbers, text, dates and missing values.
 
     Parameters
     ----------
     path : str or Path
-        A .csv file (UTF-8, with a header, delimited by commas, semicolons or tabs) or a .parquet file. In a CSV file
-        the cells that are empty, NA, N/A, NaN, null or None are missing values, unless they are quoted.
+        A text file (.csv, .tsv, .txt, also with .gz) in UTF-8, with a header, delimited by commas, semicolons or tabs;
+        a .parquet, .feather or .arrow file; an Excel file (.xlsx), of which the first sheet is read; or "-" for text
+        from the standard input. Empty cells, NA, N/A, NaN, null, None and errors such as #N/A are missing values,
+        unless they are quoted.
     text : collection of str
-        Columns of a CSV file to read as text. The type of every other column is inferred from all of its cells.
+        Columns of a text or Excel file to read as text, by name or position. The type of every other column is
+        inferred from all of its cells; numbers such as $1,234.50 or 45% are recognized, with a warning.
+    missing : collection of str
+        Further texts that mean a missing value.
     """
     path = Path(path)
-    check_suffix(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    arrow = _arrow("pyarrow")
+    file = file_name(path)
+    if str(path) != STDIN:
+        check_suffix(path)
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no file {path}")
     try:
-        table = _csv_table(path, text) if _is_csv(path) else _parquet_table(path)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path.name} must be text in UTF-8; {error}") from None
-    except (arrow.ArrowInvalid, csv.Error, OSError) as error:  # pyarrow's errors may have several lines
-        raise ValueError(f"{path.name} cannot be read as a table: {' '.join(str(error).split())}") from None
-    if not table.num_rows:
-        raise _no_rows(path)
-    return table
+        return _table(path, file, text, missing)
+    except (import_pyarrow().ArrowInvalid, csv.Error, zlib.error, EOFError, OSError) as error:
+        raise ValueError(f"{file} cannot be read as a table: {' '.join(str(error).split())}") from None  # one line
+
+
+def file_name(path: Path) -> str:
+    """Return the name of a file in messages and results."""
+    return "stdin" if str(path) == STDIN else path.name
+
+
+def table_name(path: Path) -> str:
+    """Return the name of the table in a file: that of the file without its suffixes."""
+    name, suffix = file_name(path), _suffix(path, SUFFIXES)
+    return name[: -len(suffix)] if suffix else Path(name).stem
 
 
 def write_table(columns: Mapping[str, Any], path: str | Path) -> None:
-    """Write columns of equal length to a .csv or .parquet file, atomically; NaN is written as a missing value."""
-    check_suffix(Path(path))
+    """Write columns of equal length to a file, atomically; NaN is written as a missing value.
+
+    Parameters
+    ----------
+    columns : mapping from str to array
+        The columns.
+    path : str or Path
+        A file that ends in .csv, .tsv, .csv.gz, .tsv.gz, .parquet, .feather or .arrow.
+    """
+    path = Path(path)
+    check_output_suffix(path)
     with atomic_write(path) as file:
-        write_columns(columns, file, as_csv=_is_csv(Path(path)))
+        write_columns(columns, file, suffix=_suffix(path, OUTPUT_SUFFIXES))
 
 
-def write_columns(columns: Mapping[str, Any], file: BinaryIO, *, as_csv: bool) -> None:
-    """Write columns of equal length to an open file, as CSV or as Parquet."""
-    arrow = _arrow("pyarrow")
+def write_columns(columns: Mapping[str, Any], file: BinaryIO, *, suffix: str = ".csv") -> None:
+    """Write columns of equal length to an open file, in the format of a suffix."""
+    arrow = import_pyarrow()
     table = arrow.table({name: arrow.array(values, from_pandas=True) for name, values in columns.items()})
-    if as_csv:
-        _arrow("pyarrow.csv").write_csv(table, file)
+    if suffix == ".parquet":
+        import_pyarrow("pyarrow.parquet").write_table(table, file)
+    elif suffix in _ARROW:
+        import_pyarrow("pyarrow.feather").write_feather(table, file)
+    elif suffix.endswith(".gz"):
+        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as compressed:
+            write_columns(columns, compressed, suffix=suffix.removesuffix(".gz"))  # type: ignore[arg-type]
     else:
-        _arrow("pyarrow.parquet").write_table(table, file)
+        arrow_csv = import_pyarrow("pyarrow.csv")
+        delimiter = "\t" if suffix == ".tsv" else ","
+        arrow_csv.write_csv(table, file, arrow_csv.WriteOptions(delimiter=delimiter))
 
 
 def csv_text(columns: list[str], values: FloatArray) -> str:
@@ -91,115 +127,83 @@ def number_column(table: Any, name: str, context: str, *, finite: bool = True) -
         Whether a missing or infinite value is an error; otherwise missing values become NaN.
     """
     check_column(table, name, context)
-    values = numeric_column(column(table, name, context), f"{context}: column {name!r}")
+    rows = row_numbers(table)
+    values = numeric_column(column(table, name, context), f"{context}: column {name!r}", rows=rows)
     bad = ~np.isfinite(values)
     if finite and bad.any():
         raise ValueError(
             f"{context}: column {name!r} must hold a finite number in every row; missing or infinite "
-            f"values: {bad.sum()} of {len(bad)} (the first in row {bad.argmax()}, counted from 0)"
+            f"values: {bad.sum()} of {len(bad)} {rows.first(bad)}"
         )
     return values
 
 
 def check_column(table: Any, name: str, context: str) -> None:
     """Raise ValueError unless a table has a column of this name; the message begins with the context."""
-    if name not in table.column_names:
-        raise ValueError(f"{context}: no column named {name!r}; the columns are {first_few(table.column_names)}")
+    names = table.column_names
+    if name not in names:
+        hint = similar_name(name, names)
+        raise ValueError(f"{context}: no column named {name!r}; {hint}the columns are {first_few(names)}")
+
+
+def column_named(table: Any, text: str) -> str:
+    """Return the name of the column that a text means: its name or, if no column has that name, its position.
+
+    Positions count from 1, as in the file. A text that is neither is returned unchanged.
+    """
+    return name_in(columns_of_file(table), text)
 
 
 def check_suffix(path: Path) -> None:
     """Raise ValueError unless the suffix of a file is that of a table."""
-    if path.suffix.lower() not in _SUFFIXES:
-        raise ValueError(f"a table is a file that ends in {' or '.join(_SUFFIXES)}; got {path.name!r}")
+    if _suffix(path, SUFFIXES):
+        return
+    if path.suffix.lower() == ".xls":
+        raise ValueError(f"{path.name} must be an Excel file of the current format; save it as .xlsx")
+    raise ValueError(f"a table is a file that ends in {_join(SUFFIXES)}; got {path.name!r}")
 
 
-def _csv_table(path: Path, text: Collection[str]) -> Any:
-    """Return a CSV file as a table; the type of a column is inferred from all of its cells, unless it is in `text`."""
-    arrow = _arrow("pyarrow.csv")
-    names, delimiter = _csv_header(path)
-    _check_names(path, names)
-    try:
-        table = arrow.read_csv(
-            path,
-            read_options=arrow.ReadOptions(
-                column_names=names,
-                skip_rows_after_names=1,  # the header, which was read before
-                block_size=min(max(path.stat().st_size, 2**20), _MAX_BLOCK),
-            ),
-            parse_options=arrow.ParseOptions(
-                delimiter=delimiter,
-                newlines_in_values=True,
-                ignore_empty_lines=len(names) > 1,  # in a file with one column, an empty line is a missing value
-            ),
-            convert_options=arrow.ConvertOptions(
-                null_values=_MISSING,
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-                column_types={name: "string" for name in names if name in text},
-            ),
-        )
-    except _arrow("pyarrow").ArrowInvalid:
-        _check_lines(path, delimiter, len(names))
-        raise
-    binary = [field.name for field in table.schema if field.type == "binary"]
-    if binary:
-        raise ValueError(f"{path.name} must be text in UTF-8; column {binary[0]!r} is not")
-    return table
+def check_output_suffix(path: Path) -> None:
+    """Raise ValueError unless a table can be written in the format of a file's suffix."""
+    if not _suffix(path, OUTPUT_SUFFIXES):
+        raise ValueError(f"a table can be written to a file that ends in {_join(OUTPUT_SUFFIXES)}; got {path.name!r}")
 
 
-def _csv_header(path: Path) -> tuple[list[str], str]:
-    """Return the column names and the delimiter: the one that gives the most names."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        line = file.readline()
-        delimiter = max(_DELIMITERS, key=lambda mark: len(next(csv.reader([line], delimiter=mark), [])))
-        names = next(csv.reader(chain([line], file), delimiter=delimiter), [])  # a quoted name may contain line breaks
-    return [name.strip() for name in names], delimiter
+def _suffix(path: Path, suffixes: Collection[str]) -> str:
+    """Return which of the suffixes a file has, in lower case; an empty text if it has none of them."""
+    return max((each for each in suffixes if path.name.lower().endswith(each)), key=len, default="")
 
 
-def _check_lines(path: Path, delimiter: str, n_columns: int) -> None:
-    """Raise ValueError for the first line with more or fewer cells than columns, and if there are no rows."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        lines = csv.reader(file, delimiter=delimiter)
-        next(lines)
-        has_rows = False
-        for cells in lines:
-            has_rows = True
-            if cells and len(cells) != n_columns:
-                raise ValueError(
-                    f"{path.name}, line {lines.line_num}: must have {n_columns} cells, one for each column; "
-                    f"got {len(cells)}"
-                )
-    if not has_rows:
-        raise _no_rows(path)
+def _join(suffixes: Sequence[str]) -> str:
+    return f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
 
 
-def _parquet_table(path: Path) -> Any:
-    """Return a Parquet file as a table; spaces around column names are removed."""
-    table = _arrow("pyarrow.parquet").read_table(path)
-    names = [name.strip() for name in table.column_names]
-    _check_names(path, names)
-    return table.rename_columns(names)
+def _table(path: Path, file: str, text: Collection[str], missing: Collection[str]) -> Any:
+    """Return the table in a file, by the format of its suffix."""
+    suffix = _suffix(path, SUFFIXES)
+    if suffix in _EXCEL:
+        return excel_table(path.read_bytes(), file, text=text, missing=missing)
+    if suffix in TYPED_SUFFIXES:
+        return _typed_table(path, file, missing)
+    content = sys.stdin.buffer.read() if str(path) == STDIN else path.read_bytes()
+    content = gzip.decompress(content) if content.startswith(_GZIP) else content
+    return text_table(content, file, text=text, missing=missing)
 
 
-def _check_names(path: Path, names: list[str]) -> None:
-    """Raise ValueError if column names are missing, duplicate, all numbers, or that of a pandas index."""
-    if all(map(reads_as_number, names)):
-        raise ValueError(f"{path.name} must have column names (in CSV, the first line); got {first_few(names)}")
-    if "" in names:
-        raise ValueError(f"{path.name} must name every column; column {names.index('') + 1} has no name")
-    if duplicates := [name for name, count in Counter(names).items() if count > 1]:
-        raise ValueError(f"{path.name} has duplicate column names: {first_few(duplicates)}")
-    if indices := [name for name in names if name.startswith("__index_level_")]:
-        raise ValueError(f"{path.name} has a pandas index as a column, {indices[0]}; write the file with index=False")
+def _typed_table(path: Path, file: str, missing: Collection[str]) -> Any:
+    """Return a Parquet or Feather file as a table."""
+    module = "parquet" if _suffix(path, SUFFIXES) == ".parquet" else "feather"
+    table = import_pyarrow(f"pyarrow.{module}").read_table(path)
+    if not table.num_rows:
+        raise ValueError(f"{file} must have rows; got none")
+    columns = [_plain_text(values) for values in table.columns]
+    return without_missing(import_pyarrow().table(columns, names=unique_names(table.column_names, file)), missing)
 
 
-def _no_rows(path: Path) -> ValueError:
-    return ValueError(f"{path.name} must have rows below its header; got none")
-
-
-def _is_csv(path: Path) -> bool:
-    return path.suffix.lower() == ".csv"
-
-
-def _arrow(module: str) -> Any:
-    return import_optional(module, extra="datasets", purpose="a CSV or Parquet file")
+def _plain_text(values: Any) -> Any:
+    """Return a column of categories or of text in the format of polars as plain text; any other column unchanged."""
+    kind = str(values.type)
+    if kind.startswith("dictionary<values=string_view"):  # pyarrow cannot cast it
+        return import_pyarrow().chunked_array([values.to_pylist()], type="string")
+    is_other_text = kind.startswith(("string_view", "dictionary<values=string", "dictionary<values=large_string"))
+    return values.cast("string") if is_other_text else values

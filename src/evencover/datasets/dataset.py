@@ -1,5 +1,6 @@
 """Data sets: features and a response, from arrays or from a file."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -8,7 +9,8 @@ import numpy as np
 from scipy.stats import kurtosis, skew
 
 from evencover._internal.arrays import FloatArray, checked_vector
-from evencover.datasets._table_files import check_column, number_column, read_table
+from evencover.datasets._column_names import columns_of_file
+from evencover.datasets._table_files import STDIN, check_column, file_name, number_column, read_table, table_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,23 +72,24 @@ class Dataset:
 
 
 def is_path(name: str) -> bool:
-    """Return whether this is the path of a file, with a suffix or a folder, and not the name of a data set."""
-    return bool(Path(name).suffix) or Path(name).name != name
+    """Return whether this is the path of a file, with a suffix or a folder, or of the standard input."""
+    return name == STDIN or bool(Path(name).suffix) or Path(name).name != name
 
 
 def read_dataset(path: str | Path, *, target: str | None = None, name: str | None = None) -> Dataset:
-    r"""Read a data set from a CSV or Parquet file; every column but the target is a feature.
+    r"""Read a data set from a file; every column but the target is a feature.
 
     Every column must hold a finite number in every row: nothing is filled in or dropped. Needs the extra `datasets`.
 
     Parameters
     ----------
     path : str or Path
-        A .csv file (UTF-8, with a header, delimited by commas, semicolons or tabs) or a .parquet file.
+        A text file (.csv, .tsv, .txt, also with .gz) in UTF-8, with a header, delimited by commas, semicolons or tabs;
+        a .parquet, .feather or .arrow file; or an Excel file (.xlsx), of which the first sheet is read.
     target : str, optional
         The column to predict; the last one by default.
     name : str, optional
-        The name of the data set; the file name without its suffix by default.
+        The name of the data set; the file name without its suffixes by default.
 
     Examples
     --------
@@ -97,14 +100,24 @@ def read_dataset(path: str | Path, *, target: str | None = None, name: str | Non
     Dataset(rents: 2 rows, 1 features, response rent)
     """
     path = Path(path)
-    table = read_table(path)
+    table, file = read_table(path), file_name(path)
     if len(table.column_names) < 2:
         raise ValueError(
-            f"{path.name} must have at least two columns, a feature and the target (in CSV, delimited by commas, "
+            f"{file} must have at least two columns, a feature and the target (in CSV, delimited by commas, "
             f"semicolons or tabs); got {table.column_names}"
         )
+    _check_names(columns_of_file(table), file, used=table.column_names)
     response = table.column_names[-1] if target is None else target
-    check_column(table, response, f"target of {path.name}")
-    columns = {column: number_column(table, column, path.name) for column in table.column_names}
+    check_column(table, response, f"target of {file}")
+    columns = {column: number_column(table, column, file) for column in table.column_names}
     y = columns.pop(response)
-    return Dataset(name or path.stem, np.column_stack(list(columns.values())), y, tuple(columns), response)
+    return Dataset(name or table_name(path), np.column_stack(list(columns.values())), y, tuple(columns), response)
+
+
+def _check_names(names: list[str], file: str, *, used: Collection[str]) -> None:
+    """Raise ValueError for a used column without a name and for a pandas index, which are no features."""
+    for position, name in enumerate(names, start=1):
+        if name == f"column {position}" and name in used:
+            raise ValueError(f"{file} must name every column; column {position} has no name")
+        if name.startswith("__index_level_"):
+            raise ValueError(f"{file} has a pandas index as a column, {name}; write the file with index=False")

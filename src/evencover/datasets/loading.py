@@ -26,7 +26,7 @@ def load_dataset(
     cache_dir: str | Path | None = None,
     downloading: Downloading | None = None,
 ) -> Dataset:
-    """Return a data set: one of the paper's six by name, or any CSV or Parquet file by its path.
+    """Return a data set: one of the paper's six by name, or any table file by its path.
 
     A name is looked up in `data_dir`, then in the cache. If it is in neither, it is downloaded from its public source
     into the cache. Every file is compared with the checksum on the data set's card. Needs the extra `datasets`.
@@ -34,7 +34,7 @@ def load_dataset(
     Parameters
     ----------
     name : str
-        A name (`evencover datasets` lists them), or a path that ends in .csv or .parquet.
+        A name (`evencover datasets` lists them), or the path of a file, as in `read_dataset`.
     target : str, optional
         The column of a file to predict; the last one by default.
     data_dir : str or Path, optional
