@@ -15,6 +15,7 @@ from evencover.studies import Plan, study
 N = 100
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame({"x": RNG.normal(size=N), "word": RNG.choice(["a", "b"], N), "y": RNG.normal(size=N)})
+DAYS = pd.DataFrame({"day": pd.date_range("2020", periods=3)})
 QUICK = Plan(model="linear")
 
 
@@ -48,45 +49,114 @@ CASES = {
         lambda: study(TABLE, "y", drop=["x", "word"]),
         r"table must have at least one feature column; none is left after dropping the columns \['word', 'x', 'y'\]",
     ),
-    "target of text": (lambda: study(TABLE, "word"), r"target: column 'word' must hold numbers; got '[ab]' in row 0"),
+    "target of text": (
+        lambda: study(TABLE.assign(word=["a"] * 30 + ["b"] * 70), "word"),
+        r"target: column 'word' must hold numbers; got 'b' \(70 rows\), 'a' \(30 rows\). To predict a class, use a classifier",
+    ),
+    "target of many texts": (
+        lambda: study(TABLE.assign(word=[f"w{i % 20}" for i in range(N)]), "word"),
+        r"must hold numbers; got 'w0' \(5 rows\), 'w1' \(5 rows\), 'w2' \(5 rows\) and 17 other texts",
+    ),
+    "target with units": (
+        lambda: study(TABLE.assign(y=[f"{i} kg" for i in range(N)]), "y"),
+        r"must hold numbers; got '0 kg' in row 0 \(counted from 0\); not numbers: 100 of 100 values. Correct these values",
+    ),
+    "target with units and a word": (
+        lambda: study(TABLE.assign(y=[f"${i}" for i in range(N - 1)] + ["call us"]), "y"),
+        r"must hold numbers; got 'call us' in row 99 \(counted from 0\)",
+    ),
+    "target of numbers and a word": (
+        lambda: study(TABLE.assign(y=["0.5", "big"] + ["0.23"] * 98), "y"),
+        r"target: column 'y' must hold numbers; got 'big' in row 1 \(counted from 0\); not numbers: 1 of 100 values$",
+    ),
+    "target of dates": (
+        lambda: study(TABLE.assign(y=pd.date_range("2020", periods=N)), "y"),
+        r"target: column 'y' must hold numbers; got datetime.datetime\(2020, 1, 1, 0, 0\) in row 0",
+    ),
+    "target infinite": (
+        lambda: study(TABLE.assign(y=TABLE["y"].where(TABLE.index != 7, np.inf)), "y"),
+        r"target: column 'y' must be finite; infinite values: 1 of 100 \(the first in row 7, counted from 0\)",
+    ),
+    "no target anywhere": (
+        lambda: study(TABLE.assign(y=np.nan), "y", missing_target="drop"),
+        r"target: column 'y' must hold numbers; it has no value in any row",
+    ),
+    "missing_target": (
+        lambda: study(TABLE, "y", missing_target="keep"),
+        r"unknown missing_target 'keep'; .*choose one of: error, drop",
+    ),
     "target missing": (
         lambda: study(TABLE.assign(y=TABLE["y"].where(TABLE.index != 7)), "y"),
-        r"target: column 'y' must be finite; NaN or infinite values: 1 of 100 \(the first in row 7, counted from 0\)",
+        r"target: column 'y' has no value in 1 of 100 rows \(the first in row 7, counted from 0\): use missing_target='drop'",
     ),
     "few rows": (
         lambda: study(TABLE[:20], "y"),
-        r"more rows: of 20, about 8 are for training \(at least 10 are needed\), 8 for calibration and 4 for testing",
+        r"table must have at least 25 rows, of which 10 are for training; got 20",
     ),
     "few clusters": (
         lambda: study(TABLE.assign(z=np.arange(N) // 10), "y", clusters="z"),
-        r"table must have more clusters by 'z': of 10, about 4 are for training",
+        r"table must have at least 25 clusters, of which 10 are for training; got 10",
     ),
     "clusters missing": (
         lambda: study(TABLE.assign(z=["c", None] * 50), "y", clusters="z"),
-        r"clusters: column 'z' must have a label for every row; missing labels: 50 of 100",
+        r"clusters: column 'z' must have a label in every row; missing: 50 of 100 \(the first in row 1, counted from 0\)",
     ),
-    "dates": (
-        lambda: with_column(pd.date_range("2020", periods=N)),
-        r"column 'new' holds dates or times: convert them to numbers, or drop the column",
+    "no such time": (lambda: study(TABLE, "y", time="z"), r"time: no column named 'z'"),
+    "a similar name": (
+        lambda: study(TABLE, "y", drop=["wrd"]),
+        r"no column named 'wrd'; did you mean 'word'\? the columns",
     ),
-    "dates as objects": (
-        lambda: with_column(pd.date_range("2020", periods=N).date),
-        r"column 'new' holds dates or times",
+    "times of text": (
+        lambda: study(TABLE, "y", time="word"),
+        r"time: column 'word' must hold dates in one format, or numbers; got '[ab]'",
+    ),
+    "times missing": (
+        lambda: study(TABLE.assign(z=[1.0, None] * 50), "y", time="z"),
+        r"time: column 'z' must have a time in every row; missing: 50 of 100",
+    ),
+    "two times": (
+        lambda: study(TABLE.assign(z=np.arange(N) // 50), "y", time="z"),
+        r"time must have rows at enough different times for three parts; got 2 different times",
+    ),
+    "clusters and time": (
+        lambda: study(TABLE.assign(z=np.arange(N)), "y", time="z", clusters="word"),
+        r"clusters and time cannot be combined; got both",
+    ),
+    "kept and dropped": (
+        lambda: study(TABLE, "y", keep=["x"], drop=["x"]),
+        r"keep must not name a column that is dropped or holds the clusters; got 'x'",
+    ),
+    "nothing but ids": (
+        lambda: study(TABLE[["y"]].assign(z=np.arange(N)), "y"),
+        r"at least one feature column; none is left .*, and as ids: z \(row numbers from 0 to 99\): use keep=\['z'\]",
+    ),
+    "dates and a word": (
+        lambda: with_column(["2020-01-01", "2020-02-01", "soon", "2020-03-01"] * 25),
+        r"column 'new' holds dates such as '2020-01-01', and 'soon' in row 2 \(counted from 0\); not dates: 25 of 100 values",
+    ),
+    "durations": (
+        lambda: with_column(pd.to_timedelta(np.arange(N), unit="D")),
+        r"column 'new' must hold numbers, text or dates; got .*: use drop=\['new'\]",
     ),
     "infinite": (
         lambda: with_column(np.where(np.arange(N) == 42, np.inf, 0.0)),
         r"column 'new' must have finite or missing values; infinite values: 1 \(the first in row 42, counted from 0\)",
     ),
-    "names": (
-        lambda: with_column([f"n{i}" for i in range(N)]),
-        r"column 'new' holds text with 100 different values in 100 rows, like names",
-    ),
     "numbers and another text": (
         lambda: with_column(["1", "2", "3", "?"] * 25),
-        r"column 'new' holds numbers as text, and other text in 25 of 100 rows, such as '\?'",
+        r"column 'new' holds numbers, and '\?' in row 3 \(counted from 0\); not numbers: 25 of 100 values: use categorical=\['new'\] or drop=\['new'\]",
     ),
-    "lists": (lambda: with_column([[1, 2]] * N), r"column 'new' must hold numbers or text; got \[1, 2\] of type list"),
-    "arrays": (lambda: with_column([np.zeros(2)] * N), r"column 'new' must hold numbers or text; got array"),
+    "lists": (
+        lambda: with_column([[1, 2]] * N),
+        r"column 'new' must hold numbers, text or dates; got \[1, 2\] of type list in row 0",
+    ),
+    "arrays": (lambda: with_column([np.zeros(2)] * N), r"column 'new' must hold numbers, text or dates; got array"),
+    "several problems": (
+        lambda: study(
+            TABLE.assign(y=TABLE["y"].where(TABLE.index != 7), a=["1", "2", "3", "?"] * 25, b=np.inf), "y", drop=["c"]
+        ),
+        r"the table has 4 problems:\n- drop: no column named 'c'.*\n- target: .*\n- column 'a' .*\n- column 'b' ",
+    ),
     "level": (lambda: Plan(level=90), r"level must lie strictly between 0 and 1; got 90; did you mean 0.9"),
     "tolerance": (lambda: Plan(tolerance=3), r"tolerance must be a number between 0 and 1"),
     "seed": (lambda: Plan(seed=-1), r"seed must be a whole number, 0 or more; got -1"),
@@ -135,9 +205,21 @@ CASES = {
         lambda: TableEncoder().fit(TABLE).transform(TABLE.assign(x="much")),
         r"column 'x' must hold numbers, as it did in fit; got 'much'",
     ),
-    "encoder, dates": (
-        lambda: TableEncoder().fit(pd.DataFrame({"day": pd.date_range("2020", periods=3)})),
-        r"column 'day' must hold numbers or text; got dates or times, of type datetime64",
+    "encoder, other dates": (
+        lambda: TableEncoder(dates={"day": "%d.%m.%Y"}).fit(pd.DataFrame({"day": ["1.2.2020", "2/1/2020"]})),
+        r"column 'day' must hold dates in the format %d.%m.%Y; got '2/1/2020' in row 1 \(counted from 0\)",
+    ),
+    "encoder, text for dates": (
+        lambda: TableEncoder().fit(DAYS).transform(DAYS.assign(day="soon")),
+        r"column 'day' must hold dates, as it did in fit; got 'soon' in row 0",
+    ),
+    "encoder, dates of no column": (
+        lambda: TableEncoder(dates={"date": "%Y"}).fit(DAYS),
+        r"dates must name columns of X, which has \['day'\]; got \['date'\]",
+    ),
+    "encoder, durations": (
+        lambda: TableEncoder().fit(pd.DataFrame({"time": pd.to_timedelta([1, 2], unit="D")})),
+        r"column 'time' must hold numbers or text; got values of type timedelta64",
     ),
     "encoder, infinite": (
         lambda: TableEncoder().fit(pd.DataFrame({"x": [1.0, np.inf]})),

@@ -123,7 +123,18 @@ def test_a_run_predicts_each_row_exactly_once(tmp_path, monkeypatch):
     monkeypatch.setattr(WithSpread, "predict_full", counted_predict)
     monkeypatch.setattr(TableEncoder, "transform", counted_transform)
     with pytest.raises(SystemExit):
-        main(["run", str(tmp_path / "table.csv"), "--target", "y", "--output", str(tmp_path / "found")])
+        main(
+            [
+                "run",
+                str(tmp_path / "table.csv"),
+                "--target",
+                "y",
+                "--keep",
+                "number",
+                "--output",
+                str(tmp_path / "found"),
+            ]
+        )
     assert predicted == Counter(range(400))
     test_rows = pd.read_csv(tmp_path / "found" / "intervals.csv")["row"]
     assert [encoded[row] for row in test_rows] == [1] * 80

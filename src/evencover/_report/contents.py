@@ -1,7 +1,7 @@
 """The contents of a report: a result at its own level and at the other levels of the slider."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -33,6 +33,7 @@ _MAX_ROWS = 200  # drawn one by one
 _MAX_GROUPS = 30
 
 Row = TypeVar("Row", bound=GroupCoverage)
+Progress = Callable[[int, int], None]  # gets the number of finished levels, and of all levels
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,13 +122,13 @@ class Contents:
         return max([width for width in widths if np.isfinite(width)], default=0.0) or 1.0
 
 
-def contents_of(result: Study | Diagnosis | Audit, command: str = "") -> Contents:
+def contents_of(result: Study | Diagnosis | Audit, command: str = "", progress: Progress = lambda *_: None) -> Contents:
     """Return the contents of the report on a result, which a command gave."""
     if isinstance(result, Audit):
         advised = advice_on_audit(result, COMMAND_LINE if command else PYTHON)
         return Contents([LevelSnapshot(result, advised, audit=result)], command=command)
     if isinstance(result, Study):
-        return _study_contents(result, command)
+        return _study_contents(result, command, progress)
     if isinstance(result, Diagnosis):
         levels = levels_around(result.level, len(result.inputs.scores))
         diagnoses = [result if level == result.level else at_level(result, level) for level in levels]
@@ -143,7 +144,7 @@ def levels_around(level: float, n: int, n_features: int = 0) -> list[float]:
     return sorted({level, *(percent / 100 for percent in percents)})
 
 
-def _study_contents(study: Study, command: str) -> Contents:
+def _study_contents(study: Study, command: str, progress: Progress) -> Contents:
     """Return a study at several levels: only the thresholds change, not the model, its score or its groups."""
     levels = levels_around(study.plan.level, max(len(study.calibration), len(study.test)), len(study.columns))
     shown_rows, shown = _rows_to_show(study)
@@ -153,6 +154,7 @@ def _study_contents(study: Study, command: str) -> Contents:
     search = FeatureSearch.of(study.test.X, len(study.test), study.plan.seed)
     snapshots = []
     for column, level in enumerate(levels):
+        progress(column, len(levels))
         lower, upper = at_all_levels.lower[:, column], at_all_levels.upper[:, column]
         intervals = replace(at_all_levels, lower=lower, upper=upper, level=level)
         is_own = level == study.plan.level
@@ -170,6 +172,7 @@ def _diagnosis_at(study: Study, level: float) -> Diagnosis:
 
 def _audit_intervals(study: Study, intervals: Intervals, search: FeatureSearch, diagnosis: Diagnosis) -> Audit:
     settings: dict[str, Any] = {"X": search, "tolerance": study.plan.tolerance, "seed": study.plan.seed}
+    settings["test_rows_only"] = study.time is not None
     return audit_of_study(study.regressor, study.test_rows, intervals, study.groups, diagnosis, **settings)
 
 

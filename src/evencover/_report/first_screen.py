@@ -40,7 +40,14 @@ def first_screen(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRec
             _even(contents, snapshot.audit, recorder),
         ]
     parts.append(_what_to_do(contents, snapshot, recorder))
-    return tag("section", *parts, class_="answers", id="verdict", aria_label="The answers")
+    return tag("section", *_table_warnings(contents), *parts, class_="answers", id="verdict", aria_label="The answers")
+
+
+def _table_warnings(contents: Contents) -> list[Markup]:
+    """Return what may be wrong with the table, which comes before all answers."""
+    texts = [] if contents.study is None else contents.study.warnings
+    paragraphs = (tag("p", text, class_="warning") for text in texts)
+    return [_answer("Before you trust these results", *paragraphs, kind="wide")] if texts else []
 
 
 def _answer(question: str, *content: Any, kind: str = "") -> Markup:
@@ -107,10 +114,8 @@ def _example(contents: Contents, snapshot: LevelSnapshot) -> list[str]:
         return ["No interval is right."]
     chosen = right[np.argsort(intervals.width[right], kind="stable")[len(right) // 2]]
     lower, upper, y = (format_number(float(each[chosen])) for each in (intervals.lower, intervals.upper, rows.y))
-    return [
-        f"Example, row {rows.positions[chosen]} of the table: between {lower} and {upper}. The true value, {y}, lies "
-        "in it, so this interval is right."
-    ]
+    row = contents.study.row_numbers.text(rows.positions[chosen])
+    return [f"Example, {row}: between {lower} and {upper}. The true value, {y}, lies in it, so this interval is right."]
 
 
 def _even(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:

@@ -1,12 +1,9 @@
 """Results as JSON data."""
 
-import math
-from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-import numpy as np
-
+from evencover._internal.json_values import plain_value
 from evencover._report.static_sections import versions
 from evencover._version import __version__
 from evencover.diagnostics._formatting import short_repr
@@ -47,20 +44,17 @@ def _summary(result: Study | Diagnosis | Audit) -> dict[str, Any]:
 
 def json_value(value: Any) -> Any:
     """Return a value as JSON data; a dataclass becomes an object with its fields."""
+    return plain_value(value, _object_value)
+
+
+def _object_value(value: Any) -> Any:
+    """Return an object as JSON data: a score as Python code, another dataclass as its fields."""
     if isinstance(value, BUILTIN_SCORES):
         return short_repr(value)
     if is_dataclass(value) and not isinstance(value, type):
         parts = (part.name for part in fields(value) if part.name not in _LEFT_OUT)
         return {name: json_value(getattr(value, name)) for name in parts}
-    if isinstance(value, Mapping):
-        return {str(key): json_value(each) for key, each in value.items()}
-    if isinstance(value, tuple | list | np.ndarray):
-        return [json_value(each) for each in value]
-    if isinstance(value, np.generic):
-        return json_value(value.item())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value if value is None or isinstance(value, str | bool | int | float) else repr(value)
+    return repr(value)
 
 
 def _study_data(study: Study) -> dict[str, Any]:
@@ -73,6 +67,10 @@ def _study_data(study: Study) -> dict[str, Any]:
         "target": study.target,
         "rows": study.sizes,
         "clusters": study.clusters,
+        "time": study.time,
+        "warnings": study.warnings,
+        "notes": study.notes,
+        "left_out": list(study.left_out),
         "features": json_value(study.columns),
         "model": repr(study.model),
         "nonconformity": json_value(study.regressor.calibration_.nonconformity),

@@ -1,20 +1,21 @@
 """The output folders of `evencover run` and `evencover audit`."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
+from evencover._internal.frames import join_columns
+from evencover._internal.predictor_files import PREDICTOR, RESULTS
 from evencover._report.json_data import data_of
 from evencover._report.writing import write_report
 from evencover.datasets._table_files import write_table
 from evencover.diagnostics.audit_result import Audit
 from evencover.studies import Study
-from evencover.studies.table_study import join_columns
 
-REPORT, RESULTS, PREDICTOR = "report.html", "results.json", "predictor.evencover"
+REPORT = "report.html"
 INTERVALS = ("intervals.csv", "intervals.parquet")
 
 Kind = Literal["study", "audit"]
@@ -52,7 +53,9 @@ def write_study(
     *,
     intervals: str = INTERVALS[0],
     names: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
     command: str = "",
+    progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Write a study's intervals, predictor, report and results.
 
@@ -66,19 +69,30 @@ def write_study(
         The name of the file of intervals, and so its format.
     names : mapping from str to array, optional
         Columns of the whole table to write next to the intervals, such as row names.
+    settings : mapping from str to JSON value, optional
+        Further settings for results.json, which `evencover predict` uses again.
     command : str
         The command that gave the result, for the report.
+    progress : callable, optional
+        Called with the number of finished levels and the number of all levels of the report.
     """
     table_columns = {name: values[study.test.positions] for name, values in (names or {}).items()}
     write_table(join_columns(table_columns, study.columns_of_intervals()), folder / intervals)
     study.regressor.save(folder / PREDICTOR, level=study.plan.level)
-    write_result(study, folder, command=command)
+    write_result(study, folder, settings=settings, command=command, progress=progress)
 
 
-def write_result(result: Study | Audit, folder: Path, *, command: str = "") -> None:
+def write_result(
+    result: Study | Audit,
+    folder: Path,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    command: str = "",
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
     """Write a result's report and its JSON data to the temporary folder of `new_files`."""
-    write_report(result, folder / REPORT, command=command)
-    text = json.dumps(data_of(result), indent=2, ensure_ascii=False)
+    write_report(result, folder / REPORT, command=command, progress=progress)
+    text = json.dumps({**data_of(result), **(settings or {})}, indent=2, ensure_ascii=False)
     (folder / RESULTS).write_text(f"{text}\n", encoding="utf-8")
 
 

@@ -13,7 +13,7 @@ from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.recommendations import Recommendation
 from evencover.groups import first_few
-from evencover.models.encoding import EncodedColumn
+from evencover.models.encoding import Encoded, EncodedDate
 from evencover.studies import Study
 
 _PACKAGES = ("evencover", "numpy", "scipy", "scikit-learn", "quantile-forest", "torch")
@@ -77,10 +77,10 @@ def data_section(study: Study) -> Markup:
     parts = [(part, n, f"{n / total:.0%}") for part, n in study.sizes.items()]
     split = scrolling_table(("part", "rows", "share"), parts, "Rows used in each part")
     selected = "" if study.recommendation is None else ", and to select the score and the groups"
+    split_text = f"split at random (seed {study.plan.seed})" if study.time is None else f"split by {study.time}"
     text = (
-        f"{total} rows of {study.name}, split at random (seed {study.plan.seed}). The training part was used to fit "
-        f"the model{selected}. The calibration part set the thresholds. The verdict uses "
-        "the test part."
+        f"{total} rows of {study.name}, {split_text}. The training part was used to fit the model{selected}. The "
+        "calibration part set the thresholds. The verdict uses the test part."
     )
     clusters = (
         f" All rows with the same {study.clusters} are in the same part. The calibration and test parts use one random "
@@ -92,7 +92,8 @@ def data_section(study: Study) -> Markup:
         "The features in the training part",
     )
     details = tag("details", tag("summary", "The features"), columns)
-    return section("data", "Data", tag("p", text, clusters), split, details)
+    notes = [tag("ul", *(tag("li", note) for note in study.notes))] if study.notes else []
+    return section("data", "Data", tag("p", text, clusters), *notes, split, details)
 
 
 def assumptions_section(result: Diagnosis | Audit) -> Markup:
@@ -131,13 +132,18 @@ def versions() -> dict[str, str]:
     return {name: version for name, version in package_versions(_PACKAGES).items() if version is not None}
 
 
-def _kind(column: EncodedColumn) -> str:
+def _kind(column: Encoded) -> str:
+    if isinstance(column, EncodedDate):
+        return "date"
     return "number" if column.categories is None else "category"
 
 
-def _encoding_text(column: EncodedColumn) -> str:
+def _encoding_text(column: Encoded) -> str:
     """Return how a column was encoded, as text."""
     marks = "; one more column marks missing values" * (column.missing > 0)
+    if isinstance(column, EncodedDate):
+        spelled = f", read as {column.pattern}" if column.text else ""
+        return f"{', '.join(column.parts) or 'nothing, because it does not vary'}{spelled}{marks}"
     if column.categories is None:
         fill = f"; missing values become {format_number(column.fill)}" * (column.missing > 0)
         return f"the number itself{fill}{marks}"

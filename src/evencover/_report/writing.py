@@ -1,6 +1,6 @@
 """Write a result as one HTML file."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,13 @@ from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.studies import Study
 
 
-def write_report(result: Study | Diagnosis | Audit, path: str | Path, *, command: str = "") -> None:
+def write_report(
+    result: Study | Diagnosis | Audit,
+    path: str | Path,
+    *,
+    command: str = "",
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
     """Write a result to one HTML file: the answers first, then numbers, tests and assumptions, folded.
 
     The file needs no network. It can be read without JavaScript, and printed. With JavaScript, the report on a study
@@ -38,6 +44,8 @@ def write_report(result: Study | Diagnosis | Audit, path: str | Path, *, command
         The file. It is written atomically, and replaces an earlier one.
     command : str
         The command that gave the result; the report shows it, so that readers can reproduce the numbers.
+    progress : callable, optional
+        Called with the number of finished levels and the number of all levels of the slider.
 
     Examples
     --------
@@ -46,14 +54,16 @@ def write_report(result: Study | Diagnosis | Audit, path: str | Path, *, command
     >>> diagnosis = diagnose_scores([1.0, 2.0, 3.0], ["a", "b", "a"], level=0.5)
     >>> write_report(diagnosis, Path(tempfile.mkdtemp()) / "report.html")
     """
-    text = report(result, command=command)
+    text = report(result, command=command, progress=progress)
     with atomic_write(path) as file:
         file.write(text.encode())
 
 
-def report(result: Study | Diagnosis | Audit, *, command: str = "") -> str:
+def report(
+    result: Study | Diagnosis | Audit, *, command: str = "", progress: Callable[[int, int], None] | None = None
+) -> str:
     """Return the page that `write_report` writes."""
-    contents = contents_of(result, command)
+    contents = contents_of(result, command, progress or (lambda *_: None))
     levels = []
     for snapshot in contents.snapshots:
         recorder = LevelRecorder(is_shown=snapshot is contents.own)

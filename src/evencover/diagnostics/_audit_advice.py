@@ -44,6 +44,8 @@ class StudyContext:
         The largest share of a threshold's calibration rows whose scores equal the threshold.
     per_group : bool
         Whether each group has its own threshold.
+    by_time : bool
+        Whether the test rows are later than the calibration rows.
     """
 
     taxonomy: Any
@@ -55,6 +57,7 @@ class StudyContext:
     explains_nothing: bool
     tied: float
     per_group: bool
+    by_time: bool = False
 
     @property
     def training_size(self) -> float:
@@ -119,6 +122,8 @@ def _if_uneven(audit: Audit, spelling: Spelling, context: StudyContext | None) -
     both_ways = len({row.coverage > audit.level for row in groups_off}) > 1
     infinite = _avoid_infinite_intervals(audit)
     if is_off(audit.overall, audit.level, audit.tolerance) and (per_group or not both_ways):
+        if context is not None and context.by_time:
+            return Advice([*infinite, *_if_changed_with_time(audit)])
         return Advice([*infinite, *_if_all_rows_off(audit, spelling, context)])
     if not groups_off:
         return Advice([*infinite, *_if_region_off(audit)])
@@ -163,17 +168,28 @@ def _if_all_rows_off(audit: Audit, spelling: Spelling, context: StudyContext | N
     ]
 
 
+def _if_changed_with_time(audit: Audit) -> list[str]:
+    return [
+        "Calibrate again on the latest rows, and repeat it as new rows come.",
+        "The test rows are later than the calibration rows, and they are not like them: "
+        f"{percent_text(audit.overall.coverage)} instead of {percent_text(audit.level)} of all test rows are covered. "
+        "So the rows have changed with time, and may change again.",
+    ]
+
+
 def _if_still_off(n_off: int, spelling: Spelling, context: StudyContext | None) -> list[str]:
     """Return what can be wrong if groups with thresholds of their own are off, and how to tell."""
-    seed, clusters, drop = (
+    seed, time, clusters, drop = (
         _option(spelling, context, name, value)
-        for name, value in (("seed", 1), ("clusters", "COLUMN"), ("drop", "COLUMN"))
+        for name, value in (("seed", 1), ("time", "COLUMN"), ("clusters", "COLUMN"), ("drop", "COLUMN"))
     )
     are = "group is" if n_off == 1 else "groups are"
     return [
         f"Find the reason: {n_off} {are} off although each group has its own threshold.",
         f"It can be chance, which happens in 1 of 20 cases: use another split{seed} and compare.",
-        "It can be drift: compare coverage in the order of time.",
+        "It can be drift: the test rows are later than the calibration rows."
+        if context is not None and context.by_time
+        else f"It can be drift: split in the order of time{time} and compare.",
         f"It can be rows that belong together, such as rows of one patient: split by them{clusters}.",
         f"It can be a column that numbers the rows, or names them: leave it out{drop}.",
     ]

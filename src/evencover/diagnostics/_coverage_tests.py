@@ -151,7 +151,14 @@ class CoverageEstimate:
 
     @classmethod
     def of(
-        cls, results: RowResults, groups: Groups, family: JointTests, diagnosis: Diagnosis | None, *, tied: bool
+        cls,
+        results: RowResults,
+        groups: Groups,
+        family: JointTests,
+        diagnosis: Diagnosis | None,
+        *,
+        tied: bool,
+        test_rows_only: bool,
     ) -> "CoverageEstimate":
         """Return the intervals from calibration and test rows or, if these disagree, from test rows alone."""
         rows = np.bincount(groups.codes, minlength=len(groups.labels))
@@ -159,10 +166,12 @@ class CoverageEstimate:
         sizes = results.pools.sizes_of(groups)
         own_thresholds = sizes is not None and len(groups.labels) > 1
         counts = None if diagnosis is None else _calibration_counts(diagnosis, groups, results)
-        if family.agrees and sizes is not None:
+        if test_rows_only or not family.agrees:
+            return cls(clopper_pearson_intervals(covered, rows), "test rows", own_thresholds)
+        if sizes is not None:
             estimates = posterior_intervals(covered, rows, sizes, results.level, tied=tied)
             return cls(estimates, "calibration and test rows", own_thresholds)
-        if family.agrees and counts is not None:
+        if counts is not None:
             return cls(combined_intervals(covered, rows, counts), "calibration and test rows", own_thresholds)
         return cls(clopper_pearson_intervals(covered, rows), "test rows", own_thresholds)
 

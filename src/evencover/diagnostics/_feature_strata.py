@@ -13,6 +13,7 @@ import numpy as np
 
 from evencover._internal.arrays import FloatArray, IntArray
 from evencover._internal.bins import Bins
+from evencover._internal.dates import NO_DAY
 from evencover._internal.frames import as_numbers, column, column_names, frame_kind, is_missing
 from evencover.diagnostics._formatting import number_text
 from evencover.groups import Groups, first_few
@@ -92,7 +93,7 @@ class Feature:
         """Return a number with all its digits, or a date; the time of day only if the feature has times."""
         if not self.dates or not np.isfinite(value):
             return full_number_text(value)
-        text = str(np.datetime64(int(value), "us").item())
+        text = str(np.datetime64(int(value), "us").item()).removeprefix(f"{NO_DAY} ")
         return text.removesuffix(" 00:00:00") if self._whole_days else text
 
     @cached_property

@@ -27,9 +27,13 @@ class Spelling:
     command_line: bool
 
     def setting(self, name: str, value: Any) -> str:
-        """Return a setting with a value; a text in capitals stands for a value that the reader knows."""
+        """Return a setting with a value or a list of values; a text in capitals stands for what the reader knows."""
         if self.command_line:
-            return f"--{name.replace('_', '-')} {quote(str(value))}"
+            option = f"--{name.replace('_', '-')}"
+            values = [str(each) for each in (value if isinstance(value, list) else [value])]
+            if any(each.startswith("-") for each in values):  # which would read as options
+                return " ".join(f"{option}={quote(each)}" for each in values)
+            return option if value is True else " ".join([option, *map(quote, values)])
         return f"{name}={value if isinstance(value, str) and value.isupper() else repr(value)}"
 
     def groups(self, taxonomy: Any) -> str:

@@ -39,6 +39,7 @@ def audit(
     diagnosis: Diagnosis | None = None,
     prediction: Any = None,
     tied_scores: bool = False,
+    test_rows_only: bool = False,
     seed: int = 0,
 ) -> Audit:
     """Test whether intervals cover their targets as often as they should, in each group.
@@ -82,6 +83,9 @@ def audit(
     tied_scores : bool
         Whether several calibration scores equal a threshold. Ties push coverage up, so calibration rows are then used
         for the lower ends of the intervals only.
+    test_rows_only : bool
+        Whether the intervals of the groups' coverages use the test rows alone: if the rows may have changed since the
+        calibration, for example because the test rows are later.
     seed : int
         Seed of the random halves and permutations of the search in features.
 
@@ -113,7 +117,9 @@ def audit(
     findings = _feature_findings(results, scope, settings.seed)
     overall = results.audit_rows("all rows", np.arange(len(checked)))
     family = JointTests.of(results.audit_groups(audited_groups), overall, findings.region)
-    estimate = CoverageEstimate.of(results, audited_groups, family, diagnosis, tied=tied_scores)
+    estimate = CoverageEstimate.of(
+        results, audited_groups, family, diagnosis, tied=tied_scores, test_rows_only=test_rows_only
+    )
     table = estimate.with_intervals(family.groups)
     other_rows = family.other_rows(settings.level, own_thresholds=estimate.own_thresholds)
     audited = Audit(

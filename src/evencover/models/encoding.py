@@ -1,9 +1,9 @@
-"""Encoding of tables with text and missing values, for models that need numbers."""
+"""Encoding of tables with text, dates and missing values, for models that need numbers."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,19 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evencover._internal.arrays import FloatArray, check_count
+from evencover._internal.dates import DateArray, as_dates, has_date_type
 from evencover._internal.frames import (
+    FROM_ZERO,
+    RowNumbers,
     as_numbers,
     check_no_infinite,
     column,
     column_names,
     is_missing,
     n_rows,
+    numbers_in_text,
     numeric_column,
+    row_numbers,
 )
 from evencover.groups import first_few
 from evencover.models._validation import check_ready, remember_features
@@ -64,12 +69,12 @@ class EncodedColumn:
             *indicator,
         ]
 
-    def encoded(self, values: NDArray[Any]) -> FloatArray:
-        """Return the values as numbers. Shape (n, outputs)."""
-        return self._numbers(values) if self.categories is None else self._indicators(values)
+    def encoded(self, values: NDArray[Any], rows: RowNumbers = FROM_ZERO) -> FloatArray:
+        """Return the values as numbers, shape (n, outputs); errors number the rows by `rows`."""
+        return self._numbers(values, rows) if self.categories is None else self._indicators(values)
 
-    def _numbers(self, values: NDArray[Any]) -> FloatArray:
-        numbers = _as_numbers(values, self.name)
+    def _numbers(self, values: NDArray[Any], rows: RowNumbers) -> FloatArray:
+        numbers = _as_numbers(values, self.name, rows)
         missing = np.isnan(numbers)
         filled = np.where(missing, self.fill, numbers)
         return np.column_stack([filled, missing] if self.missing else [filled])
@@ -84,18 +89,96 @@ class EncodedColumn:
         return np.eye(n_outputs + 1)[codes, :n_outputs]
 
 
+@dataclass(frozen=True)
+class EncodedDate:
+    """How one column of dates or times is encoded as numbers.
+
+    Parameters
+    ----------
+    name : str
+        The name of the column.
+    missing : int
+        Number of missing values in `fit`. If there are any, an indicator column marks missing values.
+    fill : str
+        Replacement for a missing date: the median in `fit`.
+    start : str
+        The first date in `fit`, from which the elapsed days are counted.
+    parts : tuple of str
+        The parts that vary in `fit`, of year, month, weekday (Monday is 0), hour and elapsed (days).
+    pattern : str or None
+        The format of dates as text, in the notation of `datetime.strptime`; None for values of a date type.
+    """
+
+    name: str
+    missing: int
+    fill: str
+    start: str
+    parts: tuple[str, ...]
+    pattern: str | None = None
+
+    @property
+    def text(self) -> bool:
+        """Whether the column held text."""
+        return self.pattern is not None
+
+    @property
+    def outputs(self) -> list[str]:
+        """Names of the encoded columns."""
+        return [*(f"{self.name} {part}" for part in self.parts), *[f"{self.name} missing"] * (self.missing > 0)]
+
+    def encoded(self, values: NDArray[Any], rows: RowNumbers = FROM_ZERO) -> FloatArray:
+        """Return the values as numbers, shape (n, outputs); errors number the rows by `rows`."""
+        dates = dates_of(values, self.name, self.pattern, rows)
+        missing = np.isnat(dates)
+        parts = date_parts(np.where(missing, np.datetime64(self.fill), dates), np.datetime64(self.start))
+        columns = [*(parts[part] for part in self.parts), *[missing] * (self.missing > 0)]
+        return np.column_stack(columns).astype(np.float64) if columns else np.empty((len(values), 0))
+
+
+Encoded: TypeAlias = EncodedColumn | EncodedDate
+
+
+def date_parts(dates: DateArray, start: np.datetime64) -> dict[str, FloatArray]:
+    """Return year, month, weekday (Monday is 0), hour and the days elapsed since the start. None may be missing."""
+    days, months = dates.astype("datetime64[D]"), dates.astype("datetime64[M]")
+    return {
+        "year": 1970.0 + dates.astype("datetime64[Y]").astype(np.int64),
+        "month": 1.0 + months.astype(np.int64) % 12,
+        "weekday": (days.astype(np.int64) + 3.0) % 7,  # day 0, 1 January 1970, was a Thursday
+        "hour": (dates - days) / np.timedelta64(1, "h"),
+        "elapsed": (days - start.astype("datetime64[D]")) / np.timedelta64(1, "D"),
+    }
+
+
+def dates_of(values: NDArray[Any], name: str, pattern: str | None, rows: RowNumbers = FROM_ZERO) -> DateArray:
+    """Return a column as dates, with NaT for missing values; raise ValueError for any other value."""
+    missing = is_missing(values)
+    dates = as_dates(values, pattern)
+    if dates is None and missing.all():
+        return np.full(len(values), np.datetime64("NaT"))
+    bad = ~missing if dates is None else np.isnat(dates) & ~missing
+    if dates is None or bad.any():
+        rule = ", as it did in fit" if pattern is None else f" in the format {pattern}"
+        raise ValueError(f"column {name!r} must hold dates{rule}; got {values[bad][0]!r} in {rows.text(bad.argmax())}")
+    return dates
+
+
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Encode a table as numbers: impute and mark missing values, one-hot encode text.
+    """Encode a table as numbers: impute and mark missing values, one-hot encode text, take dates apart.
 
     In a column of numbers, missing values are replaced by the median, and an indicator column (0 or 1) marks them. In a
     column of text, each of the most frequent values gets an indicator column, all rarer values share one, and missing
     values get one. A value that did not occur in `fit` counts as rare; if `fit` had no rare values, it is 0 in all
-    columns.
+    columns. A column of dates or times becomes year, month, weekday, hour and elapsed days, as far as these vary.
+    Missing dates are replaced by the median date and marked.
 
     Parameters
     ----------
     categorical : sequence of str or int
         Columns of numbers to treat as categories, such as codes; by name, or by position in an array.
+    dates : mapping from str or int to str, optional
+        Columns of text, or of numbers like 20201231, that are dates, with their format in the notation of
+        `datetime.strptime`, such as ``{"sold": "%d.%m.%Y"}``. Columns of date types need not be named.
     ignored : sequence of str or int
         Columns that are not features, for example because only a taxonomy uses them.
     max_categories : int
@@ -103,7 +186,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    columns_ : tuple of EncodedColumn
+    columns_ : tuple of EncodedColumn and EncodedDate
         How each column is encoded.
 
     Examples
@@ -120,9 +203,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     def __init__(
-        self, *, categorical: Sequence[str | int] = (), ignored: Sequence[str | int] = (), max_categories: int = 30
+        self,
+        *,
+        categorical: Sequence[str | int] = (),
+        dates: Mapping[Any, str] | None = None,
+        ignored: Sequence[str | int] = (),
+        max_categories: int = 30,
     ) -> None:
         self.categorical = categorical
+        self.dates = dates
         self.ignored = ignored
         self.max_categories = max_categories
 
@@ -131,17 +220,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_count(self.max_categories, "max_categories")
         X = _checked_table(self, X, reset=True)
         names = column_names(X) or range(X.shape[1])
-        for argument in ("categorical", "ignored"):
-            _check_column_names(argument, getattr(self, argument), names)
+        for argument, given in (
+            ("categorical", self.categorical),
+            ("dates", self._patterns),
+            ("ignored", self.ignored),
+        ):
+            _check_column_names(argument, given, names)
         columns = (self._learn_column(name, values) for name, values in self._columns(X))
-        self.columns_: tuple[EncodedColumn, ...] = tuple(columns)
+        self.columns_: tuple[Encoded, ...] = tuple(columns)
         return self
 
     def transform(self, X: Any) -> FloatArray:
         """Return the table as numbers. Shape (n, outputs)."""
         check_is_fitted(self)
         X = _checked_table(self, X, reset=False)
-        blocks = [known.encoded(values) for known, (_, values) in zip(self.columns_, self._columns(X), strict=True)]
+        rows, columns = row_numbers(X), zip(self.columns_, self._columns(X), strict=True)
+        blocks = [known.encoded(values, rows) for known, (_, values) in columns]
         return np.concatenate(blocks, axis=1) if blocks else np.empty((n_rows(X), 0))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:  # noqa: ARG002
@@ -157,13 +251,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             missing = int(is_missing(values).sum())
             if missing and not known.missing:
                 messages.append(f"{known.name!r} is missing in {missing} rows; it was never missing in fit")
-            texts = Counter([] if known.categories is None else _as_texts(values, known.name))
-            new = [text for text in texts if text not in {None, *(known.categories or ()), *known.rare}]
+            if isinstance(known, EncodedDate) or known.categories is None:
+                continue
+            texts = Counter(_as_texts(values, known.name))
+            new = [text for text in texts if text not in {None, *known.categories, *known.rare}]
             if new:
                 rows = sum(texts[text] for text in new)
-                messages.append(
-                    f"{known.name!r} has {len(new)} values never seen before, in {rows} rows: {new[0]!r}, ..."
-                )
+                messages.append(f"{known.name!r} has values never seen before, such as {new[0]!r}; rows: {rows}")
         return messages
 
     def _columns(self, X: Any) -> Iterator[tuple[Any, NDArray[Any]]]:
@@ -172,12 +266,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if name not in self.ignored:
                 yield name, column(X, name, "TableEncoder")
 
-    def _learn_column(self, name: str | int, values: NDArray[Any]) -> EncodedColumn:
+    @property
+    def _patterns(self) -> Mapping[Any, str]:
+        return self.dates or {}
+
+    def _learn_column(self, name: str | int, values: NDArray[Any]) -> Encoded:
         """Return how to encode a column with these values."""
+        if name in self._patterns or (name not in self.categorical and has_date_type(values)):
+            return _learn_dates(str(name), values, self._patterns.get(name))
         if name not in self.categorical and as_numbers(values) is not None:
             numbers = _as_numbers(values, str(name))
             known = numbers[~np.isnan(numbers)]
-            return EncodedColumn(str(name), len(numbers) - len(known), float(np.median(known)) if len(known) else 0.0)
+            if len(known):
+                return EncodedColumn(str(name), len(numbers) - len(known), float(np.median(known)))
+            return EncodedColumn(str(name), len(numbers), categories=())  # new rows may have numbers or text
         counts = Counter(_as_texts(values, str(name)))
         missing_rows = counts.pop(None, 0)
         ranked = sorted(counts, key=lambda text: (-counts[text], text))
@@ -189,6 +291,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
         return tags
+
+
+def _learn_dates(name: str, values: NDArray[Any], pattern: str | None) -> EncodedDate:
+    """Return how to encode a column with these dates: the parts that vary."""
+    dates = dates_of(values, name, pattern)
+    known = np.sort(dates[~np.isnat(dates)])
+    if not len(known):
+        return EncodedDate(name, len(dates), "1970-01-01", "1970-01-01", (), pattern)
+    parts = tuple(part for part, numbers in date_parts(known, known[0]).items() if np.ptp(numbers) > 0)
+    return EncodedDate(name, len(dates) - len(known), str(known[len(known) // 2]), str(known[0]), parts, pattern)
 
 
 def _checked_table(encoder: TableEncoder, X: Any, *, reset: bool) -> Any:
@@ -211,17 +323,21 @@ def _check_column_names(argument: str, given: Any, names: Sequence[Any]) -> None
         raise ValueError(f"{argument} must name columns of X, which has {first_few(list(names))}; got {unknown}")
 
 
-def _as_numbers(values: NDArray[Any], name: str) -> FloatArray:
-    """Return a column as numbers, with NaN for missing values; raise ValueError for text and infinite values."""
-    numbers = numeric_column(values, f"column {name!r}", rule="must hold numbers, as it did in fit")
-    check_no_infinite(numbers, f"column {name!r}")
+def _as_numbers(values: NDArray[Any], name: str, rows: RowNumbers = FROM_ZERO) -> FloatArray:
+    """Return a column as numbers, with NaN for missing values; raise ValueError for words and infinite values."""
+    numbers = as_numbers(values)
+    if numbers is None:
+        numbers = numbers_in_text(values)
+    if numbers is None:
+        numbers = numeric_column(values, f"column {name!r}", rule="must hold numbers, as it did in fit", rows=rows)
+    check_no_infinite(numbers, f"column {name!r}", rows=rows)
     return numbers
 
 
 def _as_texts(values: NDArray[Any], name: str) -> list[str | None]:
     """Return a column as text, with None for missing values; whole numbers are written without a decimal point."""
     if values.dtype.kind in "mM":
-        raise ValueError(f"column {name!r} must hold numbers or text; got dates or times, of type {values.dtype}")
+        raise ValueError(f"column {name!r} must hold numbers or text; got values of type {values.dtype}")
     missing = is_missing(values).tolist()
     return [None if absent else _text(value, name) for value, absent in zip(values.tolist(), missing, strict=True)]
 

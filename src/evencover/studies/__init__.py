@@ -1,6 +1,8 @@
 """Studies of a table: split, fit, select score and groups, calibrate, diagnose, audit."""
 
+from evencover.studies._messages import TableError, TableWarning
 from evencover.studies.plan import MODELS, Plan
-from evencover.studies.table_study import Study, study
+from evencover.studies.study_result import Study
+from evencover.studies.table_study import study
 
-__all__ = ["MODELS", "Plan", "Study", "study"]
+__all__ = ["MODELS", "Plan", "Study", "TableError", "TableWarning", "study"]

@@ -1,149 +1,297 @@
-"""The columns of a table that a study uses, and the split of its rows into three parts."""
+"""The columns of a table: the target, the features, and columns with another role. All problems are raised at once."""
 
-from collections.abc import Sequence
-from datetime import date, time
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from evencover._internal.arrays import FloatArray, IntArray, checked_vector
+from evencover._internal.arrays import BoolArray, FloatArray, IntArray, lookup, similar_name
 from evencover._internal.frames import (
+    RowNumbers,
     as_numbers,
-    check_no_infinite,
     column,
     column_names,
     columns_of,
     is_missing,
-    numeric_column,
-    reads_as_number,
+    n_rows,
+    row_numbers,
     take,
+    with_columns,
 )
 from evencover.groups import Groups, first_few
-from evencover.model_selection import Part, three_way_split
 from evencover.models.encoding import TableEncoder
-from evencover.studies.plan import Plan
-from evencover.taxonomies import ByFeature, Taxonomy
+from evencover.studies._dependence import dependence_notes, time_numbers
+from evencover.studies._leaks import leak_warnings
+from evencover.studies._messages import Message, TableError
+from evencover.studies._recognition import Recognized, recognize, type_problem
+from evencover.studies._targets import read_target
+from evencover.taxonomies import ByFeature
 
-_ROUNDING_MARGIN = 1e-12  # numbers that agree to this share of their size are equal
-_MAX_VALUES = 30  # different texts of a column that are categories without question
+MissingTarget: TypeAlias = Literal["error", "drop"]
 
 
-def check_column_roles(
-    table: Any, target: str, drop: Sequence[str], categorical: Sequence[str], clusters: str | None
-) -> None:
-    """Raise an error if these arguments do not name columns of a table, or name the target for another role."""
+@dataclass(frozen=True)
+class ColumnRoles:
+    """The columns that the user names, by role, and how to read some of them.
+
+    Parameters
+    ----------
+    target : str
+        The column to predict.
+    drop, keep, categorical : sequence of str
+        Columns that are not features; that are features although they look like ids; that are categories.
+    clusters, time : str or None
+        The column of clusters; the column in whose order the rows are split.
+    grouping : tuple of str
+        Columns that define groups.
+    missing_target : {"error", "drop"}
+        What to do with rows without a target.
+    day_first : bool
+        Whether 03/04/2020 is in April, where the other dates do not tell.
+    """
+
+    target: str
+    drop: Sequence[str] = ()
+    keep: Sequence[str] = ()
+    categorical: Sequence[str] = ()
+    clusters: str | None = None
+    time: str | None = None
+    grouping: tuple[str, ...] = ()
+    missing_target: MissingTarget = "error"
+    day_first: bool = False
+
+    def __post_init__(self) -> None:
+        for argument in ("drop", "keep", "categorical"):
+            given = getattr(self, argument)
+            if isinstance(given, str):
+                raise TypeError(f"{argument} must be a sequence of column names; got the text {given!r}")
+        lookup(self.missing_target, {"error": None, "drop": None}, "missing_target")
+
+    def by_argument(self) -> dict[str, Sequence[str]]:
+        """Return the names of columns that the user gave, by argument."""
+        single = {"target": self.target, "clusters": self.clusters, "time": self.time}
+        several = {"drop": self.drop, "keep": self.keep, "categorical": self.categorical}
+        return {**{name: [] if value is None else [value] for name, value in single.items()}, **several}
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedTable:
+    """The parts of a table that a study uses.
+
+    Parameters
+    ----------
+    features : table of n rows
+        The columns that the model and its groups need.
+    y : ndarray of shape (n,)
+        The targets.
+    rows : ndarray of int, shape (n,)
+        The positions of the rows in the given table: all, or those with a target.
+    encoder : TableEncoder
+        The encoder of the features.
+    clusters : Groups or None
+        The clusters of the rows.
+    times : ndarray of shape (n,) or None
+        The times of the rows, as numbers.
+    left_out : tuple of str
+        Columns that were recognised as row numbers or ids.
+    warnings, notes : tuple of Message
+        What may be wrong, and what else the user should know.
+    """
+
+    features: Any
+    y: FloatArray
+    rows: IntArray
+    encoder: TableEncoder
+    clusters: Groups | None = None
+    times: FloatArray | None = None
+    left_out: tuple[str, ...] = ()
+    warnings: tuple[Message, ...] = ()
+    notes: tuple[Message, ...] = ()
+
+
+def prepare_table(table: Any, roles: ColumnRoles) -> PreparedTable:
+    """Return the features and targets of a table; raise `TableError` with all problems if it has any."""
+    names, rows = _checked_names(table), row_numbers(table)
+    y, target_problems = _target(table, roles, rows) if roles.target in names else (np.empty(0), [])
+    columns = {name: column(table, name, "table") for name in names if name not in {roles.target, roles.clusters}}
+    found = {name: _recognize(name, values, roles, rows) for name, values in columns.items() if name not in roles.drop}
+    order = _order(columns, roles, found)
+    times = None if order is None else time_numbers(_values_used(columns[str(roles.time)], order))
+    problems = [
+        *_role_problems(roles, names),
+        *target_problems,
+        *(each.problem for each in found.values() if each.problem is not None),
+        *_split_problems(table, roles, rows, times, np.isnan(y) if len(y) else np.zeros(n_rows(table), dtype=bool)),
+    ]
+    if all(each.left_out for each in found.values()):
+        problems.append(_no_features(roles, found))
+    if problems:
+        raise TableError(problems)
+    used = {name: _values_used(columns[name], each) for name, each in found.items()}
+    prepared = _prepared(table, roles, y, {**columns, **used}, found)
+    if order is None or times is None:
+        return prepared
+    ambiguous = [order.warning] if order.warning is not None and order.warning not in prepared.warnings else []
+    return replace(prepared, times=times[prepared.rows], warnings=(*prepared.warnings, *ambiguous))
+
+
+def _prepared(
+    table: Any,
+    roles: ColumnRoles,
+    y: FloatArray,
+    columns: Mapping[str, NDArray[Any]],
+    found: Mapping[str, Recognized],
+) -> PreparedTable:
+    """Return the parts of a table without problems; `columns` are its columns, with text as dates or numbers."""
+    ignored = [name for name in roles.grouping if name not in found and name != roles.target]
+    kept = [name for name in columns if name in ignored or (name in found and not found[name].left_out)]
+    converted = [name for name in kept if name in found and found[name].converted is not None]
+    patterns = {name: pattern for name in converted if (pattern := found[name].pattern) is not None}
+    used = np.flatnonzero(~np.isnan(y))
+    if len(used) < len(y):
+        table, columns = take(table, used), {name: values[used] for name, values in columns.items()}
+    features = with_columns(columns_of(table, kept), {name: columns[name] for name in converted})
+    return PreparedTable(
+        features,
+        y[used],
+        used,
+        TableEncoder(
+            categorical=tuple(name for name in roles.categorical if name in kept),
+            dates=patterns,
+            ignored=tuple(ignored),
+        ),
+        clusters=None if roles.clusters is None else column_groups(table, roles.clusters, "clusters"),
+        left_out=tuple(name for name, each in found.items() if each.left_out),
+        warnings=tuple(_warnings(found, columns, roles, y[used])),
+        notes=tuple(_notes(found, columns, roles, y)),
+    )
+
+
+def _checked_names(table: Any) -> list[str]:
+    """Return the column names of a table; raise if it is no table, or if names occur more than once."""
     names = column_names(table) if hasattr(table, "shape") else None
     if names is None:
         raise TypeError(f"table must be a pandas, polars or pyarrow table; got {type(table).__name__}")
-    duplicates = sorted({str(name) for name in names if names.count(name) > 1})
+    duplicates = sorted({str(name) for name, count in Counter(names).items() if count > 1})
     if duplicates:
         raise ValueError(f"table has duplicate column names: {first_few(duplicates)}")
-    named = [] if clusters is None else [clusters]
-    for argument, given in {"target": [target], "drop": drop, "categorical": categorical, "clusters": named}.items():
-        if isinstance(given, str):
-            raise TypeError(f"{argument} must be a sequence of column names; got the text {given!r}")
-        unknown = [name for name in given if name not in names]
-        if unknown:
-            raise ValueError(f"{argument}: no column named {unknown[0]!r}; the columns are {first_few(names)}")
-    for argument, given in {"drop": drop, "categorical": categorical, "clusters": named}.items():
-        if target in given:
-            raise ValueError(f"{argument} must not name the target; got {target!r}")
+    return names
 
 
-def target_column(table: Any, target: str) -> FloatArray:
-    """Return the targets; raise ValueError if one is not a finite number, or if all are the same."""
-    name = f"target: column {target!r}"
-    values = checked_vector(numeric_column(column(table, target, "target"), name), name)
-    if len(values) > 1 and np.ptp(values) <= _ROUNDING_MARGIN * np.abs(values).max():
-        raise ValueError(f"{name} must vary; it is {values[0]:g} in every row, so there is nothing to predict")
-    return values
+def _role_problems(roles: ColumnRoles, names: Sequence[str]) -> Iterator[Message]:
+    """Yield a problem for each name that is not a column, and for each role that the target cannot have."""
+    for argument, given in roles.by_argument().items():
+        for name in given:
+            if name not in names:
+                hint = similar_name(name, names)
+                yield Message(f"{argument}: no column named {name!r}; {hint}the columns are {first_few(names)}")
+            elif name == roles.target and argument != "target":
+                yield Message(f"{argument} must not name the target; got {name!r}")
+    for name in set(roles.keep) & {*roles.drop, roles.clusters}:
+        yield Message(f"keep must not name a column that is dropped or holds the clusters; got {name!r}")
 
 
-def feature_columns(
-    table: Any,
-    target: str,
-    drop: Sequence[str],
-    categorical: Sequence[str],
-    clusters: str | None,
-    taxonomy: Taxonomy | None,
-) -> tuple[Any, TableEncoder]:
-    """Return the columns that the model and its groups need, and the encoder of the features."""
-    left_out = {target, clusters, *drop}
-    ignored = [name for name in grouping_columns(taxonomy) if name in left_out and name != target]
-    kept = [name for name in column_names(table) or [] if name not in left_out or name in ignored]
-    if len(kept) == len(ignored):
-        raise ValueError(
-            "table must have at least one feature column; none is left after dropping the columns "
-            f"{sorted(filter(None, left_out))}"
+def _recognize(name: str, values: NDArray[Any], roles: ColumnRoles, rows: RowNumbers) -> Recognized:
+    """Return what a column is that may be a feature."""
+    if name in roles.categorical:
+        return Recognized(problem=type_problem(name, values, rows) if as_numbers(values) is None else None)
+    found = recognize(name, values, rows=rows, day_first=roles.day_first)
+    if name in roles.grouping:  # the groups have the values as they are
+        return Recognized(problem=found.problem)
+    return replace(found, left_out="") if name in roles.keep else found
+
+
+def _order(
+    columns: Mapping[str, NDArray[Any]], roles: ColumnRoles, found: Mapping[str, Recognized]
+) -> Recognized | None:
+    """Return what the column of times is; None if there is no such column."""
+    if roles.time is None or roles.time not in columns:
+        return None
+    if roles.time in found and roles.time not in (*roles.categorical, *roles.grouping):
+        return found[roles.time]
+    return recognize(roles.time, columns[roles.time], day_first=roles.day_first)
+
+
+def _values_used(values: NDArray[Any], found: Recognized) -> NDArray[Any]:
+    """Return the values of a column, text as dates or numbers."""
+    return values if found.converted is None else found.converted
+
+
+def _split_problems(
+    table: Any, roles: ColumnRoles, rows: RowNumbers, times: FloatArray | None, without_target: BoolArray
+) -> Iterator[Message]:
+    """Yield the problems of the columns of clusters and of times, in rows with a target."""
+    if roles.clusters is not None and roles.time is not None:
+        yield Message("clusters and time cannot be combined; got both")
+    for role, name in (("clusters", roles.clusters), ("time", roles.time)):
+        if name is None or name not in (column_names(table) or ()):
+            continue
+        values = column(table, name, role)
+        missing = is_missing(values) & ~without_target
+        if missing.any():
+            found = f"missing: {missing.sum()} of {len(missing)} {rows.first(missing)}"
+            label = "a label" if role == "clusters" else "a time"
+            yield Message(f"{role}: column {name!r} must have {label} in every row; {found}")
+        elif role == "time" and times is None:
+            yield Message(f"time: column {name!r} must hold dates in one format, or numbers; got {values[0]!r:.80}")
+
+
+def _no_features(roles: ColumnRoles, found: Mapping[str, Recognized]) -> Message:
+    """Return the problem that no column is left as a feature."""
+    dropped = sorted({roles.target, *roles.drop, *filter(None, [roles.clusters])})
+    text = f"table must have at least one feature column; none is left after dropping the columns {dropped}"
+    ids = [f"{name} ({each.left_out})" for name, each in found.items() if each.left_out]
+    return Message(f"{text}{', and as ids: ' * bool(ids)}{', '.join(ids)}", ({"keep": list(found)},) if ids else ())
+
+
+def _target(table: Any, roles: ColumnRoles, rows: RowNumbers) -> tuple[FloatArray, list[Message]]:
+    """Return the targets, with NaN for missing ones, and the problems of the column."""
+    values = column(table, roles.target, "target")
+    return read_target(roles.target, values, rows, drop_missing=roles.missing_target == "drop")
+
+
+def _warnings(
+    found: Mapping[str, Recognized], columns: Mapping[str, NDArray[Any]], roles: ColumnRoles, y: FloatArray
+) -> Iterator[Message]:
+    """Yield what may be wrong: leaks, ambiguous dates, a target with two values."""
+    unchanged = (name for name, each in found.items() if not each.left_out and each.dates is None)
+    candidates = (name for name in unchanged if name not in roles.categorical)
+    numbers = {name: as_numbers(columns[name]) for name in candidates}
+    yield from leak_warnings({name: each for name, each in numbers.items() if each is not None}, roles.target, y)
+    yield from (each.warning for each in found.values() if each.warning is not None)
+    distinct = np.unique(y)
+    if len(distinct) == 2:
+        yield Message(
+            f"the target {roles.target!r} has two values only, {distinct[0]:g} and {distinct[1]:g}. Intervals for such "
+            "a target say little: predict the probability of a class with a classifier instead"
         )
-    for name in kept:
-        if name not in ignored:
-            _check_feature(name, column(table, name, "table"), categorical=name in categorical)
-    encoder = TableEncoder(categorical=tuple(name for name in categorical if name in kept), ignored=tuple(ignored))
-    return columns_of(table, kept), encoder
 
 
-def grouping_columns(taxonomy: Any) -> list[str]:
-    """Return the columns that define the groups of a taxonomy."""
-    if isinstance(taxonomy, ByFeature):
-        return [taxonomy.column] if isinstance(taxonomy.column, str) else []
-    return [name for each in getattr(taxonomy, "taxonomies", ()) for name in grouping_columns(each)]
-
-
-def _check_feature(name: str, values: Any, *, categorical: bool) -> None:
-    """Raise ValueError if a column cannot be a feature: dates, infinite numbers, and text that is no category.
-
-    Text is no category if most rows hold numbers, or most rows differ, unless the user names it as categorical.
-    """
-    numbers = as_numbers(values)
-    if numbers is not None:
-        check_no_infinite(numbers, f"column {name!r}")
-        return
-    if values.dtype.kind in "mM" or any(isinstance(value, date | time) for value in values.tolist()):
-        raise ValueError(f"column {name!r} holds dates or times: convert them to numbers, or drop the column")
-    texts = [str(value) for value in values[~is_missing(values)].tolist()]
-    others = [text for text in texts if not reads_as_number(text)]
-    if not categorical and len(others) < len(texts) / 2:
-        first = f", such as {others[0]!r}" if others else ""
-        raise ValueError(
-            f"column {name!r} holds numbers as text, and other text in {len(others)} of {len(texts)} rows{first}: "
-            "correct the column, drop it, or name it as categorical"
+def _notes(
+    found: Mapping[str, Recognized], columns: Mapping[str, NDArray[Any]], roles: ColumnRoles, y: FloatArray
+) -> Iterator[Message]:
+    """Yield what the user should know: columns and rows that were left out, and rows that depend on each other."""
+    if missing := int(np.isnan(y).sum()):
+        yield Message(
+            f"rows without a target: {missing} of {len(y)}. They were left out, and the guarantee is for rows whose "
+            "target can be known"
         )
-    distinct = len(set(texts))
-    if not categorical and distinct > max(_MAX_VALUES, len(texts) / 2):
-        raise ValueError(
-            f"column {name!r} holds text with {distinct} different values in {len(texts)} rows, like names or free "
-            "text: drop it, or name it as categorical"
-        )
-
-
-_MIN_TRAINING_ROWS = 10  # two for each fold
-
-
-def split_rows(table: Any, features: Any, y: FloatArray, clusters: str | None, plan: Plan) -> tuple[Part, Part, Part]:
-    """Return the training, calibration and test parts; with clusters, the last two have one row of each cluster."""
-    labelled = None if clusters is None else column_groups(table, clusters, "clusters")
-    n = len(y) if labelled is None else len(labelled.labels)
-    if n * plan.training_size < _MIN_TRAINING_ROWS or n * min(plan.calibration_size, plan.test_size) < 1:
-        units = "rows" if labelled is None else f"clusters by {clusters!r}"
-        raise ValueError(
-            f"table must have more {units}: of {n}, about {n * plan.training_size:.0f} are for training (at least "
-            f"{_MIN_TRAINING_ROWS} are needed), {n * plan.calibration_size:.0f} for calibration and "
-            f"{n * plan.test_size:.0f} for testing"
-        )
-    codes = None if labelled is None else labelled.codes
-    training, calibration, test = three_way_split(
-        features,
-        y,
-        calibration_size=plan.calibration_size,
-        test_size=plan.test_size,
-        clusters=codes,
-        random_state=plan.seed,
-    )
-    if codes is None:
-        return training, calibration, test
-    rng = np.random.default_rng([plan.seed, 3])
-    return training, _one_row_per_cluster(calibration, codes, rng), _one_row_per_cluster(test, codes, rng)
+    for kind, names in (
+        ("dates", [name for name, each in found.items() if each.pattern is not None]),
+        ("numbers", [name for name, each in found.items() if each.numbers is not None and not each.left_out]),
+    ):
+        if names:
+            text = f"read as {kind}: {', '.join(names)}. To use one as categories"
+            yield Message(text, ({"categorical": "NAME"},), lead=", add")
+    ids = {name: each.left_out for name, each in found.items() if each.left_out}
+    if ids:
+        described = ", ".join(f"{name} ({reason})" for name, reason in ids.items())
+        yield Message(f"not used as features: {described}. To use one", ({"keep": "NAME"},), lead=", add")
+    if roles.clusters is None and roles.time is None:
+        yield from dependence_notes({name: columns[name] for name in found})
 
 
 def column_groups(table: Any, name: str, role: str) -> Groups:
@@ -151,8 +299,8 @@ def column_groups(table: Any, name: str, role: str) -> Groups:
     return Groups.from_labels(column(table, name, role), name=f"{role}: column {name!r}")
 
 
-def _one_row_per_cluster(part: Part, codes: IntArray, rng: np.random.Generator) -> Part:
-    """Return one random row of each cluster, in the order of the rows."""
-    order = rng.permutation(len(part))
-    rows = np.sort(order[np.unique(codes[part.positions][order], return_index=True)[1]])
-    return Part(take(part.X, rows), take(part.y, rows), part.positions[rows])
+def grouping_columns(taxonomy: Any) -> list[str]:
+    """Return the columns that define the groups of a taxonomy."""
+    if isinstance(taxonomy, ByFeature):
+        return [taxonomy.column] if isinstance(taxonomy.column, str) else []
+    return [name for each in getattr(taxonomy, "taxonomies", ()) for name in grouping_columns(each)]

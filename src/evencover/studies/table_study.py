@@ -1,233 +1,34 @@
 """Study a table: split, fit, select score and groups, calibrate, diagnose, audit."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
-from evencover._internal.arrays import IntArray
-from evencover._internal.html import Markup, joined, tag
+from evencover._internal.arrays import warn_user
+from evencover._internal.frames import row_numbers
 from evencover.conformal import ConformalRegressor
-from evencover.diagnostics._advice import advice
-from evencover.diagnostics._answers import answers, group_meaning
-from evencover.diagnostics._audit_advice import Advice, StudyContext, advice_on_audit
-from evencover.diagnostics._formatting import group_table, short_repr
-from evencover.diagnostics._spelling import PYTHON, Spelling
-from evencover.diagnostics._verdict import Verdict
-from evencover.diagnostics.audit_result import AUDIT_COLUMNS, Audit, audit_cells
+from evencover.diagnostics._spelling import PYTHON
+from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.audits import audit
 from evencover.diagnostics.diagnosis import diagnose
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.quality import Quality, quality
-from evencover.diagnostics.recommendations import Recommendation, recommend
+from evencover.diagnostics.recommendations import recommend
 from evencover.groups import Groups
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
-from evencover.models.encoding import EncodedColumn, TableEncoder
-from evencover.predictions import Prediction, Rows
-from evencover.quantiles import level_fraction, thresholds
+from evencover.models._validation import cloned
+from evencover.predictions import Rows
 from evencover.scores import interval_by
-from evencover.studies._columns import check_column_roles, feature_columns, split_rows, target_column
+from evencover.studies._columns import ColumnRoles, MissingTarget, grouping_columns, prepare_table
+from evencover.studies._messages import TableWarning
+from evencover.studies._splits import split_table, time_notes
 from evencover.studies.plan import Plan
+from evencover.studies.study_result import Study, tied_scores
 from evencover.taxonomies import ByPrediction, BySpread, Taxonomy
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Study:
-    """The result of `study`: a model, its calibration, and how it covers rows that it has not seen.
-
-    Parameters
-    ----------
-    name, target : str
-        The name of the table, and of the column that is predicted.
-    plan : Plan
-        The settings.
-    clusters : str or None
-        The column of clusters. Calibration and test parts have one row of each cluster.
-    regressor : ConformalRegressor
-        The calibrated model; takes tables with the columns of the features.
-    recommendation : Recommendation or None
-        The scores and groups that were evaluated on the training part; None if the plan gives both.
-    training, calibration : ndarray of int
-        The rows of these parts, by position in the table.
-    test : Part
-        The rows of the test part, as they are in the table.
-    test_rows : Rows
-        The same rows with the model's predictions.
-    intervals : Intervals
-        The intervals of the test rows, at the plan's level.
-    groups : Groups
-        The groups of the test rows: those of the model's thresholds, or three levels of the spread if it has one
-        threshold.
-    diagnosis : Diagnosis
-        How one threshold for all rows would cover the groups, estimated on the calibration part.
-    audit : Audit
-        How the model's own intervals cover the test part.
-    spelling : Spelling
-        How the advice names settings: as Python arguments, or as options of the command line.
-    """
-
-    name: str
-    target: str
-    plan: Plan
-    clusters: str | None
-    regressor: ConformalRegressor
-    recommendation: Recommendation | None
-    training: IntArray
-    calibration: IntArray
-    test: Part
-    test_rows: Rows
-    intervals: Intervals
-    groups: Groups
-    diagnosis: Diagnosis
-    audit: Audit
-    spelling: Spelling = PYTHON
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict of the audit, on the model's own intervals."""
-        return self.audit.verdict
-
-    @property
-    def quality(self) -> Quality:
-        """How good model and intervals are on the test part.
-
-        They are compared with using no model (an interval from the calibration targets) and with one threshold for all
-        rows.
-        """
-        return self.audit.quality
-
-    @property
-    def headline(self) -> str:
-        """The result in two sentences."""
-        return self.audit.headline
-
-    @property
-    def advice(self) -> str:
-        """What to do."""
-        return self.audit.advice
-
-    def spelled(self, spelling: Spelling) -> "Study":
-        """Return the study with advice that names settings in this way."""
-        return replace(
-            self,
-            diagnosis=replace(self.diagnosis, advice=advice(self.diagnosis, spelling)),
-            audit=replace(self.audit, advice=str(self.advice_on(self.audit, self.diagnosis, spelling))),
-            spelling=spelling,
-        )
-
-    def advice_on(self, audited: Audit, diagnosis: Diagnosis, spelling: Spelling) -> Advice:
-        """Return the advice on an audit of this study's model, with the diagnosis at the same level."""
-        context = StudyContext(
-            diagnosis.inputs.taxonomy,
-            sum(self.sizes.values()),
-            self.plan.calibration_size,
-            self.plan.test_size,
-            one_threshold_uneven=diagnosis.verdict == "uneven",
-            model=self.model_name,
-            explains_nothing=audited.quality.explains_nothing and not audited.quality.may_be_chance,
-            tied=_tied(self.regressor, audited.level)[0],
-            per_group=len(self.regressor.calibration_.labels) > 1,
-        )
-        return advice_on_audit(audited, spelling, context)
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The number of rows in each part."""
-        return {"training": len(self.training), "calibration": len(self.calibration), "test": len(self.test)}
-
-    @property
-    def columns(self) -> tuple[EncodedColumn, ...]:
-        """How each feature was encoded as numbers."""
-        encoder: TableEncoder = self._fitted[0]
-        return encoder.columns_
-
-    @property
-    def model(self) -> Any:
-        """The fitted model, without the encoder of the table."""
-        return self._fitted[-1]
-
-    @property
-    def _fitted(self) -> Any:
-        frozen = self.regressor.estimator_
-        return getattr(frozen, "estimator", frozen)
-
-    @property
-    def prediction(self) -> Prediction:
-        """The model's predictions for the test rows."""
-        return self.test_rows.prediction
-
-    def __repr__(self) -> str:
-        sizes = ", ".join(f"{part} {n}" for part, n in self.sizes.items())
-        return f"Study({self.name}, target {self.target}: {self.verdict}; rows: {sizes}; level {self.plan.level:g})"
-
-    def __str__(self) -> str:
-        sizes = ", ".join(f"{n} {part}" for part, n in self.sizes.items())
-        table = group_table([*self.audit.table, self.audit.overall], audit_cells, AUDIT_COLUMNS)
-        lines = [
-            f"Data: {self.name}, target {self.target}; {sizes} rows{self._cluster_text}.",
-            f"Model: {self.method}.",
-            "",
-            *(f"{question}: {answer}" for question, answer in answers(self.audit).items()),
-            "",
-            f"Verdict: {self.verdict}. Coverage of the test rows at level {self.plan.level:g}; estimates and intervals "
-            f"use {self.audit.evidence}:",
-            table,
-            *filter(None, [self.group_meaning]),
-            f"With one threshold for all rows, from the calibration rows: {self.diagnosis.verdict}. "
-            f"{self.diagnosis.headline} {self.diagnosis.advice}",
-        ]
-        return "\n".join(lines)
-
-    @property
-    def group_meaning(self) -> str:
-        """What the groups are, in a sentence; empty if their names say it."""
-        return group_meaning(self.diagnosis.inputs.taxonomy, self.groups.labels)
-
-    @property
-    def _cluster_text(self) -> str:
-        return "" if self.clusters is None else f" (calibration and test: one row of each {self.clusters})"
-
-    def _repr_html_(self) -> str:
-        model = tag("p", f"{self!r}. Model: {self.method}. {self.quality.summary}")
-        return joined([model, Markup(self.audit._repr_html_())])
-
-    @property
-    def model_name(self) -> str:
-        """The name of the model in the plan, or its class."""
-        return self.plan.model if isinstance(self.plan.model, str) else type(self.plan.model).__name__
-
-    @property
-    def method(self) -> str:
-        """The model, the score and the groups as text."""
-        score = short_repr(self.regressor.calibration_.nonconformity)
-        return f"{self.model_name}; score: {score}; groups: {short_repr(self.regressor.taxonomy)}"
-
-    def columns_of_intervals(self) -> dict[str, Any]:
-        """Return the test rows as columns: row, prediction, bounds, group, whether covered, target."""
-        columns = {
-            "row": self.test.positions,
-            "prediction": self.prediction.center,
-            **self.intervals.columns(),
-            "group": [str(label) for label in self.groups.label_of_rows()],
-            "covered": self.intervals.covers(self.test.y),
-        }
-        return join_columns({self.target: self.test.y}, columns)
-
-
-def join_columns(table_columns: Mapping[str, Any], result_columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return both; a column of the table with the name of a result column gets the prefix ``table_``."""
-    columns = dict(result_columns)
-    for name, values in table_columns.items():
-        while name in columns:
-            name = f"table_{name}"
-        columns[name] = values
-    return columns
-
 
 Progress = Callable[[str], None]
 
@@ -238,8 +39,12 @@ def study(
     *,
     plan: Plan | None = None,
     drop: Sequence[str] = (),
+    keep: Sequence[str] = (),
     categorical: Sequence[str] = (),
     clusters: str | None = None,
+    time: str | None = None,
+    missing_target: MissingTarget = "error",
+    day_first: bool = False,
     name: str = "table",
     progress: Progress | None = None,
 ) -> Study:
@@ -251,14 +56,17 @@ def study(
     Parameters
     ----------
     table : DataFrame of n rows
-        A pandas, polars or pyarrow table with the target and the features. Features are numbers or text, and may have
-        missing values (see `TableEncoder`).
+        A pandas, polars or pyarrow table with the target and the features. Features are numbers, text or dates, and
+        may have missing values (see `TableEncoder`). Dates as text are recognised. So are row numbers and ids, which
+        are not used as features.
     target : str
         The column to predict.
     plan : Plan, optional
         Model, score, groups, level, split, seed.
     drop : sequence of str
         Columns that are not features, such as row names. They may still define groups.
+    keep : sequence of str
+        Columns to use as features although they look like row numbers or ids.
     categorical : sequence of str
         Columns to treat as categories, such as numeric codes.
     clusters : str, optional
@@ -266,6 +74,15 @@ def study(
         in the same part. Calibration and test parts use one random row of each cluster: rows of one cluster depend on
         each other, and the guarantee and the tests are exact for rows that do not (Dunn, Wasserman and Ramdas, 2022).
         The guarantee then holds for a row of a new cluster.
+    time : str, optional
+        A column of dates or numbers in whose order the rows are split: the model is fitted on the first rows,
+        calibrated on the next ones and tested on the last ones. Rows of the same time are in the same part. The
+        guarantee holds for later rows that are exchangeable with the calibration rows. Over time this is an
+        assumption, and the test part shows how well it held for the latest rows.
+    missing_target : {"error", "drop"}
+        What to do with rows without a target.
+    day_first : bool
+        Whether 03/04/2020 is in April, if a column's other dates do not tell.
     name : str
         The name of the table in the results.
     progress : callable, optional
@@ -283,10 +100,28 @@ def study(
     {'training': 800, 'calibration': 800, 'test': 400}
     """
     plan, progress = plan or Plan(), progress or (lambda _: None)
-    check_column_roles(table, target, drop, categorical, clusters)
-    features, encoder = feature_columns(table, target, drop, categorical, clusters, plan.taxonomy)
-    training, calibration, test = split_rows(table, features, target_column(table, target), clusters, plan)
-    model = Pipeline([("table", encoder), ("model", clone(plan.estimator()))])
+    roles = ColumnRoles(
+        target=target,
+        drop=drop,
+        keep=keep,
+        categorical=categorical,
+        clusters=clusters,
+        time=time,
+        grouping=tuple(grouping_columns(plan.taxonomy)),
+        missing_target=missing_target,
+        day_first=day_first,
+    )
+    return _study(table, roles, plan, name, progress)
+
+
+def _study(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: Progress) -> Study:
+    """Return the study of a table with these roles of its columns."""
+    progress("checking the columns")
+    prepared = prepare_table(table, roles)
+    training, calibration, test = parts = split_table(prepared, plan)
+    for warning in prepared.warnings:
+        warn_user(TableWarning(warning))
+    model = Pipeline([("table", prepared.encoder), ("model", cloned(plan.estimator()))])
     regressor = _fitted_regressor(model, training, (len(calibration), len(test)), plan, progress)
     progress("calibrating")
     regressor.calibrate(calibration.X, calibration.y)
@@ -298,11 +133,13 @@ def study(
     rows = regressor.rows(test.X, test.y)
     groups = taxonomy.assign(rows)
     intervals = regressor.predict_interval(rows, level=plan.level)
+    settings["test_rows_only"] = roles.time is not None
     result = Study(
         name=name,
-        target=target,
+        target=roles.target,
         plan=plan,
-        clusters=clusters,
+        clusters=roles.clusters,
+        time=roles.time,
         regressor=regressor,
         recommendation=getattr(regressor, "recommendation_", None),
         training=training.positions,
@@ -313,6 +150,10 @@ def study(
         groups=groups,
         diagnosis=diagnosis,
         audit=audit_of_study(regressor, rows, intervals, groups, diagnosis, X=rows.X, **settings),
+        left_out=prepared.left_out,
+        row_numbers=row_numbers(table),
+        table_warnings=prepared.warnings,
+        table_notes=(*prepared.notes, *time_notes(table, roles.time, parts)),
     )
     return result.spelled(PYTHON)
 
@@ -331,17 +172,10 @@ def audit_of_study(
         intervals,
         groups=groups,
         diagnosis=diagnosis if len(regressor.calibration_.labels) == 1 else None,
-        tied_scores=_tied(regressor, diagnosis.level)[1] > 1,
+        tied_scores=tied_scores(regressor, diagnosis.level)[1] > 1,
         **settings,
     )
     return replace(audited, quality=study_quality(regressor, rows, intervals, diagnosis))
-
-
-def _tied(regressor: ConformalRegressor, level: float) -> tuple[float, int]:
-    """Return the largest share, and number, of a group's calibration rows whose scores equal its threshold."""
-    scores = regressor.calibration_.groups.split(regressor.calibration_.scores).values()
-    tied = [own == thresholds(own, (level_fraction(level),))[0] for own in scores]
-    return max(float(np.mean(each)) for each in tied), max(int(np.count_nonzero(each)) for each in tied)
 
 
 def study_quality(regressor: ConformalRegressor, rows: Rows, intervals: Intervals, diagnosis: Diagnosis) -> Quality:

@@ -1,0 +1,112 @@
+"""The split of a table's rows into training, calibration and test parts: at random, by cluster, or by time."""
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evencover._internal.arrays import FloatArray, IntArray
+from evencover._internal.frames import column, take
+from evencover.model_selection import Part, three_way_split
+from evencover.studies._columns import PreparedTable
+from evencover.studies._messages import Message
+from evencover.studies.plan import Plan
+
+_MIN_TRAINING_ROWS = 10  # two for each fold
+
+
+def split_table(table: PreparedTable, plan: Plan) -> tuple[Part, Part, Part]:
+    """Return the training, calibration and test parts; their positions are those in the given table.
+
+    With clusters, the calibration and test parts have one row of each cluster. With times, the parts follow each other.
+    """
+    _check_size(table, plan)
+    parts = _split_by_time(table, plan) if table.times is not None else _split_at_random(table, plan)
+    return tuple(Part(part.X, part.y, table.rows[part.positions]) for part in parts)  # type: ignore[return-value]
+
+
+def time_notes(table: Any, time: str | None, parts: Sequence[Part]) -> list[Message]:
+    """Return a note on a split by time: when each part ends, and what is guaranteed."""
+    if time is None:
+        return []
+    values = column(table, time, "time")
+    training, calibration, test = (_last_time(values, part.positions) for part in parts)
+    text = (
+        f"split by {time!r}. The model was fitted on rows up to {training}, calibrated on the rows after these up to "
+        f"{calibration}, and tested on the rows after these up to {test}. The guarantee holds for later rows as far as "
+        "they are like the calibration rows; the test shows whether the latest rows were"
+    )
+    return [Message(text)]
+
+
+def _last_time(values: NDArray[Any], positions: IntArray) -> str:
+    """Return the time of the last of the rows at these positions, which are in the order of time."""
+    last = values[positions[-1]]
+    if isinstance(last, np.datetime64):
+        last = np.datetime_as_string(last.astype("datetime64[s]"))
+    return str(last).removesuffix("T00:00:00")
+
+
+def _check_size(table: PreparedTable, plan: Plan) -> None:
+    """Raise ValueError if there are too few rows or clusters for the three parts."""
+    n = len(table.y) if table.clusters is None else len(table.clusters.labels)
+    if n * plan.training_size < _MIN_TRAINING_ROWS or n * min(plan.calibration_size, plan.test_size) < 1:
+        needed = max(_MIN_TRAINING_ROWS / plan.training_size, 1 / min(plan.calibration_size, plan.test_size))
+        units = "rows" if table.clusters is None else "clusters"
+        raise ValueError(
+            f"table must have at least {ceil(round(needed, 9))} {units}, of which {_MIN_TRAINING_ROWS} are for "
+            f"training; got {n}"
+        )
+
+
+def _split_at_random(table: PreparedTable, plan: Plan) -> tuple[Part, Part, Part]:
+    """Return three random parts."""
+    codes = None if table.clusters is None else table.clusters.codes
+    training, calibration, test = three_way_split(
+        table.features,
+        table.y,
+        calibration_size=plan.calibration_size,
+        test_size=plan.test_size,
+        clusters=codes,
+        random_state=plan.seed,
+    )
+    if codes is None:
+        return training, calibration, test
+    rng = np.random.default_rng([plan.seed, 3])
+    return training, _one_row_per_cluster(calibration, codes, rng), _one_row_per_cluster(test, codes, rng)
+
+
+def _one_row_per_cluster(part: Part, codes: IntArray, rng: np.random.Generator) -> Part:
+    """Return one random row of each cluster, in the order of the rows."""
+    order = rng.permutation(len(part))
+    rows = np.sort(order[np.unique(codes[part.positions][order], return_index=True)[1]])
+    return Part(take(part.X, rows), take(part.y, rows), part.positions[rows])
+
+
+def _split_by_time(table: PreparedTable, plan: Plan) -> tuple[Part, Part, Part]:
+    """Return three parts in the order of time; rows of the same time are in the same part."""
+    times: FloatArray = np.asarray(table.times)
+    order = np.argsort(times, kind="stable")
+    shares = (plan.training_size, 1 - plan.test_size)
+    first, second = (_cut(times[order], share) for share in shares)
+    pieces = np.split(order, [first, second])
+    if not all(len(piece) for piece in pieces) or first >= second:
+        raise ValueError(
+            f"time must have rows at enough different times for three parts; got {len(np.unique(times))} different "
+            f"times, and parts of {', '.join(str(len(piece)) for piece in pieces)} rows"
+        )
+    return tuple(_part(table, piece) for piece in pieces)  # type: ignore[return-value]
+
+
+def _cut(times: FloatArray, share: float) -> int:
+    """Return the number of rows before a cut near a share of the rows, between two different times."""
+    position = round(share * len(times))
+    time = times[min(position, len(times) - 1)]
+    ends = [int(np.searchsorted(times, time, side=side)) for side in ("left", "right")]
+    return min(ends, key=lambda end: abs(end - position))
+
+
+def _part(table: PreparedTable, rows: IntArray) -> Part:
+    return Part(take(table.features, rows), table.y[rows], rows)

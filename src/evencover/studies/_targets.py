@@ -1,0 +1,87 @@
+"""The column of the target: its numbers, or what is wrong with it."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evencover._internal.arrays import FloatArray, reads_as_number
+from evencover._internal.dates import has_date_type
+from evencover._internal.frames import (
+    RowNumbers,
+    as_numbers,
+    first_non_numeric,
+    is_missing,
+    numbers_in_text,
+)
+from evencover.studies._messages import Message
+from evencover.studies._recognition import MAX_WORDS, are_words
+
+_ROUNDING_MARGIN = 1e-12  # numbers that agree to this share of their size are equal
+_MAX_CLASSES = 20  # a text target with more different values is no class
+
+
+def read_target(
+    target: str, values: NDArray[Any], rows: RowNumbers, *, drop_missing: bool
+) -> tuple[FloatArray, list[Message]]:
+    """Return the targets, with NaN for missing ones, and the problems of the column.
+
+    Parameters
+    ----------
+    target : str
+        The name of the column.
+    values : ndarray of shape (n,)
+        Its values.
+    rows : RowNumbers
+        How messages number the rows.
+    drop_missing : bool
+        Whether rows without a target are left out; otherwise they are a problem.
+    """
+    name = f"target: column {target!r}"
+    numbers = as_numbers(values)
+    if numbers is None:
+        numbers = numbers_in_text(values)
+    if numbers is None:
+        return np.empty(0), [_problem_of_other_values(name, values, rows)]
+    problems = []
+    if (infinite := np.isinf(numbers)).any():
+        found = f"infinite values: {infinite.sum()} of {len(numbers)} {rows.first(infinite)}"
+        texts = sorted({f"{value:g}" for value in numbers[infinite]})
+        problems.append(
+            Message(f"{name} must be finite; {found}", ({"missing_values": texts, "missing_target": "drop"},))
+        )
+    missing = np.isnan(numbers)
+    if missing.all():
+        return numbers, [Message(f"{name} must hold numbers; it has no value in any row")]
+    if missing.any() and not drop_missing:
+        text = f"{name} has no value in {missing.sum()} of {len(numbers)} rows {rows.first(missing)}"
+        problems.append(Message(text, ({"missing_target": "drop"},)))
+    known = numbers[np.isfinite(numbers)]
+    if len(known) > 1 and np.ptp(known) <= _ROUNDING_MARGIN * np.abs(known).max():
+        problems.append(Message(f"{name} must vary; it is {known[0]:g} in every row, so there is nothing to predict"))
+    return numbers, problems
+
+
+def _problem_of_other_values(name: str, values: NDArray[Any], rows: RowNumbers) -> Message:
+    """Return the problem of a target that holds other values than numbers."""
+    known = values[~is_missing(values)].tolist()
+    texts = Counter(str(each) for each in known if not reads_as_number(each))
+    if has_date_type(values) or not all(isinstance(each, str) for each in known) or not texts:
+        row, value = first_non_numeric(values)
+        return Message(f"{name} must hold numbers; got {value!r:.80} in {rows.text(row)}")
+    if len(texts) <= _MAX_CLASSES and texts.total() >= len(known) / 2:
+        counts = [f"{text!r:.40} ({count} rows)" for text, count in texts.most_common(MAX_WORDS)]
+        more = f" and {len(texts) - len(counts)} other texts" * (len(texts) > len(counts))
+        return Message(
+            f"{name} must hold numbers; got {', '.join(counts)}{more}. To predict a class, use a classifier; evencover "
+            "predicts numbers"
+        )
+    words = [text for text in texts if not any(map(str.isdigit, text))]  # among numbers, or among text such as 5 kg
+    blamed = words if words and are_words(words) else list(texts)
+    row = next(row for row, each in enumerate(values.tolist()) if each in blamed)
+    found = f"{values[row]!r:.80} in {rows.text(row)}; not numbers: {texts.total()} of {len(known)} values"
+    if blamed is words:
+        remedy = {"missing_values": words, "missing_target": "drop"}
+        return Message(f"{name} must hold numbers; got {found}", (remedy,))
+    return Message(f"{name} must hold numbers; got {found}. Correct these values, or delete them")

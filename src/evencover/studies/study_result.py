@@ -1,0 +1,246 @@
+"""The result of a study: a calibrated model, how it covers rows that it has not seen, and notes on the table."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from evencover._internal.arrays import IntArray
+from evencover._internal.frames import FROM_ZERO, RowNumbers, join_columns
+from evencover._internal.html import Markup, joined, tag
+from evencover.conformal import ConformalRegressor
+from evencover.diagnostics._advice import advice
+from evencover.diagnostics._answers import answers, group_meaning
+from evencover.diagnostics._audit_advice import Advice, StudyContext, advice_on_audit
+from evencover.diagnostics._formatting import group_table, short_repr
+from evencover.diagnostics._spelling import PYTHON, Spelling
+from evencover.diagnostics._verdict import Verdict
+from evencover.diagnostics.audit_result import AUDIT_COLUMNS, Audit, audit_cells
+from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.quality import Quality
+from evencover.diagnostics.recommendations import Recommendation
+from evencover.groups import Groups
+from evencover.intervals import Intervals
+from evencover.model_selection import Part
+from evencover.models.encoding import Encoded, TableEncoder
+from evencover.predictions import Prediction, Rows
+from evencover.quantiles import level_fraction, thresholds
+from evencover.studies._leaks import too_good
+from evencover.studies._messages import Message
+from evencover.studies.plan import Plan
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Study:
+    """The result of `study`: a model, its calibration, and how it covers rows that it has not seen.
+
+    Parameters
+    ----------
+    name, target : str
+        The name of the table, and of the column that is predicted.
+    plan : Plan
+        The settings.
+    clusters, time : str or None
+        The column of clusters: calibration and test parts have one row of each. The column of times: the parts follow
+        each other.
+    regressor : ConformalRegressor
+        The calibrated model; takes tables with the columns of the features.
+    recommendation : Recommendation or None
+        The scores and groups that were evaluated on the training part; None if the plan gives both.
+    training, calibration : ndarray of int
+        The rows of these parts, by position in the table.
+    test : Part
+        The rows of the test part, as they are in the table.
+    test_rows : Rows
+        The same rows with the model's predictions.
+    intervals : Intervals
+        The intervals of the test rows, at the plan's level.
+    groups : Groups
+        The groups of the test rows: those of the model's thresholds, or three levels of the spread if it has one
+        threshold.
+    diagnosis : Diagnosis
+        How one threshold for all rows would cover the groups, estimated on the calibration part.
+    audit : Audit
+        How the model's own intervals cover the test part.
+    left_out : tuple of str
+        The columns that were recognised as row numbers or ids, and are not features.
+    row_numbers : RowNumbers
+        How texts number the rows: from 0, or as in the file that the table was read from.
+    table_warnings, table_notes : tuple of Message
+        What may be wrong with the table, and what else a reader should know; `warnings` and `notes` are their texts.
+    spelling : Spelling
+        How the advice names settings: as Python arguments, or as options of the command line.
+    """
+
+    name: str
+    target: str
+    plan: Plan
+    clusters: str | None
+    time: str | None
+    regressor: ConformalRegressor
+    recommendation: Recommendation | None
+    training: IntArray
+    calibration: IntArray
+    test: Part
+    test_rows: Rows
+    intervals: Intervals
+    groups: Groups
+    diagnosis: Diagnosis
+    audit: Audit
+    left_out: tuple[str, ...] = ()
+    row_numbers: RowNumbers = FROM_ZERO
+    table_warnings: tuple[Message, ...] = ()
+    table_notes: tuple[Message, ...] = ()
+    spelling: Spelling = PYTHON
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the audit, on the model's own intervals."""
+        return self.audit.verdict
+
+    @property
+    def quality(self) -> Quality:
+        """How good model and intervals are on the test part.
+
+        They are compared with using no model (an interval from the calibration targets) and with one threshold for all
+        rows.
+        """
+        return self.audit.quality
+
+    @property
+    def warnings(self) -> list[str]:
+        """What may be wrong with the table, or too good to be true, in sentences; the first ones matter most."""
+        messages = self.table_warnings or too_good(self.quality.r2)
+        return [message.sentence(self.spelling) for message in messages]
+
+    @property
+    def notes(self) -> list[str]:
+        """What else a reader of the results should know about the table, in sentences."""
+        return [message.sentence(self.spelling) for message in self.table_notes]
+
+    @property
+    def headline(self) -> str:
+        """The result in two sentences."""
+        return self.audit.headline
+
+    @property
+    def advice(self) -> str:
+        """What to do."""
+        return self.audit.advice
+
+    def spelled(self, spelling: Spelling) -> "Study":
+        """Return the study with advice that names settings in this way."""
+        return replace(
+            self,
+            diagnosis=replace(self.diagnosis, advice=advice(self.diagnosis, spelling)),
+            audit=replace(self.audit, advice=str(self.advice_on(self.audit, self.diagnosis, spelling))),
+            spelling=spelling,
+        )
+
+    def advice_on(self, audited: Audit, diagnosis: Diagnosis, spelling: Spelling) -> Advice:
+        """Return the advice on an audit of this study's model, with the diagnosis at the same level."""
+        context = StudyContext(
+            diagnosis.inputs.taxonomy,
+            sum(self.sizes.values()),
+            self.plan.calibration_size,
+            self.plan.test_size,
+            one_threshold_uneven=diagnosis.verdict == "uneven",
+            model=self.model_name,
+            explains_nothing=audited.quality.explains_nothing and not audited.quality.may_be_chance,
+            tied=tied_scores(self.regressor, audited.level)[0],
+            per_group=len(self.regressor.calibration_.labels) > 1,
+            by_time=self.time is not None,
+        )
+        return advice_on_audit(audited, spelling, context)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of rows in each part."""
+        return {"training": len(self.training), "calibration": len(self.calibration), "test": len(self.test)}
+
+    @property
+    def columns(self) -> tuple[Encoded, ...]:
+        """How each feature was encoded as numbers."""
+        encoder: TableEncoder = self._fitted[0]
+        return encoder.columns_
+
+    @property
+    def model(self) -> Any:
+        """The fitted model, without the encoder of the table."""
+        return self._fitted[-1]
+
+    @property
+    def _fitted(self) -> Any:
+        frozen = self.regressor.estimator_
+        return getattr(frozen, "estimator", frozen)
+
+    @property
+    def prediction(self) -> Prediction:
+        """The model's predictions for the test rows."""
+        return self.test_rows.prediction
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{part} {n}" for part, n in self.sizes.items())
+        return f"Study({self.name}, target {self.target}: {self.verdict}; rows: {sizes}; level {self.plan.level:g})"
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{n} {part}" for part, n in self.sizes.items())
+        table = group_table([*self.audit.table, self.audit.overall], audit_cells, AUDIT_COLUMNS)
+        lines = [
+            f"Data: {self.name}, target {self.target}; {sizes} rows{self._cluster_text}.",
+            f"Model: {self.method}.",
+            *(f"Warning: {text}" for text in self.warnings),
+            *(f"Note: {text}" for text in self.notes),
+            "",
+            *(f"{question}: {answer}" for question, answer in answers(self.audit).items()),
+            "",
+            f"Verdict: {self.verdict}. Coverage of the test rows at level {self.plan.level:g}; estimates and intervals "
+            f"use {self.audit.evidence}:",
+            table,
+            *filter(None, [self.group_meaning]),
+            f"With one threshold for all rows, from the calibration rows: {self.diagnosis.verdict}. "
+            f"{self.diagnosis.headline} {self.diagnosis.advice}",
+        ]
+        return "\n".join(lines)
+
+    @property
+    def group_meaning(self) -> str:
+        """What the groups are, in a sentence; empty if their names say it."""
+        return group_meaning(self.diagnosis.inputs.taxonomy, self.groups.labels)
+
+    @property
+    def _cluster_text(self) -> str:
+        return "" if self.clusters is None else f" (calibration and test: one row of each {self.clusters})"
+
+    def _repr_html_(self) -> str:
+        model = tag("p", f"{self!r}. Model: {self.method}. {self.quality.summary}")
+        remarks = (tag("p", text) for text in (*self.warnings, *self.notes))
+        return joined([model, *remarks, Markup(self.audit._repr_html_())])
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model in the plan, or its class."""
+        return self.plan.model if isinstance(self.plan.model, str) else type(self.plan.model).__name__
+
+    @property
+    def method(self) -> str:
+        """The model, the score and the groups as text."""
+        score = short_repr(self.regressor.calibration_.nonconformity)
+        return f"{self.model_name}; score: {score}; groups: {short_repr(self.regressor.taxonomy)}"
+
+    def columns_of_intervals(self) -> dict[str, Any]:
+        """Return the test rows as columns: row, prediction, bounds, group, whether covered, target."""
+        columns = {
+            "row": self.test.positions,
+            **self.intervals.columns(),
+            "group": [str(label) for label in self.groups.label_of_rows()],
+            "covered": self.intervals.covers(self.test.y),
+        }
+        return join_columns({self.target: self.test.y}, columns)
+
+
+def tied_scores(regressor: ConformalRegressor, level: float) -> tuple[float, int]:
+    """Return the largest share, and number, of a group's calibration rows whose scores equal its threshold."""
+    scores = regressor.calibration_.groups.split(regressor.calibration_.scores).values()
+    tied = [own == thresholds(own, (level_fraction(level),))[0] for own in scores]
+    return max(float(np.mean(each)) for each in tied), max(int(np.count_nonzero(each)) for each in tied)
