@@ -1,14 +1,25 @@
-"""Gradient boosting of other libraries: the adapters predict exactly what the libraries predict."""
+"""Gradient boosting of other libraries: the adapters predict exactly what the libraries predict, also after saving."""
+
+import sys
+import warnings
+from zipfile import ZipFile
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from scipy.stats import betabinom, norm, spearmanr
 from sklearn.base import clone
+from sklearn.ensemble import BaggingRegressor
 from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from evencover import BySpread, ConformalRegressor, Normalized, conformal_rank, models
-from evencover.models import FromDistribution, is_frozen
+from evencover import BySpread, ConformalRegressor, Normalized, conformal_rank, models, recommend
+from evencover.model_selection import split_rows
+from evencover.models import FromDistribution, ResidualSpread, WithSpread, is_frozen
 from evencover.synthetic import heteroskedastic
 from tests.synthetic import ONE_IN_A_MILLION
 
@@ -18,6 +29,7 @@ LINES = {
     "LightGBM quantiles": 'FromQuantiles(LGBMRegressor(objective="quantile", alpha=0.05), LGBMRegressor(objective="quantile", alpha=0.95))',  # noqa: E501
     "XGBoost quantiles": 'FromOutputs(XGBRegressor(objective="reg:quantileerror", quantile_alpha=[0.05, 0.5, 0.95]))',
     "CatBoost quantiles": 'FromOutputs(CatBoostRegressor(loss_function="MultiQuantile:alpha=0.05,0.5,0.95"))',
+    "CatBoost two quantiles": 'FromOutputs(CatBoostRegressor(loss_function="MultiQuantile:alpha=0.05,0.95"))',
     "CatBoost mean and variance": 'FromOutputs(CatBoostRegressor(loss_function="RMSEWithUncertainty"), ["center", "variance"])',  # noqa: E501
     "NGBoost": "FromDistribution(NGBRegressor())",
     "LightGBM and its residuals": "WithSpread(LGBMRegressor())",
@@ -27,6 +39,7 @@ OWN_PREDICTIONS = {
     "LightGBM quantiles": lambda X, lower, upper: {"lower": lower.predict(X), "upper": upper.predict(X)},
     "XGBoost quantiles": lambda X, model: dict(zip(["lower", "center", "upper"], model.predict(X).T, strict=True)),
     "CatBoost quantiles": lambda X, model: dict(zip(["lower", "center", "upper"], model.predict(X).T, strict=True)),
+    "CatBoost two quantiles": lambda X, model: dict(zip(["lower", "upper"], model.predict(X).T, strict=True)),
     "CatBoost mean and variance": lambda X, model: normal(*model.predict(X, "RawFormulaVal").T),
     "NGBoost": lambda X, model: normal(*model.pred_param(X).T),
     "LightGBM and its residuals": lambda X, model: {"center": model.predict(X)},
@@ -156,3 +169,197 @@ def test_wrong_names_of_outputs_are_an_error(outputs, message):
 def test_a_regressor_without_distributions_is_an_error():
     with pytest.raises(TypeError, match=r"estimator must have a method pred_dist\(X\); got LGBMRegressor"):
         FromDistribution(model_of(LINES["LightGBM and its residuals"]).estimator).fit(TEST.X, TEST.y)
+
+
+# Saved files: the regressor of each library, and a reader of the library's own format.
+SMALL = {
+    "lightgbm": ("LGBMRegressor", lambda library, content: library.Booster(model_str=content.decode())),
+    "xgboost": ("XGBRegressor", lambda library, content: library.Booster(model_file=bytearray(content))),
+    "catboost": ("CatBoostRegressor", lambda library, content: library.CatBoost().load_model(blob=content)),
+}
+PLACES = {
+    "alone": lambda model: model,
+    "pipeline": lambda model: make_pipeline(StandardScaler(), WithSpread(model, random_state=0)),
+    "frozen": lambda model: FrozenEstimator(clone(model).fit(TRAINING.X, TRAINING.y)),
+    "search": lambda model: GridSearchCV(model, {"max_depth": [2, 3]}, cv=2),
+    "spread": lambda model: WithSpread(Ridge(), ResidualSpread(model), random_state=0),
+    "bagging": lambda model: BaggingRegressor(model, 2, random_state=0),
+}
+
+
+def small(library, n_estimators=20, **settings):
+    module = pytest.importorskip(library, reason=f"{library} is not installed; `make test-all` installs it")
+    name, _ = SMALL[library]
+    return getattr(module, name)(n_estimators=n_estimators, **REGRESSORS[name][1], **settings)
+
+
+def saved_and_loaded(model, path):
+    """Return the model after saving and loading; no name has to be trusted, so that `save` does not warn."""
+    model.save(path)
+    return ConformalRegressor.load(path)
+
+
+def assert_same_intervals(loaded, model, X=TEST.X):
+    np.testing.assert_array_equal(np.asarray(loaded.predict_interval(X)), np.asarray(model.predict_interval(X)))
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+
+
+def saved_models(path):
+    """Return the members of a file that are in the format of a boosting library, except the empty ones."""
+    with ZipFile(path) as archive, ZipFile(archive.open("objects.skops")) as objects:
+        contents = [objects.read(name) for name in objects.namelist() if name.endswith(".bin")]
+    return [content for content in contents if content]
+
+
+def test_a_saved_model_predicts_the_same(model, tmp_path):
+    regressor = ConformalRegressor(short(model), nonconformity=Normalized(), random_state=0)
+    regressor.fit(TRAINING.X, TRAINING.y)
+    assert_same_intervals(saved_and_loaded(regressor, tmp_path / "model"), regressor)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("library", SMALL)
+def test_boosters_are_saved_wherever_they_are(library, place, tmp_path):
+    regressor = ConformalRegressor(PLACES[place](small(library)), random_state=0).fit(TRAINING.X, TRAINING.y)
+    loaded = saved_and_loaded(regressor, tmp_path / "model")
+    assert_same_intervals(loaded, regressor)
+    assert type(loaded.estimator_) is type(regressor.estimator_)
+    assert repr(clone(loaded.estimator_)) == repr(clone(regressor.estimator_))
+
+
+@pytest.mark.parametrize("library", SMALL)
+def test_a_saved_regressor_has_the_same_attributes(library, tmp_path):
+    regressor = ConformalRegressor(small(library, random_state=3), random_state=0).fit(TRAINING.X, TRAINING.y)
+    restored, original = saved_and_loaded(regressor, tmp_path / "model").estimator_, regressor.estimator_
+    assert (restored.n_features_in_, vars(restored).keys()) == (3, vars(original).keys())
+    np.testing.assert_equal(restored.get_params(), original.get_params())  # nan is equal to nan
+    np.testing.assert_array_equal(restored.feature_importances_, original.feature_importances_)
+
+
+@pytest.mark.parametrize("library", SMALL)
+def test_the_file_holds_the_format_of_the_library(library, tmp_path):
+    regressor = ConformalRegressor(small(library), random_state=0).fit(TRAINING.X, TRAINING.y)
+    regressor.save(tmp_path / "model")
+    (content,) = saved_models(tmp_path / "model")
+    module = pytest.importorskip(library)
+    rows = module.DMatrix(TEST.X) if library == "xgboost" else TEST.X
+    np.testing.assert_array_equal(SMALL[library][1](module, content).predict(rows), regressor.predict(TEST.X))
+
+
+@pytest.mark.parametrize(
+    ("library", "settings"),
+    [("lightgbm", {}), ("xgboost", {"enable_categorical": True}), ("catboost", {"cat_features": ["letter", "number"]})],
+)
+def test_categories_of_a_frame_are_saved(library, settings, tmp_path):
+    """The codes of the categories depend on their order in a frame; the saved model finds them by name."""
+    rng = np.random.default_rng(0)
+    letter, number = (pd.Categorical(rng.choice(values, 400)) for values in (["a", "b", "c"], [10, 20]))
+    frame = pd.DataFrame({"x": rng.normal(size=400), "letter": letter, "number": number})
+    target = frame["x"] + 3 * letter.codes - 2 * number.codes
+    fitted = small(library, **settings).fit(frame, target)
+    regressor = ConformalRegressor(FrozenEstimator(fitted)).fit(frame, target)
+    loaded = saved_and_loaded(regressor, tmp_path / "model")
+    reordered = frame.assign(letter=letter.reorder_categories(["c", "a", "b"]))
+    assert_same_intervals(loaded, regressor, frame)
+    assert_same_intervals(loaded, regressor, reordered)
+    if library != "catboost":  # which calls them feature_names_
+        assert loaded.estimator_.feature_names_in_.tolist() == ["x", "letter", "number"]
+
+
+@pytest.mark.parametrize("library", SMALL)
+def test_a_model_that_stopped_early_is_saved(library, tmp_path):
+    """XGBoost keeps the trees after the best one, and predicts without them."""
+    fit_params = {"eval_set": [(TEST.X, TEST.y)]}
+    if library == "lightgbm":
+        fit_params |= {"callbacks": [pytest.importorskip(library).early_stopping(3, verbose=False)]}
+    settings = {} if library == "lightgbm" else {"early_stopping_rounds": 3}
+    fitted = small(library, n_estimators=200, learning_rate=0.5, **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # LightGBM renames eval_set
+        fitted.fit(TRAINING.X, TRAINING.y, **fit_params, **({"verbose": False} if library == "xgboost" else {}))
+    regressor = ConformalRegressor(FrozenEstimator(fitted)).fit(TEST.X, TEST.y)
+    loaded = saved_and_loaded(regressor, tmp_path / "model")
+    assert_same_intervals(loaded, regressor)
+    best = "best_iteration" if library == "xgboost" else "best_iteration_"
+    assert 0 < getattr(loaded.estimator_, best) == getattr(fitted, best) < 190
+    if library == "lightgbm":
+        assert loaded.estimator_.booster_.best_iteration == fitted.best_iteration_
+
+
+@pytest.mark.parametrize("library", SMALL)
+def test_a_library_that_is_not_installed_is_named(library, tmp_path, monkeypatch):
+    ConformalRegressor(small(library), random_state=0).fit(TRAINING.X, TRAINING.y).save(tmp_path / "model")
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ImportError, match=rf"model holds a model of {library}: pip install {library}$"):
+        ConformalRegressor.load(tmp_path / "model")
+
+
+def squared_error(y, prediction):
+    """Return gradient and curvature: an objective of the user."""
+    return prediction - y, np.ones_like(y)
+
+
+def test_functions_of_the_user_must_be_trusted(tmp_path):
+    regressor = ConformalRegressor(small("lightgbm", objective=squared_error), random_state=0)
+    regressor.fit(TRAINING.X, TRAINING.y)
+    name = f"{squared_error.__module__}.squared_error"
+    with pytest.warns(UserWarning, match=rf"trusted=\['{name}'\]"):
+        regressor.save(tmp_path / "model")
+    with pytest.raises(ValueError, match=rf"pass trusted=\['{name}'\]$"):
+        ConformalRegressor.load(tmp_path / "model")
+    assert_same_intervals(ConformalRegressor.load(tmp_path / "model", trusted=[name]), regressor)
+
+
+class TestCategoriesOfCatBoost:
+    """CatBoost copies the list `cat_features`, which scikit-learn's `clone` rejects."""
+
+    X = pd.DataFrame({"x": TRAINING.X[:300, 0], "kind": np.where(TRAINING.X[:300, 1] > 0.5, "a", "b")})
+    y = TRAINING.y[:300]
+
+    def regressor(self, **settings):
+        catboost = pytest.importorskip("catboost", reason="catboost is not installed; `make test-all` installs it")
+        quiet = REGRESSORS["CatBoostRegressor"][1]
+        return catboost.CatBoostRegressor(iterations=10, cat_features=["kind"], **quiet, **settings)
+
+    @pytest.mark.parametrize("around", ["nothing", "ConformalRegressor", "WithSpread", "FromQuantiles", "Pipeline"])
+    def test_a_model_with_categories_is_fitted(self, around):
+        model = self.regressor()
+        estimator = {
+            "nothing": model,
+            "ConformalRegressor": ConformalRegressor(model),
+            "WithSpread": models.WithSpread(model, models.ResidualSpread(model)),
+            "FromQuantiles": models.FromQuantiles(
+                *(self.regressor(loss_function=f"Quantile:alpha={q}") for q in (0.05, 0.95))
+            ),
+            "Pipeline": make_pipeline("passthrough", model),
+        }[around]
+        regressor = ConformalRegressor(estimator, random_state=0).fit(self.X, self.y)
+        assert np.isfinite(regressor.predict_interval(self.X, level=0.8).width).all()
+        assert clone(clone(regressor)).get_params()["estimator"] is not estimator
+
+    def test_the_clone_predicts_what_the_model_predicts(self):
+        regressor = ConformalRegressor(self.regressor(random_state=0), random_state=0).fit(self.X, self.y)
+        training, _ = split_rows(300, 0.5, random_state=0)
+        alone = self.regressor(random_state=0).fit(self.X.iloc[training], self.y[training])
+        np.testing.assert_array_equal(alone.predict(self.X), regressor.predict(self.X))
+
+    def test_recommend_and_grid_searches(self):
+        model = models.WithSpread(self.regressor(), models.ResidualSpread(self.regressor()), random_state=0)
+        assert recommend(model, self.X, self.y).recommendation_.candidates
+        search = GridSearchCV(ConformalRegressor(model, random_state=0), {"calibration_size": [0.4, 0.5]}, cv=2)
+        assert search.fit(self.X, self.y).best_params_["calibration_size"] in (0.4, 0.5)
+
+    def test_a_spread_model_that_reads_no_text_gets_a_remedy(self):
+        with pytest.raises(
+            ValueError, match=r"Remedy: .* or use ResidualSpread\(regressor\) with a regressor that reads"
+        ):
+            recommend(self.regressor(), self.X, self.y)
+
+
+def test_dates_are_one_error_for_every_library():
+    X = pd.DataFrame({"x": TRAINING.X[:60, 0], "when": pd.date_range("2024-01-01", periods=60)})
+    for regressor, (library, _) in REGRESSORS.items():
+        module = pytest.importorskip(library, reason=f"{library} is not installed; `make test-all` installs it")
+        for table in (X, pl.from_pandas(X)):  # with polars, LightGBM and CatBoost would end the process
+            with pytest.raises(TypeError, match=f"X must hold numbers for {regressor}; got dates or times in 'when'"):
+                ConformalRegressor(getattr(module, regressor)()).fit(table, TRAINING.y[:60])

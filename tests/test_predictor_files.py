@@ -1,21 +1,38 @@
 """Files of calibrated models: the same intervals in another process, and only trusted classes are loaded."""
 
+import io
+import json
 import pickle
 import subprocess
 import sys
 import zipfile
+from collections import OrderedDict
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import skops.io
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+    StackingRegressor,
+    VotingRegressor,
+)
 from sklearn.frozen import FrozenEstimator
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.linear_model import BayesianRidge, LinearRegression
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import SplineTransformer, StandardScaler
+from sklearn.svm import SVR
 
 from evencover import (
     ByFeature,
@@ -30,6 +47,7 @@ from evencover import (
     Normalized,
     Product,
     Residual,
+    __version__,
     diagnose,
     models,
 )
@@ -67,6 +85,22 @@ MODELS = {
     "dropout": DropoutEnsemble(MeanVarianceNetwork(**QUICK), passes=3, random_state=0),
     "deep": DeepEnsemble(MeanVarianceNetwork(**QUICK), members=2, random_state=0),
     "pipeline": make_pipeline(StandardScaler(), WithSpread(LinearRegression(), random_state=0)),
+}
+COMMON = {  # models whose parts skops does not trust: those of our documentation, and similar ones
+    "process": FromStd(GaussianProcessRegressor(RBF() + WhiteKernel(), alpha=0.1)),
+    "splines": make_pipeline(SplineTransformer(), WithSpread(LinearRegression(), random_state=0)),
+    "network": MLPRegressor(hidden_layer_sizes=(2,), max_iter=300, tol=0.1, random_state=0),
+    "search": GridSearchCV(LinearRegression(), {"positive": [True, False]}, cv=2),
+    "scored search": GridSearchCV(
+        LinearRegression(), {"positive": [True, False]}, scoring="neg_mean_absolute_error", cv=KFold(2)
+    ),
+    "vote": VotingRegressor([("line", LinearRegression()), ("ridge", BayesianRidge())]),
+    "stack": StackingRegressor([("line", LinearRegression()), ("ridge", BayesianRidge())]),
+    "spread of a stack": WithSpread(StackingRegressor([("line", LinearRegression())]), random_state=0),
+    "stack in a pipeline": make_pipeline(StandardScaler(), StackingRegressor([("line", LinearRegression())])),
+    "spread of a vote": WithSpread(VotingRegressor([("line", LinearRegression())]), random_state=0),
+    "ball tree": KNeighborsRegressor(algorithm="ball_tree", metric="manhattan"),
+    "transformed": TransformedTargetRegressor(LinearRegression(), func=np.sinh, inverse_func=np.arcsinh),
 }
 TAXONOMIES = [
     Marginal(),
@@ -177,8 +211,10 @@ class TestTrust:
             UserWarning, match=rf"to load this file, pass the names of the classes in it: trusted=\['{name}'\]"
         ):
             model.save(tmp_path / "model")
-        with pytest.raises(ValueError, match=rf"does not know: {name}. If you trust the author"):
+        with pytest.raises(ValueError, match=rf"If you trust the author of the file, pass trusted=\['{name}'\]$"):
             ConformalRegressor.load(tmp_path / "model")
+        with pytest.raises(ValueError, match=rf"pass trusted=\['other.Class', '{name}'\]$"):
+            ConformalRegressor.load(tmp_path / "model", trusted=["other.Class"])
         assert len(bounds(ConformalRegressor.load(tmp_path / "model", trusted=[name]))) == 50
 
     def test_a_user_defined_score_must_be_passed(self, tmp_path):
@@ -189,11 +225,38 @@ class TestTrust:
         loaded = ConformalRegressor.load(tmp_path / "model", nonconformity=Twice())
         np.testing.assert_array_equal(bounds(loaded), bounds(model))
 
+    @pytest.mark.parametrize("name", COMMON)
+    def test_common_models_need_no_trust(self, name, tmp_path):
+        """`save` does not warn, and `load` needs no list."""
+        model = ConformalRegressor(COMMON[name], random_state=0).fit(DATA.X, DATA.y)
+        model.save(tmp_path / "model")
+        np.testing.assert_array_equal(bounds(ConformalRegressor.load(tmp_path / "model")), bounds(model))
+
+    def test_an_ordered_dict_needs_no_trust(self):
+        content, untrusted = saved_objects.dump_objects(OrderedDict(b=1, a=OrderedDict), "predictor")
+        assert untrusted == []
+        assert saved_objects.load_objects(content, "x", "predictor", []) == OrderedDict(b=1, a=OrderedDict)
+
     def test_trusted_classes_exist(self):
-        """Every trusted name is that of an importable class."""
-        for path in saved_objects.TRUSTED:
-            module, _, name = path.rpartition(".")
-            assert isinstance(getattr(__import__(module, fromlist=[name]), name), type)
+        """Every trusted name of an installed package is that of an importable class or function."""
+        installed = [path for path in saved_objects.TRUSTED if find_spec(path.partition(".")[0])]
+        for module, _, name in (path.rpartition(".") for path in installed):
+            assert callable(getattr(__import__(module, fromlist=[name]), name))
+
+    def test_a_missing_package_is_named(self, tmp_path, monkeypatch):
+        ConformalRegressor(MODELS["forest"], random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
+        for module in [name for name in sys.modules if name.startswith("quantile_forest")]:
+            monkeypatch.setitem(sys.modules, module, None)
+        monkeypatch.setitem(sys.modules, "quantile_forest", None)
+        with pytest.raises(ImportError, match="model holds a model of quantile_forest: pip install quantile_forest"):
+            ConformalRegressor.load(tmp_path / "model")
+
+    def test_a_module_that_a_package_no_longer_has_is_named(self, tmp_path, monkeypatch):
+        ConformalRegressor(MODELS["boosting"], random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
+        module = "sklearn.ensemble._hist_gradient_boosting.predictor"
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(ValueError, match=f"model: the installed version of sklearn has no {module}"):
+            ConformalRegressor.load(tmp_path / "model")
 
     def test_a_file_contains_no_pickle(self, tmp_path):
         """Neither in the archive nor in the state of the forest."""
@@ -216,6 +279,52 @@ class TestTrust:
         with pytest.raises(TypeError, match="cannot be saved"):
             model.save(tmp_path / "model")
         assert not list(tmp_path.iterdir())
+
+
+def saved_arrays(path):
+    """Return all arrays in a file, also those of the objects in it."""
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(archive.open("objects.skops")) as objects:
+        members = [(each, name) for each in (archive, objects) for name in each.namelist() if name.endswith(".npy")]
+        return [np.load(io.BytesIO(each.read(name)), allow_pickle=False) for each, name in members]
+
+
+class TestPrivateData:
+    """What docs/howto/saved_files.md says about the contents of a file."""
+
+    def test_a_file_holds_scores_but_no_features_and_no_targets(self, tmp_path):
+        model = ConformalRegressor(MODELS["pipeline"], taxonomy=BySpread(2), random_state=0).fit(DATA.X, DATA.y)
+        model.save(tmp_path / "model")
+        held = np.concatenate([array.ravel() for array in saved_arrays(tmp_path / "model") if array.dtype.kind == "f"])
+        assert np.isin(model.calibration_.scores, held).all()
+        assert not np.isin(np.concatenate([DATA.X.ravel(), DATA.y]), held).any()
+
+    @pytest.mark.parametrize(
+        ("name", "features", "targets"), [("neighbours", True, True), ("process", True, True), ("support", True, False)]
+    )
+    def test_some_models_hold_training_rows(self, name, features, targets, tmp_path):
+        estimators = {
+            "neighbours": KNeighborsRegressor(),
+            "process": GaussianProcessRegressor(alpha=1),
+            "support": SVR(),
+        }
+        model = ConformalRegressor(estimators[name], random_state=0).fit(DATA.X, DATA.y)
+        model.save(tmp_path / "model")
+        held = np.concatenate([array.ravel() for array in saved_arrays(tmp_path / "model") if array.dtype.kind == "f"])
+        assert (np.isin(DATA.X[:, 0], held).mean() > 0.4, np.isin(DATA.y, held).mean() > 0.4) == (features, targets)
+
+    @pytest.mark.parametrize("weights", [None, np.linspace(1, 2, 300)], ids=["plain", "weights"])
+    def test_the_members_and_the_header_are_those_of_the_documentation(self, weights, tmp_path):
+        page = (Path(__file__).parent.parent / "docs" / "howto" / "saved_files.md").read_text(encoding="utf-8")
+        model = ConformalRegressor(FrozenEstimator(FromStd(BayesianRidge()).fit(DATA.X, DATA.y)), taxonomy=BySpread(2))
+        model.calibrate(DATA.X, DATA.y, weights=weights).save(tmp_path / "model")
+        with zipfile.ZipFile(tmp_path / "model") as archive:
+            assert all(f"| `{name}` |" in page for name in archive.namelist())
+            header = json.loads(archive.read("header.json"))
+        assert header.keys() == {
+            *("format", "version", "evencover", "nonconformity", "values", "scikit-learn"),
+            *("calibrator", "level", "scale", "n_features", "features"),
+        }
+        assert header["values"].keys() == {"labels", "rules", "n_edge_bits"}
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", pickle.dumps({"a": 1})], ids=["empty", "text", "pickle"])
@@ -272,6 +381,15 @@ def test_the_level_is_saved(tmp_path):
     assert predictor_files.saved_level(tmp_path / "model") == 0.8
 
 
+def test_the_level_is_read_without_the_model(tmp_path, monkeypatch):
+    """`predict` has read the model already."""
+    ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model", level=0.8)
+    read, members = zipfile.ZipFile.read, []
+    monkeypatch.setattr(zipfile.ZipFile, "read", lambda file, name: members.append(name) or read(file, name))
+    assert predictor_files.saved_level(tmp_path / "model") == 0.8
+    assert members == ["header.json"]
+
+
 def test_another_version_of_scikit_learn_causes_a_warning(tmp_path, monkeypatch):
     ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
     monkeypatch.setattr(predictor_files, "sklearn_version", "0.1")
@@ -279,12 +397,19 @@ def test_another_version_of_scikit_learn_causes_a_warning(tmp_path, monkeypatch)
         ConformalRegressor.load(tmp_path / "model")
 
 
-@pytest.mark.parametrize("version", [1, 2, 4])
-def test_another_version_of_the_format_is_an_error(version, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        (1, rf"written by evencover {__version__} in version 1 of the format, before its first release; fit"),
+        (2, "in version 2 of the format, before its first release"),
+        (4, rf"written by a newer evencover {__version__} in version 4 of the format; .* up to version 3: upgrade"),
+    ],
+)
+def test_another_version_of_the_format_is_an_error(version, message, tmp_path, monkeypatch):
     monkeypatch.setattr(saved_files, "VERSION", version)
     ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
     monkeypatch.undo()
-    with pytest.raises(ValueError, match=rf"in version {version} of the format; this evencover reads version 3"):
+    with pytest.raises(ValueError, match=message):
         ConformalRegressor.load(tmp_path / "model")
 
 

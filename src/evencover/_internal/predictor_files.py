@@ -10,12 +10,13 @@ from sklearn import __version__ as sklearn_version
 
 from evencover._internal.arrays import warn_user
 from evencover._internal.calibration_files import from_archive, to_archive
-from evencover._internal.saved_files import IncompatibleFileError, file_errors, read_archive, write_archive
+from evencover._internal.saved_files import IncompatibleFileError, file_errors, read_archive, read_header, write_archive
 from evencover._internal.saved_objects import dump_objects, load_objects
 from evencover.calibrators.by_group import ByGroup
 from evencover.calibrators.protocols import Calibrated, Calibrator
 from evencover.scores import Nonconformity
 
+PREDICTOR, RESULTS = "predictor.evencover", "results.json"  # files in the folder of a run
 _NOTES = ("scikit-learn", "calibrator", "level", "scale", "n_features", "features")
 _OWN_CALIBRATORS = (ByGroup,)
 
@@ -59,9 +60,9 @@ def read(
 
 def saved_level(path: str | Path) -> float:
     """Return the level that was passed when the file was saved."""
-    archive = read_archive(path, "predictor")
+    header = read_header(path, "predictor")
     with file_errors(path, "predictor"):
-        return float(archive.header["level"])
+        return float(header["level"])
 
 
 def _check_calibrator(described: Mapping[str, Any], given: Calibrator | None) -> None:

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from evencover._version import __version__
 
-VERSION = 3  # of the format, the same for every kind of file
+VERSION = 3  # of the format, the same for every kind of file; tests/files holds examples of each version
+_OLDEST_VERSION = 3  # the first one that every later evencover reads; 1 and 2 were never released
 _HEADER, _ARRAYS, _OBJECTS = "header.json", "arrays/", "objects.skops"
 _ERRORS_OF_CORRUPT_FILES = (
     *(AttributeError, BadZipFile, EOFError, KeyError, LZMAError, NotImplementedError),
@@ -86,8 +87,7 @@ def read_archive(path: str | Path, kind: Kind) -> Archive:
     Members are read to their end, so that their checksums are verified.
     """
     with Path(path).open("rb") as file, file_errors(path, kind), ZipFile(file) as members:
-        header = json.loads(members.read(_HEADER))
-        _check_header(header, kind)
+        header = _header(members, kind)
         names = members.namelist()
         arrays = {
             name.removeprefix(_ARRAYS).removesuffix(".npy"): _array(members, name)
@@ -95,6 +95,12 @@ def read_archive(path: str | Path, kind: Kind) -> Archive:
             if name.startswith(_ARRAYS)
         }
         return Archive(header, arrays, members.read(_OBJECTS) if _OBJECTS in names else b"")
+
+
+def read_header(path: str | Path, kind: Kind) -> Mapping[str, Any]:
+    """Return only the header of a file that `write_archive` wrote; raise ValueError as `read_archive` does."""
+    with Path(path).open("rb") as file, file_errors(path, kind), ZipFile(file) as members:
+        return _header(members, kind)
 
 
 @contextmanager
@@ -112,15 +118,25 @@ def _format(kind: Kind) -> str:
     return f"evencover.{kind}"
 
 
+def _header(members: ZipFile, kind: Kind) -> dict[str, Any]:
+    """Return the header of an archive after checking it."""
+    header: dict[str, Any] = json.loads(members.read(_HEADER))
+    _check_header(header, kind)
+    return header
+
+
 def _check_header(header: Mapping[str, Any], kind: Kind) -> None:
-    """Raise unless the file is of this kind and in the current version of the format."""
+    """Raise unless the file is of this kind, in a version of the format that this evencover reads."""
     if header["format"] != _format(kind):
         raise IncompatibleFileError(f"its format is {header['format']!r}; expected {_format(kind)!r}")
-    if header["version"] != VERSION:
+    written = f"evencover {header['evencover']} in version {header['version']} of the format"
+    if header["version"] > VERSION:
         raise IncompatibleFileError(
-            f"written by evencover {header['evencover']} in version {header['version']} of the format; "
-            f"this evencover reads version {VERSION}"
+            f"written by a newer {written}; this is evencover {__version__}, which reads up to version {VERSION}: "
+            "upgrade evencover"
         )
+    if header["version"] < _OLDEST_VERSION:
+        raise IncompatibleFileError(f"written by {written}, before its first release; fit the model and save it again")
 
 
 def _array(members: ZipFile, name: str) -> NDArray[Any]:

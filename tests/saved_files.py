@@ -1,0 +1,201 @@
+"""Saved files of every kind, kept in tests/files to show that later versions of evencover read them.
+
+    python -m tests.saved_files     writes the files of the current version of the format to its folder, tests/files/v3
+
+Run it when `VERSION` in `evencover._internal.saved_files` rises, commit the new folder, and keep the older ones.
+Before the first release, run it again if the format changes. Next to each file, a JSON file holds the class of the
+object, rows to predict, and the answers that the object gave before it was saved.
+
+The files must load with other versions of scikit-learn, too. So their models are those of this package, boosters,
+whose libraries keep their formats readable, and models of scikit-learn whose fitted state is a few arrays: linear ones
+and a Gaussian process. The state of trees, neighbours and `BayesianRidge` depends on the version of scikit-learn; the
+files load with 1.6 and 1.9.
+"""
+
+import json
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sklearn.ensemble import BaggingRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF
+from sklearn.linear_model import LinearRegression, QuantileRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import evencover
+from evencover import (
+    ByFeature,
+    ByPrediction,
+    BySpread,
+    ByTarget,
+    Calibration,
+    ConformalRegressor,
+    IntervalDistance,
+    Normalized,
+    Prediction,
+    Product,
+    Residual,
+    Rows,
+    Standardized,
+    calibrate,
+    models,
+)
+from evencover._internal.saved_files import VERSION
+from evencover.models import (
+    DeepEnsemble,
+    DropoutEnsemble,
+    EnsembleSpread,
+    FromOutputs,
+    FromQuantiles,
+    FromStd,
+    MeanVarianceNetwork,
+    QuantileNetwork,
+    ResidualSpread,
+    TableEncoder,
+    WithSpread,
+)
+from evencover.synthetic import heteroskedastic
+
+FILES = Path(__file__).parent / "files"
+LEVELS = [0.5, 0.8]
+DATA = heteroskedastic(80, seed=0)
+NEW = np.array([[0.1, 0.9, 0.0], [0.3, 0.4, 1.0], [0.6, 0.2, 0.7], [0.9, 0.8, 0.5]])
+TABLE = pd.DataFrame({"x": DATA.X[:, 0], "size": np.where(DATA.X[:, 1] > 0.5, "big", "small"), "sold": "2020-01-31"})
+TABLE.loc[::3, "sold"] = "2021-12-01"
+NEW_TABLE = {"x": [0.1, 0.5, 0.9], "size": ["big", "small", "big"], "sold": ["2020-02-01", "2021-01-01", "2022-03-01"]}
+QUANTILES = [QuantileRegressor(quantile=quantile, alpha=0) for quantile in (0.05, 0.95)]
+SPREAD = WithSpread(LinearRegression(), ResidualSpread(LinearRegression()), random_state=0)
+PROCESS = FrozenEstimator(GaussianProcessRegressor(RBF(0.3), alpha=0.5, optimizer=None).fit(DATA.X[:8], DATA.y[:8]))
+NETWORK = {"hidden": (3,), "epochs": 3, "random_state": 0}
+
+
+def load(path, kind):
+    """Return the object in a file, by the name of its class."""
+    return getattr(evencover if hasattr(evencover, kind) else models, kind).load(path)
+
+
+def answers(saved, rows):
+    """Return what an object answers, as JSON values: its thresholds, or its predictions for rows."""
+    if isinstance(saved, Calibration):
+        weight = {"test_weight": 1.0} if saved.weighted else {}
+        return {"sizes": list(saved.sizes.values()), "thresholds": numbers(saved.threshold(LEVELS, **weight))}
+    X = pd.DataFrame(rows) if isinstance(rows, dict) else np.array(rows)
+    if isinstance(saved, ConformalRegressor):
+        weights = {"weights": np.ones(len(X))} if saved.calibration_.weighted else {}
+        intervals = saved.predict_interval(X, level=LEVELS, **weights)
+        return {"predictions": numbers(saved.predict(X)), "intervals": numbers(intervals)}
+    prediction = saved.predict_full(X)
+    return {part: numbers(getattr(prediction, part)) for part in ("center", "spread", "lower", "upper")}
+
+
+def numbers(values):
+    return np.asarray(values, dtype=float).tolist()
+
+
+def calibrations():
+    """Return a calibration for each score, with groups, weights, ties on edges, and a score for each group."""
+    center, spread = DATA.X[:, 0], 1 + DATA.X[:, 1]
+    full = Prediction(center, spread, center - spread, center + spread)
+    by_spread = BySpread(3).learn(Rows(full))
+    scores = {"low": Residual(), "medium": Normalized(), "high": Standardized(epsilon=0.5, scale=1.0)}
+    return {
+        "calibration": calibrate(DATA.y, center),
+        "calibration_weights": calibrate(DATA.y, center, weights=spread),
+        "calibration_labels": calibrate(DATA.y, full, nonconformity=IntervalDistance(), groups=np.arange(80) % 3),
+        "calibration_edges": calibrate(
+            DATA.y, full, nonconformity=Normalized(epsilon=0.1, scale=2.0), groups=by_spread
+        ),
+        "calibration_scores_by_group": calibrate(DATA.y, full, nonconformity=scores, groups=by_spread),
+    }
+
+
+def predictors():
+    """Return a fitted predictor for each taxonomy, score, adapter and source of spread."""
+    scores = {"low": Residual(), "high": Standardized(floor=0.1)}
+    made = {
+        "marginal": ConformalRegressor(LinearRegression()),
+        "spread": ConformalRegressor(FromStd(PROCESS), nonconformity=Normalized(), taxonomy=BySpread(3)),
+        "spread_edges": ConformalRegressor(SPREAD, nonconformity=Standardized(), taxonomy=BySpread(edges=[1.0])),
+        "prediction": ConformalRegressor(
+            make_pipeline(StandardScaler(), LinearRegression()), taxonomy=ByPrediction(2), nonconformity=Residual()
+        ),
+        "feature": ConformalRegressor(
+            FromQuantiles(*QUANTILES), nonconformity=IntervalDistance(), taxonomy=ByFeature(0, edges=[0.5])
+        ),
+        "target": ConformalRegressor(LinearRegression(), taxonomy=ByTarget([2.0])),
+        "product": ConformalRegressor(SPREAD, taxonomy=Product([BySpread(2), ByFeature(1, edges=[0.5])])),
+        "scores_by_group": ConformalRegressor(SPREAD, nonconformity=scores, taxonomy=BySpread(2)),
+        "ensemble": ConformalRegressor(
+            WithSpread(BaggingRegressor(LinearRegression(), 3, random_state=0), EnsembleSpread()),
+            nonconformity=Normalized(epsilon=0.1),
+        ),
+        "frozen": ConformalRegressor(FrozenEstimator(LinearRegression().fit(DATA.X, DATA.y))),
+    }
+    fitted = {f"predictor_{name}": model.set_params(random_state=0).fit(DATA.X, DATA.y) for name, model in made.items()}
+    weighted = ConformalRegressor(FrozenEstimator(LinearRegression().fit(DATA.X, DATA.y)))
+    return {**fitted, "predictor_weights": weighted.calibrate(DATA.X, DATA.y, weights=1 + DATA.X[:, 0] ** 2)}
+
+
+def tables():
+    """Return a predictor of a table with text and dates, whose groups are the values of a column."""
+    model = make_pipeline(TableEncoder(dates={"sold": "%Y-%m-%d"}), SPREAD)
+    regressor = ConformalRegressor(model, nonconformity=Normalized(), taxonomy=ByFeature("size"), random_state=0)
+    return {"predictor_table": regressor.fit(TABLE, DATA.y)}
+
+
+def networks():
+    """Return each class of network."""
+    made = {
+        "network_quantile": QuantileNetwork(**NETWORK),
+        "network_mean_variance": MeanVarianceNetwork(**NETWORK),
+        "network_dropout": DropoutEnsemble(MeanVarianceNetwork(**NETWORK), passes=2, random_state=0),
+        "network_deep": DeepEnsemble(MeanVarianceNetwork(**NETWORK), members=2, random_state=0),
+    }
+    fitted = {name: model.fit(DATA.X, DATA.y) for name, model in made.items()}
+    predictor = ConformalRegressor(FrozenEstimator(fitted["network_mean_variance"]), nonconformity=Normalized())
+    return {**fitted, "predictor_network": predictor.fit(DATA.X, DATA.y)}
+
+
+def boosters():
+    """Return a predictor of each boosting library; `make test-all` installs them."""
+    lightgbm, xgboost, catboost = (import_module(name) for name in ("lightgbm", "xgboost", "catboost"))
+    small = {"n_estimators": 3, "max_depth": 2}
+    made = {
+        "lightgbm": WithSpread(lightgbm.LGBMRegressor(**small, verbosity=-1), ResidualSpread(LinearRegression())),
+        "xgboost": FromOutputs(
+            xgboost.XGBRegressor(**small, objective="reg:quantileerror", quantile_alpha=[0.05, 0.5, 0.95])
+        ),
+        "catboost": FromOutputs(
+            catboost.CatBoostRegressor(
+                **small, loss_function="RMSEWithUncertainty", verbose=False, allow_writing_files=False
+            ),
+            ["center", "variance"],
+        ),
+    }
+    return {
+        f"predictor_{name}": ConformalRegressor(model, random_state=0).fit(DATA.X, DATA.y)
+        for name, model in made.items()
+    }
+
+
+def main():
+    """Write every object, and its answers, to the folder of the current version."""
+    folder = FILES / f"v{VERSION}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for objects, rows in [
+        (calibrations(), None),
+        ({**predictors(), **networks(), **boosters()}, NEW.tolist()),
+        (tables(), NEW_TABLE),
+    ]:
+        for name, saved in objects.items():
+            saved.save(folder / f"{name}.evencover")
+            expected = {"class": type(saved).__name__, "rows": rows, "answers": answers(saved, rows)}
+            (folder / f"{name}.json").write_text(json.dumps(expected, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
