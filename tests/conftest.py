@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 # Tests run in several processes, and threads that outnumber the cores wait for each other.
@@ -11,3 +12,11 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 # A slow machine is no failure, and a new example found in passing should not be either.
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_progress_lines():
+    """On a slow machine, commands would print their progress among the errors that tests compare."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evencover._cli.progress_lines._SECONDS_BETWEEN_LINES", 3600.0)
+        yield

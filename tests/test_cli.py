@@ -14,7 +14,7 @@ import pytest
 
 import evencover
 from evencover import _cli
-from evencover._cli.invocation import exit_status
+from evencover._cli.invocation import exit_status, flags_of_lists, with_repeated_flags
 from evencover._cli.terminal import plain_warnings
 from evencover.reproduction import audit_rates, coverage_tables, paper_figures, verdict_rates
 from evencover.reproduction import claims as claims_module
@@ -266,8 +266,8 @@ def test_a_benchmark_in_one_command(capsys, own_file, tmp_path):
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)], ids=["run", "dry run"])
 def test_a_file_of_another_kind_is_no_data_set(capsys, tmp_path, more):
-    status, _, error = run_command_line(capsys, "benchmark", "mine.txt", *more, "--output", str(tmp_path / "out"))
-    assert (status, "ends in .csv or .parquet; got 'mine.txt'" in error) == (1, True)
+    status, _, error = run_command_line(capsys, "benchmark", "mine.json", *more, "--output", str(tmp_path / "out"))
+    assert (status, ".xlsx or .xlsm; got 'mine.json'" in error) == (1, True)
 
 
 def test_a_dry_run_needs_no_data(capsys, tmp_path, monkeypatch):
@@ -340,3 +340,35 @@ def test_a_warning_is_printed_once_in_one_line(capsys):
         for message in ("few rows", "few rows", "many rows"):
             warnings.warn(message, stacklevel=1)
     assert capsys.readouterr().err == "evencover: few rows\nevencover: many rows\n"
+
+
+def test_options_with_several_values_come_before_each_value(tmp_path, monkeypatch):
+    """Until the next option, or the file of the command."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").write_text("", encoding="utf-8")
+    (tmp_path / "folder").mkdir()
+    commands = [_cli.run, _cli.predict, _cli.audit]
+    flags = flags_of_lists(commands)
+    assert flags >= {"--drop", "--categorical", "--groups", "--missing-values", "--features", "--keep"}
+    assert flags.isdisjoint({"--target", "--level", "--clusters"})
+    for words, expected in {
+        "run a.csv --drop a b --json": "run a.csv --drop a --drop b --json",
+        "run a.csv --drop a --target b c": "run a.csv --drop a --target b c",
+        "run --drop a b c.CSV": "run --drop a --drop b c.CSV",
+        "run --drop a b data --target y": "run --drop a --drop b data --target y",
+        "run --drop a.csv b": "run --drop a.csv --drop b",
+        "run --drop a -": "run --drop a ./-",
+        "run - --missing-values - ? -9": "run ./- --missing-values ./- --missing-values ? --missing-values -9",
+        "run --drop a b -h": "run --drop a --drop b -h",
+        "run --drop a concrete": "run --drop a concrete",
+        "run data --drop a folder concrete": "run data --drop a --drop folder --drop concrete",
+        "predict --keep a b folder new": "predict --keep a --keep b folder new",
+        "predict folder --keep a data": "predict folder --keep a data",
+        "run --json --target y data --drop a data": "run --json --target y data --drop a --drop data",
+        "run --target=y data --drop a data": "run --target=y data --drop a --drop data",
+        "run --drop a data --keep b data": "run --drop a data --keep b --keep data",
+        "run --target data --drop a data": "run --target data --drop a data",
+        "benchmark --keep a data": "benchmark --keep a data",
+        "predict folder data --keep a data": "predict folder data --keep a --keep data",
+    }.items():
+        assert " ".join(with_repeated_flags(words.split(), commands)) == expected

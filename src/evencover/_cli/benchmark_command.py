@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evencover._cli.progress_lines import duration_text
 from evencover._cli.terminal import print_error, print_json, print_result, progress_bar, status
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def benchmark(
     Parameters
     ----------
     names
-        Names of data sets (see `evencover datasets`), or paths of CSV or Parquet files; by default the paper's six.
+        Names of data sets (see `evencover datasets`), or paths of table files; by default the paper's six.
     output
         Folder for the results. Trials that it already contains are not run again.
     data_dir
@@ -131,9 +132,8 @@ def benchmark(
         print_result((output / "summary.json").read_text(encoding="utf-8"))
         return 0 if summary.holds else 3
     print_result(summary_text(summary))
-    print_result(
-        f"\nWrote {len(paths)} files to {output}, including {paths[0].name} and {paths[1].name}, in {_duration(began)}."
-    )
+    took = duration_text(time.monotonic() - began)
+    print_result(f"\nWrote {len(paths)} files to {output}, including {paths[0].name} and {paths[1].name}, in {took}.")
     return 0 if summary.holds else 3
 
 
@@ -262,9 +262,3 @@ def _card_data(known: "DatasetCard", path: Path | None, data: "Dataset | None") 
         shape = {"rows": len(data.y), "features": data.X.shape[1]}
         measured = {**shape, "skewness": data.skewness, "kurtosis": data.kurtosis}
     return {**asdict(known), "path": None if path is None else str(path), "measured": measured}
-
-
-def _duration(began: float) -> str:
-    """Return the time since then as text."""
-    minutes, seconds = divmod(round(time.monotonic() - began), 60)
-    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from io import BytesIO
+from json import loads as load_json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +21,7 @@ def predict(
     level: float | None = None,
     unseen: Literal["error", "marginal", "inf"] = "error",
     keep: tuple[str, ...] | None = None,
+    missing_values: tuple[str, ...] | None = None,
     json: bool = False,
 ) -> None:
     """Predict an interval for each row of a new table, with the predictor of an earlier run.
@@ -29,36 +31,47 @@ def predict(
     folder
         The folder of a run, or a file written by ConformalRegressor.save.
     new
-        A CSV or Parquet file with the columns of the features; other columns are ignored.
+        A file with the columns of the features, in a format that `run` reads, or - for CSV from the standard input.
+        Other columns are ignored.
     output
-        A CSV or Parquet file for the intervals; by default they are printed as CSV.
+        A file for the intervals: .csv, .tsv (also with .gz), .parquet or .feather; by default they are printed as CSV.
     level
         Nominal coverage; by default the level of the run.
     unseen
         For rows in a group without calibration rows: an error, the threshold of all rows, or an infinite interval.
     keep
-        A column to write next to the intervals. Can be repeated.
+        Columns to write next to the intervals.
+    missing_values
+        Texts in the file that mean a missing value, such as '?', in addition to NA and other usual ones; by default
+        those of the run.
     json
         Print the intervals and their guarantee as JSON.
     """
-    from evencover._internal.frames import column
-    from evencover._report.json_data import json_value
-    from evencover.datasets._table_files import check_column, check_suffix, read_table, write_table
-    from evencover.studies.table_study import join_columns
+    from evencover._internal.frames import column, join_columns
+    from evencover._internal.json_values import plain_value
+    from evencover.datasets._table_files import (
+        check_column,
+        check_output_suffix,
+        column_named,
+        read_table,
+        write_table,
+    )
 
     if output is not None:
-        check_suffix(output)
+        check_output_suffix(output)
     regressor, own_level = _predictor(folder)
-    table = read_table(new, text=_text_columns(regressor))
-    for each in keep or ():
+    missing = _missing_values(folder) if missing_values is None else missing_values
+    table = read_table(new, text=_text_columns(regressor), missing=missing)
+    kept = [column_named(table, each) for each in keep or ()]
+    for each in kept:
         check_column(table, each, "keep")
     features = _feature_columns(regressor, table, new)
     rows = regressor.rows(features)
     intervals = regressor.predict_interval(rows, level=own_level if level is None else level, unseen=unseen)
-    result_columns = {"prediction": rows.prediction.center, **intervals.columns()}
+    result_columns: dict[str, Any] = dict(intervals.columns())
     if intervals.groups is not None and len(intervals.groups.labels) > 1:
         result_columns["group"] = [str(label) for label in intervals.groups.label_of_rows()]
-    columns = join_columns({each: column(table, each, "keep") for each in keep or ()}, result_columns)
+    columns = join_columns({each: column(table, each, "keep") for each in kept}, result_columns)
     n = len(intervals)
     if (empty := int(intervals.empty.sum())) > 0:
         print_error(f"{empty} of {n} intervals are empty: they contain no value, and their bounds are missing")
@@ -66,7 +79,7 @@ def predict(
         write_table(columns, output)
     if json:
         guarantee = str(intervals.guarantee)
-        print_json({"level": intervals.level, "guarantee": guarantee, "intervals": json_value(columns)})
+        print_json({"level": intervals.level, "guarantee": guarantee, "intervals": plain_value(columns)})
     elif output is None:
         _print_csv(columns)
     else:
@@ -77,8 +90,7 @@ def predict(
 
 def _predictor(folder: Path) -> tuple[Any, float]:
     """Return the predictor in the folder of a run, or in a file, and the level of the run."""
-    from evencover._internal.predictor_files import saved_level
-    from evencover._report.output_folders import PREDICTOR
+    from evencover._internal.predictor_files import PREDICTOR, saved_level
     from evencover.conformal import ConformalRegressor
 
     if not folder.exists():
@@ -87,6 +99,14 @@ def _predictor(folder: Path) -> tuple[Any, float]:
     if not path.exists():
         raise FileNotFoundError(f"folder must be the folder of a run; {folder} has no file {PREDICTOR}")
     return ConformalRegressor.load(path), saved_level(path)
+
+
+def _missing_values(folder: Path) -> list[str]:
+    """Return the texts that meant a missing value in the run, from its results."""
+    from evencover._internal.predictor_files import RESULTS
+
+    path = folder / RESULTS
+    return list(load_json(path.read_text(encoding="utf-8")).get("missing_values", [])) if path.is_file() else []
 
 
 def _encoder(regressor: Any) -> "TableEncoder | None":
@@ -118,11 +138,14 @@ def _text_grouping_columns(taxonomy: Any) -> list[str]:
 def _feature_columns(regressor: Any, table: Any, path: Path) -> Any:
     """Return the columns of the features; raise ValueError if some are missing, warn about values never seen."""
     from evencover._internal.frames import columns_of
+    from evencover.datasets._table_files import file_name
 
     names = list(getattr(regressor, "feature_names_in_", table.column_names))
     missing = [name for name in names if name not in table.column_names]
     if missing:
-        raise ValueError(f"{path.name} must have the columns that the model was fitted on; missing columns: {missing}")
+        raise ValueError(
+            f"{file_name(path)} must have the columns that the model was fitted on; missing columns: {missing}"
+        )
     features = columns_of(table, names)
     encoder = _encoder(regressor)
     for warning in [] if encoder is None else encoder.unseen_values(features):
@@ -134,5 +157,5 @@ def _print_csv(columns: Mapping[str, Any]) -> None:
     """Print columns as CSV."""
     from evencover.datasets._table_files import write_columns
 
-    write_columns(columns, text := BytesIO(), as_csv=True)
+    write_columns(columns, text := BytesIO())
     print_result(text.getvalue().decode().rstrip("\n"))

@@ -1,11 +1,12 @@
 """The command `run`: from a table to a calibrated model and a folder with a report."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from evencover._cli.invocation import command_text, exit_status
-from evencover._cli.terminal import print_result, status
+from evencover._cli.terminal import print_result, recorded_warnings, status
 
 if TYPE_CHECKING:
     from evencover.scores import Score
@@ -32,8 +33,13 @@ def run(
     calibration_size: float = 0.4,
     test_size: float = 0.2,
     clusters: str | None = None,
+    time: str | None = None,
     drop: tuple[str, ...] | None = None,
+    keep: tuple[str, ...] | None = None,
     categorical: tuple[str, ...] | None = None,
+    missing_values: tuple[str, ...] | None = None,
+    missing_target: Literal["error", "drop"] = "error",
+    day_first: bool = False,
     intervals: Literal["csv", "parquet"] | None = None,
     seed: int = 0,
     data_dir: Path | None = None,
@@ -49,7 +55,8 @@ def run(
     Parameters
     ----------
     data
-        A CSV or Parquet file, or the name of a data set (see `evencover datasets`); by default an example table.
+        A file (.csv, .tsv, .txt, also with .gz; .parquet, .feather, .xlsx), - for CSV from the standard input, or the
+        name of a data set (see `evencover datasets`); by default an example table.
     target
         The column to predict.
     output
@@ -59,7 +66,7 @@ def run(
     score
         The score that is calibrated; by default selected on the training part.
     groups
-        The groups that get even coverage: none, spread, spread:5, prediction:4 or column:NAME. Can be repeated for
+        The groups that get even coverage: none, spread, spread:5, prediction:4 or column:NAME. Give several for
         combinations. By default selected on the training part: none, or 3 to 10 levels of the spread.
     level
         Nominal coverage.
@@ -72,12 +79,23 @@ def run(
     clusters
         A column of clusters, such as patients. All rows of a cluster are in the same part; calibration and test use
         one row of each.
+    time
+        A column of dates or numbers. The rows are split in its order: the first to fit, the last to test.
     drop
-        A column that is not a feature, such as a name. It is written next to the intervals. Can be repeated.
+        Columns that are not features, such as names. They are written next to the intervals. Options name a column by
+        its name or, if no column has that name, by its position, counted from 1.
+    keep
+        Columns to use as features although they look like row numbers or ids.
     categorical
-        A column to treat as categories, such as numeric codes. Can be repeated.
+        Columns to treat as categories, such as numeric codes.
+    missing_values
+        Texts in the file that mean a missing value, such as '?', in addition to NA and other usual ones.
+    missing_target
+        What to do with rows without a target.
+    day_first
+        Read 03/04/2020 as a day in April, if the other dates of the column do not tell.
     intervals
-        Format of the file of intervals; by default the format of the data.
+        Format of the file of intervals; by default Parquet for Parquet and Feather data, otherwise CSV.
     seed
         Seed of the split, the model and the random draws of the tests.
     data_dir
@@ -88,13 +106,18 @@ def run(
         Print the results as JSON, as in results.json.
     """
     from evencover._internal.frames import column
-    from evencover._report.output_folders import INTERVALS, RESULTS, new_files, write_study
+    from evencover._internal.predictor_files import RESULTS
+    from evencover._report.output_folders import new_files, write_study
+    from evencover.datasets._table_files import table_name
     from evencover.diagnostics._spelling import COMMAND_LINE
     from evencover.studies import Plan, study
+    from evencover.studies._messages import Message
 
     command = command_text(run, locals())
-    table, name, target = _load_table(data, target, categorical or (), data_dir)
-    folder = Path(f"evencover-{Path(name).stem}") if output is None else output
+    loaded = _load_table(data, target, categorical or (), missing_values or (), data_dir)
+    table, name = loaded.table, loaded.name
+    columns = _columns_named(table, drop=drop, keep=keep, categorical=categorical, clusters=clusters, time=time)
+    folder = Path(f"evencover-{table_name(Path(name))}") if output is None else output
     plan = Plan(
         model=model,
         nonconformity=_score(score),
@@ -105,48 +128,88 @@ def run(
         test_size=test_size,
         seed=seed,
     )
-    intervals_file = INTERVALS[1] if (intervals or Path(name).suffix.lstrip(".")) == "parquet" else INTERVALS[0]
     with new_files(folder, "study") as temporary, status() as report_progress:
         result = study(
             table,
-            target,
+            loaded.target,
             plan=plan,
-            drop=drop or (),
-            categorical=categorical or (),
-            clusters=clusters,
+            **columns,
+            missing_target=missing_target,
+            day_first=day_first,
             name=name,
             progress=report_progress,
         ).spelled(COMMAND_LINE)
-        report_progress("writing the report")
-        names = {each: column(table, each, "drop") for each in drop or ()}
-        write_study(result, temporary, intervals=intervals_file, names=names, command=command)
+        result = replace(result, table_notes=(*map(Message, loaded.notes), *result.table_notes))
+        write_study(
+            result,
+            temporary,
+            intervals=f"intervals.{intervals or _default_format(name)}",
+            names={each: column(table, each, "drop") for each in (*columns.get("drop", ()), *result.left_out)},
+            settings={"missing_values": list(missing_values or ())},
+            command=command,
+            progress=lambda done, levels: report_progress(f"writing the report: {done} of {levels} levels"),
+        )
         files = sorted(path.name for path in temporary.iterdir())
     if json:
         print_result((folder / RESULTS).read_text(encoding="utf-8").rstrip())
     else:
-        print_result(str(result))
-        print_result(f"\nWritten to {folder}: {', '.join(files)}.")
+        print_result(f"{result}\n\nWritten to {folder}: {', '.join(files)}.")
     return exit_status(result.verdict, strict=strict)
 
 
+def _columns_named(table: Any, **options: str | Sequence[str] | None) -> dict[str, Any]:
+    """Return the names of the columns that options mean, by option; an option that is not used is left out."""
+    from evencover.datasets._table_files import column_named
+
+    return {
+        option: column_named(table, texts) if isinstance(texts, str) else [column_named(table, each) for each in texts]
+        for option, texts in options.items()
+        if texts is not None
+    }
+
+
+def _default_format(name: str) -> str:
+    """Return the format of the file of intervals for a table with this name."""
+    from evencover.datasets._table_files import TYPED_SUFFIXES
+
+    return "parquet" if Path(name).suffix.lower() in TYPED_SUFFIXES else "csv"
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A table with its name and target, and notes on how its file was read."""
+
+    table: Any
+    name: str
+    target: str
+    notes: Sequence[str] = ()
+
+
 def _load_table(
-    data: Path | None, target: str | None, categorical: Sequence[str], data_dir: Path | None
-) -> tuple[Any, str, str]:
-    """Return a table, its name and its target: from a file, by the name of a data set, or the example."""
+    data: Path | None,
+    target: str | None,
+    categorical: Sequence[str],
+    missing_values: Sequence[str],
+    data_dir: Path | None,
+) -> _Loaded:
+    """Return a table: from a file, by the name of a data set, or the example."""
     from evencover._internal.optional import import_optional
     from evencover.datasets import load_dataset
-    from evencover.datasets._table_files import check_column, read_table
+    from evencover.datasets._table_files import check_column, column_named, file_name, read_table
     from evencover.datasets.dataset import Dataset, is_path
     from evencover.synthetic import heteroskedastic
 
     if data is not None and is_path(str(data)):
-        table = read_table(data, text=categorical)
+        with recorded_warnings() as notes:
+            table, file = read_table(data, text=categorical, missing=missing_values), file_name(data)
         if target is None:
-            raise ValueError(
-                f"target must name the column to predict; the columns of {data.name} are {table.column_names}"
-            )
-        check_column(table, target, f"target of {data.name}")
-        return table, data.name, target
+            raise ValueError(f"target must name the column to predict; the columns of {file} are {table.column_names}")
+        duplicates = [name for name in table.column_names if name.startswith(f"{target} (column ")]
+        if duplicates:
+            raise ValueError(f"target: several columns are named {target!r}; give the position of one, counted from 1")
+        target = column_named(table, target)
+        check_column(table, target, f"target of {file}")
+        return _Loaded(table, file, target, notes)
     if data is None:
         sample = heteroskedastic(_EXAMPLE_ROWS, seed=0)
         dataset = Dataset(_EXAMPLE, sample.X, sample.y)
@@ -156,7 +219,7 @@ def _load_table(
     columns = dict(zip(dataset.features, dataset.X.T, strict=True)) | {dataset.response: dataset.y}
     if target not in (None, dataset.response):
         raise ValueError(f"target of {dataset.name} must be {dataset.response!r}; got {target!r}")
-    return arrow.table(columns), dataset.name, dataset.response
+    return _Loaded(arrow.table(columns), dataset.name, dataset.response)
 
 
 def _score(name: str) -> "Score | None":
@@ -198,10 +261,11 @@ def _parse_taxonomy(text: str, table: Any) -> "Taxonomy":
 
 def _column_taxonomy(name: str, table: Any) -> "Taxonomy":
     """Return one group for each value that a column of the table has."""
-    from evencover.datasets._table_files import check_column
+    from evencover.datasets._table_files import check_column, column_named
     from evencover.studies._columns import column_groups
     from evencover.taxonomies import ByFeature
 
+    name = column_named(table, name)
     check_column(table, name, "groups")
     labels = column_groups(table, name, "groups").labels
     if len(labels) > _MAX_GROUPS:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from evencover._cli.progress_lines import progress_lines
 from evencover._internal.optional import import_optional
 
 _PURPOSE = "the command line"
@@ -27,6 +28,11 @@ def print_json(data: Any) -> None:
     print_result(json.dumps(data, indent=2, ensure_ascii=False))
 
 
+def message_text(message: Exception | str) -> str:
+    """Return the text of an error or a warning; settings are named as options of the command line."""
+    return message.for_command_line() if hasattr(message, "for_command_line") else str(message)
+
+
 @contextmanager
 def plain_warnings() -> Iterator[None]:
     """Print each different warning once, in one line, without its position in the code."""
@@ -34,19 +40,41 @@ def plain_warnings() -> Iterator[None]:
         printed: set[str] = set()
 
         def show(message: Warning | str, *_: Any, **__: Any) -> None:
-            if str(message) not in printed:
-                print_error(str(message))
-            printed.add(str(message))
+            text = message_text(message)
+            if text not in printed:
+                print_error(text)
+            printed.add(text)
 
         warnings.showwarning = show
         yield
 
 
 @contextmanager
+def recorded_warnings() -> Iterator[list[str]]:
+    """Yield a list that gets the text of each warning, which is shown as usual."""
+    texts: list[str] = []
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+        warnings.simplefilter("always")
+
+        def record(message: Warning | str, *details: Any, **options: Any) -> None:
+            texts.append(message_text(message))
+            show(message, *details, **options)
+
+        warnings.showwarning = record
+        yield texts
+
+
+@contextmanager
 def status() -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows the current step."""
-    with _console().status("") as shown:
-        yield shown.update
+    """Yield a function that shows the current step: next to a spinner, or as lines if there is no terminal."""
+    console = _console()
+    if console.is_terminal:
+        with console.status("") as shown:
+            yield shown.update
+    else:
+        with progress_lines(print_error) as lines:
+            yield lines.show
 
 
 @contextmanager
@@ -54,6 +82,8 @@ def progress_bar(
     text: str, *, unit: str = "work", visible: bool = True
 ) -> Iterator[Callable[[float, float | None], None]]:
     """Yield a function of the work done and the total work (None if unknown) that updates a progress bar.
+
+    Without a terminal, a line now and then shows the work done.
 
     Parameters
     ----------
@@ -64,17 +94,29 @@ def progress_bar(
     visible : bool
         Whether the bar is visible before the first update.
     """
+    console = _console()
+    if not console.is_terminal:
+        with progress_lines(print_error) as lines:
+            lines.show(text if visible else "")
+            yield lambda done, total: lines.show(text, _work_text(done, total, unit))
+        return
     rich = import_optional("rich.progress", extra="cli", purpose=_PURPOSE)
     counter = rich.DownloadColumn() if unit == "bytes" else rich.TaskProgressColumn()
     columns = (rich.TextColumn(text), rich.BarColumn(), counter, rich.TimeRemainingColumn())
-    console = _console()
-    with rich.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with rich.Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=None, visible=visible)
 
         def show(done: float, total: float | None) -> None:
             bar.update(task, completed=done, total=total, visible=True)
 
         yield show
+
+
+def _work_text(done: float, total: float | None, unit: str) -> str:
+    """Return the work done as text: a percentage if the total is known, else megabytes, else nothing."""
+    if total:
+        return f"{done / total:.0%}".replace("%", " %")
+    return f"{done / 1e6:.1f} MB" if unit == "bytes" else ""
 
 
 def _console() -> Any:

@@ -1,6 +1,8 @@
 """Optional packages: imported where they are used; the error tells how to install a missing one."""
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -25,6 +27,18 @@ def import_optional(name: str, *, extra: str, purpose: str) -> Any:
     except ModuleNotFoundError as error:
         command = f"pip install 'evencover[{extra}]' (from a clone: pip install '.[{extra}]')"
         raise ImportError(f"{purpose} needs {name}: {command}", name=name) from error
+
+
+@contextmanager
+def import_disabled(names: Iterable[str]) -> Iterator[None]:
+    """Let the import of these modules fail inside the context; modules that are loaded already stay as they are."""
+    disabled = [name for name in names if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(disabled))  # type: ignore[arg-type]  # None: the import raises ImportError
+    try:
+        yield
+    finally:
+        for name in disabled:
+            del sys.modules[name]
 
 
 def package_versions(names: Iterable[str]) -> dict[str, str | None]:

@@ -5,8 +5,8 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.signal import fftconvolve
-from scipy.special import betaincinv, betaln
-from scipy.stats import beta, binom, norm
+from scipy.special import betaincinv, betaln, ndtr
+from scipy.stats import beta, binom
 
 from evencover._internal.arrays import FloatArray, IntArray
 from evencover.quantiles import Level, conformal_rank, level_fraction
@@ -107,7 +107,8 @@ def large_sample_p_value(pools: Sequence[tuple[int, int | None]], level: Level, 
     moments = [_beta_moments(a, b) for _, a, b in finite]
     mean = always_covered + sum(w * pool_mean for w, (pool_mean, _) in zip(weights, moments, strict=True))
     deviation = np.sqrt(sum(w**2 * variance for w, (_, variance) in zip(weights, moments, strict=True)))
-    return float(two_sided_p_value(norm.cdf(share, mean, deviation), norm.sf(share, mean, deviation)))
+    distance = (share - mean) / deviation
+    return float(two_sided_p_value(ndtr(distance), ndtr(-distance)))  # scipy.stats.norm, without its input checks
 
 
 @lru_cache

@@ -1,0 +1,95 @@
+"""What a command loads. Importing takes most of the time that `predict` needs for a few rows."""
+
+import ctypes
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from evencover import BySpread, ConformalRegressor, _cli
+from evencover._internal.optional import import_disabled
+from evencover.models import WithSpread
+
+NOT_FOR_PREDICT = [
+    *(f"evencover.{name}" for name in ("diagnostics", "studies", "plots", "reproduction", "_report", "synthetic")),
+    *("torch", "dask", "matplotlib", "sympy"),
+]
+PREDICT = f"""
+import sys
+from evencover._cli import main
+try:
+    main(["predict", *sys.argv[1:]])
+finally:
+    print("loaded:", [name for name in {NOT_FOR_PREDICT} if name in sys.modules])
+"""
+
+
+@pytest.fixture(scope="module")
+def predictor(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("predictor")
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(300, 2)), columns=["a", "b"])
+    boosting = WithSpread(HistGradientBoostingRegressor(max_iter=3), random_state=0)
+    model = ConformalRegressor(boosting, taxonomy=BySpread(3), random_state=0).fit(table, rng.normal(size=300))
+    model.save(folder / "predictor.evencover")
+    table[:6].to_csv(folder / "new.csv", index=False)
+    return folder
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_predict_loads_only_what_it_needs(predictor, options):
+    arguments = [str(predictor), str(predictor / "new.csv"), *options]
+    printed = subprocess.check_output([sys.executable, "-c", PREDICT, *arguments], text=True)
+    assert printed.endswith("loaded: []\n")
+
+
+def test_skops_trusts_the_same_estimators():
+    """Although modules of scikit-learn that define no estimator are not imported with it."""
+    names = "print(sorted(sys.modules['skops.io._trusted_types'].SKLEARN_ESTIMATOR_TYPE_NAMES))"
+    statements = (
+        "import skops.io",
+        "from evencover._internal.saved_objects import _import_skops; _import_skops('a test')",
+    )
+    plain, ours = (
+        subprocess.check_output([sys.executable, "-c", f"import sys; {each}; {names}"], text=True)
+        for each in statements
+    )
+    assert plain == ours
+    assert "sklearn.linear_model._ridge.Ridge" in plain
+
+
+def test_imports_are_disabled_inside_the_context_only(monkeypatch):
+    """A module that is loaded already can still be imported."""
+    monkeypatch.delitem(sys.modules, "wave", raising=False)
+    with import_disabled(["wave", "json"]):
+        import json  # noqa: F401
+
+        with pytest.raises(ImportError, match="wave"):
+            import wave
+    import wave  # noqa: F401
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc is the C library of Linux")
+@pytest.mark.parametrize(("variable", "n_options"), [("OTHER", 2), ("MALLOC_TRIM_THRESHOLD_", 0)])
+def test_freed_memory_is_kept_unless_the_environment_sets_it(monkeypatch, variable, n_options):
+    options = []
+
+    class Library:
+        def __init__(self, _):
+            self.mallopt = lambda *option: options.append(option)
+
+    monkeypatch.setattr(ctypes, "CDLL", Library)
+    for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_ARENA_MAX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, "1")
+    _cli._keep_freed_memory()
+    assert len(options) == n_options
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc is the C library of Linux")
+def test_another_c_library_is_no_error(monkeypatch):
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+    _cli._keep_freed_memory()
