@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from evencover import (
     ByFeature,
@@ -116,6 +118,14 @@ CASES = {
     ),
     "a number as center": (lambda: Prediction(3.0), "center must be one-dimensional, of shape (n,); got shape ()"),
     "spread of another length": (lambda: Prediction(ZEROS, np.ones(9)), "spread must have 10 rows"),
+    "a word among numbers": (
+        lambda: Prediction(["0.23", "big", "0.5"]),
+        "center must hold numbers; got an array of dtype <U4, with 'big' in row 1 (counted from 0)",
+    ),
+    "an object among numbers": (
+        lambda: Prediction(np.array([0.23, 1, "2", [3]], dtype=object)),
+        "center must hold numbers; got an array of dtype object, with [3] in row 3 (counted from 0)",
+    ),
     "text as center": (lambda: Prediction(["a", "b"]), "center must hold numbers; got an array of dtype <U1"),
     "numbers as text": (lambda: Prediction(np.array(["1.5"], dtype=object)), "center must hold numbers"),
     "dates as center": (lambda: Prediction(np.array(["2020-01-01"], dtype="M8[D]")), "center must hold numbers"),
@@ -315,6 +325,10 @@ CASES = {
         lambda: FromStd(BayesianRidge).fit(X, Y),
         "estimator must be a regressor with scikit-learn's methods fit and predict",
     ),
+    "a pipeline without a regressor": (
+        lambda: ConformalRegressor(make_pipeline(StandardScaler())).fit(X, Y),
+        "estimator must be a regressor with scikit-learn's methods fit and predict",
+    ),
     "quantiles for models": (
         lambda: FromQuantiles(0.05, 0.95).fit(X, Y),
         "lower must be a regressor with scikit-learn's methods fit and predict",
@@ -367,7 +381,10 @@ CASES = {
         lambda: fitted(nonconformity=Normalized()),
         "Normalized needs a prediction with a spread",
     ),
-    "an unknown fit argument": (lambda: MODEL.fit(X, Y, weight=Y), "unexpected keyword argument 'weight'"),
+    "an unknown fit argument": (
+        lambda: MODEL.fit(X, Y, weight=Y),
+        "fit arguments must be those of LinearRegression.fit; got weight, which it does not take",
+    ),
     "clusters of another length": (
         lambda: MODEL.fit(X, Y, clusters=[1, 2]),
         "clusters must have 20 rows, as many as X; got 2",

@@ -214,16 +214,20 @@ CASES = {
         "outputs must have lower and upper, or center",
     ),
     "too few outputs": (
-        lambda: FromOutputs(FrozenEstimator(TWO)).fit(X, Y).predict(X),
+        lambda: FromOutputs(FrozenEstimator(TWO), ("lower", "center", "upper")).fit(X, Y).predict(X),
         "outputs must have one name for each column that FrozenEstimator predicts; got 3 names ('lower', 'center', 'upper') "
         "for 2 columns",
+    ),
+    "one output without a name": (
+        lambda: FromOutputs(Ridge()).fit(X, Y),
+        "outputs must have one name for each column that Ridge predicts; got no names for 1 column",
     ),
     "a negative variance": (
         lambda: FromOutputs(FrozenEstimator(NEGATIVE), ["variance", "center"]).fit(X, Y),
         "variance must not be negative; negative values:",
     ),
     "outputs without names": (
-        lambda: FromOutputs(Ridge(), None).fit(X, Y),
+        lambda: FromOutputs(Ridge(), 3).fit(X, Y),
         "outputs must be a sequence with one name per column",
     ),
     "no distribution": (

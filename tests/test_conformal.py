@@ -415,7 +415,7 @@ def test_metadata_routing_goes_through_adapters():
             model = ConformalRegressor(adapter, random_state=0)
             search = GridSearchCV(model, {"calibration_size": [0.5]}, scoring=IntervalScorer(0.5), cv=2)
             routed = search.fit(X, Y, sample_weight=weights).predict(X)
-            plain = ConformalRegressor(BayesianRidge(), random_state=0).fit(X, Y, sample_weight=weights)
+            plain = ConformalRegressor(ridge, random_state=0).fit(X, Y, sample_weight=weights)
             np.testing.assert_allclose(routed, plain.predict(X))
 
 

@@ -1,9 +1,14 @@
 """Intervals: empty, infinite, for several levels, and as arrays."""
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
 
-from evencover import Intervals, IntervalUnion
+from evencover import ByFeature, ByTarget, ConformalRegressor, Intervals, IntervalUnion
+from evencover.models import WithSpread
+from evencover.synthetic import heteroskedastic
 
 
 def test_empty_intervals_cover_nothing_and_have_no_width():
@@ -63,3 +68,88 @@ def test_nan_bounds_are_an_empty_interval():
     intervals = Intervals([np.nan, 0.0], [np.nan, 1.0])
     assert intervals.empty.tolist() == [True, False]
     assert intervals.width.tolist() == [0.0, 1.0]
+
+
+class TestPredictions:
+    """Intervals know the predictions they were made from."""
+
+    data = heteroskedastic(200, seed=0)
+
+    def test_every_way_to_intervals_keeps_the_prediction(self):
+        model = ConformalRegressor(LinearRegression(), random_state=0).fit(self.data.X, self.data.y)
+        expected = model.predict(self.data.X)
+        calibration = model.calibration_
+        by_target = clone(model).set_params(taxonomy=ByTarget([1.0])).fit(self.data.X, self.data.y)
+        own = WithSpread(LinearRegression(), random_state=0).fit(self.data.X, self.data.y).predict_full(self.data.X)
+        for intervals in (
+            model.predict_interval(self.data.X),
+            model.predict_interval(self.data.X, level=[0.5, 0.9]),
+            calibration.interval(expected),
+            by_target.predict_interval(self.data.X),
+            by_target.predict_union(self.data.X).pieces[0],
+        ):
+            np.testing.assert_array_equal(intervals.prediction, expected)
+            np.testing.assert_array_equal(intervals[5:9].prediction, expected[5:9])
+            assert next(iter(intervals.columns())) == "prediction"
+        np.testing.assert_array_equal(own.interval().prediction, own.center)
+
+    def test_a_frame_starts_with_the_prediction(self):
+        table = pd.DataFrame(self.data.X, columns=["a", "b", "c"], index=np.arange(200)[::-1])
+        model = ConformalRegressor(LinearRegression(), random_state=0).fit(table, self.data.y)
+        frame = model.predict_interval(table, level=[0.5, 0.9]).to_frame()
+        assert list(frame.columns) == ["prediction", "lower_0.5", "upper_0.5", "lower_0.9", "upper_0.9"]
+        np.testing.assert_array_equal(frame["prediction"], model.predict(table))
+        assert frame.index.equals(table.index)
+        assert "prediction" in model.predict_interval(table)._repr_html_()
+
+    def test_without_predictions_there_is_no_column(self):
+        assert list(Intervals([0.0], [1.0]).columns()) == ["lower", "upper"]
+
+    def test_predictions_of_another_length_raise(self):
+        with pytest.raises(ValueError, match=r"prediction must have shape \(2,\); got \(3,\)"):
+            Intervals([0.0, 0.0], [1.0, 1.0], prediction=np.zeros(3))
+
+
+class TestClip:
+    def test_each_bound_is_optional_and_nothing_left_is_empty(self):
+        intervals = Intervals([-3.0, -2.0, 1.0, np.nan, -np.inf], [-1.0, 2.0, 5.0, np.nan, np.inf])
+        from_zero = intervals.clip(low=0)
+        assert from_zero.empty.tolist() == [True, False, False, True, False]
+        assert from_zero.lower[1:3].tolist() == [0.0, 1.0]
+        assert from_zero.upper[1:3].tolist() == [2.0, 5.0]
+        both = intervals.clip(0, 4)
+        assert (both.lower[4], both.upper[4]) == (0.0, 4.0)
+        assert intervals.clip(high=0.0).empty.tolist() == [False, False, True, True, False]
+        assert intervals.clip(high=0.0).upper[1] == 0.0
+
+    def test_targets_within_the_limits_are_covered_as_before(self):
+        rng = np.random.default_rng(0)
+        intervals = Intervals(rng.normal(size=(500, 2)) - 1, rng.normal(size=(500, 2)) + 1, level=(0.5, 0.9))
+        y = rng.uniform(size=500)
+        np.testing.assert_array_equal(intervals.clip(0, 1).covers(y), intervals.covers(y))
+
+    def test_the_rest_is_kept_and_the_guarantee_states_the_assumption(self):
+        data = heteroskedastic(200, seed=0)
+        table = pd.DataFrame(data.X, columns=["a", "b", "c"])
+        model = ConformalRegressor(LinearRegression(), taxonomy=ByFeature("a", edges=[0.5]), random_state=0)
+        intervals = model.fit(table, data.y).predict_interval(table)
+        clipped = intervals.clip(low=0)
+        assert list(clipped.to_frame().columns) == ["prediction", "lower", "upper", "group"]
+        assert clipped.level == 0.9
+        assert "and all targets are at least 0. Calibration rows" in str(clipped.guarantee)
+        assert clipped.guarantee.sizes == intervals.guarantee.sizes
+        assert "at least 0 and at most 9" in str(intervals.clip(0, 9).guarantee)
+        assert "all targets are" not in str(intervals.guarantee)
+
+    @pytest.mark.parametrize(
+        ("limits", "message"),
+        [
+            ((), "low and high must be numbers, at least one of them; got None and None"),
+            (("0",), "low and high must be numbers, at least one of them; got '0' and None"),
+            ((np.nan, 1), "low and high must be numbers"),
+            ((2, 1), "low must be at most high; got 2 and 1"),
+        ],
+    )
+    def test_wrong_limits_raise(self, limits, message):
+        with pytest.raises(ValueError, match=message):
+            Intervals([0.0], [1.0]).clip(*limits)

@@ -1,9 +1,25 @@
-"""Splits into training, calibration and test parts."""
+"""Splits into training, calibration and test parts, and the scorer of coverage."""
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from evencover import three_way_split
+from evencover import (
+    ConformalRegressor,
+    CoverageScorer,
+    IntervalScorer,
+    Normalized,
+    Residual,
+    coverage,
+    coverage_by_group,
+    three_way_split,
+)
+from evencover.models import WithSpread
+from evencover.synthetic import heteroskedastic
 
 X, Y = np.arange(200.0).reshape(100, 2), np.arange(100.0)
 
@@ -62,3 +78,42 @@ def test_few_clusters_give_one_warning():
     with pytest.warns(UserWarning, match="clusters has only 9 different clusters") as caught:
         three_way_split(X, Y, clusters=np.arange(100) % 9, random_state=0)
     assert len(caught) == 1
+
+
+class TestCoverageScorer:
+    data = heteroskedastic(600, seed=0)
+    model = ConformalRegressor(LinearRegression(), random_state=0)
+
+    def test_the_score_is_the_coverage_at_the_level(self):
+        fitted = self.model.fit(self.data.X, self.data.y)
+        for level in (0.5, 0.9):
+            expected = coverage(self.data.y, fitted.predict_interval(self.data.X, level=level))
+            assert CoverageScorer(level)(fitted, self.data.X, self.data.y) == expected
+
+    def test_by_a_column_it_is_the_smallest_coverage_of_a_group(self):
+        noisy = np.where(self.data.X[:, 2] > 0.5, "noisy", "quiet")
+        table = pd.DataFrame(self.data.X, columns=["a", "b", "c"]).assign(region=noisy == "noisy")
+        fitted = self.model.fit(table, self.data.y)
+        shares = coverage_by_group(self.data.y, fitted.predict_interval(table), noisy)
+        score = CoverageScorer(0.9, by="region")(fitted, table, self.data.y)
+        assert score == min(shares.values()) < CoverageScorer(0.9)(fitted, table, self.data.y)
+        with pytest.raises(ValueError, match=r"CoverageScorer\(by='county'\): X has no column 'county'"):
+            CoverageScorer(by="county")(fitted, table, self.data.y)
+
+    def test_in_cross_validation_and_searches_of_pipelines(self):
+        piped = make_pipeline(StandardScaler(), self.model)
+        scores = cross_val_score(piped, self.data.X, self.data.y, cv=3, scoring=CoverageScorer(0.8))
+        assert np.all(np.abs(scores - 0.8) < 0.1)
+        search = GridSearchCV(
+            ConformalRegressor(WithSpread(LinearRegression(), random_state=0), random_state=0),
+            {"nonconformity": [Residual(), Normalized()]},
+            scoring={"coverage": CoverageScorer(), "score": IntervalScorer()},
+            refit="score",
+            cv=3,
+        ).fit(self.data.X, self.data.y)
+        assert search.best_params_ == {"nonconformity": Normalized()}
+        assert np.all(np.abs(search.cv_results_["mean_test_coverage"] - 0.9) < 0.05)
+
+    def test_a_level_of_90_is_an_error(self):
+        with pytest.raises(ValueError, match=r"did you mean 0\.9"):
+            CoverageScorer(90)

@@ -3,6 +3,7 @@
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
@@ -178,7 +179,7 @@ class TestIntervals:
         covered, missed = ax.lines
         assert (covered.get_xdata().tolist(), covered.get_ydata().tolist()) == ([2], [0])
         assert (missed.get_xdata().tolist(), missed.get_ydata().tolist()) == ([0, 1, 3], [5, 1, 2])
-        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["covered (1)", "missed (3)"]
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["interval", "covered (1)", "missed (3)"]
 
     def test_at_most_so_many_rows_are_drawn(self, ax):
         plot_intervals(np.zeros(1000), Intervals(np.full(1000, -1.0), np.ones(1000)), np.arange(1000.0), most=50, ax=ax)
@@ -187,3 +188,21 @@ class TestIntervals:
     def test_only_intervals_for_one_level_can_be_drawn(self):
         with pytest.raises(TypeError, match="intervals must be Intervals for one level; got"):
             plot_intervals(np.zeros(2), np.zeros((2, 2)), np.zeros(2))
+
+    def test_intervals_draw_themselves_with_their_predictions(self, ax):
+        intervals = Intervals([0.0, 2.0, 1.0], [4.0, 6.0, 3.0], prediction=np.array([2.0, 4.0, 1.5]))
+        assert intervals.plot(ax=ax) is ax
+        (ticks,) = ax.lines
+        assert ticks.get_ydata().tolist() == [1.5, 2.0, 4.0]
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["interval", "prediction"]
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("3 rows, sorted by prediction", "prediction interval")
+
+    def test_the_order_is_that_of_a_feature_the_prediction_or_the_middle(self, ax):
+        intervals = Intervals([0.0, -9.0, -np.inf], [1.0, -5.0, np.inf])
+        assert intervals.plot([0.5, 0.0, 0.0], ax=ax).get_xlabel() == "3 rows, sorted by middle of the interval"
+        assert ax.lines[0].get_xdata().tolist() == [1, 2]
+        assert ax.get_ylim()[0] < -9
+        assert ax.get_ylim()[1] < 5  # an infinite interval does not stretch the axis
+        feature = pd.Series([3, 1, 2], name="area")
+        assert intervals.plot(by=feature, most=2).get_xlabel() == "2 of 3 rows, sorted by area"
+        plt.close("all")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.stats import betabinom
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -11,8 +11,8 @@ from sklearn.linear_model import LinearRegression, QuantileRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from evencover import BySpread, Marginal, Normalized, Prediction, diagnose, recommend
-from evencover.diagnostics.recommendations import Candidate, _narrowest_even
+from evencover import BySpread, Marginal, Normalized, Prediction, Residual, diagnose, recommend
+from evencover.diagnostics.recommendations import Candidate, Recommendation, _narrowest_even
 from evencover.models import FromQuantiles, WithSpread
 from evencover.synthetic import heteroskedastic, toy
 
@@ -144,3 +144,57 @@ def test_the_choice_costs_no_coverage():
     expected = betabinom(40, 46, 5)
     z = (np.mean(counts) - expected.mean()) / (expected.std() / np.sqrt(150))
     assert abs(z) < 4.9
+
+
+class TestText:
+    """`print` says what was chosen and why, then shows the table."""
+
+    one, groups = Marginal(), BySpread(3)
+
+    def summary(self, *candidates, chosen):
+        ordered = tuple(sorted(candidates, key=lambda each: each.width))
+        return Recommendation(ordered, chosen, 0.9).summary.split("\n")
+
+    def test_even_groups_against_uneven_and_wider_candidates(self):
+        chosen = Candidate(Normalized(), self.groups, "even", 2.0)
+        lines = self.summary(
+            chosen,
+            Candidate(Residual(), self.one, "uneven", 1.9),
+            Candidate(Normalized(), self.one, "undecided", 2.2),
+            Candidate(Residual(), self.groups, "even", 3.0),
+            chosen=chosen,
+        )
+        assert lines == [
+            "Chosen: Normalized() with BySpread(n_groups=3). Thresholds per group are even by their guarantee, and no "
+            "even candidate is narrower.",
+            "Uneven: Residual() with one threshold (5.0 % narrower).",
+            "Undecided, because the rows are too few: Normalized() with one threshold (10.0 % wider).",
+            "Also even, but wider: 1 of the 4 candidates.",
+        ]
+
+    def test_one_threshold_instead_of_narrower_groups(self):
+        chosen = Candidate(Normalized(), self.one, "even", 2.0)
+        (line,) = self.summary(chosen, Candidate(Normalized(), self.groups, "even", 1.99), chosen=chosen)
+        assert "It is even over five groups of the spread. Narrower even candidates have more groups" in line
+
+    def test_no_even_candidate(self):
+        chosen = Candidate(Normalized(), self.one, "undecided", 2.0)
+        first, second = self.summary(chosen, Candidate(Residual(), self.one, "uneven", 3.0), chosen=chosen)
+        assert "No candidate is even: the rows are too few to show it. Of the undecided ones, this is" in first
+        assert second == "Uneven: Residual() with one threshold (50.0 % wider)."
+        (only,) = self.summary(chosen, chosen=chosen)
+        assert only.endswith("It was the only candidate; its verdict: undecided.")
+
+    def test_infinite_widths(self):
+        chosen = Candidate(Normalized(), self.one, "even", 2.0)
+        _, undecided = self.summary(chosen, Candidate(Residual(), self.groups, "undecided", np.inf), chosen=chosen)
+        assert undecided.endswith("Residual() with BySpread(n_groups=3) (mean width infinite).")
+
+    def test_a_notebook_shows_the_choice_with_the_model(self):
+        model = recommend(LinearRegression(), DATA.X, DATA.y)
+        shown = model._repr_mimebundle_()
+        assert str(model.recommendation_) in shown["text/plain"]
+        assert shown["text/html"].startswith("<div><b><p>Chosen: ")
+        assert "FrozenEstimator" in shown["text/html"]
+        assert str(model.recommendation_).startswith(f"{model.recommendation_.summary}\n\n  nonconformity")
+        assert "Chosen" not in clone(model)._repr_mimebundle_()["text/html"]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from evencover.diagnostics.diagnosis_result import Diagnosis as Diagnosis
     from evencover.diagnostics.quality import Quality as Quality
     from evencover.diagnostics.quality import quality as quality
+    from evencover.diagnostics.recommendation_result import Recommendation as Recommendation
     from evencover.diagnostics.recommendations import recommend as recommend
     from evencover.diagnostics.sample_sizes import groups_affordable as groups_affordable
     from evencover.diagnostics.sample_sizes import rows_needed as rows_needed
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from evencover.metrics import mean_width as mean_width
     from evencover.metrics import mean_width_by_group as mean_width_by_group
     from evencover.metrics import pinball_loss as pinball_loss
+    from evencover.model_selection import CoverageScorer as CoverageScorer
     from evencover.model_selection import IntervalScorer as IntervalScorer
     from evencover.model_selection import intervals_of as intervals_of
     from evencover.model_selection import three_way_split as three_way_split
@@ -76,6 +78,7 @@ _MODULES = {
     "diagnostics.diagnosis": ("diagnose", "diagnose_scores"),
     "diagnostics.diagnosis_result": ("Diagnosis",),
     "diagnostics.quality": ("Quality", "quality"),
+    "diagnostics.recommendation_result": ("Recommendation",),
     "diagnostics.recommendations": ("recommend",),
     "diagnostics.sample_sizes": ("groups_affordable", "rows_needed"),
     "groups": ("Groups",),
@@ -90,7 +93,7 @@ _MODULES = {
         "mean_width_by_group",
         "pinball_loss",
     ),
-    "model_selection": ("IntervalScorer", "intervals_of", "three_way_split"),
+    "model_selection": ("CoverageScorer", "IntervalScorer", "intervals_of", "three_way_split"),
     "models.predict": ("predictions_of",),
     "predictions": ("Prediction", "Rows"),
     "quantiles": ("conformal_quantile", "conformal_rank"),

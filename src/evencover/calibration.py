@@ -178,7 +178,8 @@ class Calibration:
         levels = level_fractions(level)
         rows = Rows(prediction, weights=weights)
         intervals = self.intervals_at(levels, rows, _groups_or_marginal(groups, len(rows), self.labels), unseen)
-        return for_requested_level(intervals, level, frame_kind(prediction), self.guarantee)
+        center, frame = rows.prediction.center, frame_kind(prediction)
+        return for_requested_level(intervals, level, center, frame, self.guarantee)
 
     def intervals_at(self, levels: tuple[Fraction, ...], rows: Rows, groups: Groups, unseen: Unseen) -> Intervals:
         """Return the intervals of m rows with given groups at each of L levels. Bounds of shape (m, L)."""
@@ -268,7 +269,7 @@ class Calibration:
         return cls(nonconformity, scores, groups, weights)
 
     def save(self, path: str | Path) -> None:
-        """Save the calibration to one file: JSON and arrays in an npz archive, no pickle."""
+        """Save the calibration to one file: JSON and arrays in a zip archive, no pickle."""
         calibration_files.write(path, self.nonconformity, self.state())
 
     @classmethod

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags
@@ -14,21 +14,32 @@ from sklearn.utils.validation import check_is_fitted
 
 from evencover._internal import predictor_files
 from evencover._internal.arrays import FloatArray
-from evencover._internal.frames import n_rows, take
+from evencover._internal.frames import take
+from evencover._internal.html import RecommendationHtmlMixin
 from evencover.calibration import Calibration, Seed, Unseen
 from evencover.calibrators._prediction_sets import prediction_sets, target_p_values
 from evencover.calibrators.by_group import ByGroup
-from evencover.calibrators.protocols import Calibrated, Calibrator, checked_calibrator, checked_learned
+from evencover.calibrators.protocols import (
+    Calibrated,
+    Calibrator,
+    check_weights_are_used,
+    checked_calibrator,
+    checked_learned,
+)
 from evencover.guarantees import Guarantee
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.model_selection import check_share, split_rows, warn_of_few_clusters
 from evencover.models._validation import (
+    CloneMixin,
     check_ready,
     check_regressor,
     checked_target,
+    dates_explained,
     fit_router,
-    part_of_argument,
+    fitted_clone,
+    parts_of_arguments,
     remember_features,
+    routed_params,
     with_inputs_of,
 )
 from evencover.models.predict import is_frozen, median_spread, predictions_of
@@ -38,7 +49,7 @@ from evencover.scores import Nonconformity, Residual, needs_scale, with_scale
 from evencover.taxonomies import Taxonomy, fresh_taxonomy
 
 
-class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class ConformalRegressor(RecommendationHtmlMixin, CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Split conformal regression: prediction intervals with guaranteed coverage for any regressor.
 
     `fit` splits the rows, fits the model on one part and calibrates it on the other part. The calibration computes the
@@ -137,17 +148,16 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self._checked_calibrator()  # an invalid calibrator is an error before anything is fitted
         target = checked_target(self, X, y)
         if is_frozen(self.estimator):
-            unused = ["clusters"] * (clusters is not None) + list(fit_params)
-            if unused:
+            if unused := ["clusters"] * (clusters is not None) + list(fit_params):
                 raise ValueError(f"a frozen estimator is neither split nor fitted, so it takes no {', '.join(unused)}")
-            return self._calibrate(self._frozen_estimator(X, target), None, X, target)
+            return self._calibrate(fitted_clone(self.estimator, X, target), None, X, target)
         check_share("calibration_size", self.calibration_size)
-        n = n_rows(X)
+        n = len(target)
         training, held_out = split_rows(n, self.calibration_size, clusters=clusters, random_state=self.random_state)
         warn_of_few_clusters(clusters)
         X_training = take(X, training)
-        params = {name: part_of_argument(name, value, n, training) for name, value in fit_params.items()}
-        fitted = clone(self.estimator).fit(X_training, target[training], **params)
+        params = parts_of_arguments(routed_params(self, fit_params, "estimator"), n, training)
+        fitted = fitted_clone(self.estimator, X_training, target[training], params)
         scale = median_spread(fitted, X_training) if needs_scale(self._nonconformity()) else None
         return self._calibrate(fitted, scale, take(X, held_out), target[held_out])
 
@@ -164,8 +174,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             Likelihood ratios for covariate shift; predictions then need the weights of the new rows.
         """
         target = checked_target(self, X, y)
-        if is_frozen(self.estimator):
-            return self._calibrate(self._frozen_estimator(X, target), None, X, target, weights)
+        if is_frozen(self.estimator):  # its `fit` sets attributes of adapters, and changes no frozen part
+            return self._calibrate(fitted_clone(self.estimator, X, target), None, X, target, weights)
         if not hasattr(self, "calibrator_"):
             raise NotFittedError(
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit'; or, to calibrate a model that is "
@@ -177,7 +187,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     def predict(self, X: Any) -> FloatArray:
         """Return the prediction of the model. Shape (n,)."""
         self._check_is_calibrated(X)
-        return np.asarray(self.estimator_.predict(X))
+        with dates_explained(self.estimator_, X):
+            return np.asarray(self.estimator_.predict(X))
 
     def rows(self, X: Any, y: Any = None, *, weights: Any = None) -> Rows:
         """Return the predictions for rows, to compute intervals, p-values and groups without predicting again.
@@ -205,10 +216,10 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             check_is_fitted(self)
             if y is not None or weights is not None:
                 raise ValueError("Rows contain their targets and weights; got y or weights in addition")
-            _check_weights_are_used(X.weights, self._learned_by)
+            check_weights_are_used(X.weights, self._learned_by)
             return X
         self._check_is_calibrated(X)
-        _check_weights_are_used(weights, self._learned_by)
+        check_weights_are_used(weights, self._learned_by)
         target = None if y is None else checked_target(self, X, y)
         return Rows.with_checked_target(predictions_of(self.estimator_, X), X, target, weights)
 
@@ -267,7 +278,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     def save(self, path: str | Path, *, level: float = 0.9) -> None:
         """Write the calibrated model to one file, without pickle; the calibration rows are not saved.
 
-        The model must be one that skops can write: of scikit-learn, of this package, or similar.
+        A warning lists classes that `load` does not know: others than those of scikit-learn, boosters and this package.
 
         Parameters
         ----------
@@ -306,9 +317,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         calibrator : calibrator, optional
             The calibrator, if its class is your own.
         trusted : sequence of str
-            Names of further classes that may be loaded, such as ``"mine.Model"``; a warning of `save` lists those that
-            a file needs. A file contains no code, but loading runs the code of these classes, and a manipulated model
-            can crash the process: load only files from authors you trust.
+            Names of further classes that may be loaded, such as ``"mine.Model"``; a warning of `save` and the error of
+            `load` list those that a file needs. A file contains no code, but loading runs the code of these classes,
+            and a manipulated model can crash the process: load only files from authors you trust.
         """
         fitted, learner, learned, notes = predictor_files.read(path, nonconformity, calibrator, trusted)
         frozen = fitted if is_frozen(fitted) else FrozenEstimator(fitted)
@@ -348,10 +359,6 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             )
         check_ready(self, X)
 
-    def _frozen_estimator(self, X: Any, y: FloatArray) -> Any:
-        """Return the frozen model, ready to predict: `fit` sets attributes of adapters, and changes no frozen part."""
-        return clone(self.estimator).fit(X, y)
-
     def _nonconformity(self) -> Nonconformity:
         return Residual() if self.nonconformity is None else self.nonconformity
 
@@ -366,7 +373,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     def _calibrate(self, estimator: Any, scale: float | None, X: Any, y: FloatArray, weights: Any = None) -> Self:
         """Calibrate a fitted model, then set all learned attributes; after an error none of them is changed."""
         calibrator = self._checked_calibrator()
-        _check_weights_are_used(weights, calibrator)
+        check_weights_are_used(weights, calibrator)
         rows = Rows.with_checked_target(predictions_of(estimator, X), X, y, weights)
         score = self._nonconformity()
         learned = checked_learned(calibrator.learn(rows, score if scale is None else with_scale(score, scale)))
@@ -391,9 +398,3 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
 
     def __sklearn_tags__(self) -> Tags:
         return with_inputs_of(self.estimator, super().__sklearn_tags__())
-
-
-def _check_weights_are_used(weights: Any, calibrator: Calibrator) -> None:
-    """Raise if there are weights that the calibrator cannot use."""
-    if weights is not None and not getattr(calibrator, "takes_weights", False):
-        raise ValueError(f"{type(calibrator).__name__} takes no weights for covariate shift; leave weights out")

@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evencover._internal.arrays import BoolArray, FloatArray, checked_vector, row_selection, warn_user
+from evencover._internal.arrays import (
+    BoolArray,
+    FloatArray,
+    check_count,
+    checked_vector,
+    evenly_spaced_positions,
+    is_number,
+    row_selection,
+    warn_user,
+)
+from evencover._internal.drawing import draw_intervals
 from evencover._internal.frames import FrameKind, frame_kind, n_rows, new_frame
 from evencover._internal.html import html_table, tag
 from evencover.groups import Groups
@@ -35,6 +45,8 @@ class Intervals:
         The group of each row.
     guarantee : Guarantee, optional
         The coverage guarantee.
+    prediction : ndarray of shape (n,), optional
+        The predicted center of each row.
     frame : FrameKind, optional
         The library and index of the table that the intervals were predicted for; `to_frame` uses them.
 
@@ -51,6 +63,7 @@ class Intervals:
     level: float | tuple[float, ...] | None = field(default=None, kw_only=True)
     groups: Groups | None = field(default=None, kw_only=True)
     guarantee: Guarantee | None = field(default=None, kw_only=True)
+    prediction: FloatArray | None = field(default=None, kw_only=True)
     frame: FrameKind | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
@@ -60,6 +73,8 @@ class Intervals:
                 "lower and upper must have the same shape, (n,) or (n, levels); "
                 f"got {np.shape(self.lower)} and {np.shape(self.upper)}"
             )
+        if self.prediction is not None and np.shape(self.prediction) != lower.shape[:1]:
+            raise ValueError(f"prediction must have shape {lower.shape[:1]}; got {np.shape(self.prediction)}")
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
 
@@ -81,11 +96,84 @@ class Intervals:
         target = target if self.lower.ndim == 1 else target[:, None]
         return (self.lower <= target) & (target <= self.upper)
 
-    def to_frame(self, like: Any = None) -> Any:
-        """Return the bounds as a frame, with the library and index of the frame that was passed to predict.
+    def clip(self, low: float | None = None, high: float | None = None) -> "Intervals":
+        """Return the part of each interval that lies between two numbers, for targets that cannot lie elsewhere.
 
-        The columns are ``lower`` and ``upper`` (with several levels ``lower_0.9`` and so on), and ``group`` if there
-        are several groups. Empty intervals get NaN bounds, and a warning counts them.
+        An interval without such a part becomes empty. If all targets lie between `low` and `high`, the same targets
+        are covered as before, so the guarantee stays as it is. Its text then states this assumption. The predictions
+        are not changed.
+
+        Parameters
+        ----------
+        low, high : float, optional
+            The smallest and the largest possible target. ``clip(low=0)`` is for targets that are never negative, such
+            as prices. None is no limit.
+
+        Examples
+        --------
+        >>> intervals = Intervals(np.array([-1.0, 1.0]), np.array([2.0, 4.0]))
+        >>> intervals.clip(low=0).lower, intervals.clip(high=3).upper
+        (array([0., 1.]), array([2., 3.]))
+        """
+        given = [limit for limit in (low, high) if limit is not None]
+        if not given or not all(is_number(limit) and not np.isnan(limit) for limit in given):
+            raise ValueError(f"low and high must be numbers, at least one of them; got {low!r} and {high!r}")
+        if given != sorted(given):
+            raise ValueError(f"low must be at most high; got {low!r} and {high!r}")
+        lower = self.lower if low is None else np.maximum(self.lower, low)
+        upper = self.upper if high is None else np.minimum(self.upper, high)
+        return replace(self, lower=lower, upper=upper, guarantee=_within_limits(self.guarantee, low, high))
+
+    def plot(self, y: Any = None, *, by: Any = None, most: int = 200, ax: Any = None) -> Any:
+        """Draw the interval of each row as a vertical line, and its prediction as a tick; return the matplotlib axes.
+
+        With targets, a dot is a target in its interval, and a diamond of another colour is a missed target.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,), optional
+            Targets.
+        by : array-like of shape (n,), optional
+            Numbers to sort the rows by, such as a feature. By default they are sorted by their prediction.
+        most : int
+            Maximum number of rows to draw; if there are more, evenly spaced ones are drawn.
+        ax : matplotlib Axes, optional
+            Axes to draw on; a new figure by default.
+        """
+        if self.lower.ndim > 1:
+            raise TypeError(f"intervals must be Intervals for one level; got {self!r}")
+        target = None if y is None else checked_vector(y, "y", length=len(self), matched="the intervals")
+        check_count(most, "'most' (the maximum number of rows to draw)")
+        numbers, name = self._sort_key(by)
+        order = np.argsort(numbers, kind="stable")
+        drawn = order[evenly_spaced_positions(len(order), most)]
+        rows = f"{len(drawn)} of {len(self)} rows" if len(drawn) < len(self) else f"{len(self)} rows"
+        part = self[drawn]
+        targets = None if target is None else target[drawn]
+        covered = None if targets is None else part.covers(targets)
+        ax = draw_intervals(part.lower, part.upper, part.prediction, targets, covered, ax)
+        ax.set(xlabel=f"{rows}, sorted by {name}", ylabel="prediction interval" if y is None else "target and interval")
+        return ax
+
+    def _sort_key(self, by: Any) -> tuple[FloatArray, str]:
+        """Return the numbers to sort rows by, and their name: the given ones, the prediction, or the interval's middle.
+
+        An infinite interval has no middle: its finite bound is used, or 0.
+        """
+        if by is not None:
+            numbers = checked_vector(by, "'by' (the numbers to sort by)", length=len(self), matched="the intervals")
+            return numbers, str(getattr(by, "name", None) or "the given numbers")
+        if self.prediction is not None:
+            return self.prediction, "prediction"
+        lower, upper = (np.where(np.isfinite(bound), bound, np.nan) for bound in (self.lower, self.upper))
+        middle = np.where(np.isnan(lower), upper, np.where(np.isnan(upper), lower, (lower + upper) / 2))
+        return np.nan_to_num(middle), "middle of the interval"
+
+    def to_frame(self, like: Any = None) -> Any:
+        """Return predictions and bounds as a frame, with the library and index of the frame that was passed to predict.
+
+        The columns are ``prediction``, if it is known, ``lower`` and ``upper`` (with several levels ``lower_0.9`` and
+        so on), and ``group`` if there are several groups. Empty intervals get NaN bounds, and a warning counts them.
 
         Parameters
         ----------
@@ -110,8 +198,9 @@ class Intervals:
         return new_frame(columns, kind)
 
     def columns(self) -> dict[str, FloatArray]:
-        """Return the bounds as named columns; the bounds of empty intervals are NaN."""
-        return {
+        """Return the prediction, if it is known, and the bounds as named columns; bounds of empty intervals are NaN."""
+        prediction = {} if self.prediction is None else {"prediction": self.prediction}
+        return prediction | {
             f"{side}{suffix}": np.where(lower <= upper, bound, np.nan)
             for suffix, lower, upper in self._by_level()
             for side, bound in (("lower", lower), ("upper", upper))
@@ -136,6 +225,7 @@ class Intervals:
             level=self.level,
             groups=None if self.groups is None else self.groups[rows],
             guarantee=self.guarantee,
+            prediction=None if self.prediction is None else self.prediction[rows],
             frame=None if self.frame is None else self.frame[rows],
         )
 
@@ -154,7 +244,8 @@ class Intervals:
     def _repr_html_(self) -> str:
         columns = self.columns()
         rows = [
-            (row, *(f"{bound[row]:.6g}" for bound in columns.values())) for row in range(min(len(self), _MAX_HTML_ROWS))
+            (row, *(f"{values[row]:.6g}" for values in columns.values()))
+            for row in range(min(len(self), _MAX_HTML_ROWS))
         ]
         return tag("div", tag("p", repr(self)), html_table(("row", *columns), rows))
 
@@ -199,7 +290,10 @@ class IntervalUnion:
         lower = np.min([np.where(piece.empty, np.inf, piece.lower) for piece in self.pieces], axis=0)
         upper = np.max([np.where(piece.empty, -np.inf, piece.upper) for piece in self.pieces], axis=0)
         guarantee = None if self.guarantee is None else replace(self.guarantee, exact=False)  # the hull covers more
-        return Intervals(lower, upper, level=self.level, guarantee=guarantee, frame=self.pieces[0].frame)
+        first = self.pieces[0]
+        return Intervals(
+            lower, upper, level=self.level, guarantee=guarantee, prediction=first.prediction, frame=first.frame
+        )
 
     def __len__(self) -> int:
         return len(self.pieces[0])
@@ -217,9 +311,9 @@ def stack_levels(by_level: Sequence[Intervals]) -> Intervals:
 
 
 def for_requested_level(
-    intervals: Intervals, level: Levels, frame: FrameKind | None, guarantee: Guarantee
+    intervals: Intervals, level: Levels, prediction: FloatArray, frame: FrameKind | None, guarantee: Guarantee
 ) -> Intervals:
-    """Return intervals of shape (m, L) with the requested level and frame; of shape (m,) if one level was requested.
+    """Return intervals of shape (m, L) with level, prediction and frame; of shape (m,) if one level was requested.
 
     The guarantee is used only if the intervals do not have their own.
     """
@@ -231,8 +325,17 @@ def for_requested_level(
         level=levels if several else levels[0],
         groups=intervals.groups,
         guarantee=guarantee if intervals.guarantee is None else intervals.guarantee,
+        prediction=prediction,
         frame=frame,
     )
+
+
+def _within_limits(guarantee: Guarantee | None, low: float | None, high: float | None) -> Guarantee | None:
+    """Return a guarantee that also assumes that all targets lie between two numbers."""
+    if guarantee is None:
+        return None
+    limits = [f"{word} {limit:g}" for word, limit in (("at least", low), ("at most", high)) if limit is not None]
+    return replace(guarantee, assumption=f"{guarantee.assumption}, and all targets are {' and '.join(limits)}")
 
 
 def _mean_width(widths: FloatArray) -> str:

@@ -1,4 +1,4 @@
-"""Splits into training, calibration and test rows, and a scorer of intervals for grid searches."""
+"""Splits into training, calibration and test rows, and scorers of intervals for searches and cross-validation."""
 
 from dataclasses import dataclass
 from numbers import Real
@@ -8,10 +8,10 @@ import numpy as np
 from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from evencover._internal.arrays import IntArray, warn_user
-from evencover._internal.frames import n_rows, take
+from evencover._internal.frames import column, n_rows, take
 from evencover.groups import Groups
 from evencover.intervals import Intervals
-from evencover.metrics import interval_score
+from evencover.metrics import coverage, coverage_by_group, interval_score
 from evencover.models.predict import unwrap
 from evencover.quantiles import Levels, level_fraction
 
@@ -168,3 +168,45 @@ class IntervalScorer:
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
         """Return the negative mean interval score on the rows (X, y)."""
         return -interval_score(y, intervals_of(estimator, X, self.level), level=self.level)
+
+
+@dataclass(frozen=True)
+class CoverageScorer:
+    """A scikit-learn scorer: the coverage, which is the share of targets that lie in their intervals.
+
+    Pass it as ``scoring=`` to `cross_val_score`. In a search, pass it next to `IntervalScorer`, and select by the
+    latter: ``scoring={"coverage": CoverageScorer(), "score": IntervalScorer()}, refit="score"``. Do not select a model
+    by coverage: the widest intervals have the largest one.
+
+    Parameters
+    ----------
+    level : float
+        Nominal coverage, which the result should be close to.
+    by : str or int, optional
+        A column of X, by name or position, such as a region. Its values are groups, and the result is the coverage of
+        the group that is covered least often.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from evencover import ConformalRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> cross_val_score(ConformalRegressor(Ridge(), random_state=0), X, y, cv=3, scoring=CoverageScorer(0.9)).round(2)
+    array([0.89, 0.88, 0.97])
+    """
+
+    level: float = 0.9
+    by: str | int | None = None
+
+    def __post_init__(self) -> None:
+        level_fraction(self.level)
+
+    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+        """Return the coverage of the rows (X, y), or the smallest coverage of a group."""
+        intervals = intervals_of(estimator, X, self.level)
+        if self.by is None:
+            return float(coverage(y, intervals))
+        groups = column(X, self.by, f"CoverageScorer(by={self.by!r})")
+        return float(min(coverage_by_group(y, intervals, groups).values()))

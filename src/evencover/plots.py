@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray, check_count, checked_vector, evenly_spaced_positions
+from evencover._internal.arrays import FloatArray
+from evencover._internal.drawing import BLACK as BLACK
+from evencover._internal.drawing import BLUE as BLUE
+from evencover._internal.drawing import GREEN as GREEN
+from evencover._internal.drawing import GREY as GREY
+from evencover._internal.drawing import ORANGE as ORANGE
+from evencover._internal.drawing import PURPLE as PURPLE
+from evencover._internal.drawing import SKY as SKY
+from evencover._internal.drawing import VERMILION as VERMILION
+from evencover._internal.drawing import axes_or_new
 from evencover._internal.ecdf import ecdf_steps, score_axis_limits
 from evencover._internal.optional import import_optional
 from evencover.diagnostics._verdict import GroupCoverage, is_off
@@ -17,10 +26,6 @@ from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.intervals import Intervals
 
-BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE, GREY = (
-    *("#000000", "#E69F00", "#56B4E9", "#009E73"),
-    *("#0072B2", "#D55E00", "#CC79A7", "#666666"),
-)
 PALETTE = (VERMILION, PURPLE, BLUE, GREEN, ORANGE, SKY, BLACK)
 NOISE_COLORS = (BLUE, ORANGE, VERMILION)  # low, medium, high
 LINE_STYLES = ("-", "--", "-.")
@@ -36,13 +41,6 @@ STYLE: Mapping[str, Any] = {
     "savefig.dpi": 200,
     "svg.hashsalt": "evencover",  # the same figure gives the same file
 }
-
-
-def axes_or_new(ax: Any) -> Any:
-    """Return the given axes, or the axes of a new figure."""
-    if ax is not None:
-        return ax
-    return import_optional("matplotlib.pyplot", extra="plots", purpose="a picture").subplots(layout="constrained")[1]
 
 
 def new_figure(rows: int, columns: int, *, size: tuple[float, float], **shared: Any) -> tuple[Any, Any]:
@@ -156,40 +154,28 @@ def plot_group_coverages(result: Diagnosis | Audit, *, ax: Any = None) -> Any:
     return ax
 
 
-def plot_intervals(y: Any, intervals: Intervals, by: Any, *, most: int = 200, ax: Any = None) -> Any:
+def plot_intervals(y: Any, intervals: Intervals, by: Any = None, *, most: int = 200, ax: Any = None) -> Any:
     """Draw the intervals of rows as vertical lines and their targets as dots, sorted by a number.
 
-    Missed targets have a different colour and marker. If there are many rows, evenly spaced ones are drawn.
+    Missed targets have a different colour and marker. If the predictions are known, ticks show them. If there are many
+    rows, evenly spaced ones are drawn. ``intervals.plot(y)`` is the same.
 
     Parameters
     ----------
-    y : array-like of shape (n,)
-        Targets.
+    y : array-like of shape (n,) or None
+        Targets; None draws the intervals only.
     intervals : Intervals of n rows
         Their intervals, for one level.
-    by : array-like of shape (n,)
-        The number to sort by, such as the spread.
+    by : array-like of shape (n,), optional
+        The number to sort by, such as the spread. By default the rows are sorted by their prediction.
     most : int
         Maximum number of rows to draw.
     ax : matplotlib Axes, optional
         Axes to draw on; a new figure by default.
     """
-    if not isinstance(intervals, Intervals) or intervals.lower.ndim > 1:
+    if not isinstance(intervals, Intervals):
         raise TypeError(f"intervals must be Intervals for one level; got {intervals!r}")
-    y = checked_vector(y, "y", length=len(intervals), matched="the intervals")
-    by = checked_vector(by, "'by' (the numbers to sort by)", length=len(intervals), matched="the intervals")
-    check_count(most, "'most' (the maximum number of rows to draw)")
-    order = np.argsort(by, kind="stable")
-    rows = order[evenly_spaced_positions(len(order), most)]
-    ax = axes_or_new(ax)
-    positions, drawn = np.arange(len(rows)), intervals[rows]
-    covered, visible = drawn.covers(y[rows]), ~drawn.empty
-    ax.vlines(positions[visible], drawn.lower[visible], drawn.upper[visible], color=SKY, lw=1.2)
-    for which, color, marker, name in ((covered, BLACK, "o", "covered"), (~covered, VERMILION, "D", "missed")):
-        ax.plot(positions[which], y[rows][which], marker, color=color, ms=2.6, label=f"{name} ({which.sum()})")
-    ax.set(xlabel="rows, from the smallest to the largest", ylabel="target, with its interval")
-    ax.legend(loc="upper left")
-    return ax
+    return intervals.plot(y, by=by, most=most, ax=ax)
 
 
 def plot_coverages(coverages: Sequence[tuple[str, FloatArray, float]], *, level: float = 0.9, ax: Any = None) -> Any:

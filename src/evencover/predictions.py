@@ -114,6 +114,7 @@ class Prediction:
             self.required("lower", by="the model's own interval"),
             self.required("upper", by="the model's own interval"),
             level=self.level,
+            prediction=self.center,
         )
 
     def required(self, part: str, *, by: str) -> FloatArray:

@@ -64,6 +64,18 @@ def html_table(header: Sequence[Any], rows: Iterable[Sequence[Any]], *, caption:
     return tag("table", *title, tag("thead", head), tag("tbody", *body), **attributes)
 
 
+class RecommendationHtmlMixin:
+    """For an estimator: a notebook shows its `recommendation_`, if it has one, above scikit-learn's diagram."""
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+        recommendation = getattr(self, "recommendation_", None)
+        if recommendation is None:
+            return bundle
+        shown = {"text/plain": f"{recommendation}\n\n", "text/html": recommendation._repr_html_()}
+        return {kind: shown.get(kind, "") + text for kind, text in bundle.items()}
+
+
 def visible(text: str) -> str:
     """Return text with bidirectional control characters written as escape sequences."""
     return text if text.isascii() else text.translate(_BIDI_ESCAPES)

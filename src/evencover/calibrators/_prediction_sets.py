@@ -15,11 +15,12 @@ def prediction_sets(calibrated: Calibrated, rows: Rows, level: Levels, unseen: U
     """Return the prediction set of each row: bounds of shape (m,) for one level, (m, L) for L levels."""
     levels = level_fractions(level)
     sets = calibrated.intervals(rows, levels, **_unseen_argument(calibrated, unseen))
-    frame, shape = frame_kind(rows.X), (len(rows), len(levels))
+    shape = len(rows), len(levels)
+    known = rows.prediction.center, frame_kind(rows.X), calibrated.guarantee
     if isinstance(sets, IntervalUnion) and sets.pieces:
         pieces = [_checked_intervals(piece, shape, calibrated) for piece in sets.pieces]
-        return IntervalUnion([for_requested_level(piece, level, frame, calibrated.guarantee) for piece in pieces])
-    return for_requested_level(_checked_intervals(sets, shape, calibrated), level, frame, calibrated.guarantee)
+        return IntervalUnion([for_requested_level(piece, level, *known) for piece in pieces])
+    return for_requested_level(_checked_intervals(sets, shape, calibrated), level, *known)
 
 
 def target_p_values(calibrated: Calibrated, rows: Rows, unseen: Unseen, seed: Seed) -> FloatArray:

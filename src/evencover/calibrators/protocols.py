@@ -99,3 +99,9 @@ def checked_learned(learned: Any) -> Calibrated:
             f"{', '.join(missing)}"
         )
     return learned  # type: ignore[no-any-return]
+
+
+def check_weights_are_used(weights: Any, calibrator: Calibrator) -> None:
+    """Raise if there are weights that the calibrator cannot use."""
+    if weights is not None and not getattr(calibrator, "takes_weights", False):
+        raise ValueError(f"{type(calibrator).__name__} takes no weights for covariate shift; leave weights out")

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from evencover._internal.arrays import FloatArray, checked_vector
@@ -20,7 +19,7 @@ from evencover.diagnostics._spread_dependence import dependence
 from evencover.diagnostics._verdict import Settings, checked_settings
 from evencover.diagnostics.diagnosis_result import Diagnosis, DiagnosisInputs
 from evencover.groups import checked_groups
-from evencover.models._validation import checked_target
+from evencover.models._validation import checked_target, cloned
 from evencover.models.predict import is_frozen, predictions_of, unwrap
 from evencover.predictions import Rows
 from evencover.quantiles import Level
@@ -217,7 +216,7 @@ def _new_rows(model: ConformalRegressor, X: Any, y: Any) -> Rows:
         return model.rows(X, y)
     if is_frozen(model.estimator):
         target = checked_target(model, X, y)
-        return Rows.with_checked_target(predictions_of(clone(model.estimator).fit(X, target), X), X, target)
+        return Rows.with_checked_target(predictions_of(cloned(model.estimator).fit(X, target), X), X, target)
     raise NotFittedError(
         "model is not fitted yet: fit it, or pass a fitted estimator to it as FrozenEstimator(estimator)"
     )

@@ -5,21 +5,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import KFold
 from sklearn.pipeline import Pipeline
 
 from evencover._internal.arrays import FloatArray, check_count
 from evencover._internal.frames import n_rows, take
-from evencover._internal.html import html_table
 from evencover.conformal import ConformalRegressor
-from evencover.diagnostics._formatting import number_text, short_repr, text_table
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.diagnostics._options import Option, evaluate_options
 from evencover.diagnostics._verdict import Settings, Verdict, checked_settings
+from evencover.diagnostics.recommendation_result import WIDTH_MARGIN
+from evencover.diagnostics.recommendation_result import Candidate as Candidate
+from evencover.diagnostics.recommendation_result import Recommendation as Recommendation
 from evencover.diagnostics.sample_sizes import groups_affordable, groups_judged
-from evencover.models._validation import check_regressor, checked_target
+from evencover.models._validation import check_regressor, checked_target, cloned, fitted_clone
 from evencover.models.predict import is_frozen, predictions_of
 from evencover.models.spread import WithSpread
 from evencover.predictions import Prediction, Rows
@@ -31,81 +31,6 @@ _FOLDS = 5
 _N_GROUPS = (3, 5, 10)  # groups of the spread that can be chosen; the first if the rows suffice for a finite threshold
 _N_COMPARED_GROUPS = 5  # groups of the spread, for which one threshold must be even
 _BEST_FIRST: tuple[Verdict, ...] = ("even", "undecided", "uneven")
-_WIDTH_MARGIN = 0.01  # relative difference of widths that is ignored
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A score with a taxonomy, evaluated on out-of-fold predictions.
-
-    Parameters
-    ----------
-    nonconformity : Score
-        The score.
-    taxonomy : Taxonomy
-        The groups.
-    verdict : {"even", "uneven", "undecided"}
-        Verdict on one threshold, for five groups of the spread. With thresholds per group it is "even", which is
-        guaranteed.
-    width : float
-        Mean width.
-    """
-
-    nonconformity: Score
-    taxonomy: Taxonomy
-    verdict: Verdict
-    width: float
-
-    @property
-    def outcome(self) -> str:
-        """The verdict as text; thresholds per group are even (guaranteed)."""
-        return self.verdict + " (guaranteed)" * (self.verdict == "even" and not isinstance(self.taxonomy, Marginal))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Recommendation:
-    """The candidates that were evaluated, and the one that was chosen. `print` shows them as a table.
-
-    Parameters
-    ----------
-    candidates : tuple of Candidate
-        The evaluated candidates, the narrowest first.
-    chosen : Candidate
-        The narrowest even candidate. Among all even ones that are at most 1 % wider, the one with the fewest groups.
-    level : float
-        Nominal coverage of the comparison.
-    """
-
-    candidates: tuple[Candidate, ...]
-    chosen: Candidate
-    level: float
-
-    def __repr__(self) -> str:
-        return (
-            f"Recommendation({short_repr(self.chosen.nonconformity)}, {self.chosen.taxonomy!r}, level={self.level:g})"
-        )
-
-    def __str__(self) -> str:
-        return text_table(self._header, self._table_rows())
-
-    def _repr_html_(self) -> str:
-        return html_table(self._header, self._table_rows())
-
-    @property
-    def _header(self) -> tuple[str, ...]:
-        return "nonconformity", "taxonomy", "verdict", f"mean width at level {self.level:g}", ""
-
-    def _table_rows(self) -> list[tuple[str, ...]]:
-        return [
-            (
-                short_repr(each.nonconformity),
-                repr(each.taxonomy),
-                each.outcome,
-                number_text(each.width),
-                "<- chosen" * (each is self.chosen),
-            )
-            for each in self.candidates
-        ]
 
 
 def recommend(
@@ -163,8 +88,8 @@ def recommend(
     Returns
     -------
     ConformalRegressor
-        The model with the frozen estimator; `calibrate` it on other rows. Its attribute `recommendation_` lists the
-        evaluated candidates.
+        The model with the frozen estimator; `calibrate` it on other rows. ``print(model.recommendation_)`` says what
+        was chosen and why, and lists the evaluated candidates. A notebook shows this with the model.
 
     Examples
     --------
@@ -172,8 +97,8 @@ def recommend(
     >>> from evencover.synthetic import heteroskedastic
     >>> old, new = heteroskedastic(2000, seed=0), heteroskedastic(1000, seed=1)
     >>> model = recommend(LinearRegression(), old.X, old.y).calibrate(new.X, new.y)
-    >>> model.recommendation_.chosen.verdict
-    'even'
+    >>> print(model.recommendation_.summary.partition(".")[0])
+    Chosen: Normalized() with BySpread(n_groups=3)
     """
     settings = checked_settings(level, tolerance, seed)
     check_regressor(estimator, "estimator")
@@ -193,7 +118,7 @@ def recommend(
     model, prediction = _out_of_fold(estimator, X, target, settings.seed, report_progress)
     candidates = sorted(_candidates(Rows(prediction, X, target), choices, settings), key=lambda each: each.width)
     chosen = _narrowest_even(candidates)
-    fitted = FrozenEstimator(clone(model).fit(X, target))
+    fitted = FrozenEstimator(fitted_clone(model, X, target))
     report_progress(_FOLDS + 1, _FOLDS + 1)
     regressor = ConformalRegressor(fitted, nonconformity=chosen.nonconformity, taxonomy=chosen.taxonomy)
     regressor.recommendation_ = Recommendation(tuple(candidates), chosen, float(settings.level))
@@ -207,7 +132,7 @@ def _narrowest_even(candidates: list[Candidate]) -> Candidate:
     """
     best = min((each.verdict for each in candidates), key=_BEST_FIRST.index)
     even = [each for each in candidates if each.verdict == best]
-    limit = even[0].width * (1 + _WIDTH_MARGIN)
+    limit = even[0].width * (1 + WIDTH_MARGIN)
     return min((each for each in even if each.width <= limit), key=lambda each: getattr(each.taxonomy, "n_groups", 1))
 
 
@@ -294,12 +219,12 @@ def _with_spread(estimator: Any, seed: int) -> Any:
     if not isinstance(estimator, Pipeline) or is_frozen(estimator):
         return WithSpread(estimator, random_state=seed)
     name, last = estimator.steps[-1]
-    return clone(estimator).set_params(**{name: WithSpread(last, random_state=seed)})
+    return cloned(estimator).set_params(**{name: WithSpread(last, random_state=seed)})
 
 
 def _fold_prediction(estimator: Any, X: Any, y: FloatArray, training: Any, held_out: Any) -> Prediction:
     """Return the prediction for held-out rows of the estimator fitted on the training rows."""
-    return predictions_of(clone(estimator).fit(take(X, training), y[training]), take(X, held_out))
+    return predictions_of(fitted_clone(estimator, take(X, training), y[training]), take(X, held_out))
 
 
 def _concatenate(parts: list[Prediction]) -> Prediction:

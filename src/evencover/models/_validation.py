@@ -1,30 +1,54 @@
-"""What estimators share before they fit or predict: checks of features and target, and metadata routing."""
+"""What estimators share before they fit or predict: checks of features and target, copies, and metadata routing."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn import get_config
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import Tags, column_or_1d, get_tags
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils import Tags, check_array, column_or_1d, get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from evencover._internal.arrays import FloatArray, IntArray, checked_vector
-from evencover._internal.frames import n_rows, take
+from evencover._internal.frames import date_columns, n_rows, take
 
 _ROWS_FOR_CHECK = 100
+# Parts of the errors that numpy and the boosting libraries raise for a frame with dates.
+_ERRORS_OF_DATES = ("promoted", "float() argument", "real number", "DataFrame.dtypes", "pandas dtypes")
+# Packages whose regressors cannot read dates: they fail, count nanoseconds, or crash with tables other than pandas.
+_NUMBERS_ONLY = ("sklearn", "lightgbm", "xgboost", "catboost", "ngboost")
+
+
+class DateColumnsError(TypeError):
+    """A model that needs numbers got columns of dates or times."""
+
+    def __init__(self, columns: list[Any], model: Any) -> None:
+        super().__init__(
+            f"X must hold numbers for {type(model).__name__}; got dates or times in {', '.join(map(repr, columns))}. "
+            "Encode them by a pipeline, such as make_pipeline(TableEncoder(), model) with TableEncoder of "
+            "evencover.models, or leave these columns out"
+        )
 
 
 def check_regressor(estimator: Any, name: str) -> None:
     """Raise unless this is an instance of a regressor, with `fit` and `predict`."""
-    if isinstance(estimator, type) or not all(hasattr(estimator, method) for method in ("fit", "predict")):
+    if isinstance(estimator, type) or not all(_has_method(estimator, method) for method in ("fit", "predict")):
         raise TypeError(
             f"{name} must be a regressor with scikit-learn's methods fit and predict, such as Ridge(); got "
             f"{estimator!r}"
         )
     if is_classifier(estimator):
         raise TypeError(f"{name} must be a regressor; got the classifier {type(estimator).__name__}")
+
+
+def _has_method(estimator: Any, method: str) -> bool:
+    """Return whether an estimator has a method, or will have it once it is fitted, as a `StackingRegressor`."""
+    return hasattr(estimator, method) or (hasattr(type(estimator), method) and is_regressor(estimator))
 
 
 def remember_features(estimator: BaseEstimator, X: Any) -> None:
@@ -46,8 +70,40 @@ def check_ready(estimator: BaseEstimator, X: Any) -> None:
 def checked_rows(estimator: BaseEstimator, X: Any) -> FloatArray:
     """Return new rows as numbers, shape (n, features), for an estimator fitted on such features."""
     check_is_fitted(estimator)
+    check_no_dates(estimator, X)
     rows: FloatArray = validate_data(estimator, X, reset=False, dtype=np.float64)
     return rows
+
+
+def checked_features(estimator: BaseEstimator, X: Any) -> FloatArray:
+    """Return the features of training rows as numbers, shape (n, features)."""
+    check_no_dates(estimator, X)
+    rows: FloatArray = check_array(X, dtype=np.float64, estimator=estimator, input_name="X")
+    return rows
+
+
+def check_no_dates(estimator: Any, X: Any) -> None:
+    """Raise if X has columns of dates or times: numpy would fail, or silently use a count of nanoseconds."""
+    columns = date_columns(X)
+    if columns:
+        raise DateColumnsError(columns, estimator)
+
+
+@contextmanager
+def dates_explained(estimator: Any, X: Any) -> Iterator[None]:
+    """Replace an error about dates, raised while the estimator reads X, by one that says what to do.
+
+    Only the error itself shows that a model cannot read dates: a pipeline may encode them.
+    """
+    try:
+        yield
+    except DateColumnsError:
+        raise
+    except (TypeError, ValueError) as error:
+        columns = date_columns(X) if any(part in str(error) for part in _ERRORS_OF_DATES) else []
+        if not columns:
+            raise
+        raise DateColumnsError(columns, estimator) from error
 
 
 def checked_target(estimator: BaseEstimator, X: Any, y: Any) -> FloatArray:
@@ -75,7 +131,70 @@ def fitted_copy(estimator: Any, X: Any, y: FloatArray, fit_params: Mapping[str, 
     The `fit` of `FrozenEstimator` is not called: it checks for attributes of fitted scikit-learn models, which models
     of some libraries lack.
     """
-    return estimator if isinstance(estimator, FrozenEstimator) else clone(estimator).fit(X, y, **fit_params)
+    return estimator if isinstance(estimator, FrozenEstimator) else fitted_clone(estimator, X, y, fit_params)
+
+
+def fitted_clone(estimator: Any, X: Any, y: FloatArray, fit_params: Mapping[str, Any] | None = None) -> Any:
+    """Return a clone, fitted to these rows; raise if it cannot use a fit argument or a column of dates."""
+    params = fit_params or {}
+    unknown = [name for name in params if not _takes(estimator.fit, name)]
+    if unknown:
+        raise TypeError(
+            f"fit arguments must be those of {type(estimator).__name__}.fit; got {', '.join(unknown)}, which it does "
+            "not take. Leave this out, or use a model whose fit takes it"
+        )
+    if type(estimator).__module__.partition(".")[0] in _NUMBERS_ONLY and not _has_parts(estimator):
+        check_no_dates(estimator, X)
+    with dates_explained(estimator, X):
+        return cloned(estimator).fit(X, y, **params)
+
+
+def cloned(value: Any) -> Any:
+    """Return an unfitted copy of an estimator, also of one whose constructor copies its arguments.
+
+    scikit-learn's `clone` raises an error if a parameter is not the very object that was passed. CatBoost copies lists,
+    such as `cat_features`, so it is constructed again from equal parameters.
+    """
+    try:
+        return clone(value, safe=False)
+    except RuntimeError as error:
+        return _constructed_again(value, error)
+
+
+class CloneMixin:
+    """For estimators that hold others: scikit-learn's `clone` copies the others as `cloned` does."""
+
+    def __sklearn_clone__(self) -> Any:
+        try:
+            return super().__sklearn_clone__()  # type: ignore[misc]
+        except RuntimeError as error:
+            return _constructed_again(self, error)
+
+
+def _constructed_again(value: Any, error: RuntimeError) -> Any:
+    """Return a copy made from equal parameters. Raise the error of `clone` if a constructor changes one of them."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(cloned, value))
+    given = {name: cloned(each) for name, each in value.get_params(deep=False).items()}
+    copy = type(value)(**given)
+    kept = copy.get_params(deep=False)
+    if any(kept[name] is not each and not np.array_equal(kept[name], each) for name, each in given.items()):
+        raise error
+    for name in ("_metadata_request", "_sklearn_output_config"):
+        if name in vars(value):
+            setattr(copy, name, deepcopy(vars(value)[name]))
+    return copy
+
+
+def _takes(fit: Any, name: str) -> bool:
+    """Return whether a `fit` has a parameter of this name, or takes any."""
+    parameters = signature(fit).parameters
+    return name in parameters or any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values())
+
+
+def _has_parts(estimator: Any) -> bool:
+    """Return whether an estimator is made of others, such as a pipeline, the first of which may encode dates."""
+    return any(name in estimator.get_params(deep=False) for name in ("steps", "estimator", "regressor", "estimators"))
 
 
 def fit_router(owner: BaseEstimator, **estimators: Any) -> MetadataRouter:
@@ -84,13 +203,26 @@ def fit_router(owner: BaseEstimator, **estimators: Any) -> MetadataRouter:
     return MetadataRouter(owner=owner).add_self_request(owner).add(**estimators, method_mapping=fit_only)
 
 
+def routed_params(owner: Any, fit_params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the fit arguments of a wrapped estimator: all or, with metadata routing, those that it requests."""
+    if not fit_params or not get_config()["enable_metadata_routing"]:
+        return fit_params
+    params: Mapping[str, Any] = process_routing(owner, "fit", **fit_params)[name]["fit"]
+    return params
+
+
 def with_inputs_of(estimator: Any, tags: Tags) -> Tags:
     """Return the tags, with those of the features that the wrapped estimator accepts."""
     tags.input_tags = get_tags(estimator).input_tags
     return tags
 
 
-def part_of_argument(name: str, value: Any, n: int, rows: IntArray) -> Any:
+def parts_of_arguments(fit_params: Mapping[str, Any], n: int, rows: IntArray) -> dict[str, Any]:
+    """Return fit arguments for some of n rows: of those with an entry for each row, such as weights, these entries."""
+    return {name: _part_of_argument(name, value, n, rows) for name, value in fit_params.items()}
+
+
+def _part_of_argument(name: str, value: Any, n: int, rows: IntArray) -> Any:
     """Return the entries of a fit argument at these rows if it has an entry for each of the n rows, else all of it."""
     sized = hasattr(value, "__len__") and not isinstance(value, str | dict)
     shape = value.shape if hasattr(value, "shape") else (len(value),) if sized else ()

@@ -10,6 +10,7 @@ from sklearn.utils.metadata_routing import MetadataRouter
 
 from evencover._internal.arrays import FloatArray, checked_nonnegative, warn_user
 from evencover.models._validation import (
+    CloneMixin,
     check_ready,
     check_regressor,
     checked_target,
@@ -17,17 +18,18 @@ from evencover.models._validation import (
     fit_router,
     fitted_copy,
     remember_features,
+    routed_params,
     with_inputs_of,
 )
 from evencover.models.predict import CenterMixin
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
 
-_QUANTILES = ("lower", "center", "upper")
+_QUANTILES = {2: ("lower", "upper"), 3: ("lower", "center", "upper")}  # by number of columns
 _OUTPUTS = ("lower", "center", "upper", "spread", "variance")
 
 
-class _AdapterMixin(MetaEstimatorMixin, RegressorMixin):  # type: ignore[misc]
+class _AdapterMixin(CloneMixin, MetaEstimatorMixin, RegressorMixin):  # type: ignore[misc]
     """What the adapters share: fitting the wrapped regressors, metadata routing, fitted state and tags.
 
     An adapter has `_regressors()`, which returns the wrapped regressors by parameter name.
@@ -49,7 +51,8 @@ class _AdapterMixin(MetaEstimatorMixin, RegressorMixin):  # type: ignore[misc]
             check_regressor(regressor, name)
         level_fraction(self.level)
         y = checked_target(self, X, y)
-        return {name: fitted_copy(regressor, X, y, fit_params) for name, regressor in regressors.items()}
+        params = {name: routed_params(self, fit_params, name) for name in regressors}
+        return {name: fitted_copy(regressor, X, y, params[name]) for name, regressor in regressors.items()}
 
     def _set_fitted(self, fitted: Mapping[str, Any], X: Any) -> Self:
         """Set the learned attributes, such as `estimator_`."""
@@ -177,9 +180,10 @@ class FromOutputs(CenterMixin, _AdapterMixin, BaseEstimator):  # type: ignore[mi
     ----------
     estimator : regressor
         Its `predict` returns an array of shape (n, columns).
-    outputs : sequence of str
+    outputs : sequence of str, optional
         The meaning of each column: "lower" and "upper", "spread" or "variance", "center", or "" for a column to
-        ignore. Without "center" the center is the middle of the bounds.
+        ignore. Without "center" the center is the middle of the bounds. By default two columns are lower and upper,
+        and three columns are lower, center and upper.
     level : float
         Nominal coverage of the model's own bounds.
 
@@ -193,19 +197,20 @@ class FromOutputs(CenterMixin, _AdapterMixin, BaseEstimator):  # type: ignore[mi
     >>> from sklearn.frozen import FrozenEstimator
     >>> from sklearn.linear_model import LinearRegression
     >>> two = LinearRegression().fit([[0.0], [1.0]], [[-1.0, 1.0], [-2.0, 2.0]])
-    >>> model = FromOutputs(FrozenEstimator(two), ["lower", "upper"]).fit([[0.0], [1.0]], [0.1, -0.2])
+    >>> model = FromOutputs(FrozenEstimator(two)).fit([[0.0], [1.0]], [0.1, -0.2])
     >>> model.predict_full([[0.5]])
     Prediction(1 rows of center, spread, lower, upper; level=0.9)
     """
 
-    def __init__(self, estimator: Any, outputs: Sequence[str] = _QUANTILES, *, level: float = 0.9) -> None:
+    def __init__(self, estimator: Any, outputs: Sequence[str] | None = None, *, level: float = 0.9) -> None:
         self.estimator = estimator
         self.outputs = outputs
         self.level = level
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
         """Fit the regressor; further arguments are passed to its `fit`."""
-        _check_outputs(self.outputs)
+        if self.outputs is not None:
+            _check_outputs(self.outputs)
         fitted = self._fit_regressors(X, y, fit_params)
         # Predict a few rows now, so that a wrong number of columns is an error of `fit`.
         _warn_if_swapped(self._prediction(fitted["estimator"], first_rows(X)))
@@ -218,13 +223,15 @@ class FromOutputs(CenterMixin, _AdapterMixin, BaseEstimator):  # type: ignore[mi
 
     def _prediction(self, fitted: Any, X: Any) -> Prediction:
         values = np.asarray(fitted.predict(X), dtype=np.float64)
-        if values.shape[1:] != (len(self.outputs),):
-            name, n_columns = type(fitted).__name__, int(np.prod(values.shape[1:]))
+        n_columns = int(np.prod(values.shape[1:]))
+        outputs = _QUANTILES.get(n_columns, ()) if self.outputs is None else self.outputs
+        if values.shape[1:] != (len(outputs),):
+            names = "no names" if self.outputs is None else f"{len(outputs)} names {outputs!r}"
             raise ValueError(
-                f"outputs must have one name for each column that {name} predicts; got {len(self.outputs)} names "
-                f"{self.outputs!r} for {n_columns} column{'s' if n_columns != 1 else ''}"
+                f"outputs must have one name for each column that {type(fitted).__name__} predicts; got {names} for "
+                f"{n_columns} column{'s' if n_columns != 1 else ''}"
             )
-        column = dict(zip(self.outputs, values.T, strict=True))
+        column = dict(zip(outputs, values.T, strict=True))
         variance = column.get("variance")
         spread = column.get("spread") if variance is None else np.sqrt(checked_nonnegative(variance, "variance"))
         center = column["center"] if "center" in column else (column["lower"] + column["upper"]) / 2

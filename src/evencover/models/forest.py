@@ -6,13 +6,12 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_array
 
 from evencover._internal.arrays import FloatArray
 from evencover._internal.optional import import_optional
 from evencover.models._quantile_plan import Center, QuantilePlan
 from evencover.models._scaling import Scaling, relative_floor
-from evencover.models._validation import checked_rows, checked_target, remember_features
+from evencover.models._validation import checked_features, checked_rows, checked_target, remember_features
 from evencover.models.predict import CenterMixin
 from evencover.predictions import Prediction
 
@@ -104,7 +103,7 @@ class QuantileForest(CenterMixin, RegressorMixin, BaseEstimator):  # type: ignor
         plan = QuantilePlan.of(self.level, self.softening, self.quantiles, self.center)
         package = import_optional("quantile_forest", extra="forest", purpose="QuantileForest")
         target = checked_target(self, X, y)
-        rows = check_array(X, dtype=np.float64, estimator=self, input_name="X")
+        rows = checked_features(self, X)
         scaling = Scaling.of(rows, target)
         forest = package.RandomForestQuantileRegressor(
             n_estimators=self.n_estimators,

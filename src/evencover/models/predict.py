@@ -7,6 +7,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from evencover._internal.arrays import FloatArray
+from evencover.models._validation import dates_explained
 from evencover.predictions import Prediction
 
 
@@ -40,7 +41,8 @@ def predictions_of(estimator: Any, X: Any) -> Prediction:
     Prediction(1 rows of center; level=0.9)
     """
     if callable(getattr(estimator, "predict_full", None)):
-        prediction = estimator.predict_full(X)
+        with dates_explained(estimator, X):
+            prediction = estimator.predict_full(X)
         if not isinstance(prediction, Prediction):
             raise TypeError(
                 f"{type(estimator).__name__}.predict_full must return a Prediction; got {type(prediction).__name__}"
@@ -52,7 +54,8 @@ def predictions_of(estimator: Any, X: Any) -> Prediction:
         return predictions_of(estimator.estimator, X)
     if isinstance(estimator, Pipeline):
         return predictions_of(estimator[-1], through_steps(estimator, X))
-    center = np.asarray(estimator.predict(X))
+    with dates_explained(estimator, X):
+        center = np.asarray(estimator.predict(X))
     return Prediction(center.ravel() if center.ndim == 2 and center.shape[1] == 1 else center)
 
 

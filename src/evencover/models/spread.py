@@ -4,26 +4,31 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Protocol, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GroupKFold, KFold, check_cv, cross_val_predict
 from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import Pipeline
 from sklearn.utils import InputTags, Tags, check_array, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
-from evencover._internal.arrays import FloatArray, IntArray, check_count, is_count, is_number
+from evencover._internal.arrays import FloatArray, IntArray, check_count, is_number
+from evencover.models._out_of_fold import checked_splitter, out_of_fold_predictions
 from evencover.models._scaling import mean_and_scale, relative_floor
 from evencover.models._validation import (
+    CloneMixin,
+    check_no_dates,
     check_ready,
     check_regressor,
     checked_target,
+    cloned,
     first_rows,
     fit_router,
+    fitted_clone,
     fitted_copy,
     remember_features,
+    routed_params,
     with_inputs_of,
 )
 from evencover.models.predict import is_frozen, through_steps
@@ -50,7 +55,7 @@ class SpreadSource(Protocol):
         """Return the spread of new rows, zero or more. Shape (n,)."""
 
 
-class ResidualSpread(BaseEstimator):  # type: ignore[misc]
+class ResidualSpread(CloneMixin, BaseEstimator):  # type: ignore[misc]
     """Spread from a second regressor, which is fitted to the absolute out-of-fold residuals of the model.
 
     The spread is √(π/2) times the predicted absolute residual: the standard deviation if the target is normal.
@@ -82,7 +87,8 @@ class ResidualSpread(BaseEstimator):  # type: ignore[misc]
         check_regressor(regressor, "regressor")
         sizes = np.abs(residuals)
         self.unit_ = float(sizes.mean())  # tolerances of regressors are absolute, so their targets are about 1
-        self.regressor_ = clone(regressor).fit(X, sizes / self.unit_) if self.unit_ else DummyRegressor().fit(X, sizes)
+        constant = self.unit_ == 0
+        self.regressor_ = DummyRegressor().fit(X, sizes) if constant else fitted_clone(regressor, X, sizes / self.unit_)
         return self.spread(estimator, X)
 
     def spread(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
@@ -211,7 +217,7 @@ class EnsembleSpread(BaseEstimator):  # type: ignore[misc]
         return np.sqrt(total / count)
 
 
-class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Any point regressor, with a spread that is learned in addition.
 
     The center is the prediction of the regressor, fitted on all rows. The bounds are center ± z · spread, where z is
@@ -288,8 +294,9 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
         if not (is_number(self.floor) and 0 < self.floor < 1):
             raise ValueError(f"floor must lie strictly between 0 and 1; got {self.floor!r}")
         target = checked_target(self, X, y)
-        fitted = fitted_copy(self.estimator, X, target, fit_params)
-        residuals = self._residuals(fitted, X, target, clusters, fit_params) if source.needs_residuals else None
+        params = routed_params(self, fit_params, "estimator")
+        fitted = fitted_copy(self.estimator, X, target, params)
+        residuals = self._residuals(fitted, X, target, clusters, params) if source.needs_residuals else None
         spread = _learn_spread(source, fitted, X, target, residuals)
         self.estimator_, self.spread_ = fitted, source
         self.spread_floor_ = relative_floor(spread, target, self.floor)
@@ -320,7 +327,7 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
                 "spread must be an object such as ResidualSpread(...), NeighborSpread(...) or EnsembleSpread(), not a "
                 f"class; got {self.spread!r}"
             )
-        return clone(self.spread, safe=False)
+        return cloned(self.spread)
 
     def _residuals(
         self, fitted: Any, X: Any, y: FloatArray, clusters: Any, fit_params: Mapping[str, Any]
@@ -328,20 +335,8 @@ class WithSpread(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ig
         """Return the out-of-fold residuals; those of a frozen model are out of sample already. Shape (n,)."""
         if is_frozen(self.estimator):
             return y - np.ravel(fitted.predict(X))
-        folds = list(self._splitter(len(y), clusters).split(X, y, clusters))
-        return y - np.ravel(cross_val_predict(self.estimator, X, y, cv=folds, params=dict(fit_params)))
-
-    def _splitter(self, n: int, clusters: Any) -> Any:
-        """Return the splitter that makes the folds for the residuals."""
-        if not is_number(self.cv):
-            return check_cv(self.cv)
-        if not is_count(self.cv) or self.cv < 2:
-            raise ValueError(f"cv must be at least 2 folds, or a splitter; got {self.cv!r}")
-        if n < 2:
-            raise ValueError(f"WithSpread needs at least 2 rows to cross-fit; got {n} sample")
-        if clusters is not None:
-            return GroupKFold(int(self.cv))
-        return KFold(min(int(self.cv), n), shuffle=True, random_state=self.random_state)
+        splitter = checked_splitter(self.cv, len(y), clustered=clusters is not None, random_state=self.random_state)
+        return y - out_of_fold_predictions(self.estimator, X, y, splitter, clusters, fit_params)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "estimator_")
@@ -372,7 +367,8 @@ def _member_predictions(estimator: Any, X: Any) -> Iterator[FloatArray]:
 def _learn_spread(source: Any, fitted: Any, X: Any, y: FloatArray, residuals: FloatArray | None) -> FloatArray:
     """Return the spread on the training rows; add a remedy to the message of errors about the features."""
     remedies = {
-        "could not convert": "make WithSpread the last step of the Pipeline that encodes the features",
+        "could not convert": "make WithSpread the last step of the Pipeline that encodes the features, or use "
+        "ResidualSpread(regressor) with a regressor that reads these columns, such as a copy of the model",
         "Sparse data was passed": "use ResidualSpread(regressor) with a regressor that accepts sparse features",
     }
     try:
@@ -388,6 +384,7 @@ def _learn_spread(source: Any, fitted: Any, X: Any, y: FloatArray, residuals: Fl
 
 
 def _numbers(X: Any) -> FloatArray:
+    check_no_dates(NeighborSpread(), X)
     rows: FloatArray = check_array(X, dtype=np.float64, input_name="X")
     return rows
 

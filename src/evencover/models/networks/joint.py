@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 
 from evencover._internal.arrays import FloatArray, IntArray
 from evencover._internal.optional import import_optional
 from evencover.models._scaling import Scaling
-from evencover.models._validation import checked_target, remember_features
+from evencover.models._validation import checked_features, checked_target, remember_features
 from evencover.models.networks._layers import Layers
 from evencover.models.networks._training_settings import Progress, TrainingSettings, TrainingTask
 
@@ -52,7 +52,7 @@ def fit_jointly(
     networks = _checked_networks(networks)
     settings = TrainingSettings.of(networks[0])
     losses = [network._loss() for network in networks]
-    table: FloatArray = check_array(X, dtype=np.float64, estimator=networks[0], input_name="X")
+    table = checked_features(networks[0], X)
     target = checked_target(networks[0], X, y)
     positions = _checked_positions(rows, len(networks), len(target))
     scalings = [Scaling.of(table[own], target[own]) for own in positions]

@@ -1,0 +1,146 @@
+"""The result of `recommend`: the evaluated candidates, the chosen one, and the reason in sentences."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+
+from evencover._internal.html import html_table, tag
+from evencover.diagnostics._formatting import join_first, number_text, short_repr, text_table
+from evencover.diagnostics._verdict import Verdict
+from evencover.scores import Score
+from evencover.taxonomies import Marginal, Taxonomy
+
+WIDTH_MARGIN = 0.01  # relative difference of widths that is ignored
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A score with a taxonomy, evaluated on out-of-fold predictions.
+
+    Parameters
+    ----------
+    nonconformity : Score
+        The score.
+    taxonomy : Taxonomy
+        The groups.
+    verdict : {"even", "uneven", "undecided"}
+        Verdict on one threshold, for five groups of the spread. With thresholds per group it is "even", which is
+        guaranteed.
+    width : float
+        Mean width.
+    """
+
+    nonconformity: Score
+    taxonomy: Taxonomy
+    verdict: Verdict
+    width: float
+
+    @property
+    def outcome(self) -> str:
+        """The verdict as text; thresholds per group are even (guaranteed)."""
+        return self.verdict + " (guaranteed)" * (self.verdict == "even" and not self.has_one_threshold)
+
+    @property
+    def has_one_threshold(self) -> bool:
+        """Whether all rows have the same threshold."""
+        return isinstance(self.taxonomy, Marginal)
+
+    @property
+    def name(self) -> str:
+        """The score and the groups as text."""
+        groups = "one threshold" if self.has_one_threshold else repr(self.taxonomy)
+        return f"{short_repr(self.nonconformity)} with {groups}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Recommendation:
+    """The candidates that were evaluated, and the one that was chosen. `print` shows the reason and a table.
+
+    Parameters
+    ----------
+    candidates : tuple of Candidate
+        The evaluated candidates, the narrowest first.
+    chosen : Candidate
+        The narrowest even candidate. Among all even ones that are at most 1 % wider, the one with the fewest groups.
+    level : float
+        Nominal coverage of the comparison.
+    """
+
+    candidates: tuple[Candidate, ...]
+    chosen: Candidate
+    level: float
+
+    @property
+    def summary(self) -> str:
+        """What was chosen and why, then why not the others; a line for each."""
+        return "\n".join([f"Chosen: {self.chosen.name}. {self._reason()}", *self._reasons_against_others()])
+
+    def _reason(self) -> str:
+        """Return why the chosen candidate was chosen."""
+        if len(self.candidates) == 1:
+            return f"It was the only candidate; its verdict: {self.chosen.outcome}."
+        if self.chosen.verdict != "even":
+            few = ": the rows are too few to show it" if self.chosen.verdict == "undecided" else ""
+            return f"No candidate is even{few}. Of the {self.chosen.verdict} ones, this is the narrowest."
+        one_threshold = self.chosen.has_one_threshold
+        even = (
+            "It is even over five groups of the spread"
+            if one_threshold
+            else "Thresholds per group are even by their guarantee"
+        )
+        if any(each.width < self.chosen.width for each in self._others("even")):
+            return f"{even}. Narrower even candidates have more groups and save at most 1 % of the width."
+        return f"{even}, and no even candidate is narrower."
+
+    def _reasons_against_others(self) -> list[str]:
+        """Return a sentence about the uneven, the undecided and the wider candidates; none if there are none."""
+        verdict = self.chosen.verdict
+        reasons = {
+            "Uneven": self._others("uneven") if verdict != "uneven" else [],
+            "Undecided, because the rows are too few": self._others("undecided") if verdict == "even" else [],
+        }
+        wider = sum(each.width > self.chosen.width for each in self._others(verdict))
+        return [f"{reason}: {self._list(others)}." for reason, others in reasons.items() if others] + [
+            f"Also {verdict}, but wider: {wider} of the {len(self.candidates)} candidates."
+        ] * (wider > 0)
+
+    def _others(self, verdict: Verdict) -> list[Candidate]:
+        return [each for each in self.candidates if each.verdict == verdict and each is not self.chosen]
+
+    def _list(self, candidates: Sequence[Candidate]) -> str:
+        return join_first(f"{each.name} ({self._difference(each)})" for each in candidates)
+
+    def _difference(self, candidate: Candidate) -> str:
+        """Return how much wider or narrower than the chosen candidate it is: 4.2 % wider."""
+        if not isfinite(candidate.width) or not 0 < self.chosen.width < inf:
+            return f"mean width {number_text(candidate.width)}"
+        percent = 100 * (candidate.width / self.chosen.width - 1)
+        return f"{abs(percent):.1f} % {'narrower' if percent < 0 else 'wider'}"
+
+    def __repr__(self) -> str:
+        return (
+            f"Recommendation({short_repr(self.chosen.nonconformity)}, {self.chosen.taxonomy!r}, level={self.level:g})"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.summary}\n\n{text_table(self._header, self._table_rows())}"
+
+    def _repr_html_(self) -> str:
+        first, *others = (tag("p", line) for line in self.summary.split("\n"))
+        return tag("div", tag("b", first), *others, html_table(self._header, self._table_rows()))
+
+    @property
+    def _header(self) -> tuple[str, ...]:
+        return "nonconformity", "taxonomy", "verdict", f"mean width at level {self.level:g}", ""
+
+    def _table_rows(self) -> list[tuple[str, ...]]:
+        return [
+            (
+                short_repr(each.nonconformity),
+                repr(each.taxonomy),
+                each.outcome,
+                number_text(each.width),
+                "<- chosen" * (each is self.chosen),
+            )
+            for each in self.candidates
+        ]
