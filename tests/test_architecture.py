@@ -16,8 +16,9 @@ import evencover
 SOURCE = Path(evencover.__file__).parent
 LAYERS = [  # a module imports from its own layer or from layers above, never from below
     {"_version"},
-    {f"_internal.{name}" for name in ("optional", "saved_files", "saved_objects", "ecdf", "html")}
-    | {"_internal.arrays", "_internal.frames", "_internal"},
+    {f"_internal.{name}" for name in ("optional", "saved_files", "saved_objects", "ecdf", "html", "json_values")}
+    | {f"_internal.{name}" for name in ("arrays", "booster_files", "frames", "dates", "drawing")}
+    | {"_internal"},
     {"quantiles", "groups", "guarantees", "intervals", "predictions"},
     {"scores", "taxonomies", "calibration", "metrics"}
     | {f"_internal.{name}" for name in ("bins", "pools", "calibration_files")},
@@ -25,22 +26,30 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     {f"theory.{name}" for name in ("families", "symbolic", "pivotality")} | {"theory"},
     {f"synthetic.{name}" for name in ("feature_distributions", "target_distributions", "data", "misspecification")}
     | {"synthetic"},
-    {f"models.{name}" for name in ("_validation", "_scaling", "_quantile_plan", "predict")},
+    {f"models.{name}" for name in ("_validation", "_out_of_fold", "_scaling", "_quantile_plan", "predict")},
     {f"models.{name}" for name in ("adapters", "encoding", "forest", "spread")},
     {f"models.networks.{name}" for name in ("_layers", "_losses", "_training_settings", "_training")},
     {f"models.networks.{name}" for name in ("joint", "_saving", "_network_outputs")},
     {f"models.networks.{name}" for name in ("regressors", "ensembles")} | {"models.networks", "models"},
     {"_internal.predictor_files", "model_selection", "conformal"},
+    {f"datasets.{name}" for name in ("_column_names", "_number_texts", "_table_cells", "_text_files", "_excel_files")},
     {f"datasets.{name}" for name in ("registry", "_table_files", "dataset", "_downloads", "_originals", "loading")}
     | {"datasets"},
     {f"diagnostics.{name}" for name in ("_exact_tests", "_coverage_intervals", "_verdict", "_formatting")},
     {f"diagnostics.{name}" for name in ("_marginal_threshold", "_interval_input", "_headlines", "_spelling")},
     {f"diagnostics.{name}" for name in ("_quantile_differences", "_score_distributions", "_spread_dependence")},
     {f"diagnostics.{name}" for name in ("_options", "sample_sizes", "_feature_strata", "_regions", "_excess_risk")},
-    {f"diagnostics.{name}" for name in ("diagnosis_result", "audit_result", "quality", "_scope")} | {"diagnostics"},
+    {
+        f"diagnostics.{name}"
+        for name in ("diagnosis_result", "audit_result", "recommendation_result", "quality", "_scope")
+    }
+    | {"diagnostics"},
     {f"diagnostics.{name}" for name in ("_answers", "_advice", "_audit_advice", "_coverage_tests")},
     {f"diagnostics.{name}" for name in ("diagnosis", "audits", "recommendations")},
-    {f"studies.{name}" for name in ("plan", "_columns", "table_study")} | {"studies"},
+    {
+        *(f"studies.{name}" for name in ("plan", "_messages", "_recognition", "_targets", "_leaks", "_columns")),
+        *("studies", "studies._dependence", "studies._splits", "studies.study_result", "studies.table_study"),
+    },
     {"plots"},
     {f"reproduction.{name}" for name in ("simulation", "coverage_tables", "scenarios", "exact_coverages", "claims")},
     {f"reproduction.{name}" for name in ("verdict_rates", "audit_rates", "paper_figures")} | {"reproduction"},
@@ -49,9 +58,9 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     {"reproduction.benchmark.result_files", "reproduction.benchmark"},
     {f"_report.{name}" for name in ("level_recorder", "axes", "charts", "contents", "level_sections", "first_screen")},
     {f"_report.{name}" for name in ("static_sections", "page", "writing", "json_data", "output_folders")} | {"_report"},
-    {f"_cli.{name}" for name in ("terminal", "invocation", "reproduce_commands", "benchmark_command")},
-    {f"_cli.{name}" for name in ("run_command", "predict_command", "audit_columns", "audit_command")}
-    | {"_cli", "__main__"},
+    {f"_cli.{name}" for name in ("progress_lines", "terminal", "invocation", "reproduce_commands")},
+    {f"_cli.{name}" for name in ("benchmark_command", "run_command", "predict_command", "audit_columns")}
+    | {"_cli.audit_command", "_cli", "__main__"},
 ]
 # Users import from these by path: figures by their functions, the paper's parts as docs/theory.md shows.
 USED_BY_PATH = {

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from playwright.sync_api import sync_playwright
 
 from evencover import BySpread, Residual, Rows, calibrate, coverage_by_group, diagnose_scores, write_report
+from evencover.datasets._table_files import read_table
 from evencover.intervals import Intervals
 from evencover.plots import BLUE, GREY, STYLE, VERMILION, new_figure, plot_diagnosis, plot_group_coverages
 from evencover.reproduction.paper_figures import figures
@@ -38,8 +39,10 @@ def report(path: Path) -> None:
     rng = np.random.default_rng(0)
     area, region = rng.uniform(30, 200, 20_000).round(), rng.choice(["north", "south", "coast"], 20_000)
     price = 50 + 3 * area + 80 * (region == "coast") + (3 + area**2 / 400) * rng.normal(size=20_000)
-    result = study(pd.DataFrame({"area": area, "region": region, "price": price}), "price", name="houses.csv")
     with TemporaryDirectory() as folder, sync_playwright() as playwright:
+        file = Path(folder) / "houses.csv"
+        pd.DataFrame({"area": area, "region": region, "price": price}).to_csv(file, index=False)
+        result = study(read_table(file), "price", name=file.name)
         write_report(result, Path(folder) / "report.html")
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         tab = browser.new_page(viewport={"width": 860, "height": 960}, device_scale_factor=1.5)

@@ -1,0 +1,164 @@
+"""Regressors of boosting libraries inside objects to save, with a library that is made up here."""
+
+import dataclasses
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+
+from evencover import ConformalRegressor
+from evencover._internal import booster_files, saved_objects
+from evencover._internal.booster_files import SavedBooster, pack_boosters, unpack_boosters
+
+X, Y = np.arange(40.0)[:, None], np.arange(40.0)
+
+
+class Shift(RegressorMixin, BaseEstimator):
+    """A regressor of the library; its model is the text of one number."""
+
+    def __init__(self, shift=1.0):
+        self.shift = shift
+
+    def fit(self, X, y):
+        self.model_, self.rows_ = np.mean(y) + self.shift, len(X)
+        return self
+
+    def predict(self, X):
+        return X[:, 0] + self.model_
+
+
+class Subclass(Shift):
+    """A user's class is not one of the library."""
+
+
+def write(model):
+    return repr(float(model.model_)).encode()
+
+
+def read(model, saved):
+    model.model_ = float(saved.content)
+
+
+@pytest.fixture(autouse=True)
+def library(monkeypatch):
+    monkeypatch.setitem(sys.modules, "shiftboost", SimpleNamespace(Shift=Shift, __version__="2.0"))
+    monkeypatch.setattr(Shift, "__module__", "shiftboost.sklearn")
+    entry = booster_files._Library(("Shift",), write, read, lambda model: hasattr(model, "model_"), ("model_",))
+    monkeypatch.setattr(booster_files, "_LIBRARIES", {"shiftboost": entry})
+
+
+def load(saved):
+    """Return what a file with this object holds after loading."""
+    content, untrusted = saved_objects.dump_objects(saved, "predictor")
+    assert untrusted == []
+    return saved_objects.load_objects(content, "file", "predictor", [])
+
+
+def test_a_regressor_is_replaced_by_its_own_format():
+    saved = pack_boosters(Shift(2.0).fit(X, Y))
+    assert (saved.library, saved.version, saved.name) == ("shiftboost", "2.0", "Shift")
+    assert (saved.params, saved.attributes, saved.content) == ({"shift": 2.0}, {"rows_": 40}, b"21.5")
+    restored = unpack_boosters(saved)
+    assert type(restored) is Shift
+    assert vars(restored) == {"shift": 2.0, "model_": 21.5, "rows_": 40}
+
+
+def test_a_regressor_that_is_not_fitted_stays_so():
+    assert vars(load(Shift(3.0))) == {"shift": 3.0}
+
+
+@pytest.mark.parametrize(
+    "hold",
+    [
+        lambda model: model,
+        lambda model: [1, (model, {"a": model})],
+        lambda model: make_pipeline(FrozenEstimator(model)),
+        lambda model: {"estimator": LinearRegression(), "other": [FrozenEstimator(FrozenEstimator(model))]},
+    ],
+    ids=["alone", "containers", "pipeline", "mapping"],
+)
+def test_regressors_at_any_depth(hold):
+    """They are restored, and the original is not changed."""
+    model = Shift().fit(X, Y)
+    held = hold(model)
+    before = repr(held)
+    restored = load(held)
+    assert repr(restored) == before == repr(held)
+    assert "SavedBooster" in repr(pack_boosters(held))
+    assert model.predict(X[:1]) == 20.5
+
+
+def test_one_regressor_in_two_places_stays_one():
+    model = Shift().fit(X, Y)
+    first, second = load([model, FrozenEstimator(model)])
+    assert second.estimator is first
+
+
+def test_objects_without_such_regressors_are_not_copied():
+    held = {"a": [LinearRegression().fit(X, Y)], "b": (1, "text", np.arange(3)), "c": Subclass(), "d": sys}
+    held["itself"] = held
+    assert pack_boosters(held) is held
+
+
+def test_a_predictor(tmp_path):
+    model = ConformalRegressor(Shift(), random_state=0).fit(X, Y)
+    model.save(tmp_path / "model")
+    loaded = ConformalRegressor.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_interval(X).lower, model.predict_interval(X).lower)
+    assert type(loaded.estimator_) is Shift
+
+
+@pytest.mark.parametrize(("library", "name"), [("os", "system"), ("shiftboost", "Other")])
+def test_nothing_outside_the_table_is_imported(library, name):
+    content, _ = saved_objects.dump_objects(SavedBooster(library, "1", name, {}, {}, b""), "predictor")
+    with pytest.raises(ValueError, match=rf"file: the file holds a {library}\.{name}, which evencover does not know"):
+        saved_objects.load_objects(content, "file", "predictor", [])
+
+
+def test_a_missing_library_is_named(monkeypatch):
+    content, _ = saved_objects.dump_objects(Shift().fit(X, Y), "predictor")
+    monkeypatch.setitem(sys.modules, "shiftboost", None)
+    with pytest.raises(ImportError, match=r"^file holds a model of shiftboost: pip install shiftboost$"):
+        saved_objects.load_objects(content, "file", "predictor", [])
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("2.1.1", r"its Shift was written by shiftboost 2\.1\.1, and this is 2\.0, .*: upgrade shiftboost"),
+        ("10.0", r"written by shiftboost 10\.0, and this is 2\.0, which could predict something else: upgrade"),
+        (
+            "1.9rc1",
+            r"its Shift was written by shiftboost 1\.9rc1, and shiftboost 2\.0 cannot read it: could not convert",
+        ),
+    ],
+)
+def test_a_model_that_the_library_cannot_read(version, message):
+    """An earlier version is not asked at all: it might read the model wrongly."""
+    content, _ = saved_objects.dump_objects(SavedBooster("shiftboost", version, "Shift", {}, {}, b"new"), "predictor")
+    with pytest.raises(ValueError, match=message):
+        saved_objects.load_objects(content, "file", "predictor", [])
+
+
+@pytest.mark.parametrize("name", ["model_", "__class__", "__dict__", "not a name", "", 3])
+def test_only_attributes_that_a_library_adds_are_restored(name):
+    """A file cannot replace the model in the library's own format, or the class."""
+    content, _ = saved_objects.dump_objects(SavedBooster("shiftboost", "2.0", "Shift", {}, {name: 5}, b""), "predictor")
+    with pytest.raises(ValueError, match=rf"^file: its Shift has the attribute {name!r}, which no file .* writes$"):
+        saved_objects.load_objects(content, "file", "predictor", [])
+
+
+def test_only_the_first_line_of_an_error_of_the_library_is_printed(monkeypatch):
+    def fail(model, saved):
+        raise RuntimeError("\ncheck failed\nStack trace:\n  [bt] (0) main")
+
+    entry = dataclasses.replace(booster_files._LIBRARIES["shiftboost"], read=fail)
+    monkeypatch.setattr(booster_files, "_LIBRARIES", {"shiftboost": entry})
+    content, _ = saved_objects.dump_objects(Shift().fit(X, Y), "predictor")
+    with pytest.raises(ValueError, match=r"^file: its Shift .* cannot read it: check failed\Z"):
+        saved_objects.load_objects(content, "file", "predictor", [])
