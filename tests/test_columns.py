@@ -220,6 +220,20 @@ class TestTime:
         parts = [set(year[rows]) for rows in (found.training, found.calibration, found.test.positions)]
         assert parts == [{2000}, {2001, 2002}, {2003}]
 
+    def test_the_verdict_uses_the_test_rows_alone(self):
+        """The calibration rows are earlier, so they say nothing about rows that may have changed."""
+        table = TABLE.assign(day=np.arange(N) + 0.5)
+        assert study(table, "y", plan=QUICK).audit.evidence == "calibration and test rows"
+        assert study(table, "y", plan=QUICK, time="day").audit.evidence == "test rows"
+
+    def test_advice_if_the_rows_have_changed(self):
+        noise = np.random.default_rng(0).normal(size=2000) * np.where(np.arange(2000) < 1600, 1, 2)
+        table = pd.DataFrame({"x": np.tile(X, 10), "day": np.arange(2000) + 0.5, "y": noise})
+        plan = Plan(model="linear", nonconformity=Residual(), taxonomy=Marginal())
+        found = study(table, "y", plan=plan, time="day", drop=["day"])
+        assert found.verdict == "uneven"
+        assert found.advice.startswith("Calibrate again on the latest rows, and repeat it as new rows come.")
+
     def test_a_dropped_column_orders_the_rows(self):
         table = TABLE.assign(sold=pd.date_range("2020", periods=N)[::-1].strftime("%m/%d/%Y"))
         found = study(table, "y", plan=QUICK, time="sold", drop=["sold"])

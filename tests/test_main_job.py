@@ -169,6 +169,22 @@ class TestRun:
         assert "column 'area' must hold numbers, as it did in fit; got '-' in row" in errors
         assert "of the file" in errors
 
+    def test_how_a_file_was_read_is_in_the_results(self, capsys, csv):
+        houses().assign(code=lambda table: [f"${each}" for each in range(len(table))]).to_csv(csv, index=False)
+        _, text, errors = run_again(capsys)
+        assert errors.startswith("evencover: houses.csv holds numbers as text in the column code ('$0' is 0)")
+        note = "houses.csv holds numbers as text in the column code"
+        assert f"Note: {note}" in text
+        assert json.loads(Path("evencover-houses/results.json").read_text(encoding="utf-8"))["notes"][0].startswith(
+            note
+        )
+
+    def test_a_target_that_two_columns_have(self, capsys, csv):
+        csv_text = Path(csv).read_text(encoding="utf-8").replace(",code,", ",price,", 1)
+        Path(csv).write_text(csv_text, encoding="utf-8")
+        status, _, errors = run_again(capsys)
+        assert (status, "several columns are named 'price'; give the position of one" in errors) == (1, True)
+
     def test_no_data_is_needed(self, capsys, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         status, text, _ = run_command_line(capsys, "run", *QUICK)
