@@ -185,7 +185,18 @@ def test_a_page_without_marks_is_an_error():
         with_table("a page", ["| row |"])
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "stop",
+    [
+        *(signal.SIGINT, signal.SIGTERM),
+        pytest.param(
+            signal.SIGKILL,
+            marks=pytest.mark.skipif(
+                sys.platform != "linux", reason="only Linux can end the child of a killed process"
+            ),
+        ),
+    ],
+)
 def test_an_interrupt_ends_the_running_command(fake_command, stop):
     """It also leaves no record, so the table runs again the next time."""
     code = (
