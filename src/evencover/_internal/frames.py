@@ -241,11 +241,17 @@ def numeric_column(
 
 def check_no_infinite(numbers: FloatArray, name: str, *, rows: RowNumbers = FROM_ZERO) -> None:
     """Raise ValueError if a column holds infinite values; missing ones, which are NaN, are allowed."""
+    problem = infinite_values(numbers, name, rows)
+    if problem:
+        raise ValueError(problem)
+
+
+def infinite_values(numbers: FloatArray, name: str, rows: RowNumbers) -> str:
+    """Return how many values of a column are infinite, as an error message; empty if none is."""
     infinite = np.isinf(numbers)
-    if infinite.any():
-        raise ValueError(
-            f"{name} must have finite or missing values; infinite values: {infinite.sum()} {rows.first(infinite)}"
-        )
+    if not infinite.any():
+        return ""
+    return f"{name} must have finite or missing values; infinite values: {infinite.sum()} {rows.first(infinite)}"
 
 
 def first_non_numeric(values: NDArray[Any]) -> tuple[int, Any]:
@@ -282,23 +288,26 @@ def date_columns(table: Any) -> list[Any]:
         return []
     names = column_names(table)
     if names is None:
-        return [position for position, values in enumerate(np.asarray(table).T) if _holds_dates(values.dtype, values)]
-    types = table.schema.types if _library(table) == "pyarrow" else table.dtypes
+        array = np.asarray(table)
+        columns = enumerate(array.T) if array.dtype.kind in "OmM" else ()
+        return [position for position, values in columns if _holds_dates(str(array.dtype), values)]
+    types = list(table.schema.types if _library(table) == "pyarrow" else table.dtypes)
+    texts = {kind: str(kind).lower() for kind in set(types)}  # few types, even in a wide table
     in_order = enumerate(zip(names, types, strict=True))
-    return [name for position, (name, kind) in in_order if _holds_dates(kind, _objects(table, position, kind))]
+    return [name for position, (name, kind) in in_order if _holds_dates(texts[kind], _objects(table, position, kind))]
 
 
-def _holds_dates(kind: Any, objects: NDArray[Any]) -> bool:
+def _holds_dates(kind: str, objects: NDArray[Any]) -> bool:
     """Return whether a type is one of dates or times or, for a column of Python objects, whether its first value is."""
-    if str(kind).lower() != "object":
-        return str(kind).lower().startswith(_DATE_TYPES)
+    if kind != "object":
+        return kind.startswith(_DATE_TYPES)
     first = next((value for value in objects if value is not None and not _differs_from_itself(value)), None)
     return isinstance(first, date | time | timedelta | np.datetime64 | np.timedelta64)
 
 
 def _objects(table: Any, position: int, kind: Any) -> NDArray[Any]:
     """Return the values of a pandas column if it holds Python objects, else nothing."""
-    has_objects = str(kind) == "object" and hasattr(table, "iloc")
+    has_objects = kind == "object" and hasattr(table, "iloc")
     return table.iloc[:, position].to_numpy() if has_objects else np.empty(0)
 
 

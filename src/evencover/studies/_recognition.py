@@ -16,6 +16,7 @@ from evencover._internal.frames import (
     RowNumbers,
     as_numbers,
     first_non_numeric,
+    infinite_values,
     is_missing,
     numbers_in_text,
 )
@@ -78,7 +79,7 @@ def recognize(name: str, values: NDArray[Any], *, rows: RowNumbers = FROM_ZERO, 
     rows : RowNumbers
         How messages number the rows.
     day_first : bool
-        Whether 03/04/2020 is in April, where the other dates do not tell.
+        Whether 03/04/2020 is in April, if no other date of the column shows it.
     """
     if has_date_type(values):
         return Recognized(dates=as_dates(values))
@@ -100,15 +101,6 @@ def is_time_name(name: str) -> bool:
 def is_id_name(name: str) -> bool:
     """Return whether a name is that of an index or an id, such as patient_id."""
     return any(pattern.fullmatch(str(name)) for pattern in (_INDEX_NAMES, _ID_NAMES, _CAMEL_CASE_ID))
-
-
-def _infinite_problem(name: str, numbers: FloatArray, rows: RowNumbers) -> Message | None:
-    """Return the problem of a column with infinite numbers; None if it has none."""
-    infinite = np.isinf(numbers)
-    if not infinite.any():
-        return None
-    text = f"column {name!r} must have finite or missing values; infinite values: {infinite.sum()}"
-    return Message(f"{text} {rows.first(infinite)}", ({"drop": [name]},))
 
 
 def type_problem(name: str, values: NDArray[Any], rows: RowNumbers) -> Message | None:
@@ -154,7 +146,8 @@ def _recognize_numbers(name: str, numbers: FloatArray | None, rows: RowNumbers) 
     """Return a column of numbers: measurements, an id, or with infinite values."""
     if numbers is None:  # no value at all
         return Recognized()
-    problem = _infinite_problem(name, numbers, rows)
+    infinite = infinite_values(numbers, f"column {name!r}", rows)
+    problem = Message(infinite, ({"drop": [name]},)) if infinite else None
     return Recognized(_why_number_is_id(name, numbers), numbers=numbers, problem=problem)
 
 
