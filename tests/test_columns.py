@@ -105,14 +105,14 @@ class TestLeaks:
     def test_copies(self, case):
         (warning,) = leak_warnings({"x": X, "copy": COPIES[case]}, "y", Y)
         assert warning.spelled(PYTHON) == (
-            "leak? 'copy' gives the target 'y' away, almost exactly. If it is not known when you predict, the results "
+            "leak? 'copy' determines the target 'y' almost exactly. If it is not known when you predict, the results "
             "are too good to be true: use drop=['copy']"
         )
 
     def test_parts(self):
         parts = {"a": X, "b": Y - X, "c": RNG.normal(size=N)}
         (warning,) = leak_warnings(parts, "y", Y)
-        assert "'a', 'b' together give" in warning.text
+        assert "'a', 'b' together determine" in warning.text
         assert warning.remedies == ({"drop": ["a", "b"]},)
 
     def test_no_leak(self):
@@ -135,7 +135,9 @@ class TestLeaks:
         assert len(prepare_table(table.rename(columns={"year": "z"}), ColumnRoles("y")).warnings) == 1
 
     def test_a_study_warns(self):
-        with pytest.warns(TableWarning, match=r"^Leak\? 'copy' gives the target 'y' away.*: use drop=\['copy'\]\.$"):
+        with pytest.warns(
+            TableWarning, match=r"^Leak\? 'copy' determines the target 'y' almost.*: use drop=\['copy'\]\.$"
+        ):
             found = study(TABLE.assign(copy=2 * TABLE["y"]), "y", plan=QUICK)
         assert len(found.warnings) == 1
         assert f"Warning: {found.warnings[0]}" in str(found)

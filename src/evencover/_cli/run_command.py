@@ -93,7 +93,7 @@ def run(
     missing_target
         What to do with rows without a target.
     day_first
-        Read 03/04/2020 as a day in April, if the other dates of the column do not tell.
+        Read 03/04/2020 as a day in April, if no other date of the column shows it.
     intervals
         Format of the file of intervals; by default Parquet for Parquet and Feather data, otherwise CSV.
     seed

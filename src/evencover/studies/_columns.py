@@ -50,7 +50,7 @@ class ColumnRoles:
     missing_target : {"error", "drop"}
         What to do with rows without a target.
     day_first : bool
-        Whether 03/04/2020 is in April, where the other dates do not tell.
+        Whether 03/04/2020 is in April, if no other date of the column shows it.
     """
 
     target: str

@@ -1,4 +1,4 @@
-"""Columns that give the target away: copies of it in another unit or scale, and parts that add up to it."""
+"""Columns that determine the target: copies of it in another unit or scale, and parts that add up to it."""
 
 from collections.abc import Iterator, Mapping
 
@@ -40,10 +40,11 @@ def leak_warnings(columns: Mapping[str, FloatArray], target: str, y: FloatArray)
     if not names:
         return []
     listed = ", ".join(map(repr, names))
-    subject = f"{listed} gives" if len(names) == 1 else f"{listed} {'each' if copies else 'together'} give"
+    one = len(names) == 1
+    subject = f"{listed} determines" if one else f"{listed} {'each' if copies else 'together'} determine"
     text = (
-        f"leak? {subject} the target {target!r} away, almost exactly. If {'it is' if len(names) == 1 else 'they are'} "
-        "not known when you predict, the results are too good to be true"
+        f"leak? {subject} the target {target!r} almost exactly. If {'it is' if one else 'they are'} not known when you "
+        "predict, the results are too good to be true"
     )
     return [Message(text, ({"drop": names},))]
 

@@ -36,7 +36,7 @@ def time_notes(table: Any, time: str | None, parts: Sequence[Part]) -> list[Mess
     text = (
         f"split by {time!r}. The model was fitted on rows up to {training}, calibrated on the rows after these up to "
         f"{calibration}, and tested on the rows after these up to {test}. The guarantee holds for later rows as far as "
-        "they are like the calibration rows; the test shows whether the latest rows were"
+        "they are like the calibration rows; the test shows whether this was so for the latest rows"
     )
     return [Message(text)]
 

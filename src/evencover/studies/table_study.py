@@ -82,7 +82,7 @@ def study(
     missing_target : {"error", "drop"}
         What to do with rows without a target.
     day_first : bool
-        Whether 03/04/2020 is in April, if a column's other dates do not tell.
+        Whether 03/04/2020 is in April, if no other date of the column shows it.
     name : str
         The name of the table in the results.
     progress : callable, optional
