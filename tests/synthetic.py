@@ -5,7 +5,17 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from evencover import IntervalDistance, Normalized, Prediction, Residual, Standardized
+from evencover import (
+    Bounded,
+    IntervalDistance,
+    Normalized,
+    OneSided,
+    Prediction,
+    ProbabilityDistance,
+    RelativeIntervalDistance,
+    Residual,
+    Standardized,
+)
 
 ALL_SCORES = [
     Residual(),
@@ -13,6 +23,16 @@ ALL_SCORES = [
     Normalized(),
     Normalized(epsilon=0.3, floor=0.5, scale=1.0),
     Standardized(),
+    RelativeIntervalDistance(),
+    RelativeIntervalDistance(floor=0.5, scale=1.0),
+    ProbabilityDistance(),
+    OneSided(IntervalDistance()),
+    OneSided(Normalized(floor=0.5, scale=1.0), side="lower"),
+]
+SUPPORTS = [{"y_min": 0}, {"y_max": 10.5}, {"whole": True}, {"y_min": -3, "y_max": 20, "whole": True}]
+BOUNDED_SCORES = [
+    *(Bounded(score, **SUPPORTS[i % 4]) for i, score in enumerate(ALL_SCORES)),
+    *(Bounded(score, **support) for score in (IntervalDistance(), ProbabilityDistance()) for support in SUPPORTS),
 ]
 ONE_IN_A_MILLION = 1e-6
 
@@ -34,6 +54,18 @@ def draw(rng, n, spread=None, feature=None):
     X = np.column_stack([feature, spread, center])
     noise = rng.normal(size=n) * (1 + X[:, 0])
     return Draw(Prediction(center, spread), X, center + spread * noise)
+
+
+def mirrored(prediction):
+    """Return the prediction of −y: center, bounds and quantiles are negated, bounds and quantiles also reversed."""
+    known, parts = prediction.known_parts, {"center": -prediction.center}
+    if "spread" in known:
+        parts |= {"spread": prediction.spread}
+    if "bounds" in known:
+        parts |= {"lower": -prediction.upper, "upper": -prediction.lower}
+    if "quantiles" in known:
+        parts |= {"quantiles": -prediction.quantiles[:, ::-1], "probabilities": 1 - prediction.probabilities[::-1]}
+    return Prediction(**parts)
 
 
 class Oracle(RegressorMixin, BaseEstimator):

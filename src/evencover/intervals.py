@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,12 @@ from evencover._internal.html import html_table, tag
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
 from evencover.quantiles import Levels, is_level_sequence, level_fractions
+from evencover.target_support import limits_text
+
+Side: TypeAlias = Literal["lower", "upper"]
 
 _MAX_HTML_ROWS = 10  # rows that a notebook shows
+_ARRAYS = ("lower", "upper", "replaced")  # parts of `Intervals` with a value for each row and level
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +53,9 @@ class Intervals:
         The predicted center of each row.
     frame : FrameKind, optional
         The library and index of the table that the intervals were predicted for; `to_frame` uses them.
+    replaced : ndarray of bool, with the shape of the bounds, optional
+        Whether each interval held no possible target, and was replaced by the nearest one; see `Bounded`. By default
+        no interval was.
 
     Examples
     --------
@@ -65,6 +72,7 @@ class Intervals:
     guarantee: Guarantee | None = field(default=None, kw_only=True)
     prediction: FloatArray | None = field(default=None, kw_only=True)
     frame: FrameKind | None = field(default=None, kw_only=True, repr=False)
+    replaced: BoolArray = field(default=None, kw_only=True, repr=False)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
         lower, upper = np.asarray(self.lower, dtype=float), np.asarray(self.upper, dtype=float)
@@ -77,6 +85,12 @@ class Intervals:
             raise ValueError(f"prediction must have shape {lower.shape[:1]}; got {np.shape(self.prediction)}")
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
+        object.__setattr__(self, "replaced", _checked_marks(self.replaced, lower.shape))
+
+    @property
+    def n_replaced(self) -> int:
+        """Number of intervals that held no possible target, and were replaced by the nearest one."""
+        return int(self.replaced.sum())
 
     @property
     def empty(self) -> BoolArray:
@@ -101,7 +115,7 @@ class Intervals:
 
         An interval without such a part becomes empty. If all targets lie between `low` and `high`, the same targets
         are covered as before, so the guarantee stays as it is. Its text then states this assumption. The predictions
-        are not changed.
+        are not changed. `Bounded` does the same as part of a score, without empty intervals, and for whole numbers.
 
         Parameters
         ----------
@@ -122,7 +136,10 @@ class Intervals:
             raise ValueError(f"low must be at most high; got {low!r} and {high!r}")
         lower = self.lower if low is None else np.maximum(self.lower, low)
         upper = self.upper if high is None else np.minimum(self.upper, high)
-        return replace(self, lower=lower, upper=upper, guarantee=_within_limits(self.guarantee, low, high))
+        guarantee = (
+            None if self.guarantee is None else self.guarantee.assuming(f"all targets are {limits_text(low, high)}")
+        )
+        return replace(self, lower=lower, upper=upper, guarantee=guarantee)
 
     def plot(self, y: Any = None, *, by: Any = None, most: int = 200, ax: Any = None) -> Any:
         """Draw the interval of each row as a vertical line, and its prediction as a tick; return the matplotlib axes.
@@ -227,6 +244,7 @@ class Intervals:
             guarantee=self.guarantee,
             prediction=None if self.prediction is None else self.prediction[rows],
             frame=None if self.frame is None else self.frame[rows],
+            replaced=self.replaced[rows],
         )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -239,7 +257,8 @@ class Intervals:
     def __repr__(self) -> str:
         level = "" if self.level is None else f", level={self.level}"
         empty = f", {n} empty" if (n := int(self.empty.sum())) else ""
-        return f"Intervals({len(self)} rows{level}, mean width {_mean_width(self.width)}{empty})"
+        replaced = f", {self.n_replaced} replaced by a point" * (self.n_replaced > 0)
+        return f"Intervals({len(self)} rows{level}, mean width {_mean_width(self.width)}{empty}{replaced})"
 
     def _repr_html_(self) -> str:
         columns = self.columns()
@@ -248,6 +267,24 @@ class Intervals:
             for row in range(min(len(self), _MAX_HTML_ROWS))
         ]
         return tag("div", tag("p", repr(self)), html_table(("row", *columns), rows))
+
+
+def bound_side(intervals: "Intervals | IntervalUnion") -> Side | None:
+    """Return "upper" if intervals for one level are upper bounds, "lower" if they are lower bounds, otherwise None.
+
+    They are upper bounds if all lower ends are −inf, no upper end is, and at least one upper end is finite. A two-sided
+    interval with too few calibration rows is infinite on both sides.
+    """
+    if not isinstance(intervals, Intervals) or intervals.lower.ndim > 1:
+        return None
+    sides: tuple[tuple[Side, FloatArray, FloatArray], ...] = (
+        ("upper", -intervals.lower, intervals.upper),
+        ("lower", intervals.upper, -intervals.lower),
+    )
+    for side, other, bound in sides:
+        if np.isposinf(other).all() and (bound > -np.inf).all() and np.isfinite(bound).any():
+            return side
+    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,6 +318,11 @@ class IntervalUnion:
         """Total length of each row's pieces; same shape as their bounds."""
         return sum((piece.width for piece in self.pieces), start=np.zeros_like(self.pieces[0].lower))
 
+    @property
+    def n_replaced(self) -> int:
+        """Number of pieces that held no possible target, and were replaced by the nearest one."""
+        return sum(piece.n_replaced for piece in self.pieces)
+
     def covers(self, y: Any) -> BoolArray:
         """Return whether one of a row's pieces contains its target; `y` has shape (n,)."""
         return reduce(np.logical_or, (piece.covers(y) for piece in self.pieces))
@@ -304,10 +346,23 @@ class IntervalUnion:
 
 def stack_levels(by_level: Sequence[Intervals]) -> Intervals:
     """Return the intervals of m rows at L levels, given level by level, as one object. Bounds of shape (m, L)."""
-    if len(by_level) == 1:  # no copy
-        return Intervals(by_level[0].lower[:, None], by_level[0].upper[:, None])
-    lowers, uppers = [each.lower for each in by_level], [each.upper for each in by_level]
-    return Intervals(np.stack(lowers, axis=-1), np.stack(uppers, axis=-1))
+    lower, upper, replaced = (_stack([getattr(each, name) for each in by_level]) for name in _ARRAYS)
+    return Intervals(lower, upper, replaced=replaced)
+
+
+def _stack(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return columns as a matrix; without a copy if there is only one."""
+    return columns[0][:, None] if len(columns) == 1 else np.stack(columns, axis=-1)
+
+
+def _checked_marks(replaced: Any, shape: tuple[int, ...]) -> BoolArray:
+    """Return which intervals were replaced; for None, that none was, without using memory for it."""
+    if replaced is None:
+        return np.broadcast_to(np.False_, shape)
+    marks = np.asarray(replaced, dtype=bool)
+    if marks.shape != shape:
+        raise ValueError(f"replaced must have the shape of the bounds, {shape}; got {marks.shape}")
+    return marks
 
 
 def for_requested_level(
@@ -318,24 +373,19 @@ def for_requested_level(
     The guarantee is used only if the intervals do not have their own.
     """
     levels = tuple(float(each) for each in level_fractions(level))
-    several, lower, upper = is_level_sequence(level), intervals.lower, intervals.upper
+    several = is_level_sequence(level)
+    arrays = (getattr(intervals, name) for name in _ARRAYS)
+    lower, upper, replaced = (values if several else values[:, 0] for values in arrays)
     return Intervals(
-        lower if several else lower[:, 0],
-        upper if several else upper[:, 0],
+        lower,
+        upper,
         level=levels if several else levels[0],
         groups=intervals.groups,
         guarantee=guarantee if intervals.guarantee is None else intervals.guarantee,
         prediction=prediction,
         frame=frame,
+        replaced=replaced,
     )
-
-
-def _within_limits(guarantee: Guarantee | None, low: float | None, high: float | None) -> Guarantee | None:
-    """Return a guarantee that also assumes that all targets lie between two numbers."""
-    if guarantee is None:
-        return None
-    limits = [f"{word} {limit:g}" for word, limit in (("at least", low), ("at most", high)) if limit is not None]
-    return replace(guarantee, assumption=f"{guarantee.assumption}, and all targets are {' and '.join(limits)}")
 
 
 def _mean_width(widths: FloatArray) -> str:

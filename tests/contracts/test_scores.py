@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from evencover import Intervals, Prediction, scores
-from tests.synthetic import ALL_SCORES
+from evencover import Intervals, OneSided, Prediction, ProbabilityDistance, Standardized, scores
+from tests.synthetic import ALL_SCORES, BOUNDED_SCORES, mirrored
 
 N = 5
+TWO_SIDED = [score for score in ALL_SCORES if not isinstance(score, OneSided | Standardized)]
 each_score = pytest.mark.parametrize("score", ALL_SCORES, ids=repr)
 numbers = arrays(float, N, elements=st.floats(-100, 100))
 spreads = arrays(float, N, elements=st.floats(0.01, 100))
@@ -21,16 +22,9 @@ thresholds = st.one_of(st.floats(-50, 50), st.just(np.inf))
 
 
 def test_every_score_of_the_module_is_tested():
-    """A new score must be added to ALL_SCORES."""
-    public = {
-        value
-        for name, value in vars(scores).items()
-        if inspect.isclass(value)
-        and dataclasses.is_dataclass(value)
-        and value.__module__ == scores.__name__
-        and not name.startswith("_")
-    }
-    assert public == {type(score) for score in ALL_SCORES}
+    """A new score must be added to ALL_SCORES; test_bounded_scores.py has the contract of `Bounded`."""
+    public = {value for value in vars(scores).values() if inspect.isclass(value) and dataclasses.is_dataclass(value)}
+    assert public == {type(score) for score in [*ALL_SCORES, *BOUNDED_SCORES]}
     assert len(public) >= 4
 
 
@@ -58,6 +52,42 @@ def test_a_target_whose_score_is_the_threshold_is_covered(score, cents, center, 
     assert score.interval(score(y, prediction), prediction).covers(y).all()
 
 
+def from_quarters(quarters, spread):
+    """Return a prediction with skewed quantiles, some of them equal, and a positive spread."""
+    quantiles = np.sort(quarters, axis=1) / 4
+    bounds = quantiles[:, 0] - 0.1, quantiles[:, -1] + 0.1
+    return Prediction(None, spread, *bounds, quantiles=quantiles, probabilities=[0.02, 0.3, 0.5, 0.6, 0.9])
+
+
+quarters = arrays(int, (N, 5), elements=st.integers(-8, 8))
+
+
+@each_score
+@given(quarters=quarters, y=arrays(int, N, elements=st.integers(-40, 40)), spread=spreads, threshold=thresholds)
+def test_the_contract_holds_for_distributions_with_jumps(score, quarters, y, spread, threshold):
+    """The set at t is exactly the targets that score at most t, also at quantiles and where the cdf jumps."""
+    prediction, y = from_quarters(quarters, spread), y / 4
+    scored = score(y, prediction)
+    not_tied = np.abs(scored - threshold) > 1e-9 * (1 + np.abs(scored) + abs(threshold)) * (1 + 100 / spread)
+    covered = score.interval(threshold, prediction).covers(y)
+    np.testing.assert_array_equal(covered[not_tied], (scored <= threshold)[not_tied])
+    assert score.interval(scored, prediction).covers(y).all()
+
+
+@each_score
+@given(quarters=quarters, y=arrays(int, N, elements=st.integers(-9999, 9999)).map(lambda y: y / 100), spread=spreads)
+def test_the_score_is_the_larger_of_its_tails(score, quarters, y, spread):
+    """Each end of the interval belongs to one tail, also if the interval is empty."""
+    prediction = from_quarters(quarters, spread)
+    if not hasattr(score, "tails"):
+        assert isinstance(score, OneSided | Standardized)
+        return
+    below, above = score.tails(y, prediction)
+    np.testing.assert_array_equal(np.maximum(below, above), score(y, prediction))
+    assert (score.interval(below, prediction).lower <= y).all()
+    assert (score.interval(above, prediction).upper >= y).all()
+
+
 @each_score
 @given(center=numbers, spread=spreads, pair=st.tuples(thresholds, thresholds))
 def test_intervals_of_larger_thresholds_contain_those_of_smaller(score, center, spread, pair):
@@ -71,16 +101,67 @@ def test_intervals_of_larger_thresholds_contain_those_of_smaller(score, center, 
 @given(y=numbers, center=numbers, spread=spreads, scale=st.floats(0.01, 100), shift=st.floats(-100, 100))
 def test_the_unit_of_the_target_does_not_matter(score, y, center, spread, scale, shift):
     """Calibrating in another unit, y -> scale y + shift, transforms the interval in the same way."""
-    if getattr(score, "scale", None) is not None:
-        other = dataclasses.replace(score, scale=score.scale * scale)
-    else:
-        other = score
+    other = in_unit(score, scale)
     here, there = Prediction(center, spread), Prediction(scale * center + shift, scale * spread)
     interval = score.interval(np.median(score(y, here)), here)
     moved = other.interval(np.median(other(scale * y + shift, there)), there)
     tolerance = {"rtol": 1e-6, "atol": 1e-6 * (scale * 200 + abs(shift) + 1)}
     np.testing.assert_allclose(moved.lower, scale * interval.lower + shift, **tolerance)
     np.testing.assert_allclose(moved.upper, scale * interval.upper + shift, **tolerance)
+
+
+def in_unit(score, factor):
+    """Return the score with its scale in another unit of the target."""
+    if isinstance(score, OneSided):
+        return dataclasses.replace(score, score=in_unit(score.score, factor))
+    if getattr(score, "scale", None) is None:
+        return score
+    return dataclasses.replace(score, scale=score.scale * factor)
+
+
+@pytest.mark.parametrize("side", [None, "lower", "upper"])
+@pytest.mark.parametrize("score", TWO_SIDED, ids=repr)
+@given(y=numbers, center=numbers, spread=spreads, threshold=thresholds)
+def test_scores_are_mirrored_with_the_target(score, side, y, center, spread, threshold):
+    """Scores of −y and mirrored predictions are the same, and the intervals are mirrored; lower and upper are swapped.
+
+    Without rounding errors, because the sign of a number is exact; only a probability 1 − p is rounded.
+    """
+    rtol = 1e-9 if isinstance(score, ProbabilityDistance) else 0
+    check_mirrored(score, side, y, Prediction(center, spread), threshold, rtol=rtol)
+
+
+@pytest.mark.parametrize("side", [None, "lower", "upper"])
+@given(quarters=quarters, y=arrays(int, N, elements=st.integers(-40, 40)), spread=spreads, threshold=thresholds)
+def test_scores_of_mirrored_distributions(side, quarters, y, spread, threshold):
+    """Also where the cdf jumps."""
+    check_mirrored(ProbabilityDistance(), side, y / 4, from_quarters(quarters, spread), threshold, rtol=1e-9)
+
+
+def check_mirrored(score, side, y, prediction, threshold, rtol):
+    """Compare a score, or one side of it, with the same for −y and the mirrored prediction."""
+    other = score
+    if side is not None:
+        score, other = (OneSided(score, each) for each in (side, "lower" if side == "upper" else "upper"))
+    tolerance = {"rtol": rtol, "atol": 1000 * rtol}
+    np.testing.assert_allclose(other(-y, mirrored(prediction)), score(y, prediction), **tolerance)
+    here, there = score.interval(threshold, prediction), other.interval(threshold, mirrored(prediction))
+    np.testing.assert_allclose(there.lower, -here.upper, **tolerance)
+    np.testing.assert_allclose(there.upper, -here.lower, **tolerance)
+
+
+@pytest.mark.parametrize("score", TWO_SIDED, ids=repr)
+@given(y=numbers, center=numbers, spread=spreads, threshold=thresholds)
+def test_a_score_is_the_larger_of_its_two_tails(score, y, center, spread, threshold):
+    """And the ends of its interval are those of its one-sided intervals."""
+    prediction = Prediction(center, spread)
+    lower, upper = OneSided(score, "lower"), OneSided(score, "upper")
+    np.testing.assert_array_equal(np.maximum(lower(y, prediction), upper(y, prediction)), score(y, prediction))
+    both = score.interval(threshold, prediction)
+    np.testing.assert_array_equal(lower.interval(threshold, prediction).lower, both.lower)
+    np.testing.assert_array_equal(upper.interval(threshold, prediction).upper, both.upper)
+    assert (lower.interval(threshold, prediction).upper == np.inf).all()
+    assert (upper.interval(threshold, prediction).lower == -np.inf).all()
 
 
 @each_score

@@ -46,6 +46,22 @@ def checked_vector(
     return array
 
 
+def checked_for_each_row(values: Any, name: str, *, length: int, matched: str) -> FloatArray:
+    """Return one finite number for each row, as `checked_vector` does; a single number stands for all rows."""
+    vector = np.full(length, values) if is_number(values) else values
+    return checked_vector(vector, name, length=length, matched=matched)
+
+
+def checked_table(values: Any, name: str, *, n_columns: int, matched: str) -> FloatArray:
+    """Return `values` as a float64 array of shape (n, n_columns). Raise an error unless they are finite numbers."""
+    array = _as_float(values, name)
+    if array.ndim != 2 or array.shape[1] != n_columns:
+        raise ValueError(f"{name} must have shape (n, {n_columns}), as many columns as {matched}; got {array.shape}")
+    if not np.isfinite(array).all():
+        _check_values(array.sum(axis=1), name, finite=True)
+    return array
+
+
 def checked_nonnegative(values: Any, name: str, *, length: int | None = None, matched: str = "") -> FloatArray:
     """Return `values` as `checked_vector` does. Raise ValueError if one is negative."""
     array = checked_vector(values, name, length=length, matched=matched)
@@ -186,4 +202,31 @@ def _check_values(array: FloatArray, name: str, *, finite: bool) -> None:
         raise ValueError(
             f"{name} must be {expected}; {problem} values: {bad.sum()} of {bad.size} "
             f"(the first in row {bad.argmax()}, counted from 0)"
+        )
+
+
+def selected_rows(values: Any, rows: Any) -> Any:
+    """Return some rows of an array, or of each of several arrays; None stays None."""
+    if isinstance(values, tuple):
+        return tuple(each[rows] for each in values)
+    return None if values is None else values[rows]
+
+
+def joined_rows(values: list[Any]) -> Any:
+    """Return arrays, tuples of arrays or scales, joined in their order; None stays None."""
+    if len({type(each) for each in values}) > 1:
+        raise ValueError("predictions must have the same parts and scales; got some of models of transformed targets")
+    if hasattr(values[0], "concatenate"):
+        return values[0].concatenate(values)
+    if isinstance(values[0], tuple):
+        return tuple(np.concatenate(column) for column in zip(*values, strict=True))
+    return None if values[0] is None else np.concatenate(values)
+
+
+def check_not_negative(spread: FloatArray) -> None:
+    """Raise ValueError if a spread is negative, because bounds would be in the wrong order."""
+    if spread.size and spread.min() < 0:
+        raise ValueError(
+            f"spread must not be negative if bounds are derived from it; negative values: "
+            f"{np.count_nonzero(spread < 0)} of {spread.size}"
         )

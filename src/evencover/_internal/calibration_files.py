@@ -1,14 +1,17 @@
 """Calibrations on disk: the scores as arrays, the nonconformity measure as its name and settings in the header."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import fields
+from numbers import Real
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from evencover._internal.saved_files import Archive, IncompatibleFileError, file_errors, read_archive, write_archive
-from evencover.scores import BUILTIN_SCORES, Nonconformity, Score
+from evencover.scores import Score
+from evencover.scores.evaluation import BUILTIN_SCORES
+from evencover.scores.score import Nonconformity
 
 _SCORES: dict[str, type[Any]] = {score.__name__: score for score in BUILTIN_SCORES}
 
@@ -46,12 +49,19 @@ def _description(nonconformity: Nonconformity) -> Any:
     if isinstance(nonconformity, Mapping):
         return [[label, _description(score)] for label, score in nonconformity.items()]
     if type(nonconformity) in _SCORES.values():
-        settings = asdict(nonconformity)  # type: ignore[call-overload]
+        settings = {each.name: getattr(nonconformity, each.name) for each in fields(nonconformity)}  # type: ignore[arg-type]
         return {
             "name": type(nonconformity).__name__,
-            "settings": {name: None if value is None else float(value) for name, value in settings.items()},
+            "settings": {name: _described_setting(value) for name, value in settings.items()},
         }
     return {"name": type(nonconformity).__name__, "own": True}
+
+
+def _described_setting(value: Any) -> Any:
+    """Return a setting of a score as a JSON value; a score inside another one as its description."""
+    if value is None or isinstance(value, str | bool | np.bool_):
+        return bool(value) if isinstance(value, np.bool_) else value
+    return float(value) if isinstance(value, Real) else _description(value)
 
 
 def _restored_nonconformity(description: Any, given: Nonconformity | None) -> Nonconformity:
@@ -70,5 +80,9 @@ def _restored_nonconformity(description: Any, given: Nonconformity | None) -> No
 def _restored_score(description: Mapping[str, Any]) -> Score:
     if description.get("own"):
         raise IncompatibleFileError(f"its score is of your class {description['name']}: pass it as nonconformity=")
-    score: Score = _SCORES[description["name"]](**description["settings"])
+    settings = {
+        name: _restored_score(value) if isinstance(value, Mapping) else value
+        for name, value in description["settings"].items()
+    }
+    score: Score = _SCORES[description["name"]](**settings)
     return score

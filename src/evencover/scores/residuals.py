@@ -1,0 +1,153 @@
+"""Scores from the residual: plain, and in units of the spread."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from evencover._internal.arrays import FloatArray
+from evencover.intervals import Intervals
+from evencover.predictions import Prediction
+from evencover.scores.score import (
+    FloorSettings,
+    check_positive_divisor,
+    check_settings,
+    checked_target,
+    missing_scale,
+    with_rounding_margin,
+)
+
+
+@dataclass(frozen=True)
+class Residual:
+    """Absolute residual, ``|y − center|``: all rows of a group get intervals of the same width.
+
+    The paper's residual measure. Its coverage is the same for all rows only if their noise is the same
+    (homoskedastic data).
+
+    Examples
+    --------
+    >>> Residual()([1.0, 5.0], Prediction([2.0, 2.0]))
+    array([1., 3.])
+    """
+
+    def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
+        """Return ``|y − center|``. Shape (n,)."""
+        return self._formula(checked_target(y, prediction), prediction)
+
+    def _formula(self, y: FloatArray, prediction: Prediction) -> FloatArray:
+        return np.abs(y - prediction.center)
+
+    def tails(self, y: FloatArray, prediction: Prediction) -> tuple[FloatArray, FloatArray]:
+        """Return ``center − y`` and ``y − center``. Shape (n,) each."""
+        above = y - prediction.center
+        return -above, above
+
+    def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
+        """Return ``[center − threshold, center + threshold]``."""
+        half_width = with_rounding_margin(threshold, prediction.center)
+        return Intervals(prediction.center - half_width, prediction.center + half_width)
+
+
+@dataclass(frozen=True)
+class _SpreadScaled(FloorSettings):
+    """The settings of scores that divide by the spread, and the spread that they divide by."""
+
+    epsilon: float = field(default=0.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_settings(self, "epsilon", "floor", "scale")
+
+    @property
+    def needs_scale(self) -> bool:
+        """Whether there is an epsilon or floor, but no scale yet."""
+        return self.scale is None and bool(self.epsilon or self.floor)
+
+    def _divisor(self, prediction: Prediction) -> FloatArray:
+        """Return the spread with floor and epsilon applied. Raise ValueError unless it is positive."""
+        name = type(self).__name__
+        spread = prediction.required("spread", by=name)
+        if self.epsilon or self.floor:
+            if self.scale is None:
+                raise missing_scale(name, "epsilon and floor are fractions")
+            spread = np.maximum(spread, self.floor * self.scale) if self.floor else spread
+            spread = spread + self.epsilon * self.scale
+        check_positive_divisor(spread, name, "spread")
+        return spread
+
+
+@dataclass(frozen=True)
+class Normalized(_SpreadScaled):
+    """Absolute residual in units of the spread, ``|y − center| / spread``.
+
+    The paper's normalised measure. If the target is center + spread × noise, and the noise has the same distribution
+    for all rows, the score is a pivotal quantity. Then one threshold gives the same coverage at every noise level.
+
+    Parameters
+    ----------
+    epsilon : float
+        The paper's stabiliser: the spread becomes spread + epsilon × scale. 0 by default, because it biases the
+        coverage of rows with little noise.
+    floor : float
+        Lower limit of the spread, as a fraction of the scale. Without it, a spread of zero or less is an error.
+    scale : float, optional
+        Unit of `epsilon` and `floor`, fixed before calibration. `ConformalRegressor` uses the median spread of its
+        training rows. For frozen models and plain arrays, give it yourself.
+
+    Examples
+    --------
+    >>> Normalized()([1.0, 5.0], Prediction([2.0, 2.0], spread=[0.5, 3.0]))
+    array([2., 1.])
+    """
+
+    def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
+        """Return ``|y − center| / spread``. Shape (n,)."""
+        return self._formula(checked_target(y, prediction), prediction)
+
+    def _formula(self, y: FloatArray, prediction: Prediction) -> FloatArray:
+        score = np.subtract(y, prediction.center)
+        np.abs(score, out=score)
+        score /= self._divisor(prediction)
+        return score
+
+    def tails(self, y: FloatArray, prediction: Prediction) -> tuple[FloatArray, FloatArray]:
+        """Return ``(center − y) / spread`` and ``(y − center) / spread``. Shape (n,) each."""
+        above = (y - prediction.center) / self._divisor(prediction)
+        return -above, above
+
+    def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
+        """Return ``[center − threshold × spread, center + threshold × spread]``."""
+        upper = with_rounding_margin(threshold * self._divisor(prediction), prediction.center)
+        lower = prediction.center - upper
+        upper += prediction.center  # in place, to save one large array
+        return Intervals(lower, upper)
+
+
+@dataclass(frozen=True)
+class Standardized(_SpreadScaled):
+    """Signed residual in units of the spread, ``(y − center) / spread``: a one-sided score.
+
+    The interval of threshold t is (−inf, center + t × spread], an upper prediction bound.
+
+    Parameters
+    ----------
+    epsilon, floor, scale : float
+        As in `Normalized`.
+
+    Examples
+    --------
+    >>> Standardized()([1.0, 5.0], Prediction([2.0, 2.0], spread=[0.5, 3.0]))
+    array([-2.,  1.])
+    """
+
+    def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
+        """Return ``(y − center) / spread``. Shape (n,)."""
+        return self._formula(checked_target(y, prediction), prediction)
+
+    def _formula(self, y: FloatArray, prediction: Prediction) -> FloatArray:
+        return (y - prediction.center) / self._divisor(prediction)
+
+    def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
+        """Return ``(−inf, center + threshold × spread]``."""
+        distance = with_rounding_margin(threshold * self._divisor(prediction), prediction.center)
+        return Intervals(np.full(len(prediction), -np.inf), prediction.center + distance)

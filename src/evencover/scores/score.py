@@ -1,0 +1,161 @@
+"""The protocol of nonconformity scores."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import Any, Protocol, Self, TypeAlias
+
+import numpy as np
+
+from evencover._internal.arrays import FloatArray, checked_vector
+from evencover.groups import Label
+from evencover.intervals import Intervals
+from evencover.predictions import Prediction
+
+_ROUNDING_MARGIN = 4 * float(np.finfo(float).eps)  # relative to the size of a bound
+
+
+class Score(Protocol):
+    """A nonconformity measure and its inverse.
+
+    The contract, tested for every score of this package: ``score.interval(t, p).covers(y)`` equals
+    ``score(y, p) <= t``, and the interval of a larger threshold contains that of a smaller one.
+
+    Optional members:
+
+    - ``tails(y, prediction)``: two arrays of shape (n,), how far each target is below and above what was predicted.
+      The score is the larger of the two. The lower bound of the interval at t is the smallest target whose first value
+      is at most t, and the upper bound is the largest target whose second value is at most t, also if the interval is
+      empty. One-sided bounds, separate tails and predictive distributions use them. A subclass that changes
+      `__call__` or `interval`, but not `tails`, counts as a score without tails.
+    - ``needs_scale`` and ``with_scale(scale)``: whether the score needs the median spread of the training rows, and the
+      same score with it.
+    """
+
+    def __call__(self, y: Any, prediction: Prediction, /) -> FloatArray:
+        """Return the score of each target `y`. Shape (n,)."""
+
+    def interval(self, threshold: float | FloatArray, prediction: Prediction, /) -> Intervals:
+        """Return the targets whose score is at most `threshold`: one number, or one for each row."""
+
+
+Nonconformity: TypeAlias = Score | Mapping[Label, Score]
+
+
+@dataclass(frozen=True)
+class FloorSettings:
+    """The settings of scores that divide by a width or spread: a lower limit of it."""
+
+    floor: float = field(default=0.0, kw_only=True)
+    scale: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_settings(self, "floor", "scale")
+
+    @property
+    def needs_scale(self) -> bool:
+        """Whether there is a floor, but no scale yet."""
+        return self.scale is None and self.floor > 0
+
+    def with_scale(self, scale: float) -> Self:
+        """Return the same score with this scale."""
+        return replace(self, scale=scale)
+
+    def checked_floor(self, divisor: FloatArray, name: str, what: str) -> float:
+        """Return the lower limit of a divisor; raise ValueError if it is 0 and a divisor is not positive."""
+        if self.floor and self.scale is None:
+            raise missing_scale(name, "the floor is a fraction")
+        smallest = self.floor * (self.scale or 0.0)
+        check_positive_divisor(np.maximum(divisor, smallest), name, what)
+        return smallest
+
+
+def check_settings(score: Any, *names: str) -> None:
+    """Raise ValueError unless settings of a score are finite numbers, 0 or more."""
+    for name in names:
+        value = getattr(score, name)
+        if value is not None and not (isinstance(value, Real) and 0 <= float(value) < np.inf):
+            raise ValueError(f"{type(score).__name__}: {name} must be a finite number, 0 or more; got {value!r}")
+
+
+def check_positive_divisor(divisor: FloatArray, name: str, what: str) -> None:
+    """Raise ValueError, with the remedy, unless all widths or spreads that a score divides by are positive."""
+    if divisor.size and divisor.min() <= 0:
+        raise ValueError(
+            f"{name} divides by the {what}, which must be positive; zero or negative values: "
+            f"{np.count_nonzero(divisor <= 0)} of {divisor.size}. {name}(floor=0.01, scale=...) replaces them by "
+            "0.01 × scale; ConformalRegressor sets the scale from its training rows"
+        )
+
+
+def missing_scale(name: str, settings: str) -> ValueError:
+    """Return the error for settings that are fractions of a scale, if the scale is missing."""
+    return ValueError(
+        f"{name}: {settings} of a scale, and the scale is missing; pass scale=, for example the median spread of the "
+        "training rows (ConformalRegressor.fit sets the scale, except for a frozen model)"
+    )
+
+
+def checked_score(score: Any) -> Score:
+    """Return the score. Raise TypeError unless it can be called and has a method `interval`."""
+    if isinstance(score, type) or not (callable(score) and callable(getattr(score, "interval", None))):
+        raise TypeError(
+            "nonconformity must be a score such as Residual(): callable as score(y, prediction), with a method "
+            f"interval(threshold, prediction); got {score!r}"
+        )
+    return score  # type: ignore[no-any-return]
+
+
+def check_nonconformity(nonconformity: Nonconformity) -> None:
+    """Raise TypeError unless all scores of a mapping, or the one that is not a mapping, are scores."""
+    for score in nonconformity.values() if isinstance(nonconformity, Mapping) else [nonconformity]:
+        checked_score(score)
+
+
+def has_tails(score: Score) -> bool:
+    """Return whether a score has the optional `tails`, and they belong to its own `__call__` and `interval`."""
+    classes = type(score).__mro__
+    depths = [
+        next((depth for depth, each in enumerate(classes) if name in vars(each)), len(classes))
+        for name in ("tails", "__call__", "interval")
+    ]
+    return depths[0] <= min(depths[1:])
+
+
+def needs_scale(nonconformity: Nonconformity) -> bool:
+    """Return whether a score has an epsilon or floor, but no scale yet."""
+    if isinstance(nonconformity, Mapping):
+        return any(needs_scale(score) for score in nonconformity.values())
+    return bool(getattr(nonconformity, "needs_scale", False))
+
+
+def with_scale(nonconformity: Nonconformity, scale: float) -> Nonconformity:
+    """Return the same score, or mapping of scores, with the scale set where it is missing."""
+    if isinstance(nonconformity, Mapping):
+        return {label: score_with_scale(score, scale) for label, score in nonconformity.items()}
+    return score_with_scale(nonconformity, scale)
+
+
+def score_with_scale(score: Score, scale: float) -> Score:
+    """Return the same score, with the scale set if it is missing."""
+    return score.with_scale(scale) if needs_scale(score) else score  # type: ignore[attr-defined]
+
+
+def checked_target(y: Any, prediction: Prediction) -> FloatArray:
+    """Return the targets as an array. Raise ValueError unless there is one for each row of the prediction."""
+    return checked_vector(y, "y", length=len(prediction), matched="the prediction")
+
+
+def with_rounding_margin(distance: float | FloatArray, bound: FloatArray) -> FloatArray:
+    """Return the distance plus a rounding margin: a few units in the last place of the bound it is added to.
+
+    Scores and bounds are rounded differently, so a target whose score *equals* the threshold could fall just outside.
+    With tied targets (prices, counts) all of them would then be missed at once.
+    """
+    widened = np.abs(bound)
+    widened += np.abs(distance) if np.min(distance, initial=0.0) < 0 else distance
+    widened *= _ROUNDING_MARGIN
+    if np.isinf(widened.max(initial=0.0)):
+        widened[np.isinf(widened)] = 0.0  # an infinite distance needs no margin
+    widened += distance
+    return widened
