@@ -1,21 +1,18 @@
 """The main estimator: any regressor with calibrated prediction intervals."""
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
-from evencover._internal import predictor_files
 from evencover._internal.arrays import FloatArray
 from evencover._internal.frames import take
 from evencover._internal.html import RecommendationHtmlMixin
+from evencover._internal.predictor_files import PredictorFileMixin
 from evencover.calibration import Calibration, Seed, Unseen
 from evencover.calibrators._prediction_sets import prediction_sets, target_p_values
 from evencover.calibrators.by_group import ByGroup
@@ -43,13 +40,23 @@ from evencover.models._validation import (
     with_inputs_of,
 )
 from evencover.models.predict import is_frozen, median_spread, predictions_of
+from evencover.models.target_transforms import check_target_transform, with_target_transform
 from evencover.predictions import Rows
-from evencover.quantiles import Levels, level_fraction, level_fractions
-from evencover.scores import Nonconformity, Residual, needs_scale, with_scale
-from evencover.taxonomies import Taxonomy, fresh_taxonomy
+from evencover.predictive import PredictiveDistribution, predict_distribution
+from evencover.quantiles import Levels, level_fractions
+from evencover.scores import Residual
+from evencover.scores.score import Nonconformity, check_nonconformity, needs_scale, with_scale
+from evencover.taxonomies import Taxonomy
 
 
-class ConformalRegressor(RecommendationHtmlMixin, CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class ConformalRegressor(
+    PredictorFileMixin,
+    RecommendationHtmlMixin,
+    CloneMixin,
+    MetaEstimatorMixin,  # type: ignore[misc]
+    RegressorMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     """Split conformal regression: prediction intervals with guaranteed coverage for any regressor.
 
     `fit` splits the rows, fits the model on one part and calibrates it on the other part. The calibration computes the
@@ -75,6 +82,11 @@ class ConformalRegressor(RecommendationHtmlMixin, CloneMixin, MetaEstimatorMixin
         ``calibrator=ByGroup(T)``.
     calibrator : calibrator, optional
         Another way to learn from the calibration rows than a threshold for each group.
+    target_transform : {"log", "log1p"} or transformer, optional
+        Another scale of the target, short for scikit-learn's `TransformedTargetRegressor` around the estimator: the
+        model is fitted to the transformed targets, and scores are computed on their scale. Predictions and intervals
+        are mapped back to the unit of the target. So a predicted mean becomes, with "log", an estimate of the median if
+        the noise is symmetric on the log scale. A transformer must be monotone.
     calibration_size : float
         Share of the rows for calibration; with ``clusters``, share of the clusters.
     random_state : int, RandomState or None
@@ -91,7 +103,8 @@ class ConformalRegressor(RecommendationHtmlMixin, CloneMixin, MetaEstimatorMixin
     taxonomy_ : taxonomy
         The taxonomy with the groups it learned: ``calibrator_.taxonomy``. Only if there are groups.
     scale_ : float or None
-        Median spread on the training rows, if the score has a floor or epsilon relative to it.
+        Median spread on the training rows, if the score has a floor or epsilon relative to it. With a
+        `target_transform`, it is the spread on the scale of the transformed target.
     calibration_rows_ : Rows
         The calibration rows and their predictions, for `diagnose`.
     guarantee_ : Guarantee
@@ -118,6 +131,7 @@ class ConformalRegressor(RecommendationHtmlMixin, CloneMixin, MetaEstimatorMixin
         nonconformity: Nonconformity | None = None,
         taxonomy: Taxonomy | None = None,
         calibrator: Calibrator | None = None,
+        target_transform: Any = None,
         calibration_size: float = 0.5,
         random_state: Any = None,
     ) -> None:
@@ -125,6 +139,7 @@ class ConformalRegressor(RecommendationHtmlMixin, CloneMixin, MetaEstimatorMixin
         self.nonconformity = nonconformity
         self.taxonomy = taxonomy
         self.calibrator = calibrator
+        self.target_transform = target_transform
         self.calibration_size = calibration_size
         self.random_state = random_state
 
@@ -145,19 +160,22 @@ class ConformalRegressor(RecommendationHtmlMixin, CloneMixin, MetaEstimatorMixin
             rows are passed.
         """
         check_regressor(self.estimator, "estimator")
-        self._checked_calibrator()  # an invalid calibrator is an error before anything is fitted
+        self._checked_calibrator()  # an invalid calibrator or score is an error before anything is fitted
+        check_nonconformity(self._nonconformity())
+        estimator = with_target_transform(self.estimator, self.target_transform)
         target = checked_target(self, X, y)
         if is_frozen(self.estimator):
             if unused := ["clusters"] * (clusters is not None) + list(fit_params):
                 raise ValueError(f"a frozen estimator is neither split nor fitted, so it takes no {', '.join(unused)}")
             return self._calibrate(fitted_clone(self.estimator, X, target), None, X, target)
         check_share("calibration_size", self.calibration_size)
+        check_target_transform(estimator, target, self.target_transform)
         n = len(target)
         training, held_out = split_rows(n, self.calibration_size, clusters=clusters, random_state=self.random_state)
         warn_of_few_clusters(clusters)
         X_training = take(X, training)
         params = parts_of_arguments(routed_params(self, fit_params, "estimator"), n, training)
-        fitted = fitted_clone(self.estimator, X_training, target[training], params)
+        fitted = fitted_clone(estimator, X_training, target[training], params)
         scale = median_spread(fitted, X_training) if needs_scale(self._nonconformity()) else None
         return self._calibrate(fitted, scale, take(X, held_out), target[held_out])
 
@@ -175,7 +193,8 @@ class ConformalRegressor(RecommendationHtmlMixin, CloneMixin, MetaEstimatorMixin
         """
         target = checked_target(self, X, y)
         if is_frozen(self.estimator):  # its `fit` sets attributes of adapters, and changes no frozen part
-            return self._calibrate(fitted_clone(self.estimator, X, target), None, X, target, weights)
+            frozen = with_target_transform(self.estimator, self.target_transform)
+            return self._calibrate(fitted_clone(frozen, X, target), None, X, target, weights)
         if not hasattr(self, "calibrator_"):
             raise NotFittedError(
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit'; or, to calibrate a model that is "
@@ -185,7 +204,7 @@ class ConformalRegressor(RecommendationHtmlMixin, CloneMixin, MetaEstimatorMixin
         return self._calibrate(self.estimator_, self.scale_, X, target, weights)
 
     def predict(self, X: Any) -> FloatArray:
-        """Return the prediction of the model. Shape (n,)."""
+        """Return the prediction of the model, mapped back if the target was transformed. Shape (n,)."""
         self._check_is_calibrated(X)
         with dates_explained(self.estimator_, X):
             return np.asarray(self.estimator_.predict(X))
@@ -275,64 +294,21 @@ class ConformalRegressor(RecommendationHtmlMixin, CloneMixin, MetaEstimatorMixin
         rows = self.rows(X, y, weights=weights)
         return target_p_values(self.calibrator_, rows, unseen, seed)
 
-    def save(self, path: str | Path, *, level: float = 0.9) -> None:
-        """Write the calibrated model to one file, without pickle; the calibration rows are not saved.
-
-        A warning lists classes that `load` does not know: others than those of scikit-learn, boosters and this package.
+    def predict_distribution(self, X: Any, *, seed: Seed = None, unseen: Unseen = "error") -> PredictiveDistribution:
+        """Return the calibrated distribution of each row's target: cdf, quantiles, mean, draws, CRPS, PIT.
 
         Parameters
         ----------
-        path : str or Path
-            The file. It is written atomically: complete, or not at all.
-        level : float
-            The default level of ``evencover predict`` for this file.
+        X : table of n rows, or Rows
+            Features, or the result of `rows`.
+        seed : int or Generator, optional
+            If given, the distributions are smoothed: each row gets a random τ, which makes `pit` exactly uniform.
+        unseen : {"error", "marginal", "inf"}
+            How to treat a row whose group has no calibration rows: raise an error, use the scores of all rows, or
+            return a distribution without finite values.
         """
-        check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", None)
-        notes = {
-            "level": float(level_fraction(level)),
-            "scale": self.scale_,
-            "n_features": getattr(self, "n_features_in_", None),
-            "features": None if names is None else names.tolist(),
-        }
-        predictor_files.write(path, self.estimator_, self._learned_by, self.calibrator_, notes)
-
-    @classmethod
-    def load(
-        cls,
-        path: str | Path,
-        *,
-        nonconformity: Nonconformity | None = None,
-        calibrator: Calibrator | None = None,
-        trusted: Sequence[str] = (),
-    ) -> "ConformalRegressor":
-        """Return the calibrated model in a file that `save` wrote. Its estimator is frozen: `fit` only calibrates it.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file.
-        nonconformity : score or mapping, optional
-            The score, if its class is your own: a file can hold only scores of this package.
-        calibrator : calibrator, optional
-            The calibrator, if its class is your own.
-        trusted : sequence of str
-            Names of further classes that may be loaded, such as ``"mine.Model"``; a warning of `save` and the error of
-            `load` list those that a file needs. A file contains no code, but loading runs the code of these classes,
-            and a manipulated model can crash the process: load only files from authors you trust.
-        """
-        fitted, learner, learned, notes = predictor_files.read(path, nonconformity, calibrator, trusted)
-        frozen = fitted if is_frozen(fitted) else FrozenEstimator(fitted)
-        model = cls(frozen, nonconformity=learned.nonconformity, calibrator=learner)
-        model.estimator_, model.scale_ = fitted, notes["scale"]
-        model.calibrator_, model._learned_by = learned, learner
-        if calibrator is None and isinstance(learner, ByGroup):
-            model.set_params(calibrator=None, taxonomy=fresh_taxonomy(model.taxonomy_))
-        if notes["n_features"] is not None:
-            model.n_features_in_ = notes["n_features"]
-        if notes["features"] is not None:
-            model.feature_names_in_ = np.array(notes["features"], dtype=object)
-        return model
+        rows = self.rows(X)
+        return predict_distribution(self.calibrator_, rows, getattr(self, "calibration_rows_", None), seed, unseen)
 
     @property
     def guarantee_(self) -> Guarantee:
@@ -391,7 +367,7 @@ class ConformalRegressor(RecommendationHtmlMixin, CloneMixin, MetaEstimatorMixin
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return the metadata routing: clusters are used here, everything else goes to the `fit` of the model."""
-        return fit_router(self, estimator=self.estimator)
+        return fit_router(self, estimator=with_target_transform(self.estimator, self.target_transform))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "calibrator_")

@@ -5,6 +5,7 @@ from scipy.stats import norm
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import LinearRegression, QuantileRegressor
+from sklearn.preprocessing import PowerTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from evencover import BySpread, ConformalRegressor, Normalized, models
@@ -16,6 +17,7 @@ from evencover.models import (
     FromOutputs,
     FromQuantiles,
     FromStd,
+    LogTransform,
     MeanVarianceNetwork,
     NeighborSpread,
     QuantileForest,
@@ -46,9 +48,12 @@ class NormalDistributions(LinearRegression):
 ESTIMATORS = [
     ConformalRegressor(LinearRegression(), random_state=0),
     ConformalRegressor(FromStd(GAUSSIAN), nonconformity=Normalized(), taxonomy=BySpread(2), random_state=0),
+    ConformalRegressor(LinearRegression(), target_transform=PowerTransformer(), random_state=0),
     FromStd(GAUSSIAN),
     FromQuantiles(QuantileRegressor(quantile=0.05, alpha=0.01), QuantileRegressor(quantile=0.95, alpha=0.01)),
+    FromQuantiles(quantiles={q: QuantileRegressor(quantile=q, alpha=0.01) for q in (0.05, 0.5, 0.95)}),
     QuantileNetwork(**QUICK),
+    QuantileNetwork(quantiles=(0.25, 0.75), **QUICK),
     MeanVarianceNetwork(**QUICK),
     DropoutEnsemble(MeanVarianceNetwork(**QUICK)),
     DeepEnsemble(MeanVarianceNetwork(**QUICK)),
@@ -59,6 +64,7 @@ ESTIMATORS = [
     WithSpread(LinearRegression(), NeighborSpread(of="distance")),
     WithSpread(RandomForestRegressor(5, random_state=0), EnsembleSpread()),
     TableEncoder(),
+    LogTransform(shift=1e3),
     FromOutputs(ThreeColumns()),
     FromDistribution(NormalDistributions()),
 ]

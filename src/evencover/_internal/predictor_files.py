@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn import __version__ as sklearn_version
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from evencover._internal.arrays import warn_user
 from evencover._internal.calibration_files import from_archive, to_archive
@@ -14,11 +16,83 @@ from evencover._internal.saved_files import IncompatibleFileError, file_errors, 
 from evencover._internal.saved_objects import dump_objects, load_objects
 from evencover.calibrators.by_group import ByGroup
 from evencover.calibrators.protocols import Calibrated, Calibrator
-from evencover.scores import Nonconformity
+from evencover.calibrators.two_tails import TwoTails
+from evencover.models.predict import is_frozen
+from evencover.quantiles import level_fraction
+from evencover.scores.score import Nonconformity
+from evencover.taxonomies import fresh_taxonomy
 
 PREDICTOR, RESULTS = "predictor.evencover", "results.json"  # files in the folder of a run
 _NOTES = ("scikit-learn", "calibrator", "level", "scale", "n_features", "features")
-_OWN_CALIBRATORS = (ByGroup,)
+_OWN_CALIBRATORS = (ByGroup, TwoTails)
+
+
+class PredictorFileMixin:
+    """The methods `save` and `load` of `ConformalRegressor`."""
+
+    estimator_: Any
+    scale_: float | None
+    calibrator_: Calibrated
+    _learned_by: Calibrator
+
+    def save(self, path: str | Path, *, level: float = 0.9) -> None:
+        """Write the calibrated model to one file, without pickle; the calibration rows are not saved.
+
+        A warning lists classes that `load` does not know: others than those of scikit-learn, boosters and this package.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file. It is written atomically: complete, or not at all.
+        level : float
+            The default level of ``evencover predict`` for this file.
+        """
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        notes = {
+            "level": float(level_fraction(level)),
+            "scale": self.scale_,
+            "n_features": getattr(self, "n_features_in_", None),
+            "features": None if names is None else names.tolist(),
+        }
+        write(path, self.estimator_, self._learned_by, self.calibrator_, notes)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        nonconformity: Nonconformity | None = None,
+        calibrator: Calibrator | None = None,
+        trusted: Sequence[str] = (),
+    ) -> Self:
+        """Return the calibrated model in a file that `save` wrote. Its estimator is frozen: `fit` only calibrates it.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        nonconformity : score or mapping, optional
+            The score, if its class is your own: a file can hold only scores of this package.
+        calibrator : calibrator, optional
+            The calibrator, if its class is your own.
+        trusted : sequence of str
+            Names of further classes that may be loaded, such as ``"mine.Model"``; a warning of `save` and the error of
+            `load` list those that a file needs. A file contains no code, but loading runs the code of these classes,
+            and a manipulated model can crash the process: load only files from authors you trust.
+        """
+        fitted, learner, learned, notes = read(path, nonconformity, calibrator, trusted)
+        frozen = fitted if is_frozen(fitted) else FrozenEstimator(fitted)
+        model: Any = cls(frozen, nonconformity=learned.nonconformity, calibrator=learner)  # type: ignore[call-arg]
+        model.estimator_, model.scale_ = fitted, notes["scale"]
+        model.calibrator_, model._learned_by = learned, learner
+        if calibrator is None and isinstance(learner, ByGroup):
+            model.set_params(calibrator=None, taxonomy=fresh_taxonomy(model.taxonomy_))
+        if notes["n_features"] is not None:
+            model.n_features_in_ = notes["n_features"]
+        if notes["features"] is not None:
+            model.feature_names_in_ = np.array(notes["features"], dtype=object)
+        return model  # type: ignore[no-any-return]
 
 
 def write(

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from sklearn import get_config
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, check_array, column_or_1d, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
@@ -146,7 +148,16 @@ def fitted_clone(estimator: Any, X: Any, y: FloatArray, fit_params: Mapping[str,
     if type(estimator).__module__.partition(".")[0] in _NUMBERS_ONLY and not _has_parts(estimator):
         check_no_dates(estimator, X)
     with dates_explained(estimator, X):
-        return cloned(estimator).fit(X, y, **params)
+        fitted = cloned(estimator).fit(X, y, **params)
+    _remember_target(fitted, y)
+    return fitted
+
+
+def _remember_target(fitted: Any, y: FloatArray) -> None:
+    """Let a model of transformed targets know one of its targets, which tells 1 / y of positive from negative ones."""
+    model = fitted[-1] if isinstance(fitted, Pipeline) else fitted
+    if isinstance(model, TransformedTargetRegressor):
+        model.training_target_ = float(y[0])
 
 
 def cloned(value: Any) -> Any:

@@ -3,10 +3,12 @@
 from typing import Any
 
 import numpy as np
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from evencover._internal.arrays import FloatArray
+from evencover._internal.target_scales import on_target_scale
 from evencover.models._validation import dates_explained
 from evencover.predictions import Prediction
 
@@ -25,7 +27,8 @@ def predictions_of(estimator: Any, X: Any) -> Prediction:
 
     An estimator with ``predict_full(X)`` gives a full `Prediction`. An estimator with only ``predict(X)`` gives a
     center. The last step of a pipeline counts as the estimator, and so does the best one of a search such as
-    `GridSearchCV`.
+    `GridSearchCV`. The prediction of the regressor in a `TransformedTargetRegressor` is mapped back to the unit of the
+    target: its center, its bounds and its quantiles.
 
     Parameters
     ----------
@@ -54,6 +57,9 @@ def predictions_of(estimator: Any, X: Any) -> Prediction:
         return predictions_of(estimator.estimator, X)
     if isinstance(estimator, Pipeline):
         return predictions_of(estimator[-1], through_steps(estimator, X))
+    if isinstance(estimator, TransformedTargetRegressor):
+        training_target = getattr(estimator, "training_target_", None)
+        return on_target_scale(predictions_of(estimator.regressor_, X), estimator.transformer_, training_target)
     with dates_explained(estimator, X):
         center = np.asarray(estimator.predict(X))
     return Prediction(center.ravel() if center.ndim == 2 and center.shape[1] == 1 else center)
@@ -61,7 +67,7 @@ def predictions_of(estimator: Any, X: Any) -> Prediction:
 
 def median_spread(estimator: Any, X: Any) -> float:
     """Return the median predicted spread on these rows: the scale of the floor and epsilon of a score."""
-    return float(np.median(predictions_of(estimator, X).required("spread", by="the scale of a score")))
+    return float(np.median(predictions_of(estimator, X).scored.required("spread", by="the scale of a score")))
 
 
 def through_steps(pipeline: Pipeline, X: Any) -> Any:
