@@ -49,7 +49,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class TwoTails:
+class SignedTails:
     """A threshold for each tail, each missing (1 − level) / 2; for scores whose interval is (−inf, u(t)]."""
 
     def learn(self, rows, nonconformity):

@@ -9,6 +9,7 @@ from sklearn.metrics import mean_pinball_loss
 from evencover import (
     Groups,
     Intervals,
+    IntervalUnion,
     calibrate,
     coverage,
     coverage_by_group,
@@ -16,6 +17,7 @@ from evencover import (
     interval_score,
     mean_width,
     mean_width_by_group,
+    misses_by_group,
     pinball_loss,
 )
 
@@ -35,6 +37,23 @@ def test_coverage_and_width_by_group():
     assert mean_width_by_group(WIDE, groups) == {"a": 1.0, "b": np.inf}
     own = calibrate(np.arange(20.0), np.zeros(20), groups=[0, 1] * 10).interval(np.zeros(3), groups=[0, 1, 1])
     assert set(coverage_by_group(Y, own)) == {0, 1}
+
+
+def test_misses_below_and_above_by_group():
+    """At one or several levels; a target can be on both sides of an empty interval."""
+    intervals = Intervals([0.0, 0.0, 0.0, 3.0], [2.0, 2.0, 2.0, 1.0])
+    assert misses_by_group([-1.0, 2.5, 3.0, 2.0], intervals, ["a", "b", "b", "c"]) == {
+        "a": (1.0, 0.0),
+        "b": (0.0, 1.0),
+        "c": (1.0, 1.0),
+    }
+    several = Intervals(np.array([[0.0, -1.0], [0.0, -1.0]]), np.array([[1.0, 2.0], [1.0, 2.0]]))
+    below, above = misses_by_group([-0.5, 1.5], several, ["a", "a"])["a"]
+    assert (below.tolist(), above.tolist()) == ([0.5, 0.0], [0.5, 0.0])
+    with pytest.raises(TypeError, match="intervals must be Intervals, one for each row; got IntervalUnion"):
+        misses_by_group(Y, IntervalUnion([WIDE]), ["a"] * 3)
+    with pytest.raises(ValueError, match="groups must be given"):
+        misses_by_group(Y, WIDE)
 
 
 def test_the_coverage_of_a_group_without_rows_is_nan():

@@ -18,13 +18,9 @@ from evencover.guarantees import EXCHANGEABLE, SHIFTED, Guarantee, Kind
 from evencover.intervals import Intervals, for_requested_level, stack_levels
 from evencover.predictions import Rows
 from evencover.quantiles import Levels, is_level_sequence, level_fractions
-from evencover.scores import (
-    Nonconformity,
-    checked_nonconformity,
-    checked_scores,
-    intervals_by_group,
-    scores_by_group,
-)
+from evencover.scores.evaluation import checked_nonconformity, checked_scores, intervals_by_group, scores_by_group
+from evencover.scores.score import Nonconformity
+from evencover.scores.support import support_of, warn_of_targets_outside
 
 Unseen: TypeAlias = Literal["error", "marginal", "inf"]
 Seed: TypeAlias = int | np.random.Generator | None
@@ -64,13 +60,16 @@ def calibrate(
     array([4.])
     """
     rows = Rows(prediction, y=y, weights=weights)
-    return calibrate_rows(rows, nonconformity, _groups_or_marginal(groups, len(rows)))
+    return calibrate_rows(rows, nonconformity, groups_or_marginal(groups, len(rows)))
 
 
 def calibrate_rows(rows: Rows, nonconformity: Nonconformity | None, groups: Groups) -> "Calibration":
     """Calibrate on `Rows` with targets, whose groups are given."""
+    if rows.prediction.scale is not None:
+        rows.prediction.scale.warn_of_targets_outside(rows.required_target(by="a score"))
     nonconformity = checked_nonconformity(nonconformity, groups.labels)
     scores = scores_by_group(nonconformity, rows, groups.codes, groups.labels)
+    warn_of_targets_outside(nonconformity, rows.required_target(by="a score"), groups)
     return Calibration(nonconformity, checked_scores(scores, len(rows)), groups, rows.weights)
 
 
@@ -92,12 +91,15 @@ class Calibration:
         The groups of the calibration rows; edge rows are calibrated separately (see `Groups.edge`).
     weights : ndarray of shape (n,), optional
         Weights for covariate shift.
+    tail_share : Fraction
+        The share of 1 − level of this tail, if the scores are those of one tail of `TwoTails`; for warnings only.
     """
 
     nonconformity: Nonconformity
     scores: FloatArray
     groups: Groups
     weights: FloatArray | None = None
+    tail_share: Fraction = Fraction(1)
 
     @property
     def labels(self) -> tuple[Label, ...]:
@@ -124,7 +126,9 @@ class Calibration:
         """The coverage guarantee: marginal for one group, per group for several."""
         kind: Kind = "per group" if len(self.labels) > 1 else "marginal" if self.labels else "none"
         assumption = SHIFTED if self.weighted else EXCHANGEABLE
-        return Guarantee(kind, self.sizes, assumption=assumption, exact=not self.weighted)
+        guarantee = Guarantee(kind, self.sizes, assumption=assumption, exact=not self.weighted)
+        support = support_of(self.nonconformity)
+        return guarantee if support is None else guarantee.assuming(f"all targets are {support}")
 
     def threshold(self, level: Levels, *, test_weight: float | None = None) -> FloatArray:
         """Return the threshold of each group. Shape (n_groups,), or (n_groups, L) for L levels.
@@ -141,7 +145,7 @@ class Calibration:
         n_groups = len(self.labels)
         weights = None if test_weight is None else checked_nonnegative(np.full(n_groups, test_weight), "weights")
         self._check_weights(weights)
-        by_level = self._pool_assignment(one_row_per_group, "error").thresholds(levels, weights)
+        by_level = self.pool_assignment(one_row_per_group, "error").thresholds(levels, weights)
         table = np.stack([np.broadcast_to(column, n_groups) for column in by_level], axis=-1)  # (n_groups, L)
         return table if is_level_sequence(level) else table[:, 0]
 
@@ -177,19 +181,19 @@ class Calibration:
         """
         levels = level_fractions(level)
         rows = Rows(prediction, weights=weights)
-        intervals = self.intervals_at(levels, rows, _groups_or_marginal(groups, len(rows), self.labels), unseen)
+        intervals = self.intervals_at(levels, rows, groups_or_marginal(groups, len(rows), self.labels), unseen)
         center, frame = rows.prediction.center, frame_kind(prediction)
         return for_requested_level(intervals, level, center, frame, self.guarantee)
 
     def intervals_at(self, levels: tuple[Fraction, ...], rows: Rows, groups: Groups, unseen: Unseen) -> Intervals:
         """Return the intervals of m rows with given groups at each of L levels. Bounds of shape (m, L)."""
         self._check_weights(rows.weights)
-        self._check_same_groups(groups, unseen)
+        self.check_same_groups(groups, unseen)
         codes = groups.codes_among(self.labels)
         intervals = stack_levels(
             [
                 intervals_by_group(self.nonconformity, self.labels, threshold, rows.prediction, codes)
-                for threshold in self._pool_assignment(groups, unseen).thresholds(levels, rows.weights)
+                for threshold in self.pool_assignment(groups, unseen).thresholds(levels, rows.weights)
             ]
         )
         unseen_labels = groups.labels_not_in(self.labels)
@@ -223,15 +227,15 @@ class Calibration:
             p = (#{s_i > s} + u (1 + #{s_i = s})) / (n + 1) with u uniform on (0, 1).
         """
         rows = Rows(prediction, y=y, weights=weights)
-        return self.p_values_of(rows, _groups_or_marginal(groups, len(rows), self.labels), unseen, seed)
+        return self.p_values_of(rows, groups_or_marginal(groups, len(rows), self.labels), unseen, seed)
 
     def p_values_of(self, rows: Rows, groups: Groups, unseen: Unseen, seed: Seed) -> FloatArray:
         """Return the p-values of m rows with targets and given groups. Shape (m,)."""
         self._check_weights(rows.weights)
-        self._check_same_groups(groups, unseen)
+        self.check_same_groups(groups, unseen)
         scores = scores_by_group(self.nonconformity, rows, groups.codes_among(self.labels), self.labels)
         tie_shares = None if seed is None else np.random.default_rng(seed).random(len(rows))
-        return self._pool_assignment(groups, unseen).p_values(scores, tie_shares, rows.weights)
+        return self.pool_assignment(groups, unseen).p_values(scores, tie_shares, rows.weights)
 
     def merge(self, *others: "Calibration") -> "Calibration":
         """Return one calibration of the rows of several, ``a.merge(b, c)``, as if all rows were calibrated at once.
@@ -251,6 +255,7 @@ class Calibration:
             np.concatenate([part.scores for part in parts]),
             Groups.concatenate([part.groups for part in parts]),
             np.concatenate(weights) if weights else None,
+            self.tail_share,
         )
 
     def state(self) -> dict[str, Any]:
@@ -285,7 +290,7 @@ class Calibration:
         """
         return calibration_files.read(path, nonconformity, cls.from_state)
 
-    def _check_same_groups(self, groups: Groups, unseen: Unseen) -> None:
+    def check_same_groups(self, groups: Groups, unseen: Unseen) -> None:
         """Raise ValueError if a new row has no group, a rule differs, or a group is unseen and `unseen` is "error"."""
         if unseen not in ("error", "marginal", "inf"):
             raise ValueError(f"unseen must be 'error', 'marginal' or 'inf'; got {unseen!r}")
@@ -311,7 +316,7 @@ class Calibration:
                 f"only the {weighted} rows have them, not the {unweighted} rows"
             )
 
-    def _pool_assignment(self, groups: Groups, unseen: Unseen) -> PoolAssignment:
+    def pool_assignment(self, groups: Groups, unseen: Unseen) -> PoolAssignment:
         """Return the pool of each row: that of its group, of its edge, or the one for unseen groups."""
         pools = [self._pool((group, 0)) for group in range(len(self.labels))]
         names: list[Label | None] = list(self.labels)
@@ -327,7 +332,7 @@ class Calibration:
             pool_codes = np.where(codes < 0, len(pools), pool_codes)
             pools.append(self._pool(None) if unseen == "marginal" else self._empty_pool)
             names.append("all rows together" if unseen == "marginal" else None)
-        return PoolAssignment(pools, names, pool_codes)
+        return PoolAssignment(pools, names, pool_codes, self.tail_share)
 
     def _pool(self, cell: Cell | None) -> Pool:
         """Return the scores that new rows of a cell are compared with; those of all rows for None. Cached.
@@ -377,7 +382,7 @@ class Calibration:
         return Pool(np.empty(0), np.empty(0) if self.weighted else None)
 
 
-def _groups_or_marginal(groups: Any, length: int, labels: tuple[Label, ...] = _MARGINAL_LABELS) -> Groups:
+def groups_or_marginal(groups: Any, length: int, labels: tuple[Label, ...] = _MARGINAL_LABELS) -> Groups:
     """Return the user's groups as `Groups`; for None, put all rows into one group if the labels allow it."""
     if groups is None:
         if labels != _MARGINAL_LABELS:

@@ -66,6 +66,41 @@ def coverage_by_group(
     return _by_group(_checked_intervals(intervals).covers(y), intervals, groups)
 
 
+def misses_by_group(
+    y: Any, intervals: Intervals, groups: Any = None
+) -> dict[Label, tuple[float | FloatArray, float | FloatArray]]:
+    """Return the shares of the targets below the lower bound and above the upper bound, in each group.
+
+    The two shares and the coverage add up to 1, unless an interval is empty: then a target can be on both sides.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        Targets.
+    intervals : Intervals of n rows
+        From this package, or ``Intervals(lower, upper)`` of any bounds.
+    groups : array-like of shape (n,) or Groups, optional
+        The group of each row; by default those of the intervals.
+
+    Returns
+    -------
+    dict from label to a tuple of two floats, or of two ndarrays of shape (L,)
+        Below and above; NaN for a group without rows.
+
+    Examples
+    --------
+    >>> misses_by_group([-1.0, 0.0, 5.0, 1.0], Intervals(np.zeros(4), np.full(4, 2.0)), ["a", "a", "b", "b"])
+    {'a': (0.5, 0.0), 'b': (0.0, 0.5)}
+    """
+    if not isinstance(intervals, Intervals):
+        raise TypeError(f"intervals must be Intervals, one for each row; got {type(intervals).__name__}")
+    target = checked_vector(y, "y", length=len(intervals), matched="the intervals")
+    target = target if intervals.lower.ndim == 1 else target[:, None]
+    below = _by_group(target < intervals.lower, intervals, groups)
+    above = _by_group(target > intervals.upper, intervals, groups)
+    return {label: (share, above[label]) for label, share in below.items()}
+
+
 def mean_width_by_group(intervals: Intervals | IntervalUnion, groups: Any = None) -> dict[Label, float | FloatArray]:
     """Return the mean width of each group; `intervals`, `groups` and the result are as in `coverage_by_group`."""
     return _by_group(_checked_intervals(intervals).width, intervals, groups)

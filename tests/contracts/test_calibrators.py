@@ -28,12 +28,13 @@ from evencover import (
     Residual,
     Rows,
     Standardized,
+    TwoTails,
     audit,
     calibrators,
     conformal_rank,
     diagnose,
 )
-from tests.calibrators import SlidingWindow, Tails, ThresholdLine, TwoTails, Window
+from tests.calibrators import SignedTails, SlidingWindow, Tails, ThresholdLine, Window
 from tests.synthetic import ONE_IN_A_MILLION, Oracle, draw
 
 LEVELS = (Fraction(1, 2), Fraction(4, 5), Fraction(9, 10))
@@ -46,7 +47,12 @@ CASES = {
     "by product": (ByGroup(Product([BySpread(2), ByPrediction(2)])), Normalized()),
     "one tail": (ByGroup(BySpread(2)), Standardized()),
     "sliding window": (SlidingWindow(60), IntervalDistance()),
-    "two tails": (TwoTails(), Standardized()),
+    "two tails": (TwoTails(), Residual()),
+    "two tails by spread": (TwoTails(BySpread(2), lower_share=0.3), Normalized()),
+    "two tails of bounds": (TwoTails(BySpread(edges=[1.0])), IntervalDistance()),
+    "two tails by target": (TwoTails(ByTarget([-1.0, 1.0]), lower_share=0.4), Normalized()),
+    "two tails of each group": (TwoTails(BySpread(2)), {"low": IntervalDistance(), "high": Normalized()}),
+    "signed tails": (SignedTails(), Standardized()),
     "linear threshold": (ThresholdLine(), Residual()),
 }
 each_case = pytest.mark.parametrize(("calibrator", "score"), CASES.values(), ids=CASES)
@@ -76,7 +82,7 @@ def test_every_calibrator_of_the_package_is_tested():
     public = {getattr(calibrators, name) for name in calibrators.__all__}
     calibrator_types = {each for each in public if issubclass(each, BaseEstimator)}
     tested = {type(calibrator) for calibrator, _ in CASES.values()}
-    assert calibrator_types == tested - {SlidingWindow, ThresholdLine, TwoTails}
+    assert calibrator_types == tested - {SlidingWindow, ThresholdLine, SignedTails}
     assert calibrator_types
 
 
@@ -157,7 +163,7 @@ def test_results_are_the_same_after_saving_and_loading(calibrator, score, tmp_pa
     """A user's own calibrator is passed to `load`, like a user's own score."""
     model = regressor(calibrator, score)
     model.save(tmp_path / "model")
-    own_calibrator = None if isinstance(calibrator, ByGroup) else calibrator
+    own_calibrator = None if isinstance(calibrator, ByGroup | TwoTails) else calibrator
     loaded = ConformalRegressor.load(tmp_path / "model", calibrator=own_calibrator, trusted=["tests.synthetic.Oracle"])
     np.testing.assert_array_equal(bounds(loaded.calibrator_, NEW), bounds(model.calibrator_, NEW))
     np.testing.assert_array_equal(loaded.p_values(NEW.X, NEW.y), model.p_values(NEW.X, NEW.y))
@@ -199,8 +205,11 @@ def test_a_regressor_gives_the_results_of_its_calibrator(calibrator, score):
     assert found.sizes_known == (model.guarantee_.exact and len(pieces) == 1)  # a row of a union has several thresholds
 
 
+MERGEABLE = ["one group", "by given edges", "by target", "two tails of bounds", "two tails by target"]
+
+
 @pytest.mark.parametrize("parts", [2, 3])
-@pytest.mark.parametrize("name", ["one group", "by given edges", "by target"])
+@pytest.mark.parametrize("name", MERGEABLE)
 def test_merged_parts_equal_the_whole(name, parts):
     """For groups that are not learned, so that all parts have the same groups."""
     calibrator, score = CASES[name]
@@ -219,12 +228,15 @@ def test_merging_parts_with_different_groups_raises():
 
 
 # Groups of the target are tested in tests/guarantees; the linear threshold has no guarantee.
-WITH_GUARANTEE = [name for name in CASES if name not in ("by target", "linear threshold")]
+WITH_GUARANTEE = [name for name in CASES if name not in ("by target", "two tails by target", "linear threshold")]
 
 
 @pytest.mark.parametrize("name", WITH_GUARANTEE)
 def test_the_guarantee_holds(name):
-    """Exact ones: the numbers covered are BetaBinomial. Others: an exact test does not reject the lower bound."""
+    """Exact ones: the numbers covered are BetaBinomial. Others: an exact test does not reject the lower bound.
+
+    For two tails, the numbers within each bound are BetaBinomial: see tests/guarantees/test_two_tails.
+    """
     calibrator, score = CASES[name]
     rng = np.random.default_rng(3)
     uniform, covered, repeats = [], 0, 600
@@ -234,13 +246,17 @@ def test_the_guarantee_holds(name):
         rows = Rows(new.prediction, new.X, new.y)
         hits = learned.intervals(rows, LEVELS[1:2]).covers(rows.y)[:, 0]
         covered += bool(hits[0])
-        if learned.guarantee.exact:
+        if is_exact(learned.guarantee):
             codes = learned.groups(rows).codes if hasattr(learned, "groups") else np.zeros(len(rows), dtype=int)
             n = list(learned.guarantee.sizes.values())[codes[0]]
             uniform.append(randomized_pit(hits[codes == codes[0]], n, LEVELS[1], rng))
     assert binom.cdf(covered, repeats, float(learned.guarantee.lower_bound(LEVELS[1]))) > ONE_IN_A_MILLION
-    if learned.guarantee.exact:
+    if is_exact(learned.guarantee):
         assert kstest(uniform, "uniform").pvalue > ONE_IN_A_MILLION
+
+
+def is_exact(guarantee):
+    return guarantee.exact and guarantee.tail_shares is None
 
 
 def randomized_pit(hits, n, level, rng):
@@ -257,7 +273,7 @@ def test_two_tails_cover_a_beta_binomial_number():
     expected = betabinom(40, 2 * k - 61, 2 * (61 - k))
     for _ in range(600):
         old, new = (draw(rng, n) for n in (60, 40))
-        learned = TwoTails().learn(Rows(old.prediction, y=old.y), Standardized())
+        learned = SignedTails().learn(Rows(old.prediction, y=old.y), Standardized())
         hits = learned.intervals(Rows(new.prediction), LEVELS[1:2]).covers(new.y).sum()
         uniform.append(expected.cdf(hits - 1) + rng.random() * expected.pmf(hits))
     assert kstest(uniform, "uniform").pvalue > ONE_IN_A_MILLION

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom, chisquare
 from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression
+from sklearn.preprocessing import FunctionTransformer
 
 from evencover import (
     ByFeature,
@@ -11,6 +13,9 @@ from evencover import (
     ByTarget,
     ConformalRegressor,
     Marginal,
+    Normalized,
+    Prediction,
+    ProbabilityDistance,
     Residual,
     Rows,
     TooFewRowsWarning,
@@ -19,6 +24,7 @@ from evencover import (
     quantiles,
 )
 from evencover._internal.bins import Bins
+from evencover._internal.target_scales import on_target_scale
 from tests.synthetic import ALL_SCORES, ONE_IN_A_MILLION, Oracle, draw
 
 LEVELS = [0.05, 0.5, 0.9]
@@ -73,6 +79,35 @@ def smallest_p_value(counts):
 def test_coverage_has_its_exact_distribution(score, taxonomy):
     """For every score and taxonomy, at levels near 0, in the middle and near 1."""
     assert smallest_p_value(covered_counts(score, taxonomy, repeats=1500, seed=1)) > ONE_IN_A_MILLION
+
+
+@pytest.mark.parametrize("score", [Residual(), Normalized(), ProbabilityDistance()], ids=repr)
+@pytest.mark.parametrize("function", [np.log, lambda y: -np.log(y)], ids=["increasing", "decreasing"])
+def test_coverage_on_another_scale_has_its_exact_distribution(score, function):
+    """The target is lognormal, and the model was fitted to its logarithm."""
+    sign = 1 if function is np.log else -1
+    transformer = FunctionTransformer(function, lambda z: np.exp(sign * z)).fit(np.ones((1, 1)))
+    rng, counts = np.random.default_rng(8), {}
+    for _ in range(400):
+        old, new = draw(rng, N), draw(rng, 3 * M)
+        scaled = [on_target_scale(Prediction(sign * each.X[:, 2], each.X[:, 1]), transformer) for each in (old, new)]
+        calibration = calibrate(np.exp(old.y), scaled[0], nonconformity=score)
+        covered = calibration.interval(scaled[1], level=LEVELS).covers(np.exp(new.y))
+        add_counts(counts, covered, np.zeros(len(new.y), dtype=int), calibration.sizes, LEVELS)
+    assert smallest_p_value(counts) > ONE_IN_A_MILLION
+
+
+def test_coverage_of_a_fitted_log_model_has_its_exact_distribution():
+    """From the split to the intervals, in the unit of the target."""
+    rng, counts = np.random.default_rng(9), {}
+    for _ in range(400):
+        X = rng.normal(size=(2 * N + M, 1))
+        y = np.exp(X[:, 0] + rng.gumbel(size=len(X)))
+        model = ConformalRegressor(LinearRegression(), target_transform="log", random_state=0)
+        model.fit(X[: 2 * N], y[: 2 * N])
+        covered = model.predict_interval(X[2 * N :], level=LEVELS).covers(y[2 * N :])
+        add_counts(counts, covered, np.zeros(M, dtype=int), {"all": N}, LEVELS)
+    assert smallest_p_value(counts) > ONE_IN_A_MILLION
 
 
 @pytest.mark.parametrize("n_groups", [1, 2, 4])

@@ -109,17 +109,20 @@ class PoolAssignment:
         infinite intervals.
     pool_codes : ndarray of int, shape (m,)
         Position of each row's pool in `pools`.
+    tail_share : Fraction
+        The share of 1 − level that a bound may miss, if the scores are those of one tail, for warnings.
     """
 
     pools: list[Pool]
     names: list[Label | None]
     pool_codes: IntArray
+    tail_share: Fraction = Fraction(1)
 
     def thresholds(self, levels: tuple[Fraction, ...], weights: FloatArray | None) -> list[float | FloatArray]:
         """Return for each level the rows' thresholds, shape (m,), or one number for all. Warn if some are infinite."""
         if weights is not None:
             return self._weighted_thresholds(levels, weights)
-        self._warn_if_too_few(max(levels))
+        warn_if_too_few(self.pool_codes, self.names, list(map(len, self.pools)), max(levels), self.tail_share)
         by_pool = [pool.thresholds(levels) for pool in self.pools]
         table = np.concatenate([np.empty((0, len(levels))), *by_pool])  # (pools, L)
         if len(table) == 1:
@@ -150,23 +153,50 @@ class PoolAssignment:
             )
         return list(table.T)
 
-    def _warn_if_too_few(self, level: Fraction) -> None:
-        """Warn once of all groups of new rows whose threshold is infinite, with the number of rows they need."""
-        needed = rows_for_finite_threshold(level)
-        if all(len(pool) >= needed for pool in self.pools):
-            return
-        too_small: dict[Label, int] = {}
-        for code in np.unique(self.pool_codes):
-            name, n = self.names[code], len(self.pools[code])
-            if n < needed and name is not None:
-                too_small[name] = min(n, too_small.get(name, n))
-        if too_small:
-            sizes = ", ".join(f"group {name!r} has {n}" for name, n in islice(too_small.items(), _MAX_NAMED_GROUPS))
-            n_more = len(too_small) - _MAX_NAMED_GROUPS
-            more = f", and {n_more} more groups have too few" if n_more > 0 else ""
-            rows = f"{needed} row{'s' * (needed > 1)}"
-            warn_user(
-                f"too few calibration rows, so intervals are infinite: level {float(level)} needs {rows} in "
-                f"each group; {sizes}{more}",
-                TooFewRowsWarning,
-            )
+
+def warn_if_too_few(
+    pool_codes: IntArray,
+    names: Sequence[Label | None],
+    sizes: Sequence[int],
+    level: Fraction,
+    tail_share: Fraction = Fraction(1),
+) -> None:
+    """Warn once of all groups of new rows whose threshold is infinite, with the number of rows they need.
+
+    Parameters
+    ----------
+    pool_codes : ndarray of int, shape (m,)
+        The pool of each new row.
+    names, sizes : sequence of labels, sequence of int
+        The group of each pool, and its number of scores. Of several pools of a group, the smallest counts.
+    level : Fraction
+        The level of the threshold.
+    tail_share : Fraction
+        The share of 1 − level of the intervals that each threshold may miss; the warning names their level.
+    """
+    needed = rows_for_finite_threshold(level)
+    if min(sizes, default=needed) >= needed:
+        return
+    too_small: dict[Label, int] = {}
+    for code in np.unique(pool_codes):
+        name, n = names[code], sizes[code]
+        if n < needed and name is not None:
+            too_small[name] = min(n, too_small.get(name, n))
+    if too_small:
+        groups = ", ".join(f"group {name!r} has {n}" for name, n in islice(too_small.items(), _MAX_NAMED_GROUPS))
+        n_more = len(too_small) - _MAX_NAMED_GROUPS
+        more = f", and {n_more} more groups have too few" if n_more > 0 else ""
+        rows = f"{needed} row{'s' * (needed > 1)}"
+        warn_user(
+            f"too few calibration rows, so intervals are infinite: {_level_text(level, tail_share)} needs {rows} in "
+            f"each group; {groups}{more}",
+            TooFewRowsWarning,
+        )
+
+
+def _level_text(level: Fraction, tail_share: Fraction) -> str:
+    """Return the level of the intervals as text; level is that of an end if the share is not 1."""
+    requested = f"level {float(1 - (1 - level) / tail_share)}"
+    if tail_share == 1:
+        return requested
+    return f"{'each' if tail_share == Fraction(1, 2) else 'one'} end of an interval of {requested}"

@@ -2,5 +2,6 @@
 
 from evencover.calibrators.by_group import ByGroup, CalibratedGroups
 from evencover.calibrators.protocols import Calibrated, Calibrator
+from evencover.calibrators.two_tails import CalibratedTails, TwoTails
 
-__all__ = ["ByGroup", "Calibrated", "CalibratedGroups", "Calibrator"]
+__all__ = ["ByGroup", "Calibrated", "CalibratedGroups", "CalibratedTails", "Calibrator", "TwoTails"]

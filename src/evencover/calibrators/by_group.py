@@ -14,7 +14,7 @@ from evencover.groups import Groups
 from evencover.guarantees import Guarantee
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.predictions import Rows
-from evencover.scores import Nonconformity
+from evencover.scores.score import Nonconformity
 from evencover.taxonomies import Marginal, Taxonomy, fresh_taxonomy
 
 
@@ -121,7 +121,8 @@ class CalibratedGroups:
         """Return the part of each row's prediction set that lies between two targets, where the group is constant."""
         inside = replace(rows, y=np.full(len(rows), high if np.isfinite(high) else max(low, 0.0)))
         piece = self.calibration.intervals_at(levels, inside, self.groups(inside), unseen)
-        return replace(piece, lower=np.maximum(piece.lower, low), upper=np.minimum(piece.upper, high))
+        lower, upper = np.maximum(piece.lower, low), np.minimum(piece.upper, high)
+        return replace(piece, lower=lower, upper=upper, replaced=piece.replaced & (lower <= upper))
 
     def _target_ranges(self) -> list[tuple[float, float]]:
         """Return the closed ranges of the target, as (low, high), within which no row changes its group."""

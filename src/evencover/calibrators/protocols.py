@@ -18,7 +18,7 @@ from evencover._internal.arrays import FloatArray
 from evencover.guarantees import Guarantee
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.predictions import Rows
-from evencover.scores import Nonconformity
+from evencover.scores.score import Nonconformity
 
 
 class Calibrated(Protocol):
