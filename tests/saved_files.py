@@ -1,6 +1,6 @@
 """Saved files of every kind, kept in tests/files to show that later versions of evencover read them.
 
-    python -m tests.saved_files     writes the files of the current version of the format to its folder, tests/files/v3
+    python -m tests.saved_files     writes the files of the current version of the format to its folder, tests/files/v4
 
 Run it when `VERSION` in `evencover._internal.saved_files` rises, commit the new folder, and keep the older ones.
 Before the first release, run it again if the format changes. Next to each file, a JSON file holds the class of the
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import BaggingRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -28,6 +29,7 @@ from sklearn.preprocessing import StandardScaler
 
 import evencover
 from evencover import (
+    Bounded,
     ByFeature,
     ByPrediction,
     BySpread,
@@ -36,11 +38,15 @@ from evencover import (
     ConformalRegressor,
     IntervalDistance,
     Normalized,
+    OneSided,
     Prediction,
+    ProbabilityDistance,
     Product,
+    RelativeIntervalDistance,
     Residual,
     Rows,
     Standardized,
+    TwoTails,
     calibrate,
     models,
 )
@@ -52,6 +58,7 @@ from evencover.models import (
     FromOutputs,
     FromQuantiles,
     FromStd,
+    LogTransform,
     MeanVarianceNetwork,
     QuantileNetwork,
     ResidualSpread,
@@ -69,6 +76,9 @@ TABLE.loc[::3, "sold"] = "2021-12-01"
 NEW_TABLE = {"x": [0.1, 0.5, 0.9], "size": ["big", "small", "big"], "sold": ["2020-02-01", "2021-01-01", "2022-03-01"]}
 QUANTILES = [QuantileRegressor(quantile=quantile, alpha=0) for quantile in (0.05, 0.95)]
 SPREAD = WithSpread(LinearRegression(), ResidualSpread(LinearRegression()), random_state=0)
+BY_PROBABILITY = {p: QuantileRegressor(quantile=p, alpha=0) for p in (0.05, 0.25, 0.5, 0.75, 0.95)}
+SHIFTED = LinearRegression().fit(DATA.X, np.column_stack([DATA.y + shift for shift in (0.0, -1.0, 3.0, -0.5)]))
+COLUMNS = FromOutputs(FrozenEstimator(SHIFTED), [0.5, 0.1, 0.9, 0.25], level=0.8)
 PROCESS = FrozenEstimator(GaussianProcessRegressor(RBF(0.3), alpha=0.5, optimizer=None).fit(DATA.X[:8], DATA.y[:8]))
 NETWORK = {"hidden": (3,), "epochs": 3, "random_state": 0}
 
@@ -110,6 +120,15 @@ def calibrations():
             DATA.y, full, nonconformity=Normalized(epsilon=0.1, scale=2.0), groups=by_spread
         ),
         "calibration_scores_by_group": calibrate(DATA.y, full, nonconformity=scores, groups=by_spread),
+        "calibration_relative": calibrate(
+            DATA.y, full, nonconformity=RelativeIntervalDistance(floor=0.1, scale=2.0), groups=by_spread
+        ),
+        "calibration_nested": calibrate(
+            DATA.y,
+            full,
+            nonconformity=Bounded(OneSided(Normalized(epsilon=0.1, scale=2.0)), y_min=-10.0),
+            groups=by_spread,
+        ),
     }
 
 
@@ -134,10 +153,22 @@ def predictors():
             nonconformity=Normalized(epsilon=0.1),
         ),
         "frozen": ConformalRegressor(FrozenEstimator(LinearRegression().fit(DATA.X, DATA.y))),
+        "residual_quantiles": ConformalRegressor(SPREAD, nonconformity=ProbabilityDistance()),
+        "quantiles": ConformalRegressor(FromQuantiles(quantiles=BY_PROBABILITY), nonconformity=ProbabilityDistance()),
+        "columns": ConformalRegressor(COLUMNS, nonconformity=ProbabilityDistance(), taxonomy=BySpread(2)),
+        "two_tails": ConformalRegressor(SPREAD, nonconformity=Normalized(), calibrator=TwoTails(BySpread(2))),
+        "bounded": ConformalRegressor(SPREAD, nonconformity=Bounded(Normalized(), y_min=-10.0)),
     }
     fitted = {f"predictor_{name}": model.set_params(random_state=0).fit(DATA.X, DATA.y) for name, model in made.items()}
     weighted = ConformalRegressor(FrozenEstimator(LinearRegression().fit(DATA.X, DATA.y)))
-    return {**fitted, "predictor_weights": weighted.calibrate(DATA.X, DATA.y, weights=1 + DATA.X[:, 0] ** 2)}
+    logarithmic = ConformalRegressor(
+        TransformedTargetRegressor(LinearRegression(), transformer=LogTransform()), random_state=0
+    )
+    return {
+        **fitted,
+        "predictor_weights": weighted.calibrate(DATA.X, DATA.y, weights=1 + DATA.X[:, 0] ** 2),
+        "predictor_log": logarithmic.fit(DATA.X, np.exp(DATA.y)),
+    }
 
 
 def tables():
@@ -151,13 +182,19 @@ def networks():
     """Return each class of network."""
     made = {
         "network_quantile": QuantileNetwork(**NETWORK),
+        "network_quantiles": QuantileNetwork(quantiles=(0.2, 0.3, 0.7), center="mean", **NETWORK),
         "network_mean_variance": MeanVarianceNetwork(**NETWORK),
         "network_dropout": DropoutEnsemble(MeanVarianceNetwork(**NETWORK), passes=2, random_state=0),
         "network_deep": DeepEnsemble(MeanVarianceNetwork(**NETWORK), members=2, random_state=0),
     }
     fitted = {name: model.fit(DATA.X, DATA.y) for name, model in made.items()}
     predictor = ConformalRegressor(FrozenEstimator(fitted["network_mean_variance"]), nonconformity=Normalized())
-    return {**fitted, "predictor_network": predictor.fit(DATA.X, DATA.y)}
+    many = ConformalRegressor(FrozenEstimator(fitted["network_quantiles"]), nonconformity=ProbabilityDistance())
+    return {
+        **fitted,
+        "predictor_network": predictor.fit(DATA.X, DATA.y),
+        "predictor_network_quantiles": many.fit(DATA.X, DATA.y),
+    }
 
 
 def boosters():

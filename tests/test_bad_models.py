@@ -16,6 +16,7 @@ from evencover.models import (
     EnsembleSpread,
     FromDistribution,
     FromOutputs,
+    FromQuantiles,
     MeanVarianceNetwork,
     NeighborSpread,
     QuantileForest,
@@ -203,7 +204,7 @@ CASES = {
     # adapters
     "an unknown output": (
         lambda: FromOutputs(Ridge(), ["low", "high"]).fit(X, Y),
-        "outputs must be a sequence with one name per column: lower, center, upper, spread, variance (each at most once), or '' for a column to ignore; got ['low', 'high']",
+        "outputs must be a sequence with one name per column: lower, center, upper, spread, variance (each at most once), or '' for a column to ignore, or a probability between 0 and 1 for a quantile; got ['low', 'high']",
     ),
     "one bound": (
         lambda: FromOutputs(Ridge(), ["lower", "center"]).fit(X, Y),
@@ -213,6 +214,39 @@ CASES = {
         lambda: FromOutputs(Ridge(), ["spread"]).fit(X, Y),
         "outputs must have lower and upper, or center",
     ),
+    "one probability": (
+        lambda: FromOutputs(Ridge(), [0.5, "center"]).fit(X, Y),
+        "outputs must have lower and upper, or center and spread or variance, or two or more probabilities; got [0.5, 'center']",
+    ),
+    "a probability twice": (
+        lambda: FromOutputs(Ridge(), [0.5, 0.5]).fit(X, Y),
+        "outputs must be a sequence with one name per column",
+    ),
+    "a probability of 5": (
+        lambda: FromOutputs(Ridge(), [5, 95]).fit(X, Y),
+        "or a probability between 0 and 1 for a quantile; got [5, 95]",
+    ),
+    "quantiles in percent": (
+        lambda: FromQuantiles(quantiles={5: Ridge(), 95: Ridge()}).fit(X, Y),
+        "quantiles must map probabilities between 0 and 1 to regressors; got {5: Ridge(), 95: Ridge()}",
+    ),
+    "a list of quantiles": (
+        lambda: FromQuantiles(quantiles=[Ridge(), Ridge()]).fit(X, Y),
+        "quantiles must map probabilities between 0 and 1 to regressors; got [Ridge(), Ridge()]",
+    ),
+    "one quantile": (
+        lambda: FromQuantiles(quantiles={0.5: Ridge()}).fit(X, Y),
+        "quantiles must have two or more regressors if lower and upper are not given; got {0.5: Ridge()}",
+    ),
+    "a quantile that is no regressor": (
+        lambda: FromQuantiles(quantiles={0.1: Ridge(), 0.9: 3}).fit(X, Y),
+        "quantiles[0.9] must be a regressor with scikit-learn's methods fit and predict, such as Ridge(); got 3",
+    ),
+    "an upper bound alone": (
+        lambda: FromQuantiles(upper=Ridge(), quantiles={0.1: Ridge(), 0.9: Ridge()}).fit(X, Y),
+        "lower must be a regressor",
+    ),
+    "no quantiles at all": (lambda: FromQuantiles().fit(X, Y), "lower must be a regressor with scikit-learn's methods"),
     "too few outputs": (
         lambda: FromOutputs(FrozenEstimator(TWO), ("lower", "center", "upper")).fit(X, Y).predict(X),
         "outputs must have one name for each column that FrozenEstimator predicts; got 3 names ('lower', 'center', 'upper') "
@@ -220,7 +254,8 @@ CASES = {
     ),
     "one output without a name": (
         lambda: FromOutputs(Ridge()).fit(X, Y),
-        "outputs must have one name for each column that Ridge predicts; got no names for 1 column",
+        "estimator must predict two or more columns, such as two or more quantiles; Ridge predicts one column. For a model "
+        "that predicts one number, use WithSpread(model)",
     ),
     "a negative variance": (
         lambda: FromOutputs(FrozenEstimator(NEGATIVE), ["variance", "center"]).fit(X, Y),

@@ -30,6 +30,8 @@ LINES = {
     "XGBoost quantiles": 'FromOutputs(XGBRegressor(objective="reg:quantileerror", quantile_alpha=[0.05, 0.5, 0.95]))',
     "CatBoost quantiles": 'FromOutputs(CatBoostRegressor(loss_function="MultiQuantile:alpha=0.05,0.5,0.95"))',
     "CatBoost two quantiles": 'FromOutputs(CatBoostRegressor(loss_function="MultiQuantile:alpha=0.05,0.95"))',
+    "XGBoost five quantiles": 'FromOutputs(XGBRegressor(objective="reg:quantileerror", quantile_alpha=[0.05, 0.25, 0.5, 0.75, 0.95]))',  # noqa: E501
+    "CatBoost five quantiles": 'FromOutputs(CatBoostRegressor(loss_function="MultiQuantile:alpha=0.05,0.25,0.5,0.75,0.95"))',  # noqa: E501
     "CatBoost mean and variance": 'FromOutputs(CatBoostRegressor(loss_function="RMSEWithUncertainty"), ["center", "variance"])',  # noqa: E501
     "NGBoost": "FromDistribution(NGBRegressor())",
     "LightGBM and its residuals": "WithSpread(LGBMRegressor())",
@@ -40,6 +42,8 @@ OWN_PREDICTIONS = {
     "XGBoost quantiles": lambda X, model: dict(zip(["lower", "center", "upper"], model.predict(X).T, strict=True)),
     "CatBoost quantiles": lambda X, model: dict(zip(["lower", "center", "upper"], model.predict(X).T, strict=True)),
     "CatBoost two quantiles": lambda X, model: dict(zip(["lower", "upper"], model.predict(X).T, strict=True)),
+    "XGBoost five quantiles": lambda X, model: five_quantiles(model.predict(X)),
+    "CatBoost five quantiles": lambda X, model: five_quantiles(model.predict(X)),
     "CatBoost mean and variance": lambda X, model: normal(*model.predict(X, "RawFormulaVal").T),
     "NGBoost": lambda X, model: normal(*model.pred_param(X).T),
     "LightGBM and its residuals": lambda X, model: {"center": model.predict(X)},
@@ -59,6 +63,16 @@ def normal(mean, log_deviation):
     distribution = norm(mean, np.exp(log_deviation))
     lower, upper = distribution.ppf(0.05), distribution.ppf(0.95)
     return {"center": mean, "spread": distribution.std(), "lower": lower, "upper": upper}
+
+
+def five_quantiles(columns):
+    """Return the prediction of five columns; those that cross are put in order."""
+    return {
+        "lower": columns[:, 0],
+        "center": columns[:, 2],
+        "upper": columns[:, 4],
+        "quantiles": np.sort(columns, axis=1),
+    }
 
 
 def model_of(line):
@@ -104,6 +118,26 @@ def model(name):
 
 def test_the_prediction_equals_that_of_the_library(name, model):
     assert_same_prediction(model.predict_full(TEST.X), OWN_PREDICTIONS[name](TEST.X, *fitted_parts(model).values()))
+
+
+def test_models_of_quantiles_predict_them(name, model):
+    """XGBoost and CatBoost at their own probabilities, NGBoost at those of the package; others have none."""
+    prediction = model.predict_full(TEST.X)
+    expected = {
+        "XGBoost quantiles": [0.05, 0.5, 0.95],
+        "CatBoost quantiles": [0.05, 0.5, 0.95],
+        "CatBoost two quantiles": [0.05, 0.95],
+        "XGBoost five quantiles": [0.05, 0.25, 0.5, 0.75, 0.95],
+        "CatBoost five quantiles": [0.05, 0.25, 0.5, 0.75, 0.95],
+    }
+    if name == "NGBoost":
+        np.testing.assert_allclose(
+            prediction.quantiles,
+            norm.ppf(prediction.probabilities)[None] * prediction.spread[:, None] + prediction.center[:, None],
+        )
+    elif name in expected:
+        np.testing.assert_array_equal(prediction.probabilities, expected[name])
+    np.testing.assert_allclose(prediction.cdf(prediction.ppf(0.7)), 0.7, atol=1e-6)
 
 
 def test_the_spread_ranks_rows_by_their_noise(model):

@@ -5,6 +5,7 @@ import sys
 import joblib
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from evencover.models import QuantileForest
 from evencover.synthetic import heteroskedastic
@@ -43,6 +44,26 @@ def test_quantiles_are_weighted_quantiles_of_the_targets():
             above = np.searchsorted(targets, value - 1e-12)
             assert (total[above - 2] if above > 1 else 0) <= level + 1e-9
             assert level - 1e-9 <= total[min(above, len(total) - 1)]
+
+
+def test_the_distribution_has_the_quantiles_of_the_forest():
+    """All in one pass; bounds and median are among them, with the digits of `predict_quantiles`."""
+    model = QuantileForest(n_estimators=20, softening=2, quantiles=[0.3, 0.123], random_state=0).fit(DATA.X, DATA.y)
+    prediction, own = model.predict_full(NEW.X), model.predict_quantiles(NEW.X)
+    assert prediction.quantiles.shape == (50, 24)
+    columns = [list(prediction.probabilities).index(level) for level in model.plan_.levels]
+    np.testing.assert_array_equal(prediction.quantiles[:, columns], own)
+    every = model._forest_outputs(NEW.X, prediction.probabilities.tolist())
+    np.testing.assert_array_equal(prediction.quantiles, every)
+    assert prediction.crossings == 0
+
+
+def test_few_rows_show_no_extreme_quantiles():
+    """Of 50 targets, the 1 % quantile is not the smallest one, but continues the normal tail."""
+    prediction = QuantileForest(n_estimators=20, random_state=0).fit(DATA.X[:50], DATA.y[:50]).predict_full(NEW.X)
+    columns = [list(prediction.probabilities).index(level) for level in (0.01, 0.025, 0.5)]
+    extreme, shown, median = prediction.quantiles[:, columns].T
+    np.testing.assert_allclose((extreme - median) / norm.ppf(0.01), (shown - median) / norm.ppf(0.025))
 
 
 @pytest.mark.parametrize(("unit", "offset"), [(1.0, 1e9), (1e-9, 0.0), (1e9, 0.0)])

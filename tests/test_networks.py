@@ -1,12 +1,14 @@
 """Networks: equal to plain PyTorch; joint training does not change what each network learns."""
 
+import copy
+import dataclasses
 import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy.stats import binom, ks_2samp
+from scipy.stats import binom, ks_2samp, norm
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import QuantileRegressor
@@ -22,14 +24,20 @@ from evencover.models import (
 )
 from evencover.models.networks import _training
 from evencover.models.networks._layers import forward, initial_layers, thinned
-from evencover.models.networks._losses import GaussianLikelihood, Pinball
+from evencover.models.networks._losses import GaussianLikelihood, NonCrossingPinball, Pinball
 from evencover.models.networks._training import train
 from evencover.models.networks._training_settings import TrainingSettings, TrainingTask
 from evencover.synthetic import heteroskedastic
 from tests.synthetic import ONE_IN_A_MILLION
 
 DATA = heteroskedastic(400, seed=0)
-LOSSES = [GaussianLikelihood(), Pinball((0.05, 0.5, 0.95)), Pinball((0.1, 0.9), mean=True)]
+LOSSES = [
+    GaussianLikelihood(),
+    Pinball((0.05, 0.5, 0.95)),
+    Pinball((0.1, 0.9), mean=True),
+    NonCrossingPinball((0.05, 0.25, 0.5, 0.9)),
+    NonCrossingPinball((0.1, 0.2, 0.9), mean=True),
+]
 SETTINGS = TrainingSettings.of(MeanVarianceNetwork(epochs=2, device="cpu"))
 QUICK = {"hidden": (16, 16), "epochs": 5, "random_state": 0}
 
@@ -48,12 +56,29 @@ def eager_losses(loss, outputs, y):
     """Return each row's loss, from its formula, for autograd to differentiate."""
     if isinstance(loss, GaussianLikelihood):
         return torch.nn.GaussianNLLLoss(reduction="none")(outputs[..., 0], y[..., 0], outputs[..., 1].exp() + 1e-3)
+    if isinstance(loss, NonCrossingPinball):
+        outputs = ordered_quantiles(loss, outputs)
     error = y - outputs
     levels = torch.tensor([*loss.levels, *[0.5] * loss.mean], dtype=outputs.dtype)
     losses = torch.maximum(levels * error, (levels - 1) * error)
     if loss.mean:
         losses = torch.cat([losses[..., :-1], error[..., -1:] ** 2], -1)
     return losses.sum(-1)
+
+
+def ordered_quantiles(loss, outputs):
+    """Return the quantiles and the mean: one by one up and down from the level nearest to 1/2, from the formula."""
+    n, middle = len(loss.levels), min(range(len(loss.levels)), key=lambda k: abs(loss.levels[k] - 0.5))
+    steps = [
+        torch.nn.functional.softplus(outputs[..., k]) * float(np.diff(norm.ppf(loss.levels))[k - 1]) / np.log(2)
+        for k in range(1, n)
+    ]
+    values = {middle: outputs[..., 0]}
+    for k in range(middle + 1, n):
+        values[k] = values[k - 1] + steps[k - 1]
+    for k in reversed(range(middle)):
+        values[k] = values[k + 1] - steps[k]
+    return torch.stack([*(values[k] for k in range(n)), *outputs[..., n:].unbind(-1)], -1)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
@@ -290,7 +315,7 @@ def test_a_failed_fit_does_not_change_a_fitted_network():
 
 def test_equal_bounds_have_the_smallest_spread():
     """Bounds that cross are put in order and counted; all quantiles are sorted."""
-    network = QuantileNetwork(quantiles=np.linspace(0.1, 0.9, 9), **QUICK).fit(DATA.X, DATA.y)
+    network = QuantileNetwork(**QUICK).fit(DATA.X, DATA.y)
     prediction, quantiles = network.predict_full(DATA.X), network.predict_quantiles(DATA.X)
     np.testing.assert_array_equal(prediction.center, quantiles[:, network.plan_.levels.index(0.5)])
     np.testing.assert_array_equal(np.column_stack([prediction.lower, prediction.upper]), quantiles[:, [0, -1]])
@@ -300,6 +325,52 @@ def test_equal_bounds_have_the_smallest_spread():
     assert set(network.predict_full(DATA.X).spread) == {network.spread_floor_}
     network.layers_[-1].bias[..., 0] = 1
     assert network.predict_full(DATA.X).crossings == 400
+
+
+def wild_networks():
+    """Return networks of many quantiles whose weights were never trained, or are very large, of either sign."""
+    network = QuantileNetwork(quantiles=np.linspace(0.05, 0.95, 19), hidden=(16,), epochs=1, random_state=0)
+    network.fit(DATA.X, DATA.y)
+    for factor in (0, 1, -1, 1e3, -1e3, 1e10):
+        scaled = copy.deepcopy(network)
+        scaled.layers_ = tuple(type(layer)(factor * layer.weight, factor * layer.bias) for layer in network.layers_)
+        yield scaled
+
+
+@pytest.mark.parametrize("rows", [DATA.X, 1e6 * DATA.X, -1e100 * DATA.X], ids=["usual", "far", "very far"])
+def test_many_quantiles_never_cross(rows):
+    """By construction: whatever the weights, and for any row."""
+    for network in wild_networks():
+        prediction = network.predict_full(rows)
+        assert prediction.crossings == 0
+        assert prediction.quantiles.shape == (400, 19)
+        assert np.all(np.diff(prediction.quantiles, axis=1) >= 0)
+        np.testing.assert_array_equal(prediction.quantiles, network.predict_quantiles(rows))
+
+
+def test_the_same_quantiles_cross_if_each_is_an_output_of_its_own():
+    """The construction is needed: the paper's network with the same weights crosses."""
+    for network in wild_networks():
+        network.plan_ = dataclasses.replace(network.plan_, non_crossing=False)
+        if np.any(network.layers_[-1].weight):
+            assert network.predict_full(DATA.X).crossings > 200
+
+
+def test_quantiles_of_new_rows_are_those_of_the_loss():
+    """The quantiles at prediction, computed by numpy, equal those that the training minimises."""
+    loss = NonCrossingPinball((0.05, 0.25, 0.5, 0.9), mean=True)
+    outputs = torch.randn(1, 50, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 30
+    np.testing.assert_allclose(loss.quantiles(outputs[0].numpy()), loss._predicted(outputs)[0, :, :4], rtol=1e-12)
+
+
+def test_many_quantiles_are_learned():
+    """Without features, the quantiles are those of the targets."""
+    levels = (0.1, 0.25, 0.75, 0.9)
+    settings = {"hidden": (), "dropout": 0.0, "learning_rate": 0.01, "epochs": 400, "random_state": 0}
+    X = np.zeros_like(DATA.X)
+    network = QuantileNetwork(quantiles=levels, **settings).fit(X, DATA.y)
+    found = network.predict_quantiles(X[:1])[0]
+    np.testing.assert_allclose(found, np.quantile(DATA.y, network.plan_.levels), atol=0.15)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_array
+from scipy.stats import kstest, norm
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
@@ -21,13 +22,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils import get_tags
 
-from evencover import BySpread, ConformalRegressor, IntervalScorer, Normalized
-from evencover.models import EnsembleSpread, NeighborSpread, ResidualSpread, WithSpread
+from evencover import BySpread, ConformalRegressor, IntervalScorer, Normalized, Prediction
+from evencover.models import EnsembleSpread, NeighborSpread, QuantileForest, ResidualSpread, WithSpread
 from evencover.synthetic import heteroskedastic
 
 DATA = heteroskedastic(400, seed=0)
 NEW = heteroskedastic(200, seed=1)
 NORMAL = np.sqrt(np.pi / 2)
+GRID = [0.01, 0.025, *(k / 20 for k in range(1, 20)), 0.975, 0.99]
 
 
 class Memory(RegressorMixin, BaseEstimator):
@@ -257,3 +259,152 @@ def test_a_search_can_choose_the_source():
     choice = {"estimator__spread": [ResidualSpread(), NeighborSpread(10), NeighborSpread(of="distance")]}
     search = GridSearchCV(model, choice, scoring=IntervalScorer(0.9), cv=3).fit(DATA.X, DATA.y)
     assert search.best_params_["estimator__spread"].needs_residuals
+
+
+def residual_quantiles_by_hand(model, splitter, X, y, floor):
+    """Return the quantiles of residuals divided by spreads, with models that were not fitted on the rows' folds."""
+    residuals, spread = np.empty(len(y)), np.empty(len(y))
+    for training, held_out in splitter.split(X):
+        residuals[held_out] = y[held_out] - clone(model.estimator).fit(X[training], y[training]).predict(X[held_out])
+    for training, held_out in splitter.split(X):
+        source = clone(model.spread)
+        source.learn(None, X[training], y[training], residuals[training])
+        spread[held_out] = source.spread(None, X[held_out])
+    return np.quantile(residuals / np.maximum(spread, floor), GRID, method="weibull")
+
+
+@pytest.mark.parametrize(
+    "source", [ResidualSpread(Ridge()), NeighborSpread(10), NeighborSpread(of="distance")], ids=repr
+)
+@pytest.mark.parametrize("folds", [2, 3])
+def test_quantiles_are_those_of_cross_fitted_standardised_residuals(source, folds):
+    model = WithSpread(Ridge(), source, cv=KFold(folds)).fit(DATA.X, DATA.y)
+    probabilities, quantiles = model.residual_quantiles_
+    np.testing.assert_array_equal(probabilities, GRID)
+    expected = residual_quantiles_by_hand(model, KFold(folds), DATA.X, DATA.y, model.spread_floor_)
+    np.testing.assert_allclose(quantiles, expected)
+    prediction = model.predict_full(NEW.X)
+    np.testing.assert_allclose(
+        prediction.quantiles, prediction.center[:, None] + prediction.spread[:, None] * quantiles
+    )
+    np.testing.assert_allclose(prediction.lower, prediction.quantiles[:, GRID.index(0.05)])
+    np.testing.assert_allclose(prediction.upper, prediction.quantiles[:, GRID.index(0.95)])
+
+
+def test_a_spread_that_memorises_does_not_change_the_quantiles():
+    """On its own training rows, its standardised residuals would all be ±√(2/π) = ±0.8."""
+    model = WithSpread(Ridge(), ResidualSpread(KNeighborsRegressor(1)), random_state=0).fit(DATA.X, DATA.y)
+    low, high = model.residual_quantiles_[1][[GRID.index(0.05), GRID.index(0.95)]]
+    assert low < -2
+    assert high > 2
+
+
+def test_rows_of_a_cluster_have_no_spread_from_each_other():
+    """Each row twice: the spread of a row must not be learned from its copy."""
+    X, y, clusters = np.repeat(DATA.X, 2, axis=0), np.repeat(DATA.y, 2), np.repeat(np.arange(400), 2)
+    frozen = FrozenEstimator(Ridge().fit(NEW.X, NEW.y))
+    for estimator in (Ridge(), frozen):
+        model = WithSpread(estimator, ResidualSpread(KNeighborsRegressor(1)), random_state=0)
+        apart, together = (clone(model).fit(X, y, **given) for given in ({}, {"clusters": clusters}))
+        assert apart.residual_quantiles_[1][-3] < 2 < together.residual_quantiles_[1][-3]
+
+
+def test_quantiles_keep_the_skewness_of_the_noise():
+    """With exponential noise, about 5 % of new targets are beyond each bound; with normal bounds, none are below."""
+    rng = np.random.default_rng(0)
+    X, noise = rng.uniform(size=(20_000, 2)), rng.exponential(size=20_000) - 1
+    y = X[:, 0] + (0.5 + X[:, 1]) * noise
+    model = WithSpread(LinearRegression(), ResidualSpread(LinearRegression()), random_state=0).fit(
+        X[:10_000], y[:10_000]
+    )
+    prediction, new = model.predict_full(X[10_000:]), y[10_000:]
+    assert abs(np.mean(new < prediction.lower) - 0.05) < 0.02
+    assert abs(np.mean(new > prediction.upper) - 0.05) < 0.02
+    assert np.mean(new < Prediction(prediction.center, prediction.spread).lower) < 0.001
+    assert kstest(prediction.cdf(new), "uniform").statistic < 0.03
+
+
+def test_few_residuals_give_normal_tails():
+    """30 residuals show the 5 % to 95 % quantiles; beyond, the quantiles are on straight lines in normal scores."""
+    _, quantiles = (
+        WithSpread(Ridge(), ResidualSpread(Ridge()), random_state=0).fit(DATA.X[:30], DATA.y[:30]).residual_quantiles_
+    )
+    median, z = quantiles[GRID.index(0.5)], norm.ppf(GRID)
+    for end, shown in ((0, GRID.index(0.05)), (-1, GRID.index(0.95))):
+        slope = (quantiles[shown] - median) / z[shown]
+        np.testing.assert_allclose(quantiles[end], median + slope * z[end])
+
+
+def test_too_few_rows_give_a_normal_distribution():
+    model = WithSpread(Ridge(), random_state=0).fit(DATA.X[:19], DATA.y[:19])
+    np.testing.assert_allclose(model.residual_quantiles_[1], norm.ppf(GRID))
+    prediction = model.predict_full(NEW.X)
+    np.testing.assert_allclose(prediction.lower, Prediction(prediction.center, prediction.spread).lower)
+
+
+@pytest.mark.parametrize("sizes", [(19, 20), (98, 99)])
+@pytest.mark.parametrize("kind", ["residuals", "forest"])
+def test_models_of_few_rows_predict_at_the_same_probabilities(kind, sizes):
+    """So the predictions of folds, whose sizes differ by one row, can be joined."""
+    model = WithSpread(Ridge(), random_state=0) if kind == "residuals" else QuantileForest(n_estimators=5)
+    parts = [clone(model).fit(DATA.X[:n], DATA.y[:n]).predict_full(NEW.X) for n in sizes]
+    assert Prediction.concatenate(parts).quantiles.shape == (400, 23)
+
+
+@pytest.mark.parametrize("source", [NeighborSpread(of="targets"), EnsembleSpread()])
+def test_without_residuals_the_distribution_is_normal(source):
+    model = WithSpread(RandomForestRegressor(5, random_state=0), source).fit(DATA.X, DATA.y)
+    prediction = model.predict_full(NEW.X)
+    assert model.residual_quantiles_ is None
+    assert prediction.quantiles is None
+    np.testing.assert_allclose(prediction.ppf(0.95), prediction.center + norm.ppf(0.95) * prediction.spread)
+
+
+def test_the_quantiles_of_a_frozen_model_are_always_the_same():
+    """Its residuals need no folds, and the folds of its spread are fixed."""
+    frozen = FrozenEstimator(Ridge().fit(NEW.X, NEW.y))
+    first, second = (WithSpread(frozen, ResidualSpread(Ridge())).fit(DATA.X, DATA.y).residual_quantiles_ for _ in "ab")
+    np.testing.assert_array_equal(first[1], second[1])
+
+
+def test_many_rows_need_one_part_of_the_residuals():
+    """One fit on the other rows, after the one on all rows."""
+    sizes = []
+
+    class Counted(ResidualSpread):
+        def learn(self, estimator, X, y, residuals):
+            sizes.append(len(y))
+            return super().learn(estimator, X, y, residuals)
+
+    X, y = np.tile(DATA.X, (40, 1)), np.tile(DATA.y, 40)
+    WithSpread(Ridge(), Counted(Ridge()), cv=KFold(3)).fit(X, y)
+    assert sizes == [16_000, 10_666]
+
+
+def test_a_model_of_an_earlier_version_predicts_a_normal_distribution():
+    """Files of version 3 hold no quantiles of residuals."""
+    model = WithSpread(Ridge(), random_state=0).fit(DATA.X, DATA.y)
+    del model.residual_quantiles_
+    prediction = model.predict_full(NEW.X)
+    np.testing.assert_array_equal(prediction.upper, Prediction(prediction.center, prediction.spread).upper)
+
+
+def test_quantiles_take_no_memory_until_they_are_used():
+    """Bounds, selected rows and joined predictions are those of a prediction with a table of quantiles."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    lazy = WithSpread(LinearRegression(), random_state=0).fit(X, X[:, 0] + rng.exponential(size=200)).predict_full(X)
+    assert lazy.lower is not None
+    assert lazy.known_parts == ("center", "spread", "quantiles")
+    assert max(np.size(each) for each in vars(lazy).values()) == 200
+    settings = {"probabilities": lazy.probabilities, "level": lazy.level}
+    table = Prediction(lazy.center, lazy.spread, quantiles=lazy[:].quantiles, **settings)
+    for each, other in (
+        (lazy, table),
+        (lazy[3:9], table[3:9]),
+        (Prediction.concatenate([lazy[:50], table[50:]]), table),
+    ):
+        for name in ("center", "spread", "lower", "upper", "quantiles"):
+            np.testing.assert_allclose(getattr(each, name), getattr(other, name), rtol=1e-12)
+        np.testing.assert_array_equal(each.ppf([0.003, 0.33]), other.ppf([0.003, 0.33]))
+    np.testing.assert_array_equal(lazy.interval(0.8), table.interval(0.8))

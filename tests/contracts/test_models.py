@@ -1,11 +1,12 @@
 """The contract of every model: full predictions, positive spreads, rows independent of each other."""
 
 import pickle
+from functools import cache
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import betabinom, spearmanr
+from scipy.stats import betabinom, kstest, spearmanr
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
@@ -37,6 +38,7 @@ FOREST = RandomForestRegressor(min_samples_leaf=5, n_estimators=50, random_state
 # Models that recover the noise of synthetic data from 10 000 rows.
 NOISE_MODELS = {
     "quantile network": QuantileNetwork(epochs=EPOCHS, random_state=0),
+    "many quantiles": QuantileNetwork(quantiles=np.linspace(0.05, 0.95, 19), epochs=EPOCHS, random_state=0),
     "softened, with a mean": QuantileNetwork(softening=2, center="mean", epochs=EPOCHS, random_state=0),
     "quantile forest": QuantileForest(random_state=0),
     "mean-variance network": NETWORK,
@@ -50,12 +52,14 @@ NOISE_MODELS = {
 GAUSSIAN = GaussianProcessRegressor(RBF() + WhiteKernel(), optimizer=None, normalize_y=True)
 LINEAR = [QuantileRegressor(quantile=q, alpha=0) for q in (0.05, 0.95)]
 BOOSTED = [HistGradientBoostingRegressor(loss="quantile", quantile=q, random_state=0) for q in (0.05, 0.95)]
+FIVE = (0.05, 0.25, 0.5, 0.75, 0.95)
 ALL_MODELS = NOISE_MODELS | {
     "neighbours' distance": WithSpread(FOREST, NeighborSpread(of="distance"), random_state=0),
     "members": WithSpread(FOREST, EnsembleSpread(), random_state=0),
     "standard deviation": FromStd(GAUSSIAN),
     "linear quantiles": FromQuantiles(*LINEAR),
     "boosted quantiles": FromQuantiles(*BOOSTED),
+    "many linear quantiles": FromQuantiles(quantiles={q: QuantileRegressor(quantile=q, alpha=0) for q in FIVE}),
 }
 SMALL = heteroskedastic(300, seed=1)
 # Adapters of quantile regressors pass on their predictions: bounds may be equal, and the optimizers have absolute
@@ -70,6 +74,19 @@ over_models_with_positive_spread = pytest.mark.parametrize(
 
 def fitted(model, X=SMALL.X, y=SMALL.y):
     return clone(model).fit(X, y)
+
+
+@cache
+def fitted_to_small(name):
+    """Return a model fitted to a few rows, for tests that do not change it."""
+    return fitted(ALL_MODELS[name])
+
+
+@cache
+def fitted_to_noise(name):
+    """Return a model fitted to 5000 rows, for tests that do not change it."""
+    training = heteroskedastic(5000, seed=0)
+    return fitted(NOISE_MODELS[name], training.X, training.y)
 
 
 def test_every_model_of_the_package_is_tested():
@@ -90,6 +107,72 @@ def test_predictions_are_full(model):
     assert np.all(prediction.lower <= prediction.upper)
     np.testing.assert_array_equal(model.predict(SMALL.X), prediction.center)
     assert predictions_of(model, SMALL.X[:2]).spread.shape == (2,)
+
+
+# The number of quantiles that each model predicts; a model without quantiles predicts a normal distribution, or the one
+# through its two bounds.
+N_QUANTILES = {
+    "quantile network": 3,
+    "many quantiles": 19,
+    "softened, with a mean": 2,
+    "quantile forest": 23,
+    "residual model": 23,
+    "neighbours' residuals": 23,
+    "neighbours' distance": 23,
+    "many linear quantiles": 5,
+}
+
+
+@pytest.mark.parametrize("name", ALL_MODELS)
+def test_the_prediction_is_a_distribution(name):
+    """Quantiles in order at the probabilities of the model, bounds among them, and a cdf that inverts the ppf."""
+    prediction = fitted_to_small(name).predict_full(SMALL.X)
+    if name in N_QUANTILES:
+        assert prediction.quantiles.shape == (300, N_QUANTILES[name])
+        assert np.all(np.diff(prediction.quantiles, axis=1) >= 0)
+        np.testing.assert_allclose(prediction.ppf(prediction.probabilities), prediction.quantiles)
+    else:
+        assert prediction.quantiles is None
+    untied = np.ptp(prediction.ppf([0.3, 0.7]), axis=1) > 0
+    bounds = [prediction.ppf((1 + sign * prediction.level) / 2) for sign in (-1, 1)]
+    if not prediction.crossings:
+        np.testing.assert_allclose(bounds, [prediction.lower, prediction.upper], rtol=1e-9, atol=1e-9)
+    for p in (0.001, 0.2, 0.5, 0.83, 0.999):
+        value = prediction.ppf(p)
+        below = np.nextafter(value, -np.inf) - 1e-9 * np.abs(value)
+        assert np.all(prediction.cdf(value + 1e-9 * np.abs(value)) >= p - 1e-6)
+        assert np.all(prediction.cdf(below) <= p + 1e-6)
+    assert untied.mean() > 0.5
+
+
+@pytest.mark.parametrize("name", ALL_MODELS)
+def test_the_quantiles_of_a_row_do_not_depend_on_other_rows(name):
+    model = fitted_to_small(name)
+    several, single = model.predict_full(SMALL.X[:20]), model.predict_full(SMALL.X[7:8])
+    probabilities = [0.01, 0.3, 0.9]
+    np.testing.assert_allclose(several.ppf(probabilities)[7:8], single.ppf(probabilities), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ALL_MODELS)
+def test_pickles_keep_the_distribution(name):
+    model = fitted_to_small(name)
+    copy = pickle.loads(pickle.dumps(model))  # noqa: S301
+    found, expected = (each.predict_full(SMALL.X).ppf([0.02, 0.3, 0.9]) for each in (copy, model))
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", ALL_MODELS)
+def test_frames_give_the_distribution_of_their_arrays(name):
+    frame = pd.DataFrame(SMALL.X, columns=["a", "b", "c"], index=np.arange(300)[::-1])
+    found = fitted(ALL_MODELS[name], frame).predict_full(frame).ppf([0.02, 0.3, 0.9])
+    np.testing.assert_allclose(found, fitted_to_small(name).predict_full(SMALL.X).ppf([0.02, 0.3, 0.9]))
+
+
+@pytest.mark.parametrize("name", WITH_POSITIVE_SPREAD)
+def test_the_distribution_is_in_the_unit_of_the_target(name):
+    plain, other = fitted_to_small(name), fitted(ALL_MODELS[name], y=1024 * SMALL.y)
+    expected, found = (each.predict_full(SMALL.X).ppf([0.02, 0.3, 0.9]) for each in (plain, other))
+    np.testing.assert_allclose(found, 1024 * expected, rtol=1e-6)
 
 
 @over_models_with_positive_spread
@@ -179,10 +262,18 @@ def test_a_model_works_with_every_score_in_noise_groups(model):
 @pytest.mark.parametrize("name", NOISE_MODELS)
 def test_the_noise_is_recovered(name):
     """From 5000 rows: the spread ranks the rows like the true spread, and has about its size."""
-    training, test = heteroskedastic(5000, seed=0), heteroskedastic(4000, seed=1)
-    spread = fitted(NOISE_MODELS[name], training.X, training.y).predict_full(test.X).spread
+    test = heteroskedastic(4000, seed=1)
+    spread = fitted_to_noise(name).predict_full(test.X).spread
     assert spearmanr(spread, test.spread).statistic >= 0.8
     assert np.median(np.abs(np.log(spread / test.spread))) <= 0.25
+
+
+@pytest.mark.parametrize("name", NOISE_MODELS)
+def test_probability_integral_transforms_are_nearly_uniform(name):
+    """From 5000 rows: the predicted probabilities of new targets are near their exact distribution."""
+    test = heteroskedastic(4000, seed=1)
+    transforms = fitted_to_noise(name).predict_full(test.X).cdf(test.y)
+    assert kstest(transforms, "uniform").statistic < 0.08
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from evencover._version import __version__
 
-VERSION = 3  # of the format, the same for every kind of file; tests/files holds examples of each version
+VERSION = 4  # of the format, the same for every kind of file; tests/files holds examples of each version
 _OLDEST_VERSION = 3  # the first one that every later evencover reads; 1 and 2 were never released
 _HEADER, _ARRAYS, _OBJECTS = "header.json", "arrays/", "objects.skops"
 _ERRORS_OF_CORRUPT_FILES = (

@@ -14,6 +14,7 @@ _OWN_CLASSES = {
     "_internal.bins": "Bins",
     "_internal.booster_files": "SavedBooster",
     "calibrators.by_group": "ByGroup",
+    "calibrators.two_tails": "TwoTails",
     "taxonomies": "ByFeature ByPrediction BySpread ByTarget Marginal Product",
     "models.adapters": "FromDistribution FromOutputs FromQuantiles FromStd",
     "models.encoding": "EncodedColumn EncodedDate TableEncoder",
@@ -24,6 +25,7 @@ _OWN_CLASSES = {
     "models._quantile_plan": "QuantilePlan",
     "models._scaling": "Scaling",
     "models.spread": "EnsembleSpread NeighborSpread ResidualSpread WithSpread",
+    "models.target_transforms": "LogTransform",
 }
 _OTHER_CLASSES = {  # parts of common models; a file cannot use them to run code of its own
     "collections": "OrderedDict",

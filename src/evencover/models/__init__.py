@@ -12,6 +12,7 @@ from evencover.models.networks import (
 )
 from evencover.models.predict import is_frozen, predictions_of
 from evencover.models.spread import EnsembleSpread, NeighborSpread, ResidualSpread, SpreadSource, WithSpread
+from evencover.models.target_transforms import LogTransform
 
 __all__ = [
     "DeepEnsemble",
@@ -21,6 +22,7 @@ __all__ = [
     "FromOutputs",
     "FromQuantiles",
     "FromStd",
+    "LogTransform",
     "MeanVarianceNetwork",
     "NeighborSpread",
     "QuantileForest",

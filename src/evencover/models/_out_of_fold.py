@@ -6,25 +6,26 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import GroupKFold, KFold, check_cv
 
-from evencover._internal.arrays import FloatArray, is_count, is_number
+from evencover._internal.arrays import FloatArray, IntArray, is_count, is_number
 from evencover._internal.frames import take
 from evencover.models._validation import fitted_clone, parts_of_arguments
 
 
 def out_of_fold_predictions(
     estimator: Any, X: Any, y: FloatArray, splitter: Any, clusters: Any, fit_params: Mapping[str, Any]
-) -> FloatArray:
-    """Return what clones of the estimator predict for the rows that they were not fitted on. Shape (n,)."""
+) -> tuple[FloatArray, IntArray]:
+    """Return what clones predict for the rows that they were not fitted on, and the fold of each row. Shape (n,)."""
     n = len(y)
-    predicted, times_predicted = np.empty(n), np.zeros(n, dtype=int)
-    for training, held_out in splitter.split(X, y, clusters):
+    predicted, folds, times_predicted = np.empty(n), np.zeros(n, dtype=int), np.zeros(n, dtype=int)
+    for fold, (training, held_out) in enumerate(splitter.split(X, y, clusters)):
         params = parts_of_arguments(fit_params, n, training)
         fitted = fitted_clone(estimator, take(X, training), y[training], params)
         predicted[held_out] = np.ravel(fitted.predict(take(X, held_out)))
+        folds[held_out] = fold
         times_predicted[held_out] += 1
     if not np.all(times_predicted == 1):
         raise ValueError(f"cv must have each row in the test part of exactly one fold; got {splitter!r}")
-    return predicted
+    return predicted, folds
 
 
 def checked_splitter(cv: Any, n: int, *, clustered: bool, random_state: Any) -> Any:

@@ -5,22 +5,34 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from scipy.special import ndtri
 
 from evencover._internal.arrays import FloatArray, checked_vector, is_number
+from evencover._internal.quantile_functions import interpolated
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
 
 Center = Literal["median", "mean"]
 
+# The probabilities at which models predict the quantiles of a distribution.
+DEFAULT_PROBABILITIES = (0.01, 0.025, *(k / 20 for k in range(1, 20)), 0.975, 0.99)
+
+_ROUNDING_MARGIN = 1e-9  # np.linspace(0.05, 0.95, 19) has 0.49999999999999994, which means the median
+
 
 @dataclass(frozen=True)
 class QuantilePlan:
-    """The quantile levels of a model: its bounds, the median unless the center is the mean, and additional ones."""
+    """The quantile levels of a model: its bounds, the median unless the center is the mean, and additional ones.
+
+    The last two fields have defaults, because plans in files of version 3 have none of them.
+    """
 
     own_level: float
     bounds: tuple[float, float]
     levels: tuple[float, ...]  # bounds and all others, sorted and distinct
     center: Center
+    grid: tuple[float, ...] = ()  # default probabilities that the training rows can show
+    non_crossing: bool = False  # whether the quantiles are in order by construction
 
     @classmethod
     def of(cls, level: float, softening: float, quantiles: Sequence[float], center: Center) -> "QuantilePlan":
@@ -33,22 +45,56 @@ class QuantilePlan:
         if not all(0 < quantile < 1 for quantile in others):
             raise ValueError(f"quantiles must lie strictly between 0 and 1; got {quantiles!r}")
         median = [0.5] if center == "median" else []
-        return cls(float(own), bounds, tuple(sorted({*bounds, *others, *median})), center)
+        return cls(float(own), bounds, _merged([*bounds, *median], others), center)
+
+    @property
+    def probabilities(self) -> tuple[float, ...]:
+        """The levels of all quantiles that the model computes, sorted and distinct."""
+        return _merged(self.levels, self.grid)
 
     def prediction(self, quantiles: FloatArray, mean: FloatArray | None, floor: float) -> Prediction:
-        """Return the prediction for quantiles of shape (n, levels), with no spread below the floor.
+        """Return the prediction for quantiles of shape (n, probabilities), with no spread below the floor.
 
-        The quantiles are sorted in each row. Bounds that crossed are passed on crossed, so that `Prediction` counts
+        The quantiles are sorted in each row. Quantiles that crossed are passed on crossed, so that `Prediction` counts
         them.
         """
-        columns = [self.levels.index(bound) for bound in self.bounds]
+        at = self.probabilities
+        columns = [at.index(bound) for bound in self.bounds]
         crossed = np.greater(*quantiles[:, columns].T)
         ordered = np.sort(quantiles, axis=1)
         lower, upper = np.where(crossed, ordered[:, columns[::-1]].T, ordered[:, columns].T)
-        center = ordered[:, self.levels.index(0.5)] if mean is None else mean
+        center = ordered[:, at.index(0.5)] if mean is None else mean
         from_bounds = Prediction.from_quantiles(lower, upper, center, level=self.own_level)
         spread = np.maximum(from_bounds.required("spread", by="a quantile model"), floor)
-        return Prediction(center, spread, lower, upper, level=self.own_level)
+        if self.grid:
+            at, quantiles = _merged(self.levels, DEFAULT_PROBABILITIES), on_default_grid(quantiles, at, self.levels)
+        return Prediction(center, spread, lower, upper, quantiles=quantiles, probabilities=at, level=self.own_level)
+
+
+def estimable_probabilities(n: int) -> tuple[float, ...]:
+    """Return the default probabilities from 1 / (n + 1) to n / (n + 1), which n values can show; it may be empty."""
+    return tuple(p for p in DEFAULT_PROBABILITIES if round((n + 1) * min(p, 1 - p), 9) >= 1)
+
+
+def on_default_grid(quantiles: FloatArray, at: Sequence[float], levels: Sequence[float] = ()) -> FloatArray:
+    """Return quantiles at the default probabilities and further levels. Shape (n, probabilities).
+
+    Quantiles that are not among the given ones, at the probabilities `at`, are those of `Prediction.ppf`: beyond the
+    outermost ones they are in normal tails. So models of few rows predict quantiles at the same probabilities.
+    """
+    function = interpolated(quantiles, np.array(at), None)
+    known = dict(zip(at, quantiles.T, strict=True))
+    probabilities = _merged(levels, DEFAULT_PROBABILITIES)
+    return np.column_stack([known[p] if p in known else function.values(float(ndtri(p))) for p in probabilities])
+
+
+def _merged(levels: Sequence[float], others: Sequence[float]) -> tuple[float, ...]:
+    """Return all levels, sorted; one that differs only by rounding from another is left out."""
+    merged = sorted({*levels})
+    for level in others:
+        if all(abs(level - each) > _ROUNDING_MARGIN for each in merged):
+            merged.append(level)
+    return tuple(sorted(merged))
 
 
 def _softened_level(level: float, softening: float) -> Any:

@@ -8,7 +8,16 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
-from evencover._internal.arrays import FloatArray, checked_nonnegative, warn_user
+from evencover._internal.arrays import FloatArray, is_number
+from evencover.models._output_columns import (
+    Columns,
+    check_outputs,
+    full_prediction,
+    named_columns,
+    quantile_probabilities,
+    warn_if_swapped,
+)
+from evencover.models._quantile_plan import DEFAULT_PROBABILITIES
 from evencover.models._validation import (
     CloneMixin,
     check_ready,
@@ -24,9 +33,6 @@ from evencover.models._validation import (
 from evencover.models.predict import CenterMixin
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
-
-_QUANTILES = {2: ("lower", "upper"), 3: ("lower", "center", "upper")}  # by number of columns
-_OUTPUTS = ("lower", "center", "upper", "spread", "variance")
 
 
 class _AdapterMixin(CloneMixin, MetaEstimatorMixin, RegressorMixin):  # type: ignore[misc]
@@ -126,51 +132,102 @@ class FromStd(_AdapterMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class FromQuantiles(CenterMixin, _AdapterMixin, BaseEstimator):  # type: ignore[misc]
-    """Adapter that makes one model of two or three quantile regressors.
+    """Adapter that makes one model of several quantile regressors.
+
+    Pass two regressors for the bounds, or any number of regressors by probability, or both.
 
     Parameters
     ----------
-    lower, upper : regressors
-        For the (1 − level) / 2 and (1 + level) / 2 quantiles.
+    lower, upper : regressors, optional
+        For the (1 − level) / 2 and (1 + level) / 2 quantiles. Optional if there are `quantiles`.
     center : regressor, optional
-        For the median or mean. By default the center is the middle of the bounds.
+        For the median or mean. By default the center is the median of the `quantiles`, or without them the middle of
+        the bounds.
+    quantiles : mapping from probability to regressor, optional
+        Regressors for further quantiles, such as ``{0.25: ..., 0.5: ..., 0.75: ...}``; two or more without `lower`
+        and `upper`.
     level : float
-        Nominal coverage between the two quantiles.
+        Nominal coverage of the model's own bounds. Without `lower` and `upper`, the bounds are the quantiles at
+        (1 ± level) / 2.
 
     Attributes
     ----------
     lower_, upper_, center_ : fitted regressors
-        The models; `center_` is None without a regressor for the center.
+        The models; None for those that were not given.
+    quantiles_ : dict from probability to fitted regressor
+        The models of further quantiles.
 
     Examples
     --------
     >>> from sklearn.linear_model import QuantileRegressor
+    >>> X, y = [[0.0], [1.0], [2.0]], [0.0, 1.1, 1.9]
     >>> model = FromQuantiles(QuantileRegressor(quantile=0.05), QuantileRegressor(quantile=0.95), level=0.9)
-    >>> model.fit([[0.0], [1.0], [2.0]], [0.0, 1.1, 1.9]).predict_full([[1.5]])
+    >>> model.fit(X, y).predict_full([[1.5]])
     Prediction(1 rows of center, spread, lower, upper; level=0.9)
+    >>> model = FromQuantiles(quantiles={p: QuantileRegressor(quantile=p) for p in (0.05, 0.25, 0.5, 0.75, 0.95)})
+    >>> model.fit(X, y).predict_full([[1.5]])
+    Prediction(1 rows of center, spread, lower, upper, 5 quantiles; level=0.9)
     """
 
-    def __init__(self, lower: Any, upper: Any, center: Any = None, *, level: float = 0.9) -> None:
+    def __init__(
+        self,
+        lower: Any = None,
+        upper: Any = None,
+        center: Any = None,
+        *,
+        quantiles: Mapping[float, Any] | None = None,
+        level: float = 0.9,
+    ) -> None:
         self.lower = lower
         self.upper = upper
         self.center = center
+        self.quantiles = quantiles
         self.level = level
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
         """Fit the regressors; further arguments are passed to the `fit` of each of them."""
-        self._set_fitted({"center": None, **self._fit_regressors(X, y, fit_params)}, X)
-        _warn_if_swapped(self.predict_full(first_rows(X)))
+        self._check_quantiles()
+        fitted = self._fit_regressors(X, y, fit_params)
+        quantiles = {p: fitted.pop(_quantile_name(p)) for p in self.quantiles or ()}
+        self._set_fitted({"lower": None, "upper": None, "center": None, "quantiles": quantiles, **fitted}, X)
+        warn_if_swapped(self._columns(first_rows(X)))
         return self
 
     def predict_full(self, X: Any) -> Prediction:
-        """Return center, spread and bounds. Bounds that cross are put in order."""
+        """Return center, spread, bounds and quantiles. Bounds and quantiles that cross are put in order."""
         check_ready(self, X)
-        center = None if self.center_ is None else self.center_.predict(X)
-        return Prediction.from_quantiles(self.lower_.predict(X), self.upper_.predict(X), center, level=self.level)
+        return full_prediction(self._columns(X), self.level)
+
+    def _columns(self, X: Any) -> Columns:
+        """Return the predictions of the regressors by name or probability."""
+        named = {"lower": self.lower_, "upper": self.upper_, "center": self.center_}
+        models = {name: model for name, model in {**named, **self.quantiles_}.items() if model is not None}
+        return {name: np.asarray(model.predict(X), dtype=np.float64) for name, model in models.items()}
+
+    def _check_quantiles(self) -> None:
+        """Raise unless the quantiles are regressors by probability, enough for a distribution."""
+        if self.quantiles is None:
+            return
+        is_mapping = isinstance(self.quantiles, Mapping)
+        if not is_mapping or not all(is_number(p) and 0 < p < 1 for p in self.quantiles):
+            raise ValueError(f"quantiles must map probabilities between 0 and 1 to regressors; got {self.quantiles!r}")
+        if len(self.quantiles) < 2 and self.lower is None:
+            raise ValueError(
+                f"quantiles must have two or more regressors if lower and upper are not given; got {self.quantiles!r}"
+            )
 
     def _regressors(self) -> dict[str, Any]:
+        quantiles = {_quantile_name(p): regressor for p, regressor in (self.quantiles or {}).items()}
+        bounds = {"lower": self.lower, "upper": self.upper}
+        without_bounds = quantiles and self.lower is None and self.upper is None
         center = {} if self.center is None else {"center": self.center}
-        return {"lower": self.lower, "upper": self.upper, **center}
+        return {**({} if without_bounds else bounds), **center, **quantiles}
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "center_")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({"quantiles": None, "quantiles_": {}, **state})  # files of version 3 have none of them
 
 
 class FromOutputs(CenterMixin, _AdapterMixin, BaseEstimator):  # type: ignore[misc]
@@ -180,17 +237,22 @@ class FromOutputs(CenterMixin, _AdapterMixin, BaseEstimator):  # type: ignore[mi
     ----------
     estimator : regressor
         Its `predict` returns an array of shape (n, columns).
-    outputs : sequence of str, optional
-        The meaning of each column: "lower" and "upper", "spread" or "variance", "center", or "" for a column to
-        ignore. Without "center" the center is the middle of the bounds. By default two columns are lower and upper,
-        and three columns are lower, center and upper.
+    outputs : sequence of str or float, optional
+        The meaning of each column: a probability such as 0.25 for a quantile, or one of the names "lower" and "upper",
+        "spread" or "variance", "center", or "" for a column to ignore. Without "center" the center is the median of
+        the quantiles, or without quantiles the middle of the bounds. By default the probabilities are read from the
+        parameters of the regressor: `quantile_alpha` of XGBoost, or the loss "MultiQuantile:alpha=..." of CatBoost.
+        If it has none, two columns are lower and upper, and three columns are lower, center and upper.
     level : float
-        Nominal coverage of the model's own bounds.
+        Nominal coverage of the model's own bounds. Without names for them, they are the quantiles at (1 ± level) / 2.
 
     Attributes
     ----------
     estimator_ : fitted regressor
         The model.
+    outputs_ : tuple of str or float, or None
+        The meaning of each column: as given, or the probabilities that were read from the regressor; None if it
+        depends on the number of columns.
 
     Examples
     --------
@@ -202,7 +264,7 @@ class FromOutputs(CenterMixin, _AdapterMixin, BaseEstimator):  # type: ignore[mi
     Prediction(1 rows of center, spread, lower, upper; level=0.9)
     """
 
-    def __init__(self, estimator: Any, outputs: Sequence[str] | None = None, *, level: float = 0.9) -> None:
+    def __init__(self, estimator: Any, outputs: Sequence[str | float] | None = None, *, level: float = 0.9) -> None:
         self.estimator = estimator
         self.outputs = outputs
         self.level = level
@@ -210,32 +272,21 @@ class FromOutputs(CenterMixin, _AdapterMixin, BaseEstimator):  # type: ignore[mi
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
         """Fit the regressor; further arguments are passed to its `fit`."""
         if self.outputs is not None:
-            _check_outputs(self.outputs)
+            check_outputs(self.outputs)
         fitted = self._fit_regressors(X, y, fit_params)
+        model = fitted["estimator"]
+        outputs = quantile_probabilities(model) if self.outputs is None else tuple(self.outputs)
         # Predict a few rows now, so that a wrong number of columns is an error of `fit`.
-        _warn_if_swapped(self._prediction(fitted["estimator"], first_rows(X)))
-        return self._set_fitted(fitted, X)
+        columns = _columns(model, outputs, first_rows(X))
+        full_prediction(columns, self.level)
+        warn_if_swapped(columns)
+        return self._set_fitted({**fitted, "outputs": outputs}, X)
 
     def predict_full(self, X: Any) -> Prediction:
-        """Return center, spread and bounds. Bounds that cross are put in order."""
+        """Return center, spread, bounds and quantiles. Bounds and quantiles that cross are put in order."""
         check_ready(self, X)
-        return self._prediction(self.estimator_, X)
-
-    def _prediction(self, fitted: Any, X: Any) -> Prediction:
-        values = np.asarray(fitted.predict(X), dtype=np.float64)
-        n_columns = int(np.prod(values.shape[1:]))
-        outputs = _QUANTILES.get(n_columns, ()) if self.outputs is None else self.outputs
-        if values.shape[1:] != (len(outputs),):
-            names = "no names" if self.outputs is None else f"{len(outputs)} names {outputs!r}"
-            raise ValueError(
-                f"outputs must have one name for each column that {type(fitted).__name__} predicts; got {names} for "
-                f"{n_columns} column{'s' if n_columns != 1 else ''}"
-            )
-        column = dict(zip(outputs, values.T, strict=True))
-        variance = column.get("variance")
-        spread = column.get("spread") if variance is None else np.sqrt(checked_nonnegative(variance, "variance"))
-        center = column["center"] if "center" in column else (column["lower"] + column["upper"]) / 2
-        return Prediction(center, spread, column.get("lower"), column.get("upper"), level=self.level)
+        outputs = getattr(self, "outputs_", self.outputs)  # files of version 3 have no outputs_
+        return full_prediction(_columns(self.estimator_, outputs, X), self.level)
 
     def _regressors(self) -> dict[str, Any]:
         return {"estimator": self.estimator}
@@ -245,12 +296,13 @@ class FromDistribution(CenterMixin, _AdapterMixin, BaseEstimator):  # type: igno
     """Adapter for a regressor that predicts distributions, such as NGBoost with ``pred_dist(X)``.
 
     The mean, the standard deviation and the (1 ± level) / 2 quantiles of each distribution become center, spread and
-    bounds.
+    bounds. The prediction also has 23 quantiles from 0.01 to 0.99.
 
     Parameters
     ----------
     estimator : regressor
-        It has a method that returns distributions with `mean`, `std` and `ppf`, like those of SciPy.
+        It has a method that returns distributions with `mean`, `std` and `ppf`, like those of `scipy.stats`, or with
+        `mean`, `standard_deviation` and `icdf`, like SciPy's newer `Normal`.
     method : str
         The name of that method.
     level : float
@@ -277,30 +329,33 @@ class FromDistribution(CenterMixin, _AdapterMixin, BaseEstimator):  # type: igno
         """Return mean, standard deviation and quantiles of the distributions."""
         check_ready(self, X)
         distribution = getattr(self.estimator_, self.method)(X)
-        level = float(level_fraction(self.level))
-        lower, upper = (distribution.ppf((1 + sign * level) / 2) for sign in (-1, 1))
-        return Prediction(distribution.mean(), distribution.std(), lower, upper, level=self.level)
+        ppf, std = (
+            getattr(distribution, name, None) or getattr(distribution, newer)
+            for name, newer in (("ppf", "icdf"), ("std", "standard_deviation"))
+        )
+        level = level_fraction(self.level)
+        lower, upper = float((1 - level) / 2), float((1 + level) / 2)
+        probabilities = sorted({*DEFAULT_PROBABILITIES, lower, upper})
+        quantiles = {p: np.asarray(ppf(p)) for p in probabilities}
+        return Prediction(
+            distribution.mean(),
+            std(),
+            quantiles[lower],
+            quantiles[upper],
+            quantiles=np.column_stack(list(quantiles.values())),
+            probabilities=probabilities,
+            level=self.level,
+        )
 
     def _regressors(self) -> dict[str, Any]:
         return {"estimator": self.estimator}
 
 
-def _warn_if_swapped(prediction: Prediction) -> None:
-    """Warn if the bounds cross in most rows: quantile regressors cross in a few rows only."""
-    if prediction.crossings > len(prediction) / 2:
-        share = f"{prediction.crossings} of {len(prediction)} rows"
-        warn_user(f"lower is above upper in {share}; are the two swapped? They are put in order")
+def _columns(fitted: Any, outputs: Any, X: Any) -> Columns:
+    """Return the columns that a fitted model predicts, by name or probability."""
+    return named_columns(np.asarray(fitted.predict(X), dtype=np.float64), outputs, fitted)
 
 
-def _check_outputs(outputs: Sequence[str]) -> None:
-    """Raise unless the names of the columns are known, distinct, and sufficient for a full prediction."""
-    names = [name for name in outputs if name] if isinstance(outputs, Sequence) else []
-    if isinstance(outputs, str) or not names or set(names) - set(_OUTPUTS) or len(set(names)) < len(names):
-        raise ValueError(
-            f"outputs must be a sequence with one name per column: {', '.join(_OUTPUTS)} (each at most once), or '' "
-            f"for a column to ignore; got {outputs!r}"
-        )
-    bounds = {"lower", "upper"} & set(names)
-    spreads = {"spread", "variance"} & set(names)
-    if len(bounds) == 1 or len(spreads) == 2 or not (bounds or (spreads and "center" in names)):
-        raise ValueError(f"outputs must have lower and upper, or center and spread or variance; got {outputs!r}")
+def _quantile_name(probability: float) -> str:
+    """Return the name of a quantile regressor, for errors and metadata routing."""
+    return f"quantiles[{probability}]"

@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -9,7 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from evencover._internal.arrays import FloatArray
 from evencover._internal.optional import import_optional
-from evencover.models._quantile_plan import Center, QuantilePlan
+from evencover.models._quantile_plan import Center, QuantilePlan, estimable_probabilities
 from evencover.models._scaling import Scaling, relative_floor
 from evencover.models._validation import checked_features, checked_rows, checked_target, remember_features
 from evencover.models.predict import CenterMixin
@@ -27,6 +28,9 @@ class QuantileForest(CenterMixin, RegressorMixin, BaseEstimator):  # type: ignor
     α/2 and 1 − α/2 quantiles, where α = softening · (1 − level). The spread is (upper − lower) / 2z, where z is the
     normal quantile of 1 − α/2.
 
+    The prediction also has 23 quantiles from 0.01 to 0.99. With n training rows, those below 1 / (n + 1) and above
+    n / (n + 1) are in normal tails. Quantiles of one forest never cross.
+
     Parameters
     ----------
     level : float
@@ -35,7 +39,7 @@ class QuantileForest(CenterMixin, RegressorMixin, BaseEstimator):  # type: ignor
         Factor on the error rate 1 − level of the forest's own bounds. The paper uses 2 inside a `ConformalRegressor`,
         whose calibration corrects the level. Without calibration use 1.
     quantiles : sequence of float
-        Additional quantile levels, for `predict_quantiles`.
+        Additional quantile levels, for `predict_quantiles` and the prediction.
     center : {"median", "mean"}
         What `predict` returns.
     n_estimators : int
@@ -57,7 +61,7 @@ class QuantileForest(CenterMixin, RegressorMixin, BaseEstimator):  # type: ignor
         Means and standard deviations of features and target. Without standardisation, trees lose digits if means are
         large or numbers are small.
     plan_ : QuantilePlan
-        The quantiles that are predicted; ``plan_.levels`` are all their levels, in order.
+        The quantiles that are predicted; ``plan_.levels`` are the levels of `predict_quantiles`, in order.
     spread_floor_ : float
         The smallest spread that is predicted: 0.001 times the median spread on the training rows, or on 1000 of them
         if there are more.
@@ -72,7 +76,7 @@ class QuantileForest(CenterMixin, RegressorMixin, BaseEstimator):  # type: ignor
     >>> sample = heteroskedastic(500, seed=0)
     >>> model = QuantileForest(n_estimators=20, random_state=0).fit(sample.X, sample.y)
     >>> model.predict_full(sample.X[:3])
-    Prediction(3 rows of center, spread, lower, upper; level=0.9)
+    Prediction(3 rows of center, spread, lower, upper, 23 quantiles; level=0.9)
     """
 
     def __init__(
@@ -103,6 +107,7 @@ class QuantileForest(CenterMixin, RegressorMixin, BaseEstimator):  # type: ignor
         plan = QuantilePlan.of(self.level, self.softening, self.quantiles, self.center)
         package = import_optional("quantile_forest", extra="forest", purpose="QuantileForest")
         target = checked_target(self, X, y)
+        plan = replace(plan, grid=estimable_probabilities(len(target)))
         rows = checked_features(self, X)
         scaling = Scaling.of(rows, target)
         forest = package.RandomForestQuantileRegressor(
@@ -121,13 +126,13 @@ class QuantileForest(CenterMixin, RegressorMixin, BaseEstimator):  # type: ignor
         return self
 
     def predict_full(self, X: Any) -> Prediction:
-        """Return center, spread and bounds."""
+        """Return center, spread, bounds and quantiles."""
         return self._prediction(checked_rows(self, X))
 
     def predict_quantiles(self, X: Any) -> FloatArray:
-        """Return all quantiles, sorted in each row. Shape (n, q), for the levels ``plan_.levels``."""
+        """Return the bounds, the median and the additional quantiles. Shape (n, q), for the levels ``plan_.levels``."""
         X = checked_rows(self, X)
-        return self._quantiles(X)
+        return self._forest_outputs(X, list(self.plan_.levels))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # Joblib passes large arrays to workers read-only, and quantile-forest cannot be restored from those.
@@ -136,10 +141,8 @@ class QuantileForest(CenterMixin, RegressorMixin, BaseEstimator):  # type: ignor
 
     def _prediction(self, X: FloatArray) -> Prediction:
         mean = self._forest_outputs(X, "mean")[:, 0] if self.plan_.center == "mean" else None
-        return self.plan_.prediction(self._quantiles(X), mean, self.spread_floor_)
-
-    def _quantiles(self, X: FloatArray) -> FloatArray:
-        return self._forest_outputs(X, list(self.plan_.levels))
+        quantiles = self._forest_outputs(X, list(self.plan_.probabilities))
+        return self.plan_.prediction(quantiles, mean, self.spread_floor_)
 
     def _forest_outputs(self, X: FloatArray, quantiles: Any) -> FloatArray:
         """Return quantiles or means in units of the target; every leaf has the same total weight. Shape (n, q)."""

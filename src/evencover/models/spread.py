@@ -16,6 +16,7 @@ from sklearn.utils.metadata_routing import MetadataRouter
 from evencover._internal.arrays import FloatArray, IntArray, check_count, is_number
 from evencover.models._out_of_fold import checked_splitter, out_of_fold_predictions
 from evencover.models._scaling import mean_and_scale, relative_floor
+from evencover.models._spread_learning import fixed_folds, learn_spread, residual_quantiles
 from evencover.models._validation import (
     CloneMixin,
     check_no_dates,
@@ -218,12 +219,17 @@ class EnsembleSpread(BaseEstimator):  # type: ignore[misc]
 
 
 class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Any point regressor, with a spread that is learned in addition.
+    """Any point regressor, with a spread and a distribution that are learned in addition.
 
-    The center is the prediction of the regressor, fitted on all rows. The bounds are center ± z · spread, where z is
-    the normal quantile of the level. A spread that is learned from residuals uses out-of-fold residuals, by
-    cross-validation: residuals on the training rows themselves are too small, above all for flexible models. A frozen
-    regressor is not fitted again, so pass rows to `fit` that it was not fitted on.
+    The center is the prediction of the regressor, fitted on all rows. A spread that is learned from residuals uses
+    out-of-fold residuals, by cross-validation: residuals on the training rows themselves are too small, above all for
+    flexible models. A frozen regressor is not fitted again, so pass rows to `fit` that it was not fitted on.
+
+    The predicted quantiles are center + spread · q, where q is a quantile of the residuals divided by their spreads.
+    So the noise may be skewed; its shape is assumed to be the same in all rows. These residuals and spreads are both
+    out of fold. The spread of a row is learned from the residuals of the other folds, merged to at most three parts. n
+    residuals give quantiles from 1 / (n + 1) to n / (n + 1), and the tails beyond are normal. With fewer than 20 rows,
+    and with sources of spread that need no residuals, the distribution is normal, with bounds center ± z · spread.
 
     Parameters
     ----------
@@ -249,6 +255,8 @@ class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         The model of the spread.
     spread_floor_ : float
         The smallest spread, in units of the target.
+    residual_quantiles_ : tuple of two ndarrays of shape (Q,), or None
+        Probabilities, and the quantiles of the standardised residuals; None if the source needs no residuals.
 
     References
     ----------
@@ -262,7 +270,7 @@ class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     >>> from evencover.synthetic import heteroskedastic
     >>> sample = heteroskedastic(500, seed=0)
     >>> WithSpread(Ridge(), random_state=0).fit(sample.X, sample.y).predict_full(sample.X[:3])
-    Prediction(3 rows of center, spread, lower, upper; level=0.9)
+    Prediction(3 rows of center, spread, lower, upper, 23 quantiles; level=0.9)
     """
 
     def __init__(
@@ -296,10 +304,11 @@ class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         target = checked_target(self, X, y)
         params = routed_params(self, fit_params, "estimator")
         fitted = fitted_copy(self.estimator, X, target, params)
-        residuals = self._residuals(fitted, X, target, clusters, params) if source.needs_residuals else None
-        spread = _learn_spread(source, fitted, X, target, residuals)
-        self.estimator_, self.spread_ = fitted, source
-        self.spread_floor_ = relative_floor(spread, target, self.floor)
+        known = self._residuals(fitted, X, target, clusters, params) if source.needs_residuals else None
+        spread = learn_spread(source, fitted, X, target, None if known is None else known[0])
+        floor = relative_floor(spread, target, self.floor)
+        quantiles = None if known is None else residual_quantiles(self._source, fitted, X, target, *known, floor)
+        self.estimator_, self.spread_, self.spread_floor_, self.residual_quantiles_ = fitted, source, floor, quantiles
         remember_features(self, X)
         return self
 
@@ -309,10 +318,14 @@ class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return np.asarray(self.estimator_.predict(X))
 
     def predict_full(self, X: Any) -> Prediction:
-        """Return center, spread and bounds."""
+        """Return center, spread, bounds and, if they were learned, quantiles."""
         center = np.ravel(self.predict(X))
         spread = np.maximum(self.spread_.spread(self.estimator_, X), self.spread_floor_)
-        return Prediction(center, spread, level=self.level)
+        learned = getattr(self, "residual_quantiles_", None)  # files of version 3 have none
+        if learned is None:
+            return Prediction(center, spread, level=self.level)
+        probabilities, standardized = learned
+        return Prediction.from_standardized(center, spread, standardized, probabilities, level=self.level)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return the metadata routing: everything goes to the `fit` of the regressor."""
@@ -331,12 +344,13 @@ class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
     def _residuals(
         self, fitted: Any, X: Any, y: FloatArray, clusters: Any, fit_params: Mapping[str, Any]
-    ) -> FloatArray:
-        """Return the out-of-fold residuals; those of a frozen model are out of sample already. Shape (n,)."""
+    ) -> tuple[FloatArray, IntArray]:
+        """Return out-of-fold residuals and folds; the residuals of a frozen model are out of sample. Shape (n,)."""
         if is_frozen(self.estimator):
-            return y - np.ravel(fitted.predict(X))
+            return y - np.ravel(fitted.predict(X)), fixed_folds(len(y), clusters)
         splitter = checked_splitter(self.cv, len(y), clustered=clusters is not None, random_state=self.random_state)
-        return y - out_of_fold_predictions(self.estimator, X, y, splitter, clusters, fit_params)
+        predicted, folds = out_of_fold_predictions(self.estimator, X, y, splitter, clusters, fit_params)
+        return y - predicted, folds
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "estimator_")
@@ -362,25 +376,6 @@ def _member_predictions(estimator: Any, X: Any) -> Iterator[FloatArray]:
             return
         # A member has feature names only if the ensemble passed a frame to it.
         yield np.asarray(member.predict(X if hasattr(member, "feature_names_in_") else _without_names(X)[:, own]))
-
-
-def _learn_spread(source: Any, fitted: Any, X: Any, y: FloatArray, residuals: FloatArray | None) -> FloatArray:
-    """Return the spread on the training rows; add a remedy to the message of errors about the features."""
-    remedies = {
-        "could not convert": "make WithSpread the last step of the Pipeline that encodes the features, or use "
-        "ResidualSpread(regressor) with a regressor that reads these columns, such as a copy of the model",
-        "Sparse data was passed": "use ResidualSpread(regressor) with a regressor that accepts sparse features",
-    }
-    try:
-        spread: FloatArray = source.learn(fitted, X, y, residuals)
-    except (TypeError, ValueError) as error:
-        remedy = next((remedy for cause, remedy in remedies.items() if cause in str(error)), None)
-        if remedy is None:
-            raise
-        raise type(error)(
-            f"{source!r} cannot learn the spread from these features: {error} Remedy: {remedy}"
-        ) from error
-    return spread
 
 
 def _numbers(X: Any) -> FloatArray:

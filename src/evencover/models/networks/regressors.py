@@ -1,6 +1,7 @@
 """Neural networks that predict quantiles, or a mean and a variance."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +11,7 @@ from evencover._internal.arrays import FloatArray
 from evencover.models._quantile_plan import Center, QuantilePlan
 from evencover.models._scaling import relative_floor
 from evencover.models._validation import checked_rows
-from evencover.models.networks._losses import GaussianLikelihood, Pinball
+from evencover.models.networks._losses import GaussianLikelihood, NonCrossingPinball, Pinball
 from evencover.models.networks._network_outputs import MixtureMixin, network_outputs
 from evencover.models.networks._saving import SavingMixin
 from evencover.models.networks.joint import fit_jointly
@@ -64,6 +65,10 @@ class QuantileNetwork(CenterMixin, _NetworkMixin, RegressorMixin, BaseEstimator)
     (upper − lower) / 2z, where z is the normal quantile of 1 − α/2. Features and target are standardised internally.
     Rows are shuffled once, and batches go through them in this order.
 
+    Without additional quantiles, this is the paper's network: each quantile is an output of its own, and quantiles may
+    cross in some rows. With additional quantiles, the network learns the steps between neighbouring quantiles, which
+    are positive, so its quantiles never cross.
+
     Parameters
     ----------
     level : float
@@ -72,7 +77,7 @@ class QuantileNetwork(CenterMixin, _NetworkMixin, RegressorMixin, BaseEstimator)
         Factor on the error rate 1 − level of the network's own bounds. The paper uses 2 inside a `ConformalRegressor`:
         less extreme quantiles are easier to learn, and the calibration corrects the level. Without calibration use 1.
     quantiles : sequence of float
-        Additional quantile levels to learn, for `predict_quantiles`.
+        Additional quantile levels to learn, such as ``np.linspace(0.05, 0.95, 19)`` for a whole distribution.
     center : {"median", "mean"}
         What `predict` returns. The mean is learned by a squared error, which is added to the pinball losses.
     hidden : sequence of int
@@ -123,7 +128,7 @@ class QuantileNetwork(CenterMixin, _NetworkMixin, RegressorMixin, BaseEstimator)
     >>> sample = heteroskedastic(500, seed=0)
     >>> model = QuantileNetwork(softening=2, epochs=5, random_state=0).fit(sample.X, sample.y)
     >>> model.predict_full(sample.X[:3])
-    Prediction(3 rows of center, spread, lower, upper; level=0.8)
+    Prediction(3 rows of center, spread, lower, upper, 3 quantiles; level=0.8)
     """
 
     def __init__(
@@ -164,7 +169,7 @@ class QuantileNetwork(CenterMixin, _NetworkMixin, RegressorMixin, BaseEstimator)
         self.center = center
 
     def predict_full(self, X: Any) -> Prediction:
-        """Return center, spread and bounds. Bounds that cross are put in order."""
+        """Return center, spread, bounds and quantiles. Quantiles that cross are put in order."""
         return self._prediction(checked_rows(self, X))
 
     def predict_quantiles(self, X: Any) -> FloatArray:
@@ -172,9 +177,8 @@ class QuantileNetwork(CenterMixin, _NetworkMixin, RegressorMixin, BaseEstimator)
         X = checked_rows(self, X)
         return np.sort(self._values(X)[:, : len(self.plan_.levels)], axis=1)
 
-    def _loss(self) -> Pinball:
-        plan = self._plan()
-        return Pinball(plan.levels, mean=plan.center == "mean")
+    def _loss(self) -> Pinball | NonCrossingPinball:
+        return _loss_of(self._plan())
 
     def _finish_fit(self, X: FloatArray, y: FloatArray) -> None:
         """Set the learned attributes other than the weights, from the training rows."""
@@ -182,17 +186,27 @@ class QuantileNetwork(CenterMixin, _NetworkMixin, RegressorMixin, BaseEstimator)
         self.spread_floor_ = relative_floor(self._prediction(X).spread, y)
 
     def _plan(self) -> QuantilePlan:
-        return QuantilePlan.of(self.level, self.softening, self.quantiles, self.center)
+        plan = QuantilePlan.of(self.level, self.softening, self.quantiles, self.center)
+        return replace(plan, non_crossing=len(self.quantiles) > 0)
 
     def _values(self, X: FloatArray) -> FloatArray:
         """Return the quantiles, and the mean if it is the center, in units of the target. Shape (n, outputs)."""
-        values: FloatArray = self.scaling_.to_target(np.concatenate([block[0] for block in network_outputs(self, X)]))
+        outputs, loss = np.concatenate([block[0] for block in network_outputs(self, X)]), _loss_of(self.plan_)
+        if isinstance(loss, NonCrossingPinball):
+            outputs[:, : len(loss.levels)] = loss.quantiles(outputs)
+        values: FloatArray = self.scaling_.to_target(outputs)
         return values
 
     def _prediction(self, X: FloatArray) -> Prediction:
         values, q = self._values(X), len(self.plan_.levels)
         mean = values[:, q] if self.plan_.center == "mean" else None
         return self.plan_.prediction(values[:, :q], mean, self.spread_floor_)
+
+
+def _loss_of(plan: QuantilePlan) -> Pinball | NonCrossingPinball:
+    """Return the loss of a network that learns these quantiles."""
+    loss = NonCrossingPinball if plan.non_crossing else Pinball
+    return loss(plan.levels, mean=plan.center == "mean")
 
 
 class MeanVarianceNetwork(MixtureMixin, _NetworkMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
