@@ -20,6 +20,7 @@ from evencover.synthetic import (
     NoisySpread,
     NoisyVariance,
     NormalFeatures,
+    ParametricDistribution,
     ScaledSpread,
     ShiftedCenter,
     SyntheticData,
@@ -55,6 +56,11 @@ class Short(AdditiveNoise):
 
     def sample(self, X, rng):
         return np.zeros(3)
+
+
+def parametric(family, parameters):
+    """Draw from synthetic data whose distribution has these parameters."""
+    return SyntheticData("w", UniformFeatures(2), ParametricDistribution(family, parameters)).sample(5)
 
 
 class Few:
@@ -206,7 +212,7 @@ CASES = {
     ),
     "estimate, two rows": (
         lambda: is_pivotal(Residual(), NORMAL, estimate=lambda mean, spread: ORACLE),
-        "estimate must return a pair (center, spread) or a Prediction of one row; got Prediction(3 rows",
+        "estimate must return a pair (center, spread), a distribution with a method ppf or a Prediction of one row; got Prediction(3 rows",
     ),
     "estimate, symbolic": (
         lambda: is_pivotal((y - mu) / sigma, SYMBOLIC, estimate=lambda: 0),
@@ -215,7 +221,7 @@ CASES = {
     "score, without y": (lambda: pivotality_condition(mu, SYMBOLIC), "score must depend on y; got mu"),
     "estimate, one number": (
         lambda: is_pivotal(Residual(), NORMAL, estimate=lambda mean, spread: 3),
-        "estimate must return a pair (center, spread) or a Prediction of one row; got 3",
+        "estimate must return a pair (center, spread), a distribution with a method ppf or a Prediction of one row; got 3",
     ),
     "estimate, negative spread": (
         lambda: is_pivotal(Normalized(), NORMAL, estimate=lambda mean, spread: (mean, spread - 4)),
@@ -268,6 +274,34 @@ CASES = {
         lambda: SyntheticData("w", UniformFeatures(2), AdditiveNoise(lambda X: 0.0, lambda X: -X[:, 0])).sample(5),
         "spread must be positive; got 0 or less in 5 of 5 rows",
     ),
+    "family, frozen": (
+        lambda: ParametricDistribution(stats.gamma(2.0), lambda X: {}),
+        "family must be one of SciPy's classic distributions without parameters, such as scipy.stats.gamma; got",
+    ),
+    "family, parameters as dict": (
+        lambda: ParametricDistribution(stats.gamma, {"a": 2.0}),
+        "parameters must be a function of X, shape (n, features); got {'a': 2.0}",
+    ),
+    "family, parameters as array": (
+        lambda: parametric(stats.gamma, lambda X: X[:, 0]),
+        "parameters must return a dict from names to values; got array(",
+    ),
+    "family, unknown parameter": (
+        lambda: parametric(stats.gamma, lambda X: {"b": X[:, 0]}),
+        "parameters must return the parameters of scipy.stats.gamma; got the names b (",
+    ),
+    "family, parameter of other shape": (
+        lambda: parametric(stats.gamma, lambda X: {"a": X}),
+        "the parameter a must return one number per row, shape (5,); got shape (5, 2)",
+    ),
+    "family, parameter out of range": (
+        lambda: parametric(stats.poisson, lambda X: {"mu": -X[:, 0]}),
+        "parameters must be in the range of scipy.stats.poisson; they are outside in 5 of 5 rows",
+    ),
+    "family, parameter NaN": (
+        lambda: parametric(stats.poisson, lambda X: {"mu": np.nan}),
+        "the parameter mu must be finite; NaN or infinite values: 5 of 5",
+    ),
     "synthetic data, order of arguments": (
         lambda: SyntheticData(UniformFeatures(2), toy().distribution, "w"),
         "features must be an object with a draw(n, rng) method; got AdditiveNoise(",
@@ -294,6 +328,14 @@ CASES = {
     ),
     "X, one-dimensional": (lambda: toy().oracle(np.ones(5)), "X must have shape (n, features); got shape (5,)"),
     "X, NaN": (lambda: toy().oracle(np.full((2, 5), np.nan)), "X must be finite; NaN or infinite values: 10 of 10"),
+    "probabilities, percent": (
+        lambda: toy().oracle_distribution(np.ones((2, 5)), probabilities=[10, 50, 90]),
+        "probabilities must lie strictly between 0 and 1; got [10.0, 50.0, 90.0]",
+    ),
+    "probabilities, order": (
+        lambda: toy().oracle_distribution(np.ones((2, 5)), probabilities=[0.9, 0.1]),
+        "probabilities must be two or more numbers in increasing order; got [0.9, 0.1]",
+    ),
     "intervals, pair": (
         lambda: toy().coverage((0, 1), np.ones((4, 5))),
         "intervals must be Intervals, such as Intervals(lower, upper); got tuple",

@@ -8,7 +8,19 @@ import sympy
 from scipy import stats
 
 import evencover.theory.pivotality as pivotality
-from evencover import IntervalDistance, Intervals, Normalized, Prediction, Residual, Standardized, is_pivotal
+from evencover import (
+    Bounded,
+    IntervalDistance,
+    Intervals,
+    Normalized,
+    OneSided,
+    Prediction,
+    ProbabilityDistance,
+    RelativeIntervalDistance,
+    Residual,
+    Standardized,
+    is_pivotal,
+)
 from evencover.synthetic import AdditiveNoise, Mixture
 from evencover.theory import (
     EXPONENTIAL,
@@ -281,6 +293,141 @@ def test_mixtures_have_no_pivotal_normalised_score(monkeypatch):
     answer = is_pivotal(Normalized(), Family(Modes, {"within": (0.1, 1.0)}, "two modes"))
     assert not answer
     assert answer.difference > 0.1
+
+
+@pytest.mark.parametrize("score", [RelativeIntervalDistance(), ProbabilityDistance()], ids=repr)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_relative_distances_and_distances_in_probability_are_pivotal_for_location_scale_families(name, score, how):
+    """With bounds center ± z spread and with the true distribution, for every noise."""
+    answer = is_pivotal(score, FAMILIES[name])
+    assert answer
+    assert answer.how == how
+
+
+@pytest.mark.parametrize("score", [RelativeIntervalDistance(), ProbabilityDistance()], ids=repr)
+@pytest.mark.parametrize("estimate", [*HARMLESS, *HARMFUL])
+def test_a_wrong_center_and_spread_harm_them_as_they_harm_the_normalised_score(score, estimate, how):
+    """A center and a spread are a normal distribution; the noise here is not normal."""
+    function = (HARMLESS | HARMFUL)[estimate]
+    assert bool(is_pivotal(score, EXPONENTIAL, estimate=function)) is (estimate in HARMLESS)
+    assert bool(is_pivotal(Normalized(), EXPONENTIAL, estimate=function)) is (estimate in HARMLESS)
+
+
+@pytest.mark.parametrize("side", ["lower", "upper"])
+@pytest.mark.parametrize(
+    "score", [Normalized(), RelativeIntervalDistance(), ProbabilityDistance(), Residual(), IntervalDistance()], ids=repr
+)
+@pytest.mark.parametrize("name", ["normal", "exponential"])
+def test_one_tail_of_a_score_is_pivotal_if_the_score_is(name, score, side, how):
+    answer = is_pivotal(OneSided(score, side=side), FAMILIES[name])
+    pivotal = isinstance(score, Normalized | RelativeIntervalDistance | ProbabilityDistance)
+    assert (bool(answer), answer.how) == (pivotal, how if pivotal else "compared")
+
+
+@pytest.mark.parametrize("side", ["lower", "upper"])
+def test_each_end_of_the_bounds_is_even_at_the_probability_beyond_it(side):
+    answer = is_pivotal(OneSided(IntervalDistance(), side=side), NORMAL, level=0.8)
+    assert answer.even_at == pytest.approx((0.9,), abs=1e-8)
+
+
+@pytest.mark.parametrize("side", ["lower", "upper"])
+def test_one_tail_of_the_distance_in_probability_is_pivotal_for_every_continuous_family(side):
+    gamma = Family(lambda shape: stats.gamma(shape), {"shape": (1, 2, 5)}, "gamma")
+    assert is_pivotal(OneSided(ProbabilityDistance(), side=side), gamma)
+    assert not is_pivotal(OneSided(Normalized(), side=side), gamma)
+    assert not is_pivotal(
+        OneSided(ProbabilityDistance(), side=side), gamma, estimate=lambda shape: stats.gamma(1.1 * shape)
+    )
+
+
+def test_limits_of_the_target_leave_the_distance_in_probability_pivotal():
+    """All targets are positive, so the limit changes nothing; the true distribution is used inside both wrappers."""
+    gamma = Family(lambda shape: stats.gamma(shape), {"shape": (1, 2, 5)}, "gamma")
+    for score in (ProbabilityDistance(), OneSided(ProbabilityDistance())):
+        assert is_pivotal(Bounded(score, y_min=0.0), gamma)
+    assert not is_pivotal(Bounded(Normalized(), y_min=0.0), gamma)
+
+
+def test_a_floor_of_the_width_is_not_proved():
+    assert is_pivotal(RelativeIntervalDistance(floor=1e-3, scale=1.0), NORMAL).how == "compared"
+    assert not is_pivotal(RelativeIntervalDistance(floor=5.0, scale=1.0), NORMAL)
+
+
+SHAPES = {
+    "gamma": Family(lambda shape: stats.gamma(shape), {"shape": (0.3, 1, 2, 5)}, "gamma"),
+    "lognormal": Family(lambda s: stats.lognorm(s), {"s": (0.2, 1, 2)}, "lognormal"),
+    "beta": Family(lambda a, b: stats.beta(a, b), {"a": (0.5, 1, 3), "b": (1, 4)}, "beta"),
+    "normal, far from 0": Family(lambda mean: stats.norm(mean, 0.001), {"mean": (1, 1e4)}, "normal"),
+    "Cauchy": Family(lambda where, scale: stats.cauchy(where, scale), {"where": (0, 2), "scale": (1, 3)}, "Cauchy"),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_distance_in_probability_is_pivotal_for_every_continuous_family(name):
+    """With the true distribution, also if the shape of the noise differs and if there is no mean."""
+    answer = is_pivotal(ProbabilityDistance(), SHAPES[name])
+    assert (bool(answer), answer.how) == (True, "compared")
+    assert answer.difference < 1e-9
+
+
+def test_the_distance_in_probability_is_not_pivotal_if_the_distribution_is_wrong():
+    gamma = SHAPES["gamma"]
+    for wrong in (1.1, 1.001):
+        answer = is_pivotal(
+            ProbabilityDistance(), gamma, estimate=lambda shape, wrong=wrong: stats.gamma(wrong * shape)
+        )
+        assert not answer
+        assert answer.difference > 0.02 * (wrong - 1)
+    assert not is_pivotal(ProbabilityDistance(), gamma, estimate=lambda shape: (shape, shape**0.5))  # a normal one
+
+
+def test_the_distance_in_probability_stays_pivotal_if_the_probabilities_are_wrong_in_the_same_way():
+    """The model's quantile at p is the true one at the square root of p, in every row: one threshold corrects it."""
+
+    @dataclass
+    class TooHigh:
+        shape: float
+
+        def ppf(self, p):
+            return stats.gamma(self.shape).ppf(np.sqrt(p))
+
+    assert is_pivotal(ProbabilityDistance(), SHAPES["gamma"], estimate=TooHigh)
+
+
+def test_with_few_quantiles_it_is_even_at_their_levels_and_not_everywhere():
+    """Between them a prediction interpolates, which is an error that one threshold does not correct."""
+    probabilities = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+
+    def few(shape):
+        return Prediction(quantiles=[stats.gamma(shape).ppf(probabilities)], probabilities=probabilities)
+
+    family = Family(lambda shape: stats.gamma(shape), {"shape": (1, 3)}, "gamma")
+    answer = is_pivotal(ProbabilityDistance(), family, estimate=few)
+    assert not answer
+    assert min(abs(level - 0.9) for level in answer.even_at) < 1e-8
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        Family(lambda mu: stats.poisson(mu), {"mu": (2, 5)}, "Poisson"),
+        Family(lambda mu: stats.poisson(mu), {"mu": (200, 500)}, "Poisson with large counts"),
+        Family(lambda p: stats.bernoulli(p), {"p": (0.2, 0.5)}, "Bernoulli"),
+    ],
+    ids=repr,
+)
+def test_no_distance_in_probability_is_pivotal_for_discrete_targets(family):
+    """F jumps, by another amount in each member. No level is even for all members."""
+    answer = is_pivotal(ProbabilityDistance(), family)
+    assert not answer
+    assert answer.even_at == ()
+
+
+def test_distances_from_the_bounds_of_a_true_distribution_are_even_at_their_level():
+    for score in (IntervalDistance(), RelativeIntervalDistance()):
+        answer = is_pivotal(score, SHAPES["gamma"], level=0.8, estimate=lambda shape: stats.gamma(shape))
+        assert not answer
+        assert answer.even_at == pytest.approx((0.8,), abs=1e-8)
 
 
 # The paper's conditions on symbolic expressions.

@@ -10,15 +10,19 @@ from evencover.synthetic import (
     AdditiveNoise,
     Mixture,
     NormalFeatures,
+    ParametricDistribution,
     SubgroupFeatures,
     SyntheticData,
     TwoModeFeatures,
     UniformFeatures,
+    bimodal,
     constant_mean,
+    counts,
     functional_dependence,
     heteroskedastic,
     homoskedastic,
     low_dimensional,
+    skewed,
     toy,
     two_modes,
     two_subgroups,
@@ -39,6 +43,11 @@ MAKERS = [
 ]
 FAMILIES = [NORMAL, LAPLACE, UNIFORM, TRIANGULAR, EXPONENTIAL]
 VARIANTS = {
+    "skewed": skewed(),
+    **{f"bimodal, {noise.name}": bimodal(noise) for noise in (NORMAL, LAPLACE)},
+    "Student's t with other degrees of freedom": SyntheticData(
+        "t", UniformFeatures(1), ParametricDistribution(stats.t, lambda X: {"df": 5 + 9 * X[:, 0], "scale": 2.0})
+    ),
     "type 4, mixture": two_modes(mixture=True),
     "type 4, mixture, as written": two_modes(mixture=True, as_written=True),
     "type 4, as written": two_modes(as_written=True),
@@ -87,6 +96,27 @@ PAPER = {  # features, mean and variance of the paper or of its code
         lambda x: (0.01, 0.25)[int(x[1])],
     ),
     "unit square": (unit_square(), UniformFeatures(2), lambda x: x.sum(), lambda x: 1 + abs(x[1] - 0.5)),
+}
+
+
+DISCRETE = {
+    "counts": counts(),
+    "counts with many zeros": SyntheticData(
+        "zeros",
+        UniformFeatures(2),
+        Mixture(
+            [
+                ParametricDistribution(stats.poisson, lambda X: {"mu": 0.0}),
+                ParametricDistribution(stats.poisson, lambda X: {"mu": 1 + 9 * X[:, 0]}),
+            ],
+            [0.3, 0.7],
+        ),
+    ),
+    "overdispersed": SyntheticData(
+        "overdispersed",
+        UniformFeatures(1),
+        ParametricDistribution(stats.nbinom, lambda X: {"n": 2.0, "p": 0.1 + 0.8 * X[:, 0]}),
+    ),
 }
 
 
@@ -146,6 +176,94 @@ def test_conditional_coverage_agrees_with_counts(data):
     exact = sample.coverage(intervals)
     excess = intervals.covers(sample.y).sum() - exact.sum()
     assert abs(excess) < 5 * np.sqrt((exact * (1 - exact)).sum())
+
+
+@pytest.fixture(params=DISCRETE)
+def discrete(request):
+    return DISCRETE[request.param]
+
+
+def test_discrete_targets_follow_their_distribution_at_every_noise_level(discrete):
+    """A uniform draw between F(y−) and F(y) is uniform, in each third of the spread."""
+    sample = discrete.sample(15_000, seed=0)
+    assert (sample.y == sample.y.round()).all()
+    below, at = (discrete.distribution.cdf(y, sample.X) for y in (np.nextafter(sample.y, -np.inf), sample.y))
+    p = below + np.random.default_rng(1).uniform(size=len(sample)) * (at - below)
+    for rows in np.array_split(np.argsort(sample.spread, kind="stable"), 3):
+        assert stats.kstest(p[rows], "uniform").pvalue > ONE_IN_A_MILLION
+
+
+def test_mean_and_spread_are_those_of_the_discrete_target(discrete):
+    test_mean_and_spread_are_those_of_the_target(discrete)
+
+
+def test_the_density_of_a_discrete_target_is_the_jump_of_its_cdf(discrete):
+    X = discrete.sample(40, seed=2).X
+    total = np.zeros(40)
+    for y in np.arange(-1.0, 30.0):
+        mass = discrete.distribution.density(np.full(40, y), X)
+        total += mass
+        np.testing.assert_allclose(total, discrete.distribution.cdf(np.full(40, y + 0.7), X), atol=1e-12)
+        assert (discrete.distribution.density(np.full(40, y + 0.5), X) == 0).all()
+
+
+@pytest.mark.parametrize("p", [0.01, 0.2, 0.3, 0.5, 0.95])
+def test_a_quantile_of_a_discrete_target_is_the_smallest_target_with_that_probability(discrete, p):
+    X = discrete.sample(200, seed=3).X
+    quantile = discrete.distribution.quantile(p, X)
+    assert (quantile == quantile.round()).all()
+    assert (discrete.distribution.cdf(quantile, X) >= p).all()
+    assert (discrete.distribution.cdf(np.nextafter(quantile, -np.inf), X) < p).all()
+
+
+def test_the_oracle_interval_covers_discrete_targets_at_least_at_the_level(discrete):
+    sample = discrete.sample(500, seed=3)
+    for level in (0.5, 0.9):
+        intervals = discrete.oracle_interval(sample.X, level=level)
+        assert (discrete.coverage(intervals, sample.X) >= level - 1e-12).all()
+        inner = Intervals(intervals.lower + 0.01, intervals.upper - 0.01)
+        assert (discrete.coverage(inner, sample.X) < level).mean() > 0.5  # without its ends it covers less
+
+
+def test_conditional_coverage_of_discrete_targets_counts_both_ends(discrete):
+    """The sum of the probabilities of the whole numbers in the closed interval, also for intervals of one point."""
+    sample = discrete.sample(300, seed=4)
+    low = np.arange(300.0) % 7 - 1
+    for lower, upper in ((low, low), (low, low + 3), (low + 0.2, low + 2.9), (low + 0.2, low + 0.8)):
+        inside = sum(
+            np.where((lower <= y) & (y <= upper), discrete.distribution.density(np.full(300, y), sample.X), 0.0)
+            for y in np.arange(-2.0, 20.0)
+        )
+        np.testing.assert_allclose(sample.coverage(Intervals(lower, upper)), inside, atol=1e-12)
+
+
+def test_conditional_coverage_of_discrete_targets_agrees_with_counts(discrete):
+    sample = discrete.sample(20_000, seed=5)
+    intervals = Intervals(np.floor(sample.mean), np.ceil(sample.mean))
+    exact = sample.coverage(intervals)
+    excess = intervals.covers(sample.y).sum() - exact.sum()
+    assert abs(excess) < 5 * np.sqrt((exact * (1 - exact)).sum())
+
+
+def test_the_shape_of_the_noise_is_the_documented_one():
+    """Moments of a few rows, from their formulas."""
+    X = np.random.default_rng(0).uniform(size=(50, 3))
+    wave = 3 * np.sin(np.pi * X[:, 0])
+    frozen = skewed().distribution._frozen(X)
+    np.testing.assert_allclose(frozen.stats("m"), wave)
+    np.testing.assert_allclose(frozen.stats("v"), (0.5 + X[:, 1]) ** 2)
+    np.testing.assert_allclose(frozen.stats("s"), 0.2 + 1.8 * X[:, 2])
+    modes = bimodal().distribution
+    np.testing.assert_allclose(modes.mean(X), wave, atol=1e-12)
+    np.testing.assert_allclose(modes.spread(X) ** 2, (0.3 + 0.4 * X[:, 1]) ** 2 + (2 * X[:, 2]) ** 2)
+    rate = np.exp(3 * X[:, 0] + X[:, 1] - 1)
+    np.testing.assert_allclose(counts().distribution.density(np.full(50, 2.0), X), rate**2 * np.exp(-rate) / 2)
+
+
+@pytest.mark.parametrize(("data", "level"), [(skewed(), 0.7), (bimodal(), 0.5), (counts(), 0.7)], ids=repr)
+def test_the_true_center_and_spread_do_not_cover_evenly_if_the_shape_of_the_noise_differs(data, level):
+    sample = data.sample(1000, seed=0)
+    assert np.ptp(sample.coverage(sample.oracle(level=level).interval())) > 0.15
 
 
 def test_conditional_coverage_of_several_levels_of_empty_and_of_infinite_intervals():
@@ -250,3 +368,30 @@ def test_the_oracle_knows_mean_and_spread():
     np.testing.assert_array_equal(prediction.spread, sample.spread)
     assert prediction.level == 0.8
     np.testing.assert_array_equal(sample.source.oracle(sample.X).center, sample.mean)
+
+
+@pytest.mark.parametrize("name", ["toy, exponential", "skewed", "bimodal, normal", "counts"])
+def test_the_oracle_distribution_has_the_true_quantiles(name):
+    """So its cdf differs from the true one by less than the step between two probabilities; if smooth, far less."""
+    data = (ALL_DATA | DISCRETE)[name]
+    sample = data.sample(60, seed=0)
+    prediction = sample.oracle_distribution(level=0.8)
+    assert prediction.quantiles.shape == (60, 161)
+    assert (prediction.crossings, prediction.level) == (0, 0.8)
+    np.testing.assert_array_equal(prediction.center, sample.mean)
+    np.testing.assert_array_equal(prediction.spread, sample.spread)
+    for column in (0, 50, 80, 160):
+        p = float(prediction.probabilities[column])
+        np.testing.assert_array_equal(prediction.quantiles[:, column], data.distribution.quantile(p, sample.X))
+    step = 2e-4 if name in ("toy, exponential", "skewed") else np.diff(prediction.probabilities).max()
+    np.testing.assert_allclose(prediction.cdf(sample.y), data.distribution.cdf(sample.y, sample.X), atol=step)
+    if name != "counts":
+        np.testing.assert_allclose(sample.coverage(prediction.interval()), 0.8, atol=2e-4)
+
+
+def test_the_oracle_distribution_at_few_probabilities():
+    data = skewed()
+    X = data.sample(5, seed=0).X
+    prediction = data.oracle_distribution(X.tolist(), probabilities=[0.1, 0.5, 0.9])
+    np.testing.assert_array_equal(prediction.quantiles[:, 1], data.distribution.quantile(0.5, X))
+    np.testing.assert_allclose(data.coverage(prediction.interval(0.8), X), 0.8)

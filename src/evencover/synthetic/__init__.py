@@ -31,7 +31,13 @@ from evencover.synthetic.misspecification import (
     ShiftedCenter,
     misspecified,
 )
-from evencover.synthetic.target_distributions import AdditiveNoise, ConditionalDistribution, Mixture
+from evencover.synthetic.noise_shapes import bimodal, counts, skewed
+from evencover.synthetic.target_distributions import (
+    AdditiveNoise,
+    ConditionalDistribution,
+    Mixture,
+    ParametricDistribution,
+)
 
 __all__ = [
     "AdditiveNoise",
@@ -43,6 +49,7 @@ __all__ = [
     "NoisySpread",
     "NoisyVariance",
     "NormalFeatures",
+    "ParametricDistribution",
     "QuadraticVariance",
     "Sample",
     "ScaledSpread",
@@ -52,12 +59,15 @@ __all__ = [
     "SyntheticData",
     "TwoModeFeatures",
     "UniformFeatures",
+    "bimodal",
     "constant_mean",
+    "counts",
     "functional_dependence",
     "heteroskedastic",
     "homoskedastic",
     "low_dimensional",
     "misspecified",
+    "skewed",
     "toy",
     "two_modes",
     "two_subgroups",

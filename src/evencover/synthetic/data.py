@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 from evencover._internal.arrays import FloatArray, check_count, checked_nonnegative, checked_vector, generator
+from evencover._internal.quantile_functions import checked_probabilities
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
@@ -26,6 +28,7 @@ from evencover.theory.families import NORMAL, LocationScale
 
 _TEN_NORMAL = NormalFeatures(10, variance=10.0)
 _TEN_UNIFORM = UniformFeatures(10, 0.0, 10.0)
+_MANY_PROBABILITIES = ndtr(np.linspace(-4.0, 4.0, 161))  # at equal steps of the normal score
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +88,30 @@ class SyntheticData:
         The bounds are center ± z spread, with z the normal quantile of (1 + level) / 2.
         """
         return Prediction(*self._moments(_checked_features(X)), level=level)
+
+    def oracle_distribution(self, X: FloatArray, *, probabilities: Any = None, level: float = 0.9) -> Prediction:
+        """Return the prediction of a model that knows the conditional distribution: its mean, spread and quantiles.
+
+        Between the quantiles, and beyond the outermost ones, `Prediction` says how it continues. Its cdf is the true
+        one at the quantiles. Between two quantiles it differs by less than the step between their probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, features)
+            The features.
+        probabilities : array-like of shape (Q,), optional
+            Probabilities of the quantiles, strictly increasing. By default 161, with normal scores from −4 to 4 in
+            steps of 0.05.
+        level : float
+            Level of the prediction's bounds, which are quantiles, too.
+        """
+        X = _checked_features(X)
+        mean, spread = self._moments(X)
+        if probabilities is None:
+            probabilities = _MANY_PROBABILITIES
+        columns = [self.distribution.quantile(p, X) for p in checked_probabilities(probabilities, "probabilities")]
+        quantiles = np.stack(columns, axis=-1)
+        return Prediction(mean, spread, quantiles=quantiles, probabilities=probabilities, level=level)
 
     def oracle_interval(self, X: FloatArray, *, level: float = 0.9) -> Intervals:
         """Return the interval between the true quantiles (1 − level) / 2 and (1 + level) / 2."""
@@ -148,6 +175,10 @@ class Sample:
     def oracle(self, *, level: float = 0.9) -> Prediction:
         """Return the prediction of a model that knows the conditional mean and standard deviation."""
         return Prediction(self.mean, self.spread, level=level)
+
+    def oracle_distribution(self, *, probabilities: Any = None, level: float = 0.9) -> Prediction:
+        """Return the prediction of a model that knows the conditional distribution: its mean, spread and quantiles."""
+        return self.source.oracle_distribution(self.X, probabilities=probabilities, level=level)
 
     def coverage(self, intervals: Intervals | IntervalUnion) -> FloatArray:
         """Return the probability that each row's target lies in its interval, given its features."""

@@ -1,10 +1,11 @@
 """Conditional distributions of the target, given the features."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+from scipy import stats
 
 from evencover._internal.arrays import FloatArray, checked_vector
 from evencover.theory.families import NORMAL, LocationScale
@@ -25,13 +26,13 @@ class ConditionalDistribution(Protocol):
         """Return the conditional standard deviation."""
 
     def density(self, y: FloatArray, X: FloatArray) -> FloatArray:
-        """Return the conditional density at y."""
+        """Return the conditional density at y, or the probability of y if the target is discrete."""
 
     def cdf(self, y: FloatArray, X: FloatArray) -> FloatArray:
         """Return the conditional probability that the target is at most y."""
 
     def quantile(self, p: float, X: FloatArray) -> FloatArray:
-        """Return the conditional quantile of probability p."""
+        """Return the conditional quantile of probability p: the smallest target whose cdf is at least p."""
 
     def sample(self, X: FloatArray, rng: Any) -> FloatArray:
         """Draw a target for each row."""
@@ -78,6 +79,89 @@ class AdditiveNoise:
     def sample(self, X: FloatArray, rng: Any) -> FloatArray:
         """Draw a target for each row."""
         return self.noise.sample(self.mean(X), self.spread(X), rng)
+
+
+@dataclass(frozen=True, eq=False)
+class ParametricDistribution:
+    """A SciPy distribution whose parameters are functions of the features; its shape may differ from row to row.
+
+    The distribution may be discrete. Then its density is the probability mass: P(Y = y | X), and 0 between the mass
+    points.
+
+    Parameters
+    ----------
+    family : SciPy distribution
+        One of SciPy's classic distributions without parameters, such as ``scipy.stats.gamma`` or
+        ``scipy.stats.poisson``.
+    parameters : callable
+        Takes X, shape (n, features), and returns a dict with the values of the parameters by name: shape (n,), or one
+        number for all rows. ``loc`` and ``scale`` are parameters, too.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> poisson = ParametricDistribution(stats.poisson, lambda X: {"mu": 1 + X[:, 0]})
+    >>> poisson.density(np.array([0.0, 0.5]), np.zeros((2, 1))).round(4)
+    array([0.3679, 0.    ])
+    """
+
+    family: Any
+    parameters: Callable[[FloatArray], Mapping[str, Any]]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.family, stats.rv_continuous | stats.rv_discrete):
+            raise TypeError(
+                "family must be one of SciPy's classic distributions without parameters, such as scipy.stats.gamma; "
+                f"got {self.family!r}"
+            )
+        if not callable(self.parameters):
+            raise TypeError(f"parameters must be a function of X, shape (n, features); got {self.parameters!r}")
+
+    def mean(self, X: FloatArray) -> FloatArray:
+        """Return the conditional mean."""
+        return np.asarray(self._frozen(X).mean())
+
+    def spread(self, X: FloatArray) -> FloatArray:
+        """Return the conditional standard deviation."""
+        return np.asarray(self._frozen(X).std())
+
+    def density(self, y: FloatArray, X: FloatArray) -> FloatArray:
+        """Return the conditional density at y, or the probability of y if the distribution is discrete."""
+        frozen = self._frozen(X)
+        return np.asarray(frozen.pmf(y) if isinstance(self.family, stats.rv_discrete) else frozen.pdf(y))
+
+    def cdf(self, y: FloatArray, X: FloatArray) -> FloatArray:
+        """Return the conditional probability that the target is at most y."""
+        return np.asarray(self._frozen(X).cdf(y))
+
+    def quantile(self, p: float, X: FloatArray) -> FloatArray:
+        """Return the smallest target whose cdf is at least p."""
+        return np.asarray(self._frozen(X).ppf(p))
+
+    def sample(self, X: FloatArray, rng: Any) -> FloatArray:
+        """Draw a target for each row."""
+        return np.asarray(self._frozen(X).rvs(size=len(X), random_state=rng), dtype=float)
+
+    def _frozen(self, X: FloatArray) -> Any:
+        """Return SciPy's distribution with one value of each parameter per row. Raise an error if one is wrong."""
+        values = self.parameters(X)
+        if not isinstance(values, Mapping):
+            raise TypeError(f"parameters must return a dict from names to values; got {values!r}")
+        by_row = {name: _value_per_row(each, f"the parameter {name}", len(X)) for name, each in values.items()}
+        try:
+            frozen = self.family(**by_row)
+        except TypeError as error:
+            raise TypeError(
+                f"parameters must return the parameters of scipy.stats.{self.family.name}; got the names "
+                f"{', '.join(values)} ({error})"
+            ) from None
+        undefined = np.isnan(frozen.support()[0]) | np.zeros(len(X), dtype=bool)
+        if undefined.any():
+            raise ValueError(
+                f"parameters must be in the range of scipy.stats.{self.family.name}; they are outside in "
+                f"{np.count_nonzero(undefined)} of {len(X)} rows"
+            )
+        return frozen
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,12 +217,16 @@ class Mixture:
     def quantile(self, p: float, X: FloatArray) -> FloatArray:
         """Return the conditional quantile of probability p, by bisection between the components' quantiles."""
         quantiles = [component.quantile(p, X) for component in self.components]
-        lower, upper = np.min(quantiles, axis=0), np.max(quantiles, axis=0)
+        lowest, upper = np.min(quantiles, axis=0), np.max(quantiles, axis=0)
+        lower = lowest
         for _ in range(_HALVINGS):
             middle = (lower + upper) / 2
+            if ((middle == lower) | (middle == upper)).all():  # neighbouring floats
+                break
             below = self.cdf(middle, X) < p
             lower, upper = np.where(below, middle, lower), np.where(below, upper, middle)
-        return np.asarray(upper)
+        at_lowest = self.cdf(lowest, X) >= p  # only with discrete or equal components
+        return np.asarray(np.where(at_lowest, lowest, upper))
 
     def sample(self, X: FloatArray, rng: Any) -> FloatArray:
         """Draw a target for each row."""
@@ -167,13 +255,18 @@ def _with_checked_values(function: RowFunction, name: str) -> RowFunction:
         raise TypeError(f"{name} must be a function of X, shape (n, features); got {function!r}")
 
     def checked_function(X: FloatArray) -> FloatArray:
-        values = np.asarray(function(X), dtype=float)
-        if values.shape not in ((), (len(X),)):
-            raise ValueError(f"{name} must return one number per row, shape ({len(X)},); got shape {values.shape}")
-        values = checked_vector(np.broadcast_to(values, len(X)), name)
+        values = _value_per_row(function(X), name, len(X))
         if name == "spread" and (values <= 0).any():
             rows = np.count_nonzero(values <= 0)
             raise ValueError(f"spread must be positive; got 0 or less in {rows} of {len(X)} rows")
         return values
 
     return checked_function
+
+
+def _value_per_row(value: Any, name: str, n: int) -> FloatArray:
+    """Return the values of a function of X: one finite number per row, shape (n,)."""
+    values = np.asarray(value, dtype=float)
+    if values.shape not in ((), (n,)):
+        raise ValueError(f"{name} must return one number per row, shape ({n},); got shape {values.shape}")
+    return checked_vector(np.broadcast_to(values, n), name)

@@ -11,11 +11,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.optimize import brentq
+from scipy.special import ndtri
 
 from evencover._internal.arrays import FloatArray, checked_vector
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
-from evencover.scores import interval_by
+from evencover.scores import ProbabilityDistance
+from evencover.scores.evaluation import interval_by
 from evencover.theory.families import Distribution, Family, LocationScale, check_parameters
 from evencover.theory.symbolic import Proof, SymbolicFamily, has_fixed_range, pivotality_condition, proof, vanishes
 
@@ -27,6 +29,8 @@ _ULPS = 16  # rounding margin of a bound, in units in the last place
 _GRID_TOLERANCE = 1e-3  # on a difference of two probabilities from a grid of targets
 _GRID = 10_000  # number of targets, at equal steps of probability
 _PROBABILITIES = np.linspace(0.0005, 0.9995, 200)  # members are compared at these quantiles of their scores
+# Probabilities of a distribution's quantiles: those at the ends of the intervals between two tails of equal mass.
+_KNOTS = np.concatenate([(1 - _PROBABILITIES[::-1]) / 2, [0.5], (1 + _PROBABILITIES) / 2])
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,10 @@ def is_pivotal(
     For location-scale families and the scores of this package (without epsilon and floor), a positive result is also
     proved symbolically, for all parameters and any noise, if SymPy is installed (extra `theory`).
 
+    `ProbabilityDistance` needs the model's distribution. It is given by its quantiles at 401 probabilities, and
+    interpolated between them. The members are compared at the thresholds whose intervals end at such quantiles. So the
+    result is about the distribution itself: it does not include the error of the interpolation.
+
     Parameters
     ----------
     score : Score, callable, or sympy.Expr
@@ -95,11 +103,13 @@ def is_pivotal(
     family : LocationScale, Family or SymbolicFamily
         The distributions of the target, given its features. For a `SymbolicFamily` the test is symbolic only.
     estimate : callable, optional
-        The model's prediction as a function of the family's parameters, by name: a pair (center, spread) or a
-        `Prediction` of one row. By default the true mean and standard deviation. A proof needs a function that uses
-        only arithmetic operators.
+        The model's prediction as a function of the family's parameters, by name: a pair (center, spread), a
+        distribution with a method ``ppf``, such as ``scipy.stats.gamma(2)``, or a `Prediction` of one row. By default
+        the true mean and standard deviation; for `ProbabilityDistance` the true distribution. A proof needs a function
+        that uses only arithmetic operators.
     level : float
-        Level of the prediction's bounds, center ± z spread. `IntervalDistance` measures the distance from them.
+        Level of the prediction's bounds: center ± z spread, or quantiles of the distribution. `IntervalDistance` and
+        `RelativeIntervalDistance` measure the distance from them.
 
     Examples
     --------
@@ -206,19 +216,17 @@ class _Comparison:
 
     def _prediction(self, theta: Theta, member: Distribution) -> Prediction:
         """Return the model's prediction for one row of this member."""
-        estimated = (member.mean(), member.std()) if self.estimate is None else self.estimate(**theta)
-        if self.estimate is None and not np.isfinite(estimated).all():
-            raise ValueError(
-                f"the distribution with the parameters {theta} has no finite mean or no finite standard deviation; "
-                "pass estimate=, a function of the parameters that returns the model's prediction"
-            )
+        estimated = self._truth(theta, member) if self.estimate is None else self.estimate(**theta)
         if isinstance(estimated, Prediction) and len(estimated) == 1:
             return estimated
+        if hasattr(estimated, "ppf") and not isinstance(estimated, Prediction):
+            return _predicted_distribution(estimated, self.level)
         try:
             center, spread = (float(part) for part in estimated)
         except (TypeError, ValueError):
             raise TypeError(
-                f"estimate must return a pair (center, spread) or a Prediction of one row; got {estimated!r}"
+                "estimate must return a pair (center, spread), a distribution with a method ppf or a Prediction of one "
+                f"row; got {estimated!r}"
             ) from None
         if not (np.isfinite(center) and 0 < spread < np.inf):
             raise ValueError(
@@ -227,9 +235,28 @@ class _Comparison:
             )
         return Prediction([center], [spread], level=self.level)
 
+    def _truth(self, theta: Theta, member: Distribution) -> Any:
+        """Return what a model without error predicts: the distribution if the score uses it, or mean and spread."""
+        if _uses_distribution(self.score):
+            return member
+        moments = (member.mean(), member.std())
+        if not np.isfinite(moments).all():
+            raise ValueError(
+                f"the distribution with the parameters {theta} has no finite mean or no finite standard deviation; "
+                "pass estimate=, a function of the parameters that returns the model's prediction"
+            )
+        return moments
+
     @property
     def _invertible(self) -> bool:
         return hasattr(self.score, "interval")
+
+    @property
+    def _knows_distributions(self) -> bool:
+        """Whether the score measures distances in probability, and every prediction has the quantiles at `_KNOTS`."""
+        probabilities = [prediction.probabilities for _, _, prediction in self.members]
+        known = all(each is not None and np.array_equal(each, _KNOTS) for each in probabilities)
+        return known and _uses_distribution(self.score)
 
     @cached_property
     def _grid_scores(self) -> list[FloatArray]:
@@ -242,7 +269,13 @@ class _Comparison:
 
     @cached_property
     def _thresholds(self) -> FloatArray:
-        """The thresholds of the comparison: quantiles of each member's scores, and the midpoints between them."""
+        """The thresholds of the comparison: quantiles of each member's scores, and the midpoints between them.
+
+        For distances in the probability of a distribution: those at which the intervals end at its known quantiles.
+        """
+        if self._knows_distributions:
+            below = ndtri(_KNOTS[: len(_PROBABILITIES)])
+            return np.concatenate([below, [0.0], -below[::-1]])
         quantiles = np.unique(np.quantile(self._grid_scores, _PROBABILITIES, axis=1))
         return np.sort(np.concatenate([quantiles, (quantiles[1:] + quantiles[:-1]) / 2]))
 
@@ -257,12 +290,21 @@ class _Comparison:
         below = member.cdf(np.nextafter(lower, -np.inf))  # the interval is closed
         return np.where(lower > upper, 0.0, np.asarray(member.cdf(upper)) - np.asarray(below))
 
-    def _gaps(self, thresholds: FloatArray) -> FloatArray:
-        """Return the largest difference between two members at each threshold, beyond the rounding margin."""
+    def _gaps(self, thresholds: FloatArray, *, largest_error: float = _GRID_TOLERANCE) -> FloatArray:
+        """Return the largest difference between two members at each threshold, beyond the rounding margin.
+
+        Intervals between quantiles of a discrete distribution end at its mass points, which the margin includes and
+        excludes. So for such scores differences above the largest error of rounding count also without the margin,
+        unless all members have densities, as in location-scale families.
+        """
         which = range(len(self.members))
         smallest = np.min([self._score_cdf(thresholds, each, _ULPS) for each in which], axis=0)
         largest = np.max([self._score_cdf(thresholds, each, -_ULPS) for each in which], axis=0)
-        return np.asarray(np.maximum(largest - smallest, 0.0))
+        gaps = np.asarray(np.maximum(largest - smallest, 0.0))
+        if self.family.moments is not None or not _uses_distribution(self.score):
+            return gaps
+        plain = np.ptp([self._score_cdf(thresholds, each) for each in which], axis=0)
+        return np.where(plain > largest_error, np.maximum(gaps, plain), gaps)
 
     def _crossings(self, gaps: FloatArray, pair: tuple[int, int]) -> tuple[float, ...]:
         """Return the thresholds at which two members agree, given their differences at `_thresholds`."""
@@ -278,9 +320,23 @@ class _Comparison:
 
     def _even_levels(self, thresholds: tuple[float, ...]) -> tuple[float, ...]:
         """Return the levels of those thresholds at which all members agree."""
-        even = [t for t in thresholds if self._gaps(np.array([t]))[0] < _TOLERANCE]
+        even = [t for t in thresholds if self._gaps(np.array([t]), largest_error=_TOLERANCE)[0] < _TOLERANCE]
         levels = {round(float(self._score_cdf(np.array([t]), 0)[0]), 9) for t in even}
         return tuple(sorted(level for level in levels if 0 < level < 1))
+
+
+def _uses_distribution(score: Any) -> bool:
+    """Return whether a score, or the score that it wraps, measures the distance in probability."""
+    while hasattr(score, "score"):
+        score = score.score
+    return isinstance(score, ProbabilityDistance)
+
+
+def _predicted_distribution(distribution: Any, level: float) -> Prediction:
+    """Return the prediction of a distribution, for one row: its median, its bounds at the level and its quantiles."""
+    quantiles = np.asarray(distribution.ppf(_KNOTS), dtype=float)
+    lower, upper = np.asarray(distribution.ppf(np.array([(1 - level) / 2, (1 + level) / 2])), dtype=float)
+    return Prediction(None, None, [lower], [upper], quantiles=[quantiles], probabilities=_KNOTS, level=level)
 
 
 def _shift(bound: FloatArray, ulps: int, prediction: Prediction) -> FloatArray:

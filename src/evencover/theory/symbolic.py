@@ -23,7 +23,16 @@ from scipy.integrate import quad
 from scipy.special import ndtri
 
 from evencover._internal.optional import import_optional
-from evencover.scores import IntervalDistance, Normalized, Residual, Score, Standardized
+from evencover.scores import (
+    IntervalDistance,
+    Normalized,
+    OneSided,
+    ProbabilityDistance,
+    RelativeIntervalDistance,
+    Residual,
+    Score,
+    Standardized,
+)
 from evencover.theory.families import Family
 
 _POINTS, _ZERO = 80, 1e-9  # points at which expressions are evaluated; largest value that rounding explains
@@ -180,17 +189,27 @@ def proof(score: Score, family: Family, estimate: Any, level: float) -> Proof | 
 
 
 def _bounds(score: Score, t: Any, z: Any, center: Any, spread: Any) -> tuple[Any, ...]:
-    """Return the finite ends of the score's interval at t, or an empty tuple for a score without a known formula."""
+    """Return the finite ends of the score's interval at t, or an empty tuple for a score without a known formula.
+
+    `ProbabilityDistance` has the ends of a normal distribution. For another distribution the ends are center + q spread
+    with two other functions q of t, which depend on the parameters just as little.
+    """
     kind: Any = type(score)  # a subclass may compute something else
-    if kind is Residual:
-        return center - t, center + t
-    if kind is IntervalDistance:
-        return center - z * spread - t, center + z * spread + t
-    if kind in (Normalized, Standardized) and (score.floor or score.epsilon):  # type: ignore[attr-defined]
+    if kind is OneSided:
+        ends = _bounds(score.score, t, z, center, spread)  # type: ignore[attr-defined]
+        return ends[1:] if score.side == "upper" else ends[:1]  # type: ignore[attr-defined]
+    if getattr(score, "floor", 0) or getattr(score, "epsilon", 0):
         return ()
-    if kind is Normalized:
-        return center - t * spread, center + t * spread
-    return (center + t * spread,) if kind is Standardized else ()
+    if kind is Standardized:
+        return (center + t * spread,)
+    reaches = {  # from the center to each end
+        Residual: t,
+        IntervalDistance: z * spread + t,
+        RelativeIntervalDistance: (z + 2 * z * t) * spread,
+        Normalized: t * spread,
+        ProbabilityDistance: t * spread,
+    }
+    return (center - reaches[kind], center + reaches[kind]) if kind in reaches else ()
 
 
 def _solutions(slopes: tuple[Any, ...], t: Any, z: Any, level: float) -> tuple[float, ...]:

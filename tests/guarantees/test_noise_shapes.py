@@ -1,0 +1,107 @@
+"""Coverage for skewed, bimodal and discrete noise: marginal by its exact distribution, conditional by the true cdf."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+from scipy.stats import betabinom
+
+from evencover import Normalized, ProbabilityDistance, Rows, calibrate, conformal_rank
+from evencover.synthetic import bimodal, counts, skewed
+from tests.guarantees.test_exact_distributions import LEVELS, M, N, add_counts, smallest_p_value
+from tests.synthetic import ALL_SCORES, ONE_IN_A_MILLION
+
+DATA = {"skewed": skewed(), "bimodal": bimodal(), "counts": counts()}
+CONTINUOUS = {"skewed": 0.7, "bimodal": 0.5}  # with a level at which center ± t spread covers unevenly
+REPEATS = 600
+PROBABILITIES = np.linspace(0.05, 0.95, 9)
+
+
+@cache
+def rows_of(name):
+    """Return the rows of all repeats, with predictions from the true distribution."""
+    sample = DATA[name].sample(REPEATS * (N + M), seed=0)
+    return Rows(sample.oracle_distribution(probabilities=PROBABILITIES), y=sample.y)
+
+
+def covered_counts(name, score):
+    """Return the number covered among M new rows in each repeat, by (label, calibration size, level)."""
+    rows, found = rows_of(name), {}
+    for start in range(0, REPEATS * (N + M), N + M):
+        old, new = rows[start : start + N], rows[start + N : start + N + M]
+        calibration = calibrate(old.y, old.prediction, nonconformity=score)
+        covered = calibration.interval(new.prediction, level=LEVELS).covers(new.y)
+        add_counts(found, covered, np.zeros(M, dtype=int), calibration.sizes, LEVELS)
+    return found
+
+
+@pytest.mark.parametrize("score", ALL_SCORES, ids=repr)
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_coverage_has_its_exact_distribution_whatever_the_shape_of_the_noise(name, score):
+    assert smallest_p_value(covered_counts(name, score)) > ONE_IN_A_MILLION
+
+
+@pytest.mark.parametrize("score", ALL_SCORES, ids=repr)
+def test_counts_are_covered_at_least_as_often_as_targets_without_ties(score):
+    """Ties can only add covered rows, so the total is stochastically larger than a sum of BetaBinomial variables."""
+    for (_, size, level), hits in covered_counts("counts", score).items():
+        k = conformal_rank(size, level)
+        if k <= size:
+            assert len(hits) == REPEATS
+            assert chance_of_so_few(sum(hits), k, size) > ONE_IN_A_MILLION
+
+
+def chance_of_so_few(total, k, size):
+    """Return the probability that all repeats together cover at most so many rows, if there are no ties."""
+    one_repeat = np.fft.rfft(betabinom(M, k, size + 1 - k).pmf(np.arange(M + 1)), REPEATS * M + 1)
+    return np.fft.irfft(one_repeat**REPEATS, REPEATS * M + 1)[: total + 1].sum()
+
+
+def test_the_test_of_counts_can_fail():
+    """Intervals from the rank below the right one would cover too few rows."""
+    k = conformal_rank(N, 0.9)
+    expected = REPEATS * M * k / (N + 1)
+    assert 0.4 < chance_of_so_few(round(expected), k, N) < 0.6
+    assert chance_of_so_few(round(REPEATS * M * (k - 1) / (N + 1)), k, N) < ONE_IN_A_MILLION
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_the_distance_in_probability_covers_every_row_alike_if_the_distribution_is_true(name):
+    """At a threshold t that is the normal score of a known quantile, every row is covered with 2 Φ(t) − 1."""
+    sample = DATA[name].sample(200, seed=1)
+    prediction = sample.oracle_distribution()
+    for t in ndtri(prediction.probabilities[[85, 100, 120, 140]]):
+        exact = sample.coverage(ProbabilityDistance().interval(t, prediction))
+        np.testing.assert_allclose(exact, 2 * ndtr(t) - 1, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_one_calibrated_threshold_is_even_for_the_distribution_and_not_for_center_and_spread(name):
+    """Between known quantiles, coverage differs by the error of interpolation only."""
+    level = CONTINUOUS[name]
+    old, new = (DATA[name].sample(n, seed=seed) for n, seed in ((200, 2), (200, 3)))
+    known, predicted = old.oracle_distribution(), new.oracle_distribution()
+
+    def unevenness(score):
+        intervals = calibrate(old.y, known, nonconformity=score).interval(predicted, level=level)
+        return np.ptp(new.coverage(intervals))
+
+    assert unevenness(ProbabilityDistance()) < 5e-4
+    assert unevenness(Normalized()) > 0.1
+
+
+@pytest.mark.parametrize("t", [0.3, 1.0, ndtri(0.95)])
+def test_the_distance_in_probability_covers_counts_evenly_up_to_the_probability_of_the_ends(t):
+    """Coverage is at least 2 Φ(t) − 1, and more by at most the probability of the two counts at the ends.
+
+    Both up to the step between two known probabilities at each end.
+    """
+    sample = counts().sample(1000, seed=4)
+    prediction = sample.oracle_distribution()
+    interval = ProbabilityDistance().interval(t, prediction)
+    exact, step = sample.coverage(interval), 2 * np.diff(prediction.probabilities).max()
+    ends = (np.ceil(interval.lower), np.floor(interval.upper))
+    at_ends = sum(sample.source.distribution.density(end, sample.X) for end in ends)
+    assert (exact > 2 * ndtr(t) - 1 - step).all()
+    assert (exact < 2 * ndtr(t) - 1 + at_ends + step).all()
