@@ -16,6 +16,7 @@ from evencover import (
     Marginal,
     Normalized,
     Product,
+    RelativeIntervalDistance,
     Residual,
     audit,
     diagnose_scores,
@@ -324,7 +325,10 @@ class TestReviewedCases:
     def test_three_widths_are_not_always_thirds(self):
         width = np.repeat([1.0, 2.0, 3.0], [240, 45, 15])
         found = audit(np.zeros(300), Intervals(-width / 2, width / 2))
-        assert thirds_text(found.by_width, number_text) == "On average 1 for the easiest rows, 3 for the hardest rows."
+        assert (
+            thirds_text(found.by_width, number_text)
+            == "On average 1 for the narrowest intervals, 3 for the widest ones."
+        )
 
 
 def test_settings_are_spelled_for_python_or_the_command_line():
@@ -336,6 +340,7 @@ def test_settings_are_spelled_for_python_or_the_command_line():
     scores = {Residual(): "residual", IntervalDistance(): "interval", Normalized(): "normalized"}
     assert [COMMAND_LINE.score(score) for score in scores] == [f"--score {option}" for option in scores.values()]
     assert COMMAND_LINE.groups(ByFeature("my region")) == "--groups 'column:my region'"
+    assert COMMAND_LINE.score(RelativeIntervalDistance(floor=0.01, scale=2.0)) == "--score relative-interval"
     assert COMMAND_LINE.score(Normalized(floor=0.1)) == "nonconformity=Normalized(floor=0.1)"
     assert (PYTHON.setting("test_size", 0.4), COMMAND_LINE.setting("test_size", 0.4)) == (
         "test_size=0.4",
@@ -355,11 +360,11 @@ def test_the_meaning_of_groups():
     assert group_meaning(Marginal(), ("all",)) == ""
 
 
-def test_widths_of_the_easiest_and_the_hardest_third():
+def test_widths_of_the_narrowest_and_the_widest_third():
     width = np.repeat([1.0, 2.0, 30_000.0], 100)
     found = audit(np.zeros(300), Intervals(-width / 2, width / 2))
     text = thirds_text(found.by_width, number_text)
-    assert text == "On average 1 for the easiest third of the rows, 30 000 for the hardest third of the rows."
+    assert text == "On average 1 for the narrowest third of the intervals, 30 000 for the widest third."
     same = audit(np.zeros(300), Intervals(np.full(300, -1.0), np.ones(300)))
     assert thirds_text(same.by_width, number_text) == "All intervals are equally wide."
     assert [count_text(n) for n in (586, 9999, 10_788)] == ["586", "9999", "10 788"]

@@ -182,6 +182,14 @@ CASES = {
         lambda: calibrate(ONES, ZEROS, nonconformity=Residual),
         "nonconformity must be a score such as",
     ),
+    "a score's class in a model": (
+        lambda: fitted(nonconformity=Normalized),
+        "nonconformity must be a score such as Residual()",
+    ),
+    "a score's class for a group": (
+        lambda: fitted(nonconformity={"all": Normalized}),
+        "nonconformity must be a score such as Residual()",
+    ),
     "a score's name": (lambda: calibrate(ONES, ZEROS, nonconformity="residual"), "got 'residual'"),
     "a score for other groups": (
         lambda: calibrate(ONES, ZEROS, nonconformity={"a": Residual()}, groups=["a", "b"] * 5),

@@ -158,6 +158,7 @@ CASES = {
         r"the table has 4 problems:\n- drop: no column named 'c'.*\n- target: .*\n- column 'a' .*\n- column 'b' ",
     ),
     "level": (lambda: Plan(level=90), r"level must lie strictly between 0 and 1; got 90; did you mean 0.9"),
+    "tails": (lambda: Plan(tails="two"), r"tails must be 'joint', 'separate' or None; got 'two'"),
     "tolerance": (lambda: Plan(tolerance=3), r"tolerance must be a number between 0 and 1"),
     "seed": (lambda: Plan(seed=-1), r"seed must be a whole number, 0 or more; got -1"),
     "large seed": (lambda: Plan(seed=2**32), r"seed must be a whole number below 4294967296; got 4294967296"),

@@ -189,7 +189,8 @@ def test_the_exit_status_of_a_verdict(verdict, status, strict):
 def test_a_closed_pipe_is_not_a_traceback():
     command = f"{sys.executable} -m evencover reproduce claims --json --repeats 2 | head -1"
     done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
-    assert (done.stdout.strip(), done.stderr) == ("{", "")
+    errors = [line for line in done.stderr.splitlines() if "drawing for claim" not in line]  # progress, if it is slow
+    assert (done.stdout.strip(), errors) == ("{", [])
 
 
 def test_verdicts_as_text_and_as_json(capsys, monkeypatch):

@@ -126,6 +126,27 @@ class TestRun:
             *("area", "<script>")
         ]
 
+    def test_counts_get_whole_intervals_of_at_least_zero(self, capsys, tmp_path, monkeypatch):
+        """In the run, its results and the predictions for new rows; --support none switches it off."""
+        monkeypatch.chdir(tmp_path)
+        rng = np.random.default_rng(0)
+        table = pd.DataFrame({"x": rng.uniform(size=600)}).assign(visits=lambda each: rng.poisson(4 * each.x))
+        table.to_csv("visits.csv", index=False)
+        note = "so intervals hold only such numbers. To switch this off, use --support none."
+        for words, whole in (((), True), (("--support", "none"), False)):
+            _, text, errors = run_command_line(
+                capsys, "run", "visits.csv", "--target", "visits", *QUICK, *words, "--output", "out"
+            )
+            assert errors == ""
+            assert (note in text) == (note in Path("out/report.html").read_text(encoding="utf-8")) == whole
+            results = json.loads(Path("out/results.json").read_text(encoding="utf-8"))
+            assert results["support"] == ({"y_min": 0, "y_max": None, "whole": True} if whole else None)
+            assert results["nonconformity"] == ("Bounded(Residual(), y_min=0, whole=True)" if whole else "Residual()")
+            run_command_line(capsys, "predict", "out", "visits.csv", "--output", "new.csv")
+            bounds = pd.read_csv("new.csv")[["lower", "upper"]].to_numpy()
+            assert (bounds.min() >= 0, (bounds % 1 == 0).all()) == (whole, whole)
+            shutil.rmtree("out")
+
     def test_a_table_from_standard_input(self, finished, tmp_path):
         """The same intervals as from the file; `predict` and `audit` read it, too."""
         table = (finished[0] / "houses.csv").read_text(encoding="utf-8")
@@ -142,6 +163,22 @@ class TestRun:
         columns = ("--target", "price", "--lower", "lower", "--upper", "upper")
         done = run("audit", "-", *columns, input=intervals, cwd=tmp_path)
         assert "Verdict: " in done.stdout
+
+    def test_separate_tails(self, capsys, csv):
+        """The report and the predictor have a threshold for each end; `predict` gives the same intervals."""
+        _, text, errors = run_again(capsys, "--tails", "separate")
+        assert errors == ""
+        assert "; one threshold for each end.\n" in text
+        assert "\nTest rows below and above their intervals: low " in text
+        results = json.loads(Path("evencover-houses/results.json").read_text(encoding="utf-8"))
+        assert results["thresholds"]["all"].keys() == {"lower", "upper"}
+        page = Path("evencover-houses/report.html").read_text(encoding="utf-8")
+        assert "--tails separate" in page
+        assert "Test rows below and above their intervals: low " in page
+        run_command_line(capsys, "predict", "evencover-houses", csv, "--output", "new.csv")
+        intervals, new = (pd.read_csv(path) for path in ("evencover-houses/intervals.csv", "new.csv"))
+        np.testing.assert_allclose(new[["lower", "upper"]].iloc[intervals["row"]], intervals[["lower", "upper"]])
+        assert not np.allclose(new["upper"] - new["prediction"], new["prediction"] - new["lower"])
 
     @pytest.mark.parametrize("suffix", [".csv.gz", ".TSV", ".feather", ".xlsx"])
     def test_other_formats(self, suffix, capsys, tmp_path, monkeypatch):

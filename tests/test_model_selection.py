@@ -13,6 +13,7 @@ from evencover import (
     CoverageScorer,
     IntervalScorer,
     Normalized,
+    OneSided,
     Residual,
     coverage,
     coverage_by_group,
@@ -117,3 +118,18 @@ class TestCoverageScorer:
     def test_a_level_of_90_is_an_error(self):
         with pytest.raises(ValueError, match=r"did you mean 0\.9"):
             CoverageScorer(90)
+
+
+@pytest.mark.parametrize("side", ["lower", "upper"])
+def test_one_sided_bounds_have_no_interval_score(side):
+    model = ConformalRegressor(LinearRegression(), nonconformity=OneSided(Residual(), side=side), random_state=0)
+    with pytest.raises(ValueError, match=f"two finite ends; got {side} bounds, which have one. Use CoverageScorer"):
+        IntervalScorer(0.9)(model.fit(X, Y), X, Y)
+    assert 0.8 < CoverageScorer(0.9)(model, X, Y) <= 1
+
+
+@pytest.mark.parametrize("score", [Residual(), OneSided(Residual())], ids=repr)
+@pytest.mark.filterwarnings("error::RuntimeWarning", "ignore:too few calibration rows")
+def test_too_few_calibration_rows_have_an_infinite_interval_score(score):
+    model = ConformalRegressor(LinearRegression(), nonconformity=score, random_state=0)
+    assert (cross_val_score(model, X[:12], Y[:12], cv=2, scoring=IntervalScorer(0.9)) == -np.inf).all()

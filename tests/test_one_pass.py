@@ -20,6 +20,7 @@ from evencover import (
     Residual,
     Rows,
     Standardized,
+    TwoTails,
     calibration,
     diagnose,
 )
@@ -28,7 +29,7 @@ from evencover._internal import arrays, pools
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.models import QuantileForest, TableEncoder, WithSpread
 from evencover.synthetic import heteroskedastic
-from tests.calibrators import SlidingWindow, TwoTails
+from tests.calibrators import SignedTails, SlidingWindow
 from tests.synthetic import Oracle, draw
 
 OLD, NEW = draw(np.random.default_rng(0), 300), draw(np.random.default_rng(1), 50)
@@ -199,7 +200,9 @@ def test_the_cache_of_thresholds_stays_small():
     assert [fresh.threshold(level)[0] for level in np.linspace(0.01, 0.99, 250)] == expected
 
 
-@pytest.mark.parametrize("calibrator", [None, SlidingWindow(50), TwoTails()], ids=["groups", "window", "tails"])
+@pytest.mark.parametrize(
+    "calibrator", [None, SlidingWindow(50), TwoTails(), SignedTails()], ids=["groups", "window", "tails", "own tails"]
+)
 def test_several_threads_get_the_same_numbers(calibrator, tmp_path):
     """A loaded predictor with single rows at several levels, in eight threads at once."""
     data, new = heteroskedastic(600, seed=0), heteroskedastic(40, seed=1)

@@ -104,7 +104,7 @@ class TestWidths:
         assert "1 of 4 intervals are infinite (median width: 2.5), against 36 without any model." in found.summary
         found = measured(intervals=intervals_of_width(1.0, np.inf, np.inf, np.inf))
         assert "3 of 4 intervals are infinite (median width: infinite)" in found.summary
-        found = measured(intervals=Intervals(np.full(4, -np.inf), Y))
+        found = measured(intervals=Intervals(np.full(4, -np.inf), np.full(4, np.inf)))
         assert (found.mean_width, found.n_infinite) == (np.inf, 4)
         assert found.summary.startswith("All intervals are infinite, against")
 

@@ -80,6 +80,7 @@ def test_quantile_models_pipelines_and_frames():
     assert {type(each.nonconformity).__name__ for each in plain.recommendation_.candidates} == {
         "Residual",
         "IntervalDistance",
+        "RelativeIntervalDistance",
         "Normalized",
     }
 
@@ -198,3 +199,58 @@ class TestText:
         assert "FrozenEstimator" in shown["text/html"]
         assert str(model.recommendation_).startswith(f"{model.recommendation_.summary}\n\n  nonconformity")
         assert "Chosen" not in clone(model)._repr_mimebundle_()["text/html"]
+
+
+class ShiftedOracle(RecordingOracle):
+    """The oracle of the toy data, whose center is one spread too high."""
+
+    def predict_full(self, X):
+        center, spread = toy()._moments(np.asarray(X))
+        return Prediction(center + spread, spread)
+
+
+def test_separate_tails_are_tried_and_chosen_if_they_are_narrower():
+    """A center that is off by a constant is corrected by a threshold for each end, and not by one for both."""
+    sample, other = toy().sample(4000, seed=0), toy().sample(2000, seed=1)
+    model = recommend(ShiftedOracle(), sample.X, sample.y)
+    chosen = model.recommendation_.chosen
+    assert chosen.tails == "separate"
+    assert model.calibrator.taxonomy is chosen.taxonomy
+    assert ", for each end" in chosen.name
+    width = model.calibrate(other.X, other.y).predict_interval(other.X).width.mean()
+    assert width == pytest.approx(chosen.width, rel=0.03)
+    joint = recommend(ShiftedOracle(), sample.X, sample.y, tails="joint")
+    assert {each.tails for each in joint.recommendation_.candidates} == {"joint"}
+    assert joint.recommendation_.chosen.width > 1.1 * chosen.width
+    separate = recommend(ShiftedOracle(), sample.X, sample.y, tails="separate", taxonomy=BySpread(3))
+    assert {each.tails for each in separate.recommendation_.candidates} == {"separate"}
+    with pytest.raises(ValueError, match="tails must be 'joint', 'separate' or None; got 'both'"):
+        recommend(ShiftedOracle(), sample.X, sample.y, tails="both")
+
+
+def test_joint_tails_are_chosen_if_separate_ones_are_not_narrower():
+    sample = toy().sample(4000, seed=0)
+    recommendation = recommend(RecordingOracle(), sample.X, sample.y, taxonomy=BySpread(3)).recommendation_
+    assert recommendation.chosen.tails == "joint"
+    tried = {type(each.nonconformity).__name__ for each in recommendation.candidates if each.tails == "separate"}
+    assert tried == {"IntervalDistance", "Normalized"}
+
+
+def test_the_log_can_be_switched_off():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(300, 1))
+    y = np.exp(2 * X[:, 0] + rng.normal(scale=0.5, size=300))
+    transforms = [
+        {each.transform for each in recommend(LinearRegression(), X, y, **settings).recommendation_.candidates}
+        for settings in ({}, {"target_transform": "none"})
+    ]
+    assert transforms == [{None, "log"}, {None}]
+    with pytest.raises(ValueError, match="target_transform must be 'auto' or 'none'; got 'log'"):
+        recommend(LinearRegression(), X, y, target_transform="log")
+
+
+def test_an_invalid_support_is_an_error_before_anything_is_fitted():
+    fits = []
+    with pytest.raises(TypeError, match=r"support must be a support such as Support\(y_min=0\), or None; got 0$"):
+        recommend(LinearRegression(), np.zeros((50, 1)), np.arange(50.0), support=0, progress=lambda *_: fits.append(1))
+    assert not fits

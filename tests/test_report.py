@@ -66,6 +66,21 @@ class Tags(HTMLParser):
         self.texts.append(data)
 
 
+def test_whole_numbers_and_words_on_the_first_screen():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 3, 900)
+    text = plain(report(study(pd.DataFrame({"x": x, "visits": rng.poisson(x)}), "visits", plan=Plan(model="linear"))))
+    assert "An interval is right if the true value of visits lies in it." in text
+    assert "Only whole numbers count: an interval from 0 to 1 is 1 wide and holds two values." in text
+    assert "for the narrowest third of the intervals, " in text
+    for term in ("ProbabilityDistance", "RelativeIntervalDistance", "log of the target"):
+        assert f"<dt>{term}</dt>" in text
+
+
+def test_only_whole_numbers_are_counted(page):
+    assert "Only whole numbers count" not in page
+
+
 def test_names_are_escaped(page):
     """Untrusted names appear as text; the only scripts are the page's data and its own script."""
     tags = Tags(page)

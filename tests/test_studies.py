@@ -1,5 +1,8 @@
 """Studies of a table: the split, the selection, the calibration, the audit."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -7,12 +10,31 @@ import pyarrow as pa
 import pytest
 from scipy.stats import betabinom
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression
 
-from evencover import ByFeature, BySpread, IntervalDistance, Marginal, Normalized, Prediction, Residual, conformal_rank
+from evencover import (
+    Bounded,
+    ByFeature,
+    BySpread,
+    ConformalRegressor,
+    IntervalDistance,
+    Marginal,
+    Normalized,
+    Prediction,
+    Residual,
+    Support,
+    TwoTails,
+    conformal_rank,
+    misses_by_group,
+)
+from evencover._report import json_data, writing
+from evencover._report.json_data import data_of
 from evencover.diagnostics._answers import is_even
+from evencover.diagnostics._spelling import COMMAND_LINE
 from evencover.models import QuantileForest, TableEncoder, WithSpread
 from evencover.studies import MODELS, Plan, study, table_study
+from evencover.studies.study_result import tied_scores
 
 QUICK = Plan(model="linear")
 
@@ -200,6 +222,79 @@ class TestClusters:
         assert np.mean(squares) < 1 + 4.9 * np.sqrt(2 / 120)  # of normal squares; all eight rows of each give about 4
 
 
+def visits(n=900, seed=0):
+    """A table of counts, many of them 0."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(size=n)
+    return pd.DataFrame({"x": x, "visits": rng.poisson(3 * x**2)})
+
+
+class TestSupportOfTheTarget:
+    def test_it_is_decided_on_the_training_targets(self):
+        """Intervals of counts hold counts only, and the results say so."""
+        found = study(visits(), "visits", plan=QUICK)
+        support = Support(y_min=0, whole=True)
+        assert found.regressor.calibration_.nonconformity.support == support
+        assert (found.intervals.lower >= 0).all()
+        assert support.contains(np.asarray(found.intervals)).all()
+        note = (
+            "All training targets are whole numbers of at least 0, so intervals hold only such numbers. To switch this "
+            "off, use support='none'."
+        )
+        assert note in found.notes
+        assert f"Note: {note}" in str(found)
+        assert note.replace("support='none'", "--support none") in found.spelled(COMMAND_LINE).notes
+        results = data_of(found)
+        assert results["support"] == {"y_min": 0, "y_max": None, "whole": True}
+        assert note in results["notes"]
+        assert results["audit"]["n_replaced"] == found.intervals.n_replaced
+
+    def test_it_can_be_switched_off_or_given(self):
+        plain = study(visits(), "visits", plan=replace(QUICK, support="none"))
+        assert plain.intervals.lower.min() < 0
+        assert not plain.notes
+        assert data_of(plain)["support"] is None
+        given = study(visits(), "visits", plan=replace(QUICK, support=Support(y_min=-0.5, y_max=99)))
+        assert given.intervals.lower.min() == -0.5 > plain.intervals.lower.min()
+        assert "Intervals hold only targets that are at least -0.5 and at most 99, as the settings say." in given.notes
+        bounded = Bounded(Residual(), y_min=-1)
+        own = study(visits(), "visits", plan=replace(QUICK, nonconformity=bounded, taxonomy=Marginal()))
+        assert own.regressor.calibration_.nonconformity == bounded
+
+    def test_targets_that_are_never_negative_have_a_lower_limit(self):
+        table = visits().assign(visits=lambda each: each.visits + 0.25)
+        found = study(table, "visits", plan=replace(QUICK, nonconformity=Residual(), taxonomy=Marginal()))
+        assert found.regressor.calibration_.nonconformity == Bounded(Residual(), y_min=0)
+        assert any(
+            text.startswith("All training targets are at least 0, so intervals hold only") for text in found.notes
+        )
+
+    def test_other_targets_have_none(self, found):
+        assert not isinstance(found.regressor.calibration_.nonconformity, Bounded)
+
+    @pytest.mark.parametrize("parts", [("calibration",), ("test",), ("calibration", "test")])
+    def test_rows_that_contradict_it_are_counted(self, parts):
+        """With training targets of at least 0, a negative target elsewhere is never covered."""
+        table = visits()
+        plan = replace(QUICK, nonconformity=Residual(), taxonomy=Marginal())
+        before = study(table, "visits", plan=plan)
+        positions = {"calibration": before.calibration, "test": before.test.positions}
+        sizes = before.sizes
+        for part in parts:
+            table.loc[positions[part][:2], "visits"] = -1
+        with pytest.warns(UserWarning, match="targets") as caught:
+            after = study(table, "visits", plan=plan)
+        counts = " and ".join(f"2 of {sizes[part]} {part} targets" for part in parts)
+        text = f"{counts} are not whole numbers of at least 0, and no interval covers them. To allow all numbers, use "
+        assert after.warnings == [f"{text}support='none'."]
+        assert len(caught) == 1
+        assert ("calibration targets outside" in str(caught[0].message)) == ("calibration" in parts)
+
+    def test_wrong_settings(self):
+        with pytest.raises(ValueError, match="support must be 'auto', 'none' or a support such as"):
+            Plan(support="yes")
+
+
 def test_dropped_columns_may_define_groups():
     table = houses().assign(ward=lambda table: np.where(table["number"] % 3, "a", "b"))
     plan = Plan(model="linear", nonconformity=Residual(), taxonomy=ByFeature("ward"))
@@ -269,3 +364,99 @@ def test_the_number_covered_has_its_exact_distribution(only_intervals):
     assert len(tails) > 290
     z = (np.mean(tails) - 0.5) * np.sqrt(12 * len(tails))
     assert abs(z) < 4.9
+
+
+@pytest.fixture(scope="module")
+def separate():
+    """A study with a threshold for each end; the noise is skewed, so one threshold would miss above only."""
+    rng = np.random.default_rng(5)
+    x = rng.uniform(size=2000)
+    table = pd.DataFrame({"x": x, "y": 3 * x + (0.2 + x) * (rng.exponential(size=2000) - 1)})
+    plan = Plan(model=TwoLines(), nonconformity=Normalized(), taxonomy=BySpread(2), tails="separate")
+    return table, study(table, "y", plan=plan)
+
+
+def test_a_study_with_separate_tails_has_the_intervals_of_two_tails(separate):
+    """Of the same model, score and groups; both ends miss targets."""
+    table, made = separate
+    parts = (made.calibration, made.test.positions)
+    (old, new), fitted = ((table.iloc[part] for part in parts), made.regressor.estimator_)
+    model = ConformalRegressor(fitted, nonconformity=Normalized(), calibrator=TwoTails(BySpread(2)))
+    model.fit(old[["x"]], old["y"])
+    np.testing.assert_array_equal(np.asarray(made.intervals), np.asarray(model.predict_interval(new[["x"]], level=0.9)))
+    for below, above in misses_by_group(made.test.y, made.intervals, np.zeros(len(made.test))).values():
+        assert (0.02 < below < 0.08, 0.02 < above < 0.08) == (True, True)
+    assert made.audit.own_thresholds
+
+
+def test_a_study_with_separate_tails_says_so(separate):
+    """In its method, its text, its JSON data, and on the report's page at every level."""
+    _, made = separate
+    assert made.method == "TwoLines; score: Normalized(); groups: BySpread(n_groups=2); one threshold for each end"
+    assert re.search(
+        r"\nTest rows below and above their intervals: low \d\.\d % and .*, all rows \d\.\d % and", str(made)
+    )
+    data = json_data.data_of(made)
+    assert (data["tails"], data["taxonomy"]) == ("separate", "BySpread(n_groups=2)")
+    lower, upper = made.regressor.calibrator_.thresholds(0.9)
+    assert data["thresholds"] == {
+        "low": {"lower": lower[0], "upper": upper[0]},
+        "high": {"lower": lower[1], "upper": upper[1]},
+    }
+    page = writing.report(made)
+    assert "Test rows below and above their intervals: low" in page
+    assert "above its upper bound with at most 0.5 (1 − level)" in page
+
+
+def test_one_threshold_for_all_rows_is_not_that_of_separate_tails(separate):
+    """Without groups: the calibration rows are no evidence on the coverage of groups, and widths are compared."""
+    table, _ = separate
+    plan = Plan(model=TwoLines(), nonconformity=Normalized(), taxonomy=Marginal(), tails="separate")
+    made = study(table, "y", plan=plan)
+    assert made.audit.evidence == "test rows"
+    assert made.quality.one_threshold_width != made.audit.overall.width
+    assert "tails" not in study_without_tails(table).method
+
+
+def study_without_tails(table):
+    made = study(table, "y", plan=Plan(model=TwoLines(), nonconformity=Normalized(), taxonomy=Marginal()))
+    assert made.misses_text(made.intervals) == ""
+    assert made.quality.one_threshold_width == made.audit.overall.width
+    return made
+
+
+def test_ties_in_a_tail_are_found():
+    """Of 100 calibration targets, 40 are equal and at the threshold of the lower tail."""
+    rng = np.random.default_rng(6)
+    y = np.where(rng.random(400) < 0.4, -1.0, rng.exponential(size=400))
+    table = pd.DataFrame({"x": rng.uniform(size=400), "y": y})
+    constant = DummyRegressor(strategy="constant", constant=0.0)
+    plan = Plan(model=constant, nonconformity=Residual(), taxonomy=Marginal(), tails="separate")
+    share, n = tied_scores(study(table, "y", plan=plan).regressor, 0.9)
+    assert (0.3 < share < 0.5, n > 30) == (True, True)
+
+
+def test_score_and_groups_are_selected_for_separate_tails():
+    """The widths that are compared are those with a threshold for each end."""
+    table = houses(600)
+    made = {tails: study(table, "price", plan=Plan(model="linear", tails=tails)) for tails in ("joint", "separate")}
+    assert {tails: found.tails for tails, found in made.items()} == {"joint": "joint", "separate": "separate"}
+    assert isinstance(made["separate"].regressor.calibrator, TwoTails)
+    for tails, found in made.items():
+        assert {each.tails for each in found.recommendation.candidates} == {tails}
+
+
+def test_a_model_of_the_log_is_explained():
+    """Why it was chosen, what it predicts, and how to switch it off."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=1500)
+    table = pd.DataFrame({"x": x, "price": np.exp(4 * x + rng.normal(scale=0.2, size=1500))})
+    found = study(table, "price", plan=Plan(model="linear"))
+    (note,) = (note for note in found.notes if "log of the target" in note)
+    assert " % narrower on the training rows. So it predicts about the median" in note
+    assert note.endswith("use target_transform='none'.")
+    assert "linear, fitted to the log of the target; " in found.method
+    plain = study(table, "price", plan=Plan(model="linear", target_transform="none"))
+    assert "log" not in " ".join([*plain.notes, plain.method])
+    with pytest.raises(ValueError, match="target_transform must be 'auto' or 'none'; got 'log'"):
+        Plan(target_transform="log")

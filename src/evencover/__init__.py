@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from evencover.calibrators.by_group import ByGroup as ByGroup
     from evencover.calibrators.protocols import Calibrated as Calibrated
     from evencover.calibrators.protocols import Calibrator as Calibrator
+    from evencover.calibrators.two_tails import TwoTails as TwoTails
     from evencover.conformal import ConformalRegressor as ConformalRegressor
     from evencover.diagnostics.audit_result import Audit as Audit
     from evencover.diagnostics.audits import audit as audit
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from evencover.metrics import interval_score as interval_score
     from evencover.metrics import mean_width as mean_width
     from evencover.metrics import mean_width_by_group as mean_width_by_group
+    from evencover.metrics import misses_by_group as misses_by_group
     from evencover.metrics import pinball_loss as pinball_loss
     from evencover.model_selection import CoverageScorer as CoverageScorer
     from evencover.model_selection import IntervalScorer as IntervalScorer
@@ -48,15 +50,21 @@ if TYPE_CHECKING:
     from evencover.models.predict import predictions_of as predictions_of
     from evencover.predictions import Prediction as Prediction
     from evencover.predictions import Rows as Rows
+    from evencover.predictive import PredictiveDistribution as PredictiveDistribution
     from evencover.quantiles import conformal_quantile as conformal_quantile
     from evencover.quantiles import conformal_rank as conformal_rank
+    from evencover.scores import Bounded as Bounded
     from evencover.scores import IntervalDistance as IntervalDistance
     from evencover.scores import Normalized as Normalized
+    from evencover.scores import OneSided as OneSided
+    from evencover.scores import ProbabilityDistance as ProbabilityDistance
+    from evencover.scores import RelativeIntervalDistance as RelativeIntervalDistance
     from evencover.scores import Residual as Residual
     from evencover.scores import Score as Score
     from evencover.scores import Standardized as Standardized
     from evencover.scores import scores_of as scores_of
     from evencover.scores import threshold_intervals as threshold_intervals
+    from evencover.target_support import Support as Support
     from evencover.taxonomies import ByFeature as ByFeature
     from evencover.taxonomies import ByFunction as ByFunction
     from evencover.taxonomies import ByPrediction as ByPrediction
@@ -72,6 +80,7 @@ _MODULES = {
     "calibration": ("Calibration", "calibrate"),
     "calibrators.by_group": ("ByGroup",),
     "calibrators.protocols": ("Calibrated", "Calibrator"),
+    "calibrators.two_tails": ("TwoTails",),
     "conformal": ("ConformalRegressor",),
     "diagnostics.audit_result": ("Audit",),
     "diagnostics.audits": ("audit",),
@@ -91,21 +100,28 @@ _MODULES = {
         "interval_score",
         "mean_width",
         "mean_width_by_group",
+        "misses_by_group",
         "pinball_loss",
     ),
     "model_selection": ("CoverageScorer", "IntervalScorer", "intervals_of", "three_way_split"),
     "models.predict": ("predictions_of",),
     "predictions": ("Prediction", "Rows"),
+    "predictive": ("PredictiveDistribution",),
     "quantiles": ("conformal_quantile", "conformal_rank"),
     "scores": (
+        "Bounded",
         "IntervalDistance",
         "Normalized",
+        "OneSided",
+        "ProbabilityDistance",
+        "RelativeIntervalDistance",
         "Residual",
         "Score",
         "Standardized",
         "scores_of",
         "threshold_intervals",
     ),
+    "target_support": ("Support",),
     "taxonomies": (
         "ByFeature",
         "ByFunction",

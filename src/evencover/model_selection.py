@@ -10,7 +10,7 @@ from sklearn.model_selection import GroupShuffleSplit, train_test_split
 from evencover._internal.arrays import IntArray, warn_user
 from evencover._internal.frames import column, n_rows, take
 from evencover.groups import Groups
-from evencover.intervals import Intervals
+from evencover.intervals import Intervals, bound_side
 from evencover.metrics import coverage, coverage_by_group, interval_score
 from evencover.models.predict import unwrap
 from evencover.quantiles import Levels, level_fraction
@@ -152,6 +152,9 @@ def intervals_of(estimator: Any, X: Any, level: Levels = 0.9) -> Intervals:
 class IntervalScorer:
     """A scikit-learn scorer: the negative mean interval (Winkler) score, so that larger is better.
 
+    It is −inf if an interval is infinite, because there are too few calibration rows. One-sided bounds have no interval
+    score, and are an error: use `CoverageScorer`, or `pinball_loss` of the bound.
+
     Pass it as ``scoring=`` to a grid search over a `ConformalRegressor`, or over a pipeline that ends in one.
 
     Parameters
@@ -167,7 +170,14 @@ class IntervalScorer:
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
         """Return the negative mean interval score on the rows (X, y)."""
-        return -interval_score(y, intervals_of(estimator, X, self.level), level=self.level)
+        intervals = intervals_of(estimator, X, self.level)
+        side = bound_side(intervals)
+        if side is not None:
+            raise ValueError(
+                f"IntervalScorer needs intervals with two finite ends; got {side} bounds, which have one. Use "
+                f"CoverageScorer, or a scorer of your own with pinball_loss(y, intervals.{side}, probability=...)"
+            )
+        return -interval_score(y, intervals, level=self.level)
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,8 @@ def predict(
     n = len(intervals)
     if (empty := int(intervals.empty.sum())) > 0:
         print_error(f"{empty} of {n} intervals are empty: they contain no value, and their bounds are missing")
+    if intervals.n_replaced:
+        print_error(f"{intervals.n_replaced} of {n} intervals held no possible value, and became the nearest one")
     if output is not None:
         write_table(columns, output)
     if json:

@@ -17,6 +17,7 @@ Model: TypeAlias = Literal[
 ]
 _EXAMPLE, _EXAMPLE_ROWS = "heteroskedastic", 20_000
 _MAX_GROUPS = 50
+_SMALLEST_WIDTH = 0.01  # of bounds, as a fraction of the median spread
 
 
 def run(
@@ -26,8 +27,11 @@ def run(
     target: str | None = None,
     output: Path | None = None,
     model: Model = "boosting",
-    score: Literal["auto", "residual", "interval", "normalized"] = "auto",
+    score: Literal["auto", "residual", "interval", "relative-interval", "normalized", "probability"] = "auto",
     groups: tuple[str, ...] | None = None,
+    tails: Literal["auto", "joint", "separate"] = "auto",
+    target_transform: Literal["auto", "none"] = "auto",
+    support: Literal["auto", "none"] = "auto",
     level: float = 0.9,
     tolerance: float = 0.03,
     calibration_size: float = 0.4,
@@ -64,10 +68,21 @@ def run(
     model
         The model. `forest` needs the extra `forest`; the networks and the ensemble need the extra `networks`.
     score
-        The score that is calibrated; by default selected on the training part.
+        The score that is calibrated; by default selected on the training part. residual: distance from the prediction.
+        normalized: the same in units of the spread. interval: distance outside the model's own bounds.
+        relative-interval: the same in units of their width. probability: distance of the predicted cdf from 1/2.
     groups
         The groups that get even coverage: none, spread, spread:5, prediction:4 or column:NAME. Give several for
         combinations. By default selected on the training part: none, or 3 to 10 levels of the spread.
+    tails
+        joint: one threshold for both ends of the intervals. separate: one for each end, so that at most half of
+        1 - level lies below the intervals, and at most half above. By default selected on the training part.
+    target_transform
+        auto: also try a model of the log of the target, if all training targets are positive and they are skewed. none:
+        the target itself.
+    support
+        The values that intervals can hold. auto: if no training target is negative, no negative numbers; if all are
+        whole numbers, whole numbers only. none: all numbers.
     level
         Nominal coverage.
     tolerance
@@ -105,7 +120,6 @@ def run(
     json
         Print the results as JSON, as in results.json.
     """
-    from evencover._internal.frames import column
     from evencover._internal.predictor_files import RESULTS
     from evencover._report.output_folders import new_files, write_study
     from evencover.datasets._table_files import table_name
@@ -122,10 +136,13 @@ def run(
         model=model,
         nonconformity=_score(score),
         taxonomy=_taxonomy(groups, table),
+        tails=None if tails == "auto" else tails,
         level=level,
         tolerance=tolerance,
         calibration_size=calibration_size,
         test_size=test_size,
+        target_transform=target_transform,
+        support=support,
         seed=seed,
     )
     with new_files(folder, "study") as temporary, status() as report_progress:
@@ -144,17 +161,22 @@ def run(
             result,
             temporary,
             intervals=f"intervals.{intervals or _default_format(name)}",
-            names={each: column(table, each, "drop") for each in (*columns.get("drop", ()), *result.left_out)},
+            names=_values_of(table, [*columns.get("drop", ()), *result.left_out]),
             settings={"missing_values": list(missing_values or ())},
             command=command,
             progress=lambda done, levels: report_progress(f"writing the report: {done} of {levels} levels"),
         )
         files = sorted(path.name for path in temporary.iterdir())
-    if json:
-        print_result((folder / RESULTS).read_text(encoding="utf-8").rstrip())
-    else:
-        print_result(f"{result}\n\nWritten to {folder}: {', '.join(files)}.")
+    text = f"{result}\n\nWritten to {folder}: {', '.join(files)}."
+    print_result((folder / RESULTS).read_text(encoding="utf-8").rstrip() if json else text)
     return exit_status(result.verdict, strict=strict)
+
+
+def _values_of(table: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Return the values of columns that are written next to the intervals, by name."""
+    from evencover._internal.frames import column
+
+    return {name: column(table, name, "drop") for name in names}
 
 
 def _columns_named(table: Any, **options: str | Sequence[str] | None) -> dict[str, Any]:
@@ -224,12 +246,20 @@ def _load_table(
 
 def _score(name: str) -> "Score | None":
     """Return the score with this name; None if it is to be selected."""
-    from evencover.scores import IntervalDistance, Normalized, Residual
+    from evencover.scores import (
+        IntervalDistance,
+        Normalized,
+        ProbabilityDistance,
+        RelativeIntervalDistance,
+        Residual,
+    )
 
     scores: dict[str, Score | None] = {
         "residual": Residual(),
         "interval": IntervalDistance(),
+        "relative-interval": RelativeIntervalDistance(floor=_SMALLEST_WIDTH),
         "normalized": Normalized(),
+        "probability": ProbabilityDistance(),
     }
     return scores.get(name)
 

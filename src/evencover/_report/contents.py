@@ -21,7 +21,7 @@ from evencover.diagnostics.diagnosis import at_level
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.groups import Label
 from evencover.guarantees import TooFewRowsWarning
-from evencover.intervals import Intervals
+from evencover.intervals import Intervals, Side
 from evencover.studies import Study
 from evencover.studies.table_study import audit_of_study
 
@@ -52,6 +52,8 @@ class LevelSnapshot:
         The audit of the test rows, if there are any.
     intervals : Intervals or None
         The intervals of the rows that are drawn one by one.
+    misses : str
+        The shares of test rows below and above their intervals, if each end has its own threshold.
     """
 
     result: Diagnosis | Audit
@@ -59,6 +61,7 @@ class LevelSnapshot:
     diagnosis: Diagnosis | None = None
     audit: Audit | None = None
     intervals: Intervals | None = None
+    misses: str = ""
 
     @property
     def level(self) -> float:
@@ -114,6 +117,17 @@ class Contents:
         return [row for row in table if row.group in self.group_numbers and row.rows]
 
     @cached_property
+    def side(self) -> Side | None:
+        """The side of one-sided bounds. At high levels they can all be infinite, so all levels are looked at."""
+        sides = [snapshot.audit.quality.side for snapshot in self.snapshots if snapshot.audit]
+        return next((side for side in sides if side), None)
+
+    @property
+    def noun(self) -> str:
+        """What the intervals are called: intervals, upper bounds or lower bounds."""
+        return "intervals" if self.side is None else f"{self.side} bounds"
+
+    @cached_property
     def max_width(self) -> float:
         """The largest finite mean width at any level."""
         widths = [
@@ -155,13 +169,14 @@ def _study_contents(study: Study, command: str, progress: Progress) -> Contents:
     snapshots = []
     for column, level in enumerate(levels):
         progress(column, len(levels))
-        lower, upper = at_all_levels.lower[:, column], at_all_levels.upper[:, column]
-        intervals = replace(at_all_levels, lower=lower, upper=upper, level=level)
+        arrays = {name: getattr(at_all_levels, name)[:, column] for name in ("lower", "upper", "replaced")}
+        intervals = replace(at_all_levels, **arrays, level=level)
         is_own = level == study.plan.level
         diagnosis = study.diagnosis if is_own else _diagnosis_at(study, level)
         audited = study.audit if is_own else _audit_intervals(study, intervals, search, diagnosis)
         advised = study.advice_on(audited, diagnosis, study.spelling)
-        snapshots.append(LevelSnapshot(audited, advised, diagnosis, audited, intervals[shown]))
+        misses = study.misses_text(intervals)
+        snapshots.append(LevelSnapshot(audited, advised, diagnosis, audited, intervals[shown], misses))
     return Contents(snapshots, levels.index(study.plan.level), study, shown_rows, command)
 
 

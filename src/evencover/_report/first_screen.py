@@ -1,11 +1,13 @@
 """The first screen of a report: how often right, how wide, is it even, what to do."""
 
+import math
 import shlex
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from evencover._internal.arrays import FloatArray
 from evencover._internal.html import Markup, tag
 from evencover._report.axes import format_number
 from evencover._report.charts import coverage_chart
@@ -14,11 +16,12 @@ from evencover._report.level_recorder import LevelRecorder
 from evencover._report.level_sections import figure
 from evencover.diagnostics._answers import group_meaning, is_even, thirds_text
 from evencover.diagnostics._formatting import percent_text, range_text
-from evencover.diagnostics._headlines import share_sentence
 from evencover.diagnostics._verdict import tolerance_range
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.quality import Quality
+from evencover.intervals import Intervals, Side
+from evencover.scores.support import support_of
 from evencover.taxonomies import BySpread
 
 _NEW_ROWS = (
@@ -36,7 +39,7 @@ def first_screen(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRec
     else:
         parts = [
             _how_often(contents, snapshot.audit, recorder),
-            _how_wide(contents, snapshot, snapshot.audit, recorder),
+            (_how_wide if contents.side is None else _how_far)(contents, snapshot, snapshot.audit, recorder),
             _even(contents, snapshot.audit, recorder),
         ]
     parts.append(_what_to_do(contents, snapshot, recorder))
@@ -55,19 +58,49 @@ def _answer(question: str, *content: Any, kind: str = "") -> Markup:
 
 
 def _how_often(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
-    what, model = "value" if contents.study is None else contents.study.target, audit.quality.model_text
+    what, model = "" if contents.study is None else f" of {contents.study.target}", audit.quality.model_text
     kept = "" if contents.study is None else " The test rows were kept aside: the model has not seen them."
     return _answer(
-        "How often are the intervals right?",
+        f"How often are the {contents.noun} right?",
         tag(
             "p",
             recorder.text(percent_text(audit.overall.coverage)),
             tag("small", " asked: ", recorder.text(f"{100 * audit.level:g} %")),
             class_="number",
         ),
-        tag("p", recorder.text(share_sentence(audit.overall, audit.level, audit.tolerance))),
-        tag("p", f"An interval is right if the true {what} lies in it.{kept}", class_="note"),
+        tag("p", recorder.text(audit.share_text)),
+        tag("p", f"{_right_if(contents.side, what)}{kept}", class_="note"),
         *([tag("p", model, class_="warning" if audit.quality.explains_nothing else "note")] if model else []),
+    )
+
+
+def _right_if(side: Side | None, what: str) -> str:
+    if side is None:
+        return f"An interval is right if the true value{what} lies in it."
+    article, miss = ("An", "above") if side == "upper" else ("A", "below")
+    return f"{article} {side} bound is right if the true value{what} is not {miss} it."
+
+
+def _how_far(contents: Contents, snapshot: LevelSnapshot, audit: Audit, recorder: LevelRecorder) -> Markup:
+    """Return how far one-sided bounds are from the predictions on average, or how large they are."""
+    quality = audit.quality
+    with_prediction = not math.isnan(quality.mean_distance)
+    predicted = contents.study is not None or with_prediction
+    value = abs(quality.mean_distance) if with_prediction else quality.mean_bound
+    where = "above" if quality.mean_distance >= 0 else "below"
+    text = f"{where} the prediction, on average" if with_prediction else "on average"
+    unit = "" if contents.study is None else f", in the unit of {contents.study.target}"
+    finite = quality.side is not None and not quality.n_infinite
+    return _answer(
+        f"How far are the {contents.noun} from the predictions?" if predicted else "How large are they?",
+        tag(
+            "p",
+            recorder.text(format_number(value) if finite else "infinite"),
+            " ",
+            recorder.text(f"{text}{unit}" if finite else f"for {quality.n_infinite} of {quality.rows} rows", "small"),
+            class_="number",
+        ),
+        tag("ul", *(tag("li", recorder.text(line)) for line in _example(contents, snapshot))),
     )
 
 
@@ -80,6 +113,7 @@ def _how_wide(contents: Contents, snapshot: LevelSnapshot, audit: Audit, recorde
         thirds_text(audit.by_width, format_number) + f" Of all rows: {format_number(quality.mean_width)}." * varies,
         _without_model(quality),
         *_example(contents, snapshot),
+        *_whole_numbers(contents),
     ]
     return _answer(
         "How wide are they?",
@@ -105,17 +139,34 @@ def _without_model(quality: Quality) -> str:
 
 
 def _example(contents: Contents, snapshot: LevelSnapshot) -> list[str]:
-    """Return the interval of one test row, with a width in the middle of those that are right."""
+    """Return the interval of one test row, with a width, or a one-sided bound, in the middle of the right ones."""
     rows, intervals = contents.rows, snapshot.intervals
     if rows is None or intervals is None or contents.study is None:
         return []
     right = np.flatnonzero(intervals.covers(rows.y))
     if not len(right):
-        return ["No interval is right."]
-    chosen = right[np.argsort(intervals.width[right], kind="stable")[len(right) // 2]]
+        return ["No interval is right." if contents.side is None else f"No {contents.side} bound is right."]
+    chosen = int(right[np.argsort(_sizes(intervals, contents.side)[right], kind="stable")[len(right) // 2]])
     lower, upper, y = (format_number(float(each[chosen])) for each in (intervals.lower, intervals.upper, rows.y))
     row = contents.study.row_numbers.text(rows.positions[chosen])
+    if contents.side is not None:
+        bound, words = (upper, "at most") if contents.side == "upper" else (lower, "at least")
+        return [f"Example, {row}: {words} {bound}. The true value is {y}, so this {contents.side} bound is right."]
     return [f"Example, {row}: between {lower} and {upper}. The true value, {y}, lies in it, so this interval is right."]
+
+
+def _whole_numbers(contents: Contents) -> list[str]:
+    """Return what a width means if intervals hold only whole numbers."""
+    if contents.study is None:
+        return []
+    support = support_of(contents.study.regressor.calibration_.nonconformity)
+    whole = support is not None and support.startswith("whole")
+    return ["Only whole numbers count: an interval from 0 to 1 is 1 wide and holds two values."] * whole
+
+
+def _sizes(intervals: Intervals, side: Side | None) -> FloatArray:
+    """Return the widths of intervals; for one-sided bounds, the bounds."""
+    return intervals.width if side is None else getattr(intervals, side)
 
 
 def _even(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
@@ -143,9 +194,9 @@ def _with_picture(
 ) -> Markup:
     question, text = question_and_answer
     caption = (
-        "Each line shows where the true share of right intervals in a group lies; we are about 95 % sure of all lines "
-        "together. Dot: best estimate. Dashed: the share that was asked for. A group is even if its whole line lies in "
-        f"the shaded box, between {range_text(*tolerance_range(result))}."
+        f"Each line shows where the true share of right {contents.noun} in a group lies; we are about 95 % sure of all "
+        "lines together. Dot: best estimate. Dashed: the share that was asked for. A group is even if its whole line "
+        f"lies in the shaded box, between {range_text(*tolerance_range(result))}."
         f"{' A group in orange, with a diamond, is off.' if any(row in result.off for row in result.table) else ''}"
     )
     picture = coverage_chart(

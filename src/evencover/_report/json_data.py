@@ -6,11 +6,12 @@ from typing import Any
 from evencover._internal.json_values import plain_value
 from evencover._report.static_sections import versions
 from evencover._version import __version__
+from evencover.calibrators.two_tails import CalibratedTails
 from evencover.diagnostics._formatting import short_repr
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.quality import Quality
-from evencover.scores import BUILTIN_SCORES
+from evencover.scores.evaluation import BUILTIN_SCORES
 from evencover.studies import Study
 
 _LEFT_OUT = ("inputs",)  # arrays with a value for each row
@@ -74,7 +75,9 @@ def _study_data(study: Study) -> dict[str, Any]:
         "features": json_value(study.columns),
         "model": repr(study.model),
         "nonconformity": json_value(study.regressor.calibration_.nonconformity),
-        "taxonomy": short_repr(study.regressor.taxonomy),
+        "taxonomy": short_repr(study.taxonomy),
+        "tails": study.tails,
+        "support": json_value(getattr(study.regressor.calibrator_.nonconformity, "support", None)),
         "level": float(plan.level),
         "tolerance": plan.tolerance,
         "seed": plan.seed,
@@ -92,6 +95,10 @@ def _quality_data(quality: Quality) -> dict[str, Any]:
     return {"summary": quality.summary, "explains_nothing": quality.explains_nothing, **json_value(quality)}
 
 
-def _thresholds(study: Study) -> list[float]:
-    thresholds: list[float] = study.regressor.calibration_.threshold(study.plan.level).tolist()
+def _thresholds(study: Study) -> list[Any]:
+    """Return the threshold of each group, or those of its two tails."""
+    learned, level = study.regressor.calibrator_, study.plan.level
+    if isinstance(learned, CalibratedTails):
+        return [{"lower": lower, "upper": upper} for lower, upper in zip(*learned.thresholds(level), strict=True)]
+    thresholds: list[float] = study.regressor.calibration_.threshold(level).tolist()
     return thresholds

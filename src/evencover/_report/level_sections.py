@@ -18,12 +18,13 @@ from evencover._report.charts import (
 from evencover._report.contents import Contents, LevelSnapshot
 from evencover._report.level_recorder import LevelRecorder
 from evencover.diagnostics._exact_tests import SIGNIFICANT
-from evencover.diagnostics._formatting import join_first, p_value_text, short_repr
+from evencover.diagnostics._formatting import join_first, p_value_text, score_text
 from evencover.diagnostics._verdict import GroupCoverage
 from evencover.diagnostics.audit_result import AUDIT_COLUMNS, Audit, GroupAudit, audit_cells
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.guarantees import Guarantee
 from evencover.intervals import Intervals
+from evencover.scores.one_sided import is_one_sided
 
 _MAX_LINES = 7  # of distributions that a reader can distinguish
 _GROUP = ("group", "rows", "coverage", "95 % interval", "p (Holm)")
@@ -72,39 +73,43 @@ def _verdict_rule(contents: Contents, snapshot: LevelSnapshot) -> str:
     return f"The verdict is on one threshold for all rows. It uses {n} calibration rows. {rule}"
 
 
-def coverage_section(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
+def coverage_section(contents: Contents, audit: Audit, recorder: LevelRecorder, misses: str = "") -> Markup:
     """Return each group's coverage and width on the test rows: a table, and a picture of the widths."""
     rows = contents.shown(audit.table)
+    end = None if contents.side is None else -1  # one-sided bounds have no width
     lines = [
-        (row.group, row.rows, *map(recorder.text, audit_cells(row)[2:]))
+        (row.group, row.rows, *map(recorder.text, audit_cells(row)[2:end]))
         for row in [*rows, *([audit.overall] if len(audit.table) > 1 else [])]
     ]
-    table = scrolling_table(AUDIT_COLUMNS, lines, "Coverage and mean width of each group")
+    what = "Coverage and mean width" if contents.side is None else "Coverage"
+    table = scrolling_table(AUDIT_COLUMNS[:end], lines, f"{what} of each group")
     note = (
         "Coverage is the share of the test rows that is covered. The estimates and intervals use "
         f"{audit.evidence}; the intervals of all groups hold at the same time with 95 % confidence. The p-values "
         f"{audit.p_value_scope}."
     )
-    widths = widths_chart(
-        {row.group: row.width for row in rows},
-        contents.group_numbers,
-        max_width=contents.max_width,
-        recorder=recorder,
-    )
-    one = format_number(audit.quality.one_threshold_width)
-    unusual = (
-        f"Mean width of all rows: {format_number(audit.overall.width)}; with one threshold for all rows: {one}. Empty "
-        f"intervals: {audit.n_empty}. Infinite intervals: {audit.n_infinite}."
-    )
+    unusual = f"Empty intervals: {audit.n_empty}. Infinite {contents.noun}: {audit.n_infinite}. {audit.replaced_text}"
+    summary = audit.quality.width_text if contents.side else _widths_text(audit)
     return section(
         "coverage",
         "The groups in numbers",
         table,
         *_groups_not_shown(contents, audit.table),
         tag("p", recorder.text(note), class_="note"),
-        figure(widths),
-        tag("p", recorder.text(unusual), class_="note"),
+        tag("p", recorder.text(misses)) if misses else "",
+        _widths_picture(contents, rows, recorder) if contents.side is None else "",
+        tag("p", recorder.text(f"{summary} {unusual}".rstrip()), class_="note"),
     )
+
+
+def _widths_text(audit: Audit) -> str:
+    one = format_number(audit.quality.one_threshold_width)
+    return f"Mean width of all rows: {format_number(audit.overall.width)}; with one threshold for all rows: {one}."
+
+
+def _widths_picture(contents: Contents, rows: Sequence[GroupAudit], recorder: LevelRecorder) -> Markup:
+    widths = {row.group: row.width for row in rows}
+    return figure(widths_chart(widths, contents.group_numbers, max_width=contents.max_width, recorder=recorder))
 
 
 def rows_section(contents: Contents, shown: ShownRows, intervals: Intervals, recorder: LevelRecorder) -> Markup:
@@ -112,7 +117,9 @@ def rows_section(contents: Contents, shown: ShownRows, intervals: Intervals, rec
     n_covered = int(intervals.covers(shown.y).sum())
     text = f"{n_covered} of these {len(shown)} test rows are covered. Diamonds are missed targets."
     picture = rows_chart(shown, intervals, contents.group_numbers, recorder=recorder)
-    return section("rows", "Intervals of test rows", figure(picture, tag("figcaption", recorder.text(text))))
+    return section(
+        "rows", f"{contents.noun.capitalize()} of test rows", figure(picture, tag("figcaption", recorder.text(text)))
+    )
 
 
 def one_threshold_section(contents: Contents, diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
@@ -274,21 +281,21 @@ def options_section(diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
     """Return the alternatives that were evaluated on the calibration rows."""
     lines = [
         (
-            short_repr(each.nonconformity),
+            score_text(each.nonconformity),
             "one for each group" if each.per_group else "one for all rows",
             recorder.text(each.verdict + " (guaranteed)" * (each.per_group and each.verdict == "even")),
-            recorder.text(format_number(each.width)),
+            *([] if is_one_sided(each.nonconformity) else [recorder.text(format_number(each.width))]),
         )
         for each in diagnosis.options
     ]
-    header = ("score", "thresholds", "verdict", "mean width")
+    one_sided = any(is_one_sided(each.nonconformity) for each in diagnosis.options)  # then there are no widths
+    header = ("score", "thresholds", "verdict", *([] if one_sided else ["mean width"]))
     note = (
         "Guaranteed: on average over many calibrations, every group is covered at the level. After one calibration, "
         "its coverage can be a little lower or higher; that is what the verdict on the test rows is about."
     )
-    table = scrolling_table(
-        header, lines, "Evaluated on the calibration rows, so widths differ from those of test rows"
-    )
+    caption = "Evaluated on the calibration rows" + ", so widths differ from those of test rows" * (not one_sided)
+    table = scrolling_table(header, lines, caption)
     return section("options", "Alternatives", table, tag("p", note, class_="note"))
 
 

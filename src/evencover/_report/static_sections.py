@@ -14,6 +14,7 @@ from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.recommendations import Recommendation
 from evencover.groups import first_few
 from evencover.models.encoding import Encoded, EncodedDate
+from evencover.scores.one_sided import is_one_sided
 from evencover.studies import Study
 
 _PACKAGES = ("evencover", "numpy", "scipy", "scikit-learn", "quantile-forest", "torch")
@@ -36,8 +37,14 @@ _GLOSSARY = {
     "spread": "The size of the error that the model expects, row by row.",
     "score": "How unusual a target is, given the prediction: its distance from the prediction (Residual), this "
     "distance divided by the spread (Normalized), or its distance from the model's own bounds (IntervalDistance).",
+    "RelativeIntervalDistance": "A score: the distance of the target from the model's own bounds, divided by the "
+    "distance between these bounds.",
+    "ProbabilityDistance": "A score: how far the probability that the model predicts for values up to the target is "
+    "from 1/2. It follows the skewness of the noise that the model predicts.",
+    "log of the target": "The model was fitted to the logarithm of the target. Scores are computed on this scale, and "
+    "intervals are mapped back to the unit of the target. So they are usually wider above the prediction than below.",
     "threshold": "An interval contains the targets whose score is at most the threshold. There is one threshold for "
-    "all rows (Marginal), or one for each group.",
+    "all rows (Marginal), or one for each group. With separate tails, each end of the intervals has its own.",
     "calibration rows": "Rows that were not used to fit the model. Their scores set the thresholds.",
     "interval, 95 %": "Where the true coverage of a group lies. In about nineteen of twenty cases, the intervals of "
     "all groups contain the true coverages.",
@@ -51,22 +58,24 @@ _GLOSSARY = {
 
 def evaluation_section(recommendation: Recommendation) -> Markup:
     """Return the scores and groups that were evaluated on the training part, and which of them was selected."""
+    one_sided = is_one_sided(recommendation.chosen.nonconformity)  # then there are no widths
     lines = [
         (
-            short_repr(each.nonconformity),
+            each.score_name,
             short_repr(each.taxonomy),
             each.outcome,
-            format_number(each.width),
+            *([] if one_sided else [format_number(each.width)]),
             "selected" * (each is recommendation.chosen),
         )
         for each in recommendation.candidates
     ]
-    header = ("score", "groups", "verdict", "mean width", "selected")
+    header = ("score", "groups", "verdict", *([] if one_sided else ["mean width"]), "selected")
     table = scrolling_table(header, lines, f"Evaluated at level {recommendation.level:g}")
     text = (
         "These scores and groups were evaluated on the training part, out of fold, before any calibration row was "
         "used. Thresholds per group give even coverage by their guarantee. Of the candidates with the best verdict, "
-        "those within 1 % of the narrowest were kept; of these, the one with the fewest groups was selected."
+        + "those within 1 % of the narrowest were kept; of these, " * (not one_sided)
+        + "the one with the fewest groups was selected."
     )
     return section("evaluated", "Evaluated scores and groups", tag("p", text), table)
 

@@ -21,6 +21,7 @@ from evencover._report.static_sections import (
 from evencover.diagnostics._formatting import count_text
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.scores.support import support_of
 from evencover.studies import Study
 
 
@@ -76,7 +77,7 @@ def report(
 def _level_parts(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRecorder) -> Iterator[Markup]:
     """Yield the parts that depend on the level, in the order of reading."""
     if snapshot.audit is not None:
-        yield sections.coverage_section(contents, snapshot.audit, recorder)
+        yield sections.coverage_section(contents, snapshot.audit, recorder, snapshot.misses)
     if contents.rows is not None and snapshot.intervals is not None:
         yield sections.rows_section(contents, contents.rows, snapshot.intervals, recorder)
     if snapshot.diagnosis is not None:
@@ -97,7 +98,7 @@ def _title_and_subtitle(result: Study | Diagnosis | Audit) -> tuple[str, str]:
         n = sum(result.sizes.values())
         return (
             f"Prediction intervals for {result.target}",
-            f"{result.name}, {count_text(n)} rows. Model: {result.model_name}.",
+            f"{result.name}, {count_text(n)} rows. Model: {result.model_text}.{_support_text(result)}",
         )
     if isinstance(result, Audit):
         return "Coverage of these intervals", f"An audit of {count_text(result.overall.rows)} rows."
@@ -130,3 +131,11 @@ def _static_parts(result: Study | Diagnosis | Audit, command: str) -> Markup:
             glossary_section(),
         ]
     )
+
+
+def _support_text(study: Study) -> str:
+    """Return which values the intervals can hold, as a sentence after a space; empty if all numbers are possible."""
+    support = support_of(study.regressor.calibration_.nonconformity)
+    if support is None:
+        return ""
+    return f" Intervals hold only {support if support.startswith('whole') else f'values of {support}'}."

@@ -3,7 +3,7 @@
 import numpy as np
 
 from evencover.diagnostics._formatting import join_first, number_text
-from evencover.diagnostics._options import Option
+from evencover.diagnostics._options import WIDTH_MARGIN, Option
 from evencover.diagnostics._spelling import PYTHON, Spelling, shown_sentences
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.quantiles import rows_for_finite_threshold
@@ -22,13 +22,19 @@ def advice(diagnosis: Diagnosis, spelling: Spelling = PYTHON) -> str:
         return _advice_if_undecided(diagnosis, spelling)
     even = [option for option in diagnosis.options if option.verdict == "even" and not option.per_group]
     if even and not diagnosis.in_use:
-        return _use_other_score(diagnosis, min(even, key=lambda option: option.width), spelling)
+        return _use_other_score(diagnosis, _simplest_narrow(even), spelling)
     if any(group.rows and group.threshold == np.inf for group in diagnosis.table):
         return _use_fewer_groups(diagnosis)
     with_widths = [option for option in diagnosis.options if option.per_group and option.width < np.inf]
     if with_widths:
         return _calibrate_per_group(diagnosis, with_widths[0], spelling)
     return _use_group_thresholds(diagnosis, spelling)
+
+
+def _simplest_narrow(options: list[Option]) -> Option:
+    """Return the first option that is at most 1 % wider than the narrowest; the simplest scores come first."""
+    limit = min(option.width for option in options) * (1 + WIDTH_MARGIN)
+    return next(option for option in options if option.width <= limit)
 
 
 def _groups_setting(diagnosis: Diagnosis, spelling: Spelling) -> str:

@@ -4,31 +4,33 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from evencover.diagnostics._formatting import number_text, range_text
-from evencover.diagnostics._headlines import off_sentences, share_sentence
+from evencover.diagnostics._headlines import off_sentences
 from evencover.diagnostics._verdict import coverage_range, tolerance_range
 from evencover.diagnostics.audit_result import Audit, GroupAudit
 from evencover.taxonomies import ByFeature, ByPrediction, BySpread, Product
 
 HOW_OFTEN, HOW_WIDE, IS_EVEN, WHAT_TO_DO = "How often right", "How wide", "Is it even", "What to do"
+HOW_FAR = "How far"  # from the predictions are one-sided bounds
 
 
 def answers(audit: Audit) -> dict[str, str]:
     """Return the four answers, in the order of reading."""
     return {
-        HOW_OFTEN: share_sentence(audit.overall, audit.level, audit.tolerance),
-        HOW_WIDE: how_wide(audit),
+        HOW_OFTEN: audit.share_text,
+        HOW_WIDE if audit.quality.side is None else HOW_FAR: how_wide(audit),
         IS_EVEN: is_even(audit),
         WHAT_TO_DO: audit.advice,
     }
 
 
 def how_wide(audit: Audit) -> str:
-    """Return the widths: typical, of the easiest and the hardest third, without any model; and what the model explains.
+    """Return the widths: typical, without any model, of the narrowest and the widest third; what the model explains.
 
-    Easy rows are those with narrow intervals: there the model expects small errors.
+    Of one-sided bounds, return the distance from the predictions instead of the widths.
     """
     quality = audit.quality
-    return " ".join(filter(None, [quality.width_text, thirds_text(audit.by_width, number_text), quality.model_text]))
+    thirds = thirds_text(audit.by_width, number_text) if quality.side is None else ""
+    return " ".join(filter(None, [quality.width_text, thirds, quality.model_text]))
 
 
 def thirds_text(by_width: Sequence[GroupAudit], number: Callable[[float], str]) -> str:
@@ -38,9 +40,9 @@ def thirds_text(by_width: Sequence[GroupAudit], number: Callable[[float], str]) 
         return "All intervals are equally wide."
     shares = [row.rows / sum(each.rows for each in rows) for row in rows]
     thirds = len(rows) == 3 and all(0.25 < share < 0.42 for share in shares)
-    third = " third of the rows" if thirds else " rows"
+    which = ("third of the intervals", "third") if thirds else ("intervals", "ones")
     narrow, wide = (number(rows[end].width) for end in (0, -1))
-    return f"On average {narrow} for the easiest{third}, {wide} for the hardest{third}."
+    return f"On average {narrow} for the narrowest {which[0]}, {wide} for the widest {which[1]}."
 
 
 def is_even(audit: Audit) -> str:
@@ -49,7 +51,7 @@ def is_even(audit: Audit) -> str:
         return f"No. {_what_is_off(audit)}"
     several = sum(row.rows > 0 for row in audit.table) > 1
     shown = range_text(*coverage_range(audit.table))
-    where = "the true share of right intervals in every group" if several else "the true share of right intervals"
+    where = f"the true share of right {audit.quality.noun}" + " in every group" * several
     if audit.verdict == "even":
         return f"Yes. {where.capitalize()} lies between {shown}."
     asked = range_text(*tolerance_range(audit))
@@ -64,7 +66,8 @@ def _what_is_off(audit: Audit) -> str:
     if not audit.off:
         return "All rows together are off; no single group is shown to be."
     off = [(row.coverage, audit.name_of(row)) for row in audit.off]
-    return off_sentences(off, audit.level, "Right too rarely", "Right too often, so too wide")
+    too_far = {None: "wide", "upper": "high", "lower": "low"}[audit.quality.side]
+    return off_sentences(off, audit.level, "Right too rarely", f"Right too often, so too {too_far}")
 
 
 def group_meaning(taxonomy: Any, labels: Sequence[Any]) -> str:

@@ -10,7 +10,6 @@ from evencover.diagnostics._spelling import PYTHON, Spelling, shown_sentences
 from evencover.diagnostics._verdict import is_off
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.sample_sizes import groups_judged, rows_needed
-from evencover.quantiles import rows_for_finite_threshold
 from evencover.taxonomies import ByPrediction, BySpread
 
 _CALIBRATE_PER_GROUP = (
@@ -106,7 +105,7 @@ def advice_on_audit(audit: Audit, spelling: Spelling = PYTHON, context: StudyCon
         *_calibrate_on_more_rows(audit),
     ]
     if not sentences:
-        sentences = ["Nothing to do: use the intervals." if audit.verdict == "even" else "Use the intervals."]
+        sentences = [f"{'Nothing to do: use' if audit.verdict == 'even' else 'Use'} the {audit.quality.noun}."]
     if audit.verdict == "undecided" and not audit.n_infinite:
         sentences += _show_more(audit, spelling, context)
     return Advice([*sentences, *_check_features(audit)], changes[0].option if changes else ())
@@ -116,7 +115,7 @@ def _if_uneven(audit: Audit, spelling: Spelling, context: StudyContext | None) -
     """Return the advice on coverage that is shown to be off."""
     too_often = all(row.coverage > audit.level for row in (*audit.off, audit.overall))
     if too_often and context is not None and context.tied > audit.tolerance:
-        return Advice(_if_tied(context))
+        return Advice(_if_tied(audit, context))
     groups_off = [row for row in audit.table if row in audit.off]
     per_group = audit.own_thresholds or (context is not None and context.per_group)
     both_ways = len({row.coverage > audit.level for row in groups_off}) > 1
@@ -131,7 +130,8 @@ def _if_uneven(audit: Audit, spelling: Spelling, context: StudyContext | None) -
         return Advice([*infinite, *_if_still_off(len(groups_off), spelling, context)])
     if context is None:
         return Advice([*infinite, *_CALIBRATE_PER_GROUP])
-    reason = "then each group gets a threshold, and so a width, of its own"
+    width = ", and so a width," * (audit.quality.side is None)
+    reason = f"then each group gets a threshold{width} of its own"
     again = _run_again(spelling, spelling.groups(context.taxonomy), reason)
     return Advice([*infinite, *again.sentences], () if infinite else again.option)
 
@@ -143,18 +143,23 @@ def _run_again(spelling: Spelling, setting: str, reason: str) -> Advice:
     return Advice([f"Run again with {setting}: {reason}."], tuple(shlex.split(setting)))
 
 
-def _if_tied(context: StudyContext) -> list[str]:
+def _if_tied(audit: Audit, context: StudyContext) -> list[str]:
     return [
-        "Use the intervals: they are right more often than asked, and cannot be narrower.",
+        f"Use the {audit.quality.noun}: they are right more often than asked, and cannot be {_tighter(audit)}.",
         f"Up to {100 * context.tied:.0f} % of the rows of a group have exactly the same error, at the threshold. "
         "Either all of them are covered or none. Such ties push coverage up.",
     ]
 
 
+def _tighter(audit: Audit) -> str:
+    return "narrower" if audit.quality.side is None else "tighter"
+
+
 def _if_all_rows_off(audit: Audit, spelling: Spelling, context: StudyContext | None) -> list[str]:
     share = f"{percent_text(audit.overall.coverage)} instead of {percent_text(audit.level)} of all rows are covered"
     if audit.overall.coverage > audit.level:
-        return [f"Use narrower intervals, unless tied scores prevent them (ties push coverage up): {share}."]
+        tighter = f"{_tighter(audit)} {audit.quality.noun}"
+        return [f"Use {tighter}, unless tied scores prevent them (ties push coverage up): {share}."]
     if audit.sizes_known:
         return [
             f"Recalibrate on the most recent rows: {share}, although the calibration rows were held out.",
@@ -263,14 +268,13 @@ def _ways_to_decide(audit: Audit, spelling: Spelling, context: StudyContext) -> 
 
 
 def _avoid_infinite_intervals(audit: Audit) -> list[str]:
-    """Return how many calibration rows finite intervals need, if some are infinite."""
-    if not audit.n_infinite:
+    """Return how many calibration rows finite intervals need, if some are infinite because there are fewer."""
+    if audit.rows_needed is None:
         return []
-    needed = rows_for_finite_threshold(audit.level)
     return [
         f"Use fewer groups, more calibration rows or a lower level: {audit.n_infinite} of {audit.overall.rows} "
-        f"intervals are infinite, because a finite threshold at level {audit.level:g} needs at least {needed} "
-        "calibration rows."
+        f"{audit.quality.noun} are infinite, because a finite threshold at level {audit.level:g} needs at least "
+        f"{audit.rows_needed} calibration rows."
     ]
 
 

@@ -12,7 +12,8 @@ from scipy.special import betainc, betaincinv, chdtrc, chdtri
 
 from evencover._internal.arrays import FloatArray, IntArray
 from evencover.diagnostics._exact_tests import clopper_pearson_lower, clopper_pearson_upper, tail_error
-from evencover.quantiles import Level, conformal_rank
+from evencover.guarantees import TailShares, covered_rank
+from evencover.quantiles import Level
 
 _BISECTIONS = 50
 
@@ -46,7 +47,13 @@ def clopper_pearson_intervals(covered: IntArray, rows: IntArray) -> Estimates:
 
 
 def posterior_intervals(
-    covered: IntArray, rows: IntArray, sizes: IntArray, level: Level, *, tied: bool = False
+    covered: IntArray,
+    rows: IntArray,
+    sizes: IntArray,
+    level: Level,
+    *,
+    tied: bool = False,
+    tail_shares: TailShares = None,
 ) -> Estimates:
     """Return intervals and estimates for groups with a threshold of their own, from all rows. Shapes (..., G).
 
@@ -66,8 +73,10 @@ def posterior_intervals(
         Nominal coverage.
     tied : bool
         Whether several calibration scores equal a threshold.
+    tail_shares : tuple of two Fraction, optional
+        Shares of 1 − level, if each tail has its own threshold.
     """
-    ranks = np.array([conformal_rank(int(n), level) for n in sizes])
+    ranks = np.array([covered_rank(int(n), level, tail_shares) for n in sizes])
     finite = ranks <= sizes
     a, b = ranks + covered, np.where(finite, sizes + 1 - ranks, 1) + rows - covered
     error = tail_error(_groups_with_rows(rows))

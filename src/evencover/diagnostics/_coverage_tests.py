@@ -29,17 +29,22 @@ from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.diagnostics.audit_result import Evidence, GroupAudit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.groups import Groups, Label, rows_by_code
+from evencover.guarantees import TailShares
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.metrics import interval_scores
-from evencover.quantiles import Level
+from evencover.quantiles import Level, rows_for_finite_threshold
 
 
 @dataclass(frozen=True, eq=False)
 class CalibrationPools:
-    """The pool of calibration scores behind the threshold of each row, and the size of each pool (None: not known)."""
+    """The pool of calibration scores behind the threshold of each row, and the size of each pool (None: not known).
+
+    With `tail_shares`, there is a threshold for each tail, at its share of 1 − level.
+    """
 
     codes: IntArray
     sizes: tuple[int | None, ...]
+    tail_shares: TailShares = None
 
     @property
     def known(self) -> bool:
@@ -79,6 +84,19 @@ class RowResults:
         scores = interval_scores(y, intervals, level) if isinstance(intervals, Intervals) else np.full(len(y), np.nan)
         return cls(intervals.covers(y), intervals.width, scores, pools, level)
 
+    @property
+    def rows_needed(self) -> int | None:
+        """The calibration rows that finite intervals need, if some are infinite and their pool has fewer; else None.
+
+        One-sided bounds are infinite whatever the number of rows.
+        """
+        if not np.isinf(self.widths).any():
+            return None
+        shares = self.pools.tail_shares or (Fraction(1),)
+        needed = max(rows_for_finite_threshold(1 - share * (1 - self.level)) for share in shares)
+        sizes = [self.pools.sizes[code] for code in np.unique(self.pools.codes)]
+        return needed if any(size is None or size < needed for size in sizes) else None
+
     def audit_groups(self, groups: Groups) -> list[GroupAudit]:
         """Return the audit of each group."""
         rows = dict(rows_by_code(groups.codes, len(groups.labels)))
@@ -90,16 +108,17 @@ class RowResults:
         n, covered = len(rows), int(np.count_nonzero(self.covered[rows]))
         counts = np.bincount(self.pools.codes[rows], minlength=len(self.pools.sizes)).tolist()
         pools = [(m, size) for m, size in zip(counts, self.pools.sizes, strict=True) if m]
+        tails = self.pools.tail_shares
         testable = n and (not self.pools.known or all(size is not None for _, size in pools))
         under, over = np.nan, np.nan
         if testable:
-            under, over = one_sided_p_values(covered_count_pmf(pools, self.level), covered)
+            under, over = one_sided_p_values(covered_count_pmf(pools, self.level, tails), covered)
         share, width, score = (
             float(each[rows].mean()) if n else np.nan for each in (self.covered, self.widths, self.scores)
         )
         low, high = float(clopper_pearson_lower(covered, n)), float(clopper_pearson_upper(covered, n))
         both = float(two_sided_p_value(under, over))
-        limit = large_sample_p_value(pools, self.level, share) if testable else np.nan
+        limit = large_sample_p_value(pools, self.level, share, tails) if testable else np.nan
         return GroupAudit(name, n, share, low, high, share, under, over, both, limit, width, score)
 
 
@@ -169,7 +188,8 @@ class CoverageEstimate:
         if test_rows_only or not family.agrees:
             return cls(clopper_pearson_intervals(covered, rows), "test rows", own_thresholds)
         if sizes is not None:
-            estimates = posterior_intervals(covered, rows, sizes, results.level, tied=tied)
+            tails = results.pools.tail_shares
+            estimates = posterior_intervals(covered, rows, sizes, results.level, tied=tied, tail_shares=tails)
             return cls(estimates, "calibration and test rows", own_thresholds)
         if counts is not None:
             return cls(combined_intervals(covered, rows, counts), "calibration and test rows", own_thresholds)
@@ -217,18 +237,19 @@ def holm_adjusted(rows: Sequence[GroupAudit]) -> tuple[GroupAudit, ...]:
 def calibration_pool_of_rows(intervals: Intervals | IntervalUnion, groups: Groups, sizes: Any) -> CalibrationPools:
     """Return the pool behind each row's threshold: from the argument, from the intervals, or one of unknown size."""
     guarantee, stored = intervals.guarantee, getattr(intervals, "groups", None)
+    tails = None if guarantee is None else guarantee.tail_shares
     if isinstance(sizes, Mapping):
         invalid = [label for label in groups.labels if not is_count(sizes.get(label))]
         if invalid:
             raise ValueError(
                 f"calibration_sizes must have a positive whole number for each group; it has none for: {invalid}"
             )
-        return CalibrationPools(groups.codes, tuple(int(sizes[label]) for label in groups.labels))
+        return CalibrationPools(groups.codes, tuple(int(sizes[label]) for label in groups.labels), tails)
     if sizes is not None:
         check_count(sizes, "calibration_sizes")
-        return CalibrationPools(np.zeros(len(intervals), dtype=np.intp), (int(sizes),))
+        return CalibrationPools(np.zeros(len(intervals), dtype=np.intp), (int(sizes),), tails)
     if guarantee is not None and guarantee.exact and stored is not None:
-        return CalibrationPools(stored.codes, tuple(guarantee.sizes.get(label) for label in stored.labels))
+        return CalibrationPools(stored.codes, tuple(guarantee.sizes.get(label) for label in stored.labels), tails)
     if guarantee is not None and guarantee.exact and guarantee.kind == "marginal" and isinstance(intervals, Intervals):
-        return CalibrationPools(np.zeros(len(intervals), dtype=np.intp), tuple(guarantee.sizes.values()))
+        return CalibrationPools(np.zeros(len(intervals), dtype=np.intp), tuple(guarantee.sizes.values()), tails)
     return CalibrationPools(np.zeros(len(intervals), dtype=np.intp), (None,))

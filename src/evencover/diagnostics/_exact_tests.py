@@ -9,7 +9,8 @@ from scipy.special import betaincinv, betaln, ndtr
 from scipy.stats import beta, binom
 
 from evencover._internal.arrays import FloatArray, IntArray
-from evencover.quantiles import Level, conformal_rank, level_fraction
+from evencover.guarantees import TailShares, covered_rank
+from evencover.quantiles import Level, level_fraction
 
 CONFIDENCE = 0.95
 SIGNIFICANT = 0.05
@@ -56,12 +57,14 @@ def holm(p_values: FloatArray) -> FloatArray:
     return adjusted
 
 
-def covered_count_pmf(pools: Iterable[tuple[int, int | None]], level: Level) -> FloatArray:
+def covered_count_pmf(
+    pools: Iterable[tuple[int, int | None]], level: Level, tail_shares: TailShares = None
+) -> FloatArray:
     """Return the probabilities that 0, 1, ..., m rows are covered by a valid predictor. Shape (m + 1,).
 
     The rows of one pool share a threshold from n calibration scores. The number of covered rows among m of them is
-    BetaBinomial(m, k, n + 1 − k), where k is the conformal rank. Different pools are independent. If n is not known,
-    the calibration is taken as fixed, and the number is Binomial(m, level).
+    BetaBinomial(m, k, n + 1 − k), where k is the conformal rank (`covered_rank`). Different pools are independent. If
+    n is not known, the calibration is taken as fixed, and the number is Binomial(m, level).
 
     Parameters
     ----------
@@ -69,15 +72,19 @@ def covered_count_pmf(pools: Iterable[tuple[int, int | None]], level: Level) -> 
         Number of rows, and number of calibration scores behind their threshold (None if not known).
     level : float
         Nominal coverage.
+    tail_shares : tuple of two Fraction, optional
+        Shares of 1 − level, if each tail has its own threshold.
     """
     total = np.ones(1)
     for m, n in pools:
-        pmf = _pool_pmf(m, n, level)
+        pmf = _pool_pmf(m, n, level, tail_shares)
         total = np.maximum(fftconvolve(total, pmf), 0.0) if min(len(total), len(pmf)) > 1 else np.convolve(total, pmf)
     return total
 
 
-def large_sample_p_value(pools: Sequence[tuple[int, int | None]], level: Level, share: float) -> float:
+def large_sample_p_value(
+    pools: Sequence[tuple[int, int | None]], level: Level, share: float, tail_shares: TailShares = None
+) -> float:
     """Return the two-sided p-value of a coverage that is known exactly, as from infinitely many test rows.
 
     It tells whether the randomness of the calibration rows alone can explain the coverage. Given its n calibration
@@ -92,8 +99,10 @@ def large_sample_p_value(pools: Sequence[tuple[int, int | None]], level: Level, 
         Nominal coverage.
     share : float
         Share of the rows that is covered.
+    tail_shares : tuple of two Fraction, optional
+        Shares of 1 − level, if each tail has its own threshold.
     """
-    ranks = [(m, n, conformal_rank(n, level)) for m, n in pools if n is not None]
+    ranks = [(m, n, covered_rank(n, level, tail_shares)) for m, n in pools if n is not None]
     finite = [(m, rank, n + 1 - rank) for m, n, rank in ranks if rank <= n]  # rows, and Beta's parameters
     if len(ranks) < len(pools):
         return 0.0
@@ -122,12 +131,12 @@ def one_sided_p_values(pmf: FloatArray, covered: int) -> tuple[float, float]:
     return min(1.0, float(pmf[: covered + 1].sum())), min(1.0, float(pmf[covered:].sum()))
 
 
-def _pool_pmf(m: int, n: int | None, level: Level) -> FloatArray:
+def _pool_pmf(m: int, n: int | None, level: Level, tail_shares: TailShares) -> FloatArray:
     """Return the probabilities that 0, 1, ..., m rows of one pool are covered. Shape (m + 1,)."""
     counts = np.arange(m + 1)
     if n is None:
         return np.asarray(binom.pmf(counts, m, float(level_fraction(level))))
-    rank = conformal_rank(n, level)
+    rank = covered_rank(n, level, tail_shares)
     if rank > n:  # an infinite threshold covers every row
         return np.asarray(counts == m, dtype=float)
     # The formula of scipy.stats.betabinom, without its input checks, which take longer than the formula itself.

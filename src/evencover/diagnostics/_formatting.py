@@ -1,7 +1,7 @@
 """Numbers, groups and tables as text."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from math import ceil, floor
 from typing import Any, TypeVar
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from evencover._internal.html import Markup, html_table, tag
 from evencover.diagnostics._verdict import GroupCoverage, HasVerdict
+from evencover.scores import Bounded
 
 COVERAGE_COLUMNS = ("group", "rows", "coverage", "95 % interval")
 _MAX_LISTED = 6
@@ -94,12 +95,24 @@ def _rows_with_smallest_p_values(rows: Sequence[RowType]) -> list[RowType]:
 
 
 def short_repr(value: object) -> str:
-    """Return a score or a taxonomy as Python code, on one line, without parameters that have their default."""
+    """Return a score or a taxonomy as Python code, on one line, without parameters that have their default.
+
+    The score inside another one is always shown, as its first argument.
+    """
     if not is_dataclass(value):
         return " ".join(repr(value).split())
     parameters = [(part.name, getattr(value, part.name), part.default) for part in fields(value)]
-    given = (f"{name}={setting!r}" for name, setting, default in parameters if setting != default)
+    given = (
+        short_repr(setting) if is_dataclass(setting) else f"{name}=" * (default is not MISSING) + repr(setting)
+        for name, setting, default in parameters
+        if setting != default or is_dataclass(setting)
+    )
     return f"{type(value).__name__}({', '.join(given)})"
+
+
+def score_text(score: object) -> str:
+    """Return a score as Python code, without its support: candidates share one, so their table need not repeat it."""
+    return short_repr(score.score if isinstance(score, Bounded) else score)
 
 
 def join_first(texts: Iterable[str]) -> str:

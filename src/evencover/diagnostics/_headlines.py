@@ -21,9 +21,13 @@ def share_words(level: Level) -> str:
     return f"{percent:g} in 100" if percent % 1 == 0 and 0 < percent < 100 else f"{100 * float(level):.12g} %"
 
 
-def share_sentence(overall: GroupCoverage, level: Level, tolerance: float) -> str:
-    """Return how often all rows are covered, compared with the level."""
-    share = f"{percent_text(overall.coverage)} of {count_text(overall.rows)} test rows"
+def share_sentence(overall: GroupCoverage, level: Level, tolerance: float, covered: str = "") -> str:
+    """Return how often all rows are covered, compared with the level.
+
+    `covered` continues "test targets ...", if the intervals are one-sided bounds; see `Quality.covered_text`.
+    """
+    what = f"test targets {covered}" if covered else "test rows"
+    share = f"{percent_text(overall.coverage)} of {count_text(overall.rows)} {what}"
     close = abs(overall.coverage - float(level)) <= min(tolerance, 1 - float(level))
     if is_off(overall, level, tolerance) or (not close and excludes_level(overall, level)):
         more_or_fewer = "Fewer" if overall.coverage < level else "More"
@@ -33,7 +37,8 @@ def share_sentence(overall: GroupCoverage, level: Level, tolerance: float) -> st
         noticeable = abs(overall.coverage - float(level)) > tolerance / 3 and excludes_level(overall, level)
         asked = f"{less_or_more} asked" if noticeable else "As asked"
         return f"{asked}, about {share_words(level)}: {share}."
-    return f"About {share_words(level)} were asked; {share} are covered, and chance can explain the difference."
+    are_covered = "" if covered else " are covered"
+    return f"About {share_words(level)} were asked; {share}{are_covered}, and chance can explain the difference."
 
 
 def groups_sentence(

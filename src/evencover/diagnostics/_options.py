@@ -2,15 +2,33 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
 from evencover._internal.arrays import FloatArray
+from evencover.calibrators.two_tails import one_tail
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.diagnostics._verdict import Settings, Verdict
 from evencover.groups import Groups, Label
+from evencover.intervals import Intervals
 from evencover.predictions import Prediction, Rows
-from evencover.scores import IntervalDistance, Normalized, Residual, Score, interval_by, scores_of
+from evencover.scores import (
+    Bounded,
+    IntervalDistance,
+    Normalized,
+    ProbabilityDistance,
+    RelativeIntervalDistance,
+    Residual,
+    Score,
+    scores_of,
+)
+from evencover.scores.evaluation import interval_by
+from evencover.scores.one_sided import Side
+
+WIDTH_MARGIN = 0.01  # relative difference of widths that is ignored
+_SIDES: tuple[Side, Side] = ("lower", "upper")
+_FLOOR = 0.01  # smallest width of the bounds that a score divides by, as a fraction of the median spread
 
 
 @dataclass(frozen=True)
@@ -63,14 +81,52 @@ def evaluate_options(
     return tuple(result)
 
 
+def two_tails_width(rows: Rows, groups: Groups, score: Score, level: Fraction) -> float:
+    """Return the mean width of intervals with a threshold for each end and group, as `TwoTails` gives them."""
+    bounds = []
+    for side in _SIDES:
+        tail = one_tail(score, side)
+        marginal = MarginalThreshold(scores_of(tail, rows), groups, (1 + level) / 2)
+        row_thresholds = np.append(marginal.group_thresholds, marginal.threshold)[groups.codes]
+        bounds.append(interval_by(tail, row_thresholds, rows.prediction))
+    lower, upper = bounds
+    both = Intervals(np.maximum(lower.lower, upper.lower), np.minimum(lower.upper, upper.upper))
+    return float(both.width.mean())
+
+
 def usable_scores(prediction: Prediction, first: Score) -> Iterator[Score]:
-    """Yield a score and, if it is one of the paper's three, the others of them that the prediction supports."""
+    """Yield a score and, if it is among those that are compared, the others that the prediction supports.
+
+    If the score is `Bounded`, so are the others, with the same support.
+    """
+    if isinstance(first, Bounded):
+        yield first
+        _, *inner_scores = usable_scores(prediction, first.score)
+        yield from map(first.around, inner_scores)
+        return
     yield first
+    others = list(_supported_scores(prediction.scored))
+    if type(first) in (Residual, IntervalDistance, RelativeIntervalDistance, Normalized, ProbabilityDistance):
+        yield from (score for score in others if type(score) is not type(first))
+
+
+def _supported_scores(prediction: Prediction) -> Iterator[Score]:
+    """Yield the scores that can be computed from a prediction, without two that always give the same intervals."""
+    yield Residual()
     spread = prediction.spread
-    smallest = -1.0 if spread is None else float(spread.min(initial=np.inf))
-    others: dict[Score, bool] = {Residual(): True, IntervalDistance(): smallest >= 0, Normalized(): smallest > 0}
-    if type(first) in map(type, others):
-        yield from (score for score, usable in others.items() if usable and type(score) is not type(first))
+    if spread is None:
+        return
+    smallest = float(spread.min(initial=np.inf))
+    if smallest >= 0:
+        yield IntervalDistance()
+    if smallest > 0:
+        yield Normalized()
+    if prediction.known_parts == ("center", "spread"):  # a normal distribution: the intervals are those of Normalized
+        return
+    if len(spread) and (scale := float(np.median(spread))) > 0:
+        yield RelativeIntervalDistance(floor=_FLOOR, scale=float(f"{scale:.3g}"))
+    if smallest > 0 and prediction.probabilities is not None:
+        yield ProbabilityDistance()
 
 
 def _option(rows: Rows, groups: Groups, score: Score, threshold: float | FloatArray, verdict: Verdict) -> Option:

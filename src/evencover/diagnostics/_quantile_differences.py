@@ -115,10 +115,10 @@ def resampled_quantiles(
     low, high = _window(weights, n)
     ordered = np.partition(values, [low, high - 1])[low:high]
     ordered.sort()
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # from infinite scores
         steps = np.diff(ordered)
-    parts = [weights[counts] @ steps for counts in _cumulative_counts(n, low, high, n_resamples, rng)]
-    return np.asarray(ordered[-1] - np.concatenate(parts))
+        parts = [weights[counts] @ steps for counts in _cumulative_counts(n, low, high, n_resamples, rng)]
+        return np.asarray(ordered[-1] - np.concatenate(parts))
 
 
 def _cumulative_weights(n: int, probability: float) -> FloatArray:

@@ -9,7 +9,7 @@ from evencover._internal.arrays import FloatArray
 from evencover.diagnostics._feature_strata import Feature, Features
 from evencover.diagnostics._formatting import number_text
 from evencover.groups import Groups, checked_groups
-from evencover.intervals import Intervals, IntervalUnion
+from evencover.intervals import Intervals, IntervalUnion, bound_side
 
 _DIGITS = 9  # widths, or centers, that agree to so many digits count as equal
 _EQUAL_WIDTHS = 1e-3  # widths that differ by a smaller share come from rounded bounds
@@ -53,8 +53,11 @@ def by_width(width: FloatArray) -> Groups:
 
 
 def _default_scope(intervals: Intervals | IntervalUnion, X: Any) -> Scope:
-    """Return thirds by width, or by center if the widths are equal. Without X, the center is searched."""
-    width, center = intervals.width, _center(intervals)
+    """Return thirds by width, by center if the widths are equal, or by one-sided bounds.
+
+    Without X, the center or the bound is searched.
+    """
+    width, center, side = intervals.width, _center(intervals), bound_side(intervals)
     groups, notes = by_width(width), []
     if _all_equal(width):
         by_center = "the rows are one group" if center is None else "the groups are thirds by the interval's center"
@@ -63,22 +66,30 @@ def _default_scope(intervals: Intervals | IntervalUnion, X: Any) -> Scope:
             "Coverage by expected noise cannot be assessed: the intervals do not say which rows are harder.",
         ]
         groups = groups if center is None else center.strata
+    if side is not None and center is not None:
+        groups, notes = center.strata, [f"The intervals are {side} bounds, so the groups are thirds by the bound."]
     if center is None:
         return Scope(groups, X, X is not None, tuple(notes))
     if X is not None:
         return Scope(groups, X, features_given=True, notes=tuple(notes))
-    notes.append("No features were given, so the search for low coverage used only the interval's center.")
+    what = "interval's center" if side is None else f"{side} bound"
+    notes.append(f"No features were given, so the search for low coverage used only the {what}.")
     return Scope(groups, Features([center]), notes=tuple(notes))
 
 
 def _center(intervals: Intervals | IntervalUnion) -> Feature | None:
-    """Return the center of each interval as a feature, missing if it is not finite; None if it does not vary."""
+    """Return the center of each interval, or the one-sided bound, as a feature; None if it does not vary.
+
+    It is missing if it is not finite.
+    """
     if not isinstance(intervals, Intervals):
         return None
+    side = bound_side(intervals)
     with np.errstate(invalid="ignore"):
-        center = intervals.lower / 2 + intervals.upper / 2
+        center = intervals.lower / 2 + intervals.upper / 2 if side is None else getattr(intervals, side)
     center = _rounded(np.where(intervals.empty | ~np.isfinite(center), np.nan, center))
-    return Feature("center", center) if len(np.unique(center[~np.isnan(center)])) > 1 else None
+    name = "center" if side is None else f"{side} bound"
+    return Feature(name, center) if len(np.unique(center[~np.isnan(center)])) > 1 else None
 
 
 def _all_equal(width: FloatArray) -> bool:

@@ -6,11 +6,24 @@ from typing import Any
 
 from evencover.diagnostics._formatting import range_text, short_repr
 from evencover.diagnostics._verdict import HasVerdict, sufficient_tolerance, tolerance_range
-from evencover.scores import IntervalDistance, Normalized, Residual
+from evencover.scores import (
+    Bounded,
+    IntervalDistance,
+    Normalized,
+    ProbabilityDistance,
+    RelativeIntervalDistance,
+    Residual,
+)
 from evencover.taxonomies import ByFeature, ByPrediction, BySpread, Marginal
 
 _LARGEST_TOLERANCE = 0.2
-_SCORES = {Residual(): "residual", IntervalDistance(): "interval", Normalized(): "normalized"}
+_SCORES = {
+    Residual(): "residual",
+    IntervalDistance(): "interval",
+    RelativeIntervalDistance(): "relative-interval",
+    Normalized(): "normalized",
+    ProbabilityDistance(): "probability",
+}
 
 
 @dataclass(frozen=True)
@@ -43,7 +56,8 @@ class Spelling:
 
     def score(self, score: Any) -> str:
         """Return the setting of the score."""
-        option = _SCORES.get(score)
+        inner = score.score if isinstance(score, Bounded) else score  # its support is another option
+        option = _SCORES.get(RelativeIntervalDistance() if isinstance(inner, RelativeIntervalDistance) else inner)
         return f"--score {option}" if self.command_line and option else f"nonconformity={short_repr(score)}"
 
 

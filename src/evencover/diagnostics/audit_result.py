@@ -1,5 +1,6 @@
 """The result of an audit, and its text."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -73,6 +74,9 @@ class GroupAudit:
     score: float
 
 
+Cells: TypeAlias = Callable[[GroupAudit], tuple[str, ...]]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
     """The coverage of intervals on test rows: in each group, and by the features. Returned by `audit`.
@@ -119,11 +123,15 @@ class Audit:
         The rows behind the intervals of the groups. It is the test rows alone if the tests of the groups reject, or if
         the calibration rows of each group are not known.
     n_empty, n_infinite : int
-        Number of empty intervals, and of intervals with infinite width.
+        Number of empty intervals, and of infinite ones; of one-sided bounds, those that are infinite on both sides.
     seed : int
         Seed of the random draws.
     notes : tuple of str
         Sentences that tell what was tested and what was not.
+    n_replaced : int
+        Number of intervals that held no possible target, and were replaced by the nearest one; see `Bounded`.
+    rows_needed : int, optional
+        Number of calibration rows that finite intervals need, if some are infinite because a group has fewer.
     """
 
     verdict: Verdict
@@ -146,12 +154,21 @@ class Audit:
     n_infinite: int
     seed: int
     notes: tuple[str, ...] = ()
+    n_replaced: int = 0
+    rows_needed: int | None = None
 
     @property
     def p_value_scope(self) -> str:
         """Whether the p-values include the random variation of the calibration rows; continues "The p-values ..."."""
         verb, distribution = ("include", "BetaBinomial") if self.sizes_known else ("do not include", "Binomial")
         return f"{verb} the random variation of the calibration rows ({distribution})"
+
+    @property
+    def replaced_text(self) -> str:
+        """How many intervals were replaced by the nearest possible target; empty if none was."""
+        if not self.n_replaced:
+            return ""
+        return f"Intervals that held no possible value, and were replaced by the nearest one: {self.n_replaced}."
 
     @property
     def explained_by_calibration(self) -> tuple[GroupAudit, ...]:
@@ -180,11 +197,16 @@ class Audit:
         return shown_within(self.table, self.level)
 
     @property
+    def share_text(self) -> str:
+        """How often all rows are covered, compared with the level."""
+        return share_sentence(self.overall, self.level, self.tolerance, self.quality.covered_text)
+
+    @property
     def headline(self) -> str:
         """The result in two sentences."""
         off = [(row.coverage, self.name_of(row)) for row in self.off]
         groups = groups_sentence(self.table, off, self.level, self.verdict)
-        return f"{share_sentence(self.overall, self.level, self.tolerance)} {groups}"
+        return f"{self.share_text} {groups}"
 
     @property
     def features_off_the_level(self) -> list[str]:
@@ -200,11 +222,12 @@ class Audit:
         lines = [
             f"Coverage of the test rows at level {self.level:g}. Estimates and intervals use {self.evidence}; the "
             f"intervals hold for all groups jointly. The p-values {self.p_value_scope}.",
-            group_table([*self.table, *self._regions, self.overall], _cells, _HEADER),
+            group_table([*self.table, *self._regions, self.overall], *self._all_columns),
             *self.notes,
         ]
         if self.n_empty or self.n_infinite:
-            lines.append(f"Empty intervals: {self.n_empty}; infinite intervals: {self.n_infinite}.")
+            lines.append(f"Empty intervals: {self.n_empty}; infinite {self.quality.noun}: {self.n_infinite}.")
+        lines += [self.replaced_text] * bool(self.replaced_text)
         return "\n".join(
             [
                 *lines,
@@ -216,7 +239,19 @@ class Audit:
         )
 
     def _repr_html_(self) -> str:
-        return verdict_html(self, [*self.table, self.overall], _cells, _HEADER)
+        return verdict_html(self, [*self.table, self.overall], *self._all_columns)
+
+    @property
+    def columns(self) -> tuple[Cells, tuple[str, ...]]:
+        """The function that returns the cells of a group, and the header; one-sided bounds have no width."""
+        if self.quality.side is None:
+            return audit_cells, AUDIT_COLUMNS
+        return lambda row: audit_cells(row)[:-1], AUDIT_COLUMNS[:-1]
+
+    @property
+    def _all_columns(self) -> tuple[Cells, tuple[str, ...]]:
+        """The same with the interval score, which one-sided bounds do not have."""
+        return (_cells, _HEADER) if self.quality.side is None else self.columns
 
     @property
     def _regions(self) -> list[GroupAudit]:

@@ -22,7 +22,7 @@ from evencover.diagnostics._scope import Scope, by_width
 from evencover.diagnostics._verdict import checked_settings, verdict
 from evencover.diagnostics.audit_result import Audit, GroupAudit
 from evencover.diagnostics.diagnosis_result import Diagnosis
-from evencover.diagnostics.quality import quality
+from evencover.diagnostics.quality import n_infinite, quality
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.quantiles import Level
 
@@ -140,7 +140,9 @@ def audit(
         own_thresholds=estimate.own_thresholds,
         evidence=estimate.evidence,
         n_empty=int(np.count_nonzero(_empty(checked))),
-        n_infinite=int(np.count_nonzero(np.isinf(checked.width))),
+        n_replaced=checked.n_replaced,
+        n_infinite=n_infinite(checked),
+        rows_needed=results.rows_needed if n_infinite(checked) else None,
         seed=settings.seed,
         notes=scope.notes,
     )

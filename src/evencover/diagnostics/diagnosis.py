@@ -91,7 +91,8 @@ def diagnose(
     scores = scores_of(score, rows) if scores is None else scores
     widths_known = not getattr(learned, "needs_target", False)
     in_use = len(groups.labels) > 1 and _is_same(learned, getattr(regressor, "taxonomy_", None))
-    inputs = DiagnosisInputs(scores, groups, rows.prediction.spread, settings.seed, rows, score, widths_known, learned)
+    spread = rows.prediction.scored.spread
+    inputs = DiagnosisInputs(scores, groups, spread, settings.seed, rows, score, widths_known, learned)
     return _diagnosis(inputs, settings, taxonomy=short_repr(learned), in_use=in_use)
 
 

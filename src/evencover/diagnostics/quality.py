@@ -10,7 +10,7 @@ import numpy as np
 from evencover._internal.arrays import FloatArray, checked_vector
 from evencover.diagnostics._formatting import number_text
 from evencover.diagnostics._interval_input import checked_intervals, level_of
-from evencover.intervals import Intervals, IntervalUnion
+from evencover.intervals import Intervals, IntervalUnion, Side, bound_side
 from evencover.metrics import interval_scores
 from evencover.predictions import Prediction
 from evencover.quantiles import Level, level_fraction, thresholds
@@ -48,7 +48,7 @@ class Quality:
         Mean and median width of the intervals. The mean is inf if one interval is infinite; an empty interval has the
         width 0.
     n_infinite : int
-        Number of infinite intervals.
+        Number of infinite intervals; of one-sided bounds, those that are infinite on both sides.
     no_model_interval : tuple of two floats
         The interval without any model, the same for all rows: quantiles of the reference targets, see `quality`.
     no_model_width, no_model_coverage : float
@@ -58,6 +58,11 @@ class Quality:
         for missed targets; the lower, the better. NaN for unions of intervals.
     one_threshold_width : float
         Mean width of the intervals with one threshold for all rows; NaN if they were not given.
+    side : {"upper", "lower"} or None
+        The side of one-sided bounds: all intervals are infinite on the other side. None for two-sided intervals.
+    mean_bound, mean_distance : float
+        Of one-sided bounds, the mean of the bounds, and of bound − prediction. NaN for two-sided intervals; the mean
+        distance also without a prediction.
     """
 
     rows: int
@@ -76,6 +81,21 @@ class Quality:
     interval_score: float
     no_model_interval_score: float
     one_threshold_width: float
+    side: Side | None = None
+    mean_bound: float = math.nan
+    mean_distance: float = math.nan
+
+    @property
+    def noun(self) -> str:
+        """What the intervals are called: intervals, upper bounds or lower bounds."""
+        return "intervals" if self.side is None else f"{self.side} bounds"
+
+    @property
+    def covered_text(self) -> str:
+        """What covered targets of one-sided bounds have in common; empty for two-sided intervals."""
+        if self.side is None:
+            return ""
+        return f"are at or {'below' if self.side == 'upper' else 'above'} their {self.side} bound"
 
     @property
     def explains_nothing(self) -> bool:
@@ -116,7 +136,9 @@ class Quality:
 
     @property
     def width_text(self) -> str:
-        """How wide the intervals are, compared with the alternatives."""
+        """How wide the intervals are, compared with the alternatives; how far one-sided bounds are from predictions."""
+        if self.side is not None:
+            return _distance_text(self)
         return " ".join(filter(None, [_width_text(self), _comparison_text(self)]))
 
     @property
@@ -185,14 +207,32 @@ def quality(
         coverage=float(np.mean(checked.covers(y))),
         mean_width=float(np.mean(widths)),
         median_width=float(np.median(widths)),
-        n_infinite=int(np.isinf(widths).sum()),
+        n_infinite=n_infinite(checked),
         no_model_interval=(lower, upper),
         no_model_width=upper - lower,
         no_model_coverage=float(np.mean(no_model.covers(y))),
         interval_score=_interval_score(y, checked, exact_level),
         no_model_interval_score=_interval_score(y, no_model, exact_level),
         one_threshold_width=_one_threshold_width(one_threshold, checked),
+        **_bound_measures(checked, _checked_prediction(prediction, len(y))),
     )
+
+
+def n_infinite(intervals: Intervals | IntervalUnion) -> int:
+    """Return the number of infinite intervals; of one-sided bounds, those that are infinite on both sides."""
+    side = bound_side(intervals)
+    return int(np.isinf(intervals.width if side is None else getattr(intervals, side)).sum())
+
+
+def _bound_measures(intervals: Intervals | IntervalUnion, prediction: FloatArray | None) -> dict[str, Any]:
+    """Return the fields of one-sided bounds. Without a given prediction, the one in the intervals is used."""
+    side = bound_side(intervals)
+    if side is None:
+        return {}
+    bound: FloatArray = getattr(intervals, side)
+    center = getattr(intervals, "prediction", None) if prediction is None else prediction
+    distance = math.nan if center is None else float(np.mean(bound - center))
+    return {"side": side, "mean_bound": float(np.mean(bound)), "mean_distance": distance}
 
 
 def _prediction_measures(y: FloatArray, prediction: Any) -> dict[str, Any]:
@@ -294,6 +334,16 @@ def _share_text(share: float) -> str:
 def _width_text(found: Quality) -> str:
     """Return the widths of the intervals, next to those of the alternatives."""
     return f"{_own_width_text(found)}, {_alternatives_text(found)}."
+
+
+def _distance_text(found: Quality) -> str:
+    """Return how far one-sided bounds are from the predictions on average; how many are infinite, if some are."""
+    if found.n_infinite:
+        return f"{found.n_infinite} of {found.rows} {found.noun} are infinite."
+    if math.isnan(found.mean_distance):
+        return f"The {found.noun} are {number_text(found.mean_bound)} on average."
+    where = "above" if found.mean_distance >= 0 else "below"
+    return f"The {found.noun} are {number_text(abs(found.mean_distance))} {where} the prediction on average."
 
 
 def _own_width_text(found: Quality) -> str:

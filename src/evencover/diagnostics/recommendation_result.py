@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
+from typing import Literal, TypeAlias
 
 from evencover._internal.html import html_table, tag
-from evencover.diagnostics._formatting import join_first, number_text, short_repr, text_table
+from evencover.diagnostics._formatting import join_first, number_text, score_text, text_table
 from evencover.diagnostics._verdict import Verdict
-from evencover.scores import Score
+from evencover.scores import Bounded, Score
+from evencover.scores.one_sided import is_one_sided
 from evencover.taxonomies import Marginal, Taxonomy
 
-WIDTH_MARGIN = 0.01  # relative difference of widths that is ignored
+Tails: TypeAlias = Literal["joint", "separate"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,13 +29,19 @@ class Candidate:
         Verdict on one threshold, for five groups of the spread. With thresholds per group it is "even", which is
         guaranteed.
     width : float
-        Mean width.
+        Mean width, in the unit of the target.
+    tails : {"joint", "separate"}
+        Whether both ends of an interval have the same threshold, or each end its own (`TwoTails`).
+    transform : str, optional
+        "log" if the model was fitted to the log of the target, and the score is computed on that scale.
     """
 
     nonconformity: Score
     taxonomy: Taxonomy
     verdict: Verdict
     width: float
+    tails: Tails = "joint"
+    transform: str | None = None
 
     @property
     def outcome(self) -> str:
@@ -49,7 +57,22 @@ class Candidate:
     def name(self) -> str:
         """The score and the groups as text."""
         groups = "one threshold" if self.has_one_threshold else repr(self.taxonomy)
-        return f"{short_repr(self.nonconformity)} with {groups}"
+        return f"{self.score_name} with {groups}{self._ends}"
+
+    @property
+    def groups_name(self) -> str:
+        """The groups as text, and whether each end of an interval has its own threshold."""
+        return f"{self.taxonomy!r}{self._ends}"
+
+    @property
+    def _ends(self) -> str:
+        return ", for each end" * (self.tails == "separate")
+
+    @property
+    def score_name(self) -> str:
+        """The score as text, with the scale that it is computed on."""
+        scale = "" if self.transform is None else f" of the {self.transform} of the target"
+        return f"{score_text(self.nonconformity)}{scale}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,7 +96,10 @@ class Recommendation:
     @property
     def summary(self) -> str:
         """What was chosen and why, then why not the others; a line for each."""
-        return "\n".join([f"Chosen: {self.chosen.name}. {self._reason()}", *self._reasons_against_others()])
+        lines = [f"Chosen: {self.chosen.name}. {self._reason()}", *self._reasons_against_others()]
+        if isinstance(self.chosen.nonconformity, Bounded):
+            lines.append(f"All candidates hold only targets that are {self.chosen.nonconformity.support}.")
+        return "\n".join(lines)
 
     def _reason(self) -> str:
         """Return why the chosen candidate was chosen."""
@@ -81,7 +107,8 @@ class Recommendation:
             return f"It was the only candidate; its verdict: {self.chosen.outcome}."
         if self.chosen.verdict != "even":
             few = ": the rows are too few to show it" if self.chosen.verdict == "undecided" else ""
-            return f"No candidate is even{few}. Of the {self.chosen.verdict} ones, this is the narrowest."
+            which = "simplest" if self._one_sided else "narrowest"
+            return f"No candidate is even{few}. Of the {self.chosen.verdict} ones, this is the {which}."
         one_threshold = self.chosen.has_one_threshold
         even = (
             "It is even over five groups of the spread"
@@ -90,7 +117,7 @@ class Recommendation:
         )
         if any(each.width < self.chosen.width for each in self._others("even")):
             return f"{even}. Narrower even candidates have more groups and save at most 1 % of the width."
-        return f"{even}, and no even candidate is narrower."
+        return f"{even}." if self._one_sided else f"{even}, and no even candidate is narrower."
 
     def _reasons_against_others(self) -> list[str]:
         """Return a sentence about the uneven, the undecided and the wider candidates; none if there are none."""
@@ -108,7 +135,7 @@ class Recommendation:
         return [each for each in self.candidates if each.verdict == verdict and each is not self.chosen]
 
     def _list(self, candidates: Sequence[Candidate]) -> str:
-        return join_first(f"{each.name} ({self._difference(each)})" for each in candidates)
+        return join_first(each.name + f" ({self._difference(each)})" * (not self._one_sided) for each in candidates)
 
     def _difference(self, candidate: Candidate) -> str:
         """Return how much wider or narrower than the chosen candidate it is: 4.2 % wider."""
@@ -118,9 +145,7 @@ class Recommendation:
         return f"{abs(percent):.1f} % {'narrower' if percent < 0 else 'wider'}"
 
     def __repr__(self) -> str:
-        return (
-            f"Recommendation({short_repr(self.chosen.nonconformity)}, {self.chosen.taxonomy!r}, level={self.level:g})"
-        )
+        return f"Recommendation({self.chosen.score_name}, {self.chosen.groups_name}, level={self.level:g})"
 
     def __str__(self) -> str:
         return f"{self.summary}\n\n{text_table(self._header, self._table_rows())}"
@@ -131,15 +156,21 @@ class Recommendation:
 
     @property
     def _header(self) -> tuple[str, ...]:
-        return "nonconformity", "taxonomy", "verdict", f"mean width at level {self.level:g}", ""
+        width = () if self._one_sided else (f"mean width at level {self.level:g}",)
+        return "nonconformity", "taxonomy", "verdict", *width, ""
+
+    @property
+    def _one_sided(self) -> bool:
+        """Whether the candidates have one-sided bounds, which have no width."""
+        return is_one_sided(self.chosen.nonconformity)
 
     def _table_rows(self) -> list[tuple[str, ...]]:
         return [
             (
-                short_repr(each.nonconformity),
-                repr(each.taxonomy),
+                each.score_name,
+                each.groups_name,
                 each.outcome,
-                number_text(each.width),
+                *(() if self._one_sided else (number_text(each.width),)),
                 "<- chosen" * (each is self.chosen),
             )
             for each in self.candidates

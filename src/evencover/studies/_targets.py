@@ -17,6 +17,7 @@ from evencover._internal.frames import (
 )
 from evencover.studies._messages import Message
 from evencover.studies._recognition import MAX_WORDS, are_words
+from evencover.target_support import Support
 
 _ROUNDING_MARGIN = 1e-12  # numbers that agree to this share of their size are equal
 _MAX_CLASSES = 20  # a text target with more different values is no class
@@ -61,6 +62,29 @@ def read_target(
     if len(known) > 1 and np.ptp(known) <= _ROUNDING_MARGIN * np.abs(known).max():
         problems.append(Message(f"{name} must vary; it is {known[0]:g} in every row, so there is nothing to predict"))
     return numbers, problems
+
+
+def support_notes(support: Support | None, *, decided: bool) -> list[Message]:
+    """Return a note on the values that the target can have; `decided` says whether the training targets showed them."""
+    if support is None:
+        return []
+    if not decided:
+        return [Message(f"intervals hold only targets that are {support}, as the settings say")]
+    such = "such numbers" if support.whole else "such values"
+    text = f"all training targets are {support}, so intervals hold only {such}"
+    return [Message(text, ({"support": "none"},), ". To switch this off, use")]
+
+
+def support_warnings(support: Support | None, **targets: FloatArray) -> list[Message]:
+    """Return a warning if targets outside the support came, with their number in each part of the rows."""
+    if support is None:
+        return []
+    counts = {part: (int(np.count_nonzero(~support.contains(y))), len(y)) for part, y in targets.items()}
+    found = [f"{n} of {rows} {part} targets" for part, (n, rows) in counts.items() if n]
+    if not found:
+        return []
+    text = f"{' and '.join(found)} are not {support}, and no interval covers them"
+    return [Message(text, ({"support": "none"},), ". To allow all numbers, use")]
 
 
 def _problem_of_other_values(name: str, values: NDArray[Any], rows: RowNumbers) -> Message:

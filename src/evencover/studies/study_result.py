@@ -1,6 +1,8 @@
 """The result of a study: a calibrated model, how it covers rows that it has not seen, and notes on the table."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -8,19 +10,22 @@ import numpy as np
 from evencover._internal.arrays import IntArray
 from evencover._internal.frames import FROM_ZERO, RowNumbers, join_columns
 from evencover._internal.html import Markup, joined, tag
+from evencover.calibration import Calibration
+from evencover.calibrators.two_tails import CalibratedTails
 from evencover.conformal import ConformalRegressor
 from evencover.diagnostics._advice import advice
 from evencover.diagnostics._answers import answers, group_meaning
 from evencover.diagnostics._audit_advice import Advice, StudyContext, advice_on_audit
-from evencover.diagnostics._formatting import group_table, short_repr
+from evencover.diagnostics._formatting import group_table, join_first, short_repr
 from evencover.diagnostics._spelling import PYTHON, Spelling
 from evencover.diagnostics._verdict import Verdict
-from evencover.diagnostics.audit_result import AUDIT_COLUMNS, Audit, audit_cells
+from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.quality import Quality
-from evencover.diagnostics.recommendations import Recommendation
+from evencover.diagnostics.recommendation_result import Recommendation, Tails
 from evencover.groups import Groups
 from evencover.intervals import Intervals
+from evencover.metrics import misses_by_group
 from evencover.model_selection import Part
 from evencover.models.encoding import Encoded, TableEncoder
 from evencover.predictions import Prediction, Rows
@@ -28,6 +33,7 @@ from evencover.quantiles import level_fraction, thresholds
 from evencover.studies._leaks import too_good
 from evencover.studies._messages import Message
 from evencover.studies.plan import Plan
+from evencover.taxonomies import Taxonomy
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -185,7 +191,7 @@ class Study:
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{n} {part}" for part, n in self.sizes.items())
-        table = group_table([*self.audit.table, self.audit.overall], audit_cells, AUDIT_COLUMNS)
+        table = group_table([*self.audit.table, self.audit.overall], *self.audit.columns)
         lines = [
             f"Data: {self.name}, target {self.target}; {sizes} rows{self._cluster_text}.",
             f"Model: {self.method}.",
@@ -197,7 +203,7 @@ class Study:
             f"Verdict: {self.verdict}. Coverage of the test rows at level {self.plan.level:g}; estimates and intervals "
             f"use {self.audit.evidence}:",
             table,
-            *filter(None, [self.group_meaning]),
+            *filter(None, [self.group_meaning, self.misses_text(self.intervals)]),
             f"With one threshold for all rows, from the calibration rows: {self.diagnosis.verdict}. "
             f"{self.diagnosis.headline} {self.diagnosis.advice}",
         ]
@@ -207,6 +213,21 @@ class Study:
     def group_meaning(self) -> str:
         """What the groups are, in a sentence; empty if their names say it."""
         return group_meaning(self.diagnosis.inputs.taxonomy, self.groups.labels)
+
+    def misses_text(self, intervals: Intervals) -> str:
+        """Return the shares of test rows below and above their intervals, if each end has its own threshold."""
+        if self.tails == "joint":
+            return ""
+        groups = misses_by_group(self.test_rows.y, intervals, self.groups)
+        every = misses_by_group(self.test_rows.y, intervals, np.zeros(len(intervals)))
+        misses = [*groups.items(), *((("all rows", each) for each in every.values()) if len(groups) > 1 else ())]
+        texts = (f"{label} {below:.1%} and {above:.1%}".replace("%", " %") for label, (below, above) in misses)
+        return f"Test rows below and above their intervals: {join_first(texts)}."
+
+    @property
+    def tails(self) -> Tails:
+        """Whether both ends of the intervals have the same threshold (joint), or each end its own (separate)."""
+        return "separate" if isinstance(self.regressor.calibrator_, CalibratedTails) else "joint"
 
     @property
     def _cluster_text(self) -> str:
@@ -223,10 +244,24 @@ class Study:
         return self.plan.model if isinstance(self.plan.model, str) else type(self.plan.model).__name__
 
     @property
+    def model_text(self) -> str:
+        """The name of the model, and the scale of the target that it was fitted to, if that is another one."""
+        transform = None if self.recommendation is None else self.recommendation.chosen.transform
+        return self.model_name + ("" if transform is None else f", fitted to the {transform} of the target")
+
+    @property
     def method(self) -> str:
         """The model, the score and the groups as text."""
         score = short_repr(self.regressor.calibration_.nonconformity)
-        return f"{self.model_name}; score: {score}; groups: {short_repr(self.regressor.taxonomy)}"
+        tails = "; one threshold for each end" * (self.tails == "separate")
+        return f"{self.model_text}; score: {score}; groups: {short_repr(self.taxonomy)}{tails}"
+
+    @property
+    def taxonomy(self) -> Taxonomy | None:
+        """The groups that have their own thresholds: those of the plan, or those that were selected."""
+        regressor = self.regressor
+        taxonomy: Taxonomy | None = getattr(regressor.calibrator, "taxonomy", regressor.taxonomy)
+        return taxonomy
 
     def columns_of_intervals(self) -> dict[str, Any]:
         """Return the test rows as columns: row, prediction, bounds, group, whether covered, target."""
@@ -239,8 +274,27 @@ class Study:
         return join_columns({self.target: self.test.y}, columns)
 
 
+def has_one_threshold(regressor: ConformalRegressor) -> bool:
+    """Return whether the same threshold serves all rows and both ends of their intervals."""
+    return len(regressor.calibration_.labels) == 1 and not isinstance(regressor.calibrator_, CalibratedTails)
+
+
 def tied_scores(regressor: ConformalRegressor, level: float) -> tuple[float, int]:
     """Return the largest share, and number, of a group's calibration rows whose scores equal its threshold."""
-    scores = regressor.calibration_.groups.split(regressor.calibration_.scores).values()
-    tied = [own == thresholds(own, (level_fraction(level),))[0] for own in scores]
+    tied = [
+        own == thresholds(own, levels)[0]
+        for calibration, levels in _calibrations(regressor, (level_fraction(level),))
+        for own in calibration.groups.split(calibration.scores).values()
+    ]
     return max(float(np.mean(each)) for each in tied), max(int(np.count_nonzero(each)) for each in tied)
+
+
+def _calibrations(
+    regressor: ConformalRegressor, levels: tuple[Fraction, ...]
+) -> Iterator[tuple[Calibration, tuple[Fraction, ...]]]:
+    """Yield the calibrations whose thresholds a model uses, one or one for each tail, with their levels."""
+    learned = regressor.calibrator_
+    if isinstance(learned, CalibratedTails):
+        yield from zip((learned.lower, learned.upper), learned.tail_levels(levels), strict=True)
+    else:
+        yield regressor.calibration_, levels

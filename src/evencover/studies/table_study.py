@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import inf, isfinite
 from typing import Any
 
 from sklearn.frozen import FrozenEstimator
@@ -9,6 +10,8 @@ from sklearn.pipeline import Pipeline
 
 from evencover._internal.arrays import warn_user
 from evencover._internal.frames import row_numbers
+from evencover.calibrators.by_group import ByGroup
+from evencover.calibrators.two_tails import TwoTails
 from evencover.conformal import ConformalRegressor
 from evencover.diagnostics._spelling import PYTHON
 from evencover.diagnostics.audit_result import Audit
@@ -16,18 +19,24 @@ from evencover.diagnostics.audits import audit
 from evencover.diagnostics.diagnosis import diagnose
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.quality import Quality, quality
+from evencover.diagnostics.recommendation_result import Recommendation
 from evencover.diagnostics.recommendations import recommend
 from evencover.groups import Groups
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
 from evencover.models._validation import cloned
+from evencover.models.predict import median_spread
 from evencover.predictions import Rows
-from evencover.scores import interval_by
+from evencover.scores import Bounded
+from evencover.scores.evaluation import interval_by
+from evencover.scores.score import needs_scale, with_scale
+from evencover.scores.support import with_support
 from evencover.studies._columns import ColumnRoles, MissingTarget, grouping_columns, prepare_table
-from evencover.studies._messages import TableWarning
+from evencover.studies._messages import Message, TableWarning
 from evencover.studies._splits import split_table, time_notes
+from evencover.studies._targets import support_notes, support_warnings
 from evencover.studies.plan import Plan
-from evencover.studies.study_result import Study, tied_scores
+from evencover.studies.study_result import Study, has_one_threshold, tied_scores
 from evencover.taxonomies import ByPrediction, BySpread, Taxonomy
 
 Progress = Callable[[str], None]
@@ -121,6 +130,7 @@ def _study(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: Prog
     training, calibration, test = parts = split_table(prepared, plan)
     for warning in prepared.warnings:
         warn_user(TableWarning(warning))
+    outside, support_note = _support_messages(plan, parts)
     model = Pipeline([("table", prepared.encoder), ("model", cloned(plan.estimator()))])
     regressor = _fitted_regressor(model, training, (len(calibration), len(test)), plan, progress)
     progress("calibrating")
@@ -152,10 +162,39 @@ def _study(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: Prog
         audit=audit_of_study(regressor, rows, intervals, groups, diagnosis, X=rows.X, **settings),
         left_out=prepared.left_out,
         row_numbers=row_numbers(table),
-        table_warnings=prepared.warnings,
-        table_notes=(*prepared.notes, *time_notes(table, roles.time, parts)),
+        table_warnings=(*prepared.warnings, *outside),
+        table_notes=(*prepared.notes, *time_notes(table, roles.time, parts), *support_note, *_log_notes(regressor)),
     )
     return result.spelled(PYTHON)
+
+
+def _support_messages(plan: Plan, parts: tuple[Part, Part, Part]) -> tuple[list[Message], list[Message]]:
+    """Return a warning of targets outside the support, which is also given here, and a note on the support."""
+    training, calibration, test = parts
+    support = plan.target_support(training.y)
+    outside = support_warnings(support, calibration=calibration.y, test=test.y)
+    if not support_warnings(support, calibration=calibration.y):  # `calibrate` warns of calibration targets
+        for warning in outside:
+            warn_user(TableWarning(warning))
+    decided = plan.support == "auto" and not isinstance(plan.nonconformity, Bounded)
+    return outside, support_notes(support, decided=decided)
+
+
+def _log_notes(regressor: ConformalRegressor) -> list[Message]:
+    """Return a note if the model was fitted to the log of the target: why, what it predicts, how to switch it off."""
+    recommendation: Recommendation | None = getattr(regressor, "recommendation_", None)
+    if recommendation is None or recommendation.chosen.transform is None:
+        return []
+    chosen = recommendation.chosen
+    same = (each.width for each in recommendation.candidates if each.verdict == chosen.verdict and not each.transform)
+    narrowest = min(same, default=inf)
+    narrower = f"its intervals were {1 - chosen.width / narrowest:.0%} narrower".replace("%", " %")
+    reason = narrower if isfinite(narrowest) else "its intervals were more even"
+    text = (
+        f"The model was fitted to the log of the target, because {reason} on the training rows. So it predicts about "
+        "the median of the target; the mean is larger if the target is skewed. To switch this off, use"
+    )
+    return [Message(text, ({"target_transform": "none"},), lead="")]
 
 
 def audit_of_study(
@@ -171,8 +210,8 @@ def audit_of_study(
         rows.y,
         intervals,
         groups=groups,
-        diagnosis=diagnosis if len(regressor.calibration_.labels) == 1 else None,
-        tied_scores=tied_scores(regressor, diagnosis.level)[1] > 1,
+        diagnosis=diagnosis if has_one_threshold(regressor) else None,
+        tied_scores=tied_scores(regressor, diagnosis.level)[1] > 1 or intervals.n_replaced > 0,
         **settings,
     )
     return replace(audited, quality=study_quality(regressor, rows, intervals, diagnosis))
@@ -181,7 +220,7 @@ def audit_of_study(
 def study_quality(regressor: ConformalRegressor, rows: Rows, intervals: Intervals, diagnosis: Diagnosis) -> Quality:
     """Return the quality on test rows; one threshold for all rows is that of the diagnosis."""
     one_threshold, score = intervals, diagnosis.inputs.nonconformity
-    if len(regressor.calibration_.labels) > 1 and score is not None:
+    if not has_one_threshold(regressor) and score is not None:
         one_threshold = interval_by(score, diagnosis.threshold, rows.prediction)
     return quality(
         rows.y,
@@ -209,10 +248,14 @@ def _fitted_regressor(
 
     `other_rows` are the numbers of rows for calibration and for testing.
     """
+    support = plan.target_support(training.y)
     if plan.nonconformity is not None and plan.taxonomy is not None:
         progress("fitting the model")
         fitted = FrozenEstimator(model.fit(training.X, training.y))
-        return ConformalRegressor(fitted, nonconformity=plan.nonconformity, taxonomy=plan.taxonomy)
+        score: Any = with_support(plan.nonconformity, support)
+        score = with_scale(score, median_spread(fitted, training.X)) if needs_scale(score) else score
+        calibrator = TwoTails(plan.taxonomy) if plan.tails == "separate" else ByGroup(plan.taxonomy)
+        return ConformalRegressor(fitted, nonconformity=score, calibrator=calibrator)
     return recommend(
         model,
         training.X,
@@ -223,6 +266,9 @@ def _fitted_regressor(
         tolerance=plan.tolerance,
         calibration_rows=other_rows[0],
         test_rows=other_rows[1],
+        support=support,
+        tails=plan.tails,
+        target_transform=plan.target_transform,
         seed=plan.seed,
         progress=lambda done, fits: progress(f"selecting score and groups: {done} of {fits} fits"),
     )

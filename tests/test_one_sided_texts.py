@@ -1,0 +1,152 @@
+"""Audits, studies and reports of one-sided bounds, which are infinite on one side on purpose."""
+
+from html import unescape
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression
+
+from evencover import BySpread, Intervals, Normalized, OneSided, audit, quality, recommend
+from evencover._report.writing import report
+from evencover.intervals import bound_side
+from evencover.models import WithSpread
+from evencover.studies import Plan, study
+from evencover.synthetic import heteroskedastic
+
+NONSENSE = ("infinite", "width", " wide ", "narrow", "intervals are", "Winkler")
+INFINITE = np.full(300, np.inf)
+CENTER = np.linspace(0.0, 10.0, 300)
+Y = CENTER + np.tile([-1.0, 0.0, 1.0, 0.5, -0.5, 0.2, -0.2, 0.7, -0.7, 2.5], 30)
+BOUNDS = {"upper": Intervals(-INFINITE, CENTER + 2), "lower": Intervals(CENTER - 0.8, INFINITE)}
+
+
+def plain(text):
+    """Return the text of a page without its no-break spaces."""
+    return unescape(text).replace("\u00a0", " ")
+
+
+@pytest.fixture(scope="module", params=["upper", "lower"])
+def found(request):
+    data = heteroskedastic(900, seed=0)
+    table = pd.DataFrame(data.X).add_prefix("x").assign(y=data.y)
+    plan = Plan(model="linear", nonconformity=OneSided(Normalized(), side=request.param))
+    return request.param, study(table, "y", plan=plan)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "side"),
+    [
+        ([-np.inf, -np.inf], [1.0, 2.0], "upper"),
+        ([1.0, 2.0], [np.inf, np.inf], "lower"),
+        ([-np.inf, -np.inf], [1.0, np.inf], "upper"),  # too few calibration rows for the second row
+        ([-np.inf, -np.inf], [np.inf, np.inf], None),
+        ([-np.inf, 0.0], [np.inf, 1.0], None),
+        ([-np.inf, 0.0], [1.0, np.inf], None),
+        ([-np.inf, -np.inf], [-np.inf, 1.0], None),
+        ([0.0, 0.0], [1.0, 1.0], None),
+        ([], [], None),
+    ],
+)
+def test_which_intervals_are_bounds(lower, upper, side):
+    assert bound_side(Intervals(np.array(lower), np.array(upper))) == side
+
+
+@pytest.mark.parametrize(
+    ("side", "often", "far", "bound"),
+    [
+        ("upper", "90.0 % of 300 test targets are at or below their upper bound", "2 above", 7.0),
+        ("lower", "90.0 % of 300 test targets are at or above their lower bound", "0.8 below", 4.2),
+    ],
+)
+def test_an_audit_calls_them_bounds(side, often, far, bound):
+    text = str(audit(Y, BOUNDS[side], prediction=CENTER))
+    assert often in text
+    assert f"The {side} bounds are {far} the prediction on average." in text
+    assert f"The intervals are {side} bounds, so the groups are thirds by the bound." in text
+    assert f"Use the {side} bounds." in text or f"use the {side} bounds." in text
+    assert not [word for word in NONSENSE if word in text.replace("The intervals are", "")]
+    assert f"The {side} bounds are {bound:g} on average." in str(audit(Y, np.asarray(BOUNDS[side])))
+
+
+def test_measures_of_bounds():
+    measured = quality(Y, BOUNDS["lower"], prediction=CENTER)
+    assert (measured.side, measured.n_infinite, measured.noun) == ("lower", 0, "lower bounds")
+    assert (measured.mean_bound, measured.mean_distance) == pytest.approx((4.2, -0.8))
+    two_sided = quality(Y, Intervals(CENTER - 1, CENTER + 1), prediction=CENTER)
+    assert two_sided.side is None
+    assert np.isnan([two_sided.mean_bound, two_sided.mean_distance]).all()
+
+
+def test_the_distance_uses_the_prediction_that_bounds_come_with():
+    bounds = Intervals(-INFINITE, CENTER + 2, prediction=CENTER)
+    assert quality(Y, bounds).summary == "The upper bounds are 2 above the prediction on average."
+
+
+def test_bounds_that_are_infinite_for_want_of_calibration_rows_are_counted():
+    """The advice on too few calibration rows is right for these rows, and only for them."""
+    bounds = Intervals(-INFINITE, np.where(np.arange(300) < 5, np.inf, CENTER + 2))
+    audited = audit(Y, bounds, prediction=CENTER)
+    assert audited.n_infinite == audited.quality.n_infinite == 5
+    assert "5 of 300 upper bounds are infinite, because a finite threshold" in audited.advice
+    assert audited.quality.width_text == "5 of 300 upper bounds are infinite."
+
+
+@pytest.mark.parametrize(("share", "text"), [(0.5, "Fewer than asked"), (1.0, "Use tighter upper bounds")])
+def test_bounds_that_are_off(share, text):
+    y = np.where(np.arange(300) % 10 < 10 * share, CENTER, CENTER + 3)
+    audited = audit(y, BOUNDS["upper"], prediction=CENTER)
+    assert audited.verdict == "uneven"
+    assert text in str(audited)
+
+
+def test_a_study_calls_them_bounds(found):
+    side, result = found
+    text = str(result)
+    assert f"test targets are at or {'below' if side == 'upper' else 'above'} their {side} bound" in text
+    assert f"How far: The {side} bounds are " in text
+    assert f"the {side} bounds" in result.advice
+    assert not [word for word in NONSENSE if word in text]
+
+
+def test_a_report_calls_them_bounds(found):
+    side, result = found
+    text = plain(report(result))
+    for expected in (
+        f"How often are the {side} bounds right?",
+        f"{side} bound is right if the true value of y is not {'above' if side == 'upper' else 'below'} it.",
+        f"How far are the {side} bounds from the predictions?",
+        f"{'above' if side == 'upper' else 'below'} the prediction, on average, in the unit of y",
+        f"so this {side} bound is right.",
+        f"Infinite {side} bounds: 0.",
+    ):
+        assert expected in text
+    assert "Mean width" not in text
+    assert "mean width" not in text
+    assert "How wide are they?" not in text
+
+
+def test_a_report_on_an_audit_without_predictions():
+    text = plain(report(audit(Y, BOUNDS["upper"])))
+    assert "How large are they?" in text
+    assert ">7</" in text
+
+
+def test_a_recommendation_has_no_widths():
+    data = heteroskedastic(300, seed=0)
+    model = WithSpread(LinearRegression(), random_state=0)
+    text = str(recommend(model, data.X, data.y, nonconformity=OneSided(Normalized())).recommendation_)
+    assert "width" not in text
+    assert "narrow" not in text
+
+
+@pytest.mark.filterwarnings("ignore:too few calibration rows")
+def test_a_report_at_a_level_where_all_bounds_are_infinite():
+    """The other levels of the slider show that they are bounds."""
+    data = heteroskedastic(300, seed=0)
+    table = pd.DataFrame(data.X).add_prefix("x").assign(y=data.y)
+    plan = Plan(model="linear", level=0.99, nonconformity=OneSided(Normalized()), taxonomy=BySpread(3))
+    text = plain(report(study(table, "y", plan=plan)))
+    assert "How far are the upper bounds from the predictions?" in text
+    assert "for 60 of 60 rows" in text
+    assert "60 of 60 intervals are infinite, because a finite threshold at level 0.99 needs at least 99" in text
