@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def speed() -> Iterator[Comparison]:
-    """Yield the times of intervals and p-values: the ratio to numpy, and how many times as fast as crepes."""
+    """Yield the times of intervals, p-values and CRPS: the ratio to numpy, and how many times as fast as crepes."""
     found = json.loads(_output("-m", "benchmarks.speed"))
     what = "intervals, 1 000 000 + 1 000 000 rows, 3 groups"
     times = found["intervals"]
@@ -72,6 +72,11 @@ def speed() -> Iterator[Comparison]:
     yield _times_as_fast(what, times, 1.7)
     yield _times_as_fast("p-values, 20 000 + 20 000 rows", found["p_values"], 50)
     yield _times_as_fast("p-values, the same in 3 groups", found["p_values_by_group"], None)
+    what, times = "mean CRPS of predictive distributions, 20 000 + 20 000 rows", found["crps"]
+    sorting = f"sorting the scores {_milliseconds(times['sorting'])}"
+    ratio = times["evencover"] / times["sorting"]
+    yield Comparison(f"{what}: time", _milliseconds(times["evencover"]), sorting, ratio, 10)
+    yield _times_as_fast(what, times, None)
 
 
 def repeats() -> Iterator[Comparison]:

@@ -14,13 +14,16 @@ import numpy as np
 from benchmarks.workloads import (
     Implementation,
     Sample,
+    crepes_crps,
     crepes_intervals,
     crepes_p_values,
+    evencover_crps,
     evencover_intervals,
     evencover_p_values,
     fastest_numpy_intervals,
     numpy_intervals,
     sample,
+    sorted_scores,
 )
 
 _INTERVALS: dict[str, Implementation] = {
@@ -40,6 +43,7 @@ def main() -> None:
         "intervals": seconds(_INTERVALS, *large, repeats=24),
         "p_values": seconds(_P_VALUES, *map(_in_one_group, small), repeats=6),
         "p_values_by_group": seconds(_P_VALUES, *small, repeats=6),
+        "crps": crps_seconds(*small),
     }
     print(json.dumps(found))
 
@@ -53,6 +57,20 @@ def seconds(
     orders = islice(cycle(permutations(implementations)), repeats)
     rounds = [{name: _seconds(implementations[name], calibration, test) for name in order} for order in orders]
     return {name: median(times[name] for times in rounds) for name in implementations}
+
+
+def crps_seconds(calibration: Sample, test: Sample) -> dict[str, float]:
+    """Return the median seconds of the mean CRPS and of sorting the scores, and those of one call of crepes.
+
+    crepes runs once, because it makes a table of all rows by all scores, of 3.2 GB, which takes long.
+    """
+    start = perf_counter()
+    peer = crepes_crps(calibration, test)
+    once = perf_counter() - start
+    _check_agreement({"evencover": evencover_crps(calibration, test), "crepes": peer})
+    names: dict[str, Implementation] = {"evencover": evencover_crps, "sorting": sorted_scores}
+    rounds = [{name: _seconds(run, calibration, test) for name, run in names.items()} for _ in range(100)]
+    return {name: median(times[name] for times in rounds) for name in names} | {"crepes": once}
 
 
 def _seconds(run: Implementation, calibration: Sample, test: Sample) -> float:

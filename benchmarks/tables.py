@@ -120,12 +120,12 @@ def main(
     return int(any(record.failed for record in done))
 
 
-def with_table(page: str, lines: Sequence[str]) -> str:
+def with_table(page: str, lines: Sequence[str], *, marks: tuple[str, str] = PAGE_MARKS) -> str:
     """Return a page with these lines between its two marks."""
-    before, start, rest = page.partition(PAGE_MARKS[0])
-    _, end, after = rest.partition(PAGE_MARKS[1])
+    before, start, rest = page.partition(marks[0])
+    _, end, after = rest.partition(marks[1])
     if not (start and end):
-        raise ValueError(f"page must contain the lines {PAGE_MARKS[0]} and {PAGE_MARKS[1]}")
+        raise ValueError(f"page must contain the lines {marks[0]} and {marks[1]}")
     return "".join((before, start, "\n\n", "\n".join(lines), "\n\n", end, after))
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evencover import Calibration, Normalized, Prediction, calibrate
+from evencover import Calibration, Normalized, Prediction, PredictiveDistribution, Residual, Rows, calibrate
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -84,6 +84,27 @@ def crepes_p_values(calibration: Sample, test: Sample) -> FloatArray:
     """Return the p-values of the test targets by crepes, not smoothed (its faster kind)."""
     fitted = _crepes_calibration(calibration)
     return np.asarray(fitted.predict_p(test.center, test.y, sigmas=test.spread, bins=test.groups, smoothing=False))
+
+
+def evencover_crps(calibration: Sample, test: Sample) -> FloatArray:
+    """Return the mean CRPS of the test targets by this package, with the residual as the score."""
+    rows = Rows(Prediction(calibration.center), y=calibration.y)
+    fitted = calibrate(calibration.y, rows.prediction, nonconformity=Residual())
+    distribution = PredictiveDistribution.from_calibration(fitted, test.center, calibration_rows=rows)
+    return distribution.crps(test.y).mean()
+
+
+def sorted_scores(calibration: Sample, _: Sample) -> FloatArray:
+    """Return the sorted residuals, the lower limit of the work for a predictive distribution."""
+    return np.sort(calibration.y - calibration.center)
+
+
+def crepes_crps(calibration: Sample, test: Sample) -> FloatArray:
+    """Return the mean CRPS of the test targets by crepes, with the residual as the score."""
+    from crepes import ConformalPredictiveSystem
+
+    fitted = ConformalPredictiveSystem().fit(calibration.y - calibration.center)
+    return fitted.evaluate(test.center, test.y, metrics=["CRPS"])["CRPS"]
 
 
 def _evencover_calibration(rows: Sample) -> Calibration:
