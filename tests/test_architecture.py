@@ -17,17 +17,23 @@ SOURCE = Path(evencover.__file__).parent
 LAYERS = [  # a module imports from its own layer or from layers above, never from below
     {"_version"},
     {f"_internal.{name}" for name in ("optional", "saved_files", "saved_objects", "ecdf", "html", "json_values")}
-    | {f"_internal.{name}" for name in ("arrays", "booster_files", "frames", "dates", "drawing")}
-    | {"_internal"},
-    {"quantiles", "groups", "guarantees", "intervals", "predictions"},
-    {"scores", "taxonomies", "calibration", "metrics"}
-    | {f"_internal.{name}" for name in ("bins", "pools", "calibration_files")},
-    {f"calibrators.{name}" for name in ("protocols", "by_group", "_prediction_sets")} | {"calibrators"},
+    | {f"_internal.{name}" for name in ("arrays", "booster_files", "frames", "dates", "drawing", "quantile_functions")}
+    | {"_internal", "_internal.monotone_maps"},
+    {"quantiles", "groups", "guarantees", "target_support", "intervals", "predictions", "_internal.target_scales"},
+    {f"scores.{name}" for name in ("score", "residuals", "bounds", "probability", "one_sided", "support", "evaluation")}
+    | {"scores"},
+    {"taxonomies", "calibration", "metrics"} | {f"_internal.{name}" for name in ("bins", "pools", "calibration_files")},
+    {f"_internal.{name}" for name in ("score_steps", "upper_scores", "pool_rows")} | {"predictive"},
+    {f"calibrators.{name}" for name in ("protocols", "by_group", "two_tails", "_prediction_sets")} | {"calibrators"},
     {f"theory.{name}" for name in ("families", "symbolic", "pivotality")} | {"theory"},
-    {f"synthetic.{name}" for name in ("feature_distributions", "target_distributions", "data", "misspecification")}
+    {
+        f"synthetic.{name}"
+        for name in ("feature_distributions", "target_distributions", "data", "noise_shapes", "misspecification")
+    }
     | {"synthetic"},
-    {f"models.{name}" for name in ("_validation", "_out_of_fold", "_scaling", "_quantile_plan", "predict")},
-    {f"models.{name}" for name in ("adapters", "encoding", "forest", "spread")},
+    {f"models.{name}" for name in ("_validation", "_out_of_fold", "_scaling", "_quantile_plan", "predict")}
+    | {f"models.{name}" for name in ("_output_columns", "_spread_learning")},
+    {f"models.{name}" for name in ("adapters", "encoding", "forest", "spread", "target_transforms")},
     {f"models.networks.{name}" for name in ("_layers", "_losses", "_training_settings", "_training")},
     {f"models.networks.{name}" for name in ("joint", "_saving", "_network_outputs")},
     {f"models.networks.{name}" for name in ("regressors", "ensembles")} | {"models.networks", "models"},
