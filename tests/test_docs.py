@@ -30,6 +30,7 @@ WITH_CODE = (
     "README.md",
     "docs/guide.md",
     "docs/models.md",
+    "docs/distributions.md",
     "docs/predictive_distributions.md",
     "docs/theory.md",
     "docs/reproduction.md",

@@ -31,7 +31,8 @@ class Candidate:
     width : float
         Mean width, in the unit of the target.
     tails : {"joint", "separate"}
-        Whether both ends of an interval have the same threshold, or each end its own (`TwoTails`).
+        Whether both ends of an interval have the same threshold, or each end its own (`TwoTails`). If all rows are one
+        group, the verdict on separate tails is that on joint tails.
     transform : str, optional
         "log" if the model was fitted to the log of the target, and the score is computed on that scale.
     """
