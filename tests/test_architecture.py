@@ -19,7 +19,16 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     {f"_internal.{name}" for name in ("optional", "saved_files", "saved_objects", "ecdf", "html", "json_values")}
     | {f"_internal.{name}" for name in ("arrays", "booster_files", "frames", "dates", "drawing", "quantile_functions")}
     | {"_internal", "_internal.monotone_maps"},
-    {"quantiles", "groups", "guarantees", "target_support", "intervals", "predictions", "_internal.target_scales"},
+    {
+        "quantiles",
+        "groups",
+        "guarantees",
+        "target_support",
+        "intervals",
+        "predictions",
+        "rows",
+        "_internal.target_scales",
+    },
     {f"scores.{name}" for name in ("score", "residuals", "bounds", "probability", "one_sided", "support", "evaluation")}
     | {"scores"},
     {"taxonomies", "calibration", "metrics"} | {f"_internal.{name}" for name in ("bins", "pools", "calibration_files")},

@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from evencover.model_selection import three_way_split as three_way_split
     from evencover.models.predict import predictions_of as predictions_of
     from evencover.predictions import Prediction as Prediction
-    from evencover.predictions import Rows as Rows
     from evencover.predictive import PredictiveDistribution as PredictiveDistribution
     from evencover.quantiles import conformal_quantile as conformal_quantile
     from evencover.quantiles import conformal_rank as conformal_rank
+    from evencover.rows import Rows as Rows
     from evencover.scores import Bounded as Bounded
     from evencover.scores import IntervalDistance as IntervalDistance
     from evencover.scores import Normalized as Normalized
@@ -105,9 +105,10 @@ _MODULES = {
     ),
     "model_selection": ("CoverageScorer", "IntervalScorer", "intervals_of", "three_way_split"),
     "models.predict": ("predictions_of",),
-    "predictions": ("Prediction", "Rows"),
+    "predictions": ("Prediction",),
     "predictive": ("PredictiveDistribution",),
     "quantiles": ("conformal_quantile", "conformal_rank"),
+    "rows": ("Rows",),
     "scores": (
         "Bounded",
         "IntervalDistance",

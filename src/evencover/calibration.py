@@ -16,8 +16,8 @@ from evencover._internal.pools import Pool, PoolAssignment
 from evencover.groups import Groups, Label, checked_groups, first_few
 from evencover.guarantees import EXCHANGEABLE, SHIFTED, Guarantee, Kind
 from evencover.intervals import Intervals, for_requested_level, stack_levels
-from evencover.predictions import Rows
 from evencover.quantiles import Levels, is_level_sequence, level_fractions
+from evencover.rows import Rows
 from evencover.scores.evaluation import checked_nonconformity, checked_scores, intervals_by_group, scores_by_group
 from evencover.scores.score import Nonconformity
 from evencover.scores.support import support_of, warn_of_targets_outside

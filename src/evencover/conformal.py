@@ -41,9 +41,9 @@ from evencover.models._validation import (
 )
 from evencover.models.predict import is_frozen, median_spread, predictions_of
 from evencover.models.target_transforms import check_target_transform, with_target_transform
-from evencover.predictions import Rows
 from evencover.predictive import PredictiveDistribution, predict_distribution
 from evencover.quantiles import Levels, level_fractions
+from evencover.rows import Rows
 from evencover.scores import Residual
 from evencover.scores.score import Nonconformity, check_nonconformity, needs_scale, with_scale
 from evencover.taxonomies import Taxonomy

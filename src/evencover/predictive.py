@@ -26,8 +26,9 @@ from evencover.calibration import Calibration, Seed, Unseen, groups_or_marginal
 from evencover.groups import Groups, Label, rows_by_code
 from evencover.guarantees import Guarantee
 from evencover.intervals import Intervals, for_requested_level, stack_levels
-from evencover.predictions import Prediction, Rows
+from evencover.predictions import Prediction
 from evencover.quantiles import Levels, level_fractions
+from evencover.rows import Rows
 from evencover.scores.score import Nonconformity, Score
 
 

@@ -17,7 +17,7 @@ from evencover._internal.arrays import FloatArray, checked_vector
 from evencover._internal.bins import Bins
 from evencover._internal.frames import column
 from evencover.groups import Groups, Label, first_few
-from evencover.predictions import Rows
+from evencover.rows import Rows
 
 
 class Taxonomy(Protocol):

@@ -8,7 +8,8 @@ import numpy as np
 from evencover._internal.arrays import FloatArray
 from evencover.calibration import Calibration
 from evencover.groups import rows_by_code
-from evencover.predictions import Prediction, Rows
+from evencover.predictions import Prediction
+from evencover.rows import Rows
 from evencover.scores.evaluation import checked_scores, interval_by
 from evencover.scores.one_sided import OneSided
 from evencover.scores.score import Score, has_tails

@@ -7,8 +7,8 @@ from evencover._internal.frames import frame_kind
 from evencover.calibration import Seed, Unseen
 from evencover.calibrators.protocols import Calibrated
 from evencover.intervals import Intervals, IntervalUnion, for_requested_level
-from evencover.predictions import Rows
 from evencover.quantiles import Levels, level_fractions
+from evencover.rows import Rows
 
 
 def prediction_sets(calibrated: Calibrated, rows: Rows, level: Levels, unseen: Unseen) -> Intervals | IntervalUnion:

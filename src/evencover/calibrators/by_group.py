@@ -13,7 +13,7 @@ from evencover.calibration import Calibration, Seed, Unseen, calibrate_rows
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
 from evencover.intervals import Intervals, IntervalUnion
-from evencover.predictions import Rows
+from evencover.rows import Rows
 from evencover.scores.score import Nonconformity
 from evencover.taxonomies import Marginal, Taxonomy, fresh_taxonomy
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from evencover._internal.arrays import FloatArray
 from evencover.guarantees import Guarantee
 from evencover.intervals import Intervals, IntervalUnion
-from evencover.predictions import Rows
+from evencover.rows import Rows
 from evencover.scores.score import Nonconformity
 
 

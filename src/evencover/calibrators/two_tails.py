@@ -15,8 +15,8 @@ from evencover.calibrators.by_group import CalibratedGroups
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
 from evencover.intervals import Intervals, IntervalUnion
-from evencover.predictions import Rows
 from evencover.quantiles import Levels, level_fraction, level_fractions
+from evencover.rows import Rows
 from evencover.scores.evaluation import checked_scores, scores_by_group, with_nearest_targets
 from evencover.scores.one_sided import OneSided, Side
 from evencover.scores.residuals import Normalized, Standardized

@@ -12,7 +12,8 @@ from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.diagnostics._verdict import Settings, Verdict
 from evencover.groups import Groups, Label
 from evencover.intervals import Intervals
-from evencover.predictions import Prediction, Rows
+from evencover.predictions import Prediction
+from evencover.rows import Rows
 from evencover.scores import (
     Bounded,
     IntervalDistance,

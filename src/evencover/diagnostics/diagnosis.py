@@ -21,8 +21,8 @@ from evencover.diagnostics.diagnosis_result import Diagnosis, DiagnosisInputs
 from evencover.groups import checked_groups
 from evencover.models._validation import checked_target, cloned
 from evencover.models.predict import is_frozen, predictions_of, unwrap
-from evencover.predictions import Rows
 from evencover.quantiles import Level
+from evencover.rows import Rows
 from evencover.scores import Residual, Score, scores_of
 from evencover.taxonomies import ByPrediction, BySpread, Taxonomy, fresh_taxonomy
 

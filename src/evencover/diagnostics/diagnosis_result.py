@@ -25,7 +25,7 @@ from evencover.diagnostics._score_distributions import DistributionDifference
 from evencover.diagnostics._spread_dependence import Dependence
 from evencover.diagnostics._verdict import Verdict, is_off, shown_within
 from evencover.groups import Groups, Label
-from evencover.predictions import Rows
+from evencover.rows import Rows
 from evencover.scores import Score
 from evencover.taxonomies import Taxonomy
 

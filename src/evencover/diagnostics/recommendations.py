@@ -26,8 +26,9 @@ from evencover.models._validation import check_regressor, checked_target, cloned
 from evencover.models.predict import is_frozen, predictions_of
 from evencover.models.spread import WithSpread
 from evencover.models.target_transforms import check_target_transform, with_target_transform
-from evencover.predictions import Prediction, Rows
+from evencover.predictions import Prediction
 from evencover.quantiles import Level, rows_for_finite_threshold
+from evencover.rows import Rows
 from evencover.scores import Bounded, IntervalDistance, Normalized, Residual, Score, scores_of
 from evencover.scores.score import checked_score, needs_scale, with_scale
 from evencover.scores.support import with_support

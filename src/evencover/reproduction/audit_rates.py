@@ -25,10 +25,10 @@ from evencover.diagnostics._exact_tests import SIGNIFICANT, holm, two_sided_p_va
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.diagnostics._verdict import Verdict, verdict
 from evencover.groups import Label
-from evencover.predictions import Rows
 from evencover.quantiles import conformal_rank
 from evencover.reproduction.simulation import LEVEL, seed_of
 from evencover.reproduction.verdict_rates import GROUPS, SCENARIOS, TOLERANCE, Scenario
+from evencover.rows import Rows
 from evencover.taxonomies import BySpread
 
 CALIBRATION_ROWS = (300, 1200, 2000, 4000, 20_000)  # for all groups together; half as many test rows

@@ -16,9 +16,10 @@ from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.diagnostics._verdict import Verdict
 from evencover.diagnostics.diagnosis import diagnose_scores
 from evencover.diagnostics.diagnosis_result import Diagnosis
-from evencover.predictions import Prediction, Rows
+from evencover.predictions import Prediction
 from evencover.quantiles import conformal_quantile
 from evencover.reproduction.simulation import LEVEL, seed_of
+from evencover.rows import Rows
 from evencover.scores import Normalized, Residual, Score
 from evencover.synthetic.data import Sample, toy
 from evencover.synthetic.misspecification import Misspecification, NoisyVariance, QuadraticVariance, misspecified

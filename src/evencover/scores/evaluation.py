@@ -10,7 +10,8 @@ import numpy as np
 from evencover._internal.arrays import FloatArray, IntArray, checked_vector
 from evencover.groups import Label, first_few, rows_by_code
 from evencover.intervals import Intervals, stack_levels
-from evencover.predictions import Prediction, Rows
+from evencover.predictions import Prediction
+from evencover.rows import Rows
 from evencover.scores.bounds import IntervalDistance, RelativeIntervalDistance
 from evencover.scores.one_sided import OneSided
 from evencover.scores.probability import ProbabilityDistance

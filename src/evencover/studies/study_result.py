@@ -28,8 +28,9 @@ from evencover.intervals import Intervals
 from evencover.metrics import misses_by_group
 from evencover.model_selection import Part
 from evencover.models.encoding import Encoded, TableEncoder
-from evencover.predictions import Prediction, Rows
+from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction, thresholds
+from evencover.rows import Rows
 from evencover.studies._leaks import too_good
 from evencover.studies._messages import Message
 from evencover.studies.plan import Plan

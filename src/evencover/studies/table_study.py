@@ -26,7 +26,7 @@ from evencover.intervals import Intervals
 from evencover.model_selection import Part
 from evencover.models._validation import cloned
 from evencover.models.predict import median_spread
-from evencover.predictions import Rows
+from evencover.rows import Rows
 from evencover.scores import Bounded
 from evencover.scores.evaluation import interval_by
 from evencover.scores.score import needs_scale, with_scale

@@ -14,9 +14,9 @@ from evencover.diagnostics._score_distributions import distribution_differences
 from evencover.groups import Groups
 from evencover.intervals import Intervals
 from evencover.metrics import interval_scores
-from evencover.predictions import Rows
 from evencover.reproduction.benchmark._model_fits import SplitPredictions
 from evencover.reproduction.benchmark.variants import BINNING_METHODS, GROUP_NAMES, VARIANTS, Variant
+from evencover.rows import Rows
 
 Row: TypeAlias = dict[str, Any]
 ALL_ROWS = "all"

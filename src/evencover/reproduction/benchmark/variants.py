@@ -9,9 +9,9 @@ import numpy as np
 from evencover.groups import Groups
 from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileForest, QuantileNetwork
 from evencover.models.networks._training_settings import TrainingSettings
-from evencover.predictions import Rows
 from evencover.quantiles import level_fraction
 from evencover.reproduction.simulation import tertiles
+from evencover.rows import Rows
 from evencover.scores import IntervalDistance, Normalized, Residual, Score
 from evencover.taxonomies import BySpread
 

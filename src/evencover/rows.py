@@ -1,0 +1,72 @@
+"""Rows: predictions with features, targets and weights, the input of calibrators and taxonomies."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evencover._internal.arrays import FloatArray, checked_nonnegative, checked_vector, row_selection
+from evencover._internal.frames import n_rows, take
+from evencover.predictions import Prediction, as_prediction
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The input of calibrators and taxonomies: each row's prediction and, if available, features, target and weight.
+
+    `ConformalRegressor.rows` makes them from features and predicts each row once. Intervals, p-values and groups are
+    then computed from the rows without predicting again.
+
+    Parameters
+    ----------
+    prediction : Prediction of n rows
+        The model's predictions.
+    X : table of n rows, optional
+        The features, in the type that the user passed.
+    y : ndarray of shape (n,), optional
+        The targets.
+    weights : ndarray of shape (n,), optional
+        Weights for covariate shift, 0 or more.
+    """
+
+    prediction: Prediction
+    X: Any = None
+    y: FloatArray | None = None
+    weights: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prediction", as_prediction(self.prediction))
+        if self.X is not None and n_rows(self.X) != len(self):
+            raise ValueError(f"X must have {len(self)} rows, as many as the prediction; got {n_rows(self.X)}")
+        if self.y is not None:
+            object.__setattr__(self, "y", checked_vector(self.y, "y", length=len(self), matched="the prediction"))
+        if self.weights is not None:
+            weights = checked_nonnegative(self.weights, "weights", length=len(self), matched="the prediction")
+            object.__setattr__(self, "weights", weights)
+
+    @classmethod
+    def with_checked_target(cls, prediction: Prediction, X: Any, y: FloatArray | None, weights: Any = None) -> "Rows":
+        """Return rows with targets that were already checked, without checking them again."""
+        rows = cls(prediction, X, weights=weights)
+        if y is not None and len(y) != len(rows):
+            raise ValueError(f"y must have {len(rows)} rows, as many as the prediction; got {len(y)}")
+        vars(rows).update(y=y)
+        return rows
+
+    def required_target(self, *, by: str) -> FloatArray:
+        """Return the targets. Raise ValueError, with who needs them, if there are none."""
+        if self.y is None:
+            raise ValueError(f"{by} needs y, the targets; these rows have none")
+        return self.y
+
+    def __len__(self) -> int:
+        return len(self.prediction)
+
+    def __getitem__(self, rows: Any) -> "Rows":
+        positions = np.arange(len(self))[row_selection(rows)]
+        y, weights = (None if each is None else each[positions] for each in (self.y, self.weights))
+        return Rows.with_checked_target(self.prediction[positions], take(self.X, positions), y, weights)
+
+    def __repr__(self) -> str:
+        parts = [part for part in ("prediction", "X", "y", "weights") if getattr(self, part) is not None]
+        return f"Rows({len(self)} rows of {', '.join(parts)})"
