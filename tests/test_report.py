@@ -71,6 +71,7 @@ def test_whole_numbers_and_words_on_the_first_screen():
     x = rng.uniform(0, 3, 900)
     text = plain(report(study(pd.DataFrame({"x": x, "visits": rng.poisson(x)}), "visits", plan=Plan(model="linear"))))
     assert "An interval is right if the true value of visits lies in it." in text
+    assert "Model: linear. Intervals hold only whole numbers of at least 0." in text
     assert "Only whole numbers count: an interval from 0 to 1 is 1 wide and holds two values." in text
     assert "for the narrowest third of the intervals, " in text
     for term in ("ProbabilityDistance", "RelativeIntervalDistance", "log of the target"):
@@ -79,6 +80,14 @@ def test_whole_numbers_and_words_on_the_first_screen():
 
 def test_only_whole_numbers_are_counted(page):
     assert "Only whole numbers count" not in page
+
+
+def test_the_scale_and_the_limits_of_the_target_are_on_the_first_screen():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=600)
+    table = pd.DataFrame({"x": x, "price": np.exp(4 * x + rng.normal(scale=0.2, size=600))})
+    text = plain(report(study(table, "price", plan=Plan(model="linear"))))
+    assert "Model: linear, fitted to the log of the target. Intervals hold only values of at least 0." in text
 
 
 def test_names_are_escaped(page):

@@ -21,7 +21,7 @@ from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.quality import Quality
 from evencover.intervals import Intervals, Side
-from evencover.scores.support import support_of
+from evencover.scores.support import holds_whole_numbers
 from evencover.taxonomies import BySpread
 
 _NEW_ROWS = (
@@ -159,8 +159,7 @@ def _whole_numbers(contents: Contents) -> list[str]:
     """Return what a width means if intervals hold only whole numbers."""
     if contents.study is None:
         return []
-    support = support_of(contents.study.regressor.calibration_.nonconformity)
-    whole = support is not None and support.startswith("whole")
+    whole = holds_whole_numbers(contents.study.regressor.calibration_.nonconformity)
     return ["Only whole numbers count: an interval from 0 to 1 is 1 wide and holds two values."] * whole
 
 

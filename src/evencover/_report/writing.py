@@ -21,7 +21,7 @@ from evencover._report.static_sections import (
 from evencover.diagnostics._formatting import count_text
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
-from evencover.scores.support import support_of
+from evencover.scores.support import holds_whole_numbers, support_of
 from evencover.studies import Study
 
 
@@ -135,7 +135,7 @@ def _static_parts(result: Study | Diagnosis | Audit, command: str) -> Markup:
 
 def _support_text(study: Study) -> str:
     """Return which values the intervals can hold, as a sentence after a space; empty if all numbers are possible."""
-    support = support_of(study.regressor.calibration_.nonconformity)
-    if support is None:
-        return ""
-    return f" Intervals hold only {support if support.startswith('whole') else f'values of {support}'}."
+    score = study.regressor.calibration_.nonconformity
+    support = support_of(score)
+    values = "" if holds_whole_numbers(score) else "values of "
+    return "" if support is None else f" Intervals hold only {values}{support}."

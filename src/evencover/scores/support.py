@@ -154,6 +154,12 @@ def support_of(nonconformity: Nonconformity) -> str | None:
     return ", ".join(f"{text} in group {label}" for label, text in texts.items() if text is not None)
 
 
+def holds_whole_numbers(nonconformity: Nonconformity) -> bool:
+    """Return whether the score, or the score of every group, has whole numbers as its support."""
+    scores = nonconformity.values() if isinstance(nonconformity, Mapping) else [nonconformity]
+    return all(isinstance(score, Bounded) and score.whole for score in scores)
+
+
 def outside_support(nonconformity: Nonconformity, y: FloatArray, groups: Groups) -> BoolArray:
     """Return whether each target is impossible by the support of its group's score. Shape (n,)."""
     if not isinstance(nonconformity, Mapping):
