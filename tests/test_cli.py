@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import warnings
+import weakref
 from inspect import signature
 
 import numpy as np
@@ -154,9 +155,33 @@ def test_an_interruption_is_not_a_traceback(tmp_path):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert "two_subgroups" in process.stdout.readline()  # it is under way
         process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=60)
+        try:
+            process.wait(timeout=60)
+        finally:
+            process.kill()  # a failure must not leave it running
+            _, error = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in error
+
+
+def test_an_interrupt_that_python_ignores_is_repeated(monkeypatch):
+    """Python ignores all errors in callbacks of weak references, also a KeyboardInterrupt."""
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    def endless(_):
+        freed = set()
+        reference = weakref.ref(freed, interrupted)
+        del freed
+        assert reference() is None
+        time.sleep(30)
+
+    monkeypatch.setattr(_cli, "_run", endless)
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        _cli.main([])
+    assert time.monotonic() - started < 20
 
 
 def test_defaults_are_the_librarys():
