@@ -327,10 +327,10 @@ def n_saved(output):  # files and lines
         return 0
 
 def die_at_write(number):
-    def sync(_, count=itertools.count(1), sync=os.fsync):
+    def sync(descriptor, count=itertools.count(1), really_sync=os.fsync):
         if next(count) == number:
             os.kill(os.getpid(), signal.SIGKILL)
-        sync(_)
+        really_sync(descriptor)
     os.fsync = sync
 
 def fork_attempt(number, benchmark, data, output):
@@ -382,7 +382,7 @@ def test_a_run_with_two_workers_killed_at_any_moment_continues_to_the_same_bytes
         n_kills += 1
         saved.append(n_saved(output))
     assert process.returncode == 0
-    assert n_kills
+    assert n_kills >= 3
     assert all(before <= after for before, after in pairwise(saved))
     assert sorted_lines(output) == sorted_lines(reference)
     rows = run_benchmark(small(), [load_dataset(str(path))], output)
