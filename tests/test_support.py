@@ -49,6 +49,7 @@ class TestArguments:
             ({"y_min": 2, "y_max": 1}, "y_min must be at most y_max; got 2 and 1"),
             ({"y_min": np.nan}, "y_min must be a finite number or None; got nan"),
             ({"y_max": np.inf}, "y_max must be a finite number or None; got inf"),
+            ({"y_max": 10**400}, f"y_max must be a finite number or None; got 1{'0' * 39}"),
             ({"y_min": "0"}, "y_min must be a finite number or None; got '0'"),
             ({"y_min": True}, "y_min must be a finite number or None; got True"),
             ({"y_max": 1.5, "whole": True}, "y_max must be a whole number, because whole=True; got 1.5"),
@@ -70,7 +71,7 @@ class TestArguments:
             ValueError, match=r"use Bounded\(OneSided\(...\), ...\); got Bounded\(Residual\(\), y_min=0\)"
         ):
             OneSided(Bounded(y_min=0))
-        with pytest.raises(TypeError, match="nonconformity must be a score"):
+        with pytest.raises(TypeError, match="score must be a score"):
             Bounded(3, y_min=0)
 
     def test_numpy_numbers_print_as_numbers(self):

@@ -375,8 +375,14 @@ def test_files_need_no_trust(tmp_path, transform, recwarn):
         (FunctionTransformer(np.log, np.exp), Y - 0.2, "FunctionTransformer.* of 400 targets that it cannot"),
         (FunctionTransformer(np.cos, np.arccos, check_inverse=False), Y, "must be monotone"),
         (FunctionTransformer(np.sign, np.abs, check_inverse=False), Y, "must be monotone"),
+        (
+            FunctionTransformer(np.log),
+            Y,
+            "right inverse.* turns the target .* into .*, and this back into",
+        ),
+        (FunctionTransformer(np.log, np.square, check_inverse=False), Y, "must have the right inverse"),
         ("exp", Y, "target_transform must be 'log', 'log1p', or a transformer"),
-        (PowerTransformer, Y, "target_transform must be"),
+        (PowerTransformer, Y, r"got the class PowerTransformer, not an object PowerTransformer\(...\)$"),
     ],
 )
 def test_a_transform_that_fails_is_an_error_before_anything_is_fitted(transform, y, text):

@@ -51,11 +51,11 @@ class Support:
         limit = getattr(self, name)
         if limit is None:
             return None
-        if not is_number(limit) or not np.isfinite(limit):
-            raise ValueError(f"{name} must be a finite number or None; got {limit!r}")
-        if float(limit).is_integer():
+        if not is_number(limit) or not _is_float(limit):
+            raise ValueError(f"{name} must be a finite number or None; got {limit!r:.40}")
+        if float(limit).is_integer() and abs(limit) < _MAX_WHOLE:
             return int(limit)
-        if self.whole:
+        if self.whole and not float(limit).is_integer():
             raise ValueError(f"{name} must be a whole number, because whole=True; got {limit!r}")
         return float(limit)
 
@@ -105,11 +105,15 @@ class Support:
         return " of ".join(["whole numbers"] * self.whole + [limits] * bool(limits))
 
 
+def _is_float(number: Any) -> bool:
+    """Return whether a number is finite as a floating-point number."""
+    try:
+        return bool(np.isfinite(float(number)))
+    except OverflowError:
+        return False
+
+
 def limits_text(low: float | None, high: float | None) -> str:
     """Return limits as text, such as ``at least 0 and at most 9``; empty if there is none."""
     limits = (("at least", low), ("at most", high))
-    return " and ".join(f"{words} {_number_text(limit)}" for words, limit in limits if limit is not None)
-
-
-def _number_text(number: float) -> str:
-    return str(int(number)) if float(number).is_integer() else f"{number:g}"
+    return " and ".join(f"{words} {float(limit):.15g}" for words, limit in limits if limit is not None)

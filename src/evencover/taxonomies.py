@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 
-from evencover._internal.arrays import FloatArray, checked_vector
+from evencover._internal.arrays import FloatArray, checked_vector, got_text
 from evencover._internal.bins import Bins
 from evencover._internal.frames import column
 from evencover.groups import Groups, Label, first_few
@@ -369,7 +369,7 @@ def fresh_taxonomy(taxonomy: Any) -> Taxonomy:
     """Return an unfitted copy of a taxonomy. Raise TypeError if it is not a taxonomy."""
     if isinstance(taxonomy, type) or not all(callable(getattr(taxonomy, name, None)) for name in ("learn", "assign")):
         expected = "a taxonomy such as BySpread(3), with methods learn(rows) and assign(rows)"
-        raise TypeError(f"taxonomy must be {expected}; got {taxonomy!r}")
+        raise TypeError(f"taxonomy must be {expected}; got {got_text(taxonomy)}")
     return clone(taxonomy, safe=False)  # type: ignore[no-any-return]
 
 

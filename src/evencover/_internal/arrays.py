@@ -100,6 +100,13 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
+def got_text(value: Any) -> str:
+    """Return a wrong argument as text; of a class, that an object is needed."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}, not an object {value.__name__}(...)"
+    return repr(value)
+
+
 def check_positive(value: Any, name: str) -> None:
     """Raise ValueError unless a value is a positive finite number."""
     if not is_number(value) or not 0 < value < np.inf:

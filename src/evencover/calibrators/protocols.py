@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Protocol
 
-from evencover._internal.arrays import FloatArray
+from evencover._internal.arrays import FloatArray, got_text
 from evencover.guarantees import Guarantee
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.rows import Rows
@@ -84,7 +84,7 @@ def checked_calibrator(calibrator: Any) -> Calibrator:
     if isinstance(calibrator, type) or not all(map(callable, methods)):
         raise TypeError(
             "calibrator must be a calibrator such as ByGroup(BySpread(3)), with methods learn(rows, nonconformity) and "
-            f"restore(state, nonconformity); got {calibrator!r}"
+            f"restore(state, nonconformity); got {got_text(calibrator)}"
         )
     return calibrator  # type: ignore[no-any-return]
 

@@ -16,7 +16,7 @@ from sklearn.utils import Tags, check_array, column_or_1d, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from evencover._internal.arrays import FloatArray, IntArray, checked_vector
+from evencover._internal.arrays import FloatArray, IntArray, checked_vector, got_text
 from evencover._internal.frames import date_columns, n_rows, take
 
 _ROWS_FOR_CHECK = 100
@@ -42,7 +42,7 @@ def check_regressor(estimator: Any, name: str) -> None:
     if isinstance(estimator, type) or not all(_has_method(estimator, method) for method in ("fit", "predict")):
         raise TypeError(
             f"{name} must be a regressor with scikit-learn's methods fit and predict, such as Ridge(); got "
-            f"{estimator!r}"
+            f"{got_text(estimator)}"
         )
     if is_classifier(estimator):
         raise TypeError(f"{name} must be a regressor; got the classifier {type(estimator).__name__}")

@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import InputTags, Tags, check_array, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
-from evencover._internal.arrays import FloatArray, IntArray, check_count, is_number
+from evencover._internal.arrays import FloatArray, IntArray, check_count, got_text, is_number
 from evencover.models._out_of_fold import checked_splitter, out_of_fold_predictions
 from evencover.models._scaling import mean_and_scale, relative_floor
 from evencover.models._spread_learning import fixed_folds, learn_spread, residual_quantiles
@@ -337,8 +337,8 @@ class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             return ResidualSpread()
         if isinstance(self.spread, type) or not all(hasattr(self.spread, name) for name in ("learn", "spread")):
             raise TypeError(
-                "spread must be an object such as ResidualSpread(...), NeighborSpread(...) or EnsembleSpread(), not a "
-                f"class; got {self.spread!r}"
+                "spread must be an object such as ResidualSpread(...), NeighborSpread(...) or EnsembleSpread(); got "
+                f"{got_text(self.spread)}"
             )
         return cloned(self.spread)
 

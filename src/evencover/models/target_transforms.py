@@ -10,13 +10,14 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from evencover._internal.arrays import FloatArray, is_number
+from evencover._internal.arrays import FloatArray, got_text, is_number
 from evencover._internal.monotone_maps import transformed
 from evencover._internal.target_scales import check_transformable
 from evencover.models._validation import cloned
 from evencover.models.predict import is_frozen
 
 _ROUNDING = 1e-9  # change of transformed targets, relative to their range, that counts as rounding
+_INVERSE_MARGIN = 1e-3  # of the range of transformed targets; an inverse that is further off is wrong
 
 
 class LogTransform(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -94,13 +95,13 @@ def with_target_transform(estimator: Any, transform: Any) -> Any:
     if transformer is None or isinstance(transformer, type) or not all(hasattr(transformer, each) for each in methods):
         raise ValueError(
             "target_transform must be 'log', 'log1p', or a transformer with scikit-learn's methods fit, transform and "
-            f"inverse_transform; got {transform!r}"
+            f"inverse_transform; got {got_text(transform)}"
         )
     return TransformedTargetRegressor(estimator, transformer=transformer, check_inverse=False)
 
 
 def check_target_transform(estimator: Any, y: FloatArray, given: Any = None) -> None:
-    """Raise ValueError if an estimator's transform of the target fails for some targets, or is not monotone.
+    """Raise ValueError if an estimator's transform of the target fails, is not monotone, or has a wrong inverse.
 
     The check is for a `TransformedTargetRegressor`, also as the last step of a pipeline. It fits a copy of the
     transformer to the targets.
@@ -128,7 +129,8 @@ def check_target_transform(estimator: Any, y: FloatArray, given: Any = None) -> 
     except ValueError as error:
         raise ValueError(f"y must hold targets that {transformer!r} can transform; it failed: {error}") from error
     check_transformable(transformer, y)
-    return _check_monotone(transformer, np.unique(y))
+    _check_monotone(transformer, np.unique(y))
+    return _check_inverse(transformer, y)
 
 
 def _check_logarithm(name: str, y: FloatArray) -> None:
@@ -153,4 +155,23 @@ def _check_monotone(transformer: Any, y: FloatArray) -> None:
             f"the target's transformer must be monotone: larger targets all get larger values, or all smaller ones; "
             f"{transformer!r} rises {rises} times and falls {falls} times between neighbours of the {len(y)} distinct "
             "targets"
+        )
+
+
+def _check_inverse(transformer: Any, y: FloatArray) -> None:
+    """Raise ValueError unless transformed targets stay the same if they are mapped back and transformed again.
+
+    The targets themselves can differ: a transform may map several targets to the same number.
+    """
+    values = transformed(transformer.transform, y)
+    mapped_back = transformed(transformer.inverse_transform, values)
+    differences = np.abs(transformed(transformer.transform, mapped_back) - values)
+    wrong = np.flatnonzero(~(differences <= _INVERSE_MARGIN * np.ptp(values)))
+    if len(wrong):
+        first = wrong[0]
+        raise ValueError(
+            "the target's transformer must have the right inverse, which maps predictions back; "
+            f"{transformer!r} turns the target {y[first]:g} into {values[first]:g}, and this back into "
+            f"{mapped_back[first]:g}. A FunctionTransformer needs inverse_func, such as "
+            "FunctionTransformer(np.log, np.exp)"
         )

@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray, checked_vector
+from evencover._internal.arrays import FloatArray, checked_vector, got_text
 from evencover.groups import Label
 from evencover.intervals import Intervals
 from evencover.predictions import Prediction
@@ -96,12 +96,12 @@ def missing_scale(name: str, settings: str) -> ValueError:
     )
 
 
-def checked_score(score: Any) -> Score:
-    """Return the score. Raise TypeError unless it can be called and has a method `interval`."""
+def checked_score(score: Any, name: str = "nonconformity") -> Score:
+    """Return the score. Raise TypeError, with the name of the argument, unless it is callable and has `interval`."""
     if isinstance(score, type) or not (callable(score) and callable(getattr(score, "interval", None))):
         raise TypeError(
-            "nonconformity must be a score such as Residual(): callable as score(y, prediction), with a method "
-            f"interval(threshold, prediction); got {score!r}"
+            f"{name} must be a score such as Residual(): callable as score(y, prediction), with a method "
+            f"interval(threshold, prediction); got {got_text(score)}"
         )
     return score  # type: ignore[no-any-return]
 

@@ -20,6 +20,7 @@ from evencover._internal.arrays import (
     checked_nonnegative,
     checked_vector,
     generator,
+    got_text,
     is_number,
 )
 from evencover.predictions import Prediction
@@ -204,11 +205,9 @@ def _apply(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the changed center and spread. The function gets copies, so it cannot change the originals."""
     if isinstance(misspecification, type) or not callable(misspecification):
-        is_class = isinstance(misspecification, type)
-        got = f"the class {misspecification.__name__}: create an object of it" if is_class else repr(misspecification)
         raise TypeError(
             "misspecifications must be functions of (center, spread, generator) or objects such as ScaledSpread(2.0); "
-            f"got {got}"
+            f"got {got_text(misspecification)}"
         )
     pair = misspecification(center.copy(), spread.copy(), rng)
     if not isinstance(pair, tuple) or len(pair) != 2:

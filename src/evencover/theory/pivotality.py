@@ -276,7 +276,8 @@ class _Comparison:
         if self._knows_distributions:
             below = ndtri(_KNOTS[: len(_PROBABILITIES)])
             return np.concatenate([below, [0.0], -below[::-1]])
-        quantiles = np.unique(np.quantile(self._grid_scores, _PROBABILITIES, axis=1))
+        with np.errstate(invalid="ignore"):  # between infinite scores, of targets outside a support
+            quantiles = np.unique(np.quantile(self._grid_scores, _PROBABILITIES, axis=1))
         return np.sort(np.concatenate([quantiles, (quantiles[1:] + quantiles[:-1]) / 2]))
 
     def _score_cdf(self, thresholds: FloatArray, which: int, ulps: int = 0) -> FloatArray:
