@@ -175,5 +175,5 @@ def test_wrong_settings_raise():
         OneSided(Bounded(Residual(), y_min=0))
     with pytest.raises(ValueError, match="side must be 'lower' or 'upper'; got 'left'"):
         OneSided(Residual(), side="left")
-    with pytest.raises(TypeError, match="nonconformity must be a score such as"):
+    with pytest.raises(TypeError, match="score must be a score such as"):
         OneSided("residual")

@@ -7,8 +7,25 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression
 
-from evencover import BySpread, Intervals, Normalized, OneSided, audit, quality, recommend
+from evencover import (
+    Bounded,
+    ByGroup,
+    BySpread,
+    ConformalRegressor,
+    Intervals,
+    IntervalScorer,
+    Normalized,
+    OneSided,
+    Residual,
+    Support,
+    TwoTails,
+    audit,
+    calibrate,
+    quality,
+    recommend,
+)
 from evencover._report.writing import report
+from evencover.diagnostics._answers import is_even
 from evencover.intervals import bound_side
 from evencover.models import WithSpread
 from evencover.studies import Plan, study
@@ -150,3 +167,75 @@ def test_a_report_at_a_level_where_all_bounds_are_infinite():
     assert "How far are the upper bounds from the predictions?" in text
     assert "for 60 of 60 rows" in text
     assert "60 of 60 intervals are infinite, because a finite threshold at level 0.99 needs at least 99" in text
+
+
+@pytest.mark.parametrize("side", ["upper", "lower"])
+@pytest.mark.parametrize(
+    ("support", "transform"), [({"y_min": 0}, None), ({"y_min": 0, "y_max": 99}, None), (None, "log")]
+)
+def test_bounds_that_end_at_limits_of_the_target_are_bounds(side, support, transform):
+    """The other end is a limit and not infinite, but its distance is no width."""
+    data = heteroskedastic(900, seed=0)
+    y, score = 20 + data.y, OneSided(Residual(), side=side)
+    score = score if support is None else Bounded(score, **support)
+    model = ConformalRegressor(LinearRegression(), nonconformity=score, target_transform=transform, random_state=0)
+    bounds = model.fit(data.X, y).predict_interval(data.X)
+    assert np.isfinite(bounds.lower if side == "upper" else bounds.upper).all() or side == "lower"
+    assert bound_side(bounds) == bound_side(bounds[:10]) == side
+    assert f"The {side} bounds are " in str(audit(y, bounds))
+    with pytest.raises(ValueError, match=f"got {side} bounds, which have one"):
+        IntervalScorer()(model, data.X, y)
+
+
+@pytest.mark.filterwarnings("ignore:too few calibration rows")
+@pytest.mark.parametrize("calibrator", [ByGroup(), TwoTails()])
+def test_infinite_intervals_of_limited_targets_are_no_bounds(calibrator):
+    """From 0 to infinity: there are too few calibration rows."""
+    data = heteroskedastic(30, seed=0)
+    score = Bounded(y_min=0)
+    model = ConformalRegressor(LinearRegression(), nonconformity=score, calibrator=calibrator, random_state=0)
+    intervals = model.fit(data.X, 20 + data.y).predict_interval(data.X, level=0.95)
+    assert (intervals.lower == 0).all()
+    assert bound_side(intervals) is None
+    audited = audit(20 + data.y, intervals)
+    assert "30 of 30 intervals are infinite, because a finite threshold at level 0.95 needs at least" in audited.advice
+    assert is_even(audited) == "Not known yet. All intervals are infinite, so they are right for every target."
+
+
+def test_a_report_on_few_rows_calls_intervals_intervals():
+    """At the highest levels they are from 0 to infinity."""
+    data = heteroskedastic(300, seed=0)
+    table = pd.DataFrame(data.X).add_prefix("x").assign(y=20 + data.y)
+    result = study(table, "y", plan=Plan(model="linear", taxonomy=BySpread(3), nonconformity=Normalized()))
+    text = plain(report(result))
+    assert "How often are the intervals right?" in text
+    assert "lower bound" not in text
+
+
+def test_a_recommendation_of_bounds_has_no_widths_with_a_support_and_no_log():
+    """The widths would end at the limit of the target, or at that of the log, and say nothing."""
+    rng = np.random.default_rng(0)
+    X = rng.exponential(size=(400, 1))
+    y = 3 + 10 * X[:, 0] + rng.normal(size=400)
+    usual = recommend(LinearRegression(), X, y).recommendation_
+    assert {each.transform for each in usual.candidates} == {None, "log"}
+    for support in (None, Support(y_min=0)):
+        model = recommend(LinearRegression(), X, y, nonconformity=OneSided(Normalized()), support=support)
+        found = model.recommendation_
+        assert {(each.transform, each.width) for each in found.candidates} == {(None, np.inf)}
+        assert "width" not in str(found)
+
+
+class UpperResidual:
+    """A score of a user that is one-sided, without saying so."""
+
+    def __call__(self, y, prediction):
+        return np.asarray(y) - prediction.center
+
+    def interval(self, threshold, prediction):
+        return Intervals(np.full(len(prediction), -np.inf), prediction.center + threshold)
+
+
+def test_the_bounds_of_a_users_own_score_are_found_by_their_infinite_ends():
+    bounds = calibrate(Y, CENTER, nonconformity=UpperResidual()).interval(CENTER)
+    assert bound_side(bounds) == "upper"

@@ -176,7 +176,7 @@ class TestText:
     def test_one_threshold_instead_of_narrower_groups(self):
         chosen = Candidate(Normalized(), self.one, "even", 2.0)
         (line,) = self.summary(chosen, Candidate(Normalized(), self.groups, "even", 1.99), chosen=chosen)
-        assert "It is even over five groups of the spread. Narrower even candidates have more groups" in line
+        assert line.endswith("of the spread. Other even candidates are less simple, and at most 1 % narrower.")
 
     def test_no_even_candidate(self):
         chosen = Candidate(Normalized(), self.one, "undecided", 2.0)

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -32,6 +33,7 @@ from evencover._report import json_data, writing
 from evencover._report.json_data import data_of
 from evencover.diagnostics._answers import is_even
 from evencover.diagnostics._spelling import COMMAND_LINE
+from evencover.diagnostics.recommendation_result import Candidate, Recommendation
 from evencover.models import QuantileForest, TableEncoder, WithSpread
 from evencover.studies import MODELS, Plan, study, table_study
 from evencover.studies.study_result import tied_scores
@@ -285,8 +287,8 @@ class TestSupportOfTheTarget:
         with pytest.warns(UserWarning, match="targets") as caught:
             after = study(table, "visits", plan=plan)
         counts = " and ".join(f"2 of {sizes[part]} {part} targets" for part in parts)
-        text = f"{counts} are not whole numbers of at least 0, and no interval covers them. To allow all numbers, use "
-        assert after.warnings == [f"{text}support='none'."]
+        text = f"{counts} are outside the support (whole numbers of at least 0), and no interval covers them. "
+        assert after.warnings == [f"{text}To allow all numbers, use support='none'."]
         assert len(caught) == 1
         assert ("calibration targets outside" in str(caught[0].message)) == ("calibration" in parts)
 
@@ -460,3 +462,49 @@ def test_a_model_of_the_log_is_explained():
     assert "log" not in " ".join([*plain.notes, plain.method])
     with pytest.raises(ValueError, match="target_transform must be 'auto' or 'none'; got 'log'"):
         Plan(target_transform="log")
+
+
+@pytest.mark.parametrize(
+    ("log_width", "other", "reason"),
+    [
+        (0.9, Candidate(Normalized(), Marginal(), "even", 1.0), "its intervals were 10 % narrower"),
+        (1.0, Candidate(Normalized(), BySpread(3), "even", 0.995), "it needed fewer groups for about the same width"),
+        (1.0, Candidate(Normalized(), Marginal(), "uneven", 0.9), "its intervals were more even"),
+    ],
+)
+def test_why_the_log_was_chosen(log_width, other, reason):
+    chosen = Candidate(Normalized(), Marginal(), "even", log_width, transform="log")
+    regressor = SimpleNamespace(recommendation_=Recommendation((other, chosen), chosen, 0.9))
+    (note,) = table_study._log_notes(regressor)
+    assert f"because {reason} on the training rows" in note.text
+
+
+def test_targets_outside_a_wrong_support_are_the_reason_for_low_coverage():
+    table = houses()
+    plan = replace(QUICK, nonconformity=Residual(), taxonomy=Marginal(), support=Support(y_max=3))
+    with pytest.warns(UserWarning, match="targets outside the support"):
+        found = study(table, "price", plan=plan)
+    share = np.mean(found.test_rows.y > 3)
+    assert share > 0.12
+    text = f"Use support='none': {100 * share:.1f} % of the test targets are outside the support, and never covered."
+    assert found.advice.startswith(text)
+    assert "the intervals hold all possible targets" in found.diagnosis.advice
+
+
+@pytest.mark.filterwarnings("ignore:too few calibration rows")
+def test_separate_tails_in_words():
+    """Groups without test rows have no shares, and what is said about one threshold is about both ends."""
+    table = houses(60)
+    taxonomy = BySpread(edges=[1e-9])  # nobody is below
+    found = study(
+        table,
+        "price",
+        plan=replace(QUICK, nonconformity=Normalized(), taxonomy=taxonomy, tails="separate", support="none"),
+    )
+    text = str(found)
+    assert not (found.groups.codes == 0).any()
+    assert "nan" not in text
+    assert "With one threshold for all rows and both ends of their intervals, from the calibration rows: " in text
+    page = writing.report(found)
+    assert "One threshold for all rows and both ends of their intervals, " in page
+    assert ", with the same threshold for both ends of an interval" in page

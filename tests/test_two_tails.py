@@ -1,7 +1,9 @@
 """Two thresholds for each group: levels of the tails, mirrored targets, weights, unseen groups, files, texts."""
 
+import warnings
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -20,16 +22,20 @@ from evencover import (
     IntervalUnion,
     Normalized,
     OneSided,
+    Prediction,
     Residual,
     Rows,
     Standardized,
+    Support,
     TooFewRowsWarning,
     TwoTails,
     audit,
     diagnose,
+    recommend,
 )
 from evencover.calibrators._prediction_sets import prediction_sets
 from evencover.models import WithSpread
+from evencover.studies import Plan
 from tests.calibrators import SignedTails
 from tests.synthetic import Oracle, draw, mirrored
 from tests.test_one_sided import SquaredResidual
@@ -225,7 +231,7 @@ def test_wrong_shares_raise(share):
 
 
 def test_wrong_scores_and_parts_raise():
-    with pytest.raises(ValueError, match="nonconformity must be a two-sided score for TwoTails; got OneSided"):
+    with pytest.raises(ValueError, match=r"two-sided score for separate tails, such as Residual\(\); got OneSided"):
         TwoTails().learn(OLD, OneSided(Residual()))
     with pytest.raises(ValueError, match="nonconformity must have one score for each of the groups"):
         TwoTails(BySpread(2)).learn(OLD, {"low": Residual()})
@@ -276,3 +282,52 @@ def test_intervals_are_nested_unless_crossing_ends_become_a_point(bounded):
     intervals = model.fit(X, y).predict_interval(X, level=[0.01, 0.05, 0.2, 0.5, 0.9])
     inside = (np.diff(intervals.lower) <= 0) & (np.diff(intervals.upper) >= 0) | intervals.empty[:, :-1]
     assert inside.all() == model.calibrator_.nested == (not bounded)
+
+
+@pytest.mark.parametrize(
+    "limits", [{"y_min": -1000}, {"y_min": -5, "y_max": 140}, {"y_min": -1000, "whole": True}], ids=str
+)
+def test_a_point_between_crossed_ends_keeps_the_share_of_each_tail(limits):
+    """No possible target is below a bound, or above one, that is not so without the support."""
+    rng = np.random.default_rng(0)
+
+    def crossing_rows(n):  # a few narrow bounds, far from their targets
+        narrow = rng.random(n) < 0.08
+        upper = np.where(narrow, 1.0, 100.0)
+        y = np.where(narrow, 27.0, np.where(rng.random(n) < 0.12, 130.0, 0.0)) + rng.normal(size=n).round()
+        return Rows(Prediction(np.where(narrow, 0.5, 0.0), lower=np.where(narrow, 0.0, -100.0), upper=upper), y=y)
+
+    old, new = crossing_rows(2000), crossing_rows(5000)
+    new = new[Support(**limits).contains(new.y)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of calibration targets outside the limits
+        free, bounded = (
+            TwoTails().learn(old, score).intervals(new, (Fraction(4, 5),))
+            for score in (IntervalDistance(), Bounded(IntervalDistance(), **limits))
+        )
+    assert free.empty.any()
+    assert bounded.n_replaced >= free.empty.sum()
+    y = new.y[:, None]
+    assert not ((y < bounded.lower) & (y >= free.lower)).any()
+    assert not ((y > bounded.upper) & (y <= free.upper)).any()
+
+
+class NeverFitted(LinearRegression):
+    def fit(self, X, y):
+        raise AssertionError
+
+
+def test_separate_tails_of_a_one_sided_score_are_an_error_before_anything_is_fitted():
+    settings = {"nonconformity": Bounded(OneSided(Residual()), y_min=0), "tails": "separate"}
+    for use in (Plan, partial(recommend, NeverFitted(), np.zeros((20, 1)), np.arange(20.0))):
+        with pytest.raises(ValueError, match="nonconformity must be a two-sided score for separate tails"):
+            use(**settings)
+
+
+def test_recommend_treats_standardized_as_normalized():
+    data = draw(np.random.default_rng(0), 200)
+    widths = [
+        recommend(Oracle(), data.X, data.y, nonconformity=score, tails="separate").recommendation_.chosen.width
+        for score in (Standardized(), Normalized())
+    ]
+    assert widths[0] == widths[1] < np.inf

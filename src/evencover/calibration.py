@@ -19,6 +19,7 @@ from evencover.intervals import Intervals, for_requested_level, stack_levels
 from evencover.quantiles import Levels, is_level_sequence, level_fractions
 from evencover.rows import Rows
 from evencover.scores.evaluation import checked_nonconformity, checked_scores, intervals_by_group, scores_by_group
+from evencover.scores.one_sided import side_of
 from evencover.scores.score import Nonconformity
 from evencover.scores.support import support_of, warn_of_targets_outside
 
@@ -198,7 +199,7 @@ class Calibration:
         )
         unseen_labels = groups.labels_not_in(self.labels)
         guarantee = replace(self.guarantee, without=unseen_labels) if unseen_labels else self.guarantee
-        return replace(intervals, groups=groups, guarantee=guarantee)
+        return replace(intervals, groups=groups, guarantee=guarantee, side=side_of(self.nonconformity))
 
     def p_values(
         self,

@@ -56,6 +56,8 @@ class Intervals:
     replaced : ndarray of bool, with the shape of the bounds, optional
         Whether each interval held no possible target, and was replaced by the nearest one; see `Bounded`. By default
         no interval was.
+    side : {"lower", "upper", "both"}, optional
+        Which ends are bounds; the others are infinite, or limits of the target. By default infinite ends show it.
 
     Examples
     --------
@@ -73,6 +75,7 @@ class Intervals:
     prediction: FloatArray | None = field(default=None, kw_only=True)
     frame: FrameKind | None = field(default=None, kw_only=True, repr=False)
     replaced: BoolArray = field(default=None, kw_only=True, repr=False)  # type: ignore[arg-type]
+    side: Side | Literal["both"] | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         lower, upper = np.asarray(self.lower, dtype=float), np.asarray(self.upper, dtype=float)
@@ -236,12 +239,11 @@ class Intervals:
     def __getitem__(self, rows: Any) -> "Intervals":
         """Return the intervals of some rows, selected by a slice, a mask, positions or one position."""
         rows = row_selection(rows)
-        return Intervals(
-            self.lower[rows],
-            self.upper[rows],
-            level=self.level,
+        return replace(
+            self,
+            lower=self.lower[rows],
+            upper=self.upper[rows],
             groups=None if self.groups is None else self.groups[rows],
-            guarantee=self.guarantee,
             prediction=None if self.prediction is None else self.prediction[rows],
             frame=None if self.frame is None else self.frame[rows],
             replaced=self.replaced[rows],
@@ -272,11 +274,14 @@ class Intervals:
 def bound_side(intervals: "Intervals | IntervalUnion") -> Side | None:
     """Return "upper" if intervals for one level are upper bounds, "lower" if they are lower bounds, otherwise None.
 
-    They are upper bounds if all lower ends are −inf, no upper end is, and at least one upper end is finite. A two-sided
-    interval with too few calibration rows is infinite on both sides.
+    Without a `side`, they are upper bounds if all lower ends are −inf, no upper end is, and one of these is finite.
     """
     if not isinstance(intervals, Intervals) or intervals.lower.ndim > 1:
         return None
+    if intervals.side == "both":
+        return None
+    if intervals.side is not None:
+        return intervals.side if np.isfinite(getattr(intervals, intervals.side)).any() else None
     sides: tuple[tuple[Side, FloatArray, FloatArray], ...] = (
         ("upper", -intervals.lower, intervals.upper),
         ("lower", intervals.upper, -intervals.lower),
@@ -385,6 +390,7 @@ def for_requested_level(
         prediction=prediction,
         frame=frame,
         replaced=replaced,
+        side=intervals.side,
     )
 
 

@@ -127,6 +127,11 @@ class Contents:
         """What the intervals are called: intervals, upper bounds or lower bounds."""
         return "intervals" if self.side is None else f"{self.side} bounds"
 
+    @property
+    def one_threshold_text(self) -> str:
+        """What the diagnosis is about, in words."""
+        return "one threshold for all rows" if self.study is None else self.study.one_threshold_text
+
     @cached_property
     def max_width(self) -> float:
         """The largest finite mean width at any level."""

@@ -125,7 +125,8 @@ def rows_section(contents: Contents, shown: ShownRows, intervals: Intervals, rec
 def one_threshold_section(contents: Contents, diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
     """Return the expected coverage of one threshold for all rows, estimated on the calibration rows."""
     text = recorder.text(
-        f"One threshold for all rows, {format_number(diagnosis.threshold)}, at level {diagnosis.level:g}. Verdict from "
+        f"{contents.one_threshold_text.capitalize()}, {format_number(diagnosis.threshold)}, at level "
+        f"{diagnosis.level:g}. Verdict from "
         f"the calibration rows alone: {diagnosis.verdict}."
     )
     lines = [
@@ -277,7 +278,7 @@ def guarantee_section(guarantee: Guarantee, level: float, recorder: LevelRecorde
     return section("guarantee", "Guarantee", tag("p", str(guarantee)), table, tag("p", note, class_="note"))
 
 
-def options_section(diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
+def options_section(contents: Contents, diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
     """Return the alternatives that were evaluated on the calibration rows."""
     lines = [
         (
@@ -294,7 +295,12 @@ def options_section(diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
         "Guaranteed: on average over many calibrations, every group is covered at the level. After one calibration, "
         "its coverage can be a little lower or higher; that is what the verdict on the test rows is about."
     )
-    caption = "Evaluated on the calibration rows" + ", so widths differ from those of test rows" * (not one_sided)
+    tails = contents.study is not None and contents.study.tails == "separate"
+    caption = (
+        "Evaluated on the calibration rows"
+        + ", with the same threshold for both ends of an interval" * tails
+        + ", so widths differ from those of test rows" * (not one_sided)
+    )
     table = scrolling_table(header, lines, caption)
     return section("options", "Alternatives", table, tag("p", note, class_="note"))
 

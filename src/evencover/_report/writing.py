@@ -84,7 +84,7 @@ def _level_parts(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRec
         yield sections.one_threshold_section(contents, snapshot.diagnosis, recorder)
         yield sections.distributions_section(contents, snapshot.diagnosis, recorder)
         if snapshot.diagnosis.options:
-            yield sections.options_section(snapshot.diagnosis, recorder)
+            yield sections.options_section(contents, snapshot.diagnosis, recorder)
     yield sections.rule_section(contents, snapshot, recorder)
     yield sections.tests_section(snapshot, recorder)
     if snapshot.audit is not None and snapshot.audit.by_feature:

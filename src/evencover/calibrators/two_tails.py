@@ -77,8 +77,7 @@ class TwoTails(BaseEstimator):  # type: ignore[misc]
         share = _checked_share(self.lower_share)
         taxonomy = Marginal() if self.taxonomy is None else fresh_taxonomy(self.taxonomy)
         groups = taxonomy.learn(rows)
-        two_sided = _each_score(nonconformity, _two_sided)
-        both = calibrate_rows(rows, two_sided, groups)
+        both = calibrate_rows(rows, _each_score(nonconformity, as_two_sided), groups)
         lower, upper = (_tail_calibration(tail, rows, groups) for tail in _tails(both.nonconformity))
         return CalibratedTails(taxonomy, both, lower, upper, share)
 
@@ -221,6 +220,7 @@ class CalibratedTails:
             upper=bounds[1],
             replaced=(lower.replaced | upper.replaced) & (bounds[0] <= bounds[1]),
             guarantee=None if lower.guarantee is None else self._with_tails(lower.guarantee),
+            side="both",
         )
 
     def _with_tails(self, guarantee: Guarantee) -> Guarantee:
@@ -263,15 +263,17 @@ def _tails(nonconformity: Nonconformity) -> tuple[Nonconformity, Nonconformity]:
 
 def one_tail(score: Score, side: Side) -> Score:
     """Return one tail of a score; `Bounded` stays the outermost score."""
-    return _inside(score, lambda inner: OneSided(inner, side))
+    return _inside(as_two_sided(score), lambda inner: OneSided(inner, side))
 
 
-def _two_sided(score: Score) -> Score:
+def as_two_sided(score: Score) -> Score:
     """Return the score; for `Standardized`, which has one tail only, `Normalized` with the same settings."""
 
     def change(inner: Score) -> Score:
         if isinstance(inner, OneSided):
-            raise ValueError(f"nonconformity must be a two-sided score for TwoTails; got {inner!r}")
+            raise ValueError(
+                f"nonconformity must be a two-sided score for separate tails, such as {inner.score!r}; got {inner!r}"
+            )
         if type(inner) is Standardized:
             return Normalized(**{each.name: getattr(inner, each.name) for each in fields(inner)})
         return inner

@@ -64,7 +64,7 @@ def _advice_if_undecided(diagnosis: Diagnosis, spelling: Spelling) -> str:
     if diagnosis.threshold == np.inf:
         return (
             f"Use another score: so many scores are infinite that the threshold at level {diagnosis.level:g} is "
-            "infinite, too, and every target is covered."
+            "infinite, too, and the intervals hold all possible targets."
         )
     tied = np.mean(scores == diagnosis.threshold) if len(scores) else 0.0
     if len(scores) * tied > 1 and tied > diagnosis.tolerance:

@@ -54,6 +54,8 @@ def is_even(audit: Audit) -> str:
     where = f"the true share of right {audit.quality.noun}" + " in every group" * several
     if audit.verdict == "even":
         return f"Yes. {where.capitalize()} lies between {shown}."
+    if audit.n_infinite == audit.overall.rows:
+        return f"Not known yet. All {audit.quality.noun} are infinite, so they are right for every target."
     asked = range_text(*tolerance_range(audit))
     groups = "No group is shown to be off" if several else "It is not shown to be off"
     return (

@@ -45,6 +45,8 @@ class StudyContext:
         Whether each group has its own threshold.
     by_time : bool
         Whether the test rows are later than the calibration rows.
+    outside_support : float
+        The share of test targets outside the support of the score, which no interval covers.
     """
 
     taxonomy: Any
@@ -57,6 +59,7 @@ class StudyContext:
     tied: float
     per_group: bool
     by_time: bool = False
+    outside_support: float = 0.0
 
     @property
     def training_size(self) -> float:
@@ -120,6 +123,8 @@ def _if_uneven(audit: Audit, spelling: Spelling, context: StudyContext | None) -
     per_group = audit.own_thresholds or (context is not None and context.per_group)
     both_ways = len({row.coverage > audit.level for row in groups_off}) > 1
     infinite = _avoid_infinite_intervals(audit)
+    if context is not None and audit.overall.coverage < audit.level <= audit.overall.coverage + context.outside_support:
+        return _change_support(spelling, context)
     if is_off(audit.overall, audit.level, audit.tolerance) and (per_group or not both_ways):
         if context is not None and context.by_time:
             return Advice([*infinite, *_if_changed_with_time(audit)])
@@ -153,6 +158,12 @@ def _if_tied(audit: Audit, context: StudyContext) -> list[str]:
 
 def _tighter(audit: Audit) -> str:
     return "narrower" if audit.quality.side is None else "tighter"
+
+
+def _change_support(spelling: Spelling, context: StudyContext) -> Advice:
+    reason = f"{percent_text(context.outside_support)} of the test targets are outside the support, and never covered"
+    again = _run_again(spelling, spelling.setting("support", "none"), reason)
+    return Advice([*again.sentences, "Or correct the limits of the support."], again.option)
 
 
 def _if_all_rows_off(audit: Audit, spelling: Spelling, context: StudyContext | None) -> list[str]:

@@ -9,7 +9,8 @@ import numpy as np
 
 from evencover._internal.html import Markup, html_table, tag
 from evencover.diagnostics._verdict import GroupCoverage, HasVerdict
-from evencover.scores import Bounded
+from evencover.scores import Score
+from evencover.scores.support import without_support
 
 COVERAGE_COLUMNS = ("group", "rows", "coverage", "95 % interval")
 _MAX_LISTED = 6
@@ -110,9 +111,9 @@ def short_repr(value: object) -> str:
     return f"{type(value).__name__}({', '.join(given)})"
 
 
-def score_text(score: object) -> str:
+def score_text(score: Score) -> str:
     """Return a score as Python code, without its support: candidates share one, so their table need not repeat it."""
-    return short_repr(score.score if isinstance(score, Bounded) else score)
+    return short_repr(without_support(score))
 
 
 def join_first(texts: Iterable[str]) -> str:

@@ -25,7 +25,7 @@ from evencover.scores import (
     scores_of,
 )
 from evencover.scores.evaluation import interval_by
-from evencover.scores.one_sided import Side
+from evencover.scores.one_sided import Side, is_one_sided
 
 WIDTH_MARGIN = 0.01  # relative difference of widths that is ignored
 _SIDES: tuple[Side, Side] = ("lower", "upper")
@@ -133,5 +133,7 @@ def _supported_scores(prediction: Prediction) -> Iterator[Score]:
 def _option(rows: Rows, groups: Groups, score: Score, threshold: float | FloatArray, verdict: Verdict) -> Option:
     """Return the option for a score with one threshold, or with an array of one threshold for each row."""
     widths = interval_by(score, threshold, rows.prediction).width
+    if is_one_sided(score):  # the width up to a limit of the target says nothing
+        widths = np.full(len(widths), np.inf)
     means = {label: float(own.mean()) for label, own in groups.split(widths).items()}
     return Option(score, np.ndim(threshold) > 0, verdict, float(widths.mean()), means)

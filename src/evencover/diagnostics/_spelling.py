@@ -7,13 +7,13 @@ from typing import Any
 from evencover.diagnostics._formatting import range_text, short_repr
 from evencover.diagnostics._verdict import HasVerdict, sufficient_tolerance, tolerance_range
 from evencover.scores import (
-    Bounded,
     IntervalDistance,
     Normalized,
     ProbabilityDistance,
     RelativeIntervalDistance,
     Residual,
 )
+from evencover.scores.support import without_support
 from evencover.taxonomies import ByFeature, ByPrediction, BySpread, Marginal
 
 _LARGEST_TOLERANCE = 0.2
@@ -56,7 +56,7 @@ class Spelling:
 
     def score(self, score: Any) -> str:
         """Return the setting of the score."""
-        inner = score.score if isinstance(score, Bounded) else score  # its support is another option
+        inner = without_support(score)  # its support is another option
         option = _SCORES.get(RelativeIntervalDistance() if isinstance(inner, RelativeIntervalDistance) else inner)
         return f"--score {option}" if self.command_line and option else f"nonconformity={short_repr(score)}"
 

@@ -85,7 +85,8 @@ class Recommendation:
     candidates : tuple of Candidate
         The evaluated candidates, the narrowest first.
     chosen : Candidate
-        The narrowest even candidate. Among all even ones that are at most 1 % wider, the one with the fewest groups.
+        The narrowest even candidate. Among all even ones that are at most 1 % wider, the simplest: with the fewest
+        groups, then without the log, then with joint tails.
     level : float
         Nominal coverage of the comparison.
     """
@@ -117,7 +118,7 @@ class Recommendation:
             else "Thresholds per group are even by their guarantee"
         )
         if any(each.width < self.chosen.width for each in self._others("even")):
-            return f"{even}. Narrower even candidates have more groups and save at most 1 % of the width."
+            return f"{even}. Other even candidates are less simple, and at most 1 % narrower."
         return f"{even}." if self._one_sided else f"{even}, and no even candidate is narrower."
 
     def _reasons_against_others(self) -> list[str]:

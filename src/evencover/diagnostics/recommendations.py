@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from evencover._internal.arrays import FloatArray, check_count
 from evencover._internal.frames import n_rows, take
-from evencover.calibrators.two_tails import TwoTails
+from evencover.calibrators.two_tails import TwoTails, as_two_sided
 from evencover.conformal import ConformalRegressor
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.diagnostics._options import WIDTH_MARGIN, Option, evaluate_options, two_tails_width
@@ -29,9 +29,10 @@ from evencover.models.target_transforms import check_target_transform, with_targ
 from evencover.predictions import Prediction
 from evencover.quantiles import Level, rows_for_finite_threshold
 from evencover.rows import Rows
-from evencover.scores import Bounded, IntervalDistance, Normalized, Residual, Score, scores_of
+from evencover.scores import IntervalDistance, Normalized, Residual, Score, scores_of
+from evencover.scores.one_sided import is_one_sided
 from evencover.scores.score import checked_score, needs_scale, with_scale
-from evencover.scores.support import with_support
+from evencover.scores.support import with_support, without_support
 from evencover.target_support import Support
 from evencover.taxonomies import BySpread, Marginal, Taxonomy, fresh_taxonomy
 
@@ -211,6 +212,8 @@ class _Choices:
             raise ValueError(f"target_transform must be 'auto' or 'none'; got {self.target_transform!r}")
         if self.tails not in (None, "joint", "separate"):
             raise ValueError(f"tails must be 'joint', 'separate' or None; got {self.tails!r}")
+        if self.tails == "separate" and self.nonconformity is not None:
+            as_two_sided(self.nonconformity)
         if getattr(self.taxonomy, "needs_target", False):
             raise ValueError(
                 "taxonomy must not depend on the target, because the interval widths cannot be compared then; got "
@@ -254,7 +257,7 @@ def _candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[C
     if choices.tails != "separate":
         yield from joint
     for each in joint:
-        inner = each.nonconformity.score if isinstance(each.nonconformity, Bounded) else each.nonconformity
+        inner = without_support(each.nonconformity)
         tried = not each.has_one_threshold and isinstance(inner, IntervalDistance | Normalized)
         if choices.tails == "separate" or (choices.tails is None and tried):
             groups = fresh_taxonomy(each.taxonomy).learn(rows)
@@ -326,15 +329,18 @@ def _wrapped(estimator: Any, wrapper: Callable[[Any], Any]) -> Any:
 def _is_log_evaluated(estimator: Any, y: FloatArray, choices: _Choices) -> bool:
     """Return whether a model of the log of the target is evaluated: for positive, skewed targets.
 
-    A frozen model cannot be fitted again, and the given scale of a score is in the unit of the target.
+    A frozen model cannot be fitted again, and the given scale of a score is in the unit of the target. One-sided bounds
+    have no width by which the two models could be compared.
     """
     last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
     given = choices.target_transform == "none" or is_frozen(last) or isinstance(last, TransformedTargetRegressor)
     if given or y.min() <= 0:
         return False
-    score = getattr(choices.nonconformity, "score", choices.nonconformity)  # the one in `Bounded` or `OneSided`
-    has_scale = getattr(score, "scale", None) is not None
-    return not has_scale and _skewness(y) > max(_SKEWED, 2 * abs(_skewness(np.log(y))))
+    if choices.nonconformity is not None:
+        has_scale = getattr(without_support(choices.nonconformity), "scale", None) is not None
+        if has_scale or is_one_sided(choices.nonconformity):
+            return False
+    return _skewness(y) > max(_SKEWED, 2 * abs(_skewness(np.log(y))))
 
 
 def _skewness(values: FloatArray) -> float:

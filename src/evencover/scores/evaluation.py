@@ -17,7 +17,7 @@ from evencover.scores.one_sided import OneSided
 from evencover.scores.probability import ProbabilityDistance
 from evencover.scores.residuals import Normalized, Residual, Standardized
 from evencover.scores.score import Nonconformity, Score, checked_score
-from evencover.scores.support import Bounded
+from evencover.scores.support import Bounded, best_target
 
 BUILTIN_SCORES: tuple[type[Any], ...] = (
     Residual,
@@ -136,8 +136,8 @@ def intervals_by_group(
 def interval_by(score: Score, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
     """Return the intervals of a score, in the unit of the target. Raise TypeError if it returns anything else."""
     if isinstance(score, Bounded):
-        inner = score.score
-        return score.restrict(interval_by(inner, threshold, prediction), prediction, partial(_scores_of_checked, inner))
+        inner = interval_by(score.score, threshold, prediction)
+        return score.restrict(inner, prediction, partial(_scores_of_checked, score.score))
     if prediction.scale is not None:
         mapped: Intervals = prediction.scale.intervals(interval_by(score, threshold, prediction.scored))
         return mapped
@@ -154,21 +154,23 @@ def with_nearest_targets(
     prediction: Prediction,
     codes: IntArray,
 ) -> Intervals:
-    """Return intervals of shape (m, L); if the score is `Bounded`, the nearest possible target replaces empty ones."""
+    """Return intervals of shape (m, L) without crossed ends, if the score is `Bounded`.
+
+    A possible target next to the middle of crossed ends replaces them: of the two, the one with the smaller score. It
+    lies between the ends, so no more targets lie below it than below the lower end, and no more above it than above the
+    upper end.
+    """
     lower, upper, replaced = intervals.lower.copy(), intervals.upper.copy(), intervals.replaced.copy()
     for score, rows in _rows_by_score(nonconformity, labels, codes):
         if isinstance(score, Bounded):
             for level in range(lower.shape[1]):
                 empty = rows[lower[rows, level] > upper[rows, level]]
-                points = _nearest_targets(score, lower[empty, level], upper[empty, level], prediction[empty])
+                middle = lower[empty, level] / 2 + upper[empty, level] / 2
+                scores = partial(_scores_of_checked, score.score)
+                points = best_target(score.support.neighbors(middle), prediction[empty], scores)
                 lower[empty, level] = upper[empty, level] = points
                 replaced[empty, level] = True
     return replace(intervals, lower=lower, upper=upper, replaced=replaced)
-
-
-def _nearest_targets(score: Bounded, lower: FloatArray, upper: FloatArray, prediction: Prediction) -> FloatArray:
-    """Return the possible target nearest to each empty interval. Shape (n,)."""
-    return score.restrict(Intervals(lower, upper), prediction, partial(_scores_of_checked, score.score)).lower
 
 
 def _rows_by_score(

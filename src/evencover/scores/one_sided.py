@@ -1,7 +1,8 @@
 """One tail of a score: upper bounds, or lower bounds, instead of intervals."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -10,8 +11,16 @@ from evencover.intervals import Intervals
 from evencover.intervals import Side as Side
 from evencover.predictions import Prediction
 from evencover.scores.residuals import Standardized
-from evencover.scores.score import Score, checked_score, checked_target, has_tails, needs_scale, score_with_scale
-from evencover.scores.support import Bounded
+from evencover.scores.score import (
+    Nonconformity,
+    Score,
+    checked_score,
+    checked_target,
+    has_tails,
+    needs_scale,
+    score_with_scale,
+)
+from evencover.scores.support import Bounded, without_support
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,7 @@ class OneSided:
     side: Side = "upper"
 
     def __post_init__(self) -> None:
-        checked_score(self.score)
+        checked_score(self.score, "score")
         if isinstance(self.score, OneSided | Standardized):
             raise ValueError(f"score must be a two-sided score, such as Normalized(); got {self.score!r}")
         if isinstance(self.score, Bounded):
@@ -98,5 +107,18 @@ class OneSided:
 
 
 def is_one_sided(score: Score) -> bool:
-    """Return whether the intervals of a score are infinite on one side, so that they have no width."""
-    return isinstance(score, OneSided | Standardized)
+    """Return whether the intervals of a score have a bound on one side only, so that they have no width."""
+    return side_of(score) in ("lower", "upper")
+
+
+def side_of(nonconformity: Nonconformity) -> Side | Literal["both"] | None:
+    """Return which ends of a score's intervals are bounds; None if the score does not tell, or groups differ."""
+    if isinstance(nonconformity, Mapping):
+        sides = {side_of(score) for score in nonconformity.values()}
+        return sides.pop() if len(sides) == 1 else None
+    inner = without_support(nonconformity)
+    if isinstance(inner, OneSided):
+        return inner.side
+    if isinstance(inner, Standardized):
+        return "upper"
+    return "both" if has_tails(inner) else None

@@ -1,6 +1,6 @@
 """`Bounded`: a score for targets that have limits, or that are whole numbers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Self, TypeAlias
@@ -64,7 +64,7 @@ class Bounded:
     whole: bool = False
 
     def __post_init__(self) -> None:
-        checked_score(self.score)
+        checked_score(self.score, "score")
         if isinstance(self.score, Bounded):
             raise ValueError(
                 f"Bounded must be the outermost score, and there can be only one; got {self.score!r} in it"
@@ -125,11 +125,13 @@ def with_support(score: Score, support: Support | None) -> Score:
     return Bounded(score, y_min=support.y_min, y_max=support.y_max, whole=support.whole)
 
 
+def without_support(score: Score) -> Score:
+    """Return the score inside `Bounded`, or the score itself."""
+    return score.score if isinstance(score, Bounded) else score
+
+
 def _nearest_targets(
-    support: Support,
-    intervals: Intervals,
-    prediction: Prediction,
-    score: Callable[[FloatArray, Prediction], FloatArray],
+    support: Support, intervals: Intervals, prediction: Prediction, score: ScoreFunction
 ) -> FloatArray:
     """Return the possible target with the smallest score, for intervals that hold none. Shape (n,).
 
@@ -139,9 +141,14 @@ def _nearest_targets(
     with np.errstate(invalid="ignore"):
         middle = (intervals.lower + intervals.upper) / 2
     middle = np.where(np.isnan(middle), prediction.center, middle)
-    candidates = np.stack([*support.neighbors(middle), *support.neighbors(prediction.center)])  # (4, n)
-    best = np.argmin([score(each, prediction) for each in candidates], axis=0)
-    return np.asarray(candidates[best, np.arange(len(best))])
+    return best_target([*support.neighbors(middle), *support.neighbors(prediction.center)], prediction, score)
+
+
+def best_target(candidates: Sequence[FloatArray], prediction: Prediction, score: ScoreFunction) -> FloatArray:
+    """Return the candidate with the smallest score in each row. Shape (n,)."""
+    table = np.stack(candidates)  # (candidates, n)
+    best = np.argmin([score(each, prediction) for each in table], axis=0)
+    return np.asarray(table[best, np.arange(len(best))])
 
 
 def support_of(nonconformity: Nonconformity) -> str | None:

@@ -83,7 +83,7 @@ def support_warnings(support: Support | None, **targets: FloatArray) -> list[Mes
     found = [f"{n} of {rows} {part} targets" for part, (n, rows) in counts.items() if n]
     if not found:
         return []
-    text = f"{' and '.join(found)} are not {support}, and no interval covers them"
+    text = f"{' and '.join(found)} are outside the support ({support}), and no interval covers them"
     return [Message(text, ({"support": "none"},), ". To allow all numbers, use")]
 
 

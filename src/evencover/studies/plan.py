@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from evencover._internal.arrays import FloatArray, lookup
+from evencover.calibrators.two_tails import as_two_sided
 from evencover.diagnostics._verdict import checked_settings
 from evencover.diagnostics.recommendation_result import Tails
 from evencover.model_selection import check_share
@@ -120,6 +121,8 @@ class Plan:
             raise ValueError(f"tails must be 'joint', 'separate' or None; got {self.tails!r}")
         if self.nonconformity is not None:
             checked_score(self.nonconformity)
+            if self.tails == "separate":
+                as_two_sided(self.nonconformity)
         if self.target_transform not in ("auto", "none"):
             raise ValueError(f"target_transform must be 'auto' or 'none'; got {self.target_transform!r}")
         if not isinstance(self.support, Support) and self.support not in ("auto", "none"):

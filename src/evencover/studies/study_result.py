@@ -31,6 +31,7 @@ from evencover.models.encoding import Encoded, TableEncoder
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction, thresholds
 from evencover.rows import Rows
+from evencover.scores.support import outside_support
 from evencover.studies._leaks import too_good
 from evencover.studies._messages import Message
 from evencover.studies.plan import Plan
@@ -157,8 +158,15 @@ class Study:
             tied=tied_scores(self.regressor, audited.level)[0],
             per_group=len(self.regressor.calibration_.labels) > 1,
             by_time=self.time is not None,
+            outside_support=self._share_outside_support,
         )
         return advice_on_audit(audited, spelling, context)
+
+    @property
+    def _share_outside_support(self) -> float:
+        """The share of test targets outside the support of the score."""
+        y = self.test_rows.required_target(by="a support")
+        return float(outside_support(self.regressor.calibration_.nonconformity, y, self.groups).mean())
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -205,7 +213,7 @@ class Study:
             f"use {self.audit.evidence}:",
             table,
             *filter(None, [self.group_meaning, self.misses_text(self.intervals)]),
-            f"With one threshold for all rows, from the calibration rows: {self.diagnosis.verdict}. "
+            f"With {self.one_threshold_text}, from the calibration rows: {self.diagnosis.verdict}. "
             f"{self.diagnosis.headline} {self.diagnosis.advice}",
         ]
         return "\n".join(lines)
@@ -222,13 +230,22 @@ class Study:
         groups = misses_by_group(self.test_rows.y, intervals, self.groups)
         every = misses_by_group(self.test_rows.y, intervals, np.zeros(len(intervals)))
         misses = [*groups.items(), *((("all rows", each) for each in every.values()) if len(groups) > 1 else ())]
-        texts = (f"{label} {below:.1%} and {above:.1%}".replace("%", " %") for label, (below, above) in misses)
+        texts = (
+            f"{label} {below:.1%} and {above:.1%}".replace("%", " %")
+            for label, (below, above) in misses
+            if not np.isnan(below)  # a group without rows
+        )
         return f"Test rows below and above their intervals: {join_first(texts)}."
 
     @property
     def tails(self) -> Tails:
         """Whether both ends of the intervals have the same threshold (joint), or each end its own (separate)."""
         return "separate" if isinstance(self.regressor.calibrator_, CalibratedTails) else "joint"
+
+    @property
+    def one_threshold_text(self) -> str:
+        """What the diagnosis is about, in words: it has no separate tails."""
+        return "one threshold for all rows" + " and both ends of their intervals" * (self.tails == "separate")
 
     @property
     def _cluster_text(self) -> str:

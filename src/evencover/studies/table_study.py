@@ -188,8 +188,12 @@ def _log_notes(regressor: ConformalRegressor) -> list[Message]:
     chosen = recommendation.chosen
     same = (each.width for each in recommendation.candidates if each.verdict == chosen.verdict and not each.transform)
     narrowest = min(same, default=inf)
-    narrower = f"its intervals were {1 - chosen.width / narrowest:.0%} narrower".replace("%", " %")
-    reason = narrower if isfinite(narrowest) else "its intervals were more even"
+    if not isfinite(narrowest):
+        reason = "its intervals were more even"
+    elif chosen.width < narrowest:
+        reason = f"its intervals were {1 - chosen.width / narrowest:.0%} narrower".replace("%", " %")
+    else:
+        reason = "it needed fewer groups for about the same width"
     text = (
         f"The model was fitted to the log of the target, because {reason} on the training rows. So it predicts about "
         "the median of the target; the mean is larger if the target is skewed. To switch this off, use"
