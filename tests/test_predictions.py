@@ -124,7 +124,7 @@ def test_equal_quantiles_have_tails_if_the_spread_is_positive():
     with_spread, point = Prediction(spread=[2.0], **quantiles), Prediction(**quantiles)
     np.testing.assert_allclose(with_spread.ppf(norm.cdf(norm.ppf(0.9) + 1)), 5 + 0.02)
     assert point.ppf([0.01, 0.99]).tolist() == [[5.0, 5.0]]
-    assert [point.cdf([y]).item() for y in (4.0, 5.0, 6.0)] == pytest.approx([0.0, 0.9, 1.0])
+    assert [point.cdf([y]).item() for y in (4.0, 5.0, 6.0)] == pytest.approx([0.0, 1.0, 1.0])
 
 
 def test_a_spread_alone_is_a_normal_distribution_and_two_bounds_are_two_quantiles():

@@ -29,7 +29,7 @@ from evencover import (
     crps,
 )
 from evencover._internal import pool_rows
-from evencover._internal.upper_scores import two_sided
+from evencover._internal.upper_scores import innermost
 from tests.calibrators import SlidingWindow
 from tests.synthetic import ALL_SCORES, ONE_IN_A_MILLION, Oracle, draw
 
@@ -68,14 +68,14 @@ def distribution_of(old, new, score, **options):
 
 def upper(score, y, prediction):
     """Return the score of the upper tail, which `Standardized` is itself."""
-    score = two_sided(score)
+    score = innermost(score)
     return score.tails(y, prediction)[1] if hasattr(score, "tails") else score(y, prediction)
 
 
 def value_table(score, old, new):
     """Return the value of each new row at each calibration score, in increasing order. Shape (M, N)."""
     scores = np.sort(upper(score, old.y, old.prediction))
-    return np.stack([two_sided(score).interval(each, new.prediction).upper for each in scores], axis=1)
+    return np.stack([innermost(score).interval(each, new.prediction).upper for each in scores], axis=1)
 
 
 def integrated_crps(y, values):
@@ -440,7 +440,7 @@ def test_models_without_a_distribution():
 
     with pytest.raises(ValueError, match="takes no weights for covariate shift"):
         predict(weights=np.ones(100))
-    with pytest.raises(ValueError, match="groups that do not depend on the target; got ByTarget"):
+    with pytest.raises(ValueError, match=r"do not depend on the target, such as BySpread\(3\); got ByTarget"):
         predict(taxonomy=ByTarget([0.0]))
     with pytest.raises(ValueError, match=r"with the method tails\(y, prediction\); got OnlyIntervals"):
         predict(nonconformity=OnlyIntervals())

@@ -282,3 +282,66 @@ def test_central_intervals_hold_all_targets_with_the_score_of_their_ends():
     old = Rows(np.zeros(19), y=np.repeat(np.arange(10.0), 2)[:19] + 0.7)
     interval = distribution_of(old, Rows(np.zeros(1)), _Steps()).interval(0.8)
     np.testing.assert_allclose(interval, [[0.0, 9.0]], atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:calibration targets outside")
+@pytest.mark.parametrize(
+    ("score", "calibrator"),
+    [(Residual(), TwoTails()), (OneSided(Residual()), None), (OneSided(Residual(), "lower"), None)],
+)
+def test_targets_outside_the_limits_count_on_their_side(tmp_path, score, calibrator):
+    """Their scores are infinite, but in a distribution a target below the limits is small."""
+    sample = draw(np.random.default_rng(0), 300)
+    frozen = FrozenEstimator(LinearRegression().fit(sample.X, sample.y))
+    model, usual = (
+        ConformalRegressor(frozen, nonconformity=Bounded(each, y_min=0), calibrator=by).fit(sample.X, sample.y)
+        for each, by in ((score, calibrator), (Residual(), None))
+    )
+    assert (sample.y < 0).mean() > 0.1
+    pits = [each.predict_distribution(sample.X, seed=0).pit(sample.y) for each in (model, usual)]
+    np.testing.assert_array_equal(*pits)
+    model.save(tmp_path / "model.evencover")
+    with pytest.raises(ValueError, match="needs the calibration rows, because"):
+        ConformalRegressor.load(tmp_path / "model.evencover", trusted=["tests.synthetic.Oracle"]).predict_distribution(
+            sample.X
+        )
+
+
+@pytest.mark.parametrize("level", [0.05, 0.3, 0.9])
+def test_central_intervals_hold_a_possible_target(level):
+    """Where no whole number is between the ends, or all of them are outside the limits, a point replaces them."""
+    old, y = counts_of(400)
+    new, _ = counts_of(300, spread=0.1)
+    calibration = calibrate(y, old, nonconformity=Bounded(Normalized(), y_min=1, whole=True))
+    distribution = PredictiveDistribution.from_calibration(calibration, new, calibration_rows=Rows(old, y=y))
+    free = PredictiveDistribution.from_calibration(
+        calibrate(y, old, nonconformity=Normalized()), new, calibration_rows=Rows(old, y=y)
+    ).interval(level)
+    intervals = distribution.interval(level)
+    holds_none = np.maximum(np.ceil(free.lower), 1) > np.floor(free.upper)
+    assert holds_none.any()
+    np.testing.assert_array_equal(intervals.replaced, holds_none)
+    assert not intervals.empty.any()
+    assert (intervals.lower >= 1).all()
+    for bound in (intervals.lower, intervals.upper):
+        np.testing.assert_array_equal(bound, np.rint(bound))
+    possible = np.arange(1, 40)[:, None]
+    assert not ((possible < intervals.lower) & (possible >= free.lower)).any()
+    assert not ((possible > intervals.upper) & (possible <= free.upper)).any()
+
+
+def counts_of(n, spread=1.0):
+    rng = np.random.default_rng(n)
+    center = rng.uniform(0, 5, n)
+    return Prediction(center, np.full(n, spread)), 1.0 + rng.poisson(center)
+
+
+def test_wrong_calibration_rows_raise():
+    old, new = pair(normal_rows, 0)
+    calibration = calibrate(old.y, old.prediction)
+    for given, error, text in (
+        (old[:3], ValueError, "calibration_rows must be the 23 rows that were calibrated on; got 3 rows"),
+        (old.prediction, TypeError, "calibration_rows must be Rows, with predictions and targets; got Prediction"),
+    ):
+        with pytest.raises(error, match=text):
+            PredictiveDistribution.from_calibration(calibration, new, calibration_rows=given)

@@ -142,6 +142,8 @@ class PredictiveDistribution:
                 "a predictive distribution takes no weights for covariate shift; calibrate without weights, or use "
                 "predict_interval and p_values, which take weights"
             )
+        if calibration_rows is not None:
+            _check_calibration_rows(calibration_rows, len(calibration.scores))
         groups = groups_or_marginal(groups, len(rows), calibration.labels)
         calibration.check_same_groups(groups, unseen)
         scores = upper_calibration_scores(calibration, calibration_rows, rows.prediction[:1])
@@ -214,7 +216,10 @@ class PredictiveDistribution:
 
     @property
     def mean(self) -> FloatArray:
-        """The mean of the n values v_i, all equally likely; NaN without calibration scores. Shape (m,).
+        """The mean of the n values v_i, all equally likely. Shape (m,).
+
+        It is NaN without calibration scores, and if a transformer makes some values −inf and others inf; see
+        `ConformalRegressor`'s `target_transform`.
 
         For a model of the logarithm of the target, each value is an exponential, and the few largest ones can dominate
         the mean. It can be much larger than all observed targets, and it is inf if a value exceeds 1e100. Then use
@@ -241,7 +246,8 @@ class PredictiveDistribution:
         """
         levels = level_fractions(level)
         self._warn_if_too_few(max(levels))
-        intervals = replace(stack_levels([self._central_intervals(each) for each in levels]), groups=self.groups)
+        by_level = stack_levels([self._central_intervals(each) for each in levels])
+        intervals = replace(by_level, groups=self.groups, side="both")
         return for_requested_level(intervals, level, self.prediction.center, self.frame, self.guarantee)
 
     def rvs(self, seed: Any, *, size: int | None = None) -> FloatArray:
@@ -289,10 +295,11 @@ class PredictiveDistribution:
         return self._by_pool(lambda part: part.ppf(probability))
 
     def _central_intervals(self, level: Fraction) -> Intervals:
-        lower, upper = np.empty(len(self)), np.empty(len(self))
+        lower, upper, replaced = np.empty(len(self)), np.empty(len(self)), np.zeros(len(self), dtype=bool)
         for rows, part in self._parts:
-            lower[rows], upper[rows] = part.central_interval(level)
-        return Intervals(lower, upper)
+            found = part.central_interval(level)
+            lower[rows], upper[rows], replaced[rows] = found.lower, found.upper, found.replaced
+        return Intervals(lower, upper, replaced=replaced)
 
     def _by_pool(self, function: Callable[..., FloatArray], *arrays: FloatArray) -> FloatArray:
         """Return what a function of the rows of a pool, and of these arrays' rows, returns for each row. Shape (m,)."""
@@ -361,13 +368,21 @@ def predict_distribution(
         )
     if getattr(calibrated.taxonomy, "needs_target", False):
         raise ValueError(
-            "a predictive distribution needs groups that do not depend on the target; got "
+            "a predictive distribution needs groups that do not depend on the target, such as BySpread(3); got "
             f"{type(calibrated.taxonomy).__name__}"
         )
     groups = calibrated.groups(rows)
     return PredictiveDistribution.from_calibration(
         calibration, rows, groups=groups, calibration_rows=calibration_rows, seed=seed, unseen=unseen
     )
+
+
+def _check_calibration_rows(rows: Any, n: int) -> None:
+    """Raise unless these are as many rows as there are calibration scores."""
+    if not isinstance(rows, Rows):
+        raise TypeError(f"calibration_rows must be Rows, with predictions and targets; got {type(rows).__name__}")
+    if len(rows) != n:
+        raise ValueError(f"calibration_rows must be the {n} rows that were calibrated on; got {len(rows)} rows")
 
 
 def _probabilities(p: Any) -> tuple[Fraction, ...]:

@@ -1,17 +1,17 @@
 """New rows that are compared with the same calibration scores: their predictive distributions."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from evencover._internal.arrays import FloatArray
 from evencover._internal.quantile_functions import QuantileFunction
 from evencover._internal.score_steps import Integrals, ScoreSteps
-from evencover._internal.upper_scores import two_sided, upper_scores
+from evencover._internal.upper_scores import innermost, upper_scores
 from evencover.intervals import Intervals
 from evencover.predictions import Prediction
 from evencover.scores.bounds import IntervalDistance, RelativeIntervalDistance
@@ -25,7 +25,6 @@ _MAX_BLOCK = 1 << 18  # values of rows by scores that are in memory at once
 _FIRST_STEP = 8 * float(np.finfo(float).eps)  # relative to the size of a bound
 _MAX_STEPS = 6
 _HALF = 0.5 + 2.0**-20  # values of a half and more are rounded up, also if they are a bit smaller by rounding errors
-Rounding: TypeAlias = Callable[[FloatArray], FloatArray]
 
 
 def _nearest(values: FloatArray) -> FloatArray:
@@ -67,16 +66,24 @@ class PoolRows:
         """Return the smallest of the values v_i whose `cdf` is at least the probability; infinite if there is none."""
         return self._possible(self._values(self.steps.at_rank(self.steps.rank(probability, self.tau))))
 
-    def central_interval(self, level: Fraction) -> tuple[FloatArray, FloatArray]:
-        """Return the values of the ranks k = ⌊(n + 1) (1 − level) / 2⌋ and n + 1 − k. Shape (m,) each.
+    def central_interval(self, level: Fraction) -> Intervals:
+        """Return the intervals between the values of the ranks k = ⌊(n + 1) (1 − level) / 2⌋ and n + 1 − k.
 
-        With whole targets, both are rounded inward, so the interval covers the same whole numbers.
+        With whole targets, both ends are rounded inward, so the interval covers the same whole numbers. An interval
+        without possible targets is replaced by the one nearest to its middle.
         """
         rank = (self.steps.n + 1) * (1 - level) / 2
         k = rank.numerator // rank.denominator
         lowest, highest = self.steps.at_rank(np.array([k, self.steps.n + 1 - k]))
-        lower = self._possible(self._lower_end(lowest), np.ceil)
-        return lower, self._possible(self._values(highest), np.floor)
+        ends = self._lower_end(lowest), self._values(highest)
+        low, high = self._limits
+        inward = (np.ceil(ends[0]) + 0.0, np.floor(ends[1]) + 0.0) if self._is_whole else ends  # 0.0 for -0.0
+        lower, upper = np.maximum(inward[0], low), np.minimum(inward[1], high)
+        replaced = lower > upper
+        if replaced.any():
+            points = self._possible(ends[0] / 2 + ends[1] / 2)
+            lower, upper = (np.where(replaced, points, bound) for bound in (lower, upper))
+        return Intervals(lower, upper, replaced=replaced)
 
     def at_shares(self, shares: FloatArray) -> FloatArray:
         """Return for each row one of its finite values v_i: that at a share of them, 0 <= share < 1. Shape (m,)."""
@@ -128,7 +135,7 @@ class PoolRows:
 
     @cached_property
     def _inner(self) -> Score:
-        return two_sided(self.score)
+        return innermost(self.score)
 
     @property
     def _scale(self) -> Any:
@@ -150,10 +157,10 @@ class PoolRows:
             low, high = self.score.support.restrict(np.asarray(low), np.asarray(high))
         return low, high
 
-    def _possible(self, values: FloatArray, rounded: Rounding = _nearest) -> FloatArray:
+    def _possible(self, values: FloatArray) -> FloatArray:
         """Return the values as possible targets: rounded if all targets are whole numbers, and between the limits."""
         if self._is_whole:
-            values = rounded(values) + 0.0  # 0.0 in place of -0.0
+            values = _nearest(values) + 0.0  # 0.0 in place of -0.0
         return np.clip(values, *self._limits)
 
     def _upper_scores(self, y: FloatArray) -> FloatArray:

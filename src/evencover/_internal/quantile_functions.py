@@ -67,7 +67,7 @@ class QuantileFunction:
         nearest, slope = self._segment(segment)
         start, score = self._at(nearest)
         distance = y - start
-        moved = np.where(distance == 0, 0.0, np.copysign(np.inf, distance))  # beyond a tail without mass
+        moved = np.where(segment == 0, -np.inf, np.inf)  # in a tail without mass
         np.divide(distance, slope, out=moved, where=slope > 0)
         return np.asarray(score + moved)
 

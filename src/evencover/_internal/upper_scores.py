@@ -13,12 +13,12 @@ from evencover.rows import Rows
 from evencover.scores.evaluation import checked_scores, interval_by
 from evencover.scores.one_sided import OneSided
 from evencover.scores.score import Score, has_tails
-from evencover.scores.support import Bounded
+from evencover.scores.support import Bounded, without_support
 
 
-def two_sided(score: Score) -> Score:
+def innermost(score: Score) -> Score:
     """Return the score around which there may be limits of the target, or of which only one side is used."""
-    return two_sided(score.score) if isinstance(score, Bounded | OneSided) else score
+    return innermost(score.score) if isinstance(score, Bounded | OneSided) else score
 
 
 def upper_scores(score: Score, y: FloatArray, prediction: Prediction) -> FloatArray:
@@ -57,14 +57,18 @@ def upper_calibration_scores(calibration: Calibration, rows: Rows | None, new: P
 
 
 def _upper_scores_of(score: Score, stored: FloatArray, rows: Rows | None, new: Prediction) -> FloatArray:
-    """Return the upper scores of rows: the stored ones, if they are one-sided. Raise ValueError if there are none."""
-    unlimited = score.score if isinstance(score, Bounded) else score
-    inner = two_sided(unlimited)
+    """Return the upper scores of rows; without the rows, the stored scores, if these are upper scores.
+
+    Raise ValueError if neither is possible.
+    """
+    unlimited = without_support(score)
+    inner = innermost(unlimited)
     name = type(inner).__name__
     known_tails = has_tails(inner)
-    if _is_upper_bound(unlimited, new) and (known_tails or inner is unlimited):
-        return stored
-    if not known_tails:
+    is_upper = _is_upper_bound(unlimited, new) and (known_tails or inner is unlimited)
+    if is_upper and rows is None:
+        return _checked_stored(stored, limited=isinstance(score, Bounded) or new.scale is not None)
+    if not known_tails and not is_upper:
         raise ValueError(
             "a predictive distribution needs a score that increases with the target, or one with the method "
             f"tails(y, prediction); got {name}"
@@ -82,6 +86,21 @@ def _upper_scores_of(score: Score, stored: FloatArray, rows: Rows | None, new: P
         )
     target = rows.required_target(by="a predictive distribution")
     return checked_scores(upper_scores(inner, target, rows.prediction), len(rows))
+
+
+def _checked_stored(stored: FloatArray, *, limited: bool) -> FloatArray:
+    """Return stored upper scores. Raise ValueError if a limit of the target made some of them infinite.
+
+    A target below the limits must count as small, and one above them as large, but both are stored as infinity.
+    """
+    n_infinite = int(np.isposinf(stored).sum())
+    if limited and n_infinite:
+        raise ValueError(
+            f"a predictive distribution needs the calibration rows, because {n_infinite} of the {len(stored)} "
+            "calibration targets are impossible ones, and the saved file does not say whether they are too small or "
+            "too large. Call calibrate(X, y) again"
+        )
+    return stored
 
 
 def _is_upper_bound(score: Score, prediction: Prediction) -> bool:

@@ -15,6 +15,7 @@ from evencover.guarantees import Guarantee
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.rows import Rows
 from evencover.scores.score import Nonconformity
+from evencover.scores.support import support_of
 from evencover.taxonomies import Marginal, Taxonomy, fresh_taxonomy
 
 
@@ -80,8 +81,11 @@ class CalibratedGroups:
 
     @property
     def nested(self) -> bool:
-        """True: intervals at larger levels contain those at smaller levels."""
-        return True
+        """Whether intervals at larger levels contain those at smaller levels: yes, unless the score is `Bounded`.
+
+        The point that replaces an interval without possible targets can be outside the interval at a larger level.
+        """
+        return support_of(self.nonconformity) is None
 
     @property
     def scores(self) -> FloatArray:
