@@ -1,8 +1,7 @@
-"""Prediction intervals, and unions of them."""
+"""Prediction intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -260,7 +259,7 @@ class Intervals:
         level = "" if self.level is None else f", level={self.level}"
         empty = f", {n} empty" if (n := int(self.empty.sum())) else ""
         replaced = f", {self.n_replaced} replaced by a point" * (self.n_replaced > 0)
-        return f"Intervals({len(self)} rows{level}, mean width {_mean_width(self.width)}{empty}{replaced})"
+        return f"Intervals({len(self)} rows{level}, mean width {mean_width_text(self.width)}{empty}{replaced})"
 
     def _repr_html_(self) -> str:
         columns = self.columns()
@@ -271,7 +270,7 @@ class Intervals:
         return tag("div", tag("p", repr(self)), html_table(("row", *columns), rows))
 
 
-def bound_side(intervals: "Intervals | IntervalUnion") -> Side | None:
+def bound_side(intervals: Any) -> Side | None:
     """Return "upper" if intervals for one level are upper bounds, "lower" if they are lower bounds, otherwise None.
 
     Without a `side`, they are upper bounds if all lower ends are −inf, no upper end is, and one of these is finite.
@@ -290,63 +289,6 @@ def bound_side(intervals: "Intervals | IntervalUnion") -> Side | None:
         if np.isposinf(other).all() and (bound > -np.inf).all() and np.isfinite(bound).any():
             return side
     return None
-
-
-@dataclass(frozen=True, eq=False)
-class IntervalUnion:
-    """For each row a union of disjoint intervals: one piece for each range of the target.
-
-    Parameters
-    ----------
-    pieces : sequence of Intervals of n rows
-        The pieces, which must be disjoint in each row; some may be empty.
-    """
-
-    pieces: Sequence[Intervals]
-
-    @property
-    def level(self) -> float | tuple[float, ...] | None:
-        """Nominal coverage."""
-        return self.pieces[0].level
-
-    @property
-    def guarantee(self) -> Guarantee | None:
-        """The coverage guarantee, for every group of the target."""
-        guarantee = self.pieces[0].guarantee
-        if guarantee is None:
-            return None
-        without = [label for piece in self.pieces if piece.guarantee for label in piece.guarantee.without]
-        return replace(guarantee, without=tuple(dict.fromkeys(without)))
-
-    @property
-    def width(self) -> FloatArray:
-        """Total length of each row's pieces; same shape as their bounds."""
-        return sum((piece.width for piece in self.pieces), start=np.zeros_like(self.pieces[0].lower))
-
-    @property
-    def n_replaced(self) -> int:
-        """Number of pieces that held no possible target, and were replaced by the nearest one."""
-        return sum(piece.n_replaced for piece in self.pieces)
-
-    def covers(self, y: Any) -> BoolArray:
-        """Return whether one of a row's pieces contains its target; `y` has shape (n,)."""
-        return reduce(np.logical_or, (piece.covers(y) for piece in self.pieces))
-
-    def hull(self) -> Intervals:
-        """Return the smallest interval that contains all pieces of a row; empty if all of them are."""
-        lower = np.min([np.where(piece.empty, np.inf, piece.lower) for piece in self.pieces], axis=0)
-        upper = np.max([np.where(piece.empty, -np.inf, piece.upper) for piece in self.pieces], axis=0)
-        guarantee = None if self.guarantee is None else replace(self.guarantee, exact=False)  # the hull covers more
-        first = self.pieces[0]
-        return Intervals(
-            lower, upper, level=self.level, guarantee=guarantee, prediction=first.prediction, frame=first.frame
-        )
-
-    def __len__(self) -> int:
-        return len(self.pieces[0])
-
-    def __repr__(self) -> str:
-        return f"IntervalUnion({len(self)} rows, {len(self.pieces)} pieces, mean width {_mean_width(self.width)})"
 
 
 def stack_levels(by_level: Sequence[Intervals]) -> Intervals:
@@ -394,7 +336,7 @@ def for_requested_level(
     )
 
 
-def _mean_width(widths: FloatArray) -> str:
+def mean_width_text(widths: FloatArray) -> str:
     """Return the mean width of each level, as text."""
     means = np.mean(widths, axis=0) if len(widths) else np.full(widths.shape[1:], np.nan)
     return ", ".join(f"{mean:.4g}" for mean in np.atleast_1d(means))

@@ -12,7 +12,8 @@ from evencover._internal.arrays import FloatArray
 from evencover.calibration import Calibration, Seed, Unseen, calibrate_rows
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
-from evencover.intervals import Intervals, IntervalUnion
+from evencover.interval_unions import IntervalUnion
+from evencover.intervals import Intervals
 from evencover.rows import Rows
 from evencover.scores.score import Nonconformity
 from evencover.scores.support import support_of

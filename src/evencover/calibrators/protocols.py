@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 from evencover._internal.arrays import FloatArray, got_text
 from evencover.guarantees import Guarantee
-from evencover.intervals import Intervals, IntervalUnion
+from evencover.interval_unions import IntervalUnion
+from evencover.intervals import Intervals
 from evencover.rows import Rows
 from evencover.scores.score import Nonconformity
 
@@ -101,7 +102,7 @@ def checked_learned(learned: Any) -> Calibrated:
     return learned  # type: ignore[no-any-return]
 
 
-def check_weights_are_used(weights: Any, calibrator: Calibrator) -> None:
-    """Raise if there are weights that the calibrator cannot use."""
+def check_weights_are_used(weights: Any, calibrator: Any) -> None:
+    """Raise if there are weights that the calibrator, or regressor, cannot use."""
     if weights is not None and not getattr(calibrator, "takes_weights", False):
         raise ValueError(f"{type(calibrator).__name__} takes no weights for covariate shift; leave weights out")

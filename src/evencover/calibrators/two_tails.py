@@ -14,7 +14,8 @@ from evencover.calibration import Calibration, Seed, Unseen, calibrate_rows
 from evencover.calibrators.by_group import CalibratedGroups
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
-from evencover.intervals import Intervals, IntervalUnion
+from evencover.interval_unions import IntervalUnion
+from evencover.intervals import Intervals
 from evencover.quantiles import Levels, level_fraction, level_fractions
 from evencover.rows import Rows
 from evencover.scores.evaluation import checked_scores, scores_by_group, with_nearest_targets

@@ -30,7 +30,8 @@ from evencover.diagnostics.audit_result import Evidence, GroupAudit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.groups import Groups, Label, rows_by_code
 from evencover.guarantees import TailShares
-from evencover.intervals import Intervals, IntervalUnion
+from evencover.interval_unions import IntervalUnion
+from evencover.intervals import Intervals
 from evencover.metrics import interval_scores
 from evencover.quantiles import Level, rows_for_finite_threshold
 

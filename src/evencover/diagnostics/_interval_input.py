@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from evencover.intervals import Intervals, IntervalUnion
+from evencover.interval_unions import IntervalUnion
+from evencover.intervals import Intervals
 from evencover.quantiles import Level
 
 

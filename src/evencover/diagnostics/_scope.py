@@ -9,7 +9,8 @@ from evencover._internal.arrays import FloatArray
 from evencover.diagnostics._feature_strata import Feature, Features
 from evencover.diagnostics._formatting import number_text
 from evencover.groups import Groups, checked_groups
-from evencover.intervals import Intervals, IntervalUnion, bound_side
+from evencover.interval_unions import IntervalUnion
+from evencover.intervals import Intervals, bound_side
 
 _DIGITS = 9  # widths, or centers, that agree to so many digits count as equal
 _EQUAL_WIDTHS = 1e-3  # widths that differ by a smaller share come from rounded bounds

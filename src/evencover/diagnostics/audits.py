@@ -23,7 +23,8 @@ from evencover.diagnostics._verdict import checked_settings, verdict
 from evencover.diagnostics.audit_result import Audit, GroupAudit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.quality import n_infinite, quality
-from evencover.intervals import Intervals, IntervalUnion
+from evencover.interval_unions import IntervalUnion
+from evencover.intervals import Intervals
 from evencover.quantiles import Level
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from evencover._internal.arrays import FloatArray, checked_vector
 from evencover.diagnostics._formatting import number_text
 from evencover.diagnostics._interval_input import checked_intervals, level_of
-from evencover.intervals import Intervals, IntervalUnion, Side, bound_side
+from evencover.interval_unions import IntervalUnion
+from evencover.intervals import Intervals, Side, bound_side
 from evencover.metrics import interval_scores
 from evencover.predictions import Prediction
 from evencover.quantiles import Level, level_fraction, thresholds

@@ -8,7 +8,8 @@ from scipy.special import ndtr
 
 from evencover._internal.arrays import FloatArray, check_count, checked_nonnegative, checked_vector, generator
 from evencover._internal.quantile_functions import checked_probabilities
-from evencover.intervals import Intervals, IntervalUnion
+from evencover.interval_unions import IntervalUnion
+from evencover.intervals import Intervals
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
 from evencover.synthetic.feature_distributions import (
