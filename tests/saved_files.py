@@ -24,6 +24,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.linear_model import LinearRegression, QuantileRegressor
+from sklearn.model_selection import RepeatedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -36,6 +37,7 @@ from evencover import (
     ByTarget,
     Calibration,
     ConformalRegressor,
+    CrossConformalRegressor,
     IntervalDistance,
     Normalized,
     OneSided,
@@ -65,6 +67,7 @@ from evencover.models import (
     TableEncoder,
     WithSpread,
 )
+from evencover.models._best_regressor import BestRegressor, KernelFeatures
 from evencover.synthetic import heteroskedastic
 
 FILES = Path(__file__).parent / "files"
@@ -80,6 +83,10 @@ BY_PROBABILITY = {p: QuantileRegressor(quantile=p, alpha=0) for p in (0.05, 0.25
 SHIFTED = LinearRegression().fit(DATA.X, np.column_stack([DATA.y + shift for shift in (0.0, -1.0, 3.0, -0.5)]))
 COLUMNS = FromOutputs(FrozenEstimator(SHIFTED), [0.5, 0.1, 0.9, 0.25], level=0.8)
 PROCESS = FrozenEstimator(GaussianProcessRegressor(RBF(0.3), alpha=0.5, optimizer=None).fit(DATA.X[:8], DATA.y[:8]))
+CURVED = make_pipeline(StandardScaler(), KernelFeatures(5), LinearRegression())
+BEST = WithSpread(
+    BestRegressor([("linear", LinearRegression()), ("kernel", CURVED)]), ResidualSpread(CURVED), random_state=0
+)
 NETWORK = {"hidden": (3,), "epochs": 3, "random_state": 0}
 
 
@@ -94,7 +101,7 @@ def answers(saved, rows):
         weight = {"test_weight": 1.0} if saved.weighted else {}
         return {"sizes": list(saved.sizes.values()), "thresholds": numbers(saved.threshold(LEVELS, **weight))}
     X = pd.DataFrame(rows) if isinstance(rows, dict) else np.array(rows)
-    if isinstance(saved, ConformalRegressor):
+    if isinstance(saved, ConformalRegressor | CrossConformalRegressor):
         weights = {"weights": np.ones(len(X))} if saved.calibration_.weighted else {}
         intervals = saved.predict_interval(X, level=LEVELS, **weights)
         return {"predictions": numbers(saved.predict(X)), "intervals": numbers(intervals)}
@@ -158,6 +165,7 @@ def predictors():
         "columns": ConformalRegressor(COLUMNS, nonconformity=ProbabilityDistance(), taxonomy=BySpread(2)),
         "two_tails": ConformalRegressor(SPREAD, nonconformity=Normalized(), calibrator=TwoTails(BySpread(2))),
         "bounded": ConformalRegressor(SPREAD, nonconformity=Bounded(Normalized(), y_min=-10.0)),
+        "best": ConformalRegressor(BEST, nonconformity=ProbabilityDistance()),
     }
     fitted = {f"predictor_{name}": model.set_params(random_state=0).fit(DATA.X, DATA.y) for name, model in made.items()}
     weighted = ConformalRegressor(FrozenEstimator(LinearRegression().fit(DATA.X, DATA.y)))
@@ -169,6 +177,22 @@ def predictors():
         "predictor_weights": weighted.calibrate(DATA.X, DATA.y, weights=1 + DATA.X[:, 0] ** 2),
         "predictor_log": logarithmic.fit(DATA.X, np.exp(DATA.y)),
     }
+
+
+def cross_predictors():
+    """Return a fitted predictor for each method of cross-conformal prediction, also with groups and repetitions."""
+    folds = RepeatedKFold(n_splits=3, n_repeats=2, random_state=0)
+    made = {
+        "cv": CrossConformalRegressor(SPREAD, cv=3, nonconformity=Normalized(floor=0.1), taxonomy=BySpread(2)),
+        "repeated": CrossConformalRegressor(LinearRegression(), cv=folds, taxonomy=ByFeature(0, edges=[0.5])),
+        "jackknife": CrossConformalRegressor(LinearRegression(), method="jackknife+"),
+        "bootstrap": CrossConformalRegressor(
+            LinearRegression(), method="jackknife+-after-bootstrap", n_bootstraps=40, target_transform="log"
+        ),
+        "sets": CrossConformalRegressor(LinearRegression(), cv=4, method="cross-conformal"),
+    }
+    X, y = DATA.X[:30], np.exp(DATA.y[:30])
+    return {f"predictor_cross_{name}": model.set_params(random_state=0).fit(X, y) for name, model in made.items()}
 
 
 def tables():
@@ -225,7 +249,7 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     for objects, rows in [
         (calibrations(), None),
-        ({**predictors(), **networks(), **boosters()}, NEW.tolist()),
+        ({**predictors(), **cross_predictors(), **networks(), **boosters()}, NEW.tolist()),
         (tables(), NEW_TABLE),
     ]:
         for name, saved in objects.items():

@@ -1,4 +1,4 @@
-"""Synthetic data that the tests share, and a model that predicts the true center and spread."""
+"""Synthetic data that the tests share, and models that are right or fitted at once."""
 
 from dataclasses import dataclass
 
@@ -81,3 +81,20 @@ class Oracle(RegressorMixin, BaseEstimator):
     def predict_full(self, X):
         X = np.asarray(X)
         return Prediction(X[:, 2], X[:, 1])
+
+
+class TwoLines(RegressorMixin, BaseEstimator):
+    """A center and a spread that are linear in the first feature: a model that is fitted at once."""
+
+    def fit(self, X, y):
+        x = np.asarray(X)[:, 0]
+        self.center_ = np.polyfit(x, y, 1)
+        self.spread_ = np.polyfit(x, np.abs(y - np.polyval(self.center_, x)), 1)
+        return self
+
+    def predict(self, X):
+        return np.polyval(self.center_, np.asarray(X)[:, 0])
+
+    def predict_full(self, X):
+        spread = np.maximum(np.polyval(self.spread_, np.asarray(X)[:, 0]), 0.01)
+        return Prediction(self.predict(X), spread=spread)

@@ -25,6 +25,7 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
         "guarantees",
         "target_support",
         "intervals",
+        "interval_unions",
         "predictions",
         "rows",
         "_internal.target_scales",
@@ -32,21 +33,24 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     {f"scores.{name}" for name in ("score", "residuals", "bounds", "probability", "one_sided", "support", "evaluation")}
     | {"scores"},
     {"taxonomies", "calibration", "metrics"} | {f"_internal.{name}" for name in ("bins", "pools", "calibration_files")},
-    {f"_internal.{name}" for name in ("score_steps", "upper_scores", "pool_rows")} | {"predictive"},
-    {f"calibrators.{name}" for name in ("protocols", "by_group", "two_tails", "_prediction_sets")} | {"calibrators"},
+    {f"_internal.{name}" for name in ("score_steps", "upper_scores", "pool_rows", "fold_selection", "depth_sets")}
+    | {"predictive", "_internal.joined_sets", "_internal.fold_cells"},
+    {f"calibrators.{name}" for name in ("protocols", "by_group", "two_tails", "cross", "_prediction_sets")}
+    | {"calibrators", "calibrators._folds"},
     {f"theory.{name}" for name in ("families", "symbolic", "pivotality")} | {"theory"},
     {
         f"synthetic.{name}"
         for name in ("feature_distributions", "target_distributions", "data", "noise_shapes", "misspecification")
     }
     | {"synthetic"},
-    {f"models.{name}" for name in ("_validation", "_out_of_fold", "_scaling", "_quantile_plan", "predict")}
-    | {f"models.{name}" for name in ("_output_columns", "_spread_learning")},
+    {f"models.{name}" for name in ("_validation", "_row_splits", "_scaling", "_quantile_plan", "predict")}
+    | {f"models.{name}" for name in ("_output_columns", "_spread_learning", "_fold_models", "_best_regressor")},
     {f"models.{name}" for name in ("adapters", "encoding", "forest", "spread", "target_transforms")},
     {f"models.networks.{name}" for name in ("_layers", "_losses", "_training_settings", "_training")},
     {f"models.networks.{name}" for name in ("joint", "_saving", "_network_outputs")},
     {f"models.networks.{name}" for name in ("regressors", "ensembles")} | {"models.networks", "models"},
-    {"_internal.predictor_files", "model_selection", "conformal"},
+    {f"_internal.{name}" for name in ("predictor_files", "prediction_methods", "predictor_loading")}
+    | {"model_selection", "conformal", "cross_conformal"},
     {f"datasets.{name}" for name in ("_column_names", "_number_texts", "_table_cells", "_text_files", "_excel_files")},
     {f"datasets.{name}" for name in ("registry", "_table_files", "dataset", "_downloads", "_originals", "loading")}
     | {"datasets"},
@@ -64,6 +68,8 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     {
         *(f"studies.{name}" for name in ("plan", "_messages", "_recognition", "_targets", "_leaks", "_columns")),
         *("studies", "studies._dependence", "studies._splits", "studies.study_result", "studies.table_study"),
+        *(f"studies.{name}" for name in ("_study_folds", "_calibration_choice", "_cross_fitting", "_cross_texts")),
+        "studies._small_tables",
     },
     {"plots"},
     {f"reproduction.{name}" for name in ("simulation", "coverage_tables", "scenarios", "exact_coverages", "claims")},

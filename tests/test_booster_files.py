@@ -11,7 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
-from evencover import ConformalRegressor
+from evencover import ConformalRegressor, CrossConformalRegressor
 from evencover._internal import booster_files, saved_objects
 from evencover._internal.booster_files import SavedBooster, pack_boosters, unpack_boosters
 
@@ -111,6 +111,16 @@ def test_a_predictor(tmp_path):
     loaded = ConformalRegressor.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_interval(X).lower, model.predict_interval(X).lower)
     assert type(loaded.estimator_) is Shift
+
+
+def test_the_models_of_folds(tmp_path):
+    model = CrossConformalRegressor(make_pipeline(Shift()), cv=4, random_state=0).fit(X, Y)
+    model.save(tmp_path / "model")
+    loaded = CrossConformalRegressor.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_interval(X).lower, model.predict_interval(X).lower)
+    assert [vars(each[0]) for each in loaded.estimators_] == [vars(each[0]) for each in model.estimators_]
+    assert type(loaded.estimator[0]) is Shift
+    assert len(loaded.fit(X, Y).estimators_) == 4
 
 
 @pytest.mark.parametrize(("library", "name"), [("os", "system"), ("shiftboost", "Other")])

@@ -26,7 +26,9 @@ def test_the_lower_bound_is_a_function_of_the_level():
     bound = LowerBound(factor=2, slack=Fraction(1, 100))
     assert [bound(level) for level in (0.9, 0.95, 0.2)] == [Fraction(79, 100), Fraction(89, 100), 0]
     guarantee = Guarantee("approximate", SIZES, bound=bound)
-    assert "with probability about the level, and at least 1 − 2 (1 − level) − 0.01. This holds if" in str(guarantee)
+    assert "with probability usually about the level, and at least 1 − 2 (1 − level) − 0.01. This holds if" in str(
+        guarantee
+    )
 
 
 def test_text_starts_with_the_kind_and_ends_with_assumption_and_rows():

@@ -66,6 +66,7 @@ from evencover.models import (
     TableEncoder,
     WithSpread,
 )
+from evencover.models._best_regressor import small_table_regressor
 from evencover.synthetic import heteroskedastic
 from tests.calibrators import SlidingWindow
 
@@ -80,6 +81,7 @@ MODELS = {
     "std": FromStd(BayesianRidge()),
     "neighbours": WithSpread(LinearRegression(), NeighborSpread()),
     "members": WithSpread(RandomForestRegressor(5, random_state=0), EnsembleSpread()),
+    "best of three": WithSpread(small_table_regressor(0), NeighborSpread(), random_state=0),
     "forest": QuantileForest(n_estimators=5, random_state=0),
     "quantile network": QuantileNetwork(**QUICK),
     "mean-variance network": MeanVarianceNetwork(**QUICK),

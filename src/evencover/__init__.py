@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from evencover.calibrators.protocols import Calibrator as Calibrator
     from evencover.calibrators.two_tails import TwoTails as TwoTails
     from evencover.conformal import ConformalRegressor as ConformalRegressor
+    from evencover.cross_conformal import CrossConformalRegressor as CrossConformalRegressor
     from evencover.diagnostics.audit_result import Audit as Audit
     from evencover.diagnostics.audits import audit as audit
     from evencover.diagnostics.diagnosis import diagnose as diagnose
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from evencover.groups import Groups as Groups
     from evencover.guarantees import Guarantee as Guarantee
     from evencover.guarantees import TooFewRowsWarning as TooFewRowsWarning
+    from evencover.interval_unions import IntervalUnion as IntervalUnion
     from evencover.intervals import Intervals as Intervals
-    from evencover.intervals import IntervalUnion as IntervalUnion
     from evencover.metrics import coverage as coverage
     from evencover.metrics import coverage_by_group as coverage_by_group
     from evencover.metrics import crps as crps
@@ -82,6 +83,7 @@ _MODULES = {
     "calibrators.protocols": ("Calibrated", "Calibrator"),
     "calibrators.two_tails": ("TwoTails",),
     "conformal": ("ConformalRegressor",),
+    "cross_conformal": ("CrossConformalRegressor",),
     "diagnostics.audit_result": ("Audit",),
     "diagnostics.audits": ("audit",),
     "diagnostics.diagnosis": ("diagnose", "diagnose_scores"),
@@ -92,7 +94,8 @@ _MODULES = {
     "diagnostics.sample_sizes": ("groups_affordable", "rows_needed"),
     "groups": ("Groups",),
     "guarantees": ("Guarantee", "TooFewRowsWarning"),
-    "intervals": ("IntervalUnion", "Intervals"),
+    "interval_unions": ("IntervalUnion",),
+    "intervals": ("Intervals",),
     "metrics": (
         "coverage",
         "coverage_by_group",

@@ -1,20 +1,23 @@
 """The main estimator: any regressor with calibrated prediction intervals."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import MetadataRouter
-from sklearn.utils.validation import check_is_fitted
 
+from evencover._internal import predictor_files
 from evencover._internal.arrays import FloatArray
 from evencover._internal.frames import take
 from evencover._internal.html import RecommendationHtmlMixin
+from evencover._internal.prediction_methods import PredictionMethodsMixin
 from evencover._internal.predictor_files import PredictorFileMixin
-from evencover.calibration import Calibration, Seed, Unseen
-from evencover.calibrators._prediction_sets import prediction_sets, target_p_values
+from evencover.calibration import Seed, Unseen
 from evencover.calibrators.by_group import ByGroup
 from evencover.calibrators.protocols import (
     Calibrated,
@@ -23,8 +26,6 @@ from evencover.calibrators.protocols import (
     checked_calibrator,
     checked_learned,
 )
-from evencover.guarantees import Guarantee
-from evencover.intervals import Intervals, IntervalUnion
 from evencover.model_selection import check_share, split_rows, warn_of_few_clusters
 from evencover.models._validation import (
     CloneMixin,
@@ -42,14 +43,14 @@ from evencover.models._validation import (
 from evencover.models.predict import is_frozen, median_spread, predictions_of
 from evencover.models.target_transforms import check_target_transform, with_target_transform
 from evencover.predictive import PredictiveDistribution, predict_distribution
-from evencover.quantiles import Levels, level_fractions
 from evencover.rows import Rows
 from evencover.scores import Residual
 from evencover.scores.score import Nonconformity, check_nonconformity, needs_scale, with_scale
-from evencover.taxonomies import Taxonomy
+from evencover.taxonomies import Taxonomy, fresh_taxonomy
 
 
 class ConformalRegressor(
+    PredictionMethodsMixin,
     PredictorFileMixin,
     RecommendationHtmlMixin,
     CloneMixin,
@@ -67,7 +68,8 @@ class ConformalRegressor(
     If calibration rows and new rows are exchangeable, the interval covers the target of a new row with probability at
     least the level in every group, for any model. By default all rows are one group: the guarantee is marginal, and
     rows with much noise can be covered less often than the level. ``taxonomy=BySpread(3)`` guarantees the level also
-    for the rows with low, medium and high spread (Mondrian conformal prediction).
+    for the rows with low, medium and high spread (Mondrian conformal prediction). With few rows,
+    `CrossConformalRegressor` uses all of them for both purposes, with a weaker guarantee.
 
     Parameters
     ----------
@@ -154,7 +156,9 @@ class ConformalRegressor(
             Targets, in the order of the rows of X.
         clusters : array-like of shape (n,), optional
             Rows that belong together, for example rows of one patient: all rows of a cluster go to the same part of
-            the split. Clusters are not groups: the taxonomy sets the groups, which get their own thresholds.
+            the split. Clusters are not groups: the taxonomy sets the groups, which get their own thresholds. The
+            guarantee needs exchangeable rows. For rows of new clusters, they are exchangeable only if one row of each
+            cluster is used: pass such rows to `calibrate` after `fit`.
         **fit_params
             Passed to the `fit` of the model. Of an argument with n rows, such as ``sample_weight``, only the training
             rows are passed.
@@ -232,67 +236,11 @@ class ConformalRegressor(
         (array([ True,  True,  True]), array([0.74, 0.73, 0.77]))
         """
         if isinstance(X, Rows):
-            check_is_fitted(self)
-            if y is not None or weights is not None:
-                raise ValueError("Rows contain their targets and weights; got y or weights in addition")
-            check_weights_are_used(X.weights, self._learned_by)
-            return X
+            return self._checked_rows(X, y, weights)
         self._check_is_calibrated(X)
-        check_weights_are_used(weights, self._learned_by)
+        self._check_weights(weights)
         target = None if y is None else checked_target(self, X, y)
         return Rows.with_checked_target(predictions_of(self.estimator_, X), X, target, weights)
-
-    def predict_interval(
-        self, X: Any, level: Levels = 0.9, *, weights: Any = None, unseen: Unseen = "error"
-    ) -> Intervals:
-        """Return the prediction interval of each row.
-
-        Parameters
-        ----------
-        X : table of n rows, or Rows
-            Features, or the result of `rows`.
-        level : float or sequence of L floats
-            Nominal coverage; any level can be requested without a new calibration.
-        weights : array-like of shape (n,), optional
-            Likelihood ratios for covariate shift, if `calibrate` got weights.
-        unseen : {"error", "marginal", "inf"}
-            How to treat a row whose group has no calibration rows; see `Calibration.interval`.
-
-        Returns
-        -------
-        Intervals of n rows
-            With a taxonomy that depends on the target, the smallest intervals that contain `predict_union`.
-        """
-        sets = self._prediction_sets(X, level, weights, unseen)
-        return sets.hull() if isinstance(sets, IntervalUnion) else sets
-
-    def predict_union(
-        self, X: Any, level: Levels = 0.9, *, weights: Any = None, unseen: Unseen = "error"
-    ) -> IntervalUnion:
-        """Return the exact prediction set of each row; arguments as in `predict_interval`.
-
-        The set is one interval unless the taxonomy depends on the target. Then it is a union with one piece for each
-        group: the targets in this group whose score is at most its threshold.
-        """
-        sets = self._prediction_sets(X, level, weights, unseen)
-        return sets if isinstance(sets, IntervalUnion) else IntervalUnion([sets])
-
-    def p_values(
-        self, X: Any, y: Any = None, *, weights: Any = None, unseen: Unseen = "error", seed: Seed = None
-    ) -> FloatArray:
-        """Return the p-value of each row's target; see `Calibration.p_values`. Shape (n,).
-
-        Parameters
-        ----------
-        X : table of n rows, or Rows
-            Features, or the result of `rows` for features and targets.
-        y : array-like of shape (n,), optional
-            Targets.
-        weights, unseen, seed
-            As in `Calibration.p_values`.
-        """
-        rows = self.rows(X, y, weights=weights)
-        return target_p_values(self.calibrator_, rows, unseen, seed)
 
     def predict_distribution(self, X: Any, *, seed: Seed = None, unseen: Unseen = "error") -> PredictiveDistribution:
         """Return the calibrated distribution of each row's target: cdf, quantiles, mean, draws, CRPS, PIT.
@@ -310,21 +258,37 @@ class ConformalRegressor(
         rows = self.rows(X)
         return predict_distribution(self.calibrator_, rows, getattr(self, "calibration_rows_", None), seed, unseen)
 
-    @property
-    def guarantee_(self) -> Guarantee:
-        """The coverage guarantee with its assumption."""
-        check_is_fitted(self)
-        return self.calibrator_.guarantee
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        nonconformity: Nonconformity | None = None,
+        calibrator: Calibrator | None = None,
+        trusted: Sequence[str] = (),
+    ) -> Self:
+        """Return the calibrated model in a file that `save` wrote. Its estimator is frozen: `fit` only calibrates it.
 
-    @property
-    def calibration_(self) -> Calibration:
-        """The calibration scores by group, if there are groups."""
-        return self.calibrator_.calibration  # type: ignore[attr-defined, no-any-return]
-
-    @property
-    def taxonomy_(self) -> Taxonomy:
-        """The taxonomy with the groups it learned, if there are groups."""
-        return self.calibrator_.taxonomy  # type: ignore[attr-defined, no-any-return]
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        nonconformity : score or mapping, optional
+            The score, if its class is your own: a file can hold only scores of this package.
+        calibrator : calibrator, optional
+            The calibrator, if its class is your own.
+        trusted : sequence of str
+            Names of further classes that may be loaded, such as ``"mine.Model"``; a warning of `save` and the error of
+            `load` list those that a file needs. A file contains no code, but loading runs the code of these classes,
+            and a manipulated model can crash the process: load only files from authors you trust.
+        """
+        saved = predictor_files.read(path, "ConformalRegressor", nonconformity, trusted, calibrator)
+        frozen = saved.estimator if is_frozen(saved.estimator) else FrozenEstimator(saved.estimator)
+        model = cls(frozen, nonconformity=saved.learned.nonconformity, calibrator=saved.calibrator)
+        model._set_loaded(saved)
+        if calibrator is None and isinstance(saved.calibrator, ByGroup):
+            model.set_params(calibrator=None, taxonomy=fresh_taxonomy(model.taxonomy_))
+        return model
 
     def _check_is_calibrated(self, X: Any) -> None:
         """Raise unless the model is calibrated, and X has the features it was fitted on."""
@@ -359,11 +323,6 @@ class ConformalRegressor(
         self._learned_by: Calibrator = calibrator  # parameters can be changed later
         self.calibration_rows_ = rows
         return self
-
-    def _prediction_sets(self, X: Any, level: Levels, weights: Any, unseen: Unseen) -> Intervals | IntervalUnion:
-        level_fractions(level)  # an invalid level is an error before anything is predicted
-        rows = self.rows(X, weights=weights)
-        return prediction_sets(self.calibrator_, rows, level, unseen)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return the metadata routing: clusters are used here, everything else goes to the `fit` of the model."""

@@ -237,6 +237,27 @@ def _json_label(label: Label) -> Label:
     return label
 
 
+def shared_groups(parts: Sequence["Groups | None"]) -> "Groups | None":
+    """Return the groups of rows if they are the same in all parts; None if they differ, or if there are none."""
+    first, *others = parts
+    if first is None or any(each is None or each.labels != first.labels for each in others):
+        return None
+    return first if all(np.array_equal(each.codes, first.codes) for each in others if each is not None) else None
+
+
+def cluster_codes(clusters: Any, n: int) -> IntArray:
+    """Return the clusters of n rows as codes 0, 1, ... Raise ValueError unless there are at least 2 clusters."""
+    n_given = len(clusters) if hasattr(clusters, "__len__") and not isinstance(clusters, str) else None
+    if n_given != n:
+        raise ValueError(
+            f"clusters must have {n} rows, as many as X; got {repr(clusters) if n_given is None else n_given}"
+        )
+    encoded = Groups.from_labels(clusters, name="clusters")
+    if len(encoded.labels) < 2:
+        raise ValueError(f"clusters must hold at least 2 different clusters; got {len(encoded.labels)}")
+    return encoded.codes
+
+
 def first_few(values: Sequence[Any], max_values: int = 8) -> str:
     """Return the first values as text, in Python's notation, and the number of the others."""
     more = f", and {len(values) - max_values} more" if len(values) > max_values else ""

@@ -1,7 +1,8 @@
 """Coverage guarantees: their kind, lower bound, assumption and numbers of calibration rows, also as text."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
@@ -17,12 +18,22 @@ EXCHANGEABLE = (
     "from one source"
 )
 SHIFTED = f"{_HELD_OUT} (2) the weights are the likelihood ratios of the features: new rows against calibration rows"
+NEW_ROWS = (
+    "new rows are exchangeable with the rows that were passed to fit, for example all rows are independent and from "
+    "one source"
+)
+NEW_CLUSTERS = (
+    "new rows are random rows of new clusters, which are exchangeable with the clusters that were passed to fit"
+)
 _KIND_TEXTS: dict[Kind, str] = {
     "marginal": "Marginal coverage: over all rows together",
     "per group": "Coverage per group: in every group",
     "conditional": "Conditional coverage: given the features of a row",
     "approximate": "Approximate coverage: over all rows together",
 }
+
+
+_THREE_DIGITS_UP = Context(prec=3, rounding=ROUND_CEILING)
 
 
 @dataclass(frozen=True)
@@ -54,7 +65,13 @@ class LowerBound:
         if self == LowerBound():
             return "the level"
         factor = f"{self.factor} " * (self.factor != 1)
-        return f"1 − {factor}(1 − level)" + f" − {float(self.slack):.3g}" * (self.slack > 0)
+        return f"1 − {factor}(1 − level)" + f" − {self.slack_text}" * (self.slack > 0)
+
+    @property
+    def slack_text(self) -> str:
+        """The slack with three digits, rounded up."""
+        rounded = _THREE_DIGITS_UP.divide(Decimal(self.slack.numerator), Decimal(self.slack.denominator))
+        return f"{float(rounded):g}"
 
 
 NO_BOUND = LowerBound(slack=Fraction(1))
@@ -70,9 +87,9 @@ class Guarantee:
         Over all rows; in every group; given the features of a row; approximately; or no guarantee.
     sizes : mapping from label to int
         Number of calibration rows behind each group's threshold.
-    bound : LowerBound, optional
-        The guaranteed probability of coverage, as a function of the level. By default it is the level itself, and 0 for
-        the kinds "approximate" and "none".
+    bound : LowerBound, or mapping from label to LowerBound, optional
+        The guaranteed probability of coverage, as a function of the level; or that of each group. By default it is the
+        level itself, and 0 for the kinds "approximate" and "none".
     assumption : str
         The condition under which the guarantee holds.
     exact : bool
@@ -94,7 +111,7 @@ class Guarantee:
 
     kind: Kind
     sizes: Mapping[Label, int]
-    bound: LowerBound | None = field(default=None, kw_only=True)
+    bound: LowerBound | Mapping[Label, LowerBound] | None = field(default=None, kw_only=True)
     assumption: str = field(default=EXCHANGEABLE, kw_only=True)
     exact: bool = field(default=False, kw_only=True)
     without: tuple[Label, ...] = field(default=(), kw_only=True)
@@ -106,10 +123,21 @@ class Guarantee:
 
     @property
     def lower_bound(self) -> LowerBound:
-        """The guaranteed probability of coverage, a function of the level; ``str`` gives its formula."""
-        if self.bound is not None:
+        """The guaranteed probability of coverage, a function of the level; ``str`` gives its formula.
+
+        If groups have different ones, it is the smallest.
+        """
+        if isinstance(self.bound, LowerBound):
             return self.bound
+        if self.bound:
+            return max(self.bound.values(), key=lambda bound: (bound.factor, bound.slack))
         return NO_BOUND if self.kind in ("approximate", "none") else LowerBound()
+
+    @property
+    def lower_bounds(self) -> dict[Label, LowerBound]:
+        """The guaranteed probability of coverage of each group, a function of the level."""
+        bounds = self.bound if isinstance(self.bound, Mapping) else {}
+        return {label: bounds.get(label, self.lower_bound) for label in self.sizes}
 
     def assuming(self, condition: str) -> "Guarantee":
         """Return the same guarantee under one more condition, such as ``all targets are at least 0``."""
@@ -131,11 +159,12 @@ class Guarantee:
     def __repr__(self) -> str:
         if self.kind == "none":
             return "No guarantee." if self.sizes else "No guarantee: there are no groups."
-        rows = ", ".join(f"{label} {n}" if self.kind == "per group" else str(n) for label, n in self.sizes.items())
+        several = self.kind == "per group" or len(self.sizes) > 1
+        rows = ", ".join(f"{label} {n}" if several else str(n) for label, n in self.sizes.items())
         unseen = ", ".join(map(str, self.without))
         exceptions = f" No guarantee for rows of unseen groups: {unseen}." if self.without else ""
         return (
-            f"{_KIND_TEXTS[self.kind]}, a target lies in its interval with probability {self._probability_text}"
+            f"{self._kind_text}, a target lies in its interval with probability {self._probability_text}"
             f"{self._tails_text}. "
             f"This holds if {self.assumption}. Calibration rows: {rows}.{exceptions}"
         )
@@ -153,6 +182,12 @@ class Guarantee:
         return below * largest, above * largest
 
     @property
+    def _kind_text(self) -> str:
+        if self.kind == "approximate" and len(self.sizes) > 1:
+            return "Approximate coverage: in every group"
+        return _KIND_TEXTS[self.kind]
+
+    @property
     def _tails_text(self) -> str:
         if self.tail_shares is None:
             return ""
@@ -161,10 +196,32 @@ class Guarantee:
 
     @property
     def _probability_text(self) -> str:
-        at_least = f"at least {self.lower_bound}"
-        if self.kind != "approximate":
-            return at_least
-        return "about the level" + f", and {at_least}" * (self.lower_bound != NO_BOUND)
+        if self.kind == "approximate" and self.lower_bound == NO_BOUND:
+            return "about the level"
+        usually = "usually about the level, and " * (self.kind == "approximate")
+        return f"{usually}at least {self._bound_text}"
+
+    @property
+    def _bound_text(self) -> str:
+        slacks = {label: bound.slack_text for label, bound in self.lower_bounds.items()}
+        if len(set(slacks.values())) < 2:
+            return str(self.lower_bound)
+        listed = ", ".join(f"{label} {slack}" for label, slack in slacks.items())
+        return f"1 − {self.lower_bound.factor} (1 − level) − slack (slack: {listed})"
+
+
+def numbered(conditions: Sequence[str]) -> str:
+    """Return conditions as one text, with numbers if there are several.
+
+    Examples
+    --------
+    >>> numbered(["A holds"]), numbered(["A holds", "B holds"])
+    ('A holds', '(1) A holds, and (2) B holds')
+    """
+    if len(conditions) == 1:
+        return conditions[0]
+    *first, last = (f"({number}) {condition}" for number, condition in enumerate(conditions, start=1))
+    return f"{', '.join(first)}, and {last}"
 
 
 def covered_rank(n: int, level: Level, tail_shares: TailShares = None) -> int:

@@ -9,7 +9,7 @@ from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from evencover._internal.arrays import IntArray, warn_user
 from evencover._internal.frames import column, n_rows, take
-from evencover.groups import Groups
+from evencover.groups import Groups, cluster_codes
 from evencover.intervals import Intervals, bound_side
 from evencover.metrics import coverage, coverage_by_group, interval_score
 from evencover.models.predict import unwrap
@@ -95,18 +95,15 @@ def split_rows(
     """Return the positions of two parts of n rows; `size` is the share of rows (or clusters) in the second part."""
     if clusters is not None and stratify is not None:
         raise ValueError("clusters and stratify cannot be combined; got both")
-    for name, values in (("clusters", clusters), ("stratify", stratify)):
-        if values is not None and len(values) != n:
-            raise ValueError(f"{name} must have {n} rows, as many as X; got {len(values)}")
+    if stratify is not None and len(stratify) != n:
+        raise ValueError(f"stratify must have {n} rows, as many as X; got {len(stratify)}")
     rows = np.arange(n)
     if clusters is None:
         first, second = train_test_split(rows, test_size=size, stratify=stratify, random_state=random_state)
         return first, second
-    encoded = Groups.from_labels(clusters, name="clusters")
-    if len(encoded.labels) < 2:
-        raise ValueError(f"clusters must hold at least 2 different clusters; got {len(encoded.labels)}")
+    codes = cluster_codes(clusters, n)
     split = GroupShuffleSplit(n_splits=1, test_size=size, random_state=random_state)
-    first, second = next(split.split(rows, groups=encoded.codes))
+    first, second = next(split.split(rows, groups=codes))
     return first, second
 
 
@@ -127,12 +124,13 @@ def check_share(name: str, size: Any) -> None:
 
 
 def intervals_of(estimator: Any, X: Any, level: Levels = 0.9) -> Intervals:
-    """Return the intervals of a fitted `ConformalRegressor`, also inside a pipeline or a parameter search.
+    """Return the intervals of a fitted conformal regressor, also inside a pipeline or a parameter search.
 
     Parameters
     ----------
     estimator : fitted regressor
-        A regressor with `predict_interval`, a pipeline that ends in one, or a parameter search over one.
+        A regressor with `predict_interval`, such as `ConformalRegressor` or `CrossConformalRegressor`, a pipeline that
+        ends in one, or a parameter search over one.
     X : table of n rows
         Features, in the form that `estimator` takes.
     level : float or sequence of L floats
@@ -141,8 +139,8 @@ def intervals_of(estimator: Any, X: Any, level: Levels = 0.9) -> Intervals:
     regressor, inner_X = unwrap(estimator, X)
     if not hasattr(regressor, "predict_interval"):
         raise TypeError(
-            "estimator must be a ConformalRegressor, or a pipeline or parameter search that contains a "
-            f"ConformalRegressor; got {estimator!r}"
+            "estimator must be a ConformalRegressor or CrossConformalRegressor, or a pipeline or parameter search that "
+            f"contains one; got {estimator!r}"
         )
     intervals: Intervals = regressor.predict_interval(inner_X, level=level)
     return intervals
@@ -155,7 +153,8 @@ class IntervalScorer:
     It is −inf if an interval is infinite, because there are too few calibration rows. One-sided bounds have no interval
     score, and are an error: use `CoverageScorer`, or `pinball_loss` of the bound.
 
-    Pass it as ``scoring=`` to a grid search over a `ConformalRegressor`, or over a pipeline that ends in one.
+    Pass it as ``scoring=`` to a grid search over a `ConformalRegressor` or `CrossConformalRegressor`, or over a
+    pipeline that ends in one.
 
     Parameters
     ----------

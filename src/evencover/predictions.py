@@ -309,6 +309,15 @@ class Prediction:
         selection = row_selection(rows)
         return self._with_arrays(lambda name: selected_rows(vars(self)[name], selection))
 
+    def reduced(self, names: Sequence[str], scale: Any = None) -> "Prediction":
+        """Return the prediction with its center and only those of spread, lower and upper that are named."""
+        parts = {name: getattr(self, name) for name in names}
+        bounds = None if parts.get("lower") is None else (parts["lower"], parts["upper"])
+        arrays = {"center": self.center, "_spread": parts.get("spread"), "_bounds": bounds, "scale": scale}
+        other = self._with_arrays(arrays.get)
+        vars(other).update(probabilities=None, _standardized=None)
+        return other
+
     def _with_arrays(self, arrays: Callable[[str], Any]) -> "Prediction":
         """Return a prediction with other arrays of rows, given by name; they were checked before."""
         other = object.__new__(Prediction)
@@ -323,6 +332,7 @@ class Prediction:
         return f"Prediction({len(self)} rows of {parts}{quantiles}; level={self.level}{crossings})"
 
 
+ALL_PARTS = ("center", "spread", "lower", "upper", "quantiles")
 _ROW_ARRAYS = ("center", "_quantiles", "_spread", "_bounds", "_crossed", "scale")
 
 
@@ -334,3 +344,36 @@ def as_prediction(prediction: Any) -> Prediction:
 def _like_center(values: Any, name: str, length: int) -> FloatArray:
     """Return an array. Raise ValueError unless it has as many rows as the center."""
     return checked_vector(values, name, length=length, matched="center")
+
+
+def averaged(
+    parts: Sequence[Prediction], average: Callable[[FloatArray], FloatArray], names: Sequence[str] = ALL_PARTS
+) -> Prediction:
+    """Return averages of the predictions of several models for the same rows, in the unit of the target.
+
+    Parameters
+    ----------
+    parts : sequence of B Predictions of n rows
+        The predictions of the models, which all have the same parts.
+    average : callable
+        Returns averages over the models, from an array of shape (B, n) or (B, n, Q).
+    names : sequence of str
+        The parts that are averaged; all by default.
+    """
+    first = parts[0]
+
+    def of(name: str) -> FloatArray | None:
+        if name not in names or getattr(first, name) is None:
+            return None
+        return average(np.stack([getattr(part, name) for part in parts]))
+
+    quantiles = of("quantiles")
+    return Prediction(
+        of("center"),
+        of("spread"),
+        of("lower"),
+        of("upper"),
+        quantiles=quantiles,
+        probabilities=None if quantiles is None else first.probabilities,
+        level=first.level,
+    )

@@ -1,5 +1,6 @@
 """Rows: predictions with features, targets and weights, the input of calibrators and taxonomies."""
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,12 +28,15 @@ class Rows:
         The targets.
     weights : ndarray of shape (n,), optional
         Weights for covariate shift, 0 or more.
+    fold_predictions : tuple of Predictions of n rows
+        The prediction of each model, if there are several: those of the folds of `CrossConformalRegressor`.
     """
 
     prediction: Prediction
     X: Any = None
     y: FloatArray | None = None
     weights: FloatArray | None = None
+    fold_predictions: tuple[Prediction, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prediction", as_prediction(self.prediction))
@@ -53,6 +57,12 @@ class Rows:
         vars(rows).update(y=y)
         return rows
 
+    def with_folds(self, predictions: tuple[Prediction, ...]) -> "Rows":
+        """Return the same rows, with the prediction of each model."""
+        rows = copy(self)
+        vars(rows).update(fold_predictions=predictions)
+        return rows
+
     def required_target(self, *, by: str) -> FloatArray:
         """Return the targets. Raise ValueError, with who needs them, if there are none."""
         if self.y is None:
@@ -65,7 +75,8 @@ class Rows:
     def __getitem__(self, rows: Any) -> "Rows":
         positions = np.arange(len(self))[row_selection(rows)]
         y, weights = (None if each is None else each[positions] for each in (self.y, self.weights))
-        return Rows.with_checked_target(self.prediction[positions], take(self.X, positions), y, weights)
+        part = Rows.with_checked_target(self.prediction[positions], take(self.X, positions), y, weights)
+        return part.with_folds(tuple(each[positions] for each in self.fold_predictions))
 
     def __repr__(self) -> str:
         parts = [part for part in ("prediction", "X", "y", "weights") if getattr(self, part) is not None]

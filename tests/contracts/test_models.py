@@ -29,6 +29,7 @@ from evencover.models import (
     QuantileNetwork,
     WithSpread,
 )
+from evencover.models._best_regressor import small_table_regressor
 from evencover.synthetic import heteroskedastic
 from tests.synthetic import ALL_SCORES, ONE_IN_A_MILLION
 
@@ -56,6 +57,7 @@ FIVE = (0.05, 0.25, 0.5, 0.75, 0.95)
 ALL_MODELS = NOISE_MODELS | {
     "neighbours' distance": WithSpread(FOREST, NeighborSpread(of="distance"), random_state=0),
     "members": WithSpread(FOREST, EnsembleSpread(), random_state=0),
+    "best of three": WithSpread(small_table_regressor(0), NeighborSpread(), random_state=0),
     "standard deviation": FromStd(GAUSSIAN),
     "linear quantiles": FromQuantiles(*LINEAR),
     "boosted quantiles": FromQuantiles(*BOOSTED),
@@ -119,6 +121,7 @@ N_QUANTILES = {
     "residual model": 23,
     "neighbours' residuals": 23,
     "neighbours' distance": 23,
+    "best of three": 23,
     "many linear quantiles": 5,
 }
 

@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from evencover import (
     ConformalRegressor,
     CoverageScorer,
+    CrossConformalRegressor,
     Intervals,
     Prediction,
     Rows,
@@ -95,6 +96,8 @@ class MeanOfMembers(Recorder):
 
 WRAPPERS = {
     "ConformalRegressor": ConformalRegressor(Recorder(), random_state=0),
+    "CrossConformalRegressor": CrossConformalRegressor(Recorder(), cv=4, random_state=0),
+    "CrossConformalRegressor, leave one out": CrossConformalRegressor(Recorder(), method="jackknife+"),
     "WithSpread, residuals": WithSpread(Recorder(), random_state=0),
     "WithSpread, own residual model": WithSpread(Recorder(), ResidualSpread(LinearRegression()), random_state=0),
     "WithSpread, neighbours": WithSpread(Recorder(), NeighborSpread(5), random_state=0),
@@ -126,6 +129,8 @@ def routing():
 
 def recorders(model):
     """Return the fitted recorders inside a fitted model."""
+    if isinstance(model, CrossConformalRegressor):
+        return model.estimators_
     names = ("estimator_", "lower_", "upper_", "center_")
     return [getattr(model, name) for name in names if getattr(model, name, None) is not None]
 
@@ -145,7 +150,7 @@ def requesting(model):
 
 
 def test_every_model_and_adapter_is_tested():
-    public = {getattr(models, name) for name in models.__all__} | {ConformalRegressor}
+    public = {getattr(models, name) for name in models.__all__} | {ConformalRegressor, CrossConformalRegressor}
     assert {type(model) for model in ALL.values()} == {each for each in public if hasattr(each, "predict")}
 
 
@@ -157,7 +162,14 @@ def test_sample_weights_reach_every_wrapped_model(model):
     assert recorders(fitted)
     for rows in weighted_rows(fitted):
         assert {tuple(row) for row in rows} <= every
-        assert len(rows) == (60 if isinstance(model, ConformalRegressor) else 120)
+        assert len(rows) == n_training(model)
+
+
+def n_training(model):
+    """Return the number of rows that each wrapped model is fitted on."""
+    if isinstance(model, CrossConformalRegressor):
+        return 119 if model.method == "jackknife+" else 90
+    return 60 if isinstance(model, ConformalRegressor) else 120
 
 
 def test_out_of_fold_models_are_weighted_too():
@@ -180,6 +192,7 @@ def test_weights_of_another_length_are_an_error(model):
     "model",
     [
         ConformalRegressor(KNeighborsRegressor()),
+        CrossConformalRegressor(KNeighborsRegressor()),
         WithSpread(KNeighborsRegressor()),
         FromStd(KNeighborsRegressor()),
         FromQuantiles(KNeighborsRegressor(), KNeighborsRegressor()),
@@ -222,6 +235,14 @@ def test_clusters_are_routed_to_the_conformal_regressor(routing):
     fitted = make_pipeline(StandardScaler(), model).fit(DATA.X, DATA.y, clusters=clusters)[-1]
     calibrated = {float(each) for each in fitted.calibration_rows_.y}
     assert all(len(calibrated & set(DATA.y[clusters == each])) in (0, 6) for each in range(20))
+
+
+def test_clusters_are_routed_to_the_cross_conformal_regressor(routing):
+    clusters = np.arange(120) // 6
+    model = CrossConformalRegressor(Recorder(), cv=4, random_state=0).set_fit_request(clusters=True)
+    fitted = make_pipeline(StandardScaler(), model).fit(DATA.X, DATA.y, clusters=clusters)[-1]
+    for recorder in fitted.estimators_:
+        assert all(np.isin(DATA.y[clusters == each], recorder.y_).sum() in (0, 6) for each in range(20))
 
 
 @over_all

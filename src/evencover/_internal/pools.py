@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import islice
+from math import floor
 
 import numpy as np
 
@@ -189,9 +190,18 @@ def warn_if_too_few(
         rows = f"{needed} row{'s' * (needed > 1)}"
         warn_user(
             f"too few calibration rows, so intervals are infinite: {_level_text(level, tail_share)} needs {rows} in "
-            f"each group; {groups}{more}",
+            f"each group; {groups}{more}{_finite_level_text(min(too_small.values()), tail_share)}",
             TooFewRowsWarning,
         )
+
+
+def _finite_level_text(n: int, tail_share: Fraction) -> str:
+    """Return the largest level, rounded down, at which n rows are enough for a finite interval; empty if there is none.
+
+    n rows are enough for a threshold of level n / (n + 1).
+    """
+    largest = floor(1000 * (1 - Fraction(1, n + 1) / tail_share)) / 1000
+    return f". Up to level {largest:g}, intervals are finite" if largest > 0 else ""
 
 
 def _level_text(level: Fraction, tail_share: Fraction) -> str:

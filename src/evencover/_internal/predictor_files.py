@@ -1,13 +1,12 @@
 """Calibrated regressors on disk: the calibration, and the fitted model as an object that skops wrote."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from sklearn import __version__ as sklearn_version
-from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from evencover._internal.arrays import warn_user
@@ -15,25 +14,27 @@ from evencover._internal.calibration_files import from_archive, to_archive
 from evencover._internal.saved_files import IncompatibleFileError, file_errors, read_archive, read_header, write_archive
 from evencover._internal.saved_objects import dump_objects, load_objects
 from evencover.calibrators.by_group import ByGroup
+from evencover.calibrators.cross import CrossFolds
 from evencover.calibrators.protocols import Calibrated, Calibrator
 from evencover.calibrators.two_tails import TwoTails
-from evencover.models.predict import is_frozen
 from evencover.quantiles import level_fraction
 from evencover.scores.score import Nonconformity
-from evencover.taxonomies import fresh_taxonomy
 
 PREDICTOR, RESULTS = "predictor.evencover", "results.json"  # files in the folder of a run
 _NOTES = ("scikit-learn", "calibrator", "level", "scale", "n_features", "features")
-_OWN_CALIBRATORS = (ByGroup, TwoTails)
+_OWN_CALIBRATORS = (ByGroup, TwoTails, CrossFolds)
+
+PredictorClass: TypeAlias = Literal["ConformalRegressor", "CrossConformalRegressor"]
 
 
 class PredictorFileMixin:
-    """The methods `save` and `load` of `ConformalRegressor`."""
+    """The method `save` of conformal regressors; each class has its own `load`."""
 
     estimator_: Any
     scale_: float | None
     calibrator_: Calibrated
     _learned_by: Calibrator
+    _saved_parameters: tuple[str, ...] = ()  # the parameters that a file holds if they are numbers or text
 
     def save(self, path: str | Path, *, level: float = 0.9) -> None:
         """Write the calibrated model to one file, without pickle; the calibration rows are not saved.
@@ -49,50 +50,35 @@ class PredictorFileMixin:
         """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
-        notes = {
+        notes: dict[str, Any] = {
             "level": float(level_fraction(level)),
             "scale": self.scale_,
             "n_features": getattr(self, "n_features_in_", None),
             "features": None if names is None else names.tolist(),
         }
+        if self._saved_parameters:
+            given = {name: getattr(self, name) for name in self._saved_parameters}
+            notes["parameters"] = {name: value for name, value in given.items() if _is_plain(value, inside=True)}
         write(path, self.estimator_, self._learned_by, self.calibrator_, notes)
 
-    @classmethod
-    def load(
-        cls,
-        path: str | Path,
-        *,
-        nonconformity: Nonconformity | None = None,
-        calibrator: Calibrator | None = None,
-        trusted: Sequence[str] = (),
-    ) -> Self:
-        """Return the calibrated model in a file that `save` wrote. Its estimator is frozen: `fit` only calibrates it.
+    def _set_loaded(self, saved: "SavedPredictor") -> None:
+        """Set the attributes that `fit` sets, but for the calibration rows."""
+        self.estimator_, self.scale_ = saved.estimator, saved.notes["scale"]
+        self.calibrator_, self._learned_by = saved.learned, saved.calibrator
+        if saved.notes["n_features"] is not None:
+            self.n_features_in_ = saved.notes["n_features"]
+        if saved.notes["features"] is not None:
+            self.feature_names_in_ = np.array(saved.notes["features"], dtype=object)
 
-        Parameters
-        ----------
-        path : str or Path
-            The file.
-        nonconformity : score or mapping, optional
-            The score, if its class is your own: a file can hold only scores of this package.
-        calibrator : calibrator, optional
-            The calibrator, if its class is your own.
-        trusted : sequence of str
-            Names of further classes that may be loaded, such as ``"mine.Model"``; a warning of `save` and the error of
-            `load` list those that a file needs. A file contains no code, but loading runs the code of these classes,
-            and a manipulated model can crash the process: load only files from authors you trust.
-        """
-        fitted, learner, learned, notes = read(path, nonconformity, calibrator, trusted)
-        frozen = fitted if is_frozen(fitted) else FrozenEstimator(fitted)
-        model: Any = cls(frozen, nonconformity=learned.nonconformity, calibrator=learner)  # type: ignore[call-arg]
-        model.estimator_, model.scale_ = fitted, notes["scale"]
-        model.calibrator_, model._learned_by = learned, learner
-        if calibrator is None and isinstance(learner, ByGroup):
-            model.set_params(calibrator=None, taxonomy=fresh_taxonomy(model.taxonomy_))
-        if notes["n_features"] is not None:
-            model.n_features_in_ = notes["n_features"]
-        if notes["features"] is not None:
-            model.feature_names_in_ = np.array(notes["features"], dtype=object)
-        return model  # type: ignore[no-any-return]
+
+@dataclass(frozen=True, eq=False)
+class SavedPredictor:
+    """The contents of a file."""
+
+    estimator: Any  # fitted
+    calibrator: Any
+    learned: Any
+    notes: Mapping[str, Any]
 
 
 def write(
@@ -114,12 +100,17 @@ def write(
 
 
 def read(
-    path: str | Path, nonconformity: Nonconformity | None, given: Calibrator | None, trusted: Sequence[str]
-) -> tuple[Any, Calibrator, Calibrated, dict[str, Any]]:
-    """Return the model, its calibrator, what the calibrator learned, and the notes in a file that `write` wrote."""
+    path: str | Path,
+    kind: PredictorClass,
+    nonconformity: Nonconformity | None,
+    trusted: Sequence[str],
+    given: Calibrator | None = None,
+) -> SavedPredictor:
+    """Return the contents of a file that `write` wrote; raise ValueError if it is of another class than ``kind``."""
     archive = read_archive(path, "predictor")
     with file_errors(path, "predictor"):
-        notes = {name: archive.header[name] for name in _NOTES}
+        _check_class(archive.header, kind)
+        notes = {**{name: archive.header[name] for name in _NOTES}, "parameters": archive.header.get("parameters", {})}
         _check_calibrator(notes["calibrator"], given)
         state, score = from_archive(archive, nonconformity)
     _warn_of_other_version(path, notes["scikit-learn"])
@@ -127,9 +118,16 @@ def read(
     with file_errors(path, "predictor"):
         estimator, own, state = objects["estimator"], objects["calibrator"], {**state, **objects["state"]}
     if given is not None:  # outside `file_errors`: an error in the user's own code is not one of the file
-        return estimator, given, given.restore(state, score), notes
+        return SavedPredictor(estimator, given, given.restore(state, score), notes)
     with file_errors(path, "predictor"):
-        return estimator, own, own.restore(state, score), notes
+        return SavedPredictor(estimator, own, own.restore(state, score), notes)
+
+
+def saved_class(path: str | Path) -> PredictorClass:
+    """Return the name of the class whose `load` reads a file."""
+    header = read_header(path, "predictor")
+    with file_errors(path, "predictor"):
+        return _class_of(header)
 
 
 def saved_level(path: str | Path) -> float:
@@ -137,6 +135,31 @@ def saved_level(path: str | Path) -> float:
     header = read_header(path, "predictor")
     with file_errors(path, "predictor"):
         return float(header["level"])
+
+
+def _class_of(header: Mapping[str, Any]) -> PredictorClass:
+    described = header["calibrator"]
+    is_cross = described["own"] and described["name"] == CrossFolds.__name__
+    return "CrossConformalRegressor" if is_cross else "ConformalRegressor"
+
+
+def _check_class(header: Mapping[str, Any], kind: PredictorClass) -> None:
+    """Raise unless a file was saved by this class."""
+    if (saved := _class_of(header)) != kind:
+        raise IncompatibleFileError(f"a {saved} was saved to this file; load it by {saved}.load, not by {kind}.load")
+
+
+def without_scale(nonconformity: Any, scale: float | None) -> Any:
+    """Return the score, or mapping of scores, without a scale that was computed in `fit`, at any depth."""
+    if scale is None:
+        return nonconformity
+    if isinstance(nonconformity, Mapping):
+        return {label: without_scale(score, scale) for label, score in nonconformity.items()}
+    if not is_dataclass(nonconformity) or isinstance(nonconformity, type):
+        return nonconformity
+    settings = {each.name: getattr(nonconformity, each.name) for each in fields(nonconformity) if each.init}
+    found = {name: without_scale(value, scale) for name, value in settings.items()}
+    return replace(nonconformity, **{**found, **({"scale": None} if settings.get("scale") == scale else {})})
 
 
 def _check_calibrator(described: Mapping[str, Any], given: Calibrator | None) -> None:

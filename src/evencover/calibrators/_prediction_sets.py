@@ -1,26 +1,47 @@
 """Prediction sets and p-values of any calibrator, checked and in the shape that the user requested."""
 
+from fractions import Fraction
 from typing import Any
 
 from evencover._internal.arrays import FloatArray, checked_vector
-from evencover._internal.frames import frame_kind
+from evencover._internal.frames import FrameKind, frame_kind
 from evencover.calibration import Seed, Unseen
 from evencover.calibrators.protocols import Calibrated
-from evencover.intervals import Intervals, IntervalUnion, for_requested_level
+from evencover.interval_unions import IntervalUnion
+from evencover.intervals import Intervals, for_requested_level
 from evencover.quantiles import Levels, level_fractions
 from evencover.rows import Rows
 
 
 def prediction_sets(calibrated: Calibrated, rows: Rows, level: Levels, unseen: Unseen) -> Intervals | IntervalUnion:
     """Return the prediction set of each row: bounds of shape (m,) for one level, (m, L) for L levels."""
-    levels = level_fractions(level)
+    sets = sets_at(calibrated, rows, level_fractions(level), unseen)
+    return requested_sets(calibrated, sets, level, rows.prediction.center, frame_kind(rows.X))
+
+
+def sets_at(
+    calibrated: Calibrated, rows: Rows, levels: tuple[Fraction, ...], unseen: Unseen
+) -> Intervals | IntervalUnion:
+    """Return what a calibrator returns for rows. Raise an error unless bounds have the shape (m, L)."""
     sets = calibrated.intervals(rows, levels, **_unseen_argument(calibrated, unseen))
     shape = len(rows), len(levels)
-    known = rows.prediction.center, frame_kind(rows.X), calibrated.guarantee
     if isinstance(sets, IntervalUnion) and sets.pieces:
-        pieces = [_checked_intervals(piece, shape, calibrated) for piece in sets.pieces]
-        return IntervalUnion([for_requested_level(piece, level, *known) for piece in pieces])
-    return for_requested_level(_checked_intervals(sets, shape, calibrated), level, *known)
+        return IntervalUnion([_checked_intervals(piece, shape, calibrated) for piece in sets.pieces])
+    return _checked_intervals(sets, shape, calibrated)
+
+
+def requested_sets(
+    calibrated: Calibrated,
+    sets: Intervals | IntervalUnion,
+    level: Levels,
+    center: FloatArray,
+    kind: FrameKind | None,
+) -> Intervals | IntervalUnion:
+    """Return prediction sets in the shape that was requested, with the predictions and the kind of table."""
+    known = center, kind, calibrated.guarantee
+    if isinstance(sets, IntervalUnion):
+        return IntervalUnion([for_requested_level(piece, level, *known) for piece in sets.pieces])
+    return for_requested_level(sets, level, *known)
 
 
 def target_p_values(calibrated: Calibrated, rows: Rows, unseen: Unseen, seed: Seed) -> FloatArray:

@@ -14,7 +14,9 @@ from sklearn.utils import InputTags, Tags, check_array, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
 from evencover._internal.arrays import FloatArray, IntArray, check_count, got_text, is_number
-from evencover.models._out_of_fold import checked_splitter, out_of_fold_predictions
+from evencover.models._best_regressor import BestRegressor
+from evencover.models._fold_models import out_of_fold_predictions
+from evencover.models._row_splits import checked_splitter
 from evencover.models._scaling import mean_and_scale, relative_floor
 from evencover.models._spread_learning import fixed_folds, learn_spread, residual_quantiles
 from evencover.models._validation import (
@@ -348,7 +350,10 @@ class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """Return out-of-fold residuals and folds; the residuals of a frozen model are out of sample. Shape (n,)."""
         if is_frozen(self.estimator):
             return y - np.ravel(fitted.predict(X)), fixed_folds(len(y), clusters)
-        splitter = checked_splitter(self.cv, len(y), clustered=clusters is not None, random_state=self.random_state)
+        if isinstance(fitted, BestRegressor) and clusters is None:  # it has out-of-fold predictions already
+            predicted, folds = fitted.out_of_fold_
+            return y - predicted, folds
+        splitter = checked_splitter(self.cv, len(y), self.random_state, clustered=clusters is not None)
         predicted, folds = out_of_fold_predictions(self.estimator, X, y, splitter, clusters, fit_params)
         return y - predicted, folds
 

@@ -52,7 +52,7 @@ def scores_of(nonconformity: Nonconformity, rows: Rows) -> FloatArray:
             "such as taxonomy=BySpread(3)"
         )
     target = rows.required_target(by="a score")
-    return checked_scores(_scores_of_checked(checked_score(nonconformity), target, rows.prediction), len(rows))
+    return checked_scores(scores_by(checked_score(nonconformity), target, rows.prediction), len(rows))
 
 
 def checked_scores(scores: Any, length: int, matched: str = "the prediction") -> FloatArray:
@@ -64,23 +64,23 @@ def scores_by_group(nonconformity: Nonconformity, rows: Rows, codes: IntArray, l
     """Return the score of each row with the score function of its group; 0 where the code is -1. Shape (n,)."""
     target = rows.required_target(by="a score")
     if not isinstance(nonconformity, Mapping):
-        return _scores_of_checked(nonconformity, target, rows.prediction)
+        return scores_by(nonconformity, target, rows.prediction)
     scores = np.zeros(len(rows))
     for code, members in rows_by_code(codes, len(labels)):
         score = nonconformity[labels[code]]
-        scores[members] = _scores_of_checked(score, target[members], rows.prediction[members])
+        scores[members] = scores_by(score, target[members], rows.prediction[members])
     return scores
 
 
-def _scores_of_checked(score: Score, y: FloatArray, prediction: Prediction) -> FloatArray:
+def scores_by(score: Score, y: FloatArray, prediction: Prediction) -> FloatArray:
     """Return the scores of targets that were already checked; the package's own scores do not check them again.
 
     If the model was fitted to transformed targets, the score is that of the transformed target.
     """
     if isinstance(score, Bounded):
-        return score.outside_infinite(y, _scores_of_checked(score.score, y, prediction))
+        return score.outside_infinite(y, scores_by(score.score, y, prediction))
     if prediction.scale is not None:
-        scores: FloatArray = prediction.scale.scores(y, partial(_scores_of_checked, score))
+        scores: FloatArray = prediction.scale.scores(y, partial(scores_by, score))
         return scores
     if type(score) in BUILTIN_SCORES:  # a subclass may have another __call__
         score = score._formula  # type: ignore[attr-defined]
@@ -137,7 +137,7 @@ def interval_by(score: Score, threshold: float | FloatArray, prediction: Predict
     """Return the intervals of a score, in the unit of the target. Raise TypeError if it returns anything else."""
     if isinstance(score, Bounded):
         inner = interval_by(score.score, threshold, prediction)
-        return score.restrict(inner, prediction, partial(_scores_of_checked, score.score))
+        return score.restrict(inner, prediction, partial(scores_by, score.score))
     if prediction.scale is not None:
         mapped: Intervals = prediction.scale.intervals(interval_by(score, threshold, prediction.scored))
         return mapped
@@ -166,7 +166,7 @@ def with_nearest_targets(
             for level in range(lower.shape[1]):
                 empty = rows[lower[rows, level] > upper[rows, level]]
                 middle = lower[empty, level] / 2 + upper[empty, level] / 2
-                scores = partial(_scores_of_checked, score.score)
+                scores = partial(scores_by, score.score)
                 points = best_target(score.support.neighbors(middle), prediction[empty], scores)
                 lower[empty, level] = upper[empty, level] = points
                 replaced[empty, level] = True

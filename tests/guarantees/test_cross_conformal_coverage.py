@@ -1,0 +1,208 @@
+"""Coverage of cross-conformal prediction is never below its bound, over many data sets with one new row each."""
+
+from fractions import Fraction
+from itertools import cycle
+
+import numpy as np
+import pytest
+from scipy.stats import binom, chisquare
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.model_selection import RepeatedKFold
+
+from evencover import ByFeature, CrossConformalRegressor, IntervalDistance, Normalized, OneSided, Prediction, Residual
+from evencover.models import _fold_models
+from tests.synthetic import ONE_IN_A_MILLION
+
+N, LEVELS = 24, [0.75, 0.85]
+SCORES = [Residual(), Normalized(), IntervalDistance(), OneSided(Residual())]
+FOLDS = {
+    "2 folds": {"cv": 2},
+    "5 unequal folds": {"cv": 5},
+    "10 unequal folds": {"cv": 10},
+    "12 folds of 2 rows": {"cv": 12},
+    "repeated folds": {"cv": RepeatedKFold(n_splits=4, n_repeats=3)},
+    "folds of very different sizes": {"cv": [(np.arange(2, N), np.arange(2)), (np.arange(2), np.arange(2, N))]},
+    "rows for training only": {"cv": [(np.r_[:8, 16:N], np.arange(8, 16)), (np.arange(16), np.arange(16, N))]},
+    "jackknife+": {"method": "jackknife+"},
+    "jackknife+-after-bootstrap": {"method": "jackknife+-after-bootstrap", "n_bootstraps": 30},
+    "cross-conformal": {"method": "cross-conformal", "cv": 4},
+}
+WITH_GROUPS = ["2 folds", "repeated folds", "jackknife+", "jackknife+-after-bootstrap", "cross-conformal"]
+WITH_CLUSTERS = ["cross-conformal", "jackknife+", "jackknife+-after-bootstrap"]
+
+IN_ALL_SAMPLES = pytest.mark.filterwarnings("ignore:rows that are in all")  # they count as infinite scores
+
+
+class LeastSquares(RegressorMixin, BaseEstimator):
+    """Least squares for the center, and for the size of its residuals; it overfits small tables."""
+
+    def fit(self, X, y):
+        self.center_ = np.linalg.lstsq(self._design(X), y, rcond=None)[0]
+        residuals = np.abs(y - self.predict(X))
+        self.spread_ = np.linalg.lstsq(self._design(X)[:, :2], residuals, rcond=None)[0]
+        self.smallest_ = 0.1 * residuals.mean() + 0.01
+        return self
+
+    def predict(self, X):
+        return self._design(X) @ self.center_
+
+    def predict_full(self, X):
+        center, spread = self.predict(X), np.maximum(self._design(X)[:, :2] @ self.spread_, self.smallest_)
+        return Prediction(center, spread, lower=center - spread, upper=center + spread)
+
+    def _design(self, X):
+        return np.column_stack([np.ones(len(X)), X])
+
+
+def draw_rows(rng, group):
+    """Return features and targets; the first feature is a group, and rows of group 1 have much more noise."""
+    X = np.column_stack([group, rng.normal(size=(len(group), 19))])
+    return X, X.sum(axis=1) + rng.normal(size=len(group)) * (1 + 14 * X[:, 0])
+
+
+def draw_clusters(rng, n_clusters, size):
+    """Return rows that have features and a part of the noise in common with the rows of their cluster."""
+    clusters = np.repeat(np.arange(n_clusters), size)
+    X, y = draw_rows(rng, (rng.random(n_clusters) < 0.4)[clusters].astype(float))
+    X[:, 1:8] = X[::size, 1:8][clusters]
+    return X, X.sum(axis=1) + 3 * rng.normal(size=n_clusters)[clusters] + rng.normal(size=len(y)), clusters
+
+
+def covered_and_bounds(rng, X, y, score, n=N, clusters=None, **settings):
+    """Return whether row n is covered by a model of the first n rows, at each level, and the guaranteed probability."""
+    model = CrossConformalRegressor(
+        LeastSquares(), nonconformity=score, random_state=int(rng.integers(1 << 30)), **settings
+    )
+    model.fit(X[:n], y[:n], clusters=clusters)
+    covered = model.predict_union(X[n : n + 1], level=LEVELS).covers(y[n : n + 1])[0]
+    label = X[n, 0] if "taxonomy" in settings else "all"
+    return covered, [float(model.guarantee_.lower_bounds[label](level)) for level in LEVELS]
+
+
+def smallest_p_value(results):
+    """Return the smaller of the levels' p-values of so few covered rows, if each has the smallest of its bounds."""
+    covered, bounds = (np.array(each) for each in zip(*results, strict=True))
+    assert bounds.max() > 0.4, "the bounds are too weak for a test"
+    return binom.cdf(covered.sum(axis=0), len(covered), bounds.min(axis=0)).min()
+
+
+def p_value_of_folds(settings, repeats, *, scores=SCORES, group=None, seed=1):
+    """Return the p-value over many data sets; the new row is the last, and of group 1 if there are groups."""
+    rng, given = np.random.default_rng(seed), {} if group is None else {"taxonomy": ByFeature(0)}
+    results = []
+    for _, score in zip(range(repeats), cycle(scores), strict=False):
+        groups = (rng.random(N + 1) < 0.3).astype(float) if group is None else np.append(group, 1.0)
+        results.append(covered_and_bounds(rng, *draw_rows(rng, groups), score, **given, **settings))
+    return smallest_p_value(results)
+
+
+def p_value_of_clusters(settings, repeats, *, size, seed=2):
+    """Return the p-value over many data sets of clusters; the new row is a row of a new cluster."""
+    rng, results, n = np.random.default_rng(seed), [], 12 * size
+    for _, score in zip(range(repeats), cycle(SCORES), strict=False):
+        X, y, clusters = draw_clusters(rng, 13, size)
+        results.append(covered_and_bounds(rng, X, y, score, n=n, clusters=clusters[:n], **settings))
+    return smallest_p_value(results)
+
+
+@IN_ALL_SAMPLES
+@pytest.mark.parametrize("folds", FOLDS)
+def test_coverage_is_not_below_the_bound(folds):
+    """For four scores in turn."""
+    assert p_value_of_folds(FOLDS[folds], 60) > ONE_IN_A_MILLION
+
+
+@IN_ALL_SAMPLES
+@pytest.mark.slow
+@pytest.mark.parametrize("score", SCORES, ids=repr)
+@pytest.mark.parametrize("folds", FOLDS)
+def test_coverage_is_not_below_the_bound_for_each_score(folds, score):
+    assert p_value_of_folds(FOLDS[folds], 150, scores=[score]) > ONE_IN_A_MILLION
+
+
+@IN_ALL_SAMPLES
+@pytest.mark.parametrize("folds", WITH_GROUPS)
+@pytest.mark.parametrize("repeats", [60, pytest.param(400, marks=pytest.mark.slow)])
+def test_coverage_of_a_small_group_is_not_below_its_bound(folds, repeats):
+    """A third of the rows, with fifteen times the noise of the others."""
+    assert p_value_of_folds(FOLDS[folds], repeats, group=np.arange(N) % 3 == 0) > ONE_IN_A_MILLION
+
+
+@IN_ALL_SAMPLES
+@pytest.mark.parametrize("size", [2, 5])
+@pytest.mark.parametrize("folds", WITH_CLUSTERS)
+@pytest.mark.parametrize("repeats", [40, pytest.param(200, marks=pytest.mark.slow)])
+def test_coverage_of_new_clusters_is_not_below_the_bound(folds, size, repeats):
+    assert p_value_of_clusters(FOLDS[folds], repeats, size=size) > ONE_IN_A_MILLION
+
+
+@pytest.mark.parametrize("folds", ["5 unequal folds", "jackknife+"])
+def test_scores_of_rows_that_the_models_were_fitted_on_are_detected(folds, monkeypatch):
+    fit_fold = _fold_models._fit_fold
+    monkeypatch.setattr(
+        _fold_models,
+        "_fit_fold",
+        lambda estimator, X, y, training, test, params: fit_fold(estimator, X, y, np.arange(len(y)), test, params),
+    )
+    assert p_value_of_folds(FOLDS[folds], 60) < ONE_IN_A_MILLION
+
+
+@pytest.mark.parametrize("taxonomy", [None, ByFeature(0)], ids=["one group", "two groups"])
+def test_a_very_small_group_is_covered_only_with_its_own_scores(taxonomy):
+    """6 of 120 rows have fifteen times the noise of the others; with 2 folds the bound is 1 − 2 (1 − level)."""
+    rng, group, covered = np.random.default_rng(4), np.append(np.arange(120) % 20 == 0, 1.0), 0
+    for _ in range(150):
+        X, y = group[:, None], rng.normal(size=121) * (1 + 14 * group)
+        model = CrossConformalRegressor(Zero(), cv=2, taxonomy=taxonomy, random_state=int(rng.integers(1 << 30)))
+        covered += int(model.fit(X[:120], y[:120]).predict_interval(X[120:], level=0.85).covers(y[120:])[0])
+    assert model.guarantee_.lower_bound(0.85) == Fraction(7, 10)
+    assert (binom.cdf(covered, 150, 0.7) > ONE_IN_A_MILLION) == (taxonomy is not None)
+
+
+@pytest.mark.filterwarnings("ignore:clusters has only 3")
+def test_the_bound_of_rows_does_not_hold_for_clusters():
+    """All rows of a cluster are the same, so that new rows have the largest score with probability 1 / 4."""
+    rng, clusters, covered = np.random.default_rng(5), np.repeat(np.arange(3), 16), 0
+    for _ in range(200):
+        y = rng.normal(size=4)
+        model = CrossConformalRegressor(Zero(), method="jackknife+").fit(
+            np.zeros((48, 1)), y[clusters], clusters=clusters
+        )
+        covered += int(model.predict_interval(np.zeros((1, 1)), level=0.95).covers(y[3:])[0])
+    assert binom.cdf(covered, 200, 0.9) < ONE_IN_A_MILLION
+    assert binom.cdf(covered, 200, float(model.guarantee_.lower_bound(0.95))) > ONE_IN_A_MILLION
+
+
+class Zero(RegressorMixin, BaseEstimator):
+    """A model that predicts 0."""
+
+    def fit(self, X, y):
+        return self
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+
+def fold_p_values(rng, n, cv):
+    """Return for each fold its p-value of a new row: its rank among the scores of the fold, by the fold's model."""
+    X, y = draw_rows(rng, (rng.random(n + 1) < 0.3).astype(float))
+    model = CrossConformalRegressor(LeastSquares(), cv=cv).fit(X[:n], y[:n])
+    codes, scores = model.calibrator_.folds.codes[0], model.calibrator_.scores
+    new = [np.abs(y[n] - each.predict(X[n:])[0]) for each in model.estimators_]
+    counts = [(scores[codes == fold] >= score).sum() for fold, score in enumerate(new)]
+    assert model.p_values(X[n:], y[n:])[0] == (1 + sum(counts)) / (n + 1)
+    return [*counts, model.p_values(X[n:], y[n:])[0]]
+
+
+@pytest.mark.parametrize("repeats", [300, pytest.param(2000, marks=pytest.mark.slow)])
+def test_fold_p_values_are_uniform_and_their_sum_has_the_bound(repeats):
+    """For folds of 4, 5 and 11 rows: (1 + count) / (n_k + 1) is exactly uniform; P(p <= u) <= 2 u + slack."""
+    rng, sizes, n = np.random.default_rng(3), [4, 5, 11], 20
+    edges = np.cumsum([0, *sizes])
+    cv = [(np.setdiff1d(np.arange(n), np.arange(*ends)), np.arange(*ends)) for ends in np.c_[edges[:-1], edges[1:]]]
+    results = np.array([fold_p_values(rng, n, cv) for _ in range(repeats)])
+    for size, counts in zip(sizes, results.T[:3].astype(int), strict=True):
+        assert chisquare(np.bincount(counts, minlength=size + 1)).pvalue > ONE_IN_A_MILLION
+    for rank in range(1, n):
+        small = (results[:, 3] <= (rank + 0.5) / (n + 1)).sum()  # so that p-values on the grid are not rounded away
+        assert binom.sf(small - 1, repeats, min(1.0, (2 * rank + 1) / (n + 3))) > ONE_IN_A_MILLION
