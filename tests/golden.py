@@ -315,7 +315,8 @@ def of_study(sample: Sample) -> Answers:
     table = pd.DataFrame(sample.X, columns=[f"x{place}" for place in range(sample.X.shape[1])])
     table["colour"] = np.array(["red", "green", "blue"])[sample.X[:, 1].astype(int)]
     table["y"] = sample.y
-    plans = {"default": Plan(model="linear"), "boosting": Plan(level=0.8), "column": Plan(taxonomy=ByFeature("colour"))}
+    plans = {"default": Plan(model="linear"), "boosting": Plan("boosting", level=0.8)}
+    plans["column"] = Plan("boosting", taxonomy=ByFeature("colour"))
     names = ["default"] if sample.name.endswith("_ties") else list(plans)
     for name in names:
         found = study(table, "y", plan=plans[name], name=sample.name)

@@ -246,6 +246,15 @@ class TestAdvice:
         text = advice_text(even, PYTHON, context(explains_nothing=True, model="linear"))
         assert text.startswith("Use model='boosting'")
 
+    def test_three_kinds_of_models_that_explain_nothing(self):
+        found = advice_on_audit(
+            counted_audit([(9000, 10_000)] * 3), COMMAND_LINE, context(explains_nothing=True, model="best-of-three")
+        )
+        assert str(found).startswith(
+            "Add columns that explain the target: with the current ones, three kinds of models"
+        )
+        assert found.option == ()
+
     def test_a_region_inside_a_group_with_its_own_threshold(self):
         """It is named, but the verdict is about the groups."""
         x = np.arange(8000) % 100 / 100

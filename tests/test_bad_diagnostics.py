@@ -78,7 +78,8 @@ CASES = {
     ),
     "model": (
         lambda: diagnose(LinearRegression()),
-        "model must be a ConformalRegressor, or a pipeline or search that contains one; got LinearRegression()",
+        "model must be a ConformalRegressor or a CrossConformalRegressor, or a pipeline or search that contains one; got "
+        "LinearRegression()",
     ),
     "X without y": (lambda: diagnose(WITH_SPREAD, DATA.X), "X and y must be passed together; got only X"),
     "y, rows": (lambda: diagnose(WITH_SPREAD, DATA.X, DATA.y[:9]), "inconsistent numbers of samples: [200, 9]"),

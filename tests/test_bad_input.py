@@ -321,8 +321,8 @@ CASES = {
     "a scorer for level 90": (lambda: IntervalScorer(90), "did you mean 0.9?"),
     "a scorer for a plain model": (
         lambda: IntervalScorer()(LinearRegression().fit(X, Y), X, Y),
-        "estimator must be a ConformalRegressor, or a pipeline or parameter search that contains a "
-        "ConformalRegressor; got LinearRegression()",
+        "estimator must be a ConformalRegressor or CrossConformalRegressor, or a pipeline or parameter search that "
+        "contains one; got LinearRegression()",
     ),
     # the estimator
     "a model's name": (

@@ -199,8 +199,11 @@ CASES = {
         lambda: WithSpread(Ridge(), floor=0).fit(X, Y),
         "floor must lie strictly between 0 and 1; got 0",
     ),
-    "one fold": (lambda: WithSpread(Ridge(), cv=1).fit(X, Y), "cv must be at least 2 folds, or a splitter; got 1"),
-    "one row": (lambda: WithSpread(Ridge()).fit(X[:1], Y[:1]), "WithSpread needs at least 2 rows to cross-fit; got 1"),
+    "one fold": (lambda: WithSpread(Ridge(), cv=1).fit(X, Y), "cv must be at least 2 folds, a splitter, or pairs"),
+    "one row": (
+        lambda: WithSpread(Ridge()).fit(X[:1], Y[:1]),
+        "cross-fitting needs at least 2 rows, to leave one out; got 1 sample",
+    ),
     # adapters
     "an unknown output": (
         lambda: FromOutputs(Ridge(), ["low", "high"]).fit(X, Y),

@@ -90,11 +90,11 @@ CASES = {
         r"target: column 'y' has no value in 1 of 100 rows \(the first in row 7, counted from 0\): use missing_target='drop'",
     ),
     "few rows": (
-        lambda: study(TABLE[:20], "y"),
+        lambda: study(TABLE[:20], "y", plan=Plan(calibration="split")),
         r"table must have at least 25 rows, of which 10 are for training; got 20",
     ),
     "few clusters": (
-        lambda: study(TABLE.assign(z=np.arange(N) // 10), "y", clusters="z"),
+        lambda: study(TABLE.assign(z=np.arange(N) // 10), "y", plan=Plan(calibration="split"), clusters="z"),
         r"table must have at least 25 clusters, of which 10 are for training; got 10",
     ),
     "clusters missing": (

@@ -33,6 +33,7 @@ WITH_CODE = (
     "docs/distributions.md",
     "docs/predictive_distributions.md",
     "docs/theory.md",
+    "docs/cross_conformal_guarantee.md",
     "docs/reproduction.md",
     "docs/diagnostics.md",
     "docs/real_data.md",

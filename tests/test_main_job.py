@@ -263,7 +263,7 @@ class TestRun:
         assert text.count(" & ") >= 6
 
     def test_clusters(self, capsys, csv):
-        status, _, error = run_again(capsys, "--clusters", "code")
+        status, _, error = run_again(capsys, "--clusters", "code", "--calibration", "split")
         assert (status, "table must have at least 25 clusters, of which 10 are for training" in error) == (1, True)
         houses().assign(patient=np.arange(600) // 4).to_csv(csv, index=False)
         _, text, _ = run_again(capsys, "--clusters", "patient")
@@ -282,7 +282,7 @@ class TestRun:
 
     def test_every_model_can_be_named(self):
         (model,) = (each for each in app()["run"].assemble_argument_collection() if each.name == "--model")
-        assert set(model.get_choices()) == set(MODELS)
+        assert set(model.get_choices()) == {"auto", *MODELS}
 
 
 def test_the_command_text_leaves_out_defaults():

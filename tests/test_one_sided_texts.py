@@ -162,7 +162,9 @@ def test_a_report_at_a_level_where_all_bounds_are_infinite():
     """The other levels of the slider show that they are bounds."""
     data = heteroskedastic(300, seed=0)
     table = pd.DataFrame(data.X).add_prefix("x").assign(y=data.y)
-    plan = Plan(model="linear", level=0.99, nonconformity=OneSided(Normalized()), taxonomy=BySpread(3))
+    plan = Plan(
+        model="linear", level=0.99, nonconformity=OneSided(Normalized()), taxonomy=BySpread(3), calibration="split"
+    )
     text = plain(report(study(table, "y", plan=plan)))
     assert "How far are the upper bounds from the predictions?" in text
     assert "for 60 of 60 rows" in text

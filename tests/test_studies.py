@@ -10,7 +10,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from scipy.stats import betabinom
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression
 
@@ -22,7 +21,6 @@ from evencover import (
     IntervalDistance,
     Marginal,
     Normalized,
-    Prediction,
     Residual,
     Support,
     TwoTails,
@@ -37,6 +35,7 @@ from evencover.diagnostics.recommendation_result import Candidate, Recommendatio
 from evencover.models import QuantileForest, TableEncoder, WithSpread
 from evencover.studies import MODELS, Plan, study, table_study
 from evencover.studies.study_result import tied_scores
+from tests.synthetic import TwoLines
 
 QUICK = Plan(model="linear")
 
@@ -53,23 +52,6 @@ def houses(n=1500, seed=0):
             "price": 3 * area + (region == "north") + rng.normal(size=n) * (0.1 + area),
         }
     )
-
-
-class TwoLines(RegressorMixin, BaseEstimator):
-    """A center and a spread that are linear in the first feature: a model that is fitted at once."""
-
-    def fit(self, X, y):
-        x = np.asarray(X)[:, 0]
-        self.center_ = np.polyfit(x, y, 1)
-        self.spread_ = np.polyfit(x, np.abs(y - np.polyval(self.center_, x)), 1)
-        return self
-
-    def predict(self, X):
-        return np.polyval(self.center_, np.asarray(X)[:, 0])
-
-    def predict_full(self, X):
-        spread = np.maximum(np.polyval(self.spread_, np.asarray(X)[:, 0]), 0.01)
-        return Prediction(self.predict(X), spread=spread)
 
 
 @pytest.fixture

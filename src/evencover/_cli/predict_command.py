@@ -29,7 +29,7 @@ def predict(
     Parameters
     ----------
     folder
-        The folder of a run, or a file written by ConformalRegressor.save.
+        The folder of a run, or a file written by the method `save` of ConformalRegressor or CrossConformalRegressor.
     new
         A file with the columns of the features, in a format that `run` reads, or - for CSV from the standard input.
         Other columns are ignored.
@@ -66,8 +66,7 @@ def predict(
     for each in kept:
         check_column(table, each, "keep")
     features = _feature_columns(regressor, table, new)
-    rows = regressor.rows(features)
-    intervals = regressor.predict_interval(rows, level=own_level if level is None else level, unseen=unseen)
+    intervals = regressor.predict_interval(features, level=own_level if level is None else level, unseen=unseen)
     result_columns: dict[str, Any] = dict(intervals.columns())
     if intervals.groups is not None and len(intervals.groups.labels) > 1:
         result_columns["group"] = [str(label) for label in intervals.groups.label_of_rows()]
@@ -93,14 +92,14 @@ def predict(
 def _predictor(folder: Path) -> tuple[Any, float]:
     """Return the predictor in the folder of a run, or in a file, and the level of the run."""
     from evencover._internal.predictor_files import PREDICTOR, saved_level
-    from evencover.conformal import ConformalRegressor
+    from evencover._internal.predictor_loading import load_predictor
 
     if not folder.exists():
         raise FileNotFoundError(f"folder must be the folder of a run; there is no {folder}")
     path = folder if folder.is_file() else folder / PREDICTOR
     if not path.exists():
         raise FileNotFoundError(f"folder must be the folder of a run; {folder} has no file {PREDICTOR}")
-    return ConformalRegressor.load(path), saved_level(path)
+    return load_predictor(path), saved_level(path)
 
 
 def _missing_values(folder: Path) -> list[str]:
@@ -112,12 +111,14 @@ def _missing_values(folder: Path) -> list[str]:
 
 
 def _encoder(regressor: Any) -> "TableEncoder | None":
-    """Return the encoder of the table's columns; None if the model has none."""
-    from evencover.models.encoding import TableEncoder
+    """Return the encoder of the table's columns, that of all folds together; None if the model has none."""
+    from evencover.models.encoding import TableEncoder, joined_encoder
 
-    pipeline = getattr(regressor.estimator_, "estimator", regressor.estimator_)
-    first = pipeline[0] if hasattr(pipeline, "steps") else pipeline
-    return first if isinstance(first, TableEncoder) else None
+    encoders = []
+    for model in getattr(regressor, "estimators_", [regressor.estimator_]):
+        pipeline = getattr(model, "estimator", model)
+        encoders.append(pipeline[0] if hasattr(pipeline, "steps") else pipeline)
+    return joined_encoder(encoders) if all(isinstance(each, TableEncoder) for each in encoders) else None
 
 
 def _text_columns(regressor: Any) -> list[str]:

@@ -10,10 +10,18 @@ from evencover._cli.terminal import print_result, recorded_warnings, status
 
 if TYPE_CHECKING:
     from evencover.scores import Score
+    from evencover.studies import Study
     from evencover.taxonomies import Taxonomy
 
 Model: TypeAlias = Literal[
-    "boosting", "linear", "forest", "quantile-network", "mean-variance-network", "dropout-ensemble"
+    "auto",
+    "boosting",
+    "linear",
+    "best-of-three",
+    "forest",
+    "quantile-network",
+    "mean-variance-network",
+    "dropout-ensemble",
 ]
 _EXAMPLE, _EXAMPLE_ROWS = "heteroskedastic", 20_000
 _MAX_GROUPS = 50
@@ -26,7 +34,7 @@ def run(
     *,
     target: str | None = None,
     output: Path | None = None,
-    model: Model = "boosting",
+    model: Model = "auto",
     score: Literal["auto", "residual", "interval", "relative-interval", "normalized", "probability"] = "auto",
     groups: tuple[str, ...] | None = None,
     tails: Literal["auto", "joint", "separate"] = "auto",
@@ -34,6 +42,7 @@ def run(
     support: Literal["auto", "none"] = "auto",
     level: float = 0.9,
     tolerance: float = 0.03,
+    calibration: Literal["auto", "split", "cross"] = "auto",
     calibration_size: float = 0.4,
     test_size: float = 0.2,
     clusters: str | None = None,
@@ -53,7 +62,8 @@ def run(
     """Fit a model to a table, calibrate its intervals for even coverage, and test them on held-out rows.
 
     Splits the rows into three parts: the first fits the model and selects score and groups, the second calibrates the
-    intervals, the third tests their coverage. Writes a folder with report.html, the intervals of the test rows,
+    intervals, the third tests their coverage. In a small table, every row is used for all three, by cross-validation.
+    Writes a folder with report.html, the intervals of the test rows,
     results.json, and the predictor for `evencover predict`.
 
     Parameters
@@ -66,7 +76,8 @@ def run(
     output
         Folder for the results; by default evencover-NAME in the current folder.
     model
-        The model. `forest` needs the extra `forest`; the networks and the ensemble need the extra `networks`.
+        The model. `auto` is `boosting`, or `best-of-three` for tables with fewer than 300 rows: a linear model, a
+        kernel model or extra trees. `forest` needs the extra `forest`; the networks and the ensemble need `networks`.
     score
         The score that is calibrated; by default selected on the training part. residual: distance from the prediction.
         normalized: the same in units of the spread. interval: distance outside the model's own bounds.
@@ -87,10 +98,14 @@ def run(
         Nominal coverage.
     tolerance
         Largest distance from the level that counts as even.
+    calibration
+        split: three parts of the rows, to train, to calibrate and to test. cross: every row is used for all three, by
+        cross-validation; for small tables. Its guarantee is weaker. auto: cross if a split would leave too few rows to
+        calibrate the groups.
     calibration_size
-        Share of the rows for calibration.
+        Share of the rows for calibration. Only for a split.
     test_size
-        Share of the rows for testing.
+        Share of the rows for testing. Only for a split.
     clusters
         A column of clusters, such as patients. All rows of a cluster are in the same part; calibration and test use
         one row of each.
@@ -123,9 +138,7 @@ def run(
     from evencover._internal.predictor_files import RESULTS
     from evencover._report.output_folders import new_files, write_study
     from evencover.datasets._table_files import table_name
-    from evencover.diagnostics._spelling import COMMAND_LINE
     from evencover.studies import Plan, study
-    from evencover.studies._messages import Message
 
     command = command_text(run, locals())
     loaded = _load_table(data, target, categorical or (), missing_values or (), data_dir)
@@ -139,6 +152,7 @@ def run(
         tails=None if tails == "auto" else tails,
         level=level,
         tolerance=tolerance,
+        calibration=calibration,
         calibration_size=calibration_size,
         test_size=test_size,
         target_transform=target_transform,
@@ -155,8 +169,8 @@ def run(
             day_first=day_first,
             name=name,
             progress=report_progress,
-        ).spelled(COMMAND_LINE)
-        result = replace(result, table_notes=(*map(Message, loaded.notes), *result.table_notes))
+        )
+        result = _with_notes(result, loaded.notes)
         write_study(
             result,
             temporary,
@@ -170,6 +184,14 @@ def run(
     text = f"{result}\n\nWritten to {folder}: {', '.join(files)}."
     print_result((folder / RESULTS).read_text(encoding="utf-8").rstrip() if json else text)
     return exit_status(result.verdict, strict=strict)
+
+
+def _with_notes(result: "Study", notes: Sequence[str]) -> "Study":
+    """Return a study with options of the command line in its texts, and with more notes."""
+    from evencover.diagnostics._spelling import COMMAND_LINE
+    from evencover.studies._messages import Message
+
+    return replace(result.spelled(COMMAND_LINE), table_notes=(*map(Message, notes), *result.table_notes))
 
 
 def _values_of(table: Any, names: Sequence[str]) -> dict[str, Any]:

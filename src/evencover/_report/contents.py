@@ -169,7 +169,7 @@ def _study_contents(study: Study, command: str, progress: Progress) -> Contents:
     shown_rows, shown = _rows_to_show(study)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TooFewRowsWarning)  # the page shows infinite widths at high levels
-        at_all_levels = study.regressor.predict_interval(study.test_rows, level=levels)
+        at_all_levels = study.intervals_at(levels)
     search = FeatureSearch.of(study.test.X, len(study.test), study.plan.seed)
     snapshots = []
     for column, level in enumerate(levels):

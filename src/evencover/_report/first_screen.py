@@ -59,7 +59,6 @@ def _answer(question: str, *content: Any, kind: str = "") -> Markup:
 
 def _how_often(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
     what, model = "" if contents.study is None else f" of {contents.study.target}", audit.quality.model_text
-    kept = "" if contents.study is None else " The test rows were kept aside: the model has not seen them."
     return _answer(
         f"How often are the {contents.noun} right?",
         tag(
@@ -69,9 +68,26 @@ def _how_often(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Mar
             class_="number",
         ),
         tag("p", recorder.text(audit.share_text)),
-        tag("p", f"{_right_if(contents.side, what)}{kept}", class_="note"),
+        *_weaker_guarantee(contents, audit.level, recorder),
+        tag("p", f"{_right_if(contents.side, what)}{_kept_text(contents)}", class_="note"),
         *([tag("p", model, class_="warning" if audit.quality.explains_nothing else "note")] if model else []),
     )
+
+
+def _weaker_guarantee(contents: Contents, level: float, recorder: LevelRecorder) -> list[Markup]:
+    """Return the guarantee of a cross-fitted study, which is weaker than the level."""
+    if contents.study is None or contents.study.cross is None:
+        return []
+    return [tag("p", recorder.text(contents.study.guarantee_text(level)))]
+
+
+def _kept_text(contents: Contents) -> str:
+    """Return why the test rows of a study are a fair test, as a sentence after a space."""
+    if contents.study is None:
+        return ""
+    if contents.study.cross is None:
+        return " The test rows were kept aside: the model has not seen them."
+    return " Every row was tested, by models that have not seen it."
 
 
 def _right_if(side: Side | None, what: str) -> str:

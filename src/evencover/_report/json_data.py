@@ -36,7 +36,7 @@ def _summary(result: Study | Diagnosis | Audit) -> dict[str, Any]:
     judged = result.audit if isinstance(result, Study) else result
     return {
         "verdict": judged.verdict,
-        "headline": judged.headline,
+        "headline": result.headline,
         "shown_within": json_value(judged.shown_within),
         "advice": judged.advice,
         **({"quality": _quality_data(judged.quality)} if isinstance(judged, Audit) else {}),
@@ -81,8 +81,10 @@ def _study_data(study: Study) -> dict[str, Any]:
         "level": float(plan.level),
         "tolerance": plan.tolerance,
         "seed": plan.seed,
+        "calibration": "split" if study.cross is None else "cross",
         "guarantee": str(study.regressor.guarantee_),
-        "thresholds": json_value(dict(zip(study.regressor.calibration_.labels, _thresholds(study), strict=True))),
+        "guaranteed_coverage": float(study.regressor.guarantee_.lower_bound(plan.level)),
+        "thresholds": json_value(_thresholds(study)),
         "audit": json_value(study.audit),
         "diagnosis": json_value(study.diagnosis),
         "tried": None if recommendation is None else json_value(recommendation.candidates),
@@ -95,10 +97,14 @@ def _quality_data(quality: Quality) -> dict[str, Any]:
     return {"summary": quality.summary, "explains_nothing": quality.explains_nothing, **json_value(quality)}
 
 
-def _thresholds(study: Study) -> list[Any]:
-    """Return the threshold of each group, or those of its two tails."""
+def _thresholds(study: Study) -> dict[Any, Any] | None:
+    """Return the threshold of each group, or those of its two tails; None if the study is cross-fitted."""
+    if study.cross is not None:  # each row's interval depends on the scores of all folds
+        return None
     learned, level = study.regressor.calibrator_, study.plan.level
     if isinstance(learned, CalibratedTails):
-        return [{"lower": lower, "upper": upper} for lower, upper in zip(*learned.thresholds(level), strict=True)]
-    thresholds: list[float] = study.regressor.calibration_.threshold(level).tolist()
-    return thresholds
+        pairs = zip(*learned.thresholds(level), strict=True)
+        values: list[Any] = [{"lower": lower, "upper": upper} for lower, upper in pairs]
+    else:
+        values = study.regressor.calibration_.threshold(level).tolist()
+    return dict(zip(study.regressor.calibration_.labels, values, strict=True))

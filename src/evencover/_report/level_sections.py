@@ -19,12 +19,14 @@ from evencover._report.contents import Contents, LevelSnapshot
 from evencover._report.level_recorder import LevelRecorder
 from evencover.diagnostics._exact_tests import SIGNIFICANT
 from evencover.diagnostics._formatting import join_first, p_value_text, score_text
+from evencover.diagnostics._options import Option
 from evencover.diagnostics._verdict import GroupCoverage
 from evencover.diagnostics.audit_result import AUDIT_COLUMNS, Audit, GroupAudit, audit_cells
-from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.diagnosis_result import SEVERAL_MODELS, Diagnosis
 from evencover.guarantees import Guarantee
 from evencover.intervals import Intervals
 from evencover.scores.one_sided import is_one_sided
+from evencover.studies import Study
 
 _MAX_LINES = 7  # of distributions that a reader can distinguish
 _GROUP = ("group", "rows", "coverage", "95 % interval", "p (Holm)")
@@ -64,13 +66,19 @@ def _verdict_rule(contents: Contents, snapshot: LevelSnapshot) -> str:
         "of the level. Otherwise it is undecided."
     )
     if isinstance(result, Audit):
-        kept = " Neither the model nor the calibration used them." * (contents.study is not None)
         return (
-            f"The verdict is on the intervals of {result.overall.rows} test rows.{kept} The 95 % intervals of the "
-            f"groups use {result.evidence}. {rule}"
+            f"The verdict is on the intervals of {result.overall.rows} test rows.{_kept_text(contents)} The 95 % "
+            f"intervals of the groups use {result.evidence}. {rule}"
         )
     n = sum(row.rows for row in result.table)
     return f"The verdict is on one threshold for all rows. It uses {n} calibration rows. {rule}"
+
+
+def _kept_text(contents: Contents) -> str:
+    """Return why the test rows are a fair test of a study's intervals, as sentences after a space."""
+    if contents.study is None:
+        return ""
+    return f" {contents.study.law_text or 'Neither the model nor the calibration used them.'}"
 
 
 def coverage_section(contents: Contents, audit: Audit, recorder: LevelRecorder, misses: str = "") -> Markup:
@@ -140,6 +148,7 @@ def one_threshold_section(contents: Contents, diagnosis: Diagnosis, recorder: Le
         "one-threshold",
         "Is one threshold enough?",
         tag("p", text),
+        *([tag("p", SEVERAL_MODELS)] if diagnosis.inputs.several_models else []),
         tag("p", recorder.text(diagnosis.advice)) if contents.own.audit is not None else "",
         figure(_coverage_picture(contents, diagnosis, recorder)),
         table,
@@ -278,13 +287,25 @@ def guarantee_section(guarantee: Guarantee, level: float, recorder: LevelRecorde
     return section("guarantee", "Guarantee", tag("p", str(guarantee)), table, tag("p", note, class_="note"))
 
 
+def weaker_guarantee_section(study: Study, level: float, recorder: LevelRecorder) -> Markup:
+    """Return the guarantee of a cross-fitted study: what is guaranteed, what is usual, and why."""
+    text = (
+        "Every row was used to fit models, to calibrate the intervals and to test them, but never for two of these at "
+        "once: a row is calibrated, and tested, by models that were fitted without it. This uses all rows, which "
+        "matters if there are few. The price is a weaker guarantee than that of rows which were kept aside."
+    )
+    guarantee = tag("p", recorder.text(study.guarantee_text(level)))
+    return section("guarantee", "Guarantee", guarantee, tag("p", text), tag("p", str(study.regressor.guarantee_)))
+
+
 def options_section(contents: Contents, diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
     """Return the alternatives that were evaluated on the calibration rows."""
+    exact = not diagnosis.inputs.several_models
     lines = [
         (
             score_text(each.nonconformity),
             "one for each group" if each.per_group else "one for all rows",
-            recorder.text(each.verdict + " (guaranteed)" * (each.per_group and each.verdict == "even")),
+            recorder.text(_option_verdict(each, exact=exact)),
             *([] if is_one_sided(each.nonconformity) else [recorder.text(format_number(each.width))]),
         )
         for each in diagnosis.options
@@ -302,7 +323,14 @@ def options_section(contents: Contents, diagnosis: Diagnosis, recorder: LevelRec
         + ", so widths differ from those of test rows" * (not one_sided)
     )
     table = scrolling_table(header, lines, caption)
-    return section("options", "Alternatives", table, tag("p", note, class_="note"))
+    return section("options", "Alternatives", table, tag("p", note if exact else SEVERAL_MODELS, class_="note"))
+
+
+def _option_verdict(option: Option, *, exact: bool) -> str:
+    """Return the verdict on an alternative; thresholds per group are even by their guarantee, if it is exact."""
+    if not option.per_group or option.verdict != "even":
+        return option.verdict
+    return "even (guaranteed)" if exact else "undecided"
 
 
 def _group_cells(row: GroupCoverage, recorder: LevelRecorder) -> tuple[Any, ...]:

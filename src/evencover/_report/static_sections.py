@@ -55,6 +55,14 @@ _GLOSSARY = {
     "chance of the calibration.",
 }
 
+_CROSS_TERMS = {
+    "fold": "A part of the rows that is left out when a model is fitted. The model then predicts these rows.",
+    "calibration rows": "Rows that set the intervals: their errors show how wide intervals must be. Each of them was "
+    "predicted by a model that was fitted without it.",
+    "test rows": "Rows that show how often the intervals are right. Each of them was tested by models that were fitted "
+    "and calibrated without it.",
+}
+
 
 def evaluation_section(recommendation: Recommendation) -> Markup:
     """Return the scores and groups that were evaluated on the training part, and which of them was selected."""
@@ -82,7 +90,34 @@ def evaluation_section(recommendation: Recommendation) -> Markup:
 
 def data_section(study: Study) -> Markup:
     """Return how the rows were split, and how the columns became numbers."""
-    total = sum(study.sizes.values())
+    columns = scrolling_table(
+        ("column", "kind", "missing", "encoded as"),
+        [(each.name, _kind(each), each.missing, _encoding_text(each)) for each in study.columns],
+        "The features in the training part" if study.cross is None else "The features in the rows of the first model",
+    )
+    details = tag("details", tag("summary", "The features"), columns)
+    notes = [tag("ul", *(tag("li", note) for note in study.notes))] if study.notes else []
+    used = _parts(study) if study.cross is None else [tag("p", _fold_text(study, len(study.cross.rows)))]
+    return section("data", "Data", used[0], *notes, *used[1:], details)
+
+
+def _fold_text(study: Study, n_tests: int) -> str:
+    """Return how the rows of a cross-fitted study were used; `n_tests` is the number of folds of test rows."""
+    clusters = (
+        f" All rows with the same {study.clusters} are in the same fold. One random row of each {study.clusters} "
+        "calibrates and is tested, because rows that belong together depend on each other."
+    ) * (study.clusters is not None)
+    return (
+        f"{study.n_rows} rows of {study.name}, divided at random into folds (seed {study.plan.seed}). The predictor "
+        f"consists of {len(study.regressor.estimators_)} models. Each was fitted without one fold, and the errors of "
+        f"all folds calibrate the intervals. For the test, the same was done {n_tests} times without one fold of test "
+        f"rows, which then got intervals. Score and groups were not selected on these rows.{clusters}"
+    )
+
+
+def _parts(study: Study) -> list[Markup]:
+    """Return how the rows were split into three parts: a paragraph and a table."""
+    total = study.n_rows
     parts = [(part, n, f"{n / total:.0%}") for part, n in study.sizes.items()]
     split = scrolling_table(("part", "rows", "share"), parts, "Rows used in each part")
     selected = "" if study.recommendation is None else ", and to select the score and the groups"
@@ -95,14 +130,7 @@ def data_section(study: Study) -> Markup:
         f" All rows with the same {study.clusters} are in the same part. The calibration and test parts use one random "
         f"row of each {study.clusters}, because rows that belong together depend on each other."
     ) * (study.clusters is not None)
-    columns = scrolling_table(
-        ("column", "kind", "missing", "encoded as"),
-        [(each.name, _kind(each), each.missing, _encoding_text(each)) for each in study.columns],
-        "The features in the training part",
-    )
-    details = tag("details", tag("summary", "The features"), columns)
-    notes = [tag("ul", *(tag("li", note) for note in study.notes))] if study.notes else []
-    return section("data", "Data", tag("p", text, clusters), *notes, split, details)
+    return [tag("p", text, clusters), split]
 
 
 def assumptions_section(result: Diagnosis | Audit) -> Markup:
@@ -130,9 +158,10 @@ def reproduction_section(settings: Mapping[str, Any], command: str) -> Markup:
     return section("reproduction", "How to reproduce", *shown, table)
 
 
-def glossary_section() -> Markup:
-    """Return the terms that a report uses, with their meaning."""
-    lines = (part for term, meaning in _GLOSSARY.items() for part in (tag("dt", term), tag("dd", meaning)))
+def glossary_section(*, cross: bool = False) -> Markup:
+    """Return the terms that a report uses, with their meaning; `cross` for a cross-fitted study."""
+    terms = {**_GLOSSARY, **(_CROSS_TERMS if cross else {})}
+    lines = (part for term, meaning in terms.items() for part in (tag("dt", term), tag("dd", meaning)))
     return section("glossary", "Glossary", tag("details", tag("summary", "What the terms mean"), tag("dl", *lines)))
 
 

@@ -89,16 +89,17 @@ def _level_parts(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRec
     yield sections.tests_section(snapshot, recorder)
     if snapshot.audit is not None and snapshot.audit.by_feature:
         yield sections.features_section(contents, snapshot.audit, recorder)
-    if contents.study is not None:
+    if contents.study is not None and contents.study.cross is not None:
+        yield sections.weaker_guarantee_section(contents.study, snapshot.level, recorder)
+    elif contents.study is not None:
         yield sections.guarantee_section(contents.study.regressor.guarantee_, snapshot.level, recorder)
 
 
 def _title_and_subtitle(result: Study | Diagnosis | Audit) -> tuple[str, str]:
     if isinstance(result, Study):
-        n = sum(result.sizes.values())
         return (
             f"Prediction intervals for {result.target}",
-            f"{result.name}, {count_text(n)} rows. Model: {result.model_text}.{_support_text(result)}",
+            f"{result.name}, {count_text(result.n_rows)} rows. Model: {result.model_text}.{_support_text(result)}",
         )
     if isinstance(result, Audit):
         return "Coverage of these intervals", f"An audit of {count_text(result.overall.rows)} rows."
@@ -114,12 +115,12 @@ def _static_parts(result: Study | Diagnosis | Audit, command: str) -> Markup:
         settings: dict[str, Any] = {"level": f"{result.level:g}", "tolerance": f"{result.tolerance:g}", "seed": seed}
         return joined([assumptions_section(result), reproduction_section(settings, command), glossary_section()])
     plan = result.plan
+    sizes = {"calibration_size": f"{plan.calibration_size:g}", "test_size": f"{plan.test_size:g}"}
     settings = {
         "level": f"{plan.level:g}",
         "tolerance": f"{plan.tolerance:g}",
         "seed": plan.seed,
-        "calibration_size": f"{plan.calibration_size:g}",
-        "test_size": f"{plan.test_size:g}",
+        **(sizes if result.cross is None else {"calibration": "cross", "method": result.regressor.method}),
         "fitted model": repr(result.model),
         "model, score and groups": result.method,
     }
@@ -128,7 +129,7 @@ def _static_parts(result: Study | Diagnosis | Audit, command: str) -> Markup:
             *([] if result.recommendation is None else [evaluation_section(result.recommendation)]),
             data_section(result),
             reproduction_section(settings, command),
-            glossary_section(),
+            glossary_section(cross=result.cross is not None),
         ]
     )
 

@@ -46,7 +46,8 @@ def _advice_if_even(diagnosis: Diagnosis, spelling: Spelling) -> str:
     keep = "Keep one threshold for all rows"
     if diagnosis.in_use:
         groups = _groups_setting(diagnosis, spelling)
-        keep = f"One threshold for all rows would be even in these groups, too; {groups} guarantees it"
+        verb = "makes sure of" if diagnosis.inputs.several_models else "guarantees"
+        keep = f"One threshold for all rows would be even in these groups, too; {groups} {verb} it"
     return (
         f"{keep}. The intervals of all groups lie within {diagnosis.tolerance:g} of the level. This was estimated from "
         "the calibration rows, for the current threshold."
@@ -80,7 +81,10 @@ def _if_not_shown(diagnosis: Diagnosis, spelling: Spelling) -> str:
     groups = f" with {_groups_setting(diagnosis, spelling)}" if diagnosis.taxonomy else ""
     shown = " ".join(shown_sentences(diagnosis, diagnosis.shown_within, spelling))
     if diagnosis.in_use:
-        return f"Keep one threshold per group{groups}, which guarantees the coverage of every group. {shown}"
+        more = "makes them more even" if diagnosis.inputs.several_models else "guarantees the coverage of every group"
+        return f"Keep one threshold per group{groups}, which {more}. {shown}"
+    if diagnosis.inputs.several_models:  # rows are few, so groups would have wide intervals
+        return f"Keep one threshold for all rows. {shown}"
     small = any(group.rows and group.threshold == np.inf for group in diagnosis.table)
     if small or len(diagnosis.scores) < 2:
         return f"Keep one threshold for all rows, or compare fewer groups. {shown}"

@@ -47,6 +47,8 @@ class StudyContext:
         Whether the test rows are later than the calibration rows.
     outside_support : float
         The share of test targets outside the support of the score, which no interval covers.
+    guaranteed : float or None
+        If every row was used to train, to calibrate and to test: the guaranteed coverage. None for a split.
     """
 
     taxonomy: Any
@@ -60,6 +62,7 @@ class StudyContext:
     per_group: bool
     by_time: bool = False
     outside_support: float = 0.0
+    guaranteed: float | None = None
 
     @property
     def training_size(self) -> float:
@@ -168,6 +171,8 @@ def _change_support(spelling: Spelling, context: StudyContext) -> Advice:
 
 def _if_all_rows_off(audit: Audit, spelling: Spelling, context: StudyContext | None) -> list[str]:
     share = f"{percent_text(audit.overall.coverage)} instead of {percent_text(audit.level)} of all rows are covered"
+    if context is not None and context.guaranteed is not None:
+        return _if_cross_off(audit, share, spelling, context)
     if audit.overall.coverage > audit.level:
         tighter = f"{_tighter(audit)} {audit.quality.noun}"
         return [f"Use {tighter}, unless tied scores prevent them (ties push coverage up): {share}."]
@@ -181,6 +186,21 @@ def _if_all_rows_off(audit: Audit, spelling: Spelling, context: StudyContext | N
     return [
         f"Recalibrate on recent rows that the model was not trained on: {share}.",
         "Either the intervals were calibrated on rows that the model had seen, or the rows have changed since (drift).",
+    ]
+
+
+def _if_cross_off(audit: Audit, share: str, spelling: Spelling, context: StudyContext) -> list[str]:
+    """Return the advice on all rows if every row was used to train, to calibrate and to test."""
+    if audit.overall.coverage > audit.level:
+        return [
+            f"Use the {audit.quality.noun}, or ask for a lower level: {share}.",
+            "With few rows, models that were fitted without some of them are worse, so the "
+            f"{audit.quality.noun} can be too wide.",
+        ]
+    return [
+        f"Split the rows{_option(spelling, context, 'calibration', 'split')} or ask for a higher level: {share}.",
+        "Models that change much from fold to fold cause this; a split has a stronger guarantee. Or rows belong "
+        f"together, such as rows of one patient: then split by them{_option(spelling, context, 'clusters', 'COLUMN')}.",
     ]
 
 
@@ -228,6 +248,8 @@ def _use_another_model(spelling: Spelling, context: StudyContext | None) -> Advi
     """Return the advice if the model is no better than none."""
     if context is None or not context.explains_nothing:
         return None
+    if context.model == "best-of-three":
+        return Advice(["Add columns that explain the target: with the current ones, three kinds of models do not."])
     other = spelling.setting("model", "boosting" if context.model == "linear" else "linear")
     return _run_again(spelling, other, "this model explains nothing. Better features can help, too")
 
@@ -255,6 +277,8 @@ def _show_more(audit: Audit, spelling: Spelling, context: StudyContext | None) -
 
 def _ways_to_decide(audit: Audit, spelling: Spelling, context: StudyContext) -> list[str]:
     """Return the settings of a study that would probably give a decision with the same rows."""
+    if context.guaranteed is not None:  # every row tests already, and groups do not come from the rows
+        return []
     n_groups, taxonomy = len(audit.table), context.taxonomy
     shares = {"calibration_size": context.calibration_size, "test_size": context.test_size}
 

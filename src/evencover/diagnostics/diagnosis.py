@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from evencover._internal.arrays import FloatArray, checked_vector
 from evencover.conformal import ConformalRegressor
+from evencover.cross_conformal import CrossConformalRegressor
 from evencover.diagnostics._advice import advice
 from evencover.diagnostics._formatting import short_repr
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
@@ -25,6 +26,9 @@ from evencover.quantiles import Level
 from evencover.rows import Rows
 from evencover.scores import Residual, Score, scores_of
 from evencover.taxonomies import ByPrediction, BySpread, Taxonomy, fresh_taxonomy
+
+Conformal: TypeAlias = ConformalRegressor | CrossConformalRegressor
+_MODELS = (ConformalRegressor, CrossConformalRegressor)
 
 
 def diagnose(
@@ -45,9 +49,10 @@ def diagnose(
 
     Parameters
     ----------
-    model : ConformalRegressor
+    model : ConformalRegressor or CrossConformalRegressor
         A calibrated model, also inside a pipeline or a search. With `X` and `y`, it can be an uncalibrated model of a
-        frozen estimator.
+        frozen estimator. The scores of a `CrossConformalRegressor` are out of fold: they come from several models that
+        share most of their training rows, so the exact tests are approximations.
     X : table of n rows, optional
         Features of new rows, to be used instead of the calibration rows; in the form that the outermost estimator
         takes. The model must not be fitted on them. The threshold is then computed from these rows, as if they were the
@@ -92,7 +97,8 @@ def diagnose(
     widths_known = not getattr(learned, "needs_target", False)
     in_use = len(groups.labels) > 1 and _is_same(learned, getattr(regressor, "taxonomy_", None))
     spread = rows.prediction.scored.spread
-    inputs = DiagnosisInputs(scores, groups, spread, settings.seed, rows, score, widths_known, learned)
+    several = isinstance(regressor, CrossConformalRegressor) and rows is regressor.calibration_rows_
+    inputs = DiagnosisInputs(scores, groups, spread, settings.seed, rows, score, widths_known, learned, several)
     return _diagnosis(inputs, settings, taxonomy=short_repr(learned), in_use=in_use)
 
 
@@ -181,22 +187,22 @@ def _options(inputs: DiagnosisInputs, marginal: MarginalThreshold, settings: Set
     return evaluate_options(inputs.rows, inputs.nonconformity, marginal, settings, per_group=inputs.group_widths_known)
 
 
-def _regressor_and_rows(model: Any, X: Any, y: Any) -> tuple[ConformalRegressor, Rows]:
+def _regressor_and_rows(model: Any, X: Any, y: Any) -> tuple[Conformal, Rows]:
     """Return the conformal regressor inside a model, and the rows for its diagnosis."""
     if (X is None) != (y is None):
         raise ValueError(f"X and y must be passed together; got only {'y' if X is None else 'X'}")
     regressor, X = unwrap(model, X)
-    if isinstance(getattr(regressor, "estimator", None), ConformalRegressor):
+    if isinstance(getattr(regressor, "estimator", None), _MODELS):
         raise NotFittedError(f"model is not fitted yet: fit this {type(model).__name__} first")
-    if not isinstance(regressor, ConformalRegressor):
+    if not isinstance(regressor, _MODELS):
         raise TypeError(
-            "model must be a ConformalRegressor, or a pipeline or search that contains one; got "
-            f"{model!r}. For scores of another model, use diagnose_scores"
+            "model must be a ConformalRegressor or a CrossConformalRegressor, or a pipeline or search that contains one"
+            f"; got {model!r}. For scores of another model, use diagnose_scores"
         )
     return regressor, _calibration_rows(regressor) if X is None else _new_rows(regressor, X, y)
 
 
-def _calibration_rows(model: ConformalRegressor) -> Rows:
+def _calibration_rows(model: Conformal) -> Rows:
     """Return the rows a model was calibrated on."""
     if not hasattr(model, "calibrator_"):
         raise NotFittedError(
@@ -211,7 +217,7 @@ def _calibration_rows(model: ConformalRegressor) -> Rows:
     return model.calibration_rows_
 
 
-def _new_rows(model: ConformalRegressor, X: Any, y: Any) -> Rows:
+def _new_rows(model: Conformal, X: Any, y: Any) -> Rows:
     """Return new rows with the predictions of the model."""
     if hasattr(model, "calibrator_"):
         return model.rows(X, y)
@@ -223,7 +229,7 @@ def _new_rows(model: ConformalRegressor, X: Any, y: Any) -> Rows:
     )
 
 
-def _stored_scores(model: ConformalRegressor, rows: Rows) -> FloatArray | None:
+def _stored_scores(model: Conformal, rows: Rows) -> FloatArray | None:
     """Return the scores that the calibrator stores, if the rows are the calibration rows and it stores them all."""
     if rows is not getattr(model, "calibration_rows_", None):
         return None
@@ -231,7 +237,7 @@ def _stored_scores(model: ConformalRegressor, rows: Rows) -> FloatArray | None:
     return scores if scores is not None and len(scores) == len(rows) else None
 
 
-def _single_score(model: ConformalRegressor) -> Score:
+def _single_score(model: Conformal) -> Score:
     """Return the score of the model, with its learned scale. Raise ValueError if groups have different scores."""
     calibrator = getattr(model, "calibrator_", None)
     score = model.nonconformity if calibrator is None else calibrator.nonconformity

@@ -30,6 +30,10 @@ from evencover.scores import Score
 from evencover.taxonomies import Taxonomy
 
 _HEADER = (*COVERAGE_COLUMNS, "p (Holm)")
+SEVERAL_MODELS = (
+    "The scores are out of fold: they come from several models that share most of their training rows. So the exact "
+    "tests are approximations here."
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,6 +58,8 @@ class DiagnosisInputs:
         Whether the widths with thresholds per group are known. They are not if the groups depend on the target.
     taxonomy : Taxonomy or None
         The taxonomy of the groups, if the model is known.
+    several_models : bool
+        Whether the scores are out of fold, so that they come from several models.
     """
 
     scores: FloatArray
@@ -64,6 +70,7 @@ class DiagnosisInputs:
     nonconformity: Score | None = None
     group_widths_known: bool = True
     taxonomy: Taxonomy | None = None
+    several_models: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -180,6 +187,8 @@ class Diagnosis:
             lines.append(f"Score distributions of the groups: {differ} (Anderson-Darling test, {p_value}).")
         if self.dependence is not None:
             lines.append(f"Score and spread: {self.dependence}.")
+        if self.inputs.several_models:
+            lines.append(SEVERAL_MODELS)
         if self.in_use:
             lines.append(
                 "The model is already calibrated per group with these groups. The results above are for one threshold "

@@ -296,7 +296,7 @@ def _out_of_fold(
         report_progress(done)
         part = _fold_prediction(estimator, X, y, training, held_out)
         if part.spread is None:
-            estimator = _with_spread(estimator, seed)
+            estimator = with_spread_model(estimator, seed)
             part = _fold_prediction(estimator, X, y, training, held_out)
         parts.append(part)
         positions.append(held_out)
@@ -304,12 +304,14 @@ def _out_of_fold(
     return estimator, Prediction.concatenate(parts)[np.argsort(np.concatenate(positions))]
 
 
-def _with_spread(estimator: Any, seed: int) -> Any:
+def with_spread_model(estimator: Any, seed: int) -> Any:
     """Return the estimator with `WithSpread` around its regressor."""
     if isinstance(estimator, TransformedTargetRegressor):
-        return cloned(estimator).set_params(regressor=_with_spread(estimator.regressor or LinearRegression(), seed))
+        return cloned(estimator).set_params(
+            regressor=with_spread_model(estimator.regressor or LinearRegression(), seed)
+        )
     if isinstance(estimator, Pipeline) and isinstance(estimator[-1], TransformedTargetRegressor):
-        return _wrapped(estimator, lambda regressor: _with_spread(regressor, seed))
+        return _wrapped(estimator, lambda regressor: with_spread_model(regressor, seed))
     return _wrapped(estimator, lambda regressor: WithSpread(regressor, random_state=seed))
 
 

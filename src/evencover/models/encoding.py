@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -291,6 +292,23 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
         return tags
+
+
+def joined_encoder(encoders: Sequence[TableEncoder]) -> TableEncoder:
+    """Return an encoder whose `unseen_values` knows what occurred in the `fit` of any of several, such as of folds."""
+    result = copy(encoders[0])
+    result.columns_ = tuple(map(_joined_column, zip(*(each.columns_ for each in encoders), strict=True)))
+    return result
+
+
+def _joined_column(columns: tuple[Any, ...]) -> Encoded:
+    """Return a column that has the missing values and categories of several encodings of it."""
+    known = [each for each in columns if isinstance(each, EncodedColumn) and each.categories is not None]
+    first: Encoded = replace(known[0] if known else columns[0], missing=sum(each.missing for each in columns))
+    if isinstance(first, EncodedDate) or not known:
+        return first
+    texts = tuple(dict.fromkeys(text for each in known for text in (*(each.categories or ()), *each.rare)))
+    return replace(first, categories=texts, rare=(), text=any(each.text for each in known))
 
 
 def _learn_dates(name: str, values: NDArray[Any], pattern: str | None) -> EncodedDate:

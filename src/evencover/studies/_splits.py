@@ -49,10 +49,21 @@ def _last_time(values: NDArray[Any], positions: IntArray) -> str:
     return str(last).removesuffix("T00:00:00")
 
 
+def has_rows_for_split(table: PreparedTable, plan: Plan) -> bool:
+    """Return whether there are enough rows or clusters for the three parts."""
+    n = _n_units(table)
+    return n * plan.training_size >= _MIN_TRAINING_ROWS and n * min(plan.calibration_size, plan.test_size) >= 1
+
+
+def _n_units(table: PreparedTable) -> int:
+    """Return the number of rows or, if rows belong together, of clusters."""
+    return len(table.y) if table.clusters is None else len(table.clusters.labels)
+
+
 def _check_size(table: PreparedTable, plan: Plan) -> None:
     """Raise ValueError if there are too few rows or clusters for the three parts."""
-    n = len(table.y) if table.clusters is None else len(table.clusters.labels)
-    if n * plan.training_size < _MIN_TRAINING_ROWS or n * min(plan.calibration_size, plan.test_size) < 1:
+    n = _n_units(table)
+    if not has_rows_for_split(table, plan):
         needed = max(_MIN_TRAINING_ROWS / plan.training_size, 1 / min(plan.calibration_size, plan.test_size))
         units = "rows" if table.clusters is None else "clusters"
         raise ValueError(

@@ -1,14 +1,10 @@
 """The plan of a study: its model, score, groups, level, split and seed."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.linear_model import RidgeCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from evencover._internal.arrays import FloatArray, lookup
 from evencover.calibrators.two_tails import as_two_sided
@@ -18,17 +14,21 @@ from evencover.model_selection import check_share
 from evencover.models import (
     DropoutEnsemble,
     MeanVarianceNetwork,
+    NeighborSpread,
     QuantileForest,
     QuantileNetwork,
     WithSpread,
 )
+from evencover.models._best_regressor import linear_regressor, small_table_regressor
 from evencover.models._validation import check_regressor
 from evencover.scores import Bounded, Score
 from evencover.scores.score import checked_score
+from evencover.studies._small_tables import SMALL_TABLE_ROWS
 from evencover.target_support import Support
 from evencover.taxonomies import Taxonomy, fresh_taxonomy
 
 _SEED_LIMIT = 2**32  # seeds of scikit-learn are smaller
+_CALIBRATION_SIZE, _TEST_SIZE = 0.4, 0.2
 
 
 def _boosting(level: float, seed: int) -> Any:  # noqa: ARG001
@@ -36,13 +36,17 @@ def _boosting(level: float, seed: int) -> Any:  # noqa: ARG001
 
 
 def _linear(level: float, seed: int) -> Any:  # noqa: ARG001
-    ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 5, 9)))
-    return WithSpread(ridge, random_state=seed)
+    return WithSpread(linear_regressor(), random_state=seed)
+
+
+def _best_of_three(level: float, seed: int) -> Any:  # noqa: ARG001
+    return WithSpread(small_table_regressor(seed), NeighborSpread(), random_state=seed)
 
 
 MODELS: Mapping[str, Callable[[float, int], Any]] = {  # functions of level and seed
     "boosting": _boosting,
     "linear": _linear,
+    "best-of-three": _best_of_three,
     "forest": lambda level, seed: QuantileForest(level=level, random_state=seed),
     "quantile-network": lambda level, seed: QuantileNetwork(level=level, random_state=seed),
     "mean-variance-network": lambda level, seed: MeanVarianceNetwork(level=level, random_state=seed),
@@ -59,8 +63,10 @@ class Plan:
     Parameters
     ----------
     model : str or regressor
-        A name (boosting, linear, forest, quantile-network, mean-variance-network, dropout-ensemble), or any regressor
-        with scikit-learn's interface.
+        A name, or any regressor with scikit-learn's interface. The names are boosting, linear, best-of-three (a linear
+        model, a kernel model or extra trees, whichever has the smallest error in cross-validation), forest,
+        quantile-network, mean-variance-network, dropout-ensemble, and auto: best-of-three for tables with fewer than
+        300 rows, boosting for the others.
     nonconformity : score, optional
         The score; by default selected on the training part.
     taxonomy : taxonomy, optional
@@ -71,8 +77,15 @@ class Plan:
         the score and the groups are given.
     level, tolerance : float
         Nominal coverage, and the largest distance from it that counts as even.
+    calibration : {"auto", "split", "cross"}
+        "split" fits, calibrates and tests on three parts of the rows. "cross" uses every row for all three, by
+        cross-validation (`CrossConformalRegressor`): better for small tables, but its guarantee is weaker. "auto" is
+        "cross" if a split would leave a group with too few calibration rows: a given group too few for a finite
+        threshold or, without given groups, all of them too few for three groups with twice that number. It is always
+        "split" for tables of more than 1000 rows, in the order of time, with a `calibration_size` or `test_size` of
+        your own, with separate tails and with groups of the target.
     calibration_size, test_size : float
-        Shares of the rows for calibration and for testing; the other rows are for training.
+        Shares of the rows for calibration and for testing; the other rows are for training. Only for "split".
     target_transform : {"auto", "none"}
         Whether a model of the log of the target is evaluated, too, if all training targets are positive and they are
         skewed. Not if the score and the groups are given.
@@ -89,16 +102,17 @@ class Plan:
     WithSpread(...)
     """
 
-    model: Any = "boosting"
+    model: Any = "auto"
     nonconformity: Score | None = None
     taxonomy: Taxonomy | None = None
     tails: Tails | None = field(default=None, kw_only=True)
     level: float = 0.9
     tolerance: float = 0.03
-    calibration_size: float = 0.4
-    test_size: float = 0.2
+    calibration_size: float = _CALIBRATION_SIZE
+    test_size: float = _TEST_SIZE
     support: Support | Literal["auto", "none"] = "auto"
     target_transform: Literal["auto", "none"] = field(default="auto", kw_only=True)
+    calibration: Literal["auto", "split", "cross"] = field(default="auto", kw_only=True)
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -114,7 +128,7 @@ class Plan:
                 f"{self.calibration_size} and {self.test_size}"
             )
         if isinstance(self.model, str):
-            lookup(self.model, MODELS, "model")
+            lookup(self.model, {"auto": None, **MODELS}, "model")
         else:
             check_regressor(self.model, "model")
         if self.tails not in (None, "joint", "separate"):
@@ -131,6 +145,19 @@ class Plan:
             )
         if self.taxonomy is not None:
             fresh_taxonomy(self.taxonomy)
+        if self.calibration not in ("auto", "split", "cross"):
+            raise ValueError(f"calibration must be 'auto', 'split' or 'cross'; got {self.calibration!r}")
+        if self.calibration == "cross" and self.needs_split is not None:
+            raise ValueError(f"calibration must be 'split' or 'auto' for {self.needs_split}; got 'cross'")
+
+    @property
+    def needs_split(self) -> str | None:
+        """The first setting that only a split into three parts can have, as text; None if there is none."""
+        sizes = {"calibration_size": _CALIBRATION_SIZE, "test_size": _TEST_SIZE}
+        own = (f"{name}={getattr(self, name)!r}" for name, size in sizes.items() if getattr(self, name) != size)
+        tails = "tails='separate'" if self.tails == "separate" else None
+        target = "groups of the target" if getattr(self.taxonomy, "needs_target", False) else None
+        return next(filter(None, (*own, tails, target)), None)
 
     @property
     def training_size(self) -> float:
@@ -151,6 +178,25 @@ class Plan:
             return self.support
         return Support.of_targets(y) if self.support == "auto" else None
 
-    def estimator(self) -> Any:
-        """Return the model, not yet fitted."""
-        return MODELS[self.model](float(self.level), self.seed) if isinstance(self.model, str) else self.model
+    def for_table(self, n_rows: int) -> "Plan":
+        """Return the plan with a model instead of "auto", for a table of this many rows.
+
+        Parameters
+        ----------
+        n_rows : int
+            Number of rows with a target.
+        """
+        if not isinstance(self.model, str) or self.model != "auto":
+            return self
+        return replace(self, model="best-of-three" if n_rows < SMALL_TABLE_ROWS else "boosting")
+
+    def estimator(self, n_rows: int = SMALL_TABLE_ROWS) -> Any:
+        """Return the model, not yet fitted.
+
+        Parameters
+        ----------
+        n_rows : int
+            Number of rows of the table, for the model "auto".
+        """
+        model = self.for_table(n_rows).model
+        return MODELS[model](float(self.level), self.seed) if isinstance(model, str) else model

@@ -12,9 +12,9 @@ from evencover._internal.frames import FROM_ZERO, RowNumbers, join_columns
 from evencover._internal.html import Markup, joined, tag
 from evencover.calibration import Calibration
 from evencover.calibrators.two_tails import CalibratedTails
-from evencover.conformal import ConformalRegressor
+from evencover.cross_conformal import CrossConformalRegressor
 from evencover.diagnostics._advice import advice
-from evencover.diagnostics._answers import answers, group_meaning
+from evencover.diagnostics._answers import HOW_OFTEN, answers, group_meaning
 from evencover.diagnostics._audit_advice import Advice, StudyContext, advice_on_audit
 from evencover.diagnostics._formatting import group_table, join_first, short_repr
 from evencover.diagnostics._spelling import PYTHON, Spelling
@@ -27,11 +27,14 @@ from evencover.groups import Groups
 from evencover.intervals import Intervals
 from evencover.metrics import misses_by_group
 from evencover.model_selection import Part
+from evencover.models._best_regressor import choices_text
 from evencover.models.encoding import Encoded, TableEncoder
 from evencover.predictions import Prediction
-from evencover.quantiles import level_fraction, thresholds
+from evencover.quantiles import Levels, level_fraction, thresholds
 from evencover.rows import Rows
 from evencover.scores.support import outside_support
+from evencover.studies._cross_fitting import CrossFitted
+from evencover.studies._cross_texts import LAW, guarantee_sentence, rows_text
 from evencover.studies._leaks import too_good
 from evencover.studies._messages import Message
 from evencover.studies.plan import Plan
@@ -51,16 +54,17 @@ class Study:
     clusters, time : str or None
         The column of clusters: calibration and test parts have one row of each. The column of times: the parts follow
         each other.
-    regressor : ConformalRegressor
+    regressor : ConformalRegressor or CrossConformalRegressor
         The calibrated model; takes tables with the columns of the features.
     recommendation : Recommendation or None
         The scores and groups that were evaluated on the training part; None if the plan gives both.
     training, calibration : ndarray of int
-        The rows of these parts, by position in the table.
+        The rows of these parts, by position in the table. If the study is cross-fitted, a row is in several parts.
     test : Part
         The rows of the test part, as they are in the table.
     test_rows : Rows
-        The same rows with the model's predictions.
+        The same rows with the model's predictions. If the study is cross-fitted, each is predicted by models that were
+        fitted without it.
     intervals : Intervals
         The intervals of the test rows, at the plan's level.
     groups : Groups
@@ -78,6 +82,8 @@ class Study:
         What may be wrong with the table, and what else a reader should know; `warnings` and `notes` are their texts.
     spelling : Spelling
         How the advice names settings: as Python arguments, or as options of the command line.
+    cross : CrossFitted or None
+        If every row was used to train, to calibrate and to test: the models that test each row out of sample.
     """
 
     name: str
@@ -85,7 +91,7 @@ class Study:
     plan: Plan
     clusters: str | None
     time: str | None
-    regressor: ConformalRegressor
+    regressor: Any
     recommendation: Recommendation | None
     training: IntArray
     calibration: IntArray
@@ -100,6 +106,7 @@ class Study:
     table_warnings: tuple[Message, ...] = ()
     table_notes: tuple[Message, ...] = ()
     spelling: Spelling = PYTHON
+    cross: CrossFitted | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -128,8 +135,17 @@ class Study:
 
     @property
     def headline(self) -> str:
-        """The result in two sentences."""
-        return self.audit.headline
+        """The result in two sentences; if the study is cross-fitted, a third one states the weaker guarantee."""
+        return " ".join(filter(None, [self.audit.headline, self.guarantee_text(self.plan.level)]))
+
+    def guarantee_text(self, level: float) -> str:
+        """Return what is guaranteed at a level if the study is cross-fitted, in a sentence; otherwise nothing."""
+        return "" if self.cross is None else guarantee_sentence(self.regressor.guarantee_, level)
+
+    @property
+    def law_text(self) -> str:
+        """By which law the tests of a cross-fitted study were made, in sentences; otherwise nothing."""
+        return "" if self.cross is None else LAW
 
     @property
     def advice(self) -> str:
@@ -149,7 +165,7 @@ class Study:
         """Return the advice on an audit of this study's model, with the diagnosis at the same level."""
         context = StudyContext(
             diagnosis.inputs.taxonomy,
-            sum(self.sizes.values()),
+            self.n_rows,
             self.plan.calibration_size,
             self.plan.test_size,
             one_threshold_uneven=diagnosis.verdict == "uneven",
@@ -159,6 +175,7 @@ class Study:
             per_group=len(self.regressor.calibration_.labels) > 1,
             by_time=self.time is not None,
             outside_support=self._share_outside_support,
+            guaranteed=None if self.cross is None else float(self.regressor.guarantee_.lower_bound(audited.level)),
         )
         return advice_on_audit(audited, spelling, context)
 
@@ -170,8 +187,13 @@ class Study:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The number of rows in each part."""
+        """The number of rows in each part; if the study is cross-fitted, a row is in several parts."""
         return {"training": len(self.training), "calibration": len(self.calibration), "test": len(self.test)}
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows that were used."""
+        return len(self.training) if self.cross is not None else sum(self.sizes.values())
 
     @property
     def columns(self) -> tuple[Encoded, ...]:
@@ -181,12 +203,12 @@ class Study:
 
     @property
     def model(self) -> Any:
-        """The fitted model, without the encoder of the table."""
+        """The fitted model, without the encoder of the table; if there is one for each fold, the first of them."""
         return self._fitted[-1]
 
     @property
     def _fitted(self) -> Any:
-        frozen = self.regressor.estimator_
+        frozen = self.regressor.estimator_ if self.cross is None else self.regressor.estimators_[0]
         return getattr(frozen, "estimator", frozen)
 
     @property
@@ -196,27 +218,44 @@ class Study:
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{part} {n}" for part, n in self.sizes.items())
+        sizes = sizes if self.cross is None else f"{self.n_rows}, cross-fitted"
         return f"Study({self.name}, target {self.target}: {self.verdict}; rows: {sizes}; level {self.plan.level:g})"
 
     def __str__(self) -> str:
-        sizes = ", ".join(f"{n} {part}" for part, n in self.sizes.items())
         table = group_table([*self.audit.table, self.audit.overall], *self.audit.columns)
         lines = [
-            f"Data: {self.name}, target {self.target}; {sizes} rows{self._cluster_text}.",
+            f"Data: {self.name}, target {self.target}; {self._rows_text}.",
             f"Model: {self.method}.",
             *(f"Warning: {text}" for text in self.warnings),
             *(f"Note: {text}" for text in self.notes),
             "",
-            *(f"{question}: {answer}" for question, answer in answers(self.audit).items()),
+            *(f"{question}: {answer}" for question, answer in self.answers().items()),
             "",
             f"Verdict: {self.verdict}. Coverage of the test rows at level {self.plan.level:g}; estimates and intervals "
             f"use {self.audit.evidence}:",
             table,
-            *filter(None, [self.group_meaning, self.misses_text(self.intervals)]),
-            f"With {self.one_threshold_text}, from the calibration rows: {self.diagnosis.verdict}. "
+            *filter(None, [self.law_text, self.group_meaning, self.misses_text(self.intervals)]),
+            f"With {self.one_threshold_text}, from the {self._calibration_scores_text}: {self.diagnosis.verdict}. "
             f"{self.diagnosis.headline} {self.diagnosis.advice}",
         ]
         return "\n".join(lines)
+
+    def answers(self) -> dict[str, str]:
+        """Return the four answers, in the order of reading."""
+        found = answers(self.audit)
+        return {**found, HOW_OFTEN: " ".join(filter(None, [found[HOW_OFTEN], self.guarantee_text(self.plan.level)]))}
+
+    @property
+    def _rows_text(self) -> str:
+        """The rows, and what they were used for."""
+        if self.cross is not None:
+            return rows_text(self.n_rows, len(self.test), len(self.calibration), self.clusters)
+        sizes = ", ".join(f"{n} {part}" for part, n in self.sizes.items())
+        return f"{sizes} rows{self._cluster_text}"
+
+    @property
+    def _calibration_scores_text(self) -> str:
+        return "calibration rows" if self.cross is None else "out-of-fold scores of several models"
 
     @property
     def group_meaning(self) -> str:
@@ -263,9 +302,11 @@ class Study:
 
     @property
     def model_text(self) -> str:
-        """The name of the model, and the scale of the target that it was fitted to, if that is another one."""
+        """The name of the model, which of its parts is in use, and the target's scale, if it is another one."""
         transform = None if self.recommendation is None else self.recommendation.chosen.transform
-        return self.model_name + ("" if transform is None else f", fitted to the {transform} of the target")
+        choices = choices_text(getattr(self.regressor, "estimators_", None) or [self.regressor.estimator_])
+        chosen = f" ({choices})" if choices else ""
+        return self.model_name + chosen + ("" if transform is None else f", fitted to the {transform} of the target")
 
     @property
     def method(self) -> str:
@@ -278,8 +319,21 @@ class Study:
     def taxonomy(self) -> Taxonomy | None:
         """The groups that have their own thresholds: those of the plan, or those that were selected."""
         regressor = self.regressor
-        taxonomy: Taxonomy | None = getattr(regressor.calibrator, "taxonomy", regressor.taxonomy)
+        taxonomy: Taxonomy | None = getattr(getattr(regressor, "calibrator", None), "taxonomy", regressor.taxonomy)
         return taxonomy
+
+    def intervals_at(self, level: Levels) -> Intervals:
+        """Return the intervals of the test rows at other levels; the model, its score and its groups stay the same.
+
+        Parameters
+        ----------
+        level : float or sequence of L floats
+            Nominal coverage.
+        """
+        if self.cross is not None:
+            return self.cross.intervals(level)
+        intervals: Intervals = self.regressor.predict_interval(self.test_rows, level=level)
+        return intervals
 
     def columns_of_intervals(self) -> dict[str, Any]:
         """Return the test rows as columns: row, prediction, bounds, group, whether covered, target."""
@@ -292,12 +346,17 @@ class Study:
         return join_columns({self.target: self.test.y}, columns)
 
 
-def has_one_threshold(regressor: ConformalRegressor) -> bool:
+def is_cross(regressor: Any) -> bool:
+    """Return whether a model was calibrated on the rows that it was fitted on, by cross-validation."""
+    return isinstance(regressor, CrossConformalRegressor)
+
+
+def has_one_threshold(regressor: Any) -> bool:
     """Return whether the same threshold serves all rows and both ends of their intervals."""
     return len(regressor.calibration_.labels) == 1 and not isinstance(regressor.calibrator_, CalibratedTails)
 
 
-def tied_scores(regressor: ConformalRegressor, level: float) -> tuple[float, int]:
+def tied_scores(regressor: Any, level: float) -> tuple[float, int]:
     """Return the largest share, and number, of a group's calibration rows whose scores equal its threshold."""
     tied = [
         own == thresholds(own, levels)[0]
@@ -307,9 +366,7 @@ def tied_scores(regressor: ConformalRegressor, level: float) -> tuple[float, int
     return max(float(np.mean(each)) for each in tied), max(int(np.count_nonzero(each)) for each in tied)
 
 
-def _calibrations(
-    regressor: ConformalRegressor, levels: tuple[Fraction, ...]
-) -> Iterator[tuple[Calibration, tuple[Fraction, ...]]]:
+def _calibrations(regressor: Any, levels: tuple[Fraction, ...]) -> Iterator[tuple[Calibration, tuple[Fraction, ...]]]:
     """Yield the calibrations whose thresholds a model uses, one or one for each tail, with their levels."""
     learned = regressor.calibrator_
     if isinstance(learned, CalibratedTails):

@@ -1,14 +1,15 @@
 """Study a table: split, fit, select score and groups, calibrate, diagnose, audit."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any
 
+import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
-from evencover._internal.arrays import warn_user
+from evencover._internal.arrays import IntArray, warn_user
 from evencover._internal.frames import row_numbers
 from evencover.calibrators.by_group import ByGroup
 from evencover.calibrators.two_tails import TwoTails
@@ -31,13 +32,15 @@ from evencover.scores import Bounded
 from evencover.scores.evaluation import interval_by
 from evencover.scores.score import needs_scale, with_scale
 from evencover.scores.support import with_support
-from evencover.studies._columns import ColumnRoles, MissingTarget, grouping_columns, prepare_table
+from evencover.studies._calibration_choice import cross_notes, reason_for_cross
+from evencover.studies._columns import ColumnRoles, MissingTarget, PreparedTable, grouping_columns, prepare_table
+from evencover.studies._cross_fitting import CrossFitted, CrossSettings, cross_fitted, units_of
 from evencover.studies._messages import Message, TableWarning
 from evencover.studies._splits import split_table, time_notes
 from evencover.studies._targets import support_notes, support_warnings
 from evencover.studies.plan import Plan
-from evencover.studies.study_result import Study, has_one_threshold, tied_scores
-from evencover.taxonomies import ByPrediction, BySpread, Taxonomy
+from evencover.studies.study_result import Study, has_one_threshold, is_cross, tied_scores
+from evencover.taxonomies import ByPrediction, BySpread, Taxonomy, fresh_taxonomy
 
 Progress = Callable[[str], None]
 
@@ -61,6 +64,11 @@ def study(
 
     `recommend` selects the score and the groups on the training part alone, so the guarantee of the calibration rows
     holds. The verdict uses test rows that neither the model nor the calibration used.
+
+    A small table is not split (see `calibration` of `Plan`). A `CrossConformalRegressor` is fitted on all rows. To test
+    it, the same model is fitted without each of ten folds and gives intervals for the rows of the fold, so that every
+    row is tested once out of sample. The score and the groups depend on the plan and the number of rows alone, so the
+    guarantee of `CrossConformalRegressor` holds.
 
     Parameters
     ----------
@@ -127,22 +135,22 @@ def _study(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: Prog
     """Return the study of a table with these roles of its columns."""
     progress("checking the columns")
     prepared = prepare_table(table, roles)
-    training, calibration, test = parts = split_table(prepared, plan)
-    for warning in prepared.warnings:
-        warn_user(TableWarning(warning))
-    outside, support_note = _support_messages(plan, parts)
-    model = Pipeline([("table", prepared.encoder), ("model", cloned(plan.estimator()))])
-    regressor = _fitted_regressor(model, training, (len(calibration), len(test)), plan, progress)
-    progress("calibrating")
-    regressor.calibrate(calibration.X, calibration.y)
+    plan = plan.for_table(len(prepared.y))
+    if plan.calibration == "cross" and roles.time is not None:
+        raise ValueError("calibration must be 'split' or 'auto' for rows in the order of time; got 'cross'")
+    reason = reason_for_cross(prepared, plan) if plan.calibration == "auto" else None
+    if plan.calibration == "cross" or reason is not None:
+        fitted = _fit_cross(prepared, plan, progress)
+    else:
+        fitted = _fit_split(table, roles, prepared, plan, progress)
+    regressor, rows = fitted.regressor, fitted.rows
     progress("diagnosing the calibration rows")
     taxonomy = _audit_taxonomy(regressor)
     settings: dict[str, Any] = {"level": plan.level, "tolerance": plan.tolerance, "seed": plan.seed}
     diagnosis = diagnose(regressor, taxonomy=taxonomy, **settings)
     progress("auditing the test rows")
-    rows = regressor.rows(test.X, test.y)
-    groups = taxonomy.assign(rows)
-    intervals = regressor.predict_interval(rows, level=plan.level)
+    intervals = fitted.intervals(plan.level)
+    groups = fitted.groups(intervals, taxonomy)
     settings["test_rows_only"] = roles.time is not None
     result = Study(
         name=name,
@@ -152,20 +160,91 @@ def _study(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: Prog
         time=roles.time,
         regressor=regressor,
         recommendation=getattr(regressor, "recommendation_", None),
-        training=training.positions,
-        calibration=calibration.positions,
-        test=test,
+        training=fitted.training,
+        calibration=fitted.calibration,
+        test=fitted.test,
         test_rows=rows,
         intervals=intervals,
         groups=groups,
         diagnosis=diagnosis,
         audit=audit_of_study(regressor, rows, intervals, groups, diagnosis, X=rows.X, **settings),
+        cross=fitted.cross,
         left_out=prepared.left_out,
         row_numbers=row_numbers(table),
-        table_warnings=(*prepared.warnings, *outside),
-        table_notes=(*prepared.notes, *time_notes(table, roles.time, parts), *support_note, *_log_notes(regressor)),
+        table_warnings=(*prepared.warnings, *fitted.warnings),
+        table_notes=(*prepared.notes, *cross_notes(reason), *fitted.notes),
     )
     return result.spelled(PYTHON)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """A calibrated model, the rows that test it, and messages; `cross` if every row was used for everything."""
+
+    regressor: Any
+    training: IntArray
+    calibration: IntArray
+    test: Part
+    rows: Rows
+    warnings: Sequence[Message]
+    notes: Sequence[Message]
+    cross: CrossFitted | None = None
+
+    def intervals(self, level: float) -> Intervals:
+        """Return the intervals of the test rows."""
+        if self.cross is not None:
+            return self.cross.intervals(level)
+        intervals: Intervals = self.regressor.predict_interval(self.rows, level=level)
+        return intervals
+
+    def groups(self, intervals: Intervals, taxonomy: Taxonomy) -> Groups:
+        """Return the groups of the test rows.
+
+        If the study is cross-fitted, they are the groups of the models that test the rows or, if these have only one,
+        groups of the same size: the bins of out-of-fold predictions do not fit those of several models.
+        """
+        if self.cross is None:
+            return taxonomy.assign(self.rows)
+        if intervals.groups is not None and len(self.regressor.calibration_.labels) > 1:
+            return intervals.groups
+        learned = fresh_taxonomy(taxonomy).learn(self.rows)
+        return Groups(learned.codes, learned.labels)
+
+
+def _fit_split(table: Any, roles: ColumnRoles, prepared: PreparedTable, plan: Plan, progress: Progress) -> _Fitted:
+    """Return a model that was fitted on the first part and calibrated on the second; the third tests it."""
+    training, calibration, test = parts = split_table(prepared, plan)
+    _warn_of(prepared)
+    outside, support_note = _support_messages(plan, parts)
+    model = Pipeline([("table", prepared.encoder), ("model", cloned(plan.estimator()))])
+    regressor = _fitted_regressor(model, training, (len(calibration), len(test)), plan, progress)
+    progress("calibrating")
+    regressor.calibrate(calibration.X, calibration.y)
+    rows = regressor.rows(test.X, test.y)
+    notes = [*time_notes(table, roles.time, parts), *support_note, *_log_notes(regressor)]
+    return _Fitted(regressor, training.positions, calibration.positions, test, rows, outside, notes)
+
+
+def _fit_cross(table: PreparedTable, plan: Plan, progress: Progress) -> _Fitted:
+    """Return a model that was fitted and calibrated on all rows, and the models that test each row out of sample."""
+    units = units_of(table, plan)
+    _warn_of(table)
+    progress("fitting and calibrating the model on all rows")
+    settings = CrossSettings.of(plan, table, len(units))
+    regressor = settings.fitted(table.features, table.y, units)
+    cross, test = cross_fitted(settings, table, units, regressor.guarantee_, progress)
+    support = plan.target_support(table.y)
+    outside = support_warnings(support, test=table.y)
+    notes = support_notes(support, decided=_decides_support(plan))
+    rows = Rows.with_checked_target(cross.prediction, test.X, test.y)
+    calibration = np.sort(np.concatenate([positions for _, positions in regressor.cv]))
+    return _Fitted(regressor, table.rows, table.rows[calibration], test, rows, outside, notes, cross)
+
+
+def _warn_of(table: PreparedTable) -> None:
+    """Warn of what may be wrong with a table."""
+    for warning in table.warnings:
+        warn_user(TableWarning(warning))
 
 
 def _support_messages(plan: Plan, parts: tuple[Part, Part, Part]) -> tuple[list[Message], list[Message]]:
@@ -176,8 +255,12 @@ def _support_messages(plan: Plan, parts: tuple[Part, Part, Part]) -> tuple[list[
     if not support_warnings(support, calibration=calibration.y):  # `calibrate` warns of calibration targets
         for warning in outside:
             warn_user(TableWarning(warning))
-    decided = plan.support == "auto" and not isinstance(plan.nonconformity, Bounded)
-    return outside, support_notes(support, decided=decided)
+    return outside, support_notes(support, decided=_decides_support(plan))
+
+
+def _decides_support(plan: Plan) -> bool:
+    """Return whether the targets decide which values intervals can hold."""
+    return plan.support == "auto" and not isinstance(plan.nonconformity, Bounded)
 
 
 def _log_notes(regressor: ConformalRegressor) -> list[Message]:
@@ -202,7 +285,7 @@ def _log_notes(regressor: ConformalRegressor) -> list[Message]:
 
 
 def audit_of_study(
-    regressor: ConformalRegressor,
+    regressor: Any,
     rows: Rows,
     intervals: Intervals,
     groups: Groups,
@@ -214,14 +297,14 @@ def audit_of_study(
         rows.y,
         intervals,
         groups=groups,
-        diagnosis=diagnosis if has_one_threshold(regressor) else None,
+        diagnosis=diagnosis if has_one_threshold(regressor) and not is_cross(regressor) else None,
         tied_scores=tied_scores(regressor, diagnosis.level)[1] > 1 or intervals.n_replaced > 0,
         **settings,
     )
     return replace(audited, quality=study_quality(regressor, rows, intervals, diagnosis))
 
 
-def study_quality(regressor: ConformalRegressor, rows: Rows, intervals: Intervals, diagnosis: Diagnosis) -> Quality:
+def study_quality(regressor: Any, rows: Rows, intervals: Intervals, diagnosis: Diagnosis) -> Quality:
     """Return the quality on test rows; one threshold for all rows is that of the diagnosis."""
     one_threshold, score = intervals, diagnosis.inputs.nonconformity
     if not has_one_threshold(regressor) and score is not None:
@@ -236,10 +319,11 @@ def study_quality(regressor: ConformalRegressor, rows: Rows, intervals: Interval
     )
 
 
-def _audit_taxonomy(regressor: ConformalRegressor) -> Taxonomy:
+def _audit_taxonomy(regressor: Any) -> Taxonomy:
     """Return the groups of the audit, learned from the calibration rows: the model's, or three if it has only one."""
     if len(regressor.calibration_.labels) > 1:
-        return regressor.taxonomy_
+        learned: Taxonomy = regressor.taxonomy_
+        return learned
     taxonomy = ByPrediction(3) if regressor.calibration_rows_.prediction.spread is None else BySpread(3)
     taxonomy.learn(regressor.calibration_rows_)
     return taxonomy

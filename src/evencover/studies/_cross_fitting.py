@@ -1,0 +1,192 @@
+"""Cross-fitted studies: one model for new rows, and models that test each row of the table out of sample."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from evencover._internal.arrays import FloatArray, IntArray, warn_user
+from evencover._internal.frames import take
+from evencover.cross_conformal import CrossConformalRegressor
+from evencover.diagnostics.recommendations import with_spread_model
+from evencover.groups import Groups
+from evencover.guarantees import Guarantee, TooFewRowsWarning
+from evencover.intervals import Intervals
+from evencover.model_selection import Part
+from evencover.models._validation import cloned, fitted_clone
+from evencover.models.predict import predictions_of
+from evencover.predictions import Prediction
+from evencover.quantiles import Levels, rows_for_finite_threshold
+from evencover.rows import Rows
+from evencover.scores import Score
+from evencover.scores.support import with_support
+from evencover.studies._columns import PreparedTable
+from evencover.studies._small_tables import small_table_choice
+from evencover.studies._study_folds import Units, calibration_units, check_number_of_units, held_out_units
+from evencover.studies.plan import Plan
+from evencover.taxonomies import ByFeature, ByFunction, Product, Taxonomy
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFitted:
+    """The models that test the rows of a table, each fitted and calibrated without the rows that it tests.
+
+    Parameters
+    ----------
+    regressors : tuple of CrossConformalRegressor
+        One for each fold.
+    rows : tuple of Rows
+        The rows that each of them tests, with its predictions.
+    order : ndarray of int
+        The position of each tested row among the rows of all folds, in the order of the table.
+    guarantee : Guarantee
+        The guarantee of the model that was fitted on all rows.
+    """
+
+    regressors: tuple[CrossConformalRegressor, ...]
+    rows: tuple[Rows, ...]
+    order: IntArray
+    guarantee: Guarantee
+
+    @property
+    def prediction(self) -> Prediction:
+        """The predictions of the tested rows."""
+        return Prediction.concatenate([rows.prediction for rows in self.rows])[self.order]
+
+    def intervals(self, level: Levels) -> Intervals:
+        """Return the intervals of the tested rows at one or several levels.
+
+        A row whose group has no calibration rows in its fold gets an interval from all of them.
+        """
+        parts = self._intervals_by_fold(level)
+        lower, upper, replaced, prediction = (
+            np.concatenate([getattr(part, name) for part in parts])[self.order]
+            for name in ("lower", "upper", "replaced", "prediction")
+        )
+        return Intervals(
+            lower,
+            upper,
+            level=parts[0].level,
+            groups=_joined_groups([part.groups for part in parts], self.order),
+            guarantee=self.guarantee,
+            prediction=prediction,
+            replaced=replaced,
+            side=parts[0].side,
+        )
+
+    def _intervals_by_fold(self, level: Levels) -> list[Intervals]:
+        """Return the intervals of each fold; warn once of groups with too few rows, which differ a little by fold."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            pairs = zip(self.regressors, self.rows, strict=True)
+            parts = [regressor.predict_interval(rows, level=level, unseen="marginal") for regressor, rows in pairs]
+        few = [each for each in caught if issubclass(each.category, TooFewRowsWarning)]
+        for warning in (*(each for each in caught if each not in few), *few[:1]):
+            warn_user(warning.message, warning.category)
+        return parts
+
+
+def _joined_groups(parts: list[Groups | None], order: IntArray) -> Groups | None:
+    """Return the groups of the rows of all folds, by their labels: rules such as the edges of bins differ by fold."""
+    groups = [part for part in parts if part is not None]
+    if len(groups) < len(parts):
+        return None
+    labels = tuple(dict.fromkeys(label for part in groups for label in part.labels))
+    return Groups(np.concatenate([part.codes_among(labels) for part in groups])[order], labels)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossSettings:
+    """The settings of all models of a cross-fitted study. They depend on the plan and the number of rows alone.
+
+    Nothing is selected on the rows that calibrate, so their guarantee holds.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    model : regressor
+        The model with the encoder of the table, not fitted.
+    nonconformity : score
+        The score.
+    taxonomy : taxonomy
+        The groups.
+    """
+
+    plan: Plan
+    model: Any
+    nonconformity: Score
+    taxonomy: Taxonomy
+
+    @classmethod
+    def of(cls, plan: Plan, table: PreparedTable, n_units: int) -> "CrossSettings":
+        """Return the settings for a table of this many rows or, if rows belong together, clusters."""
+        model = Pipeline([("table", table.encoder), ("model", cloned(plan.estimator()))])
+        if not isinstance(plan.model, str) and (plan.nonconformity is None or plan.taxonomy is None):
+            fitted = fitted_clone(model, table.features, table.y)  # only to see what it predicts
+            first = take(table.features, np.arange(1))
+            model = with_spread_model(model, plan.seed) if predictions_of(fitted, first).spread is None else model
+        score, taxonomy = small_table_choice(n_units, plan.level)
+        return cls(
+            plan,
+            model,
+            score if plan.nonconformity is None else plan.nonconformity,
+            taxonomy if plan.taxonomy is None else plan.taxonomy,
+        )
+
+    @property
+    def needed(self) -> int:
+        """Number of calibration rows that a finite interval needs."""
+        return rows_for_finite_threshold(self.plan.level)
+
+    def fitted(self, X: Any, y: FloatArray, units: Units) -> CrossConformalRegressor:
+        """Return the model, fitted and calibrated on these rows."""
+        rng = np.random.default_rng([self.plan.seed, 4])
+        score = with_support(self.nonconformity, self.plan.target_support(y))
+        regressor = CrossConformalRegressor(
+            self.model,
+            cv=units.folds(calibration_units(len(units), self.needed, rng, alone=_depends_on_features(self.taxonomy))),
+            nonconformity=score,
+            taxonomy=self.taxonomy,
+            random_state=self.plan.seed,
+        )
+        return regressor.fit(X, y, clusters=units.codes if len(units) < len(y) else None)
+
+
+def _depends_on_features(taxonomy: Taxonomy) -> bool:
+    """Return whether the groups depend on the features alone, so that coverage is guaranteed in each of them."""
+    if isinstance(taxonomy, Product):
+        return all(map(_depends_on_features, taxonomy.taxonomies))
+    return isinstance(taxonomy, ByFeature | ByFunction)
+
+
+def units_of(table: PreparedTable, plan: Plan) -> Units:
+    """Return the rows or clusters of a table; raise ValueError if there are too few of them."""
+    codes = None if table.clusters is None else table.clusters.codes
+    units = Units.of(len(table.y), codes, np.random.default_rng([plan.seed, 3]))
+    check_number_of_units(len(units), are_clusters=codes is not None)
+    return units
+
+
+def cross_fitted(
+    settings: CrossSettings, table: PreparedTable, units: Units, guarantee: Guarantee, progress: Progress
+) -> tuple[CrossFitted, Part]:
+    """Return the models that test the rows of a table, and these rows in the order of the table."""
+    held_out = held_out_units(len(units), settings.needed, np.random.default_rng([settings.plan.seed, 5]))
+    regressors, rows = [], []
+    for number, (_, tested) in enumerate(folds := units.folds(held_out)):
+        progress(f"testing the rows out of sample: {number} of {len(folds)} folds")
+        others, training = units.without(held_out[number])
+        regressor = settings.fitted(take(table.features, training), table.y[training], others)
+        regressors.append(regressor)
+        rows.append(regressor.rows(take(table.features, tested), table.y[tested]))
+    tested = np.concatenate([positions for _, positions in folds])
+    order = np.argsort(tested)
+    found = CrossFitted(tuple(regressors), tuple(rows), order, guarantee)
+    positions = tested[order]
+    return found, Part(take(table.features, positions), table.y[positions], table.rows[positions])

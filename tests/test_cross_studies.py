@@ -1,0 +1,531 @@
+"""Studies of small tables: every row trains, calibrates and is tested once, by models that have not seen it."""
+
+import io
+import json
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from joblib import parallel_config
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.linear_model import LinearRegression
+
+from evencover import (
+    ByFeature,
+    ByFunction,
+    ByPrediction,
+    BySpread,
+    ByTarget,
+    CrossConformalRegressor,
+    Guarantee,
+    Marginal,
+    OneSided,
+    Prediction,
+    Product,
+    Residual,
+    Support,
+    TooFewRowsWarning,
+    diagnose,
+)
+from evencover._report.contents import contents_of
+from evencover._report.json_data import data_of
+from evencover._report.writing import report
+from evencover.diagnostics._audit_advice import StudyContext, advice_on_audit
+from evencover.diagnostics._spelling import COMMAND_LINE
+from evencover.diagnostics.audits import audit
+from evencover.guarantees import LowerBound
+from evencover.models import WithSpread
+from evencover.quantiles import conformal_rank
+from evencover.studies import MODELS, Plan, study
+from evencover.studies._calibration_choice import reason_for_cross
+from evencover.studies._columns import ColumnRoles, prepare_table
+from evencover.studies._cross_fitting import CrossSettings
+from evencover.studies._cross_texts import guarantee_sentence
+from evencover.studies._small_tables import small_table_choice
+from evencover.studies._study_folds import MIN_UNITS, Units, calibration_units, held_out_units
+from tests.synthetic import TwoLines
+from tests.test_cli import run_command_line
+
+SIMPLE = Plan(model=LinearRegression(), nonconformity=Residual(), taxonomy=Marginal(), calibration="cross")
+
+
+class Zero(RegressorMixin, BaseEstimator):
+    """A model that predicts 0 with a spread of 1, whatever it was fitted to."""
+
+    def fit(self, X, y):
+        return self
+
+    def predict(self, X):
+        return np.zeros(X.shape[0])
+
+    def predict_full(self, X):
+        return Prediction(self.predict(X), spread=np.ones(X.shape[0]))
+
+
+def small(n=40, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=n)
+    kind = np.where(np.arange(n) % 2, "a", "b")
+    return pd.DataFrame({"x": x, "kind": kind, "y": x + rng.normal(size=n)})
+
+
+def bounds(found):
+    return np.asarray(found.intervals)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return study(small(), "y", plan=SIMPLE, name="small")
+
+
+class TestFolds:
+    @pytest.mark.parametrize("n", [13, 19, 20, 29, 32, 99, 143])
+    def test_calibration_folds_have_the_same_size(self, n):
+        folds = calibration_units(n, 9, np.random.default_rng(0))
+        rows = np.concatenate(folds)
+        assert len({len(fold) for fold in folds}) == 1
+        assert 10 <= len(folds) <= 19
+        assert len(np.unique(rows)) == len(rows) > 0.9 * n
+
+    def test_rows_can_be_left_out_one_by_one(self):
+        assert len(calibration_units(100, 9, np.random.default_rng(0), alone=True)) == 100
+        assert len(calibration_units(101, 9, np.random.default_rng(0), alone=True)) == 10
+
+    @pytest.mark.parametrize("n", [2, 13, 45])
+    def test_every_unit_is_tested_once(self, n):
+        folds = held_out_units(n, 9, np.random.default_rng(0))
+        assert sorted(np.concatenate(folds)) == list(range(n))
+        assert len(folds) == min(n, 10)
+
+    def test_enough_units_for_a_finite_interval_are_left(self):
+        """At level 0.95 an interval needs 19 rows: of 20, one at a time is held out, and none is left over."""
+        rng = np.random.default_rng(0)
+        assert [len(held_out_units(n, 19, rng)) for n in (19, 20, 21, 22)] == [10, 20, 11, 10]
+        assert [sum(map(len, calibration_units(21, needed, rng))) for needed in (9, 20, 21)] == [20, 20, 21]
+
+    def test_clusters_stay_together_and_one_row_of_each_counts(self):
+        clusters = np.array([0, 0, 1, 1, 1, 2, 3, 3])
+        units = Units.of(8, clusters, np.random.default_rng(0))
+        for training, tested in units.folds([np.array([0, 2]), np.array([1, 3])]):
+            assert not set(clusters[training]) & set(clusters[tested])
+            assert len(set(clusters[tested])) == len(tested) == 2
+        others, positions = units.without(np.array([1]))
+        np.testing.assert_array_equal(positions, [0, 1, 5, 6, 7])
+        np.testing.assert_array_equal(others.codes, [0, 0, 1, 2, 2])
+        np.testing.assert_array_equal(positions[others.rows], units.rows[[0, 2, 3]])
+
+    def test_the_row_of_a_cluster_is_random(self):
+        chosen = [Units.of(4, np.zeros(4, int), np.random.default_rng(seed)).rows[0] for seed in range(50)]
+        assert set(chosen) == {0, 1, 2, 3}
+
+
+class TestOutOfSample:
+    def test_every_row_is_tested_once(self, found):
+        np.testing.assert_array_equal(found.test.positions, np.arange(40))
+        np.testing.assert_array_equal(found.test.y, small()["y"])
+        assert found.sizes == {"training": 40, "calibration": 40, "test": 40}
+        assert found.n_rows == 40
+
+    @pytest.mark.parametrize("row", [0, 17, 39])
+    def test_its_own_target_does_not_change_its_interval(self, found, row):
+        changed = small()
+        changed.loc[row, "y"] += 50
+        again = study(changed, "y", plan=SIMPLE)
+        np.testing.assert_array_equal(bounds(again)[row], bounds(found)[row])
+        assert not np.array_equal(bounds(again), bounds(found))
+
+    def test_targets_of_its_cluster_do_not_change_its_interval(self):
+        table = small(80).assign(patient=np.arange(80) // 4)
+        before = study(table, "y", plan=SIMPLE, clusters="patient")
+        assert "random rows of new clusters" in before.regressor.guarantee_.assumption
+        assert len(before.test) == len(before.calibration) == 20
+        assert sorted(before.test.positions // 4) == list(range(20))
+        table.loc[8:11, "y"] += 50
+        after = study(table, "y", plan=SIMPLE, clusters="patient")
+        np.testing.assert_array_equal(bounds(after)[2], bounds(before)[2])
+        assert not np.array_equal(bounds(after), bounds(before))
+        assert before.regressor.guarantee_.lower_bound(0.9) == Fraction(8, 10)  # folds of two clusters
+        text = "80 rows to train; 20 of them, one of each patient, also to calibrate and to test in turn."
+        assert text in str(before)
+
+    def test_an_interval_has_the_rank_of_the_other_rows(self):
+        """For a model that predicts 0, the half width is an order statistic of the other folds' absolute targets."""
+        plan = replace(SIMPLE, model=Zero(), level=0.8, support="none")
+        found = study(small(19), "y", plan=plan)  # folds of one row, so no calibration row only trains
+        y = np.abs(small(19)["y"].to_numpy())
+        for regressor, rows in zip(found.cross.regressors, found.cross.rows, strict=True):
+            tested = np.isin(y, np.abs(rows.y))
+            others = np.sort(y[~tested])
+            half = others[conformal_rank(len(others), 0.8) - 1]
+            assert len(regressor.calibration_rows_) == len(others)
+            np.testing.assert_allclose(found.intervals.upper[tested], half, rtol=1e-14)
+            np.testing.assert_allclose(found.intervals.lower[tested], -half, rtol=1e-14)
+
+    def test_the_groups_are_those_of_the_models_that_test_a_row(self):
+        found = study(small(60), "y", plan=replace(SIMPLE, model=TwoLines(), taxonomy=BySpread(2)))
+        labels = np.empty(60, dtype=object)
+        for regressor, rows in zip(found.cross.regressors, found.cross.rows, strict=True):
+            positions = [int(np.flatnonzero(found.test.y == y)[0]) for y in rows.y]
+            labels[positions] = regressor.taxonomy_.assign(rows).label_of_rows()
+        np.testing.assert_array_equal(found.groups.label_of_rows(), labels)
+        assert [row.group for row in found.audit.table] == ["low", "high"]
+
+    def test_one_threshold_is_audited_by_thirds(self, found):
+        assert [row.rows for row in found.audit.table] == [13, 13, 14]
+
+    def test_a_group_that_a_fold_lacks_gets_an_interval_from_all_rows(self):
+        table = small().assign(kind=["rare"] + ["usual"] * 39)
+        found = study(table, "y", plan=replace(SIMPLE, taxonomy=ByFeature("kind")))
+        assert np.isfinite(bounds(found)).all()
+        with pytest.warns(TooFewRowsWarning, match="group 'rare' has 1"):
+            final = found.regressor.predict_interval(table[["x", "kind"]])
+        assert np.isinf(final.width[0])
+
+    def test_a_warning_is_given_once(self):
+        with pytest.warns(TooFewRowsWarning) as caught:
+            study(small(), "y", plan=replace(SIMPLE, level=0.98))
+        assert [str(each.filename) for each in caught] == [__file__]
+
+
+class TestSettings:
+    def test_they_depend_on_the_number_of_rows_alone(self):
+        found = study(small(30), "y", plan=Plan(model=TwoLines(), calibration="cross"))
+        score, taxonomy = small_table_choice(30, 0.9)
+        assert found.regressor.calibration_.nonconformity == score
+        assert found.recommendation is None
+        assert {str(each.taxonomy) for each in (found.regressor, *found.cross.regressors)} == {str(taxonomy)}
+        table = prepare_table(small(400), ColumnRoles(target="y"))
+        many = CrossSettings.of(Plan(model=TwoLines()), table, 400)
+        assert str(many.taxonomy) == str(small_table_choice(400, 0.9)[1]) == "BySpread(n_groups=3)"
+
+    def test_a_model_without_a_spread_gets_one_if_the_score_is_not_given(self):
+        table = prepare_table(small(), ColumnRoles(target="y"))
+        models = [CrossSettings.of(plan, table, 40).model[-1] for plan in (SIMPLE, replace(SIMPLE, nonconformity=None))]
+        assert [type(model) for model in models] == [LinearRegression, WithSpread]
+
+    def test_the_support_is_that_of_the_rows_that_train(self):
+        table = small().assign(y=lambda each: each.y.abs())
+        table.loc[5, "y"] = -0.5
+        found = study(table, "y", plan=SIMPLE)
+        assert found.intervals.lower[table.y > 0].min() < 0
+        assert found.intervals.lower[5] >= 0  # the models that test this row have seen no negative target
+        given = replace(SIMPLE, support=Support(y_min=0))
+        with pytest.warns(UserWarning, match="outside the support"):
+            found = study(table, "y", plan=given)
+        assert found.warnings[0].startswith("1 of 40 test targets are outside the support (at least 0)")
+
+    def test_one_sided_bounds(self):
+        found = study(small(), "y", plan=replace(SIMPLE, nonconformity=OneSided(Residual(), side="upper")))
+        assert np.isneginf(found.intervals.lower).all()
+        assert found.quality.side == "upper"
+        report(found)
+
+    @pytest.mark.parametrize("n_jobs", [1, 2])
+    def test_the_same_seed_gives_the_same(self, found, n_jobs):
+        with parallel_config(n_jobs=n_jobs):
+            again = study(small(), "y", plan=SIMPLE)
+        np.testing.assert_array_equal(bounds(again), bounds(found))
+        other = study(small(), "y", plan=replace(SIMPLE, seed=1))
+        assert not np.array_equal(bounds(other), bounds(found))
+
+    def test_progress_is_reported(self):
+        steps = []
+        study(small(20), "y", plan=SIMPLE, progress=steps.append)
+        assert steps[:2] == ["checking the columns", "fitting and calibrating the model on all rows"]
+        assert steps[2:12] == [f"testing the rows out of sample: {fold} of 10 folds" for fold in range(10)]
+        assert steps[12:] == ["diagnosing the calibration rows", "auditing the test rows"]
+
+
+class TestChoice:
+    """`auto` takes "cross" where a split would leave a group with too few calibration rows."""
+
+    @staticmethod
+    def reason(n, plan=None, table=None, **roles):
+        table = small(n) if table is None else table
+        return reason_for_cross(prepare_table(table, ColumnRoles(target="y", **roles)), plan or Plan())
+
+    def test_three_groups_need_twice_the_rows_of_a_finite_threshold(self):
+        assert self.reason(141) == "a split would leave 56 rows for calibration, too few for groups"
+        assert self.reason(142) is None
+        assert self.reason(24) == "they are too few for three parts"
+
+    def test_given_groups_need_rows_for_a_finite_threshold(self):
+        assert self.reason(22, Plan(taxonomy=Marginal(), model="linear")) == "they are too few for three parts"
+        assert self.reason(40, Plan(taxonomy=Marginal())) is None
+        text = "a split would leave 6 rows to calibrate the group b, and finite intervals need 9"
+        assert self.reason(40, Plan(taxonomy=ByFeature("kind"))) == text
+        assert self.reason(60, Plan(taxonomy=ByFeature("kind"))) is None
+        assert self.reason(60, Plan(taxonomy=BySpread(3))) is not None
+        assert self.reason(90, Plan(taxonomy=ByPrediction(3))) is None
+        both = Product([ByFeature("kind"), BySpread(2)])
+        assert self.reason(60, Plan(taxonomy=both)) is not None
+        assert self.reason(300, Plan(taxonomy=both)) is None
+        assert self.reason(60, Plan(taxonomy=ByFunction(lambda X: np.asarray(X["x"]) > 1))) is not None
+
+    def test_a_group_that_is_too_small_anyway_does_not_count(self):
+        table = small(200).assign(kind=["rare"] * 5 + ["usual"] * 195)
+        assert self.reason(200, Plan(taxonomy=ByFeature("kind")), table) is None
+        table = small(200).assign(kind=["rare"] * 12 + ["usual"] * 188)
+        assert "to calibrate the group rare" in self.reason(200, Plan(taxonomy=ByFeature("kind")), table)
+
+    def test_groups_of_unknown_sizes_are_split(self):
+        assert self.reason(40, Plan(taxonomy=BySpread(edges=[1.0]))) is None
+        assert self.reason(40, Plan(taxonomy=ByTarget([0.0]))) is None
+
+    @pytest.mark.parametrize(
+        "settings", [{"test_size": 0.3}, {"calibration_size": 0.5}, {"tails": "separate"}], ids=lambda each: str(*each)
+    )
+    def test_settings_of_a_split_ask_for_a_split(self, settings):
+        assert self.reason(100, Plan(**settings)) is None
+
+    def test_times_ask_for_a_split(self):
+        table = small(100).assign(day=np.arange(100))
+        assert self.reason(100, None, table, time="day") is None
+
+    def test_large_tables_are_split(self):
+        table = small(1001).assign(kind=["rare"] * 12 + ["usual"] * 989)
+        assert self.reason(1000, Plan(taxonomy=ByFeature("kind")), table[:1000]) is not None
+        assert self.reason(1001, Plan(taxonomy=ByFeature("kind")), table) is None
+
+    def test_clusters_are_counted(self):
+        table = small(400).assign(patient=np.arange(400) // 4)
+        assert self.reason(400, None, table, clusters="patient").startswith("a split would leave 40 rows")
+
+    def test_a_note_tells_why(self):
+        found = study(small(), "y", plan=Plan(model=TwoLines()))
+        assert isinstance(found.regressor, CrossConformalRegressor)
+        assert found.notes[0] == (
+            "The rows take turns to train, to calibrate and to test, because a split would leave 16 rows for "
+            "calibration, too few for groups. To split them into three parts, use calibration='split'."
+        )
+        split = study(small(), "y", plan=replace(SIMPLE, calibration="split"))
+        assert split.cross is None
+        assert not any("in turn" in note for note in split.notes)
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("settings", "text"),
+        [
+            ({"calibration": "loo"}, "calibration must be 'auto', 'split' or 'cross'; got 'loo'"),
+            ({"calibration_size": 0.5}, "calibration must be 'split' or 'auto' for calibration_size=0.5; got 'cross'"),
+            ({"test_size": 0.1}, "calibration must be 'split' or 'auto' for test_size=0.1; got 'cross'"),
+            ({"tails": "separate"}, "calibration must be 'split' or 'auto' for tails='separate'; got 'cross'"),
+            ({"taxonomy": ByTarget([0.0])}, "calibration must be 'split' or 'auto' for groups of the target"),
+        ],
+        ids=str,
+    )
+    def test_settings_that_only_a_split_can_have(self, settings, text):
+        with pytest.raises(ValueError, match=text):
+            Plan(**{"calibration": "cross", **settings})
+
+    def test_times(self):
+        table = small().assign(day=np.arange(40))
+        text = "calibration must be 'split' or 'auto' for rows in the order of time; got 'cross'"
+        with pytest.raises(ValueError, match=text):
+            study(table, "y", plan=SIMPLE, time="day")
+
+    def test_too_few_rows(self):
+        assert MIN_UNITS == 13
+        text = (
+            "table must have at least 13 rows: some are left out to test, others to calibrate, and 10 remain to train; "
+            "got 12"
+        )
+        with pytest.raises(ValueError, match=text):
+            study(small(12), "y", plan=replace(SIMPLE, calibration="auto"))
+        found = study(small(13), "y", plan=SIMPLE)
+        assert len(found.intervals) == 13
+        smallest = min(len(training) for each in found.cross.regressors for training, _ in each.cv)
+        assert smallest == 10
+
+    def test_too_few_clusters(self):
+        table = small(48).assign(patient=np.arange(48) // 4)
+        with pytest.raises(ValueError, match="table must have at least 13 clusters: some are left out"):
+            study(table, "y", plan=SIMPLE, clusters="patient")
+
+
+class TestTexts:
+    def test_the_guarantee_is_stated_in_words(self, found):
+        bound = found.regressor.guarantee_.lower_bound(0.9)
+        assert bound == 1 - Fraction(2, 10) - Fraction(4 - 2, 40 + 4)  # ten folds of four rows
+        text = "For new rows, at least 75 % is guaranteed; usually it is close to 90 %."
+        assert found.headline == f"{found.audit.headline} {text}"
+        assert f"How often right: {found.audit.share_text} {text}" in str(found)
+
+    def test_guarantees_of_all_kinds(self):
+        sizes = {"a": 10, "b": 12}
+        cases = {
+            "no share is guaranteed, because the groups depend on predictions": Guarantee("approximate", sizes),
+            "nothing is guaranteed at so low a level": Guarantee("approximate", {"all": 9}, bound=LowerBound(10)),
+            "at least 80 % is guaranteed in every group": Guarantee("approximate", sizes, bound=LowerBound(2)),
+        }
+        for text, guarantee in cases.items():
+            assert guarantee_sentence(guarantee, 0.9) == f"For new rows, {text}; usually it is close to 90 %."
+
+    def test_the_law_is_stated(self, found):
+        assert "The tests use the binomial law" in str(found)
+        assert found.audit.evidence == "test rows"
+        assert not found.audit.sizes_known
+        split = study(small(200), "y", plan=replace(SIMPLE, calibration="split"))
+        assert split.law_text == split.guarantee_text(0.9) == ""
+        assert split.headline == split.audit.headline
+
+    def test_the_result_as_text(self, found):
+        text = str(found)
+        assert "Data: small, target y; 40 rows, each used to train, to calibrate and to test in turn." in text
+        assert "With one threshold for all rows, from the out-of-fold scores of several models: " in text
+        assert repr(found) == f"Study(small, target y: {found.verdict}; rows: 40, cross-fitted; level 0.9)"
+        assert "cross-fitted" in found._repr_html_()
+
+    def test_results_as_data(self, found):
+        data = json.loads(json.dumps(data_of(found)))
+        assert data["calibration"] == "cross"
+        assert data["headline"] == found.headline
+        assert data["rows"] == {"training": 40, "calibration": 40, "test": 40}
+        assert data["guaranteed_coverage"] == pytest.approx(0.8 - 2 / 44)
+        assert data["thresholds"] is None
+
+    def test_the_intervals_as_columns(self, found):
+        columns = found.columns_of_intervals()
+        np.testing.assert_array_equal(columns["row"], np.arange(40))
+        np.testing.assert_array_equal(columns["y"], small()["y"])
+        np.testing.assert_array_equal(columns["prediction"], found.prediction.center)
+
+    def test_advice_if_coverage_is_off(self, found):
+        """A split is named if coverage is too low; nothing of it if it is too high."""
+        y = np.zeros(400)
+        wide = np.stack([np.where(np.arange(400) < 280, -1.0, 1.0), np.full(400, 2.0)], axis=1)
+        context = StudyContext(BySpread(3), 400, 0.4, 0.2, False, "linear", False, 0.0, False, guaranteed=0.73)
+        low, high = (
+            advice_on_audit(audit(y, intervals, groups=np.arange(400) % 2), COMMAND_LINE, context)
+            for intervals in (wide, np.stack([np.full(400, -1.0), np.full(400, 1.0)], axis=1))
+        )
+        assert str(low).startswith("Split the rows (--calibration split) or ask for a higher level: 70.0 % instead of")
+        assert "(--clusters COLUMN)" in str(low)
+        assert str(high).startswith("Use the intervals, or ask for a lower level: 100.0 % instead of 90.0 %")
+
+    def test_only_a_larger_table_can_show_more(self):
+        y = np.zeros(100)
+        intervals = np.stack([np.where(np.arange(100) % 10, -1.0, 1.0), np.full(100, 2.0)], axis=1)
+        audited = audit(y, intervals, groups=np.arange(100) % 3 == 0)
+        context = StudyContext(BySpread(3), 100, 0.4, 0.2, False, "linear", False, 0.0, False, guaranteed=0.73)
+        assert "Only a larger table can show more." in str(advice_on_audit(audited, COMMAND_LINE, context))
+
+
+class TestReport:
+    def test_it_has_the_intervals_of_all_levels(self, found):
+        contents = contents_of(found)
+        for snapshot in (each for each in contents.snapshots if each.level < 0.97):
+            own = found.intervals_at(snapshot.level)
+            shown = own[contents.rows.positions]
+            np.testing.assert_array_equal(np.asarray(snapshot.intervals), np.asarray(shown))
+            assert snapshot.audit.overall.coverage == own.covers(found.test.y).mean()
+        several = found.intervals_at([0.5, 0.9])
+        np.testing.assert_array_equal(several.lower[:, 1], found.intervals.lower)
+        assert several.level == (0.5, 0.9)
+
+    def test_it_states_the_guarantee_and_the_folds(self, found):
+        page = report(found)
+        for text in (
+            "For new rows, at least 75\u00a0% is guaranteed; usually it is close to 90\u00a0%.",
+            "Every row was tested, by models that have not seen it.",
+            "The predictor consists of 10 models.",
+            "The tests use the binomial law",
+            "The scores are out of fold: they come from several models",
+            "The price is a weaker guarantee",
+            '<th scope="row">calibration</th><td>cross</td>',
+        ):
+            assert text in page, text
+        for text in (
+            "were kept aside: the model",
+            "Neither the model nor the calibration",
+            "k / (n + 1)",
+            "test_size",
+            "even (guaranteed)",
+        ):
+            assert text not in page, text
+        assert "at least 85\u00a0% is guaranteed; usually it is close to 95\u00a0%" in page  # at another level
+
+
+class TestDiagnosis:
+    def test_out_of_fold_scores(self):
+        table = small(60)
+        model = CrossConformalRegressor(TwoLines(), random_state=0)
+        model.fit(table[["x"]], table["y"])
+        found = diagnose(model)
+        np.testing.assert_array_equal(found.inputs.scores, model.calibrator_.scores)
+        assert found.taxonomy == "BySpread(n_groups=3)"
+        assert "The scores are out of fold: they come from several models" in str(found)
+        assert "guarantees" not in found.advice
+
+    def test_new_rows(self):
+        table, new = small(60), small(50, seed=1)
+        model = CrossConformalRegressor(LinearRegression(), random_state=0).fit(table[["x"]], table["y"])
+        found = diagnose(model, new[["x"]], new["y"])
+        assert len(found.inputs.scores) == 50
+        assert "out of fold" not in str(found)
+
+
+class TestCommandLine:
+    @pytest.fixture
+    def work(self, tmp_path, monkeypatch):
+        """A small table in the current folder."""
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr("evencover._report.contents._MANY_LEVELS", (50, 95))
+        monkeypatch.setitem(MODELS, "linear", lambda level, seed: LinearRegression())  # a spread takes long to learn
+        table = small(30).assign(name=[f"row {i}" for i in range(30)], kind=["a", "b", "c"] * 10)
+        table.to_csv("small.csv", index=False)
+        return table
+
+    @staticmethod
+    def run(capsys, *options):
+        words = ("run", "small.csv", "--target", "y", "--drop", "name", "--model", "linear", "--score", "residual")
+        return run_command_line(capsys, *words, "--groups", "none", *options)
+
+    def test_run_and_predict(self, capsys, work):
+        status, text, _ = self.run(capsys, "--calibration", "cross", "--level", "0.8")
+        assert status == 0
+        assert "30 rows, each used to train, to calibrate and to test in turn." in text
+        assert "For new rows, at least 56 % is guaranteed; usually it is close to 80 %." in text
+        intervals = pd.read_csv("evencover-small/intervals.csv")
+        assert list(intervals["row"]) == list(range(30))
+        assert list(intervals["name"]) == list(work["name"])
+        np.testing.assert_allclose(intervals["y"], work["y"], rtol=1e-12)
+        results = json.loads(Path("evencover-small/results.json").read_text(encoding="utf-8"))
+        assert results["calibration"] == "cross"
+        assert "--calibration cross" in Path("evencover-small/report.html").read_text(encoding="utf-8")
+        work.drop(columns="y").to_csv("new.csv", index=False)
+        widths = []
+        for options in ((), ("--level", "0.5")):
+            status, text, error = run_command_line(capsys, "predict", "evencover-small", "new.csv", *options)
+            assert (status, error) == (0, "")
+            new = pd.read_csv(io.StringIO(text))
+            widths.append((new["upper"] - new["lower"]).mean())
+        loaded = CrossConformalRegressor.load("evencover-small/predictor.evencover")
+        expected = loaded.predict_interval(work[["x", "kind"]], level=0.5)
+        np.testing.assert_allclose(new["lower"], expected.lower)
+        assert widths[0] > widths[1]
+
+    def test_a_value_that_a_fold_has_seen_is_no_surprise(self, capsys, work):
+        self.run(capsys, "--calibration", "cross")
+        new = work.drop(columns="y")
+        new.loc[0, "kind"] = "z"
+        new.to_csv("new.csv", index=False)
+        _, _, error = run_command_line(capsys, "predict", "evencover-small", "new.csv")
+        assert error == "evencover: 'kind' has values never seen before, such as 'z'; rows: 1\n"
+
+    def test_auto(self, capsys, work):
+        words = ("run", "small.csv", "--target", "y", "--drop", "name", "--model", "linear", "--score", "residual")
+        _, text, _ = run_command_line(capsys, *words, "--groups", "column:kind", "--level", "0.8")
+        assert "because a split would leave " in text
+        assert "To split them into three parts, use --calibration split." in text
+
+    def test_errors(self, capsys, work):
+        status, _, error = self.run(capsys, "--calibration", "cross", "--test-size", "0.3")
+        assert (status, "calibration must be 'split' or 'auto' for test_size=0.3; got 'cross'" in error) == (1, True)
+        work[:12].to_csv("small.csv", index=False)
+        status, _, error = self.run(capsys)
+        assert (status, error.startswith("evencover: table must have at least 13 rows: some are left out")) == (1, True)

@@ -1,0 +1,216 @@
+"""Small tables: a model that can learn from few rows, its score and groups, and the levels that are possible."""
+
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.dummy import DummyRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from evencover import (
+    BySpread,
+    ConformalRegressor,
+    CrossConformalRegressor,
+    Marginal,
+    Normalized,
+    ProbabilityDistance,
+    TooFewRowsWarning,
+)
+from evencover.models import NeighborSpread, WithSpread
+from evencover.models._best_regressor import BestRegressor, KernelFeatures, choices_text, small_table_regressor
+from evencover.models._fold_models import out_of_fold_predictions
+from evencover.models._row_splits import checked_splitter
+from evencover.models.target_transforms import with_target_transform
+from evencover.quantiles import rows_for_finite_threshold
+from evencover.studies import Plan, study
+from evencover.studies._small_tables import small_table_choice
+
+
+def targets(X):
+    """Return for each candidate targets that it learns best from few rows."""
+    return {"linear": X @ [1.0, 2.0, 3.0], "kernel": X[:, 0] * X[:, 1] + X[:, 2] ** 2, "trees": np.sign(X[:, 0] - 0.3)}
+
+
+FEATURES = np.random.default_rng(0).uniform(-1, 1, (60, 3))
+TARGETS = targets(FEATURES)
+MEAN_AND_LINE = (("mean", DummyRegressor()), ("line", LinearRegression()))
+
+
+def table(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(1, 3, n)
+    return pd.DataFrame({"x": x, "kind": rng.choice(["a", "b"], n), "y": 10 + x + rng.normal(0, 0.2 * x)})
+
+
+class TestBestRegressor:
+    @pytest.mark.parametrize("kind", TARGETS)
+    def test_each_candidate_is_the_best_somewhere(self, kind):
+        assert small_table_regressor(0).fit(FEATURES, TARGETS[kind]).best_ == kind
+
+    @pytest.mark.parametrize("kind", TARGETS)
+    def test_boosting_learns_less_from_38_rows(self, kind):
+        new = np.random.default_rng(1).uniform(-1, 1, (500, 3))
+        models = (small_table_regressor(0), HistGradientBoostingRegressor(random_state=0))
+        predicted = [model.fit(FEATURES[:38], TARGETS[kind][:38]).predict(new) for model in models]
+        best, boosting = (np.mean((each - targets(new)[kind]) ** 2) for each in predicted)
+        assert best < 0.5 * boosting
+
+    def test_it_is_the_one_with_the_smallest_error_fitted_on_all_rows(self):
+        y = TARGETS["linear"]
+        model = BestRegressor(MEAN_AND_LINE, random_state=3).fit(FEATURES, y)
+        splitter = checked_splitter(5, len(y), 3, clustered=False)
+        predicted = {
+            name: out_of_fold_predictions(each, FEATURES, y, splitter, None, {}) for name, each in MEAN_AND_LINE
+        }
+        for name, (values, _) in predicted.items():
+            assert model.errors_[name] == np.sqrt(np.mean((y - values) ** 2))
+        assert model.best_ == "line"
+        np.testing.assert_array_equal(model.out_of_fold_, predicted["line"])
+        np.testing.assert_array_equal(model.predict(FEATURES), LinearRegression().fit(FEATURES, y).predict(FEATURES))
+
+    def test_the_first_of_equally_good_ones(self):
+        twice = (("first", DummyRegressor()), ("second", DummyRegressor()))
+        assert BestRegressor(twice).fit(FEATURES, TARGETS["linear"]).best_ == "first"
+
+    def test_a_spread_uses_its_out_of_fold_predictions(self):
+        y = TARGETS["kernel"]
+        best = small_table_regressor(0).fit(FEATURES, y)
+        model = WithSpread(small_table_regressor(0), NeighborSpread(), random_state=7).fit(FEATURES, y)
+        expected = np.sqrt(np.pi / 2) * np.abs(y - best.out_of_fold_[0])
+        np.testing.assert_array_equal(model.spread_.values_, expected)
+
+    def test_clusters_stay_together_in_the_residuals_of_a_spread(self):
+        y, clusters = TARGETS["linear"], np.arange(60) // 6
+        best = BestRegressor((("line", LinearRegression()),))
+        model, other = (
+            WithSpread(each, NeighborSpread()).fit(FEATURES, y, clusters=clusters)
+            for each in (best, LinearRegression())
+        )
+        np.testing.assert_array_equal(model.spread_.values_, other.spread_.values_)
+
+    def test_each_fold_chooses_without_its_rows(self):
+        """The choice is a part of the fit: what a fold's model predicts does not depend on the held-out targets."""
+        y = TARGETS["trees"]
+        folds = list(KFold(5).split(FEATURES))
+        model = CrossConformalRegressor(
+            WithSpread(small_table_regressor(0), NeighborSpread()), cv=folds, random_state=0
+        )
+        first = model.fit(FEATURES, y).estimators_[0].predict_full(FEATURES)
+        changed = np.where(np.isin(np.arange(60), folds[0][1]), 100 * TARGETS["linear"], y)
+        second = model.fit(FEATURES, changed).estimators_[0].predict_full(FEATURES)
+        np.testing.assert_array_equal(second.ppf([0.1, 0.5, 0.9]), first.ppf([0.1, 0.5, 0.9]))
+        assert {each.estimator_.best_ for each in model.estimators_[1:]} != {"trees"}  # the change matters to others
+
+    @pytest.mark.parametrize("n", [3, 5, 8])
+    def test_very_few_rows(self, n):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model = WithSpread(small_table_regressor(0), NeighborSpread()).fit(FEATURES[:n], TARGETS["linear"][:n])
+        assert np.isfinite(model.predict_full(FEATURES).spread).all()
+
+    def test_it_is_cloned(self):
+        model = small_table_regressor(4)
+        assert repr(clone(model)) == repr(model)
+
+
+def test_kernel_features_do_not_depend_on_the_unit():
+    model, other = (make_pipeline(StandardScaler(), KernelFeatures()) for _ in range(2))
+    np.testing.assert_allclose(model.fit_transform(FEATURES), other.fit_transform(1024 * FEATURES), rtol=0, atol=1e-12)
+
+
+class TestChoicesText:
+    def test_one_model(self):
+        model = small_table_regressor(0).fit(FEATURES, TARGETS["linear"])
+        assert choices_text([model]) == "linear"
+        assert choices_text([LinearRegression().fit(FEATURES, TARGETS["linear"])]) == ""
+
+    def test_folds(self):
+        fitted = {kind: small_table_regressor(0).fit(FEATURES, y) for kind, y in TARGETS.items()}
+        models = [fitted["kernel"], *[fitted["linear"]] * 3]
+        assert choices_text(models) == "linear in 3 of 4 folds, kernel in 1"
+        assert choices_text(models[1:]) == "linear in 3 of 3 folds"
+
+    def test_inside_other_models(self):
+        positive = np.exp(TARGETS["linear"])
+        inner = WithSpread(small_table_regressor(0), NeighborSpread(), random_state=0)
+        model = with_target_transform(make_pipeline(StandardScaler(), inner), "log").fit(FEATURES, positive)
+        assert choices_text([model]) == "linear"
+        assert choices_text([ConformalRegressor(inner, random_state=0).fit(FEATURES, positive).estimator_])
+
+
+class TestPlan:
+    @pytest.mark.parametrize(("n", "name"), [(20, "best-of-three"), (299, "best-of-three"), (300, "boosting")])
+    def test_auto_depends_on_the_number_of_rows(self, n, name):
+        assert Plan().for_table(n).model == name
+        assert repr(Plan().estimator(n)) == repr(Plan(model=name).estimator())
+
+    def test_other_models_do_not(self):
+        for model in ("linear", LinearRegression()):
+            assert Plan(model=model).for_table(20).model is model
+
+    def test_without_a_number_of_rows_it_is_boosting(self):
+        assert repr(Plan().estimator()) == repr(Plan(model="boosting").estimator())
+
+    @pytest.mark.parametrize("n", [60, 320])
+    def test_a_study_names_the_model(self, n):
+        plan = Plan(nonconformity=Normalized(), taxonomy=Marginal())
+        found = study(table(n), "y", plan=plan)
+        expected = r"boosting; score" if n == 320 else r"best-of-three \((linear|kernel|trees)[^)]*\); score"
+        assert re.match(expected, found.method)
+        assert found.plan.model == expected.partition(" ")[0].strip(";")
+
+    def test_rows_without_a_target_do_not_count(self):
+        rows = table(310)
+        rows.loc[:20, "y"] = np.nan
+        found = study(rows, "y", plan=Plan(nonconformity=Normalized(), taxonomy=Marginal()), missing_target="drop")
+        assert found.plan.model == "best-of-three"
+
+    def test_score_and_groups_are_selected_as_usual(self):
+        found = study(table(150), "y")
+        assert found.recommendation is not None
+        assert np.isfinite(found.intervals.width).all()
+
+
+class TestChoice:
+    @pytest.mark.parametrize("n", [10, 50, 100, 299])
+    def test_one_group_below_300_rows(self, n):
+        score, taxonomy = small_table_choice(n, 0.9)
+        assert score == ProbabilityDistance()
+        assert isinstance(taxonomy, Marginal)
+
+    @pytest.mark.parametrize(("n", "level", "several"), [(300, 0.9, True), (593, 0.99, False), (594, 0.99, True)])
+    def test_three_groups_need_rows(self, n, level, several):
+        """At level 0.99, a finite interval needs 99 rows."""
+        taxonomy = small_table_choice(n, level)[1]
+        assert (repr(taxonomy) == repr(BySpread(3))) == several
+
+
+class TestPossibleLevel:
+    @pytest.mark.parametrize("n", [1, 9, 12, 32, 98])
+    @pytest.mark.parametrize("cross", [False, True])
+    def test_the_warning_names_the_largest_level(self, n, cross):
+        X, y = np.arange(float(max(n, 2)))[:, None], np.arange(float(max(n, 2))) ** 2
+        if cross:
+            model = CrossConformalRegressor(DummyRegressor(), cv=min(10, len(y)), random_state=0).fit(X, y)
+            n = len(y)
+        else:
+            frozen = ConformalRegressor(DummyRegressor(), random_state=0).fit(X, y)
+            model = frozen.calibrate(X[:n], y[:n])
+        with pytest.warns(TooFewRowsWarning, match=f"has {n}. Up to level 0.*, intervals are finite") as caught:
+            assert np.isinf(model.predict_interval(X, level=0.995).width).all()
+        level = float(re.search(r"Up to level (0[.]\d+)", str(caught[0].message))[1])
+        assert np.isfinite(model.predict_interval(X, level=level).width).all()
+        assert rows_for_finite_threshold(round(level + 0.001, 3)) > n
+
+    def test_not_if_no_level_is_possible(self):
+        model = ConformalRegressor(DummyRegressor(), taxonomy=Marginal(), random_state=0)
+        with pytest.warns(TooFewRowsWarning) as caught:
+            model.fit([[0.0], [1.0]], [0.0, 1.0]).predict_interval([[0.0]], level=0.9)
+        assert "Up to level 0.5" in str(caught[0].message)
