@@ -37,6 +37,7 @@ bench-tables: $(BENCH_VENV)/.bench
 
 pictures: $(VENV)/.dev
 	$(BIN)/python docs/pictures/draw.py
+	$(BIN)/python -m benchmarks.small_data --picture docs/pictures/small_data.png --page docs/howto/small_data.md
 
 clean:
 	rm -rf $(VENV) $(ALL_VENV) $(BENCH_VENV) build/site docs/generated

@@ -18,7 +18,7 @@ from benchmarks.machine import machine
 from benchmarks.markdown import print_row, spaced
 
 _ROOT = Path(__file__).resolve().parent.parent
-_PACKAGES = ("numpy", "scikit-learn", "crepes", "torch", "quantile-forest", "evencover")
+_PACKAGES = ("numpy", "scikit-learn", "crepes", "mapie", "torch", "quantile-forest", "evencover")
 _SIZES = (100_000, 1_000_000, 10_000_000)
 _LAZY = "import evencover"
 _USED = "from evencover import ConformalRegressor"
@@ -52,7 +52,7 @@ def main() -> None:
     print_row(*["---"] * 6)
     for comparisons in (
         *(import_times(), start(), memory(), speed()),
-        *(repeats(), diagnostics(), main_job(), networks(), real_data()),
+        *(cross_conformal(), repeats(), diagnostics(), main_job(), networks(), real_data()),
     ):
         for comparison in comparisons:
             print_row(*comparison.cells())
@@ -77,6 +77,37 @@ def speed() -> Iterator[Comparison]:
     ratio = times["evencover"] / times["sorting"]
     yield Comparison(f"{what}: time", _milliseconds(times["evencover"]), sorting, ratio, 10)
     yield _times_as_fast(what, times, None)
+
+
+def cross_conformal() -> Iterator[Comparison]:
+    """Yield processor times and memory of cross-conformal intervals, compared with MAPIE."""
+    found = json.loads(_output("-m", "benchmarks.cross_conformal"))
+    for ours, theirs, what, bounds in (
+        ("folds", "mapie_folds", "CV+, 5000 + 20 000 rows, ten folds", (50, 100)),
+        ("union", "mapie_folds", "the same, cross-conformal sets", (None, 100)),
+        ("bootstrap", "mapie_bootstrap", "jackknife+-after-bootstrap, 2000 + 5000 rows, about 50 samples", (None, 100)),
+    ):
+        own, peer = found[ours], found[theirs]
+        for kind, words in (("first", "first call"), ("repeated", "repeated calls")):
+            yield Comparison(
+                f"{what}, {words}: times as fast",
+                _milliseconds(own[kind]),
+                f"MAPIE {_milliseconds(peer[kind])}",
+                peer[kind] / own[kind],
+                bounds[0],
+                at_least=True,
+            )
+        memory = own["megabytes"]
+        yield Comparison(
+            f"{what}: megabytes beyond the input", f"{memory:.0f}", f"MAPIE {peer['megabytes']:.0f}", memory, bounds[1]
+        )
+    for name, what in (
+        ("jackknife", "jackknife+, 300 + 20 000 rows"),
+        ("large", "CV+, 100 000 + 1 000 000 rows, ten folds"),
+    ):
+        seconds, megabytes = found[name]["first"], found[name]["megabytes"]
+        yield Comparison(f"{what}: seconds", f"{seconds:.2f}", "none", seconds, None)
+        yield Comparison(f"{what}: megabytes beyond the input", f"{megabytes:.0f}", "none", megabytes, 100)
 
 
 def repeats() -> Iterator[Comparison]:

@@ -11,13 +11,13 @@ def main() -> None:
     n = int(sys.argv[1])
     evencover_intervals(sample(1000, seed=2), sample(1000, seed=3))  # imports the modules that are loaded on first use
     calibration, test = sample(n, seed=0), sample(n, seed=1)
-    before = _peak()
+    before = peak()
     intervals = evencover_intervals(calibration, test)  # kept, so that it counts
-    print(_peak() - before)
+    print(peak() - before)
     del intervals
 
 
-def _peak() -> int:
+def peak() -> int:
     """Return the largest resident size so far, in bytes."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
