@@ -18,7 +18,7 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     {"_version"},
     {f"_internal.{name}" for name in ("optional", "saved_files", "saved_objects", "ecdf", "html", "json_values")}
     | {f"_internal.{name}" for name in ("arrays", "booster_files", "frames", "dates", "drawing", "quantile_functions")}
-    | {"_internal", "_internal.monotone_maps"},
+    | {"_internal", "_internal.monotone_maps", "_internal.worker_processes"},
     {
         "quantiles",
         "groups",

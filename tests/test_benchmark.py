@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, pairwise
 
@@ -46,6 +45,7 @@ from evencover.reproduction.benchmark.summary import _probability_of_at_least, _
 from evencover.reproduction.benchmark.variants import BINNING_METHODS
 from evencover.reproduction.simulation import seed_of
 from evencover.synthetic import heteroskedastic
+from tests.processes import descendants, parents, still_there
 from tests.synthetic import ONE_IN_A_MILLION
 
 LEVEL = 0.9
@@ -430,13 +430,7 @@ def test_two_workers_give_the_same_bytes_and_end_when_their_parent_is_killed(who
         process.kill()
     assert sorted_lines(tmp_path / "out") == sorted_lines(reference)
     assert len(workers) >= 3
-    deadline = time.monotonic() + 15
-    while (left := workers & set(parents())) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    for pid in left:
-        with suppress(ProcessLookupError):  # a tracker ends by itself after the workers
-            os.kill(pid, signal.SIGKILL)
-    assert not left
+    assert not still_there(workers)
 
 
 # The second call reuses the processes of the first. Tasks start in their order: the long one runs when the short ends.
@@ -455,20 +449,6 @@ def main(path, output):
 if __name__ == "__main__":
     main(*sys.argv[1:])
 """
-
-
-def parents():
-    """Return the parent's id of every process that has not ended, by its own id."""
-    columns = ["-o", "pid=", "-o", "ppid=", "-o", "stat="]
-    listed = subprocess.check_output(["ps", "-A", *columns], text=True)  # noqa: S607
-    processes = [line.split() for line in listed.splitlines()]
-    return {int(pid): int(parent) for pid, parent, state in processes if not state.startswith("Z")}
-
-
-def descendants(pid, parent_of):
-    """Return the ids of a process's children, of their children, and so on."""
-    children = {child for child, parent in parent_of.items() if parent == pid}
-    return children.union(*(descendants(child, parent_of) for child in children))
 
 
 @pytest.mark.parametrize("n_workers", [1, pytest.param(2, marks=pytest.mark.slow)])

@@ -2,6 +2,8 @@
 
 import pickle
 import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -44,6 +46,7 @@ from evencover import (
 )
 from evencover.models import FromStd, TableEncoder
 from evencover.synthetic import heteroskedastic
+from tests.processes import descendants, parents, still_there
 
 DATA, NEW = heteroskedastic(60, seed=0), heteroskedastic(20, seed=1)
 X, Y = DATA.X, DATA.y
@@ -170,6 +173,38 @@ class TestFolds:
         one, two = (cross(method=method, n_jobs=n_jobs, random_state=0).fit(X, Y) for n_jobs in (None, 2))
         np.testing.assert_array_equal(bounds(two), bounds(one))
         np.testing.assert_array_equal(two.p_values(NEW.X, NEW.y), one.p_values(NEW.X, NEW.y))
+
+
+KILLED_WHILE_FITTING = """
+import time
+import numpy as np
+from sklearn.dummy import DummyRegressor
+from evencover import CrossConformalRegressor
+
+class Slow(DummyRegressor):
+    def fit(self, X, y):
+        time.sleep(0.2)
+        return super().fit(X, y)
+
+if __name__ == "__main__":
+    X, y = np.zeros((40, 1)), np.arange(40.0)
+    CrossConformalRegressor(Slow(), cv=4, n_jobs=2).fit(X, y)
+    print("fitted", flush=True)
+    CrossConformalRegressor(Slow(), method="jackknife+", n_jobs=2).fit(X, y)
+    time.sleep(60)
+"""
+
+
+def test_processes_end_when_their_parent_is_killed(tmp_path):
+    """Also in the middle of a fit; the resource tracker that joblib starts must end as well."""
+    driver = tmp_path / "driver.py"
+    driver.write_text(KILLED_WHILE_FITTING)
+    with subprocess.Popen([sys.executable, driver], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "fitted\n"
+        workers = descendants(process.pid, parents())
+        process.kill()
+    assert len(workers) >= 3
+    assert not still_there(workers)
 
 
 class TestClusters:

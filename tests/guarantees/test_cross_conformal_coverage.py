@@ -139,11 +139,11 @@ def test_coverage_of_new_clusters_is_not_below_the_bound(folds, size, repeats):
 @pytest.mark.parametrize("folds", ["5 unequal folds", "jackknife+"])
 def test_scores_of_rows_that_the_models_were_fitted_on_are_detected(folds, monkeypatch):
     fit_fold = _fold_models._fit_fold
-    monkeypatch.setattr(
-        _fold_models,
-        "_fit_fold",
-        lambda estimator, X, y, training, test, params: fit_fold(estimator, X, y, np.arange(len(y)), test, params),
-    )
+
+    def fit_on_all_rows(estimator, X, y, training, *others):
+        return fit_fold(estimator, X, y, np.arange(len(y)), *others)
+
+    monkeypatch.setattr(_fold_models, "_fit_fold", fit_on_all_rows)
     assert p_value_of_folds(FOLDS[folds], 60) < ONE_IN_A_MILLION
 
 

@@ -1,5 +1,6 @@
 """Models of folds and of bootstrap samples, and what they predict for the rows that they were not fitted on."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from evencover._internal.arrays import FloatArray, IntArray
 from evencover._internal.frames import take
+from evencover._internal.worker_processes import end_with_parent
 from evencover.models._row_splits import Splits
 from evencover.models._validation import fitted_clone, parts_of_arguments
 from evencover.models.predict import predictions_of
@@ -53,7 +55,7 @@ def fit_folds(
 ) -> tuple[list[Any], list[Prediction]]:
     """Return a model for each split, and what it predicts for its test rows; fitted in parallel with `n_jobs`."""
     tasks = (
-        delayed(_fit_fold)(estimator, X, y, training, test, fit_params)
+        delayed(_fit_fold)(estimator, X, y, training, test, fit_params, os.getpid())
         for training, test in zip(splits.training, splits.test, strict=True)
     )
     models, predictions = zip(*Parallel(n_jobs=n_jobs)(tasks), strict=True)
@@ -61,9 +63,16 @@ def fit_folds(
 
 
 def _fit_fold(
-    estimator: Any, X: Any, y: FloatArray, training: IntArray, test: IntArray, fit_params: Mapping[str, Any]
+    estimator: Any,
+    X: Any,
+    y: FloatArray,
+    training: IntArray,
+    test: IntArray,
+    fit_params: Mapping[str, Any],
+    caller: int,
 ) -> tuple[Any, Prediction]:
-    """Return the model of one split, and its prediction for the test rows."""
+    """Return the model of one split, and its prediction for the test rows; `caller` is the process that asked."""
+    end_with_parent(caller)
     fitted = fitted_clone(estimator, take(X, training), y[training], parts_of_arguments(fit_params, len(y), training))
     return fitted, predictions_of(fitted, take(X, test))
 

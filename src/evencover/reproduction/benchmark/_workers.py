@@ -2,12 +2,10 @@
 
 import asyncio
 import os
-import time
 from asyncio import CancelledError
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from threading import Thread
 from typing import TypeVar
 
 from joblib import Parallel, delayed
@@ -15,9 +13,9 @@ from joblib.parallel import LokyBackend
 from threadpoolctl import threadpool_limits
 
 from evencover._internal.optional import import_optional
+from evencover._internal.worker_processes import end_with_parent
 
 _SECONDS_TO_CONNECT = 10
-_SECONDS_BETWEEN_CHECKS = 0.5
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -59,7 +57,7 @@ def _map_in_processes(
     """Yield results from processes of this machine, which end when this process ends, even if it is killed."""
     backend = LokyBackend()
     # Parallel itself takes an initializer only from joblib 1.5 on.
-    backend.configure = partial(backend.configure, initializer=_end_with_parent, initargs=(os.getpid(),))
+    backend.configure = partial(backend.configure, initializer=end_with_parent, initargs=(os.getpid(),))
     pool = Parallel(min(workers, len(tasks)), backend=backend, return_as="generator_unordered", batch_size=1)
     try:
         yield from pool(delayed(call_on_one_thread)(function, task) for task in tasks)
@@ -68,22 +66,6 @@ def _map_in_processes(
             "a worker process died, perhaps because memory ran out; finished results are saved. Repeat the command to "
             "continue, with fewer --workers if memory was short"
         ) from error
-
-
-def _end_with_parent(parent: int) -> None:
-    """Start a thread that ends this worker process when its parent, given by its process id, is gone.
-
-    A killed parent cannot stop its workers. This has no effect on Windows, where a process keeps the id of its dead
-    parent.
-    """
-    Thread(target=_exit_without_parent, args=(parent,), daemon=True).start()
-
-
-def _exit_without_parent(parent: int) -> None:
-    """Wait until the parent is gone, then exit at once: the main thread may be busy or blocked."""
-    while os.getppid() == parent:
-        time.sleep(_SECONDS_BETWEEN_CHECKS)
-    os._exit(1)
 
 
 def _map_on_cluster(
