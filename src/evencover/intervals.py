@@ -291,6 +291,16 @@ def bound_side(intervals: Any) -> Side | None:
     return None
 
 
+def empty_intervals(n: int) -> Intervals:
+    """Return an empty interval for each of n rows."""
+    return Intervals(np.full(n, np.inf), np.full(n, -np.inf))
+
+
+def infinite_intervals(n: int) -> Intervals:
+    """Return the interval of all numbers for each of n rows."""
+    return Intervals(np.full(n, -np.inf), np.full(n, np.inf))
+
+
 def stack_levels(by_level: Sequence[Intervals]) -> Intervals:
     """Return the intervals of m rows at L levels, given level by level, as one object. Bounds of shape (m, L)."""
     lower, upper, replaced = (_stack([getattr(each, name) for each in by_level]) for name in _ARRAYS)

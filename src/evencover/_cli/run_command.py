@@ -62,9 +62,8 @@ def run(
     """Fit a model to a table, calibrate its intervals for even coverage, and test them on held-out rows.
 
     Splits the rows into three parts: the first fits the model and selects score and groups, the second calibrates the
-    intervals, the third tests their coverage. In a small table, every row is used for all three, by cross-validation.
-    Writes a folder with report.html, the intervals of the test rows,
-    results.json, and the predictor for `evencover predict`.
+    intervals, the third tests their coverage. In a small table, the rows take turns, by cross-validation. Writes a
+    folder with report.html, the intervals of the test rows, results.json, and the predictor for `evencover predict`.
 
     Parameters
     ----------

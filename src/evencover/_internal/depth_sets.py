@@ -4,7 +4,7 @@ import numpy as np
 
 from evencover._internal.arrays import BoolArray, FloatArray, IntArray
 from evencover._internal.fold_selection import FoldScores, Values, blocks
-from evencover.intervals import Intervals
+from evencover.intervals import Intervals, empty_intervals, infinite_intervals
 
 _MAX_ENDS = 1 << 19  # ends of intervals that are sorted at once
 
@@ -29,14 +29,14 @@ def depth_pieces(n_rows: int, own: FoldScores, ends: tuple[Values, Values], need
         The first pieces of all rows, then the second ones, and so on; rows with fewer pieces have empty ones.
     """
     if needed <= 0:
-        return [Intervals(np.full(n_rows, -np.inf), np.full(n_rows, np.inf))]
+        return [infinite_intervals(n_rows)]
     if needed > len(own):
-        return [_empty(n_rows)]
+        return [empty_intervals(n_rows)]
     negated_lower, upper = (own.smallest(len(own) - needed + 1, n_rows, values) for values in ends)
     found = [Intervals(-negated_lower, upper)]
     swept = np.flatnonzero(~_is_one_interval(n_rows, own, ends, needed))
     pieces = _swept_pieces(swept, n_rows, own, ends, needed)
-    found += [_empty(n_rows) for _ in pieces[1:]]
+    found += [empty_intervals(n_rows) for _ in pieces[1:]]
     for whole, part in zip(found, pieces, strict=False):
         whole.lower[swept], whole.upper[swept] = part.lower, part.upper
     return found
@@ -115,14 +115,10 @@ def _pieces(lower: FloatArray, upper: FloatArray, needed: int) -> FloatArray:
 def _joined(parts: list[FloatArray], n_rows: int) -> list[Intervals]:
     """Return the pieces of all rows from those of blocks of rows."""
     n_pieces = max((part.shape[1] for part in parts), default=1)
-    pieces = [_empty(n_rows) for _ in range(n_pieces)]
+    pieces = [empty_intervals(n_rows) for _ in range(n_pieces)]
     start = 0
     for part in parts:
         for piece, (lower, upper) in zip(pieces, part.swapaxes(0, 1), strict=False):
             piece.lower[start : start + len(lower)], piece.upper[start : start + len(lower)] = lower, upper
         start += part.shape[2]
     return pieces
-
-
-def _empty(n_rows: int) -> Intervals:
-    return Intervals(np.full(n_rows, np.inf), np.full(n_rows, -np.inf))

@@ -290,9 +290,9 @@ def guarantee_section(guarantee: Guarantee, level: float, recorder: LevelRecorde
 def weaker_guarantee_section(study: Study, level: float, recorder: LevelRecorder) -> Markup:
     """Return the guarantee of a cross-fitted study: what is guaranteed, what is usual, and why."""
     text = (
-        "Every row was used to fit models, to calibrate the intervals and to test them, but never for two of these at "
-        "once: a row is calibrated, and tested, by models that were fitted without it. This uses all rows, which "
-        "matters if there are few. The price is a weaker guarantee than that of rows which were kept aside."
+        "The rows took turns to fit models, to calibrate the intervals and to test them. A row is calibrated, and "
+        "tested, by models that were fitted without it. This uses all rows, which matters if there are few. The price "
+        "is a weaker guarantee than that of rows which were kept aside."
     )
     guarantee = tag("p", recorder.text(study.guarantee_text(level)))
     return section("guarantee", "Guarantee", guarantee, tag("p", text), tag("p", str(study.regressor.guarantee_)))

@@ -26,7 +26,7 @@ from evencover.calibrators._folds import Folds
 from evencover.groups import Groups, Label, rows_by_code
 from evencover.guarantees import NEW_CLUSTERS, NEW_ROWS, Guarantee, LowerBound, numbered
 from evencover.interval_unions import IntervalUnion
-from evencover.intervals import Intervals, stack_levels
+from evencover.intervals import Intervals, empty_intervals, infinite_intervals, stack_levels
 from evencover.predictions import Prediction
 from evencover.rows import Rows
 from evencover.scores.evaluation import checked_scores, scores_by, scores_by_group
@@ -186,7 +186,7 @@ class CalibratedFolds:
     @property
     def _has_fixed_groups(self) -> bool:
         """Whether the groups are the same for all models."""
-        return len(self.calibration.labels) == 1 or _is_by_features(self.taxonomy)
+        return len(self.calibration.labels) == 1 or is_by_features(self.taxonomy)
 
     def groups(self, rows: Rows) -> Groups:
         """Return the groups of new rows, by the mean prediction of all models."""
@@ -312,7 +312,7 @@ class CalibratedFolds:
         """Yield for each level the pieces of the prediction sets of rows of one group, whose bounds have shape (m,)."""
         own, score, n_repeats = self._fold_scores(code), self._score(code), len(self.fold_scores)
         if not len(own):
-            yield from ([_whole_line(len(rows))] for _ in levels)
+            yield from ([infinite_intervals(len(rows))] for _ in levels)
             return
         cells, to_target = on_common_scale(self._cells(rows, own, score))
         ends = interval_ends(without_support(score), cells)
@@ -344,13 +344,13 @@ class _Pieces:
 
     def __init__(self, n_rows: int) -> None:
         self.n_rows = n_rows
-        self.pieces: list[Intervals] = [_whole_line(n_rows)]
+        self.pieces: list[Intervals] = [infinite_intervals(n_rows)]
 
     def put(self, members: IntArray, found: list[Intervals]) -> None:
         """Set the pieces of some rows."""
-        empty = Intervals(np.full(len(members), np.inf), np.full(len(members), -np.inf))
+        empty = empty_intervals(len(members))
         while len(self.pieces) < len(found):
-            self.pieces.append(Intervals(np.full(self.n_rows, np.inf), np.full(self.n_rows, -np.inf)))
+            self.pieces.append(empty_intervals(self.n_rows))
         for position, piece in enumerate(self.pieces):
             new = found[position] if position < len(found) else empty
             piece.lower[members], piece.upper[members] = new.lower, new.upper
@@ -363,7 +363,7 @@ class _Pieces:
         """Return a piece, an empty one if there are fewer."""
         if position < len(self.pieces):
             return self.pieces[position]
-        return Intervals(np.full(self.n_rows, np.inf), np.full(self.n_rows, -np.inf))
+        return empty_intervals(self.n_rows)
 
 
 def _possible(score: Score, piece: Intervals) -> Intervals:
@@ -378,16 +378,12 @@ def _possible_or_nearest(score: Score, intervals: Intervals, prediction: Predict
     return score.restrict(intervals, prediction, partial(scores_by, score.score))
 
 
-def _whole_line(n_rows: int) -> Intervals:
-    return Intervals(np.full(n_rows, -np.inf), np.full(n_rows, np.inf))
-
-
-def _is_by_features(taxonomy: Taxonomy) -> bool:
+def is_by_features(taxonomy: Taxonomy) -> bool:
     """Return whether groups depend on the features alone, so that they are the same for all models.
 
     A taxonomy of one's own counts if it sets ``uses_prediction = False``.
     """
     if isinstance(taxonomy, Product):
-        return all(map(_is_by_features, taxonomy.taxonomies_))
+        return all(map(is_by_features, taxonomy.taxonomies))
     own = not isinstance(taxonomy, Marginal | ByFeature | ByFunction)
     return not getattr(taxonomy, "uses_prediction", own)

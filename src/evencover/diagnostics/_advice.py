@@ -46,7 +46,7 @@ def _advice_if_even(diagnosis: Diagnosis, spelling: Spelling) -> str:
     keep = "Keep one threshold for all rows"
     if diagnosis.in_use:
         groups = _groups_setting(diagnosis, spelling)
-        verb = "makes sure of" if diagnosis.inputs.several_models else "guarantees"
+        verb = "aims at" if diagnosis.inputs.several_models else "guarantees"
         keep = f"One threshold for all rows would be even in these groups, too; {groups} {verb} it"
     return (
         f"{keep}. The intervals of all groups lie within {diagnosis.tolerance:g} of the level. This was estimated from "

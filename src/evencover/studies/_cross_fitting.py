@@ -10,6 +10,7 @@ from sklearn.pipeline import Pipeline
 
 from evencover._internal.arrays import FloatArray, IntArray, warn_user
 from evencover._internal.frames import take
+from evencover.calibrators.cross import is_by_features
 from evencover.cross_conformal import CrossConformalRegressor
 from evencover.diagnostics.recommendations import with_spread_model
 from evencover.groups import Groups
@@ -27,7 +28,7 @@ from evencover.studies._columns import PreparedTable
 from evencover.studies._small_tables import small_table_choice
 from evencover.studies._study_folds import Units, calibration_units, check_number_of_units, held_out_units
 from evencover.studies.plan import Plan
-from evencover.taxonomies import ByFeature, ByFunction, Product, Taxonomy
+from evencover.taxonomies import Marginal, Taxonomy
 
 Progress = Callable[[str], None]
 
@@ -144,25 +145,23 @@ class CrossSettings:
         """Number of calibration rows that a finite interval needs."""
         return rows_for_finite_threshold(self.plan.level)
 
+    @property
+    def _has_groups_of_features(self) -> bool:
+        """Whether there are groups that depend on features alone, so that coverage is guaranteed in each of them."""
+        return is_by_features(self.taxonomy) and not isinstance(self.taxonomy, Marginal)
+
     def fitted(self, X: Any, y: FloatArray, units: Units) -> CrossConformalRegressor:
         """Return the model, fitted and calibrated on these rows."""
         rng = np.random.default_rng([self.plan.seed, 4])
         score = with_support(self.nonconformity, self.plan.target_support(y))
         regressor = CrossConformalRegressor(
             self.model,
-            cv=units.folds(calibration_units(len(units), self.needed, rng, alone=_depends_on_features(self.taxonomy))),
+            cv=units.folds(calibration_units(len(units), self.needed, rng, alone=self._has_groups_of_features)),
             nonconformity=score,
             taxonomy=self.taxonomy,
             random_state=self.plan.seed,
         )
         return regressor.fit(X, y, clusters=units.codes if len(units) < len(y) else None)
-
-
-def _depends_on_features(taxonomy: Taxonomy) -> bool:
-    """Return whether the groups depend on the features alone, so that coverage is guaranteed in each of them."""
-    if isinstance(taxonomy, Product):
-        return all(map(_depends_on_features, taxonomy.taxonomies))
-    return isinstance(taxonomy, ByFeature | ByFunction)
 
 
 def units_of(table: PreparedTable, plan: Plan) -> Units:
