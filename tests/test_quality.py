@@ -21,8 +21,8 @@ from evencover import (
     conformal_quantile,
     quality,
 )
+from evencover._internal.text_output import number_text
 from evencover._report.json_data import data_of
-from evencover.diagnostics._formatting import number_text
 from evencover.studies import Plan, study
 from tests.synthetic import ONE_IN_A_MILLION
 

@@ -241,7 +241,7 @@ def _dry_run_text(plan: "Benchmark", datasets: "Sequence[tuple[str, Dataset | No
 
 def _listing_text(listed: "Sequence[tuple[DatasetCard, Path | None, Dataset | None]]") -> str:
     """Return the table of data sets as text."""
-    from evencover.diagnostics._formatting import text_table
+    from evencover._internal.text_output import text_table
 
     lines = []
     for known, path, data in listed:

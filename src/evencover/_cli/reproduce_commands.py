@@ -184,7 +184,7 @@ def _verdicts_text(
     truths: dict[str, list[float]],
 ) -> str:
     """Return the tables of rejections and verdicts as text."""
-    from evencover.diagnostics._formatting import text_table
+    from evencover._internal.text_output import text_table
 
     test_rows = [[test, *(f"{rates[test]:.3f}" for rates in sizes.values())] for test in next(iter(sizes.values()))]
     verdict_rows = [
@@ -229,7 +229,7 @@ def _audits_text(audits: "RatesByRows", drifts: "RatesByRows") -> str:
 
 def _rates_table(title: str, rates: "RatesByRows", cell: "Callable[[AuditRates], str]") -> str:
     """Return a table with one line for each name, and one column for each number of rows."""
-    from evencover.diagnostics._formatting import text_table
+    from evencover._internal.text_output import text_table
 
     header = (title, *(f"{rows} + {rows // 2}" for rows in next(iter(rates.values()))))
     return text_table(header, [[name, *map(cell, by_rows.values())] for name, by_rows in rates.items()])

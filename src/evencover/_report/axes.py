@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evencover.diagnostics._formatting import number_text
+from evencover._internal.text_output import number_text
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from evencover.diagnostics._formatting import number_text, range_text
+from evencover._internal.text_output import number_text
+from evencover.diagnostics._formatting import range_text
 from evencover.diagnostics._headlines import off_sentences
 from evencover.diagnostics._verdict import coverage_range, tolerance_range
 from evencover.diagnostics.audit_result import Audit, GroupAudit

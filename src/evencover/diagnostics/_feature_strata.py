@@ -15,7 +15,7 @@ from evencover._internal.arrays import FloatArray, IntArray
 from evencover._internal.bins import Bins
 from evencover._internal.dates import NO_DAY
 from evencover._internal.frames import as_numbers, column, column_names, frame_kind, is_missing
-from evencover.diagnostics._formatting import number_text
+from evencover._internal.text_output import number_text
 from evencover.groups import Groups, first_few
 
 _N_STRATA = 3

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from math import ceil, floor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from evencover._internal.html import Markup, html_table, tag
+from evencover._internal.text_output import count_text, text_table
 from evencover.diagnostics._verdict import GroupCoverage, HasVerdict
 from evencover.scores import Score
 from evencover.scores.support import without_support
@@ -45,25 +46,6 @@ def range_text(low: float, high: float) -> str:
 def coverage_text(row: GroupCoverage) -> str:
     """Return a group with its coverage for a sentence: low (94.4 % of 1999 rows)."""
     return f"{row.group} ({percent_text(row.coverage)} of {count_text(row.rows)} rows)"
-
-
-def count_text(count: int) -> str:
-    """Return a number of rows for a sentence: 586, 10 788."""
-    return str(count) if count < 10_000 else f"{count:,}".replace(",", " ")
-
-
-def number_text(value: float, *, separator: str = " ", limit: float = 1e15) -> str:
-    """Return a number with four significant digits; a large one, below the limit, without exponent, as in 36 830.
-
-    The separator stands between thousands. NaN is "not known", an infinite number "infinite".
-    """
-    if np.isnan(value):
-        return "not known"
-    if np.isinf(value):
-        return "infinite" if value > 0 else "minus infinite"
-    if not 9999.5 <= abs(value) < limit:
-        return f"{value:.4g}"
-    return f"{float(f'{value:.4g}'):,.0f}".replace(",", separator)
 
 
 def coverage_cells(row: GroupCoverage) -> tuple[str, ...]:
@@ -120,14 +102,3 @@ def join_first(texts: Iterable[str]) -> str:
     """Return the first six texts, separated by commas, and the number of the others."""
     every = list(texts)
     return ", ".join(every[:_MAX_LISTED] + [f"and {len(every) - _MAX_LISTED} more"] * (len(every) > _MAX_LISTED))
-
-
-def text_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a table as text: the first column aligned left, the others right."""
-    lines = [list(header), *(list(map(str, row)) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    aligned = [
-        [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
-        for line in lines
-    ]
-    return "\n".join("  " + "  ".join(line).rstrip() for line in aligned)

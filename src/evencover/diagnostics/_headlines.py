@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from evencover.diagnostics._formatting import count_text, join_first, percent_text, range_text
+from evencover._internal.text_output import count_text
+from evencover.diagnostics._formatting import join_first, percent_text, range_text
 from evencover.diagnostics._verdict import GroupCoverage, coverage_range, excludes_level, is_off
 from evencover.quantiles import Level
 

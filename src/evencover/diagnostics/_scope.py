@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from evencover._internal.arrays import FloatArray
+from evencover._internal.text_output import number_text
 from evencover.diagnostics._feature_strata import Feature, Features
-from evencover.diagnostics._formatting import number_text
 from evencover.groups import Groups, checked_groups
 from evencover.interval_unions import IntervalUnion
 from evencover.intervals import Intervals, bound_side

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from evencover._internal.text_output import number_text
 from evencover.diagnostics._exact_tests import SIGNIFICANT
 from evencover.diagnostics._excess_risk import ExcessRisk
 from evencover.diagnostics._formatting import (
@@ -12,7 +13,6 @@ from evencover.diagnostics._formatting import (
     coverage_text,
     group_table,
     join_first,
-    number_text,
     p_value_text,
     verdict_html,
 )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from evencover._internal.arrays import FloatArray
+from evencover._internal.text_output import number_text
 from evencover.diagnostics._exact_tests import SIGNIFICANT
 from evencover.diagnostics._formatting import (
     COVERAGE_COLUMNS,
@@ -12,7 +13,6 @@ from evencover.diagnostics._formatting import (
     coverage_text,
     group_table,
     join_first,
-    number_text,
     p_value_phrase,
     p_value_text,
     verdict_html,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from evencover._internal.arrays import FloatArray, checked_vector
-from evencover.diagnostics._formatting import number_text
+from evencover._internal.text_output import number_text
 from evencover.diagnostics._interval_input import checked_intervals, level_of
 from evencover.interval_unions import IntervalUnion
 from evencover.intervals import Intervals, Side, bound_side
