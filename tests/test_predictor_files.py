@@ -54,6 +54,7 @@ from evencover import (
 )
 from evencover._internal import predictor_files, saved_files, saved_objects
 from evencover.models import (
+    AutoRegressor,
     DeepEnsemble,
     DropoutEnsemble,
     EnsembleSpread,
@@ -83,6 +84,7 @@ MODELS = {
     "members": WithSpread(RandomForestRegressor(5, random_state=0), EnsembleSpread()),
     "best of three": WithSpread(small_table_regressor(0), NeighborSpread(), random_state=0),
     "forest": QuantileForest(n_estimators=5, random_state=0),
+    "stack": AutoRegressor(effort="normal", random_state=0),
     "quantile network": QuantileNetwork(**QUICK),
     "mean-variance network": MeanVarianceNetwork(**QUICK),
     "dropout": DropoutEnsemble(MeanVarianceNetwork(**QUICK), passes=3, random_state=0),

@@ -11,6 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from evencover import BySpread, ConformalRegressor, CrossConformalRegressor, Normalized, models
 from evencover.models import (
+    AutoRegressor,
     DeepEnsemble,
     DropoutEnsemble,
     EnsembleSpread,
@@ -27,6 +28,8 @@ from evencover.models import (
     WithSpread,
 )
 from evencover.models._best_regressor import KernelFeatures, small_table_regressor
+from evencover.models._kernel_regressor import KernelRegressor
+from evencover.models._stack_members import StackMember
 
 GAUSSIAN = GaussianProcessRegressor(alpha=0.1, optimizer=None)
 QUICK = {"hidden": (16,), "learning_rate": 0.01, "epochs": 100}
@@ -59,6 +62,7 @@ ESTIMATORS = [
         FromStd(GAUSSIAN), cv=3, nonconformity=Normalized(floor=0.1), taxonomy=BySpread(2), random_state=0
     ),
     CrossConformalRegressor(LinearRegression(), cv=3, target_transform=PowerTransformer(), random_state=0),
+    AutoRegressor(effort="fast"),
     FromStd(GAUSSIAN),
     FromQuantiles(QuantileRegressor(quantile=0.05, alpha=0.01), QuantileRegressor(quantile=0.95, alpha=0.01)),
     FromQuantiles(quantiles={q: QuantileRegressor(quantile=q, alpha=0.01) for q in (0.05, 0.5, 0.95)}),
@@ -86,7 +90,10 @@ def test_every_estimator_is_checked():
     assert {type(estimator) for estimator in ESTIMATORS} == {each for each in public if hasattr(each, "fit")}
 
 
-@parametrize_with_checks([*ESTIMATORS, small_table_regressor(0), KernelFeatures()])
+PARTS = [small_table_regressor(0), KernelFeatures(), KernelRegressor(), StackMember(LinearRegression())]
+
+
+@parametrize_with_checks([*ESTIMATORS, *PARTS])
 def test_estimator_passes_scikit_learns_check(estimator, check):
     """Those with n_jobs use threads, because processes start slowly."""
     with parallel_config("threading"):

@@ -16,6 +16,7 @@ from sklearn.linear_model import LinearRegression, QuantileRegressor
 
 from evencover import BySpread, ConformalRegressor, Rows, conformal_rank, models, predictions_of
 from evencover.models import (
+    AutoRegressor,
     DeepEnsemble,
     DropoutEnsemble,
     EnsembleSpread,
@@ -46,6 +47,7 @@ NOISE_MODELS = {
     "dropout ensemble": DropoutEnsemble(NETWORK, random_state=0),
     "deep ensemble": DeepEnsemble(MeanVarianceNetwork(epochs=10), members=3, random_state=0),
     "residual model": WithSpread(FOREST, random_state=0),
+    "stack": AutoRegressor(effort="fast", random_state=0),
     "neighbours' residuals": WithSpread(FOREST, NeighborSpread(), random_state=0),
     "neighbours' targets": WithSpread(FOREST, NeighborSpread(of="targets"), random_state=0),
 }
@@ -122,6 +124,7 @@ N_QUANTILES = {
     "neighbours' residuals": 23,
     "neighbours' distance": 23,
     "best of three": 23,
+    "stack": 23,
     "many linear quantiles": 5,
 }
 

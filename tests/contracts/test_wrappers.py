@@ -34,6 +34,7 @@ from evencover import (
     recommend,
 )
 from evencover.models import (
+    AutoRegressor,
     DeepEnsemble,
     DropoutEnsemble,
     EnsembleSpread,
@@ -110,6 +111,7 @@ WRAPPERS = {
     "FromDistribution": FromDistribution(Recorder()),
 }
 NO_WEIGHTS = {
+    "AutoRegressor": AutoRegressor(effort="fast", random_state=0),
     "QuantileForest": QuantileForest(n_estimators=3, random_state=0),
     "QuantileNetwork": QuantileNetwork(**QUICK),
     "MeanVarianceNetwork": MeanVarianceNetwork(**QUICK),

@@ -1,6 +1,7 @@
 """Models that predict a spread and bounds in addition to a center."""
 
 from evencover.models.adapters import FromDistribution, FromOutputs, FromQuantiles, FromStd
+from evencover.models.auto import AutoRegressor
 from evencover.models.encoding import TableEncoder
 from evencover.models.forest import QuantileForest
 from evencover.models.networks import (
@@ -15,6 +16,7 @@ from evencover.models.spread import EnsembleSpread, NeighborSpread, ResidualSpre
 from evencover.models.target_transforms import LogTransform
 
 __all__ = [
+    "AutoRegressor",
     "DeepEnsemble",
     "DropoutEnsemble",
     "EnsembleSpread",

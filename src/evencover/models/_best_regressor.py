@@ -134,6 +134,8 @@ def small_table_regressor(seed: int) -> BestRegressor:
 def choices_text(models: Iterable[Any]) -> str:
     """Return which regressors were the best in the models of all folds, or in one model; empty if none was compared.
 
+    For a stack of regressors, these are the regressors with their weights.
+
     Parameters
     ----------
     models : iterable of fitted regressors
@@ -148,7 +150,15 @@ def choices_text(models: Iterable[Any]) -> str:
 
 
 def _best_name(model: Any) -> str | None:
-    """Return the name of the best regressor in a fitted model; None if it compares none."""
+    """Return the name of the best regressor in a fitted model, or the weights of a stack; None if it has neither."""
+    inner = innermost(model)
+    if isinstance(inner, BestRegressor):
+        return inner.best_
+    return str(inner.report_.summary) if hasattr(inner, "report_") else None
+
+
+def innermost(model: Any) -> Any:
+    """Return the regressor inside a fitted pipeline, a frozen estimator, a transform of the target or a wrapper."""
     while not isinstance(model, BestRegressor):
         if isinstance(model, Pipeline):
             model = model[-1]
@@ -159,5 +169,5 @@ def _best_name(model: Any) -> str | None:
         elif hasattr(model, "estimator_"):
             model = model.estimator_
         else:
-            return None
-    return model.best_
+            break
+    return model

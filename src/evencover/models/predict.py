@@ -65,6 +65,20 @@ def predictions_of(estimator: Any, X: Any) -> Prediction:
     return Prediction(center.ravel() if center.ndim == 2 and center.shape[1] == 1 else center)
 
 
+def out_of_fold_prediction(estimator: Any) -> tuple[Prediction, Any]:
+    """Return what a fitted `AutoRegressor` predicts for training rows out of fold, and which rows these are.
+
+    It may be the last step of a pipeline, or the regressor of a `TransformedTargetRegressor`. The rows are positions,
+    or a slice of all rows.
+    """
+    if isinstance(estimator, Pipeline):
+        return out_of_fold_prediction(estimator[-1])
+    if isinstance(estimator, TransformedTargetRegressor):
+        prediction, rows = out_of_fold_prediction(estimator.regressor_)
+        return on_target_scale(prediction, estimator.transformer_, estimator.training_target_), rows
+    return estimator.out_of_fold_prediction_, estimator.choice_rows_
+
+
 def median_spread(estimator: Any, X: Any) -> float:
     """Return the median predicted spread on these rows: the scale of the floor and epsilon of a score."""
     return float(np.median(predictions_of(estimator, X).scored.required("spread", by="the scale of a score")))

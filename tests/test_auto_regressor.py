@@ -1,0 +1,373 @@
+"""`AutoRegressor`: a stack of regressors, distributions of its residuals, and how both are chosen."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GroupKFold, KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from evencover import (
+    ConformalRegressor,
+    Intervals,
+    Marginal,
+    Residual,
+    conformal_quantile,
+    interval_score,
+    recommend,
+    write_report,
+)
+from evencover._report.json_data import data_of
+from evencover.models import AutoRegressor, TableEncoder, auto
+from evencover.models._kernel_regressor import KernelRegressor
+from evencover.models._residual_distributions import LeafDistribution, ScaledShape
+from evencover.models._stack_members import EFFORTS, StackMember, random_rows, stack_members
+from evencover.models._stacking import (
+    cautious_weights,
+    conformal_interval_score,
+    described,
+    out_of_fold,
+    stacking_weights,
+)
+from evencover.studies import Plan, study
+from evencover.synthetic import heteroskedastic
+
+DATA = heteroskedastic(400, seed=0)
+NEW = heteroskedastic(300, seed=1)
+PROBABILITIES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+def ignored():
+    """A callback after each fit that does nothing."""
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return AutoRegressor(effort="fast", random_state=0).fit(DATA.X, DATA.y)
+
+
+class RecordingMean(RegressorMixin, BaseEstimator):
+    """Predicts the mean of its targets, and checks that it predicts no row it was fitted on."""
+
+    def fit(self, X, y):
+        self.seen_, self.mean_ = set(X[:, 0].tolist()), float(np.mean(y))
+        return self
+
+    def predict(self, X):
+        assert not self.seen_ & set(X[:, 0].tolist())
+        return np.full(len(X), self.mean_)
+
+
+class TestStack:
+    def test_weights_minimise_the_squared_error_among_weights_of_sum_one(self):
+        rng = np.random.default_rng(0)
+        y = rng.normal(size=500)
+        predictions = y[:, None] + rng.normal(size=(500, 2)) * [1.0, 2.0]
+        weights = stacking_weights(predictions, y)
+        assert weights.sum() == pytest.approx(1)
+        assert weights[0] > weights[1] > 0
+        shares = np.linspace(0, 1, 1001)
+        errors = [np.mean((predictions @ [share, 1 - share] - y) ** 2) for share in shares]
+        assert weights[0] == pytest.approx(shares[np.argmin(errors)], abs=0.05)
+
+    def test_regressors_with_a_negative_or_a_small_weight_are_left_out(self):
+        rng = np.random.default_rng(0)
+        y = rng.normal(size=500)
+        predictions = np.column_stack([y, -y, y + 100 * rng.normal(size=500)])
+        np.testing.assert_allclose(stacking_weights(predictions, y), [1, 0, 0])
+
+    def test_if_none_is_better_than_the_mean_target_the_smallest_error_wins(self):
+        y = np.array([1.0, 2.0, 3.0])
+        assert stacking_weights(np.column_stack([-5 * y, -y]), y).tolist() == [0, 1]
+
+    @pytest.mark.parametrize("clusters", [None, np.arange(60) % 7])
+    def test_predictions_are_out_of_fold(self, clusters):
+        X, y = np.arange(60.0)[:, None], np.arange(60.0)
+        splitter = KFold(5) if clusters is None else GroupKFold(5)
+        found = out_of_fold({"mean": RecordingMean()}, X, y, splitter, clusters, ignored)
+        for fold in range(5):
+            own = found.folds == fold
+            np.testing.assert_allclose(found.predictions[own, 0], y[~own].mean())
+            assert clusters is None or not set(clusters[own]) & set(clusters[~own])
+        assert found.errors == pytest.approx(np.sqrt(np.mean((found.predictions[:, 0] - y) ** 2)))
+
+    def test_disagreement_is_the_weighted_standard_deviation(self):
+        center, features = described(np.array([[7.0]]), np.array([[1.0, 3.0]]), np.array([0.75, 0.25]))
+        assert center.tolist() == [1.5]
+        np.testing.assert_allclose(features, [[7.0, 1.5, np.sqrt(0.75 * 0.25 + 0.25 * 2.25)]])
+
+
+class TestMembers:
+    def test_predictions_stay_near_the_range_of_the_targets(self):
+        X = np.linspace(0, 1, 50)[:, None]
+        member = StackMember(LinearRegression()).fit(X, 2 * X[:, 0])
+        np.testing.assert_allclose(member.predict([[0.5], [1.2], [100.0], [-100.0]]), [1.0, 2.4, 3.0, -1.0])
+
+    def test_a_member_is_fitted_on_at_most_so_many_rows(self):
+        X, y = np.arange(100.0)[:, None], np.arange(100.0)
+        seen = StackMember(RecordingMean(), max_rows=30, random_state=0).fit(X, y).regressor_.seen_
+        assert len(seen) == 30
+        assert StackMember(RecordingMean(), max_rows=30, random_state=0).fit(X, y).regressor_.seen_ == seen
+        assert StackMember(RecordingMean(), max_rows=30, random_state=1).fit(X, y).regressor_.seen_ != seen
+        assert random_rows(100, 100, 0) == slice(None)
+
+    def test_wide_tables_get_no_products_and_no_splines(self):
+        normal = EFFORTS["normal"]
+        assert {"products", "splines"} <= set(stack_members(normal, 1000, 30, 0))
+        assert "products" not in stack_members(normal, 1000, 31, 0)
+        assert "splines" not in stack_members(normal, 1000, 301, 0)
+
+    def test_quick_regressors_use_all_rows_and_the_others_a_limited_number(self):
+        members = stack_members(EFFORTS["normal"], 10**6, 5, 0)
+        unlimited = {name for name, member in members.items() if member.max_rows is None}
+        assert unlimited == {"boosting", "slow boosting", "linear"}
+        assert {member.max_rows for name, member in members.items() if name not in unlimited} == {50_000}
+        assert {member.max_rows for member in stack_members(EFFORTS["normal"], 10_000, 5, 0).values()} == {None, 6000}
+
+    def test_the_kernel_model_learns_a_smooth_function_and_leaves_out_rows_to_choose(self):
+        rng = np.random.default_rng(0)
+        X, new = rng.uniform(-3, 3, size=(400, 2)), rng.uniform(-3, 3, size=(400, 2))
+
+        def wave(rows):
+            return np.sin(2 * rows[:, 0]) + rows[:, 1] ** 2 / 3
+
+        model = KernelRegressor().fit(X, wave(X))
+        assert np.std(model.predict(new) - wave(new)) < 0.05 * np.std(wave(new))
+        noise = KernelRegressor().fit(X, rng.normal(size=400))
+        assert np.std(noise.predict(new)) < 0.3
+
+
+class TestDistributions:
+    def test_a_leaf_distribution_is_the_mean_cdf_of_the_leaves(self):
+        rng = np.random.default_rng(0)
+        features, residuals = rng.normal(size=(200, 3)), rng.normal(size=200)
+        model = LeafDistribution(PROBABILITIES, n_trees=10)
+        model.fit_cross_fitted(features, residuals, np.arange(200) % 3, ignored)
+        leaves, new = model.forest_.apply(features), model.forest_.apply(features[:5])
+        for row in range(5):
+            own = [residuals[leaves[:, tree] == new[row, tree]] for tree in range(10)]
+            expected = [np.mean([np.mean(each <= knot) for each in own]) for knot in model.knots_]
+            np.testing.assert_allclose(model._cdf(features[:5])[row], expected, atol=1e-6)
+        assert (np.diff(model.quantiles(features), axis=1) >= 0).all()
+
+    @pytest.mark.parametrize(
+        "model",
+        [
+            ScaledShape(PROBABILITIES),
+            LeafDistribution(PROBABILITIES, splits="best"),
+            LeafDistribution(PROBABILITIES, splits="random"),
+        ],
+    )
+    def test_the_spread_and_the_skewness_of_residuals_are_learned(self, model):
+        """The noise is exponential, twice as large where the feature is positive."""
+        rng = np.random.default_rng(0)
+        features = rng.uniform(-1, 1, size=(3000, 2))
+        scale = np.where(features[:, 0] > 0, 2.0, 1.0)
+        residuals = scale * rng.exponential(size=3000) - scale
+        found = model.fit_cross_fitted(features, residuals, np.arange(3000) % 3, ignored)
+        np.testing.assert_allclose(np.mean(residuals[:, None] <= found, axis=0), PROBABILITIES, atol=0.02)
+        spread = model.quantiles(np.array([[-0.5, 0.0], [0.5, 0.0]])) @ [-1, 0, 0, 0, 1]
+        assert 1.5 < spread[1] / spread[0] < 2.6
+        low, _, median, _, high = model.quantiles(features).mean(axis=0)
+        assert high - median > 2 * (median - low)
+
+    def test_constant_residuals(self):
+        features = np.arange(30.0)[:, None]
+        for model in (ScaledShape(PROBABILITIES), LeafDistribution(PROBABILITIES, n_trees=5)):
+            assert (model.fit_cross_fitted(features, np.zeros(30), np.arange(30) % 3, ignored) == 0).all()
+            assert (model.quantiles(features) == 0).all()
+
+    def test_weights_are_halfway_between_the_best_subset_and_all(self):
+        prices = {(1.0, 0.0, 0.0): 3.0, (0.0, 0.5, 0.5): 1.0}
+        weights = cautious_weights(3, lambda weights: prices.get(tuple(weights.tolist()), 2.0))
+        np.testing.assert_allclose(weights, [1 / 6, 1 / 4 + 1 / 6, 1 / 4 + 1 / 6])
+
+    def test_the_price_is_the_interval_score_after_calibration(self):
+        rng = np.random.default_rng(0)
+        y, width = rng.normal(size=200), rng.uniform(1, 2, size=200)
+        threshold = conformal_quantile(np.maximum(-width / 2 - y, y - width / 2) / width, 0.9)
+        expected = Intervals(-width / 2 - threshold * width, width / 2 + threshold * width)
+        price = conformal_interval_score(-width / 2, width / 2, y, 0.9)
+        assert price == pytest.approx(interval_score(y, expected, level=0.9))
+
+
+class TestAutoRegressor:
+    def test_it_reports_what_it_compared(self, fitted):
+        report = fitted.report_
+        assert {each.name for each in report.members} == set(stack_members(EFFORTS["fast"], 400, DATA.X.shape[1], 0))
+        assert sum(each.weight for each in report.members) == pytest.approx(1)
+        assert sum(each.weight for each in report.distributions) == pytest.approx(1)
+        assert report.error <= 1.01 * min(each.error for each in report.members)
+        best = max(report.members, key=lambda each: each.weight)
+        assert report.summary.startswith(f"{best.name} {best.weight:.2f}")
+        lines = str(report).splitlines()
+        assert lines[0].split() == ["regressor", "error", "weight"]
+        assert sum("combined" in line for line in lines) == 2
+        assert "<table" in report._repr_html_()
+
+    def test_out_of_fold_predictions_are_out_of_fold(self):
+        """Of targets without any relation to the features, a model fitted on the same rows would explain some."""
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(300, 4)), rng.normal(size=300)
+        model = AutoRegressor(effort="fast", random_state=0).fit(X, y)
+        assert np.corrcoef(model.out_of_fold_prediction_.center, y)[0, 1] < 0.15
+        assert np.corrcoef(model.predict(X), y)[0, 1] > 0.3
+        covered = model.out_of_fold_prediction_.interval().covers(y).mean()
+        assert 0.85 < covered < 0.95
+
+    def test_the_same_seed_gives_the_same_numbers(self, fitted):
+        again = AutoRegressor(effort="fast", random_state=0).fit(DATA.X, DATA.y)
+        other = AutoRegressor(effort="fast", random_state=1).fit(DATA.X, DATA.y)
+        assert again.report_ == fitted.report_
+        np.testing.assert_array_equal(again.predict_full(NEW.X).quantiles, fitted.predict_full(NEW.X).quantiles)
+        assert other.report_ != fitted.report_
+
+    def test_units_do_not_matter(self, fitted):
+        """The same rows in other units give the same predictions in these units."""
+        model = AutoRegressor(effort="fast", random_state=0).fit(1024.0 * DATA.X, 4096.0 * DATA.y)
+        full, expected = model.predict_full(1024.0 * NEW.X), fitted.predict_full(NEW.X)
+        np.testing.assert_allclose(full.quantiles, 4096.0 * expected.quantiles, rtol=1e-6)
+
+    def test_progress_counts_every_fit(self):
+        seen = []
+        AutoRegressor(effort="fast", random_state=0).fit(DATA.X, DATA.y, progress=lambda *each: seen.append(each))
+        n_members, n_folds = len(stack_members(EFFORTS["fast"], 400, DATA.X.shape[1], 0)), EFFORTS["fast"].n_folds
+        total = n_members * (n_folds + 1) + len(EFFORTS["fast"].distributions) * 4
+        assert {each[1] for each in seen} == {total}
+        assert [each[0] for each in seen][-1] == total
+        assert [each[0] for each in seen] == sorted(each[0] for each in seen)
+
+    def test_clusters_stay_together(self, monkeypatch):
+        folds = []
+        original = auto.out_of_fold
+
+        def recorded(*arguments):
+            folds.append(original(*arguments))
+            return folds[-1]
+
+        monkeypatch.setattr(auto, "out_of_fold", recorded)
+        names = np.array([f"c{i % 40}" for i in range(400)])
+        AutoRegressor(effort="fast", random_state=0).fit(DATA.X, DATA.y, clusters=names)
+        for name in set(names):
+            assert len(set(folds[0].folds[names == name])) == 1
+
+    def test_many_rows_are_chosen_from_some_of_them_and_this_is_said(self, monkeypatch):
+        monkeypatch.setattr(auto, "_MAX_CHOICE_ROWS", 250)
+        monkeypatch.setitem(EFFORTS, "fast", replace(EFFORTS["fast"], max_rows=200))
+        model = AutoRegressor(effort="fast", random_state=0).fit(DATA.X, DATA.y)
+        assert len(model.choice_rows_) == len(set(model.choice_rows_)) == 250
+        assert len(model.out_of_fold_prediction_) == 250
+        assert model.report_.notes == (
+            "Boosting and the linear model were fitted on all 400 rows, each other model on 200 random ones.",
+            "The choice used 250 random rows.",
+        )
+        assert str(model.report_).endswith(model.report_.notes[-1])
+        found = recommend(AutoRegressor(effort="fast", random_state=0), DATA.X, DATA.y, calibration_rows=300)
+        assert len(found.calibrate(NEW.X, NEW.y).predict_interval(DATA.X)) == 400
+
+    @pytest.mark.parametrize("n", [6, 15, 40])
+    def test_few_rows(self, n):
+        full = AutoRegressor(random_state=0).fit(DATA.X[:n], DATA.y[:n]).predict_full(NEW.X)
+        assert np.isfinite(full.quantiles).all()
+        assert (full.spread > 0).all()
+
+    def test_constant_targets_and_features(self):
+        model = AutoRegressor(effort="fast").fit(np.ones((30, 2)), np.full(30, 5.0))
+        np.testing.assert_allclose(model.predict_full([[1.0, 1.0]]).quantiles, 5.0)
+
+    def test_errors_say_what_is_expected(self):
+        with pytest.raises(ValueError, match="unknown effort 'quick'; choose one of: fast, normal, best"):
+            AutoRegressor(effort="quick").fit(DATA.X, DATA.y)
+        with pytest.raises(ValueError, match="AutoRegressor needs at least 6 rows; got 5 sample"):
+            AutoRegressor().fit(DATA.X[:5], DATA.y[:5])
+        with pytest.raises(ValueError, match="clusters must have 400 rows, as many as X; got 3"):
+            AutoRegressor().fit(DATA.X, DATA.y, clusters=[1, 2, 3])
+        with pytest.raises(ValueError, match="level"):
+            AutoRegressor(level=90).fit(DATA.X, DATA.y)
+
+    def test_pickles_and_files_leave_out_the_training_rows(self, fitted, tmp_path):
+        copy = pickle.loads(pickle.dumps(fitted))  # noqa: S301
+        assert not hasattr(copy, "out_of_fold_prediction_")
+        np.testing.assert_array_equal(copy.predict_full(NEW.X).quantiles, fitted.predict_full(NEW.X).quantiles)
+        model = ConformalRegressor(AutoRegressor(effort="fast", random_state=0), random_state=0).fit(DATA.X, DATA.y)
+        model.save(tmp_path / "model.evencover")
+        loaded = ConformalRegressor.load(tmp_path / "model.evencover")
+        np.testing.assert_array_equal(loaded.predict_interval(NEW.X), model.predict_interval(NEW.X))
+        assert loaded.estimator_.report_ == model.estimator_.report_
+
+
+class TestRecommend:
+    """`recommend` uses the out-of-fold predictions of the model instead of fitting it on folds again."""
+
+    @pytest.fixture
+    def fits(self, monkeypatch):
+        seen, original = [], AutoRegressor.fit
+
+        def fit(self, X, y, **settings):
+            seen.append(len(y))
+            return original(self, X, y, **settings)
+
+        monkeypatch.setattr(AutoRegressor, "fit", fit)
+        return seen
+
+    @pytest.mark.parametrize("wrap", [lambda model: model, lambda model: make_pipeline(StandardScaler(), model)])
+    def test_the_model_is_fitted_once(self, fits, wrap):
+        progress = []
+        model = recommend(
+            wrap(AutoRegressor(effort="fast", random_state=0)),
+            DATA.X,
+            np.exp(DATA.y),  # skewed and positive: other models would be fitted to the log, too
+            progress=lambda *each: progress.append(each),
+        )
+        assert fits == [400]
+        assert progress[-1][0] == progress[-1][1]
+        assert {each.transform for each in model.recommendation_.candidates} == {None}
+        assert len(model.calibrate(NEW.X, np.exp(NEW.y)).predict_interval(DATA.X)) == 400
+
+    def test_candidates_are_evaluated_out_of_fold(self, fits):
+        model = recommend(AutoRegressor(effort="fast", random_state=0), DATA.X, DATA.y, calibration_rows=300)
+        own = model.estimator.estimator.out_of_fold_prediction_
+        calibrated = model.calibrate(NEW.X, NEW.y).predict_interval(NEW.X)
+        assert len(own) == 400
+        assert model.recommendation_.chosen.width == pytest.approx(calibrated.width.mean(), rel=0.2)
+
+    def test_tables_with_text(self):
+        pd = pytest.importorskip("pandas", reason="pandas is not installed")
+        X = pd.DataFrame({"x": DATA.X[:, 0], "kind": np.where(DATA.X[:, 1] > 0.5, "a", "b")})
+        model = make_pipeline(TableEncoder(), AutoRegressor(effort="fast", random_state=0)).fit(X, DATA.y)
+        assert len(model.predict(X)) == 400
+
+
+class TestStudy:
+    @staticmethod
+    def table():
+        pd = pytest.importorskip("pandas", reason="pandas is not installed")
+        return pd.DataFrame(NEW.X, columns=["a", "b", "c"]).assign(y=NEW.y)
+
+    def test_it_is_the_default_and_reports_its_choice(self, tmp_path):
+        found = study(self.table(), "y", plan=Plan(effort="fast"))
+        report = found.stack_report
+        assert found.model_text == f"stack ({report.summary})"
+        write_report(found, tmp_path / "report.html")
+        page = (tmp_path / "report.html").read_text(encoding="utf-8")
+        assert "How the model was chosen" in page
+        assert all(f">{each.name}<" in page for each in (*report.members, *report.distributions))
+        assert data_of(found)["stack"]["members"][0]["weight"] == report.members[0].weight
+
+    def test_other_models_have_no_such_report(self, tmp_path):
+        found = study(self.table(), "y", plan=Plan(model="linear"))
+        assert found.stack_report is None
+        assert data_of(found)["stack"] is None
+        write_report(found, tmp_path / "report.html")
+        assert "How the model was chosen" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+    def test_progress_is_reported_also_with_a_given_score_and_groups(self):
+        steps = []
+        plan = Plan(effort="fast", nonconformity=Residual(), taxonomy=Marginal())
+        study(self.table(), "y", plan=plan, progress=steps.append)
+        assert "fitting the model: 1 of 28 fits" in steps
+        assert "fitting the model: 28 of 28 fits" in steps
