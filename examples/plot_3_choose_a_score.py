@@ -3,8 +3,8 @@ Choose a score and its groups
 =============================
 
 Should the score be divided by the spread, should each noise level have its own threshold, or both? `recommend`
-evaluates these candidates on training rows. Of those with even coverage, it selects the one with the narrowest
-intervals.
+evaluates these candidates on training rows. Of those with even coverage, it selects the one with the lowest
+interval score: the width, plus a penalty for missed targets.
 """
 
 import matplotlib.pyplot as plt
@@ -28,18 +28,18 @@ model = recommend(boosting, training.X, training.y, level=0.9)
 print(model.recommendation_)
 
 # %%
-# With the plain distance, one threshold gives the widest intervals, and their coverage is uneven.
+# With the plain distance, one threshold has the highest interval score, and its coverage is uneven.
 
 candidates = model.recommendation_.candidates
 _, ax = plt.subplots(figsize=(8, 4.2), layout="constrained")
 for y, candidate in enumerate(candidates):
     color, marker = (BLUE, "o") if candidate.verdict == "even" else (VERMILION, "D")
     size = 9 if candidate is model.recommendation_.chosen else 5
-    ax.plot(candidate.width, y, marker, color=color, ms=size)
+    ax.plot(candidate.interval_score, y, marker, color=color, ms=size)
 names = [f"{type(candidate.nonconformity).__name__}, {candidate.taxonomy}" for candidate in candidates]
 ax.set_yticks(range(len(names)), names)
 ax.invert_yaxis()
-ax.set(xlabel="mean width, out of fold", title="circle: even; diamond: not even; large: selected")
+ax.set(xlabel="interval score, out of fold", title="circle: even; diamond: not even; large: selected")
 plt.show()
 
 # %%

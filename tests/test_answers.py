@@ -21,11 +21,12 @@ from evencover import (
     audit,
     diagnose_scores,
 )
+from evencover._internal.text_output import count_text, number_text
 from evencover._report.charts import coverage_chart
 from evencover._report.level_recorder import LevelRecorder
 from evencover.diagnostics._answers import answers, group_meaning, thirds_text
 from evencover.diagnostics._audit_advice import StudyContext, advice_on_audit
-from evencover.diagnostics._formatting import count_text, number_text, range_text
+from evencover.diagnostics._formatting import range_text
 from evencover.diagnostics._headlines import share_words
 from evencover.diagnostics._spelling import COMMAND_LINE, PYTHON
 from evencover.studies import Plan, study
@@ -246,12 +247,13 @@ class TestAdvice:
         text = advice_text(even, PYTHON, context(explains_nothing=True, model="linear"))
         assert text.startswith("Use model='boosting'")
 
-    def test_three_kinds_of_models_that_explain_nothing(self):
+    @pytest.mark.parametrize("model", ["best-of-three", "stack"])
+    def test_several_kinds_of_models_that_explain_nothing(self, model):
         found = advice_on_audit(
-            counted_audit([(9000, 10_000)] * 3), COMMAND_LINE, context(explains_nothing=True, model="best-of-three")
+            counted_audit([(9000, 10_000)] * 3), COMMAND_LINE, context(explains_nothing=True, model=model)
         )
         assert str(found).startswith(
-            "Add columns that explain the target: with the current ones, three kinds of models"
+            "Add columns that explain the target: with the current ones, several kinds of models"
         )
         assert found.option == ()
 

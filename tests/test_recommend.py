@@ -11,8 +11,19 @@ from sklearn.linear_model import LinearRegression, QuantileRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from evencover import BySpread, Marginal, Normalized, Prediction, Residual, diagnose, recommend
-from evencover.diagnostics.recommendations import Candidate, Recommendation, _narrowest_even
+from evencover import (
+    BySpread,
+    IntervalDistance,
+    Intervals,
+    Marginal,
+    Normalized,
+    Prediction,
+    Residual,
+    diagnose,
+    interval_score,
+    recommend,
+)
+from evencover.diagnostics.recommendations import Candidate, Recommendation, _best_even
 from evencover.models import FromQuantiles, WithSpread
 from evencover.synthetic import heteroskedastic, toy
 
@@ -34,19 +45,41 @@ class RecordingOracle(RegressorMixin, BaseEstimator):
         return Prediction(*toy()._moments(np.asarray(X)))
 
 
-def test_a_pivotal_score_needs_no_groups():
+def test_groups_are_preferred_and_cost_a_pivotal_score_nothing():
+    """One threshold is even here, too, but only groups guarantee it."""
     sample = toy().sample(20_000, seed=0)
     model = recommend(RecordingOracle(), sample.X, sample.y)
-    assert isinstance(model.taxonomy, Marginal)
-    assert model.nonconformity == Normalized()
-    chosen = model.recommendation_.chosen
-    even = [each.width for each in model.recommendation_.candidates if each.verdict == "even"]
-    assert even[0] <= chosen.width <= 1.01 * even[0]
-    assert even == sorted(even)
+    assert model.taxonomy.n_groups == 3
+    chosen, candidates = model.recommendation_.chosen, model.recommendation_.candidates
+    scores = [each.interval_score for each in candidates]
+    assert scores == sorted(scores)
+    assert chosen.interval_score <= 1.01 * scores[0]
+    (one_threshold,) = (each for each in candidates if each.has_one_threshold and each.nonconformity == Normalized())
+    assert one_threshold.verdict == "even"
+    assert one_threshold.interval_score == pytest.approx(chosen.interval_score, rel=0.01)
     (marked,) = (line for line in str(model.recommendation_).splitlines() if "<-" in line)
-    assert marked.split()[0] == "Normalized()"
+    assert marked.split()[0] == chosen.score_name
     assert marked.endswith("<- chosen")
-    assert "Normalized()" in repr(model.recommendation_)
+    assert chosen.score_name in repr(model.recommendation_)
+
+
+@pytest.mark.parametrize(("rows", "groups"), [(299, Marginal), (300, BySpread)])
+def test_one_threshold_is_chosen_only_if_calibration_rows_are_too_few_for_groups(rows, groups):
+    """A pivotal score needs no groups; with 100 rows in each group they are taken all the same."""
+    sample = toy().sample(20_000, seed=0)
+    assert isinstance(recommend(RecordingOracle(), sample.X, sample.y, calibration_rows=rows).taxonomy, groups)
+
+
+def test_candidates_are_compared_by_their_interval_scores():
+    """The mean width plus 2 / (1 − level) times the distance of missed targets, with thresholds from the same rows."""
+    sample = toy().sample(2000, seed=0)
+    model = recommend(RecordingOracle(), sample.X, sample.y, taxonomy=Marginal(), nonconformity=Residual())
+    (only,) = model.recommendation_.candidates
+    center = toy()._moments(sample.X)[0]
+    threshold = np.sort(np.abs(sample.y - center))[1800]  # rank 1801 of 2000
+    intervals = Intervals(center - threshold, center + threshold)
+    assert only.interval_score == pytest.approx(interval_score(sample.y, intervals, level=0.9))
+    assert only.width == pytest.approx(2 * threshold)
 
 
 def test_the_model_is_frozen_uncalibrated_and_fitted_on_all_rows():
@@ -102,17 +135,22 @@ def test_more_groups_only_with_enough_rows():
 
 
 def test_the_rule():
-    """The narrowest even candidate, or one with fewer groups within 1 % of it; otherwise undecided ones likewise."""
+    """The even candidate with the lowest score, or a simpler one within 1 %; otherwise undecided ones likewise."""
 
-    def candidate(verdict, width, n_groups=None):
-        return Candidate(Normalized(), Marginal() if n_groups is None else BySpread(n_groups), verdict, width)
+    def candidate(verdict, score, n_groups=None):
+        return Candidate(Normalized(), Marginal() if n_groups is None else BySpread(n_groups), verdict, score, 1.0)
 
-    narrow, few, wide = candidate("even", 1.0, 10), candidate("even", 1.009, 3), candidate("even", 1.02)
+    low, few, one = candidate("even", 1.0, 10), candidate("even", 1.009, 3), candidate("even", 0.5)
     uneven, open_one = candidate("uneven", 0.5), candidate("undecided", 0.7)
-    assert _narrowest_even([uneven, open_one, narrow, few, wide]) is few
-    assert _narrowest_even([uneven, narrow, wide]) is narrow
-    assert _narrowest_even([uneven, open_one]) is open_one
-    assert _narrowest_even([uneven]) is uneven
+    infinite = candidate("undecided", np.inf, 3)
+    for candidates, prefer_groups, expected in [
+        ([uneven, open_one, low, few, one], True, few),
+        ([uneven, open_one, low, few, one], False, one),
+        ([uneven, low, open_one], False, low),
+        ([uneven, open_one, infinite], True, open_one),
+        ([uneven], True, uneven),
+    ]:
+        assert _best_even(candidates, prefer_groups=prefer_groups) is expected
 
 
 def test_categories_in_a_pipeline():
@@ -153,43 +191,49 @@ class TestText:
     one, groups = Marginal(), BySpread(3)
 
     def summary(self, *candidates, chosen):
-        ordered = tuple(sorted(candidates, key=lambda each: each.width))
+        ordered = tuple(sorted(candidates, key=lambda each: each.interval_score))
         return Recommendation(ordered, chosen, 0.9).summary.split("\n")
 
-    def test_even_groups_against_uneven_and_wider_candidates(self):
-        chosen = Candidate(Normalized(), self.groups, "even", 2.0)
+    def test_even_groups_against_the_other_candidates(self):
+        chosen = Candidate(Normalized(), self.groups, "even", 2.0, 1.0)
         lines = self.summary(
             chosen,
-            Candidate(Residual(), self.one, "uneven", 1.9),
-            Candidate(Normalized(), self.one, "undecided", 2.2),
-            Candidate(Residual(), self.groups, "even", 3.0),
+            Candidate(Residual(), self.one, "uneven", 1.9, 1.0),
+            Candidate(Normalized(), self.one, "undecided", 2.2, 1.0),
+            Candidate(IntervalDistance(), self.one, "even", 1.98, 1.0),
+            Candidate(Residual(), self.groups, "even", 3.0, 1.0),
             chosen=chosen,
         )
         assert lines == [
             "Chosen: Normalized() with BySpread(n_groups=3). Thresholds per group are even by their guarantee, and no "
-            "even candidate is narrower.",
-            "Uneven: Residual() with one threshold (5.0 % narrower).",
-            "Undecided, because the rows are too few: Normalized() with one threshold (10.0 % wider).",
-            "Also even, but wider: 1 of the 4 candidates.",
+            "even candidate with groups has a lower interval score.",
+            "Uneven: Residual() with one threshold (score 5.0 % lower).",
+            "Undecided, because the rows are too few: Normalized() with one threshold (score 10.0 % higher).",
+            "Even on the training rows, but not guaranteed: IntervalDistance() with one threshold (score 1.0 % lower).",
+            "Also even, but with a higher interval score: 1 of the 5 candidates.",
         ]
 
-    def test_one_threshold_instead_of_narrower_groups(self):
-        chosen = Candidate(Normalized(), self.one, "even", 2.0)
-        (line,) = self.summary(chosen, Candidate(Normalized(), self.groups, "even", 1.99), chosen=chosen)
-        assert line.endswith("of the spread. Other even candidates are less simple, and at most 1 % narrower.")
+    def test_one_threshold_instead_of_a_less_simple_one(self):
+        chosen = Candidate(Normalized(), self.one, "even", 2.0, 1.0)
+        on_log_scale = Candidate(Normalized(), self.one, "even", 1.99, 1.0, transform="log")
+        (line,) = self.summary(chosen, on_log_scale, chosen=chosen)
+        assert line.endswith("of the spread. Less simple ones have an interval score that is at most 1 % lower.")
 
     def test_no_even_candidate(self):
-        chosen = Candidate(Normalized(), self.one, "undecided", 2.0)
-        first, second = self.summary(chosen, Candidate(Residual(), self.one, "uneven", 3.0), chosen=chosen)
-        assert "No candidate is even: the rows are too few to show it. Of the undecided ones, this is" in first
-        assert second == "Uneven: Residual() with one threshold (50.0 % wider)."
+        chosen = Candidate(Normalized(), self.one, "undecided", 2.0, 1.0)
+        first, second = self.summary(chosen, Candidate(Residual(), self.one, "uneven", 3.0, 1.0), chosen=chosen)
+        assert (
+            "No candidate is even: the rows are too few to show it. Of the undecided ones, this is the best." in first
+        )
+        assert second == "Uneven: Residual() with one threshold (score 50.0 % higher)."
         (only,) = self.summary(chosen, chosen=chosen)
         assert only.endswith("It was the only candidate; its verdict: undecided.")
 
-    def test_infinite_widths(self):
-        chosen = Candidate(Normalized(), self.one, "even", 2.0)
-        _, undecided = self.summary(chosen, Candidate(Residual(), self.groups, "undecided", np.inf), chosen=chosen)
-        assert undecided.endswith("Residual() with BySpread(n_groups=3) (mean width infinite).")
+    def test_infinite_scores(self):
+        chosen = Candidate(Normalized(), self.one, "even", 2.0, 1.0)
+        other = Candidate(Residual(), self.groups, "undecided", np.inf, np.inf)
+        _, undecided = self.summary(chosen, other, chosen=chosen)
+        assert undecided.endswith("Residual() with BySpread(n_groups=3) (interval score infinite).")
 
     def test_a_notebook_shows_the_choice_with_the_model(self):
         model = recommend(LinearRegression(), DATA.X, DATA.y)

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from evencover.diagnostics._formatting import join_first, number_text
-from evencover.diagnostics._options import WIDTH_MARGIN, Option
+from evencover._internal.text_output import number_text
+from evencover.diagnostics._formatting import join_first
+from evencover.diagnostics._options import MARGIN, Option
 from evencover.diagnostics._spelling import PYTHON, Spelling, shown_sentences
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.quantiles import rows_for_finite_threshold
@@ -33,7 +34,7 @@ def advice(diagnosis: Diagnosis, spelling: Spelling = PYTHON) -> str:
 
 def _simplest_narrow(options: list[Option]) -> Option:
     """Return the first option that is at most 1 % wider than the narrowest; the simplest scores come first."""
-    limit = min(option.width for option in options) * (1 + WIDTH_MARGIN)
+    limit = min(option.width for option in options) * (1 + MARGIN)
     return next(option for option in options if option.width <= limit)
 
 

@@ -248,8 +248,8 @@ def _use_another_model(spelling: Spelling, context: StudyContext | None) -> Advi
     """Return the advice if the model is no better than none."""
     if context is None or not context.explains_nothing:
         return None
-    if context.model == "best-of-three":
-        return Advice(["Add columns that explain the target: with the current ones, three kinds of models do not."])
+    if context.model in ("best-of-three", "stack"):
+        return Advice(["Add columns that explain the target: with the current ones, several kinds of models do not."])
     other = spelling.setting("model", "boosting" if context.model == "linear" else "linear")
     return _run_again(spelling, other, "this model explains nothing. Better features can help, too")
 

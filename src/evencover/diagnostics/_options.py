@@ -12,6 +12,7 @@ from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.diagnostics._verdict import Settings, Verdict
 from evencover.groups import Groups, Label
 from evencover.intervals import Intervals
+from evencover.metrics import interval_scores
 from evencover.predictions import Prediction
 from evencover.rows import Rows
 from evencover.scores import (
@@ -27,7 +28,7 @@ from evencover.scores import (
 from evencover.scores.evaluation import interval_by
 from evencover.scores.one_sided import Side, is_one_sided
 
-WIDTH_MARGIN = 0.01  # relative difference of widths that is ignored
+MARGIN = 0.01  # relative difference of widths, or of interval scores, that is ignored
 _SIDES: tuple[Side, Side] = ("lower", "upper")
 _FLOOR = 0.01  # smallest width of the bounds that a score divides by, as a fraction of the median spread
 
@@ -47,6 +48,8 @@ class Option:
         threshold is finite.
     width : float
         Mean width of the intervals of these rows.
+    interval_score : float
+        Their mean interval score; infinite for one-sided bounds.
     widths : mapping from label to float
         Mean width in each group that has rows.
     """
@@ -55,6 +58,7 @@ class Option:
     per_group: bool
     verdict: Verdict
     width: float
+    interval_score: float
     widths: Mapping[Label, float]
 
 
@@ -74,16 +78,16 @@ def evaluate_options(
             current if score is nonconformity else MarginalThreshold(scores_of(score, rows), groups, settings.level)
         )
         marginal_verdict = marginal.verdict(settings.tolerance)
-        result.append(_option(rows, groups, score, marginal.threshold, marginal_verdict))
+        result.append(_option(rows, groups, score, marginal.threshold, marginal_verdict, settings.level))
         # Rows without a group have code -1, and so get the last threshold: the marginal one.
         row_thresholds = np.append(marginal.group_thresholds, marginal.threshold)[groups.codes]
         group_verdict: Verdict = "even" if np.isfinite(row_thresholds).all() else "undecided"
-        result += [_option(rows, groups, score, row_thresholds, group_verdict)] * per_group
+        result += [_option(rows, groups, score, row_thresholds, group_verdict, settings.level)] * per_group
     return tuple(result)
 
 
-def two_tails_width(rows: Rows, groups: Groups, score: Score, level: Fraction) -> float:
-    """Return the mean width of intervals with a threshold for each end and group, as `TwoTails` gives them."""
+def two_tails_quality(rows: Rows, groups: Groups, score: Score, level: Fraction) -> tuple[float, float]:
+    """Return mean width and interval score with a threshold for each end and group, as `TwoTails` has them."""
     bounds = []
     for side in _SIDES:
         tail = one_tail(score, side)
@@ -92,7 +96,12 @@ def two_tails_width(rows: Rows, groups: Groups, score: Score, level: Fraction) -
         bounds.append(interval_by(tail, row_thresholds, rows.prediction))
     lower, upper = bounds
     both = Intervals(np.maximum(lower.lower, upper.lower), np.minimum(lower.upper, upper.upper))
-    return float(both.width.mean())
+    return float(both.width.mean()), mean_score(rows, both, level)
+
+
+def mean_score(rows: Rows, intervals: Intervals, level: Fraction) -> float:
+    """Return the mean interval score of rows with targets."""
+    return float(interval_scores(rows.y, intervals, level).mean())  # type: ignore[arg-type]
 
 
 def usable_scores(prediction: Prediction, first: Score) -> Iterator[Score]:
@@ -130,10 +139,13 @@ def _supported_scores(prediction: Prediction) -> Iterator[Score]:
         yield ProbabilityDistance()
 
 
-def _option(rows: Rows, groups: Groups, score: Score, threshold: float | FloatArray, verdict: Verdict) -> Option:
+def _option(
+    rows: Rows, groups: Groups, score: Score, threshold: float | FloatArray, verdict: Verdict, level: Fraction
+) -> Option:
     """Return the option for a score with one threshold, or with an array of one threshold for each row."""
-    widths = interval_by(score, threshold, rows.prediction).width
+    intervals = interval_by(score, threshold, rows.prediction)
+    widths, price = intervals.width, mean_score(rows, intervals, level)
     if is_one_sided(score):  # the width up to a limit of the target says nothing
-        widths = np.full(len(widths), np.inf)
+        widths, price = np.full(len(widths), np.inf), np.inf
     means = {label: float(own.mean()) for label, own in groups.split(widths).items()}
-    return Option(score, np.ndim(threshold) > 0, verdict, float(widths.mean()), means)
+    return Option(score, np.ndim(threshold) > 0, verdict, float(widths.mean()), price, means)

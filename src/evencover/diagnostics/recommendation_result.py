@@ -6,7 +6,8 @@ from math import inf, isfinite
 from typing import Literal, TypeAlias
 
 from evencover._internal.html import html_table, tag
-from evencover.diagnostics._formatting import join_first, number_text, score_text, text_table
+from evencover._internal.text_output import number_text, text_table
+from evencover.diagnostics._formatting import join_first, score_text
 from evencover.diagnostics._verdict import Verdict
 from evencover.scores import Bounded, Score
 from evencover.scores.one_sided import is_one_sided
@@ -28,6 +29,9 @@ class Candidate:
     verdict : {"even", "uneven", "undecided"}
         Verdict on one threshold, for five groups of the spread. With thresholds per group it is "even", which is
         guaranteed.
+    interval_score : float
+        Mean interval score, in the unit of the target: the width, plus 2 / (1 − level) times the distance of a missed
+        target. Infinite for one-sided bounds.
     width : float
         Mean width, in the unit of the target.
     tails : {"joint", "separate"}
@@ -40,6 +44,7 @@ class Candidate:
     nonconformity: Score
     taxonomy: Taxonomy
     verdict: Verdict
+    interval_score: float
     width: float
     tails: Tails = "joint"
     transform: str | None = None
@@ -83,10 +88,11 @@ class Recommendation:
     Parameters
     ----------
     candidates : tuple of Candidate
-        The evaluated candidates, the narrowest first.
+        The evaluated candidates, the one with the smallest interval score first.
     chosen : Candidate
-        The narrowest even candidate. Among all even ones that are at most 1 % wider, the simplest: with the fewest
-        groups, then without the log, then with joint tails.
+        The even candidate with the smallest interval score. Among all even ones whose score is at most 1 % larger, the
+        simplest: with the fewest groups, then without the log, then with joint tails. One threshold for all rows is
+        chosen only if there are too few calibration rows for groups.
     level : float
         Nominal coverage of the comparison.
     """
@@ -109,7 +115,7 @@ class Recommendation:
             return f"It was the only candidate; its verdict: {self.chosen.outcome}."
         if self.chosen.verdict != "even":
             few = ": the rows are too few to show it" if self.chosen.verdict == "undecided" else ""
-            which = "simplest" if self._one_sided else "narrowest"
+            which = "simplest" if self._one_sided else "best"
             return f"No candidate is even{few}. Of the {self.chosen.verdict} ones, this is the {which}."
         one_threshold = self.chosen.has_one_threshold
         even = (
@@ -117,21 +123,30 @@ class Recommendation:
             if one_threshold
             else "Thresholds per group are even by their guarantee"
         )
-        if any(each.width < self.chosen.width for each in self._others("even")):
-            return f"{even}. Other even candidates are less simple, and at most 1 % narrower."
-        return f"{even}." if self._one_sided else f"{even}, and no even candidate is narrower."
+        same = [each for each in self._others("even") if each.has_one_threshold == one_threshold]
+        if any(each.interval_score < self.chosen.interval_score for each in same):
+            return f"{even}. Less simple ones have an interval score that is at most 1 % lower."
+        with_groups = "" if one_threshold else " with groups"
+        return (
+            f"{even}." if self._one_sided else f"{even}, and no even candidate{with_groups} has a lower interval score."
+        )
 
     def _reasons_against_others(self) -> list[str]:
-        """Return a sentence about the uneven, the undecided and the wider candidates; none if there are none."""
+        """Return a sentence about the uneven, the undecided and the other even candidates; none if there are none."""
         verdict = self.chosen.verdict
         reasons = {
             "Uneven": self._others("uneven") if verdict != "uneven" else [],
             "Undecided, because the rows are too few": self._others("undecided") if verdict == "even" else [],
         }
-        wider = sum(each.width > self.chosen.width for each in self._others(verdict))
+        one_threshold = [each for each in self._others("even") if each.has_one_threshold]
+        if verdict == "even" and not self.chosen.has_one_threshold:
+            reasons["Even on the training rows, but not guaranteed"] = one_threshold
+        listed = [each for others in reasons.values() for each in others]
+        worse = [each for each in self._others(verdict) if each.interval_score > self.chosen.interval_score]
+        n_worse = sum(each not in listed for each in worse)
         return [f"{reason}: {self._list(others)}." for reason, others in reasons.items() if others] + [
-            f"Also {verdict}, but wider: {wider} of the {len(self.candidates)} candidates."
-        ] * (wider > 0)
+            f"Also {verdict}, but with a higher interval score: {n_worse} of the {len(self.candidates)} candidates."
+        ] * (n_worse > 0)
 
     def _others(self, verdict: Verdict) -> list[Candidate]:
         return [each for each in self.candidates if each.verdict == verdict and each is not self.chosen]
@@ -140,11 +155,11 @@ class Recommendation:
         return join_first(each.name + f" ({self._difference(each)})" * (not self._one_sided) for each in candidates)
 
     def _difference(self, candidate: Candidate) -> str:
-        """Return how much wider or narrower than the chosen candidate it is: 4.2 % wider."""
-        if not isfinite(candidate.width) or not 0 < self.chosen.width < inf:
-            return f"mean width {number_text(candidate.width)}"
-        percent = 100 * (candidate.width / self.chosen.width - 1)
-        return f"{abs(percent):.1f} % {'narrower' if percent < 0 else 'wider'}"
+        """Return how much higher or lower its interval score is than that of the chosen candidate: 4.2 % higher."""
+        if not isfinite(candidate.interval_score) or not 0 < self.chosen.interval_score < inf:
+            return f"interval score {number_text(candidate.interval_score)}"
+        percent = 100 * (candidate.interval_score / self.chosen.interval_score - 1)
+        return f"score {abs(percent):.1f} % {'lower' if percent < 0 else 'higher'}"
 
     def __repr__(self) -> str:
         return f"Recommendation({self.chosen.score_name}, {self.chosen.groups_name}, level={self.level:g})"
@@ -158,12 +173,12 @@ class Recommendation:
 
     @property
     def _header(self) -> tuple[str, ...]:
-        width = () if self._one_sided else (f"mean width at level {self.level:g}",)
-        return "nonconformity", "taxonomy", "verdict", *width, ""
+        numbers = () if self._one_sided else (f"interval score at level {self.level:g}", "mean width")
+        return "nonconformity", "taxonomy", "verdict", *numbers, ""
 
     @property
     def _one_sided(self) -> bool:
-        """Whether the candidates have one-sided bounds, which have no width."""
+        """Whether the candidates have one-sided bounds, which have no width and no interval score."""
         return is_one_sided(self.chosen.nonconformity)
 
     def _table_rows(self) -> list[tuple[str, ...]]:
@@ -172,7 +187,7 @@ class Recommendation:
                 each.score_name,
                 each.groups_name,
                 each.outcome,
-                *(() if self._one_sided else (number_text(each.width),)),
+                *(() if self._one_sided else (number_text(each.interval_score), number_text(each.width))),
                 "<- chosen" * (each is self.chosen),
             )
             for each in self.candidates

@@ -2,29 +2,33 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import KFold
 from sklearn.pipeline import Pipeline
 
 from evencover._internal.arrays import FloatArray, check_count
-from evencover._internal.frames import n_rows, take
 from evencover.calibrators.two_tails import TwoTails, as_two_sided
 from evencover.conformal import ConformalRegressor
+from evencover.diagnostics._cross_fitted_models import (
+    FOLDS,
+    CrossFittedModel,
+    cross_fitted_model,
+    is_auto_regressor,
+    wrapped,
+)
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
-from evencover.diagnostics._options import WIDTH_MARGIN, Option, evaluate_options, two_tails_width
+from evencover.diagnostics._options import MARGIN, Option, evaluate_options, two_tails_quality
 from evencover.diagnostics._verdict import Settings, Verdict, checked_settings
 from evencover.diagnostics.recommendation_result import Candidate as Candidate
 from evencover.diagnostics.recommendation_result import Recommendation as Recommendation
 from evencover.diagnostics.recommendation_result import Tails
 from evencover.diagnostics.sample_sizes import groups_affordable, groups_judged
-from evencover.models._validation import check_regressor, checked_target, cloned, fitted_clone
-from evencover.models.predict import is_frozen, predictions_of
-from evencover.models.spread import WithSpread
+from evencover.models._validation import check_regressor, checked_target
+from evencover.models.predict import is_frozen
 from evencover.models.target_transforms import check_target_transform, with_target_transform
 from evencover.predictions import Prediction
 from evencover.quantiles import Level, rows_for_finite_threshold
@@ -36,9 +40,9 @@ from evencover.scores.support import with_support, without_support
 from evencover.target_support import Support
 from evencover.taxonomies import BySpread, Marginal, Taxonomy, fresh_taxonomy
 
-_FOLDS = 5
 _N_GROUPS = (3, 5, 10)  # groups of the spread that can be chosen; the first if the rows suffice for a finite threshold
 _N_COMPARED_GROUPS = 5  # groups of the spread, for which one threshold must be even
+_PRECISION = 10  # misses of a group's calibration rows, on average, with which its threshold is precise
 _SKEWED = 1.0  # skewness above which a model of the log of the target is evaluated
 _BEST_FIRST: tuple[Verdict, ...] = ("even", "undecided", "uneven")
 
@@ -60,18 +64,23 @@ def recommend(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> ConformalRegressor:
-    """Return a fitted conformal regressor with the score and the groups that give the narrowest even intervals.
+    """Return a fitted conformal regressor with the score and the groups that give the best even intervals.
 
     Scores and taxonomies are evaluated on out-of-fold predictions (five folds): `Residual`, `IntervalDistance` and
     `Normalized`, and for a model that predicts quantiles also `RelativeIntervalDistance` and `ProbabilityDistance`,
-    whose intervals follow the skewness of the noise. One threshold for all rows must be even for five groups of the
-    spread, by the rule of `diagnose`. Thresholds per group are even by their guarantee. The even candidate with the
-    smallest mean width is chosen. Among all that are at most 1 % wider, it is the simplest: the one with the fewest
-    groups, then without the log, then with joint tails. If no candidate is even because there are too few rows, the
-    same rule is applied to the undecided ones.
+    whose intervals follow the skewness of the noise. Their thresholds are computed on the same predictions. The even
+    candidate with the smallest interval score is chosen: the mean width, plus 2 / (1 − level) times the distance of
+    missed targets. So intervals are not chosen for missing targets cheaply, as they would be by their width alone.
+    Among all whose score is at most 1 % larger, it is the simplest: the one with the fewest groups, then without the
+    log, then with joint tails.
+
+    Thresholds per group are even by their guarantee, and are preferred: one threshold for all rows is chosen only if
+    there will be fewer than 30 / (1 − level) calibration rows, which is 300 at level 0.9. It must then be even for five
+    groups of the spread, by the rule of `diagnose`. If no candidate is even because there are too few rows, the same
+    rule is applied to the undecided ones.
 
     For positive, skewed targets, a second model is evaluated, which is fitted to the log of the target. Its scores are
-    computed on the log scale, and its intervals are mapped back, so widths are comparable. It is evaluated if all
+    computed on the log scale, and its intervals are mapped back, so they are comparable. It is evaluated if all
     targets are positive, their skewness is more than 1, and the skewness of their logs is at most half as large.
 
     The model is then fitted on all rows and frozen. It is not calibrated yet. Calibrate it on *other* rows: if
@@ -81,7 +90,8 @@ def recommend(
     ----------
     estimator : regressor
         A scikit-learn regressor. `WithSpread` is added if it predicts no spread. A frozen regressor is not fitted, and
-        needs rows that it was not fitted on.
+        needs rows that it was not fitted on. An `AutoRegressor` is fitted once: it has out-of-fold predictions of its
+        own.
     X : table of n rows
         Features.
     y : array-like of shape (n,)
@@ -103,10 +113,10 @@ def recommend(
         test rows will probably show that the coverage of each group is within the tolerance.
     support : Support, optional
         The values that the target can have, such as ``Support(y_min=0)``. All scores are then `Bounded` by it, and the
-        widths are compared after the intervals were cut at its limits.
+        candidates are compared after the intervals were cut at its limits.
     tails : {"joint", "separate"}, optional
         Whether both ends of the intervals have the same threshold, or each end its own (`TwoTails`). By default, both
-        are evaluated for `IntervalDistance` and `Normalized`.
+        are evaluated for `IntervalDistance` and `Normalized` if there will be 60 / (1 − level) calibration rows.
     target_transform : {"auto", "none"}
         Whether a model of the log of the target is evaluated for positive, skewed targets.
     seed : int
@@ -134,8 +144,8 @@ def recommend(
         raise TypeError(f"support must be a support such as Support(y_min=0), or None; got {support!r}")
     check_regressor(estimator, "estimator")
     target = checked_target(ConformalRegressor(estimator), X, y)
-    if len(target) < 2 * _FOLDS:
-        raise ValueError(f"X must have at least {2 * _FOLDS} rows for {_FOLDS} folds; got {len(target)}")
+    if len(target) < 2 * FOLDS:
+        raise ValueError(f"X must have at least {2 * FOLDS} rows for {FOLDS} folds; got {len(target)}")
     for name, count in (("calibration_rows", calibration_rows), ("test_rows", test_rows)):
         if count is not None:
             check_count(count, name)
@@ -150,24 +160,49 @@ def recommend(
     )
     check_target_transform(estimator, target)
     with_log = _is_log_evaluated(estimator, target, choices)
-    n_fits = (1 + with_log) * _FOLDS + 1
-    report_progress = progress or (lambda *_: None)
-    model, prediction = _out_of_fold(estimator, X, target, settings.seed, lambda done: report_progress(done, n_fits))
-    models: dict[str | None, Any] = {None: model}
-    candidates = list(_candidates(Rows(prediction, X, target), choices, settings))
+    n_last_fits = 0 if is_auto_regressor(estimator) else 1
+    report = _PassProgress(progress or (lambda *_: None), 1 + with_log, n_last_fits)
+    models: dict[str | None, CrossFittedModel] = {None: cross_fitted_model(estimator, X, target, settings.seed, report)}
+    candidates = list(_candidates(models[None].rows, choices, settings))
     if with_log:
-        models["log"], prediction = _out_of_fold(
-            _fitted_to_log(model), X, target, settings.seed, lambda done: report_progress(_FOLDS + done, n_fits)
-        )
-        on_log_scale = _candidates(Rows(prediction, X, target), choices, settings)
-        candidates += [replace(each, transform="log") for each in on_log_scale]
-    candidates.sort(key=lambda each: each.width)
-    chosen = _narrowest_even(candidates)
-    fitted = FrozenEstimator(fitted_clone(models[chosen.transform], X, target))
-    report_progress(n_fits, n_fits)
+        on_log_scale = _fitted_to_log(models[None].estimator)
+        models["log"] = cross_fitted_model(on_log_scale, X, target, settings.seed, report.next_pass())
+        candidates += [replace(each, transform="log") for each in _candidates(models["log"].rows, choices, settings)]
+    candidates.sort(key=lambda each: each.interval_score)
+    chosen = _best_even(candidates, prefer_groups=choices.rows_suffice_for_groups(settings.level))
+    fitted = FrozenEstimator(models[chosen.transform].fitted(X, target))
+    report.finish()
     regressor = ConformalRegressor(fitted, nonconformity=chosen.nonconformity, **_calibration_settings(chosen))
     regressor.recommendation_ = Recommendation(tuple(candidates), chosen, float(settings.level))
     return regressor
+
+
+@dataclass
+class _PassProgress:
+    """Progress of several passes with the same number of fits, and of the fits after them, as one."""
+
+    progress: Callable[[int, int], None]
+    n_passes: int
+    n_last_fits: int
+    n_finished: int = 0  # passes
+    n_fits: int = 0  # of a pass
+
+    def __call__(self, done: int, n_fits: int) -> None:
+        self.n_fits = n_fits
+        self.progress(self.n_finished * n_fits + done, self._total)
+
+    def next_pass(self) -> "_PassProgress":
+        """Count the next pass."""
+        self.n_finished += 1
+        return self
+
+    def finish(self) -> None:
+        """Report that all fits are finished."""
+        self.progress(self._total, self._total)
+
+    @property
+    def _total(self) -> int:
+        return self.n_passes * self.n_fits + self.n_last_fits
 
 
 def _calibration_settings(chosen: Candidate) -> dict[str, Any]:
@@ -175,15 +210,18 @@ def _calibration_settings(chosen: Candidate) -> dict[str, Any]:
     return {"calibrator": TwoTails(chosen.taxonomy)} if chosen.tails == "separate" else {"taxonomy": chosen.taxonomy}
 
 
-def _narrowest_even(candidates: list[Candidate]) -> Candidate:
-    """Return the simplest candidate among the even ones that are at most 1 % wider than the narrowest.
+def _best_even(candidates: list[Candidate], *, prefer_groups: bool) -> Candidate:
+    """Return the simplest candidate among the even ones whose interval score is at most 1 % above the smallest.
 
-    If none is even, the undecided ones are used instead; if there are none, the uneven ones.
+    If none is even, the undecided ones are used instead; if there are none, the uneven ones. If groups are preferred,
+    one threshold for all rows is considered only if there is nothing else.
     """
-    best = min((each.verdict for each in candidates), key=_BEST_FIRST.index)
-    even = [each for each in candidates if each.verdict == best]
-    limit = even[0].width * (1 + WIDTH_MARGIN)
-    return min((each for each in even if each.width <= limit), key=_complexity)
+    grouped = [each for each in candidates if not each.has_one_threshold and each.verdict == "even"]
+    eligible = grouped if prefer_groups and grouped else candidates
+    best = min((each.verdict for each in eligible), key=_BEST_FIRST.index)
+    even = [each for each in eligible if each.verdict == best]
+    limit = min(each.interval_score for each in even) * (1 + MARGIN)
+    return min((each for each in even if each.interval_score <= limit), key=_complexity)
 
 
 def _complexity(candidate: Candidate) -> tuple[int, bool, bool]:
@@ -245,6 +283,14 @@ class _Choices:
             affordable = min(affordable, judged)
         return [BySpread(n_groups) for n_groups in (few, *(n for n in more if n <= affordable))]
 
+    def rows_suffice_for_groups(self, level: Fraction) -> bool:
+        """Return whether three groups will have enough calibration rows for precise thresholds."""
+        return bool(self.calibration_rows >= _N_GROUPS[0] * _PRECISION / (1 - level))
+
+    def rows_suffice_for_tails(self, level: Fraction) -> bool:
+        """Return whether the same holds with a threshold for each end, of which half as many rows are missed."""
+        return self.rows_suffice_for_groups((1 + level) / 2)
+
     @property
     def with_one_threshold(self) -> bool:
         """Whether one threshold for all rows can be chosen."""
@@ -259,22 +305,27 @@ def _candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[C
     for each in joint:
         inner = without_support(each.nonconformity)
         tried = not each.has_one_threshold and isinstance(inner, IntervalDistance | Normalized)
+        tried = tried and choices.rows_suffice_for_tails(settings.level)
         if choices.tails == "separate" or (choices.tails is None and tried):
             groups = fresh_taxonomy(each.taxonomy).learn(rows)
-            width = two_tails_width(rows, groups, each.nonconformity, settings.level)
+            width, price = two_tails_quality(rows, groups, each.nonconformity, settings.level)
             verdict = each.verdict if np.isfinite(width) else "undecided"
-            yield replace(each, width=width, verdict=verdict, tails="separate")
+            yield replace(each, width=width, interval_score=price, verdict=verdict, tails="separate")
 
 
 def _joint_candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[Candidate]:
     """Yield each score with one threshold, and with each taxonomy."""
     for option in _options(rows, BySpread(_N_COMPARED_GROUPS), choices, settings):
         if choices.with_one_threshold and not option.per_group:
-            yield Candidate(option.nonconformity, Marginal(), option.verdict, option.width)
+            yield _candidate(option, Marginal())
     for taxonomy in choices.taxonomies(settings):
         for option in _options(rows, taxonomy, choices, settings):
             if option.per_group:
-                yield Candidate(option.nonconformity, taxonomy, option.verdict, option.width)
+                yield _candidate(option, taxonomy)
+
+
+def _candidate(option: Option, taxonomy: Taxonomy) -> Candidate:
+    return Candidate(option.nonconformity, taxonomy, option.verdict, option.interval_score, option.width)
 
 
 def _options(rows: Rows, taxonomy: Taxonomy, choices: _Choices, settings: Settings) -> Iterator[Option]:
@@ -286,56 +337,21 @@ def _options(rows: Rows, taxonomy: Taxonomy, choices: _Choices, settings: Settin
             yield option
 
 
-def _out_of_fold(
-    estimator: Any, X: Any, y: FloatArray, seed: int, report_progress: Callable[[int], None]
-) -> tuple[Any, Prediction]:
-    """Return the estimator, with a spread model if it had none, and its out-of-fold predictions."""
-    folds = KFold(_FOLDS, shuffle=True, random_state=seed).split(np.arange(n_rows(X)))
-    parts, positions = [], []
-    for done, (training, held_out) in enumerate(folds):
-        report_progress(done)
-        part = _fold_prediction(estimator, X, y, training, held_out)
-        if part.spread is None:
-            estimator = with_spread_model(estimator, seed)
-            part = _fold_prediction(estimator, X, y, training, held_out)
-        parts.append(part)
-        positions.append(held_out)
-    report_progress(_FOLDS)
-    return estimator, Prediction.concatenate(parts)[np.argsort(np.concatenate(positions))]
-
-
-def with_spread_model(estimator: Any, seed: int) -> Any:
-    """Return the estimator with `WithSpread` around its regressor."""
-    if isinstance(estimator, TransformedTargetRegressor):
-        return cloned(estimator).set_params(
-            regressor=with_spread_model(estimator.regressor or LinearRegression(), seed)
-        )
-    if isinstance(estimator, Pipeline) and isinstance(estimator[-1], TransformedTargetRegressor):
-        return _wrapped(estimator, lambda regressor: with_spread_model(regressor, seed))
-    return _wrapped(estimator, lambda regressor: WithSpread(regressor, random_state=seed))
-
-
 def _fitted_to_log(estimator: Any) -> Any:
     """Return the estimator whose regressor is fitted to the log of the target."""
-    return _wrapped(estimator, lambda regressor: with_target_transform(regressor, "log"))
-
-
-def _wrapped(estimator: Any, wrapper: Callable[[Any], Any]) -> Any:
-    """Return a wrapper around the estimator, or around the last step of a pipeline, unless it is frozen."""
-    if not isinstance(estimator, Pipeline) or is_frozen(estimator):
-        return wrapper(estimator)
-    name, last = estimator.steps[-1]
-    return cloned(estimator).set_params(**{name: wrapper(last)})
+    return wrapped(estimator, lambda regressor: with_target_transform(regressor, "log"))
 
 
 def _is_log_evaluated(estimator: Any, y: FloatArray, choices: _Choices) -> bool:
     """Return whether a model of the log of the target is evaluated: for positive, skewed targets.
 
     A frozen model cannot be fitted again, and the given scale of a score is in the unit of the target. One-sided bounds
-    have no width by which the two models could be compared.
+    have no interval score by which the two models could be compared. The distribution of an `AutoRegressor` can have
+    any skewness and depend on the center, and a second one would take twice the time.
     """
     last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
     given = choices.target_transform == "none" or is_frozen(last) or isinstance(last, TransformedTargetRegressor)
+    given = given or is_auto_regressor(last)
     if given or y.min() <= 0:
         return False
     if choices.nonconformity is not None:
@@ -349,8 +365,3 @@ def _skewness(values: FloatArray) -> float:
     """Return the mean cube of the standardised values; 0 if all are equal."""
     deviations = values - values.mean()
     return float(np.mean(deviations**3) / np.std(values) ** 3) if np.ptp(values) else 0.0
-
-
-def _fold_prediction(estimator: Any, X: Any, y: FloatArray, training: Any, held_out: Any) -> Prediction:
-    """Return the prediction for held-out rows of the estimator fitted on the training rows."""
-    return predictions_of(fitted_clone(estimator, take(X, training), y[training]), take(X, held_out))
