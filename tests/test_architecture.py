@@ -18,7 +18,7 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     {"_version"},
     {f"_internal.{name}" for name in ("optional", "saved_files", "saved_objects", "ecdf", "html", "json_values")}
     | {f"_internal.{name}" for name in ("arrays", "booster_files", "frames", "dates", "drawing", "quantile_functions")}
-    | {"_internal", "_internal.monotone_maps", "_internal.worker_processes"},
+    | {"_internal", "_internal.monotone_maps", "_internal.worker_processes", "_internal.text_output"},
     {
         "quantiles",
         "groups",
@@ -45,7 +45,9 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     | {"synthetic"},
     {f"models.{name}" for name in ("_validation", "_row_splits", "_scaling", "_quantile_plan", "predict")}
     | {f"models.{name}" for name in ("_output_columns", "_spread_learning", "_fold_models", "_best_regressor")},
-    {f"models.{name}" for name in ("adapters", "encoding", "forest", "spread", "target_transforms")},
+    {f"models.{name}" for name in ("_kernel_regressor", "_stack_members", "_residual_distributions", "_stack_report")}
+    | {"models._stacking"},
+    {f"models.{name}" for name in ("adapters", "auto", "encoding", "forest", "spread", "target_transforms")},
     {f"models.networks.{name}" for name in ("_layers", "_losses", "_training_settings", "_training")},
     {f"models.networks.{name}" for name in ("joint", "_saving", "_network_outputs")},
     {f"models.networks.{name}" for name in ("regressors", "ensembles")} | {"models.networks", "models"},
@@ -63,7 +65,8 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
         for name in ("diagnosis_result", "audit_result", "recommendation_result", "quality", "_scope")
     }
     | {"diagnostics"},
-    {f"diagnostics.{name}" for name in ("_answers", "_advice", "_audit_advice", "_coverage_tests")},
+    {f"diagnostics.{name}" for name in ("_answers", "_advice", "_audit_advice", "_coverage_tests")}
+    | {"diagnostics._cross_fitted_models"},
     {f"diagnostics.{name}" for name in ("diagnosis", "audits", "recommendations")},
     {
         *(f"studies.{name}" for name in ("plan", "_messages", "_recognition", "_targets", "_leaks", "_columns")),

@@ -1,5 +1,6 @@
 """No repeated work: each row is predicted once, each target checked once, each joint test drawn once."""
 
+import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
@@ -27,7 +28,7 @@ from evencover import (
 from evencover._cli import main
 from evencover._internal import arrays, pools
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
-from evencover.models import QuantileForest, TableEncoder, WithSpread
+from evencover.models import AutoRegressor, QuantileForest, TableEncoder, WithSpread
 from evencover.synthetic import heteroskedastic
 from tests.calibrators import SignedTails, SlidingWindow
 from tests.synthetic import Oracle, draw
@@ -106,12 +107,12 @@ def test_rows_do_not_make_a_model_fitted():
 
 
 def test_a_run_predicts_each_row_exactly_once(tmp_path, monkeypatch):
-    """Training rows by the model of their fold, calibration and test rows by the final model; with the report."""
+    """Training rows by the models of their fold, calibration and test rows by the final model; with the report."""
     data = heteroskedastic(400, seed=0)
     table = pd.DataFrame(data.X, columns=["a", "b", "c"]).assign(number=np.arange(400.0), y=data.y)
     table.to_csv(tmp_path / "table.csv", index=False)
     predicted, encoded = Counter(), Counter()
-    predict_full, transform = WithSpread.predict_full, TableEncoder.transform
+    predict_full, transform = AutoRegressor.predict_full, TableEncoder.transform
 
     def counted_predict(self, X):
         predicted.update(np.asarray(X)[:, 3].tolist())
@@ -121,7 +122,7 @@ def test_a_run_predicts_each_row_exactly_once(tmp_path, monkeypatch):
         encoded.update(np.asarray(X["number"]).tolist())
         return transform(self, X)
 
-    monkeypatch.setattr(WithSpread, "predict_full", counted_predict)
+    monkeypatch.setattr(AutoRegressor, "predict_full", counted_predict)
     monkeypatch.setattr(TableEncoder, "transform", counted_transform)
     with pytest.raises(SystemExit):
         main(
@@ -134,9 +135,13 @@ def test_a_run_predicts_each_row_exactly_once(tmp_path, monkeypatch):
                 "number",
                 "--output",
                 str(tmp_path / "found"),
+                "--effort",
+                "fast",
             ]
         )
-    assert predicted == Counter(range(400))
+    results = json.loads((tmp_path / "found" / "results.json").read_text(encoding="utf-8"))
+    assert len(predicted) == results["rows"]["calibration"] + results["rows"]["test"] == 240
+    assert set(predicted.values()) == {1}
     test_rows = pd.read_csv(tmp_path / "found" / "intervals.csv")["row"]
     assert [encoded[row] for row in test_rows] == [1] * 80
 

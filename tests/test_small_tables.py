@@ -146,7 +146,7 @@ class TestChoicesText:
 
 
 class TestPlan:
-    @pytest.mark.parametrize(("n", "name"), [(20, "best-of-three"), (299, "best-of-three"), (300, "boosting")])
+    @pytest.mark.parametrize(("n", "name"), [(20, "best-of-three"), (299, "best-of-three"), (300, "stack")])
     def test_auto_depends_on_the_number_of_rows(self, n, name):
         assert Plan().for_table(n).model == name
         assert repr(Plan().estimator(n)) == repr(Plan(model=name).estimator())
@@ -155,14 +155,31 @@ class TestPlan:
         for model in ("linear", LinearRegression()):
             assert Plan(model=model).for_table(20).model is model
 
-    def test_without_a_number_of_rows_it_is_boosting(self):
-        assert repr(Plan().estimator()) == repr(Plan(model="boosting").estimator())
+    def test_without_a_number_of_rows_it_is_the_stack(self):
+        assert repr(Plan().estimator()) == repr(Plan(model="stack").estimator())
+
+    def test_cross_fitting_takes_a_model_that_is_quick_to_fit(self):
+        assert Plan().for_table(300, cross=True).model == "boosting"
+        assert Plan().for_table(299, cross=True).model == "best-of-three"
+        assert Plan(model="stack").for_table(300, cross=True).model == "stack"
+
+    @pytest.mark.parametrize("effort", ["fast", "normal", "best"])
+    def test_the_effort_is_that_of_the_stack(self, effort):
+        assert Plan(effort=effort, level=0.8, seed=7).estimator().get_params() == {
+            "effort": effort,
+            "level": 0.8,
+            "random_state": 7,
+        }
+        assert repr(Plan(model="linear", effort=effort).estimator()) == repr(Plan(model="linear").estimator())
+        with pytest.raises(ValueError, match="unknown effort 'quick'; choose one of: fast, normal, best"):
+            Plan(effort="quick")
 
     @pytest.mark.parametrize("n", [60, 320])
     def test_a_study_names_the_model(self, n):
-        plan = Plan(nonconformity=Normalized(), taxonomy=Marginal())
+        plan = Plan(nonconformity=Normalized(), taxonomy=Marginal(), effort="fast")
         found = study(table(n), "y", plan=plan)
-        expected = r"boosting; score" if n == 320 else r"best-of-three \((linear|kernel|trees)[^)]*\); score"
+        expected = r"stack \([a-z]+.*?\); score"
+        expected = expected if n == 320 else r"best-of-three \((linear|kernel|trees)[^)]*\); score"
         assert re.match(expected, found.method)
         assert found.plan.model == expected.partition(" ")[0].strip(";")
 

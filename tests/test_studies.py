@@ -311,7 +311,7 @@ def test_a_target_with_the_name_of_a_result_column():
 def test_progress_is_reported():
     steps = []
     study(houses(400), "price", plan=Plan(model=TwoLines()), drop=["number"], progress=steps.append)
-    assert steps[:2] == ["checking the columns", "selecting score and groups: 0 of 6 fits"]
+    assert steps[:2] == ["checking the columns", "fitting the model, selecting score and groups: 0 of 6 fits"]
     assert steps[-1] == "auditing the test rows"
 
 
@@ -437,7 +437,7 @@ def test_a_model_of_the_log_is_explained():
     table = pd.DataFrame({"x": x, "price": np.exp(4 * x + rng.normal(scale=0.2, size=1500))})
     found = study(table, "price", plan=Plan(model="linear"))
     (note,) = (note for note in found.notes if "log of the target" in note)
-    assert " % narrower on the training rows. So it predicts about the median" in note
+    assert " % lower on the training rows. So it predicts about the median" in note
     assert note.endswith("use target_transform='none'.")
     assert "linear, fitted to the log of the target; " in found.method
     plain = study(table, "price", plan=Plan(model="linear", target_transform="none"))
@@ -447,15 +447,23 @@ def test_a_model_of_the_log_is_explained():
 
 
 @pytest.mark.parametrize(
-    ("log_width", "other", "reason"),
+    ("score", "other", "reason"),
     [
-        (0.9, Candidate(Normalized(), Marginal(), "even", 1.0), "its intervals were 10 % narrower"),
-        (1.0, Candidate(Normalized(), BySpread(3), "even", 0.995), "it needed fewer groups for about the same width"),
-        (1.0, Candidate(Normalized(), Marginal(), "uneven", 0.9), "its intervals were more even"),
+        (
+            0.9,
+            Candidate(Normalized(), Marginal(), "even", 1.0, 1.0),
+            "the interval score, which adds misses to the width, was 10 % lower",
+        ),
+        (
+            1.0,
+            Candidate(Normalized(), BySpread(3), "even", 0.995, 1.0),
+            "it needed fewer groups for about the same interval score",
+        ),
+        (1.0, Candidate(Normalized(), Marginal(), "uneven", 0.9, 1.0), "its intervals were more even"),
     ],
 )
-def test_why_the_log_was_chosen(log_width, other, reason):
-    chosen = Candidate(Normalized(), Marginal(), "even", log_width, transform="log")
+def test_why_the_log_was_chosen(score, other, reason):
+    chosen = Candidate(Normalized(), Marginal(), "even", score, 1.0, transform="log")
     regressor = SimpleNamespace(recommendation_=Recommendation((other, chosen), chosen, 0.9))
     (note,) = table_study._log_notes(regressor)
     assert f"because {reason} on the training rows" in note.text

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Model: TypeAlias = Literal[
     "auto",
+    "stack",
     "boosting",
     "linear",
     "best-of-three",
@@ -35,6 +36,7 @@ def run(
     target: str | None = None,
     output: Path | None = None,
     model: Model = "auto",
+    effort: Literal["fast", "normal", "best"] = "normal",
     score: Literal["auto", "residual", "interval", "relative-interval", "normalized", "probability"] = "auto",
     groups: tuple[str, ...] | None = None,
     tails: Literal["auto", "joint", "separate"] = "auto",
@@ -75,8 +77,12 @@ def run(
     output
         Folder for the results; by default evencover-NAME in the current folder.
     model
-        The model. `auto` is `boosting`, or `best-of-three` for tables with fewer than 300 rows: a linear model, a
-        kernel model or extra trees. `forest` needs the extra `forest`; the networks and the ensemble need `networks`.
+        The model. `auto` is `stack`, a weighted mean of boosting, trees, smooth models and a network; or
+        `best-of-three` for tables with fewer than 300 rows: a linear model, a kernel model or extra trees. `forest`
+        needs the extra `forest`; the networks and the ensemble need `networks`.
+    effort
+        How long fitting the model `stack` may take, in units of one fit of boosting: fast, at most 15; normal, at most
+        120; best, as long as it takes.
     score
         The score that is calibrated; by default selected on the training part. residual: distance from the prediction.
         normalized: the same in units of the spread. interval: distance outside the model's own bounds.
@@ -146,6 +152,7 @@ def run(
     folder = Path(f"evencover-{table_name(Path(name))}") if output is None else output
     plan = Plan(
         model=model,
+        effort=effort,
         nonconformity=_score(score),
         taxonomy=_taxonomy(groups, table),
         tails=None if tails == "auto" else tails,

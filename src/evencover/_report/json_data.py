@@ -87,6 +87,7 @@ def _study_data(study: Study) -> dict[str, Any]:
         "thresholds": json_value(_thresholds(study)),
         "audit": json_value(study.audit),
         "diagnosis": json_value(study.diagnosis),
+        "stack": json_value(study.stack_report),
         "tried": None if recommendation is None else json_value(recommendation.candidates),
         "versions": versions(),
     }

@@ -13,6 +13,7 @@ from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.recommendations import Recommendation
 from evencover.groups import first_few
+from evencover.models._stack_report import StackReport
 from evencover.models.encoding import Encoded, EncodedDate
 from evencover.scores.one_sided import is_one_sided
 from evencover.studies import Study
@@ -64,6 +65,23 @@ _CROSS_TERMS = {
 }
 
 
+def stack_section(report: StackReport) -> Markup:
+    """Return the regressors and distributions that were compared on the training part, and their weights."""
+    captions = "Errors out of fold, in the unit of the target", "Interval scores out of fold, after calibration"
+    tables = (
+        scrolling_table(header, rows, caption)
+        for (header, rows), caption in zip(report.tables(), captions, strict=True)
+    )
+    text = (
+        "The prediction is a weighted mean of several kinds of regressors, and its distribution is a mean of several "
+        "distributions of their residuals. All were compared on the training part, out of fold: each row was predicted "
+        "by models that were fitted without it. A regressor with weight 0.00 would not improve the mean, so it is not "
+        "used."
+    )
+    notes = (tag("p", note) for note in report.notes)
+    return section("model", "How the model was chosen", tag("p", text), *tables, *notes)
+
+
 def evaluation_section(recommendation: Recommendation) -> Markup:
     """Return the scores and groups that were evaluated on the training part, and which of them was selected."""
     one_sided = is_one_sided(recommendation.chosen.nonconformity)  # then there are no widths
@@ -72,17 +90,20 @@ def evaluation_section(recommendation: Recommendation) -> Markup:
             each.score_name,
             short_repr(each.taxonomy),
             each.outcome,
-            *([] if one_sided else [format_number(each.width)]),
+            *([] if one_sided else [format_number(each.interval_score), format_number(each.width)]),
             "selected" * (each is recommendation.chosen),
         )
         for each in recommendation.candidates
     ]
-    header = ("score", "groups", "verdict", *([] if one_sided else ["mean width"]), "selected")
+    header = ("score", "groups", "verdict", *([] if one_sided else ["interval score", "mean width"]), "selected")
     table = scrolling_table(header, lines, f"Evaluated at level {recommendation.level:g}")
     text = (
         "These scores and groups were evaluated on the training part, out of fold, before any calibration row was "
-        "used. Thresholds per group give even coverage by their guarantee. Of the candidates with the best verdict, "
-        + "those within 1 % of the narrowest were kept; of these, " * (not one_sided)
+        "used. Thresholds per group give even coverage by their guarantee, so they are preferred if there are enough "
+        "calibration rows. "
+        + "The interval score is the width plus a penalty for missed targets. " * (not one_sided)
+        + "Of the candidates with the best verdict, "
+        + "those within 1 % of the lowest score were kept; of these, " * (not one_sided)
         + "the one with the fewest groups was selected."
     )
     return section("evaluated", "Evaluated scores and groups", tag("p", text), table)

@@ -6,6 +6,7 @@ from typing import Any
 
 from evencover._internal.html import Markup, joined
 from evencover._internal.saved_files import atomic_write
+from evencover._internal.text_output import count_text
 from evencover._report import level_sections as sections
 from evencover._report.contents import Contents, LevelSnapshot, contents_of
 from evencover._report.first_screen import first_screen
@@ -17,8 +18,8 @@ from evencover._report.static_sections import (
     evaluation_section,
     glossary_section,
     reproduction_section,
+    stack_section,
 )
-from evencover.diagnostics._formatting import count_text
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.scores.support import holds_whole_numbers, support_of
@@ -126,6 +127,7 @@ def _static_parts(result: Study | Diagnosis | Audit, command: str) -> Markup:
     }
     return joined(
         [
+            *([] if result.stack_report is None else [stack_section(result.stack_report)]),
             *([] if result.recommendation is None else [evaluation_section(result.recommendation)]),
             data_section(result),
             reproduction_section(settings, command),

@@ -12,7 +12,7 @@ from evencover._internal.arrays import FloatArray, IntArray, warn_user
 from evencover._internal.frames import take
 from evencover.calibrators.cross import is_by_features
 from evencover.cross_conformal import CrossConformalRegressor
-from evencover.diagnostics.recommendations import with_spread_model
+from evencover.diagnostics._cross_fitted_models import with_spread_model
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee, TooFewRowsWarning
 from evencover.intervals import Intervals

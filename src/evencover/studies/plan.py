@@ -12,6 +12,7 @@ from evencover.diagnostics._verdict import checked_settings
 from evencover.diagnostics.recommendation_result import Tails
 from evencover.model_selection import check_share
 from evencover.models import (
+    AutoRegressor,
     DropoutEnsemble,
     MeanVarianceNetwork,
     NeighborSpread,
@@ -20,6 +21,7 @@ from evencover.models import (
     WithSpread,
 )
 from evencover.models._best_regressor import linear_regressor, small_table_regressor
+from evencover.models._stack_members import EFFORTS, EffortName
 from evencover.models._validation import check_regressor
 from evencover.scores import Bounded, Score
 from evencover.scores.score import checked_score
@@ -44,6 +46,7 @@ def _best_of_three(level: float, seed: int) -> Any:  # noqa: ARG001
 
 
 MODELS: Mapping[str, Callable[[float, int], Any]] = {  # functions of level and seed
+    "stack": lambda level, seed: AutoRegressor(level=level, random_state=seed),
     "boosting": _boosting,
     "linear": _linear,
     "best-of-three": _best_of_three,
@@ -63,10 +66,14 @@ class Plan:
     Parameters
     ----------
     model : str or regressor
-        A name, or any regressor with scikit-learn's interface. The names are boosting, linear, best-of-three (a linear
-        model, a kernel model or extra trees, whichever has the smallest error in cross-validation), forest,
-        quantile-network, mean-variance-network, dropout-ensemble, and auto: best-of-three for tables with fewer than
-        300 rows, boosting for the others.
+        A name, or any regressor with scikit-learn's interface. The names are stack (`AutoRegressor`), boosting, linear,
+        best-of-three (a linear model, a kernel model or extra trees, whichever has the smallest error in
+        cross-validation), forest, quantile-network, mean-variance-network, dropout-ensemble, and auto: best-of-three
+        for tables with fewer than 300 rows, stack for the others; boosting instead of stack if the calibration is
+        "cross", because the model is then fitted a hundred times.
+    effort : {"fast", "normal", "best"}
+        How much the model "stack" fits, in units of one fit of scikit-learn's boosting on the same rows: at most 15, at
+        most 120, or as much as it takes. Other models ignore it.
     nonconformity : score, optional
         The score; by default selected on the training part.
     taxonomy : taxonomy, optional
@@ -113,6 +120,7 @@ class Plan:
     support: Support | Literal["auto", "none"] = "auto"
     target_transform: Literal["auto", "none"] = field(default="auto", kw_only=True)
     calibration: Literal["auto", "split", "cross"] = field(default="auto", kw_only=True)
+    effort: EffortName = field(default="normal", kw_only=True)
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -131,6 +139,7 @@ class Plan:
             lookup(self.model, {"auto": None, **MODELS}, "model")
         else:
             check_regressor(self.model, "model")
+        lookup(self.effort, EFFORTS, "effort")
         if self.tails not in (None, "joint", "separate"):
             raise ValueError(f"tails must be 'joint', 'separate' or None; got {self.tails!r}")
         if self.nonconformity is not None:
@@ -178,17 +187,20 @@ class Plan:
             return self.support
         return Support.of_targets(y) if self.support == "auto" else None
 
-    def for_table(self, n_rows: int) -> "Plan":
+    def for_table(self, n_rows: int, *, cross: bool = False) -> "Plan":
         """Return the plan with a model instead of "auto", for a table of this many rows.
 
         Parameters
         ----------
         n_rows : int
             Number of rows with a target.
+        cross : bool
+            Whether every row trains and calibrates, which takes about a hundred fits of the model.
         """
         if not isinstance(self.model, str) or self.model != "auto":
             return self
-        return replace(self, model="best-of-three" if n_rows < SMALL_TABLE_ROWS else "boosting")
+        large = "boosting" if cross else "stack"
+        return replace(self, model="best-of-three" if n_rows < SMALL_TABLE_ROWS else large)
 
     def estimator(self, n_rows: int = SMALL_TABLE_ROWS) -> Any:
         """Return the model, not yet fitted.
@@ -199,4 +211,7 @@ class Plan:
             Number of rows of the table, for the model "auto".
         """
         model = self.for_table(n_rows).model
-        return MODELS[model](float(self.level), self.seed) if isinstance(model, str) else model
+        if not isinstance(model, str):
+            return model
+        chosen = MODELS[model](float(self.level), self.seed)
+        return chosen.set_params(effort=self.effort) if isinstance(chosen, AutoRegressor) else chosen

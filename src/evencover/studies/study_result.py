@@ -27,7 +27,8 @@ from evencover.groups import Groups
 from evencover.intervals import Intervals
 from evencover.metrics import misses_by_group
 from evencover.model_selection import Part
-from evencover.models._best_regressor import choices_text
+from evencover.models._best_regressor import choices_text, innermost
+from evencover.models._stack_report import StackReport
 from evencover.models.encoding import Encoded, TableEncoder
 from evencover.predictions import Prediction
 from evencover.quantiles import Levels, level_fraction, thresholds
@@ -307,6 +308,11 @@ class Study:
         choices = choices_text(getattr(self.regressor, "estimators_", None) or [self.regressor.estimator_])
         chosen = f" ({choices})" if choices else ""
         return self.model_name + chosen + ("" if transform is None else f", fitted to the {transform} of the target")
+
+    @property
+    def stack_report(self) -> StackReport | None:
+        """What the model `AutoRegressor` compared, and the weights; None for other models."""
+        return getattr(innermost(getattr(self.regressor, "estimator_", None)), "report_", None)
 
     @property
     def method(self) -> str:

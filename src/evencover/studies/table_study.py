@@ -14,6 +14,7 @@ from evencover._internal.frames import row_numbers
 from evencover.calibrators.by_group import ByGroup
 from evencover.calibrators.two_tails import TwoTails
 from evencover.conformal import ConformalRegressor
+from evencover.diagnostics._cross_fitted_models import fitted_with_progress
 from evencover.diagnostics._spelling import PYTHON
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.audits import audit
@@ -135,14 +136,12 @@ def _study(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: Prog
     """Return the study of a table with these roles of its columns."""
     progress("checking the columns")
     prepared = prepare_table(table, roles)
-    plan = plan.for_table(len(prepared.y))
     if plan.calibration == "cross" and roles.time is not None:
         raise ValueError("calibration must be 'split' or 'auto' for rows in the order of time; got 'cross'")
     reason = reason_for_cross(prepared, plan) if plan.calibration == "auto" else None
-    if plan.calibration == "cross" or reason is not None:
-        fitted = _fit_cross(prepared, plan, progress)
-    else:
-        fitted = _fit_split(table, roles, prepared, plan, progress)
+    cross = plan.calibration == "cross" or reason is not None
+    plan = plan.for_table(len(prepared.y), cross=cross)
+    fitted = _fit_cross(prepared, plan, progress) if cross else _fit_split(table, roles, prepared, plan, progress)
     regressor, rows = fitted.regressor, fitted.rows
     progress("diagnosing the calibration rows")
     taxonomy = _audit_taxonomy(regressor)
@@ -269,14 +268,15 @@ def _log_notes(regressor: ConformalRegressor) -> list[Message]:
     if recommendation is None or recommendation.chosen.transform is None:
         return []
     chosen = recommendation.chosen
-    same = (each.width for each in recommendation.candidates if each.verdict == chosen.verdict and not each.transform)
-    narrowest = min(same, default=inf)
-    if not isfinite(narrowest):
+    same = [each for each in recommendation.candidates if each.verdict == chosen.verdict and not each.transform]
+    lowest = min((each.interval_score for each in same), default=inf)
+    if not isfinite(lowest):
         reason = "its intervals were more even"
-    elif chosen.width < narrowest:
-        reason = f"its intervals were {1 - chosen.width / narrowest:.0%} narrower".replace("%", " %")
+    elif chosen.interval_score < lowest:
+        share = f"{1 - chosen.interval_score / lowest:.0%}".replace("%", " %")
+        reason = f"the interval score, which adds misses to the width, was {share} lower"
     else:
-        reason = "it needed fewer groups for about the same width"
+        reason = "it needed fewer groups for about the same interval score"
     text = (
         f"The model was fitted to the log of the target, because {reason} on the training rows. So it predicts about "
         "the median of the target; the mean is larger if the target is skewed. To switch this off, use"
@@ -339,7 +339,11 @@ def _fitted_regressor(
     support = plan.target_support(training.y)
     if plan.nonconformity is not None and plan.taxonomy is not None:
         progress("fitting the model")
-        fitted = FrozenEstimator(model.fit(training.X, training.y))
+        fitted = FrozenEstimator(
+            fitted_with_progress(
+                model, training.X, training.y, lambda done, fits: progress(f"fitting the model: {done} of {fits} fits")
+            )
+        )
         score: Any = with_support(plan.nonconformity, support)
         score = with_scale(score, median_spread(fitted, training.X)) if needs_scale(score) else score
         calibrator = TwoTails(plan.taxonomy) if plan.tails == "separate" else ByGroup(plan.taxonomy)
@@ -358,5 +362,5 @@ def _fitted_regressor(
         tails=plan.tails,
         target_transform=plan.target_transform,
         seed=plan.seed,
-        progress=lambda done, fits: progress(f"selecting score and groups: {done} of {fits} fits"),
+        progress=lambda done, fits: progress(f"fitting the model, selecting score and groups: {done} of {fits} fits"),
     )
