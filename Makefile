@@ -6,7 +6,7 @@ BENCH_VENV ?= .venv-bench
 BIN = $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all check docs bench bench-tables pictures clean
+.PHONY: demo test test-all check docs bench bench-tables bench-intervals pictures clean
 
 demo: $(VENV)/.package
 	@$(BIN)/python examples/demo.py
@@ -34,6 +34,10 @@ bench: $(BENCH_VENV)/.bench
 # Takes long; continues where it was interrupted.
 bench-tables: $(BENCH_VENV)/.bench
 	$(BENCH_VENV)/bin/python -m benchmarks.tables --page docs/benchmarks.md
+
+# The same; EVENCOVER_DATA names the folder of CSV files.
+bench-intervals: $(BENCH_VENV)/.bench
+	$(BENCH_VENV)/bin/python -m benchmarks.intervals --page docs/benchmarks.md --data-dir $(EVENCOVER_DATA)
 
 pictures: $(VENV)/.dev
 	$(BIN)/python docs/pictures/draw.py

@@ -147,7 +147,7 @@ def main_job() -> Iterator[Comparison]:
     found = json.loads(_output("-m", "benchmarks.main_job"))
     what = "a study, 10 000 rows of 10 features"
     for name, ours, theirs, reference, bound in (
-        (f"{what}: time", "study", "six_fits", "the six fits of its model", 2.0),
+        (f"{what}: time", "study", "fit", "the fit of its model", 2.0),
         ("the study's report, at 22 levels: time", "report", "study", "the study", 0.2),
         ("one row's interval: time", "one_interval", "one_prediction", "its model's `predict`", None),
         ("one row's interval: time", "one_interval", "one_full_prediction", "center and spread alone", 1.5),
