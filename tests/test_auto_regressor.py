@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GroupKFold, KFold
 from sklearn.pipeline import make_pipeline
@@ -174,6 +175,19 @@ class TestDistributions:
         assert 1.5 < spread[1] / spread[0] < 2.6
         low, _, median, _, high = model.quantiles(features).mean(axis=0)
         assert high - median > 2 * (median - low)
+
+    def test_many_rows_are_limited(self, monkeypatch):
+        sizes = []
+        original = HistGradientBoostingRegressor.fit
+
+        def fit(self, X, y):
+            sizes.append(len(y))
+            return original(self, X, y)
+
+        monkeypatch.setattr(HistGradientBoostingRegressor, "fit", fit)
+        features, residuals = np.arange(300.0)[:, None], np.sin(np.arange(300.0))
+        ScaledShape(PROBABILITIES, max_rows=150).fit_cross_fitted(features, residuals, np.arange(300) % 3, ignored)
+        assert sizes == [150] * 4
 
     def test_constant_residuals(self):
         features = np.arange(30.0)[:, None]
