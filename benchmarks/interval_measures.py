@@ -236,11 +236,7 @@ class RootMeanSquare:
 
 @dataclass(frozen=True)
 class Summary:
-    """The quality of one method over all data sets and splits.
-
-    Of times, the geometric mean over splits, and the largest of the medians over the splits of a data set. The time of
-    a single split says little on a busy machine.
-    """
+    """The quality of one method over all data sets and splits; of times, geometric mean and maximum over splits."""
 
     coverage: float
     worst_third: float
@@ -257,10 +253,6 @@ def summary(found: Results, level: float) -> Summary:
     """Return the quality of a method over all data sets and splits."""
     splits = [each for by_seed in found.values() for each in by_seed]
     seconds, units = ([getattr(each, name) for each in splits] for name in ("seconds", "units"))
-    largest = {
-        name: max(median(getattr(each, name) for each in by_seed) for by_seed in found.values())
-        for name in ("seconds", "units")
-    }
     return Summary(
         fmean(fmean(each.coverage for each in by_seed) for by_seed in found.values()),
         fmean(worst_third(by_seed) for by_seed in found.values()),
@@ -268,9 +260,9 @@ def summary(found: Results, level: float) -> Summary:
         root_mean_square({name: [each.clusters for each in by_seed] for name, by_seed in found.items()}, level),
         smallest_p_value(splits),
         geometric_mean(seconds),
-        largest["seconds"],
+        max(seconds),
         geometric_mean(units),
-        largest["units"],
+        max(units),
     )
 
 

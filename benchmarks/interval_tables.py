@@ -244,9 +244,7 @@ def _missed_below(name: str, value: float | None, bar: float) -> str | None:
 def _missed_units(method: str, units: float, bar: float) -> str | None:
     """Return a sentence if the largest time is above the bar."""
     return (
-        None
-        if units <= bar
-        else f"{method}: a data set takes up to {_number(units)} units; the bar is at most {bar:g}."
+        None if units <= bar else f"{method}: a split takes up to {_number(units)} units; the bar is at most {bar:g}."
     )
 
 

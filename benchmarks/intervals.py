@@ -12,6 +12,7 @@ again, so an interrupted benchmark continues where it stopped. Delete the folder
 With ``--check``, the exit status is 1 if the default misses one of the bars below.
 """
 
+import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from benchmarks.interval_methods import EFFORTS, OTHER_METHODS, Method, default_
 from benchmarks.interval_tables import EvenTables, PublishedTables, Tables
 from benchmarks.machine import machine
 from benchmarks.tables import with_table
+from evencover._internal.worker_processes import end_with_parent
 
 PAGE_MARKS = {
     EVEN.name: ("<!-- intervals: start -->", "<!-- intervals: end -->"),
@@ -93,7 +95,15 @@ def _mapped(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], 
         yield from (function(*each) for each in arguments)
         return
     with parallel_config(backend="loky", n_jobs=workers, inner_max_num_threads=1):
-        yield from Parallel(return_as="generator")(delayed(function)(*each) for each in arguments)
+        yield from Parallel(return_as="generator")(
+            delayed(_in_worker)(os.getpid(), function, each) for each in arguments
+        )
+
+
+def _in_worker(parent: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """Return the result of a function in a process that ends when its parent is killed."""
+    end_with_parent(parent)
+    return function(*arguments)
 
 
 def _report(line: str) -> None:

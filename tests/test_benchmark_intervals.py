@@ -1,7 +1,11 @@
 """The benchmark of intervals: data, splits, measures, stored results, bars, the page, the figure and errors."""
 
 import json
+import os
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -28,6 +32,7 @@ from sklearn.model_selection import train_test_split
 
 from evencover import BySpread, Intervals, Marginal, Normalized, Residual, conformal_rank, interval_score
 from evencover.models import QuantileForest
+from tests.processes import descendants, parents, still_there
 
 ROWS = 2000
 CALLS = []  # seed and numbers of rows of each task
@@ -210,11 +215,9 @@ def test_the_smallest_p_value_is_adjusted_for_the_number_of_tests():
     assert smallest_p_value(splits[2:3]) is None
 
 
-def test_times_are_geometric_means_over_splits_and_the_largest_median_of_a_data_set():
+def test_times_are_geometric_means_and_maxima_over_splits():
     counts = Counts([90], [100])
-    times = {"quick": (1.0, 1.0, 1.0), "slow": (2.0, 4.0, 8.0)}
-    splits = {name: [split_of(counts, counts, seconds=t, units=10 * t) for t in each] for name, each in times.items()}
-    found = summary(splits, 0.9)
+    found = summary({"set": [split_of(counts, counts, seconds=t, units=10 * t) for t in (1.0, 4.0)]}, 0.9)
     assert (found.seconds, found.max_seconds) == (pytest.approx(2), 4)
     assert (found.units, found.max_units) == (pytest.approx(20), 40)
 
@@ -351,3 +354,33 @@ def test_a_missing_package_is_an_error(folder, capsys):
     with pytest.raises(SystemExit):
         main(["--data-dir", str(folder)], methods={"other": Method(wide, ("no_such_package.module",))})
     assert "packages are missing for other" in capsys.readouterr().err
+
+
+KILLED_WHILE_MEASURING = """
+import time
+
+from benchmarks.intervals import _mapped
+
+
+def slow(seconds):
+    if seconds:
+        time.sleep(seconds)
+    return seconds
+
+
+if __name__ == "__main__":
+    for seconds in _mapped(slow, [(0,), (60,), (60,)], workers=2):
+        print(seconds, flush=True)
+"""
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    driver = tmp_path / "driver.py"
+    driver.write_text(KILLED_WHILE_MEASURING)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    with subprocess.Popen([sys.executable, driver], stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout.readline() == "0\n"
+        workers = descendants(process.pid, parents())
+        process.kill()
+    assert len(workers) >= 2
+    assert not still_there(workers)

@@ -13,20 +13,18 @@ from evencover.models._stack_members import Effort, random_rows
 
 _SMALLEST_SIZE = 1e-3  # added to absolute residuals in units of their mean, because the gamma loss needs positive ones
 _KNOTS = ndtr(np.linspace(-3, 3, 80))  # probabilities of the residuals at which forests know the cdf
-_SPREAD_ROWS = 10  # as many rows as forests get, for boosting, which is faster
+_SPREAD_ROWS = 10  # the boosted spread gets so many times the rows of a forest, because boosting is faster
 _LEAVES = 1000  # leaves of a tree in a forest of residuals, at most
 _SMALLEST_LEAF = 5
 _ROWS_AT_A_TIME = 10_000
 
-Report = Callable[[], None]  # called after each fit
+Done = Callable[[], None]  # called after each fit
 
 
 class ResidualDistribution(Protocol):
     """The distribution of residuals given features, as quantiles at fixed probabilities."""
 
-    def fit_cross_fitted(
-        self, features: FloatArray, residuals: FloatArray, parts: IntArray, fitted: Report
-    ) -> FloatArray:
+    def fit_cross_fitted(self, features: FloatArray, residuals: FloatArray, parts: IntArray, done: Done) -> FloatArray:
         """Fit to all rows. Return the quantiles of each row that models fitted without its part predict; (n, Q)."""
 
     def quantiles(self, features: FloatArray) -> FloatArray:
@@ -68,19 +66,17 @@ class ScaledShape(BaseEstimator):  # type: ignore[misc]
         self.max_rows = max_rows
         self.random_state = random_state
 
-    def fit_cross_fitted(
-        self, features: FloatArray, residuals: FloatArray, parts: IntArray, fitted: Report
-    ) -> FloatArray:
+    def fit_cross_fitted(self, features: FloatArray, residuals: FloatArray, parts: IntArray, done: Done) -> FloatArray:
         """Fit to all rows. Return the quantiles of each row that models fitted without its part predict; (n, Q)."""
         self.unit_ = float(np.abs(residuals).mean())
         spread = np.empty(len(residuals))
         for part in np.unique(parts):
             own = parts == part
             spread[own] = self._spread(self._fitted(features[~own], residuals[~own]), features[own])
-            fitted()
+            done()
         self.shape_ = np.quantile(residuals / spread, self.probabilities, method="weibull")
         self.regressor_ = self._fitted(features, residuals)
-        fitted()
+        done()
         return np.asarray(spread[:, None] * self.shape_)
 
     def quantiles(self, features: FloatArray) -> FloatArray:
@@ -144,17 +140,15 @@ class LeafDistribution(BaseEstimator):  # type: ignore[misc]
         self.max_rows = max_rows
         self.random_state = random_state
 
-    def fit_cross_fitted(
-        self, features: FloatArray, residuals: FloatArray, parts: IntArray, fitted: Report
-    ) -> FloatArray:
+    def fit_cross_fitted(self, features: FloatArray, residuals: FloatArray, parts: IntArray, done: Done) -> FloatArray:
         """Fit to all rows. Return the quantiles of each row that models fitted without its part predict; (n, Q)."""
         result = np.empty((len(residuals), len(self.probabilities)))
         for part in np.unique(parts):
             own = parts == part
             result[own] = self._fit(features[~own], residuals[~own]).quantiles(features[own])
-            fitted()
+            done()
         self._fit(features, residuals)
-        fitted()
+        done()
         return result
 
     def _fit(self, features: FloatArray, residuals: FloatArray) -> "LeafDistribution":

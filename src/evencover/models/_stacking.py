@@ -11,7 +11,7 @@ from scipy.optimize import nnls
 from evencover._internal.arrays import FloatArray, IntArray
 from evencover.intervals import Intervals
 from evencover.metrics import interval_scores
-from evencover.models._residual_distributions import ResidualDistribution
+from evencover.models._residual_distributions import Done, ResidualDistribution
 from evencover.models._validation import fitted_clone
 from evencover.quantiles import conformal_quantile
 
@@ -19,8 +19,6 @@ _SMALLEST_WEIGHT = 0.02  # regressors with less weight are left out
 _MAX_STEPS = 1000  # of the least squares; the default is three for each regressor
 N_PARTS = 3  # of the rows, for cross-fitted distributions: each part costs one more fit
 _SMALLEST_WIDTH = 1e-3  # of bounds, as a fraction of the median width
-
-Done = Callable[[], None]  # called after each fit
 
 
 @dataclass(frozen=True, eq=False)
