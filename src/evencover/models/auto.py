@@ -35,10 +35,10 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
        predictions; none is negative, and their sum is 1 (stacking).
     2. **Distribution.** Three models predict quantiles of the residuals from the features, the center and the
        disagreement of the regressors, which is large where training rows are few. One is a spread times a common shape,
-       two are forests. Each subset of them is evaluated by its mean quantiles: by the interval score of the
-       intervals that split conformal prediction makes of them, out of fold. The weights are halfway between equal
-       weights for the best subset and equal weights for all, because the best one on the training rows may be so by
-       chance.
+       two are forests (one with "fast"). Each subset of them is evaluated by its mean quantiles: by the interval score
+       of the intervals that split conformal prediction makes of them, out of fold. The weights are halfway between
+       equal weights for the best subset and equal weights for all, because the best one on the training rows may be so
+       by chance.
 
     All of this uses training rows only, so a conformal predictor of this model keeps its exact guarantee. Features are
     numbers; for text, dates and missing values use a pipeline with `TableEncoder`.
