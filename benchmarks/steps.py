@@ -24,13 +24,14 @@ from benchmarks.markdown import print_row
 from evencover import ConformalRegressor
 from evencover._cli import main as run_command_line
 from evencover._report import output_folders
-from evencover.models import TableEncoder, WithSpread
+from evencover.models import AutoRegressor, TableEncoder, WithSpread, auto
 from evencover.studies import table_study
 
 _STEPS: dict[str, list[tuple[Any, str]]] = {  # the functions of each step
     "encode the columns": [(TableEncoder, "fit"), (TableEncoder, "transform")],
-    "fit the model": [(WithSpread, "fit")],
-    "predict": [(WithSpread, "predict_full")],
+    "fit the model": [(AutoRegressor, "fit"), (WithSpread, "fit")],
+    "fit distributions of residuals": [(auto, "choose_mixture")],
+    "predict": [(AutoRegressor, "predict_full"), (WithSpread, "predict_full")],
     "select score and groups": [(table_study, "recommend")],
     "calibrate": [(ConformalRegressor, "calibrate")],
     "diagnose": [(table_study, "diagnose")],

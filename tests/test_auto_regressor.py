@@ -4,7 +4,9 @@ import pickle
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
@@ -257,19 +259,32 @@ class TestAutoRegressor:
         assert [each[0] for each in seen][-1] == total
         assert [each[0] for each in seen] == sorted(each[0] for each in seen)
 
-    def test_clusters_stay_together(self, monkeypatch):
+    @pytest.mark.parametrize("way", ["fit", "recommend", "routing", "study", "study of a given score"])
+    def test_clusters_stay_together(self, monkeypatch, way):
         folds = []
         original = auto.out_of_fold
 
-        def recorded(*arguments):
-            folds.append(original(*arguments))
-            return folds[-1]
+        def recorded(members, rows, y, splitter, clusters, done):
+            found = original(members, rows, y, splitter, clusters, done)
+            folds.append((found.folds, clusters))
+            return found
 
         monkeypatch.setattr(auto, "out_of_fold", recorded)
         names = np.array([f"c{i % 40}" for i in range(400)])
-        AutoRegressor(effort="fast", random_state=0).fit(DATA.X, DATA.y, clusters=names)
-        for name in set(names):
-            assert len(set(folds[0].folds[names == name])) == 1
+        model = AutoRegressor(effort="fast", random_state=0)
+        if way == "fit":
+            model.fit(DATA.X, DATA.y, clusters=names)
+        elif way.startswith("study"):
+            table = pd.concat([pd.DataFrame(DATA.X).rename(columns=str).assign(y=DATA.y, name=np.arange(400))] * 2)
+            given = {"nonconformity": Residual(), "taxonomy": Marginal()} if way != "study" else {}
+            study(table, "y", plan=Plan(model=model, **given), clusters="name")
+        else:
+            with config_context(enable_metadata_routing=way == "routing"):
+                recommend(make_pipeline(StandardScaler(), model), DATA.X, DATA.y, clusters=names)
+        found, clusters = folds[0]
+        assert len(set(clusters)) == (160 if way.startswith("study") else 40)
+        for cluster in set(clusters):
+            assert len(set(found[clusters == cluster])) == 1
 
     def test_many_rows_are_chosen_from_some_of_them_and_this_is_said(self, monkeypatch):
         monkeypatch.setattr(auto, "_MAX_CHOICE_ROWS", 250)

@@ -280,6 +280,25 @@ def test_joint_tails_are_chosen_if_separate_ones_are_not_narrower():
     assert tried == {"IntervalDistance", "Normalized"}
 
 
+def test_rows_of_a_cluster_are_in_the_same_fold():
+    """They have the same feature here, which the oracle must not have seen."""
+    oracle = RecordingOracle()
+    clusters = np.repeat(np.arange(300), 5)
+    X = DATA.X[:300][clusters]
+    assert len(recommend(oracle, X, DATA.y, clusters=clusters).recommendation_.candidates)
+    with pytest.raises(AssertionError):
+        recommend(oracle, X, DATA.y)
+    with pytest.raises(ValueError, match="clusters must have 1500 rows, as many as X; got 300"):
+        recommend(oracle, X, DATA.y, clusters=np.arange(300))
+
+
+def test_there_can_be_fewer_clusters_than_folds():
+    clusters = np.arange(1500) % 3
+    seen = []
+    recommend(LinearRegression(), DATA.X, DATA.y, clusters=clusters, progress=lambda *each: seen.append(each))
+    assert seen[-1] == (4, 4)  # three folds, and all rows
+
+
 def test_the_log_can_be_switched_off():
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(300, 1))

@@ -1,6 +1,6 @@
 """Out-of-fold predictions of a model, on which `recommend` compares scores and groups."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,11 +8,11 @@ import numpy as np
 from sklearn import get_config
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import KFold
 from sklearn.pipeline import Pipeline
 
-from evencover._internal.arrays import FloatArray
-from evencover._internal.frames import n_rows, take
+from evencover._internal.arrays import FloatArray, IntArray
+from evencover._internal.frames import take
+from evencover.models._row_splits import checked_splitter
 from evencover.models._validation import cloned, fitted_clone
 from evencover.models.auto import AutoRegressor
 from evencover.models.predict import is_frozen, out_of_fold_prediction, predictions_of
@@ -48,7 +48,9 @@ class CrossFittedModel:
         return fitted_clone(self.estimator, X, y) if self.on_all_rows is None else self.on_all_rows
 
 
-def cross_fitted_model(estimator: Any, X: Any, y: FloatArray, seed: int, progress: Progress) -> CrossFittedModel:
+def cross_fitted_model(
+    estimator: Any, X: Any, y: FloatArray, clusters: IntArray | None, seed: int, progress: Progress
+) -> CrossFittedModel:
     """Return a model with its out-of-fold predictions, and with `WithSpread` if it predicts no spread.
 
     An `AutoRegressor` has out-of-fold predictions when it is fitted; other models are fitted on five folds.
@@ -59,43 +61,62 @@ def cross_fitted_model(estimator: Any, X: Any, y: FloatArray, seed: int, progres
         The model.
     X, y : table and ndarray of n rows
         Training rows.
+    clusters : ndarray of shape (n,), optional
+        Rows with the same number are in the same fold.
     seed : int
         Seed of the folds.
     progress : callable
         Called with the number of finished fits and the number of all fits.
     """
     if is_auto_regressor(estimator):
-        fitted = fitted_with_progress(estimator, X, y, progress)
+        fitted = fitted_with_progress(estimator, X, y, clusters, progress)
         prediction, chosen = out_of_fold_prediction(fitted)
         whole = isinstance(chosen, slice)
         rows = Rows(prediction, X if whole else take(X, chosen), y[chosen])
         return CrossFittedModel(estimator, rows, fitted)
-    estimator, prediction = _out_of_fold(estimator, X, y, seed, lambda done: progress(done, FOLDS))
+    n_units = len(y) if clusters is None else len(np.unique(clusters))
+    splitter = checked_splitter(FOLDS, n_units, seed, clustered=clusters is not None)
+    folds = list(splitter.split(np.arange(len(y)), groups=clusters))
+    estimator, prediction = _out_of_fold(estimator, X, y, folds, seed, lambda done: progress(done, len(folds)))
     return CrossFittedModel(estimator, Rows(prediction, X, y))
 
 
 def is_auto_regressor(estimator: Any) -> bool:
     """Return whether an estimator is an `AutoRegressor`, also in a pipeline or fitted to a transformed target."""
+    return isinstance(_innermost(estimator), AutoRegressor)
+
+
+def _innermost(estimator: Any) -> Any:
+    """Return the regressor at the end of a pipeline, or that is fitted to a transformed target."""
     if isinstance(estimator, Pipeline):
-        return is_auto_regressor(estimator[-1])
+        return _innermost(estimator[-1])
     if isinstance(estimator, TransformedTargetRegressor):
-        return is_auto_regressor(estimator.regressor)
-    return isinstance(estimator, AutoRegressor)
+        return _innermost(estimator.regressor)
+    return estimator
 
 
-def fitted_with_progress(estimator: Any, X: Any, y: FloatArray, progress: Progress) -> Any:
-    """Return a fitted clone; an `AutoRegressor` reports its progress, unless metadata routing is enabled."""
-    if not is_auto_regressor(estimator) or get_config()["enable_metadata_routing"]:
+def fitted_with_progress(estimator: Any, X: Any, y: FloatArray, clusters: IntArray | None, progress: Progress) -> Any:
+    """Return a fitted clone; an `AutoRegressor` has each cluster in one fold, and reports its progress."""
+    if not is_auto_regressor(estimator):
         return fitted_clone(estimator, X, y)
-    prefix = f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
-    return fitted_clone(estimator, X, y, {f"{prefix}progress": progress})
+    prefix = ""
+    if get_config()["enable_metadata_routing"]:
+        estimator = cloned(estimator)
+        _innermost(estimator).set_fit_request(clusters=True, progress=True)
+    elif isinstance(estimator, Pipeline):
+        prefix = f"{estimator.steps[-1][0]}__"
+    return fitted_clone(estimator, X, y, {f"{prefix}clusters": clusters, f"{prefix}progress": progress})
 
 
 def _out_of_fold(
-    estimator: Any, X: Any, y: FloatArray, seed: int, report_progress: Callable[[int], None]
+    estimator: Any,
+    X: Any,
+    y: FloatArray,
+    folds: Iterable[tuple[IntArray, IntArray]],
+    seed: int,
+    report_progress: Callable[[int], None],
 ) -> tuple[Any, Prediction]:
     """Return the estimator, with a spread model if it had none, and its out-of-fold predictions."""
-    folds = KFold(FOLDS, shuffle=True, random_state=seed).split(np.arange(n_rows(X)))
     parts, positions = [], []
     for done, (training, held_out) in enumerate(folds):
         report_progress(done)

@@ -27,6 +27,7 @@ from evencover.diagnostics.recommendation_result import Candidate as Candidate
 from evencover.diagnostics.recommendation_result import Recommendation as Recommendation
 from evencover.diagnostics.recommendation_result import Tails
 from evencover.diagnostics.sample_sizes import groups_affordable, groups_judged
+from evencover.groups import cluster_codes
 from evencover.models._validation import check_regressor, checked_target
 from evencover.models.predict import is_frozen
 from evencover.models.target_transforms import check_target_transform, with_target_transform
@@ -61,6 +62,7 @@ def recommend(
     support: Support | None = None,
     tails: Tails | None = None,
     target_transform: Literal["auto", "none"] = "auto",
+    clusters: Any = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> ConformalRegressor:
@@ -119,6 +121,9 @@ def recommend(
         are evaluated for `IntervalDistance` and `Normalized` if there will be 60 / (1 − level) calibration rows.
     target_transform : {"auto", "none"}
         Whether a model of the log of the target is evaluated for positive, skewed targets.
+    clusters : array-like of shape (n,), optional
+        Rows with the same entry belong together, such as several visits of a patient: they are in the same fold, so
+        out-of-fold predictions are those for new clusters.
     seed : int
         Seed of the folds and of the random draws of the tests.
     progress : callable, optional
@@ -158,15 +163,17 @@ def recommend(
         tails,
         target_transform,
     )
+    codes = None if clusters is None else cluster_codes(clusters, len(target))
     check_target_transform(estimator, target)
     with_log = _is_log_evaluated(estimator, target, choices)
     n_last_fits = 0 if is_auto_regressor(estimator) else 1
     report = _PassProgress(progress or (lambda *_: None), 1 + with_log, n_last_fits)
-    models: dict[str | None, CrossFittedModel] = {None: cross_fitted_model(estimator, X, target, settings.seed, report)}
+    models: dict[str | None, CrossFittedModel] = {}
+    models[None] = cross_fitted_model(estimator, X, target, codes, settings.seed, report)
     candidates = list(_candidates(models[None].rows, choices, settings))
     if with_log:
         on_log_scale = _fitted_to_log(models[None].estimator)
-        models["log"] = cross_fitted_model(on_log_scale, X, target, settings.seed, report.next_pass())
+        models["log"] = cross_fitted_model(on_log_scale, X, target, codes, settings.seed, report.next_pass())
         candidates += [replace(each, transform="log") for each in _candidates(models["log"].rows, choices, settings)]
     candidates.sort(key=lambda each: each.interval_score)
     chosen = _best_even(candidates, prefer_groups=choices.rows_suffice_for_groups(settings.level))

@@ -216,7 +216,8 @@ def _fit_split(table: Any, roles: ColumnRoles, prepared: PreparedTable, plan: Pl
     _warn_of(prepared)
     outside, support_note = _support_messages(plan, parts)
     model = Pipeline([("table", prepared.encoder), ("model", cloned(plan.estimator()))])
-    regressor = _fitted_regressor(model, training, (len(calibration), len(test)), plan, progress)
+    clusters = None if prepared.clusters is None else prepared.clusters.codes[training.positions]
+    regressor = _fitted_regressor(model, training, clusters, (len(calibration), len(test)), plan, progress)
     progress("calibrating")
     regressor.calibrate(calibration.X, calibration.y)
     rows = regressor.rows(test.X, test.y)
@@ -330,18 +331,27 @@ def _audit_taxonomy(regressor: Any) -> Taxonomy:
 
 
 def _fitted_regressor(
-    model: Pipeline, training: Part, other_rows: tuple[int, int], plan: Plan, progress: Progress
+    model: Pipeline,
+    training: Part,
+    clusters: IntArray | None,
+    other_rows: tuple[int, int],
+    plan: Plan,
+    progress: Progress,
 ) -> ConformalRegressor:
     """Return the fitted model with the plan's score and groups, or with those selected on the training part.
 
-    `other_rows` are the numbers of rows for calibration and for testing.
+    `clusters` are those of the training rows; `other_rows` are the numbers of rows for calibration and for testing.
     """
     support = plan.target_support(training.y)
     if plan.nonconformity is not None and plan.taxonomy is not None:
         progress("fitting the model")
         fitted = FrozenEstimator(
             fitted_with_progress(
-                model, training.X, training.y, lambda done, fits: progress(f"fitting the model: {done} of {fits} fits")
+                model,
+                training.X,
+                training.y,
+                clusters,
+                lambda done, fits: progress(f"fitting the model: {done} of {fits} fits"),
             )
         )
         score: Any = with_support(plan.nonconformity, support)
@@ -361,6 +371,7 @@ def _fitted_regressor(
         support=support,
         tails=plan.tails,
         target_transform=plan.target_transform,
+        clusters=clusters,
         seed=plan.seed,
         progress=lambda done, fits: progress(f"fitting the model, selecting score and groups: {done} of {fits} fits"),
     )
