@@ -45,8 +45,8 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     | {"synthetic"},
     {f"models.{name}" for name in ("_validation", "_row_splits", "_scaling", "_quantile_plan", "predict")}
     | {f"models.{name}" for name in ("_output_columns", "_spread_learning", "_fold_models", "_best_regressor")},
-    {f"models.{name}" for name in ("_kernel_regressor", "_stack_members", "_residual_distributions", "_stack_report")}
-    | {"models._stacking"},
+    {f"models.{name}" for name in ("_ridge", "_kernel_regressor", "_stack_members", "_residual_distributions")}
+    | {f"models.{name}" for name in ("_stack_report", "_stacking")},
     {f"models.{name}" for name in ("adapters", "auto", "encoding", "forest", "spread", "target_transforms")},
     {f"models.networks.{name}" for name in ("_layers", "_losses", "_training_settings", "_training")},
     {f"models.networks.{name}" for name in ("joint", "_saving", "_network_outputs")},

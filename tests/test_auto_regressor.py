@@ -9,7 +9,7 @@ import pytest
 from sklearn import config_context
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, RidgeCV
 from sklearn.model_selection import GroupKFold, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -26,8 +26,10 @@ from evencover import (
 )
 from evencover._report.json_data import data_of
 from evencover.models import AutoRegressor, TableEncoder, auto
+from evencover.models._best_regressor import PENALTIES
 from evencover.models._kernel_regressor import KernelRegressor
 from evencover.models._residual_distributions import LeafDistribution, ScaledShape
+from evencover.models._ridge import RidgeRegressor
 from evencover.models._stack_members import EFFORTS, StackMember, random_rows, stack_members
 from evencover.models._stacking import (
     cautious_weights,
@@ -144,6 +146,18 @@ class TestMembers:
         assert np.std(model.predict(new) - wave(new)) < 0.05 * np.std(wave(new))
         noise = KernelRegressor().fit(X, rng.normal(size=400))
         assert np.std(noise.predict(new)) < 0.3
+
+    @pytest.mark.parametrize("shape", [(300, 4), (60, 50), (50, 60), (30, 200)])
+    @pytest.mark.parametrize("noise", [0.01, 1.0, 30.0])
+    def test_ridge_regression_is_that_of_scikit_learn(self, shape, noise):
+        """Also with equal and constant columns, and with columns of different size."""
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=shape) * rng.uniform(0.1, 10, size=shape[1]) + 5
+        X[:, 1], X[:, 2] = X[:, 0], 3
+        y = X[:, 0] + np.sin(X[:, 3]) + noise * rng.normal(size=len(X))
+        own, other = RidgeRegressor(tuple(PENALTIES)).fit(X, y), RidgeCV(PENALTIES).fit(X, y)
+        assert own.penalty_ == other.alpha_
+        np.testing.assert_allclose(own.predict(X), other.predict(X), atol=1e-6 * np.std(y))
 
 
 class TestDistributions:

@@ -20,6 +20,7 @@ _OWN_CLASSES = {
     "models._best_regressor": "BestRegressor KernelFeatures",
     "models._kernel_regressor": "KernelRegressor",
     "models._residual_distributions": "LeafDistribution ScaledShape",
+    "models._ridge": "RidgeRegressor",
     "models._stack_members": "StackMember",
     "models._stack_report": "DistributionResult MemberResult StackReport",
     "models._stacking": "Mixture Stack",

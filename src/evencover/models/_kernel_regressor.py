@@ -1,6 +1,5 @@
 """A smooth function of all features: ridge regression of kernels, with a width and a penalty chosen by their errors."""
 
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -8,6 +7,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics.pairwise import euclidean_distances
 
 from evencover._internal.arrays import FloatArray
+from evencover.models._ridge import OrthogonalFunctions
 from evencover.models._scaling import mean_and_scale
 from evencover.models._validation import checked_features, checked_rows, checked_target, remember_features
 
@@ -53,11 +53,13 @@ class KernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.centers_ = features[order[: max(1, min(self.n_kernels, len(rows) // 2))]]
         self.intercept_ = float(target.mean())
         some, deviations = order[:_ROWS_FOR_CHOICE], target - self.intercept_
-        tried = {width: self._ridge(features[some], width).errors(deviations[some]) for width in _INVERSE_WIDTHS}
-        self.inverse_width_ = min(tried, key=lambda width: float(tried[width].min()))
-        ridge = self._ridge(features, self.inverse_width_)
-        self.penalty_ = float(_PENALTIES[np.argmin(ridge.errors(deviations))])
-        self.coef_ = ridge.coefficients(deviations, self.penalty_)
+        errors = [
+            _errors(self._functions(features[some], width)[1], deviations[some]).min() for width in _INVERSE_WIDTHS
+        ]
+        self.inverse_width_ = _INVERSE_WIDTHS[int(np.argmin(errors))]
+        basis, functions = self._functions(features, self.inverse_width_)
+        self.penalty_ = float(_PENALTIES[np.argmin(_errors(functions, deviations))])
+        self.coef_ = basis @ functions.coefficients(deviations, self.penalty_)
         remember_features(self, X)
         return self
 
@@ -66,8 +68,15 @@ class KernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         features = self._standardized(checked_rows(self, X))
         return np.asarray(self._kernels(features, self.inverse_width_) @ self.coef_ + self.intercept_)
 
-    def _ridge(self, features: FloatArray, inverse_width: float) -> "_Ridge":
-        return _Ridge.of(self._kernels(features, inverse_width), self._kernels(self.centers_, inverse_width))
+    def _functions(self, features: FloatArray, inverse_width: float) -> tuple[FloatArray, OrthogonalFunctions]:
+        """Return an orthonormal basis of the functions (Nyström), of shape (m, r), and its values at the rows.
+
+        The norm of a function is then the norm of its coefficients, which the penalty is about.
+        """
+        eigenvalues, vectors = np.linalg.eigh(self._kernels(self.centers_, inverse_width))
+        kept = eigenvalues > _SMALLEST_EIGENVALUE * eigenvalues[-1]
+        basis = vectors[:, kept] / np.sqrt(eigenvalues[kept])
+        return basis, OrthogonalFunctions.of(self._kernels(features, inverse_width) @ basis)
 
     def _standardized(self, rows: FloatArray) -> FloatArray:
         return np.clip((rows - self.mean_) / self.scale_, -_OUTERMOST, _OUTERMOST)
@@ -78,41 +87,6 @@ class KernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(np.exp(-inverse_width / features.shape[1] * distances))
 
 
-@dataclass(frozen=True, eq=False)
-class _Ridge:
-    """Ridge regression on kernels, with a penalty on the norm of the function.
-
-    In an orthonormal basis of the functions (Nyström), this is the norm of the coefficients. The basis is rotated so
-    that the functions are orthogonal on the rows.
-    """
-
-    basis: FloatArray  # (m, r), from coefficients of basis functions to those of kernels
-    functions: FloatArray  # (n, r)
-    strengths: FloatArray  # (r,): squared norms of the columns
-
-    @classmethod
-    def of(cls, kernels: FloatArray, between_centers: FloatArray) -> "_Ridge":
-        """Return the regression for kernels of shape (n, m), and those of the centers, (m, m)."""
-        eigenvalues, vectors = np.linalg.eigh(between_centers)
-        kept = eigenvalues > _SMALLEST_EIGENVALUE * eigenvalues[-1]
-        basis = vectors[:, kept] / np.sqrt(eigenvalues[kept])
-        functions = kernels @ basis
-        strengths, rotation = np.linalg.eigh(functions.T @ functions)
-        return cls(basis @ rotation, functions @ rotation, np.maximum(strengths, 0))
-
-    def errors(self, y: FloatArray) -> FloatArray:
-        """Return the mean squared leave-one-out error with each penalty."""
-        squares = self.functions**2
-        result = []
-        for penalty in _PENALTIES:
-            fitted = self.functions @ self._rotated_coefficients(y, penalty)
-            leverage = np.minimum(squares @ (1 / (self.strengths + penalty)), _LARGEST_LEVERAGE)
-            result.append(np.mean(((y - fitted) / (1 - leverage)) ** 2))
-        return np.array(result)
-
-    def coefficients(self, y: FloatArray, penalty: float) -> FloatArray:
-        """Return the coefficients of the kernels. Shape (m,)."""
-        return np.asarray(self.basis @ self._rotated_coefficients(y, penalty))
-
-    def _rotated_coefficients(self, y: FloatArray, penalty: float) -> FloatArray:
-        return np.asarray(self.functions.T @ y / (self.strengths + penalty))
+def _errors(functions: OrthogonalFunctions, y: FloatArray) -> FloatArray:
+    """Return the mean squared leave-one-out error with each penalty."""
+    return functions.leave_one_out_errors(y, _PENALTIES, largest=_LARGEST_LEVERAGE)

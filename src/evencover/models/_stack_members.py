@@ -8,7 +8,6 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import RidgeCV
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, StandardScaler
@@ -16,6 +15,7 @@ from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, Standar
 from evencover._internal.arrays import FloatArray
 from evencover.models._best_regressor import PENALTIES, linear_regressor
 from evencover.models._kernel_regressor import KernelRegressor
+from evencover.models._ridge import RidgeRegressor
 from evencover.models._validation import (
     CloneMixin,
     checked_features,
@@ -187,9 +187,11 @@ def _regressor(name: str, effort: Effort, n: int, seed: int) -> Any:
             return linear_regressor()
         case "splines":
             splines = SplineTransformer(6, knots="quantile", extrapolation="linear")
-            return make_pipeline(splines, RidgeCV(PENALTIES))
+            return make_pipeline(splines, RidgeRegressor(tuple(PENALTIES)))
         case "products":
-            return make_pipeline(PolynomialFeatures(2, include_bias=False), StandardScaler(), RidgeCV(PENALTIES))
+            return make_pipeline(
+                PolynomialFeatures(2, include_bias=False), StandardScaler(), RidgeRegressor(tuple(PENALTIES))
+            )
         case _:
             return KernelRegressor(effort.n_kernels, random_state=seed)
 
