@@ -1,6 +1,7 @@
 """`AutoRegressor`: a stack of regressors, distributions of its residuals, and how both are chosen."""
 
 import pickle
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression, RidgeCV
 from sklearn.model_selection import GroupKFold, KFold
+from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -33,6 +35,7 @@ from evencover.models._ridge import RidgeRegressor
 from evencover.models._stack_members import EFFORTS, StackMember, random_rows, stack_members
 from evencover.models._stacking import (
     cautious_weights,
+    choose_mixture,
     conformal_interval_score,
     described,
     out_of_fold,
@@ -53,6 +56,19 @@ def ignored():
 @pytest.fixture(scope="module")
 def fitted():
     return AutoRegressor(effort="fast", random_state=0).fit(DATA.X, DATA.y)
+
+
+class FixedQuantiles:
+    """The same quantiles for every row."""
+
+    def __init__(self, quantiles):
+        self.values = np.array(quantiles)
+
+    def fit_cross_fitted(self, features, residuals, parts, done):
+        return self.quantiles(features)
+
+    def quantiles(self, features):
+        return np.tile(self.values, (len(features), 1))
 
 
 class RecordingMean(RegressorMixin, BaseEstimator):
@@ -77,7 +93,17 @@ class TestStack:
         assert weights[0] > weights[1] > 0
         shares = np.linspace(0, 1, 1001)
         errors = [np.mean((predictions @ [share, 1 - share] - y) ** 2) for share in shares]
-        assert weights[0] == pytest.approx(shares[np.argmin(errors)], abs=0.05)
+        assert weights[0] == pytest.approx(shares[np.argmin(errors)], abs=1e-3)
+
+    def test_without_a_signal_no_regressor_is_better_than_the_combination(self):
+        """Least squares without a sum of 1 shrinks all predictions, and then compares their directions only."""
+        rng = np.random.default_rng(0)
+        y = rng.normal(size=500)
+        predictions = rng.normal(size=(500, 3)) * [0.01, 0.3, 1.0] + y[:, None] * [0, 0.001, 0.02]
+        weights = stacking_weights(predictions, y)
+        errors = np.mean((predictions - y[:, None]) ** 2, axis=0)
+        assert np.mean((predictions @ weights - y) ** 2) <= errors.min()
+        assert weights[0] > 0.9
 
     def test_regressors_with_a_negative_or_a_small_weight_are_left_out(self):
         rng = np.random.default_rng(0)
@@ -159,6 +185,16 @@ class TestMembers:
         assert own.penalty_ == other.alpha_
         np.testing.assert_allclose(own.predict(X), other.predict(X), atol=1e-6 * np.std(y))
 
+    def test_an_interrupt_ends_the_training_of_a_network(self, monkeypatch):
+        """scikit-learn itself only warns, and keeps the weights that it has."""
+
+        def interrupted(*_):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(MLPRegressor, "_backprop", interrupted)
+        with warnings.catch_warnings(action="default"), pytest.raises(KeyboardInterrupt):
+            AutoRegressor(random_state=0).fit(DATA.X, DATA.y)
+
 
 class TestDistributions:
     def test_a_leaf_distribution_is_the_mean_cdf_of_the_leaves(self):
@@ -215,8 +251,29 @@ class TestDistributions:
 
     def test_weights_are_halfway_between_the_best_subset_and_all(self):
         prices = {(1.0, 0.0, 0.0): 3.0, (0.0, 0.5, 0.5): 1.0}
-        weights = cautious_weights(3, lambda weights: prices.get(tuple(weights.tolist()), 2.0))
+        weights = cautious_weights(np.full(3, 2.0), lambda weights: prices.get(tuple(weights.tolist()), 2.0))
         np.testing.assert_allclose(weights, [1 / 6, 1 / 4 + 1 / 6, 1 / 4 + 1 / 6])
+
+    def test_a_much_worse_distribution_has_no_weight(self):
+        rng = np.random.default_rng(0)
+        features, residuals = rng.normal(size=(300, 2)), rng.normal(size=300)
+        wide = FixedQuantiles([-3.0, 3.0]), FixedQuantiles([-1.7, 1.6]), FixedQuantiles([-1.6, 1.9])
+        names = {f"d{i}": each for i, each in enumerate((*wide, FixedQuantiles([-0.1, 8.0])))}
+        chosen = choose_mixture(names, features, residuals, np.arange(300) % 3, [0, 1], 0.9, ignored)
+        assert (chosen.weights > 0).tolist() == (chosen.prices <= 1.2 * chosen.prices.min()).tolist()
+        assert chosen.weights.tolist()[-1] == 0
+        assert chosen.mixture.distributions == tuple(
+            each for each, w in zip(names.values(), chosen.weights, strict=True) if w
+        )
+        np.testing.assert_allclose(chosen.mixture.quantiles(features), chosen.quantiles)
+
+    def test_a_spread_is_not_smaller_than_the_smallest_size(self):
+        """Trees with a gamma loss predict far less next to a few large residuals."""
+        rng = np.random.default_rng(0)
+        features, residuals = rng.normal(size=(200, 3)), np.where(np.arange(200) < 2, 1.0, 1e-18)
+        model = ScaledShape(PROBABILITIES)
+        quantiles = model.fit_cross_fitted(features, residuals, np.arange(200) % 3, ignored)
+        assert np.abs(quantiles).max() < 10
 
     def test_the_price_is_the_interval_score_after_calibration(self):
         rng = np.random.default_rng(0)
@@ -299,6 +356,28 @@ class TestAutoRegressor:
         assert len(set(clusters)) == (160 if way.startswith("study") else 40)
         for cluster in set(clusters):
             assert len(set(found[clusters == cluster])) == 1
+
+    @pytest.mark.parametrize("unit", [2.0**-980, 2.0**-500, 2.0**500, 2.0**990])
+    def test_the_units_of_features_and_target_do_not_matter(self, unit):
+        """Squares of these numbers overflow or vanish. A power of 2 changes no digit."""
+        model, same = (AutoRegressor(effort="fast", random_state=0) for _ in range(2))
+        model.fit(DATA.X * unit, DATA.y * unit)
+        same.fit(DATA.X, DATA.y)
+        np.testing.assert_allclose(model.predict(NEW.X * unit) / unit, same.predict(NEW.X), rtol=1e-12)
+        np.testing.assert_allclose(model.predict_full(NEW.X * unit).upper / unit, same.predict_full(NEW.X).upper)
+
+    def test_enormous_features_and_constant_targets(self):
+        model = AutoRegressor(effort="fast", random_state=0).fit(DATA.X, DATA.y)
+        predicted = model.predict(np.full((2, DATA.X.shape[1]), 1.7e308))
+        assert np.all(np.abs(predicted - DATA.y.mean()) < 2 * np.ptp(DATA.y))
+        for value in (1e300, 1e-300, 0.0):
+            constant = model.fit(DATA.X, np.full(400, value)).predict_full(NEW.X)
+            np.testing.assert_allclose(constant.center, value)
+
+    def test_regressors_that_are_left_out_for_many_columns_are_named(self):
+        rng = np.random.default_rng(0)
+        model = AutoRegressor(effort="fast", random_state=0).fit(rng.normal(size=(60, 31)), rng.normal(size=60))
+        assert model.report_.notes == ("There are too many columns for products.",)
 
     def test_many_rows_are_chosen_from_some_of_them_and_this_is_said(self, monkeypatch):
         monkeypatch.setattr(auto, "_MAX_CHOICE_ROWS", 250)

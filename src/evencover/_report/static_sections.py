@@ -67,16 +67,20 @@ _CROSS_TERMS = {
 
 def stack_section(report: StackReport) -> Markup:
     """Return the regressors and distributions that were compared on the training part, and their weights."""
-    captions = "Errors out of fold, in the unit of the target", "Interval scores out of fold, after calibration"
+    captions = (
+        "Root mean squared errors out of fold, in the unit of the target",
+        "Interval scores out of fold, after calibration",
+    )
     tables = (
         scrolling_table(header, rows, caption)
         for (header, rows), caption in zip(report.tables(), captions, strict=True)
     )
     text = (
-        "The prediction is a weighted mean of several kinds of regressors, and its distribution is a mean of several "
-        "distributions of their residuals. All were compared on the training part, out of fold: each row was predicted "
-        "by models that were fitted without it. A regressor with weight 0.00 would not improve the mean, so it is not "
-        "used."
+        "The prediction is the weighted mean of regressors with the smallest error, and its distribution is a mean of "
+        "distributions of the residuals. All were compared on the training part, out of fold: each row was predicted "
+        "by models that were fitted without it. A regressor with weight 0.00 would improve the mean little or not at "
+        "all, so it is not used. A distribution that is nearly as good as the best keeps some weight, because the "
+        "best one may be so by chance."
     )
     notes = (tag("p", note) for note in report.notes)
     return section("model", "How the model was chosen", tag("p", text), *tables, *notes)

@@ -96,7 +96,8 @@ class ScaledShape(BaseEstimator):  # type: ignore[misc]
         ).fit(features[chosen], sizes)
 
     def _spread(self, regressor: Any, features: FloatArray) -> FloatArray:
-        return np.asarray(self._positive_unit * regressor.predict(features))
+        """Return the spread of rows; trees with a gamma loss may predict less than the smallest size."""
+        return np.asarray(self._positive_unit * np.maximum(regressor.predict(features), _SMALLEST_SIZE))
 
     @property
     def _positive_unit(self) -> float:

@@ -7,6 +7,8 @@ import numpy as np
 
 from evencover._internal.arrays import FloatArray
 
+_SMALLEST_SQUARED, _LARGEST_SQUARED = 1e-140, 1e140
+
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
@@ -38,9 +40,20 @@ class Scaling:
 
 def mean_and_scale(columns: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return mean and standard deviation of each column; 1 for a column that is constant up to rounding."""
+    unit = _units(columns)
+    columns = columns if np.all(unit == 1) else columns / unit
     mean = columns.mean(axis=0)
     scale = (columns - mean).std(axis=0)  # of centered values: no cancellation if the mean is large
-    return mean, np.where(scale > 4 * np.finfo(np.float64).eps * np.abs(mean), scale, 1.0)
+    constant = scale <= 4 * np.finfo(np.float64).eps * np.abs(mean)
+    mean = np.where(constant & (unit != 1), columns[0], mean)
+    return mean * unit, np.where(constant, 1.0, scale * unit)
+
+
+def _units(columns: FloatArray) -> FloatArray:
+    """Return 1 for each column or, if squares of its entries could overflow or vanish, a power of 2 of their size."""
+    largest = np.abs(columns).max(axis=0, initial=0)
+    ordinary = (largest == 0) | ((largest > _SMALLEST_SQUARED) & (largest < _LARGEST_SQUARED))
+    return np.asarray(np.where(ordinary, 1.0, np.exp2(np.floor(np.log2(np.where(ordinary, 1.0, largest))))))
 
 
 def relative_floor(spread: Any, y: FloatArray, fraction: float = 1e-3) -> float:
@@ -48,5 +61,8 @@ def relative_floor(spread: Any, y: FloatArray, fraction: float = 1e-3) -> float:
 
     The floor is relative, so it scales with the unit of the target.
     """
-    sizes = (float(np.median(spread)), float(np.std(y)), float(np.mean(np.abs(y))), 1.0)
+    if (median := float(np.median(spread))) > 0:
+        return fraction * median
+    unit = float(_units(y[:, None])[0])
+    sizes = (unit * float(np.std(y / unit)), float(np.mean(np.abs(y))), 1.0)
     return fraction * next(size for size in sizes if size > 0)

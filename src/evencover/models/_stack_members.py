@@ -1,6 +1,8 @@
 """The regressors that `AutoRegressor` combines, and how much work each effort allows."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
@@ -117,8 +119,7 @@ class StackMember(CloneMixin, RegressorMixin, BaseEstimator):  # type: ignore[mi
         """Fit the regressor."""
         rows, target = checked_features(self, X), checked_target(self, X, y)
         chosen = random_rows(len(target), self.max_rows, self.random_state)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the number of steps of a network is a setting
+        with _interruptible():
             self.regressor_ = fitted_clone(self.regressor, rows[chosen], target[chosen])
         margin = _BEYOND_RANGE * float(np.ptp(target))
         self.limits_ = float(target.min()) - margin, float(target.max()) + margin
@@ -131,6 +132,21 @@ class StackMember(CloneMixin, RegressorMixin, BaseEstimator):  # type: ignore[mi
         blocks = (rows[i : i + _ROWS_AT_A_TIME] for i in range(0, len(rows), _ROWS_AT_A_TIME))
         predicted = np.concatenate([np.ravel(self.regressor_.predict(block)) for block in blocks])
         return np.asarray(np.clip(predicted, *self.limits_))
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end the training of a network: scikit-learn ends it early, and only warns.
+
+    That a network has not converged is no warning here, because its number of steps is a setting.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("error", message="Training interrupted by user")
+        try:
+            yield
+        except UserWarning as warning:
+            raise KeyboardInterrupt from warning
 
 
 def random_rows(n: int, limit: int | None, seed: int) -> Any:

@@ -18,6 +18,7 @@ from evencover.quantiles import conformal_quantile
 _SMALLEST_WEIGHT = 0.02  # regressors with less weight are left out
 _MAX_STEPS = 1000  # of the least squares; the default is three for each regressor
 N_PARTS = 3  # of the rows, for cross-fitted distributions: each part costs one more fit
+_LARGEST_PRICE = 1.2  # interval score of a distribution with weight, relative to the best one
 _SMALLEST_WIDTH = 1e-3  # of bounds, as a fraction of the median width
 
 
@@ -98,15 +99,15 @@ def out_of_fold(
 def stacking_weights(predictions: FloatArray, y: FloatArray) -> FloatArray:
     """Return weights of sum 1, none negative, that minimise the squared error of the weighted mean prediction.
 
-    The sum is 1 after the minimisation: deviations from the mean target are combined by non-negative least squares,
-    and then the weights are divided by their sum. Regressors with a small weight are left out. If no regressor is
-    better than the mean target, the one with the smallest error has all the weight.
+    With errors E of shape (n, members), they minimise ‖E w‖ among all w of sum 1. Non-negative least squares minimises
+    ‖E w‖² + c² (1 − sum(w))², without the condition. For each value of the sum, the best direction of w is the same, so
+    its minimum divided by its sum is the answer for any c > 0. Regressors with a small weight are left out.
     """
-    mean = y.mean()
-    weights, _ = nnls(predictions - mean, y - mean, maxiter=_MAX_STEPS)
+    errors = predictions - y[:, None]
+    c = float(np.linalg.norm(errors)) or 1.0
+    rows = np.vstack([errors, np.full(errors.shape[1], c)])
+    weights, _ = nnls(rows, np.append(np.zeros(len(y)), c), maxiter=_MAX_STEPS)
     weights = np.where(weights < _SMALLEST_WEIGHT * weights.sum(), 0.0, weights)
-    if weights.sum() == 0:
-        weights[np.argmin(np.mean((predictions - y[:, None]) ** 2, axis=0))] = 1.0
     return np.asarray(weights / weights.sum())
 
 
@@ -167,20 +168,30 @@ def choose_mixture(
         lower, upper = weighted_sum(weights, [each[:, list(bounds)] for each in found]).T
         return conformal_interval_score(lower, upper, residuals, level)
 
-    weights = cautious_weights(len(found), price)
-    mixture = Mixture(tuple(distributions.values()), weights)
     prices = np.array([price(each) for each in np.eye(len(found))])
+    weights = cautious_weights(prices, price)
+    used = [each for each, weight in zip(distributions.values(), weights, strict=True) if weight]
+    mixture = Mixture(tuple(used), weights[weights > 0])
     return ChosenMixture(mixture, weighted_sum(weights, found), prices, weights, price(weights))
 
 
-def cautious_weights(n: int, price: Callable[[FloatArray], float]) -> FloatArray:
-    """Return weights of n distributions, halfway between equal weights of the best subset and equal weights of all.
+def cautious_weights(prices: FloatArray, price: Callable[[FloatArray], float]) -> FloatArray:
+    """Return weights of distributions, halfway between equal weights of the best subset and equal weights of all.
 
     The subset that is the best on the training rows may be so by chance. With half of the weight for all of them, a bad
-    choice costs half as much.
+    choice costs half as much. Distributions that are much worse than the best one are left out of both.
+
+    Parameters
+    ----------
+    prices : ndarray of shape (distributions,)
+        The interval score of each distribution alone.
+    price : callable
+        From weights to the interval score of the mixture.
     """
-    subsets = [np.array(each) / sum(each) for each in product((1.0, 0.0), repeat=n) if sum(each)]
-    return np.asarray((min(subsets, key=price) + np.full(n, 1 / n)) / 2)
+    good = prices <= _LARGEST_PRICE * prices.min()
+    subsets = (np.array(each) for each in product((1.0, 0.0), repeat=len(prices)))
+    candidates = [each / each.sum() for each in subsets if each.any() and good[each > 0].all()]
+    return np.asarray((min(candidates, key=price) + good / good.sum()) / 2)
 
 
 def conformal_interval_score(lower: FloatArray, upper: FloatArray, y: FloatArray, level: float) -> float:

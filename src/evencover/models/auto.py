@@ -22,6 +22,7 @@ from evencover.predictions import Prediction
 
 _MIN_ROWS = 6  # so that each of three folds leaves four rows to fit
 _MAX_CHOICE_ROWS = 1_000_000
+_OUTERMOST = 1e30  # standard deviations
 _SEEDS = 2**31 - 1000  # those of scikit-learn are below 2**32; some numbers are added
 
 Progress = Callable[[int, int], None]
@@ -38,7 +39,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
        two are forests (one with "fast"). Each subset of them is evaluated by its mean quantiles: by the interval score
        of the intervals that split conformal prediction makes of them, out of fold. The weights are halfway between
        equal weights for the best subset and equal weights for all, because the best one on the training rows may be so
-       by chance.
+       by chance. A distribution whose interval score is more than a fifth above the smallest has no weight.
 
     All of this uses training rows only, so a conformal predictor of this model keeps its exact guarantee. Features are
     numbers; for text, dates and missing values use a pipeline with `TableEncoder`.
@@ -59,7 +60,8 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         The regressors and distributions with their out-of-fold errors and weights; ``print(model.report_)``.
     out_of_fold_prediction_ : Prediction of n rows
         What models that were fitted without a row predict for it: for all training rows, in their order, or for those
-        in `choice_rows_`. `recommend` uses it instead of fitting again. It is not part of saved files and pickles.
+        in `choice_rows_`. `recommend` uses it instead of fitting again. It is not part of saved files, pickles and
+        copies.
     choice_rows_ : slice or ndarray
         The rows that were used for the choice: all of them, or positions of a million if there are more.
     stack_ : Stack
@@ -104,11 +106,12 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         plan = QuantilePlan.of(self.level, 1.0, (), "mean")
         target, rows = checked_target(self, X, y), checked_features(self, X)
         if len(target) < _MIN_ROWS:
-            raise ValueError(f"AutoRegressor needs at least {_MIN_ROWS} rows; got {len(target)} sample")
+            samples = "1 sample" if len(target) == 1 else f"{len(target)} samples"
+            raise ValueError(f"AutoRegressor needs at least {_MIN_ROWS} rows; got {samples}")
         plan = replace(plan, grid=estimable_probabilities(len(target)))
         seed = int(check_random_state(self.random_state).randint(_SEEDS))
         scaling = Scaling.of(rows, target)
-        features, scaled = scaling.features(rows), scaling.target(target)
+        features, scaled = _standardized(scaling, rows), scaling.target(target)
         chosen = random_rows(len(target), _MAX_CHOICE_ROWS, seed)
         if clusters is not None:
             clusters = np.unique(cluster_codes(clusters, len(target))[chosen], return_inverse=True)[1]
@@ -126,13 +129,13 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> FloatArray:
         """Return the weighted mean of the regressors. Shape (n,)."""
         rows = checked_rows(self, X)
-        center, _ = self.stack_.described(self.scaling_.features(rows))
+        center, _ = self.stack_.described(_standardized(self.scaling_, rows))
         return self.scaling_.to_target(center)
 
     def predict_full(self, X: Any) -> Prediction:
         """Return center, spread, bounds and quantiles."""
         rows = checked_rows(self, X)
-        center, features = self.stack_.described(self.scaling_.features(rows))
+        center, features = self.stack_.described(_standardized(self.scaling_, rows))
         return self._prediction(center, self.mixture_.quantiles(features))
 
     def _prediction(self, center: FloatArray, quantiles: FloatArray) -> Prediction:
@@ -145,6 +148,13 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def __getstate__(self) -> Any:
         return {name: value for name, value in super().__getstate__().items() if name != "out_of_fold_prediction_"}
+
+
+def _standardized(scaling: Scaling, rows: FloatArray) -> FloatArray:
+    """Return standardised features, of limited size: trees store single-precision numbers."""
+    with np.errstate(over="ignore"):
+        features = scaling.features(rows)
+    return np.clip(features, -_OUTERMOST, _OUTERMOST, out=features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +191,7 @@ class _Fitted:
             tuple(replace(each, interval_score=unit * each.interval_score) for each in self.distributions),
             unit * self.interval_score,
             level,
-            tuple(_notes(effort, n)),
+            tuple(_notes(effort, n, {each.name for each in self.members})),
         )
 
 
@@ -233,8 +243,10 @@ class _Counter:
         self.progress(self.total, self.total)
 
 
-def _notes(effort: Effort, n: int) -> Iterator[str]:
-    """Yield what differs in large tables."""
+def _notes(effort: Effort, n: int, members: set[str]) -> Iterator[str]:
+    """Yield what differs in large tables: in those of many rows, or of many columns."""
+    if left_out := [name for name in effort.members if name not in members]:
+        yield f"There are too many columns for {' and '.join(left_out)}."
     if n > (limit := effort.row_limit(n)):
         yield f"Boosting and the linear model were fitted on all {n} rows, each other model on {limit} random ones."
     if n > _MAX_CHOICE_ROWS:
