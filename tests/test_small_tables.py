@@ -170,7 +170,13 @@ class TestPlan:
             "level": 0.8,
             "random_state": 7,
         }
-        assert repr(Plan(model="linear", effort=effort).estimator()) == repr(Plan(model="linear").estimator())
+        for n_rows, cross in ((100, False), (400, True)):
+            assert Plan(effort=effort).for_table(n_rows, cross=cross) == Plan().for_table(n_rows, cross=cross)
+        message = f"effort is for the models 'stack' and 'auto'; got '{effort}' with the model "
+        with pytest.raises(ValueError, match=f"{message}'linear'$"):
+            Plan(model="linear", effort=effort)
+        with pytest.raises(ValueError, match=f"{message}LinearRegression$"):
+            Plan(model=LinearRegression(), effort=effort)
         with pytest.raises(ValueError, match="unknown effort 'quick'; choose one of: fast, normal, best"):
             Plan(effort="quick")
 

@@ -36,7 +36,7 @@ def run(
     target: str | None = None,
     output: Path | None = None,
     model: Model = "auto",
-    effort: Literal["fast", "normal", "best"] = "normal",
+    effort: Literal["fast", "normal", "best"] | None = None,
     score: Literal["auto", "residual", "interval", "relative-interval", "normalized", "probability"] = "auto",
     groups: tuple[str, ...] | None = None,
     tails: Literal["auto", "joint", "separate"] = "auto",
@@ -81,8 +81,8 @@ def run(
         `best-of-three` for tables with fewer than 300 rows: a linear model, a kernel model or extra trees. `forest`
         needs the extra `forest`; the networks and the ensemble need `networks`.
     effort
-        How long fitting the model `stack` may take, in units of one fit of boosting: fast, at most 15; normal, at most
-        120; best, as long as it takes.
+        How long fitting the model `stack` may take, in units of one fit of boosting: fast, at most 15; normal (the
+        default), at most 120; best, as long as it takes.
     score
         The score that is calibrated; by default selected on the training part. residual: distance from the prediction.
         normalized: the same in units of the spread. interval: distance outside the model's own bounds.

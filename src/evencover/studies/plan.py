@@ -71,9 +71,10 @@ class Plan:
         cross-validation), forest, quantile-network, mean-variance-network, dropout-ensemble, and auto: best-of-three
         for tables with fewer than 300 rows, stack for the others; boosting instead of stack if the calibration is
         "cross", because the model is then fitted a hundred times.
-    effort : {"fast", "normal", "best"}
+    effort : {"fast", "normal", "best"}, optional
         How much the model "stack" fits, in units of one fit of scikit-learn's boosting on the same rows: at most 15, at
-        most 120, or as much as it takes. Other models ignore it.
+        most 120 (the default), or as much as it takes. Only for the models "stack" and "auto"; no effect where "auto"
+        is another model.
     nonconformity : score, optional
         The score; by default selected on the training part.
     taxonomy : taxonomy, optional
@@ -120,7 +121,7 @@ class Plan:
     support: Support | Literal["auto", "none"] = "auto"
     target_transform: Literal["auto", "none"] = field(default="auto", kw_only=True)
     calibration: Literal["auto", "split", "cross"] = field(default="auto", kw_only=True)
-    effort: EffortName = field(default="normal", kw_only=True)
+    effort: EffortName | None = field(default=None, kw_only=True)
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -139,7 +140,7 @@ class Plan:
             lookup(self.model, {"auto": None, **MODELS}, "model")
         else:
             check_regressor(self.model, "model")
-        lookup(self.effort, EFFORTS, "effort")
+        self._check_effort()
         if self.tails not in (None, "joint", "separate"):
             raise ValueError(f"tails must be 'joint', 'separate' or None; got {self.tails!r}")
         if self.nonconformity is not None:
@@ -199,8 +200,8 @@ class Plan:
         """
         if not isinstance(self.model, str) or self.model != "auto":
             return self
-        large = "boosting" if cross else "stack"
-        return replace(self, model="best-of-three" if n_rows < SMALL_TABLE_ROWS else large)
+        model = "best-of-three" if n_rows < SMALL_TABLE_ROWS else "boosting" if cross else "stack"
+        return replace(self, model=model, effort=self.effort if model == "stack" else None)
 
     def estimator(self, n_rows: int = SMALL_TABLE_ROWS) -> Any:
         """Return the model, not yet fitted.
@@ -214,4 +215,13 @@ class Plan:
         if not isinstance(model, str):
             return model
         chosen = MODELS[model](float(self.level), self.seed)
-        return chosen.set_params(effort=self.effort) if isinstance(chosen, AutoRegressor) else chosen
+        return chosen.set_params(effort=self.effort) if self.effort is not None else chosen
+
+    def _check_effort(self) -> None:
+        """Raise ValueError if the effort is unknown, or if the model has none."""
+        if self.effort is None:
+            return
+        lookup(self.effort, EFFORTS, "effort")
+        if not isinstance(self.model, str) or self.model not in ("auto", "stack"):
+            name = repr(self.model) if isinstance(self.model, str) else type(self.model).__name__
+            raise ValueError(f"effort is for the models 'stack' and 'auto'; got {self.effort!r} with the model {name}")
