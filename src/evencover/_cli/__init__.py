@@ -13,7 +13,7 @@ from evencover._cli.invocation import HYPHEN, HYPHEN_AS_PATH, with_repeated_flag
 from evencover._cli.predict_command import predict
 from evencover._cli.reproduce_commands import claims, figures, tables, verdicts
 from evencover._cli.run_command import run
-from evencover._cli.terminal import lost_interrupts_repeated, message_text, plain_warnings
+from evencover._cli.terminal import lost_interrupts_repeated, message_text, plain_warnings, termination_cleans_up
 from evencover._internal.optional import import_optional
 from evencover._version import __version__
 
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // 2)))
     _keep_freed_memory()
     try:
-        with plain_warnings(), lost_interrupts_repeated():
+        with plain_warnings(), lost_interrupts_repeated(), termination_cleans_up():
             _run(arguments)
     except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

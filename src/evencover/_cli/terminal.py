@@ -7,7 +7,7 @@ import warnings
 from _thread import interrupt_main
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Timer, main_thread
+from threading import Timer, current_thread, main_thread
 from typing import Any
 
 from evencover._cli.progress_lines import progress_lines
@@ -147,6 +147,19 @@ def lost_interrupts_repeated() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = previous
+
+
+@contextmanager
+def termination_cleans_up() -> Iterator[None]:
+    """Let SIGTERM, which `kill` and `timeout` send, end the command by an exit: unfinished files are removed."""
+    if current_thread() is not main_thread():  # only the main thread can handle signals
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _interrupt_again() -> None:
