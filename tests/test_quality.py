@@ -414,7 +414,7 @@ class TestStudy:
     def test_intervals_can_be_wider_than_without_a_model(self):
         """A few very large targets, as in medical expenses, mislead a flexible model."""
         y = np.exp(6 + 2.5 * np.random.default_rng(4).normal(size=1500))
-        found = study(table_of(y), "y", plan=Plan(nonconformity=Residual(), taxonomy=Marginal()))
+        found = study(table_of(y), "y", plan=Plan("boosting", Residual(), Marginal()))
         assert found.quality.mean_width > 1.2 * found.quality.no_model_width
         assert found.quality.explains_nothing
         assert "So the intervals are not narrower than without any model." in str(found)
