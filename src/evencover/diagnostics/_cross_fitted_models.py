@@ -1,6 +1,6 @@
 """Out-of-fold predictions of a model, on which `recommend` compares scores and groups."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,7 +112,7 @@ def _out_of_fold(
     estimator: Any,
     X: Any,
     y: FloatArray,
-    folds: Iterable[tuple[IntArray, IntArray]],
+    folds: Sequence[tuple[IntArray, IntArray]],
     seed: int,
     report_progress: Callable[[int], None],
 ) -> tuple[Any, Prediction]:
@@ -126,7 +126,7 @@ def _out_of_fold(
             part = _fold_prediction(estimator, X, y, training, held_out)
         parts.append(part)
         positions.append(held_out)
-    report_progress(FOLDS)
+    report_progress(len(folds))
     return estimator, Prediction.concatenate(parts)[np.argsort(np.concatenate(positions))]
 
 
