@@ -94,7 +94,7 @@ def _mapped(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], 
     if workers == 1:
         yield from (function(*each) for each in arguments)
         return
-    with parallel_config(backend="loky", n_jobs=workers, inner_max_num_threads=1):
+    with parallel_config(backend="loky", n_jobs=min(workers, len(arguments)), inner_max_num_threads=1):
         yield from Parallel(return_as="generator")(
             delayed(_in_worker)(os.getpid(), function, each) for each in arguments
         )

@@ -250,8 +250,8 @@ class TestDistributions:
             assert (model.quantiles(features) == 0).all()
 
     def test_weights_are_halfway_between_the_best_subset_and_all(self):
-        prices = {(1.0, 0.0, 0.0): 3.0, (0.0, 0.5, 0.5): 1.0}
-        weights = cautious_weights(np.full(3, 2.0), lambda weights: prices.get(tuple(weights.tolist()), 2.0))
+        scores = {(1.0, 0.0, 0.0): 3.0, (0.0, 0.5, 0.5): 1.0}
+        weights = cautious_weights(np.full(3, 2.0), lambda weights: scores.get(tuple(weights.tolist()), 2.0))
         np.testing.assert_allclose(weights, [1 / 6, 1 / 4 + 1 / 6, 1 / 4 + 1 / 6])
 
     def test_a_much_worse_distribution_has_no_weight(self):
@@ -260,7 +260,7 @@ class TestDistributions:
         wide = FixedQuantiles([-3.0, 3.0]), FixedQuantiles([-1.7, 1.6]), FixedQuantiles([-1.6, 1.9])
         names = {f"d{i}": each for i, each in enumerate((*wide, FixedQuantiles([-0.1, 8.0])))}
         chosen = choose_mixture(names, features, residuals, np.arange(300) % 3, [0, 1], 0.9, ignored)
-        assert (chosen.weights > 0).tolist() == (chosen.prices <= 1.2 * chosen.prices.min()).tolist()
+        assert (chosen.weights > 0).tolist() == (chosen.interval_scores <= 1.2 * chosen.interval_scores.min()).tolist()
         assert chosen.weights.tolist()[-1] == 0
         assert chosen.mixture.distributions == tuple(
             each for each, w in zip(names.values(), chosen.weights, strict=True) if w
@@ -275,13 +275,13 @@ class TestDistributions:
         quantiles = model.fit_cross_fitted(features, residuals, np.arange(200) % 3, ignored)
         assert np.abs(quantiles).max() < 10
 
-    def test_the_price_is_the_interval_score_after_calibration(self):
+    def test_the_interval_score_is_that_after_calibration(self):
         rng = np.random.default_rng(0)
         y, width = rng.normal(size=200), rng.uniform(1, 2, size=200)
         threshold = conformal_quantile(np.maximum(-width / 2 - y, y - width / 2) / width, 0.9)
         expected = Intervals(-width / 2 - threshold * width, width / 2 + threshold * width)
-        price = conformal_interval_score(-width / 2, width / 2, y, 0.9)
-        assert price == pytest.approx(interval_score(y, expected, level=0.9))
+        found = conformal_interval_score(-width / 2, width / 2, y, 0.9)
+        assert found == pytest.approx(interval_score(y, expected, level=0.9))
 
 
 class TestAutoRegressor:

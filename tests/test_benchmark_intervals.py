@@ -322,7 +322,7 @@ def test_the_documentation_has_the_marks():
 
 
 def test_the_figure_is_written(folder):
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     run(folder, "first", "--seeds", "1", "--figure", str(folder / "pictures/figure.png"))
     assert (folder / "pictures/figure.png").read_bytes().startswith(b"\x89PNG")
 

@@ -144,8 +144,8 @@ def _option(
 ) -> Option:
     """Return the option for a score with one threshold, or with an array of one threshold for each row."""
     intervals = interval_by(score, threshold, rows.prediction)
-    widths, price = intervals.width, mean_score(rows, intervals, level)
+    widths, interval_score = intervals.width, mean_score(rows, intervals, level)
     if is_one_sided(score):  # the width up to a limit of the target says nothing
-        widths, price = np.full(len(widths), np.inf), np.inf
+        widths, interval_score = np.full(len(widths), np.inf), np.inf
     means = {label: float(own.mean()) for label, own in groups.split(widths).items()}
-    return Option(score, np.ndim(threshold) > 0, verdict, float(widths.mean()), price, means)
+    return Option(score, np.ndim(threshold) > 0, verdict, float(widths.mean()), interval_score, means)

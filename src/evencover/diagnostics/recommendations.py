@@ -315,9 +315,9 @@ def _candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[C
         tried = tried and choices.rows_suffice_for_tails(settings.level)
         if choices.tails == "separate" or (choices.tails is None and tried):
             groups = fresh_taxonomy(each.taxonomy).learn(rows)
-            width, price = two_tails_quality(rows, groups, each.nonconformity, settings.level)
+            width, interval_score = two_tails_quality(rows, groups, each.nonconformity, settings.level)
             verdict = each.verdict if np.isfinite(width) else "undecided"
-            yield replace(each, width=width, interval_score=price, verdict=verdict, tails="separate")
+            yield replace(each, width=width, interval_score=interval_score, verdict=verdict, tails="separate")
 
 
 def _joint_candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[Candidate]:

@@ -18,7 +18,7 @@ from evencover.quantiles import conformal_quantile
 _SMALLEST_WEIGHT = 0.02  # regressors with less weight are left out
 _MAX_STEPS = 1000  # of the least squares; the default is three for each regressor
 N_PARTS = 3  # of the rows, for cross-fitted distributions: each part costs one more fit
-_LARGEST_PRICE = 1.2  # interval score of a distribution with weight, relative to the best one
+_LARGEST_SCORE = 1.2  # interval score of a distribution with weight, relative to the best one
 _SMALLEST_WIDTH = 1e-3  # of bounds, as a fraction of the median width
 
 
@@ -121,19 +121,19 @@ class ChosenMixture:
         The distributions, fitted to all rows, with their weights.
     quantiles : ndarray of shape (n, Q)
         The quantiles of the mixture, out of fold.
-    prices : ndarray of shape (distributions,)
+    interval_scores : ndarray of shape (distributions,)
         The interval score of each distribution alone, out of fold after calibration.
     weights : ndarray of shape (distributions,)
         The weights of all distributions.
-    price : float
+    interval_score : float
         The interval score of the mixture.
     """
 
     mixture: Mixture
     quantiles: FloatArray
-    prices: FloatArray
+    interval_scores: FloatArray
     weights: FloatArray
-    price: float
+    interval_score: float
 
 
 def choose_mixture(
@@ -164,18 +164,18 @@ def choose_mixture(
     """
     found = [each.fit_cross_fitted(features, residuals, folds % N_PARTS, done) for each in distributions.values()]
 
-    def price(weights: FloatArray) -> float:
+    def score_of(weights: FloatArray) -> float:
         lower, upper = weighted_sum(weights, [each[:, list(bounds)] for each in found]).T
         return conformal_interval_score(lower, upper, residuals, level)
 
-    prices = np.array([price(each) for each in np.eye(len(found))])
-    weights = cautious_weights(prices, price)
+    scores = np.array([score_of(each) for each in np.eye(len(found))])
+    weights = cautious_weights(scores, score_of)
     used = [each for each, weight in zip(distributions.values(), weights, strict=True) if weight]
     mixture = Mixture(tuple(used), weights[weights > 0])
-    return ChosenMixture(mixture, weighted_sum(weights, found), prices, weights, price(weights))
+    return ChosenMixture(mixture, weighted_sum(weights, found), scores, weights, score_of(weights))
 
 
-def cautious_weights(prices: FloatArray, price: Callable[[FloatArray], float]) -> FloatArray:
+def cautious_weights(scores: FloatArray, score_of: Callable[[FloatArray], float]) -> FloatArray:
     """Return weights of distributions, halfway between equal weights of the best subset and equal weights of all.
 
     The subset that is the best on the training rows may be so by chance. With half of the weight for all of them, a bad
@@ -183,15 +183,15 @@ def cautious_weights(prices: FloatArray, price: Callable[[FloatArray], float]) -
 
     Parameters
     ----------
-    prices : ndarray of shape (distributions,)
+    scores : ndarray of shape (distributions,)
         The interval score of each distribution alone.
-    price : callable
+    score_of : callable
         From weights to the interval score of the mixture.
     """
-    good = prices <= _LARGEST_PRICE * prices.min()
-    subsets = (np.array(each) for each in product((1.0, 0.0), repeat=len(prices)))
+    good = scores <= _LARGEST_SCORE * scores.min()
+    subsets = (np.array(each) for each in product((1.0, 0.0), repeat=len(scores)))
     candidates = [each / each.sum() for each in subsets if each.any() and good[each > 0].all()]
-    return np.asarray((min(candidates, key=price) + good / good.sum()) / 2)
+    return np.asarray((min(candidates, key=score_of) + good / good.sum()) / 2)
 
 
 def conformal_interval_score(lower: FloatArray, upper: FloatArray, y: FloatArray, level: float) -> float:

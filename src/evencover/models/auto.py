@@ -48,7 +48,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     effort : {"fast", "normal", "best"}
         How much is fitted. In units of one fit of scikit-learn's `HistGradientBoostingRegressor` on the same rows,
-        "fast" takes about 10 and at most 15, "normal" 50 to 110 and at most 120, and "best" has no limit.
+        "fast" takes about 10 and at most 15, "normal" 50 to 100 and at most 120, and "best" has no limit.
     level : float
         Nominal coverage of the model's own bounds; the distributions are compared at this level.
     random_state : int, RandomState or None
@@ -221,8 +221,8 @@ def _fitted(task: _Task, progress: Progress) -> _Fitted:
         chosen.quantiles,
         tuple(map(MemberResult, members, tried.errors.tolist(), tried.weights.tolist())),
         float(np.sqrt(np.mean((y - center) ** 2))),
-        tuple(map(DistributionResult, distributions, chosen.prices.tolist(), chosen.weights.tolist())),
-        chosen.price,
+        tuple(map(DistributionResult, distributions, chosen.interval_scores.tolist(), chosen.weights.tolist())),
+        chosen.interval_score,
     )
 
 
