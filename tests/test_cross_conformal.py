@@ -195,6 +195,34 @@ if __name__ == "__main__":
 """
 
 
+KILLED_WITH_FEW_FOLDS = """
+import os
+import time
+import numpy as np
+from sklearn.dummy import DummyRegressor
+from evencover import CrossConformalRegressor
+
+class Slow(DummyRegressor):
+    def fit(self, X, y):
+        os.write(1, b"f")
+        time.sleep(60)
+
+if __name__ == "__main__":
+    CrossConformalRegressor(Slow(), cv=2, n_jobs=6).fit(np.zeros((40, 1)), np.arange(40.0))
+"""
+
+
+def test_no_process_is_left_over_if_there_are_fewer_folds_than_jobs(tmp_path):
+    driver = tmp_path / "driver.py"
+    driver.write_text(KILLED_WITH_FEW_FOLDS)
+    with subprocess.Popen([sys.executable, driver], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.read(2) == "ff"
+        workers = descendants(process.pid, parents())
+        process.kill()
+    assert len(workers) >= 3
+    assert not still_there(workers)
+
+
 def test_processes_end_when_their_parent_is_killed(tmp_path):
     """Also in the middle of a fit; the resource tracker that joblib starts must end as well."""
     driver = tmp_path / "driver.py"

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.parallel import Parallel, delayed
 
@@ -58,6 +59,7 @@ def fit_folds(
         delayed(_fit_fold)(estimator, X, y, training, test, fit_params, os.getpid())
         for training, test in zip(splits.training, splits.test, strict=True)
     )
+    n_jobs = min(effective_n_jobs(n_jobs), len(splits))  # a process without a task would not watch its parent
     models, predictions = zip(*Parallel(n_jobs=n_jobs)(tasks), strict=True)
     return list(models), list(predictions)
 
