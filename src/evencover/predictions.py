@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from evencover._internal.arrays import (
     BoolArray,
@@ -18,6 +17,7 @@ from evencover._internal.arrays import (
     row_selection,
     selected_rows,
 )
+from evencover._internal.normal_distribution import normal_cdf, normal_quantile
 from evencover._internal.quantile_functions import (
     QuantileFunction,
     checked_probabilities,
@@ -228,7 +228,7 @@ class Prediction:
             at (1 ± level) / 2.
         """
         if level is not None and (own := float(level_fraction(level))) != self.level:
-            lower, upper = (self._quantile(sign * ndtri((1 + own) / 2)) for sign in (-1, 1))
+            lower, upper = (self._quantile(sign * normal_quantile((1 + own) / 2)) for sign in (-1, 1))
             return Intervals(lower, upper, level=own, prediction=self.center)
         return Intervals(
             self.required("lower", by="the model's own interval"),
@@ -242,12 +242,12 @@ class Prediction:
         target = checked_for_each_row(y, "y", length=len(self), matched="the prediction")
         if self.scale is not None:
             return self.scale.cdf(target)  # type: ignore[no-any-return]
-        return np.asarray(ndtr(self.quantile_function().normal_scores(target)[1]))
+        return np.asarray(normal_cdf(self.quantile_function().normal_scores(target)[1]))
 
     def ppf(self, p: Any) -> FloatArray:
         """Return the predicted quantile at a probability, shape (n,), or at each of P probabilities, shape (n, P)."""
         probabilities = checked_probabilities(np.atleast_1d(np.asarray(p)), "p")
-        table = np.stack([self._quantile(z) for z in ndtri(probabilities)], axis=-1)
+        table = np.stack([self._quantile(z) for z in normal_quantile(probabilities)], axis=-1)
         return table if np.ndim(p) else table[:, 0]
 
     def _quantile(self, z: float) -> FloatArray:
@@ -299,7 +299,7 @@ class Prediction:
 
     @property
     def _z(self) -> float:
-        return float(ndtri((1 + self.level) / 2))
+        return float(normal_quantile((1 + self.level) / 2))
 
     def __len__(self) -> int:
         return len(self.center)

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import ndtri
 
 from evencover._internal.arrays import BoolArray, FloatArray, IntArray, checked_table, checked_vector
+from evencover._internal.normal_distribution import normal_quantile
 
 _SMALLEST_TAIL = 0.01  # slope of a tail, as a fraction of the spread
 _ROUNDING_MARGIN = 8 * float(np.finfo(float).eps)  # relative to the size of a value and of its distance from the knots
@@ -143,4 +143,4 @@ def medians(quantiles: FloatArray, probabilities: FloatArray) -> FloatArray:
 def interpolated(quantiles: FloatArray, probabilities: FloatArray, spread: FloatArray | None) -> QuantileFunction:
     """Return the quantile functions through given quantiles; the slope of a tail is at least 1 % of the spread."""
     smallest = np.zeros(len(quantiles)) if spread is None else _SMALLEST_TAIL * spread
-    return _with_normal_tails(ndtri(probabilities), quantiles, smallest)
+    return _with_normal_tails(normal_quantile(probabilities), quantiles, smallest)
