@@ -19,10 +19,9 @@ from evencover.diagnostics._exact_tests import (
     SIGNIFICANT,
     clopper_pearson_lower,
     clopper_pearson_upper,
-    covered_count_pmf,
+    coverage_p_values,
     holm,
     large_sample_p_value,
-    one_sided_p_values,
     two_sided_p_value,
 )
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
@@ -107,20 +106,50 @@ class RowResults:
     def audit_rows(self, name: Label, rows: IntArray) -> GroupAudit:
         """Return the audit of some rows as one group, not yet adjusted for other tests."""
         n, covered = len(rows), int(np.count_nonzero(self.covered[rows]))
-        counts = np.bincount(self.pools.codes[rows], minlength=len(self.pools.sizes)).tolist()
-        pools = [(m, size) for m, size in zip(counts, self.pools.sizes, strict=True) if m]
-        tails = self.pools.tail_shares
-        testable = n and (not self.pools.known or all(size is not None for _, size in pools))
+        width, score = (float(each[rows].mean()) if n else np.nan for each in (self.widths, self.scores))
+        counts = np.bincount(self.pools.codes[rows], minlength=len(self.pools.sizes))
+        return CoverageCount(n, covered, width, score, tuple(counts.tolist())).audit(
+            name, self.pools.sizes, self.level, self.pools.tail_shares
+        )
+
+
+@dataclass(frozen=True)
+class CoverageCount:
+    """The totals of some rows.
+
+    Parameters
+    ----------
+    rows, covered : int
+        Number of rows, and of rows that are covered.
+    width, score : float
+        Mean width and mean interval score; NaN without rows.
+    by_pool : tuple of int
+        Number of rows of each pool of calibration scores.
+    """
+
+    rows: int
+    covered: int
+    width: float
+    score: float
+    by_pool: tuple[int, ...]
+
+    def audit(self, name: Label, sizes: Sequence[int | None], level: Fraction, tails: TailShares = None) -> GroupAudit:
+        """Return the audit of these rows as one group, not yet adjusted for other tests.
+
+        The sizes are the numbers of calibration rows of the pools, None where they are not known.
+        """
+        n, covered = self.rows, self.covered
+        pools = [(m, size) for m, size in zip(self.by_pool, sizes, strict=True) if m]
+        known = any(size is not None for size in sizes)
+        testable = n and (not known or all(size is not None for _, size in pools))
         under, over = np.nan, np.nan
         if testable:
-            under, over = one_sided_p_values(covered_count_pmf(pools, self.level, tails), covered)
-        share, width, score = (
-            float(each[rows].mean()) if n else np.nan for each in (self.covered, self.widths, self.scores)
-        )
+            under, over = coverage_p_values(pools, level, covered, tails)
+        share = covered / n if n else np.nan
         low, high = float(clopper_pearson_lower(covered, n)), float(clopper_pearson_upper(covered, n))
         both = float(two_sided_p_value(under, over))
-        limit = large_sample_p_value(pools, self.level, share, tails) if testable else np.nan
-        return GroupAudit(name, n, share, low, high, share, under, over, both, limit, width, score)
+        limit = large_sample_p_value(pools, level, share, tails) if testable else np.nan
+        return GroupAudit(name, n, share, low, high, share, under, over, both, limit, self.width, self.score)
 
 
 @dataclass(frozen=True)

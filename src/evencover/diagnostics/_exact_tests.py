@@ -1,11 +1,13 @@
 """Exact distributions of the number of covered rows: Clopper-Pearson bounds, p-values, Holm's adjustment."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from math import ceil, floor
 
 import numpy as np
 from scipy.signal import fftconvolve
-from scipy.special import betaincinv, betaln, ndtr
+from scipy.special import betainc, betaincinv, betaln, ndtr
 from scipy.stats import beta, binom
 
 from evencover._internal.arrays import FloatArray, IntArray
@@ -14,6 +16,10 @@ from evencover.quantiles import Level, level_fraction
 
 CONFIDENCE = 0.95
 SIGNIFICANT = 0.05
+_MAX_COUNTS = 10**6  # with more rows, p-values are computed on a grid
+_DEVIATIONS = 12  # how many standard deviations from the mean coverages are likely
+_CELLS = 2**15  # of a grid of coverages
+_MAX_POOLS = 200  # the sum of more is normal
 
 
 def clopper_pearson_lower(covered: int | IntArray, n: int | IntArray, groups: int | IntArray = 1) -> FloatArray:
@@ -80,6 +86,89 @@ def covered_count_pmf(
         pmf = _pool_pmf(m, n, level, tail_shares)
         total = np.maximum(fftconvolve(total, pmf), 0.0) if min(len(total), len(pmf)) > 1 else np.convolve(total, pmf)
     return total
+
+
+def coverage_p_values(
+    pools: Sequence[tuple[int, int | None]], level: Level, covered: int, tail_shares: TailShares = None
+) -> tuple[float, float]:
+    """Return the one-sided p-values for under- and over-coverage; see `covered_count_pmf` for the parameters.
+
+    They are exact for up to a million rows. For more rows, they are computed on a grid of coverages, and the number of
+    covered rows of a pool, given its threshold, is approximated by a normal distribution; the error is below 0.001.
+    """
+    n_rows = sum(m for m, _ in pools)
+    if n_rows <= _MAX_COUNTS:
+        return one_sided_p_values(covered_count_pmf(pools, level, tail_shares), covered)
+    shares = [_CoveredShare.of(m, m / n_rows, n, level, tail_shares) for m, n in pools]
+    noise = float(np.sqrt(sum(each.noise for each in shares)))
+    coverages, probabilities = _mixture(shares, noise)
+    below, above = ((covered + half) / n_rows - coverages for half in (0.5, -0.5))
+    if not noise:  # all thresholds are infinite
+        return float(probabilities[below >= 0].sum()), float(probabilities[above <= 0].sum())
+    both = probabilities @ ndtr(below / noise), probabilities @ ndtr(-above / noise)
+    return min(1.0, float(both[0])), min(1.0, float(both[1]))
+
+
+@dataclass(frozen=True)
+class _CoveredShare:
+    """The coverage of a pool's threshold, Beta(a, b) or a fixed mean, times the share of the pool's rows in all rows.
+
+    Parameters
+    ----------
+    weight : float
+        The share of the pool's rows.
+    mean, deviation : float
+        Mean and standard deviation of its coverage.
+    noise : float
+        Variance of the share of covered rows among all rows, given the coverage.
+    a, b : int
+        The parameters of the Beta distribution; 0 if the coverage is fixed.
+    """
+
+    weight: float
+    mean: float
+    deviation: float
+    noise: float
+    a: int = 0
+    b: int = 0
+
+    @classmethod
+    def of(cls, m: int, weight: float, n: int | None, level: Level, tail_shares: TailShares) -> "_CoveredShare":
+        """Return the distribution for a threshold from n calibration scores; an infinite one covers every row."""
+        if n is None:
+            share = float(level_fraction(level))
+            return cls(weight, share, 0.0, weight**2 * share * (1 - share) / m)
+        rank = covered_rank(n, level, tail_shares)
+        if rank > n:
+            return cls(weight, 1.0, 0.0, 0.0)
+        mean, variance = _beta_moments(rank, n + 1 - rank)
+        noise = weight**2 * (mean * (1 - mean) - variance) / m
+        return cls(weight, mean, float(np.sqrt(variance)), noise, rank, n + 1 - rank)
+
+    def cells(self, step: float) -> tuple[float, FloatArray]:
+        """Return the center of the first cell of a grid, and the probability of each cell."""
+        reach = _DEVIATIONS * self.deviation
+        low, high = (max(0.0, self.mean - reach) * self.weight, min(1.0, self.mean + reach) * self.weight)
+        edges = np.arange(floor(low / step), ceil(high / step) + 1)
+        cdf = betainc(self.a, self.b, np.clip(edges * step / self.weight, 0.0, 1.0))
+        return (edges[0] + 0.5) * step, np.diff(cdf)
+
+
+def _mixture(shares: Sequence[_CoveredShare], noise: float) -> tuple[FloatArray, FloatArray]:
+    """Return coverages of all rows together on a grid, and their probabilities."""
+    start = sum(each.weight * each.mean for each in shares if not each.a)
+    random = [each for each in shares if each.a and each.weight]
+    spread = np.sqrt(sum((each.weight * each.deviation) ** 2 for each in random))
+    step = 2 * _DEVIATIONS * max(spread, noise) / _CELLS
+    if len(random) > _MAX_POOLS:  # their sum is normal
+        mean, steps = sum(each.weight * each.mean for each in random), np.arange(-_CELLS // 2, _CELLS // 2 + 1)
+        return start + mean + (steps[:-1] + 0.5) * step, np.diff(ndtr(steps * step / spread))
+    total = np.ones(1)
+    for each in random:
+        first, cells = each.cells(step)
+        start += first
+        total = np.maximum(fftconvolve(total, cells), 0.0)
+    return start + np.arange(len(total)) * step, total
 
 
 def large_sample_p_value(

@@ -50,21 +50,23 @@ class Feature:
     @cached_property
     def strata(self) -> Groups:
         """Groups of the rows by this feature: its categories or its thirds, and a group for missing values."""
+        labels, edges = self.labels_and_edges
         missing = np.isnan(self.values)
-        known = np.unique(self.values[~missing])
+        codes = np.where(missing, len(labels), np.searchsorted(edges, self.values))
+        return Groups(codes, (*labels, f"{self.name} missing") if missing.any() else labels)
+
+    @cached_property
+    def labels_and_edges(self) -> tuple[tuple[str, ...], FloatArray]:
+        """The labels of the strata of known values, and the upper edges of all but the last; few values are strata."""
+        known = np.unique(self.values[~np.isnan(self.values)])
         few_values = len(known) <= min(_MAX_DISTINCT, max(_N_STRATA, len(self.values) // _MIN_ROWS_PER_VALUE))
         if self.categories is not None or few_values:
-            labels = [f"{self.name} = {text}" for text in self._texts(known)]
-            codes = np.searchsorted(known, self.values)
-        else:
-            edges = np.unique(Bins.equal_frequency(self.values[~missing], _N_STRATA, self.name).edges)
-            edges = edges[edges < known[-1]] if edges[0] < known[-1] else known[-2:-1]  # so that the last bin has rows
-            texts = self._texts(edges)
-            between = [f"{low} < {self.name} <= {high}" for low, high in pairwise(texts)]
-            labels = [f"{self.name} <= {texts[0]}", *between, f"{self.name} > {texts[-1]}"]
-            codes = np.searchsorted(edges, self.values)
-        codes = np.where(missing, len(labels), codes)
-        return Groups(codes, (*labels, f"{self.name} missing") if missing.any() else tuple(labels))
+            return tuple(f"{self.name} = {text}" for text in self._texts(known)), known[:-1] / 2 + known[1:] / 2
+        edges = np.unique(Bins.equal_frequency(self.values[~np.isnan(self.values)], _N_STRATA, self.name).edges)
+        edges = edges[edges < known[-1]] if edges[0] < known[-1] else known[-2:-1]  # so that the last bin has rows
+        texts = self._texts(edges)
+        between = [f"{low} < {self.name} <= {high}" for low, high in pairwise(texts)]
+        return (f"{self.name} <= {texts[0]}", *between, f"{self.name} > {texts[-1]}"), edges
 
     def center_and_unit(self) -> tuple[float, float]:
         """Return the median and the standard deviation, 1 if that is 0; without overflow for huge numbers."""

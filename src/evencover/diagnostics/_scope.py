@@ -50,32 +50,45 @@ class Scope:
 
 def by_width(width: FloatArray) -> Groups:
     """Return thirds by width, or one group for each width if there are few; rounding errors are ignored."""
-    return Feature("width", _rounded(width)).strata
+    return width_feature(width).strata
+
+
+def width_feature(width: FloatArray) -> Feature:
+    """Return the widths as a feature; rounding errors are ignored."""
+    return Feature("width", _rounded(width))
+
+
+def default_feature(intervals: Intervals | IntervalUnion) -> tuple[Feature, str]:
+    """Return what defines the default groups, and its name: width, center, lower or upper (a one-sided bound).
+
+    It is the width; the center if the widths are equal; or the one-sided bound.
+    """
+    width, center, side = intervals.width, _center(intervals), bound_side(intervals)
+    if center is not None and (side is not None or _all_equal(width)):
+        return center, side or "center"
+    return width_feature(width), "width"
 
 
 def _default_scope(intervals: Intervals | IntervalUnion, X: Any) -> Scope:
-    """Return thirds by width, by center if the widths are equal, or by one-sided bounds.
-
-    Without X, the center or the bound is searched.
-    """
-    width, center, side = intervals.width, _center(intervals), bound_side(intervals)
-    groups, notes = by_width(width), []
-    if _all_equal(width):
+    """Return the strata of the default feature. Without X, the center or the bound is searched."""
+    center, side = _center(intervals), bound_side(intervals)
+    feature, kind = default_feature(intervals)
+    notes = []
+    if kind in ("lower", "upper"):
+        notes = [f"The intervals are {side} bounds, so the groups are thirds by the bound."]
+    elif _all_equal(intervals.width):
         by_center = "the rows are one group" if center is None else "the groups are thirds by the interval's center"
         notes = [
-            f"All intervals have the same width ({number_text(float(np.median(width)))}), so {by_center}.",
+            f"All intervals have the same width ({number_text(float(np.median(intervals.width)))}), so {by_center}.",
             "Coverage by expected noise cannot be assessed: the intervals do not say which rows are harder.",
         ]
-        groups = groups if center is None else center.strata
-    if side is not None and center is not None:
-        groups, notes = center.strata, [f"The intervals are {side} bounds, so the groups are thirds by the bound."]
     if center is None:
-        return Scope(groups, X, X is not None, tuple(notes))
+        return Scope(feature.strata, X, X is not None, tuple(notes))
     if X is not None:
-        return Scope(groups, X, features_given=True, notes=tuple(notes))
+        return Scope(feature.strata, X, features_given=True, notes=tuple(notes))
     what = "interval's center" if side is None else f"{side} bound"
     notes.append(f"No features were given, so the search for low coverage used only the {what}.")
-    return Scope(groups, Features([center]), notes=tuple(notes))
+    return Scope(feature.strata, Features([center]), notes=tuple(notes))
 
 
 def _center(intervals: Intervals | IntervalUnion) -> Feature | None:
@@ -86,11 +99,18 @@ def _center(intervals: Intervals | IntervalUnion) -> Feature | None:
     if not isinstance(intervals, Intervals):
         return None
     side = bound_side(intervals)
-    with np.errstate(invalid="ignore"):
-        center = intervals.lower / 2 + intervals.upper / 2 if side is None else getattr(intervals, side)
-    center = _rounded(np.where(intervals.empty | ~np.isfinite(center), np.nan, center))
+    center = _rounded(stratified_values(intervals, side or "center"))
     name = "center" if side is None else f"{side} bound"
     return Feature(name, center) if len(np.unique(center[~np.isnan(center)])) > 1 else None
+
+
+def stratified_values(intervals: Intervals, kind: str) -> FloatArray:
+    """Return the widths, the centers or the bounds of intervals; centers and bounds are NaN if they are not finite."""
+    if kind == "width":
+        return intervals.width
+    with np.errstate(invalid="ignore"):
+        center = intervals.lower / 2 + intervals.upper / 2 if kind == "center" else getattr(intervals, kind)
+    return np.where(intervals.empty | ~np.isfinite(center), np.nan, center)
 
 
 def _all_equal(width: FloatArray) -> bool:
