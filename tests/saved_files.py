@@ -38,6 +38,7 @@ from evencover import (
     Calibration,
     ConformalRegressor,
     CrossConformalRegressor,
+    HistogramByGroup,
     IntervalDistance,
     Normalized,
     OneSided,
@@ -164,6 +165,7 @@ def predictors():
         "quantiles": ConformalRegressor(FromQuantiles(quantiles=BY_PROBABILITY), nonconformity=ProbabilityDistance()),
         "columns": ConformalRegressor(COLUMNS, nonconformity=ProbabilityDistance(), taxonomy=BySpread(2)),
         "two_tails": ConformalRegressor(SPREAD, nonconformity=Normalized(), calibrator=TwoTails(BySpread(2))),
+        "histograms": ConformalRegressor(SPREAD, nonconformity=Normalized(), calibrator=HistogramByGroup(BySpread(2))),
         "bounded": ConformalRegressor(SPREAD, nonconformity=Bounded(Normalized(), y_min=-10.0)),
         "best": ConformalRegressor(BEST, nonconformity=ProbabilityDistance()),
     }

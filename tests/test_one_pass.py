@@ -200,7 +200,7 @@ def test_thresholds_are_found_once_for_each_choice_of_levels(monkeypatch):
 def test_the_cache_of_thresholds_stays_small():
     made = calibration.calibrate(OLD.y, OLD.prediction)
     expected = [made.threshold(level)[0] for level in np.linspace(0.01, 0.99, 250)]
-    assert len(made._pool((0, 0))._threshold_cache) <= pools._MAX_CACHED_LEVELS
+    assert len(made._pools.pool((0, 0))._threshold_cache) <= pools._MAX_CACHED_LEVELS
     fresh = calibration.calibrate(OLD.y, OLD.prediction)
     assert [fresh.threshold(level)[0] for level in np.linspace(0.01, 0.99, 250)] == expected
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from evencover.calibration import Calibration as Calibration
     from evencover.calibration import calibrate as calibrate
     from evencover.calibrators.by_group import ByGroup as ByGroup
+    from evencover.calibrators.histogram import HistogramByGroup as HistogramByGroup
     from evencover.calibrators.protocols import Calibrated as Calibrated
     from evencover.calibrators.protocols import Calibrator as Calibrator
     from evencover.calibrators.two_tails import TwoTails as TwoTails
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from evencover.groups import Groups as Groups
     from evencover.guarantees import Guarantee as Guarantee
     from evencover.guarantees import TooFewRowsWarning as TooFewRowsWarning
+    from evencover.histogram_calibration import HistogramCalibration as HistogramCalibration
     from evencover.interval_unions import IntervalUnion as IntervalUnion
     from evencover.intervals import Intervals as Intervals
     from evencover.metrics import coverage as coverage
@@ -65,6 +67,9 @@ if TYPE_CHECKING:
     from evencover.scores import Standardized as Standardized
     from evencover.scores import scores_of as scores_of
     from evencover.scores import threshold_intervals as threshold_intervals
+    from evencover.sql import ThresholdSQL as ThresholdSQL
+    from evencover.sql import calibrate_sql as calibrate_sql
+    from evencover.table_columns import TableColumns as TableColumns
     from evencover.target_support import Support as Support
     from evencover.taxonomies import ByFeature as ByFeature
     from evencover.taxonomies import ByFunction as ByFunction
@@ -80,6 +85,7 @@ _MODULES = {
     "_report.writing": ("write_report",),
     "calibration": ("Calibration", "calibrate"),
     "calibrators.by_group": ("ByGroup",),
+    "calibrators.histogram": ("HistogramByGroup",),
     "calibrators.protocols": ("Calibrated", "Calibrator"),
     "calibrators.two_tails": ("TwoTails",),
     "conformal": ("ConformalRegressor",),
@@ -94,6 +100,7 @@ _MODULES = {
     "diagnostics.sample_sizes": ("groups_affordable", "rows_needed"),
     "groups": ("Groups",),
     "guarantees": ("Guarantee", "TooFewRowsWarning"),
+    "histogram_calibration": ("HistogramCalibration",),
     "interval_unions": ("IntervalUnion",),
     "intervals": ("Intervals",),
     "metrics": (
@@ -125,6 +132,8 @@ _MODULES = {
         "scores_of",
         "threshold_intervals",
     ),
+    "sql": ("ThresholdSQL", "calibrate_sql"),
+    "table_columns": ("TableColumns",),
     "target_support": ("Support",),
     "taxonomies": (
         "ByFeature",

@@ -1,34 +1,31 @@
 """Calibration: scores of each group, which give thresholds, intervals and p-values at any level."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from evencover._internal import calibration_files
 from evencover._internal.arrays import FloatArray, IntArray, checked_nonnegative
 from evencover._internal.frames import frame_kind
+from evencover._internal.grouped_pools import GroupedPools, Seed, Unseen, check_mergeable, groups_or_marginal
 from evencover._internal.pools import Pool, PoolAssignment
-from evencover.groups import Groups, Label, checked_groups, first_few
+from evencover.groups import Groups, Label
 from evencover.guarantees import EXCHANGEABLE, SHIFTED, Guarantee, Kind
-from evencover.intervals import Intervals, for_requested_level, stack_levels
-from evencover.quantiles import Levels, is_level_sequence, level_fractions
+from evencover.intervals import Intervals, for_requested_level
+from evencover.quantiles import Level, Levels, is_level_sequence, level_fractions
 from evencover.rows import Rows
-from evencover.scores.evaluation import checked_nonconformity, checked_scores, intervals_by_group, scores_by_group
-from evencover.scores.one_sided import side_of
+from evencover.scores.evaluation import checked_nonconformity, checked_scores, scores_by_group
 from evencover.scores.score import Nonconformity
 from evencover.scores.support import support_of, warn_of_targets_outside
+from evencover.sql import ThresholdSQL, UnseenSQL
+from evencover.table_columns import TableColumns
 
-Unseen: TypeAlias = Literal["error", "marginal", "inf"]
-Seed: TypeAlias = int | np.random.Generator | None
-Cell: TypeAlias = tuple[int, int]  # group code and edge bits
 Array = TypeVar("Array", FloatArray, FloatArray | None)
-
-_MARGINAL_LABELS: tuple[Label, ...] = ("all",)
 
 
 def calibrate(
@@ -120,7 +117,7 @@ class Calibration:
     @property
     def sizes(self) -> dict[Label, int]:
         """Number of calibration rows behind each group's threshold."""
-        return {label: len(self._pool((group, 0))) for group, label in enumerate(self.labels)}
+        return self._pools.sizes
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -142,12 +139,10 @@ class Calibration:
             Weight of the new row, if the calibration is weighted.
         """
         levels = level_fractions(level)
-        one_row_per_group = Groups(np.arange(len(self.labels)), self.labels)
         n_groups = len(self.labels)
         weights = None if test_weight is None else checked_nonnegative(np.full(n_groups, test_weight), "weights")
         self._check_weights(weights)
-        by_level = self.pool_assignment(one_row_per_group, "error").thresholds(levels, weights)
-        table = np.stack([np.broadcast_to(column, n_groups) for column in by_level], axis=-1)  # (n_groups, L)
+        table = self._pools.threshold_table(levels, weights)
         return table if is_level_sequence(level) else table[:, 0]
 
     def interval(
@@ -189,17 +184,7 @@ class Calibration:
     def intervals_at(self, levels: tuple[Fraction, ...], rows: Rows, groups: Groups, unseen: Unseen) -> Intervals:
         """Return the intervals of m rows with given groups at each of L levels. Bounds of shape (m, L)."""
         self._check_weights(rows.weights)
-        self.check_same_groups(groups, unseen)
-        codes = groups.codes_among(self.labels)
-        intervals = stack_levels(
-            [
-                intervals_by_group(self.nonconformity, self.labels, threshold, rows.prediction, codes)
-                for threshold in self.pool_assignment(groups, unseen).thresholds(levels, rows.weights)
-            ]
-        )
-        unseen_labels = groups.labels_not_in(self.labels)
-        guarantee = replace(self.guarantee, without=unseen_labels) if unseen_labels else self.guarantee
-        return replace(intervals, groups=groups, guarantee=guarantee, side=side_of(self.nonconformity))
+        return self._pools.intervals(levels, rows, groups, unseen, self.guarantee)
 
     def p_values(
         self,
@@ -233,10 +218,37 @@ class Calibration:
     def p_values_of(self, rows: Rows, groups: Groups, unseen: Unseen, seed: Seed) -> FloatArray:
         """Return the p-values of m rows with targets and given groups. Shape (m,)."""
         self._check_weights(rows.weights)
-        self.check_same_groups(groups, unseen)
-        scores = scores_by_group(self.nonconformity, rows, groups.codes_among(self.labels), self.labels)
-        tie_shares = None if seed is None else np.random.default_rng(seed).random(len(rows))
-        return self.pool_assignment(groups, unseen).p_values(scores, tie_shares, rows.weights)
+        return self._pools.p_values(rows, groups, unseen, seed)
+
+    def to_sql(
+        self,
+        level: Level = 0.9,
+        *,
+        dialect: str,
+        center: str | None = None,
+        spread: str | None = None,
+        lower: str | None = None,
+        upper: str | None = None,
+        group: str | None = None,
+        unseen: UnseenSQL = "null",
+    ) -> ThresholdSQL:
+        """Return the thresholds as SQL: a table to join with, a CASE expression, and expressions of the bounds.
+
+        Parameters
+        ----------
+        level : float
+            Nominal coverage.
+        dialect : {"bigquery", "duckdb", "postgres", "snowflake", "spark", "sqlite"}
+            The dialect of the SQL.
+        center, spread, lower, upper, group : str, optional
+            Names of the columns of new rows with the predictions and the groups.
+        unseen : {"null", "inf", "marginal"}
+            The threshold of other groups: NULL, infinity, or that of all calibration rows (without a guarantee).
+        """
+        if self.weighted:
+            raise ValueError("SQL has no weights for covariate shift; this calibration is weighted")
+        columns = TableColumns(None, center, spread, lower, upper, group)
+        return self._pools.to_sql(level, columns, dialect, unseen)
 
     def merge(self, *others: "Calibration") -> "Calibration":
         """Return one calibration of the rows of several, ``a.merge(b, c)``, as if all rows were calibrated at once.
@@ -244,12 +256,8 @@ class Calibration:
         All calibrations must have the same score, labels and rules, edges included. So learn the groups once, then
         calibrate each part of the rows with them.
         """
-        for other in others:
-            for name in ("nonconformity", "labels", "rules", "weighted"):
-                expected, found = getattr(self, name), getattr(other, name)
-                if expected != found:
-                    raise ValueError(f"merge needs calibrations with the same {name}; got {expected} and {found}")
         parts = (self, *others)
+        check_mergeable(parts, ("nonconformity", "labels", "rules", "weighted"))
         weights = [part.weights for part in parts if part.weights is not None]
         return Calibration(
             self.nonconformity,
@@ -291,23 +299,6 @@ class Calibration:
         """
         return calibration_files.read(path, nonconformity, cls.from_state)
 
-    def check_same_groups(self, groups: Groups, unseen: Unseen) -> None:
-        """Raise ValueError if a new row has no group, a rule differs, or a group is unseen and `unseen` is "error"."""
-        if unseen not in ("error", "marginal", "inf"):
-            raise ValueError(f"unseen must be 'error', 'marginal' or 'inf'; got {unseen!r}")
-        if len(groups) and groups.codes.min() < 0:
-            raise ValueError(f"every new row must have a group; rows without one: {np.count_nonzero(groups.codes < 0)}")
-        self.groups.check_same_rules(groups)
-        unseen_labels = groups.labels_not_in(self.labels)
-        if not unseen_labels or unseen != "error":
-            return
-        if self.labels == _MARGINAL_LABELS:
-            raise ValueError("groups were given, but the calibration has none; use calibrate(..., groups=...)")
-        raise ValueError(
-            f"groups must be among those of the calibration, {first_few(self.labels)}; got {first_few(unseen_labels)}. "
-            "To predict for unseen groups, use unseen='marginal' or unseen='inf'"
-        )
-
     def _check_weights(self, weights: FloatArray | None) -> None:
         """Raise ValueError unless calibration rows and new rows both have weights, or neither."""
         if (weights is not None) != self.weighted:
@@ -317,59 +308,21 @@ class Calibration:
                 f"only the {weighted} rows have them, not the {unweighted} rows"
             )
 
+    def check_same_groups(self, groups: Groups, unseen: Unseen) -> None:
+        """Raise ValueError if a new row has no group, a rule differs, or a group is unseen and `unseen` is "error"."""
+        self._pools.check_same_groups(groups, unseen)
+
     def pool_assignment(self, groups: Groups, unseen: Unseen) -> PoolAssignment:
         """Return the pool of each row: that of its group, of its edge, or the one for unseen groups."""
-        pools = [self._pool((group, 0)) for group in range(len(self.labels))]
-        names: list[Label | None] = list(self.labels)
-        codes = pool_codes = groups.codes_among(self.labels)
-        if groups.edge is not None:
-            pool_codes = codes.copy()
-            for (group, edge_bits), rows in Groups(codes, self.labels, (), groups.edge, groups.n_edge_bits).cells():
-                if edge_bits:
-                    pool_codes[rows] = len(pools)
-                    pools.append(self._pool((group, edge_bits)))
-                    names.append(self.labels[group])
-        if len(codes) and codes.min() < 0:
-            pool_codes = np.where(codes < 0, len(pools), pool_codes)
-            pools.append(self._pool(None) if unseen == "marginal" else self._empty_pool)
-            names.append("all rows together" if unseen == "marginal" else None)
-        return PoolAssignment(pools, names, pool_codes, self.tail_share)
-
-    def _pool(self, cell: Cell | None) -> Pool:
-        """Return the scores that new rows of a cell are compared with; those of all rows for None. Cached.
-
-        They are the scores of calibration rows in the same group whose edge bits are all set in the cell's edge bits.
-        """
-        if cell not in self._pool_cache:
-            if cell is None and isinstance(self.nonconformity, Mapping):
-                raise ValueError("unseen='marginal' needs one score for all groups; this calibration has one for each")
-            if cell is None:
-                parts = [self._cell_pools[key] for key in sorted(self._cell_pools)]
-            else:
-                group, bits = cell
-                subsets = (each for each in self._edge_bits_by_group.get(group, ()) if not each & ~bits)
-                parts = [self._cell_pools[group, subset] for subset in subsets]
-            self._pool_cache[cell] = Pool.concatenate(parts) if parts else self._empty_pool
-        return self._pool_cache[cell]
+        return self._pools.assignment(groups, unseen)
 
     @cached_property
-    def _pool_cache(self) -> dict[Cell | None, Pool]:
-        return {}
-
-    @cached_property
-    def _cell_pools(self) -> dict[Cell, Pool]:
-        """The scores and weights of the calibration rows in each cell."""
-        return {
+    def _pools(self) -> GroupedPools:
+        by_cell = {
             cell: Pool(_select(self.scores, rows), _select(self.weights, rows)) for cell, rows in self.groups.cells()
         }
-
-    @cached_property
-    def _edge_bits_by_group(self) -> dict[int, list[int]]:
-        """The edge bits that occur in each group, in increasing order."""
-        bits_by_group: dict[int, list[int]] = {}
-        for group, bits in sorted(self._cell_pools):
-            bits_by_group.setdefault(group, []).append(bits)
-        return bits_by_group
+        empty = Pool(np.empty(0), np.empty(0) if self.weighted else None)
+        return GroupedPools(self.nonconformity, self.labels, self.rules, by_cell, empty, self.tail_share)
 
     def __getstate__(self) -> dict[str, Any]:
         return {part.name: getattr(self, part.name) for part in fields(self)}  # without the caches
@@ -377,19 +330,6 @@ class Calibration:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{label} {n}" for label, n in self.sizes.items())
         return f"Calibration({self.nonconformity}; rows: {sizes}{'; weighted' * self.weighted})"
-
-    @property
-    def _empty_pool(self) -> Pool:
-        return Pool(np.empty(0), np.empty(0) if self.weighted else None)
-
-
-def groups_or_marginal(groups: Any, length: int, labels: tuple[Label, ...] = _MARGINAL_LABELS) -> Groups:
-    """Return the user's groups as `Groups`; for None, put all rows into one group if the labels allow it."""
-    if groups is None:
-        if labels != _MARGINAL_LABELS:
-            raise ValueError(f"groups must be given: the calibration has the groups {first_few(labels)}")
-        return Groups(np.zeros(length, dtype=np.intp), _MARGINAL_LABELS)
-    return checked_groups(groups, length, "the prediction")
 
 
 def _select(values: Array, rows: IntArray) -> Array:

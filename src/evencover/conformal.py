@@ -14,10 +14,10 @@ from sklearn.utils.metadata_routing import MetadataRouter
 from evencover._internal import predictor_files
 from evencover._internal.arrays import FloatArray
 from evencover._internal.frames import take
+from evencover._internal.grouped_pools import Seed, Unseen
 from evencover._internal.html import RecommendationHtmlMixin
 from evencover._internal.prediction_methods import PredictionMethodsMixin
 from evencover._internal.predictor_files import PredictorFileMixin
-from evencover.calibration import Seed, Unseen
 from evencover.calibrators.by_group import ByGroup
 from evencover.calibrators.protocols import (
     Calibrated,

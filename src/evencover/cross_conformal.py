@@ -14,11 +14,11 @@ from evencover._internal import predictor_files
 from evencover._internal.arrays import BoolArray, FloatArray, IntArray, warn_user
 from evencover._internal.fold_cells import numbers_per_row
 from evencover._internal.frames import frame_kind, n_rows, take
+from evencover._internal.grouped_pools import Unseen
 from evencover._internal.joined_sets import joined_sets
 from evencover._internal.prediction_methods import PredictionMethodsMixin
 from evencover._internal.predictor_files import PredictorFileMixin
 from evencover._internal.saved_files import file_errors
-from evencover.calibration import Unseen
 from evencover.calibrators._folds import Folds
 from evencover.calibrators._prediction_sets import requested_sets, sets_at
 from evencover.calibrators.cross import CalibratedFolds, CrossFolds, Method

@@ -158,7 +158,7 @@ class Groups:
         return {
             "codes": _as_small_integers(self.codes, len(self.labels)),
             **edge,
-            "labels": [_json_label(label) for label in self.labels],
+            "labels": [json_label(label) for label in self.labels],
             "rules": list(self.rules),
             "n_edge_bits": self.n_edge_bits,
         }
@@ -181,15 +181,15 @@ class Groups:
         counts = self.counts if others else ()
         return tuple(label for label, n in zip(self.labels, counts, strict=False) if n and label in others)
 
-    def check_same_rules(self, new: "Groups") -> None:
-        """Raise ValueError if a label has another rule for the new rows than for these calibration rows."""
-        rules = dict(zip(self.labels, self.rules, strict=False))
-        new_rules = dict(zip(new.labels, new.rules, strict=False))
-        for label in rules.keys() & new_rules.keys():
-            if rules[label] != new_rules[label]:
+    def check_rules_among(self, labels: tuple[Label, ...], rules: tuple[str, ...]) -> None:
+        """Raise ValueError if a label of these new rows has another rule than in the calibration."""
+        expected = dict(zip(labels, rules, strict=False))
+        new = dict(zip(self.labels, self.rules, strict=False))
+        for label in expected.keys() & new.keys():
+            if expected[label] != new[label]:
                 raise ValueError(
-                    f"groups must have the rules of the calibration: {label!r} is {rules[label]} there; "
-                    f"got {new_rules[label]}"
+                    f"groups must have the rules of the calibration: {label!r} is {expected[label]} there; "
+                    f"got {new[label]}"
                 )
 
     def __len__(self) -> int:
@@ -230,7 +230,7 @@ def _as_small_integers(codes: IntArray, stop: int) -> NDArray[Any]:
     return codes.astype(np.min_scalar_type(-max(stop, 1)))
 
 
-def _json_label(label: Label) -> Label:
+def json_label(label: Label) -> Label:
     """Return a label that JSON can store. Raise TypeError for any other."""
     if not isinstance(label, str | bool | int | float):
         raise TypeError(f"labels must be text, numbers or booleans to be saved; got {label!r}")

@@ -33,6 +33,7 @@ _KIND_TEXTS: dict[Kind, str] = {
 }
 
 
+_MAX_NAMED_GROUPS = 20  # a text names so many, and counts the others
 _THREE_DIGITS_UP = Context(prec=3, rounding=ROUND_CEILING)
 
 
@@ -160,8 +161,8 @@ class Guarantee:
         if self.kind == "none":
             return "No guarantee." if self.sizes else "No guarantee: there are no groups."
         several = self.kind == "per group" or len(self.sizes) > 1
-        rows = ", ".join(f"{label} {n}" if several else str(n) for label, n in self.sizes.items())
-        unseen = ", ".join(map(str, self.without))
+        rows = _first([f"{label} {n}" if several else str(n) for label, n in self.sizes.items()])
+        unseen = _first(list(map(str, self.without)))
         exceptions = f" No guarantee for rows of unseen groups: {unseen}." if self.without else ""
         return (
             f"{self._kind_text}, a target lies in its interval with probability {self._probability_text}"
@@ -242,3 +243,9 @@ def covered_rank(n: int, level: Level, tail_shares: TailShares = None) -> int:
 
 class TooFewRowsWarning(UserWarning):
     """A group has too few calibration rows for the level, so its intervals are infinite."""
+
+
+def _first(texts: list[str]) -> str:
+    """Return the first texts, and the number of the others."""
+    more = f", and {len(texts) - _MAX_NAMED_GROUPS} more groups" if len(texts) > _MAX_NAMED_GROUPS else ""
+    return f"{', '.join(texts[:_MAX_NAMED_GROUPS])}{more}"

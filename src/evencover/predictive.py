@@ -18,11 +18,12 @@ from evencover._internal.arrays import (
     row_selection,
 )
 from evencover._internal.frames import FrameKind, frame_kind
+from evencover._internal.grouped_pools import Seed, Unseen, groups_or_marginal
 from evencover._internal.pool_rows import PoolRows
 from evencover._internal.pools import warn_if_too_few
 from evencover._internal.score_steps import ScoreSteps
 from evencover._internal.upper_scores import upper_calibration_scores
-from evencover.calibration import Calibration, Seed, Unseen, groups_or_marginal
+from evencover.calibration import Calibration
 from evencover.groups import Groups, Label, rows_by_code
 from evencover.guarantees import Guarantee
 from evencover.intervals import Intervals, for_requested_level, stack_levels
@@ -152,7 +153,7 @@ class PredictiveDistribution:
             calibration.nonconformity,
             rows.prediction,
             groups,
-            tuple(ScoreSteps(np.sort(pool.scores)) for pool in assignment.pools),
+            tuple(ScoreSteps(np.sort(pool.scores)) for pool in assignment.pools),  # type: ignore[attr-defined]
             tuple(assignment.names),
             assignment.pool_codes,
             0.5 if seed is None else generator(seed).random(len(rows)),

@@ -20,6 +20,7 @@ from evencover import (
     BySpread,
     ByTarget,
     ConformalRegressor,
+    HistogramByGroup,
     IntervalDistance,
     Intervals,
     IntervalUnion,
@@ -46,6 +47,15 @@ CASES = {
     "by target": (ByGroup(ByTarget([-1.0, 1.0])), Residual()),
     "by product": (ByGroup(Product([BySpread(2), ByPrediction(2)])), Normalized()),
     "one tail": (ByGroup(BySpread(2)), Standardized()),
+    "histogram": (HistogramByGroup(), Residual()),
+    "histograms by spread": (HistogramByGroup(BySpread(3), bits=4), Normalized()),
+    "histograms by given edges": (HistogramByGroup(BySpread(edges=[1.0]), bits=0), IntervalDistance()),
+    "histograms with a score for each group": (
+        HistogramByGroup(BySpread(2)),
+        {"low": Residual(), "high": Normalized()},
+    ),
+    "histograms by target": (HistogramByGroup(ByTarget([-1.0, 1.0]), bits=6), Residual()),
+    "histograms of one tail": (HistogramByGroup(Product([BySpread(2), ByPrediction(2)])), Standardized()),
     "sliding window": (SlidingWindow(60), IntervalDistance()),
     "two tails": (TwoTails(), Residual()),
     "two tails by spread": (TwoTails(BySpread(2), lower_share=0.3), Normalized()),
@@ -163,7 +173,7 @@ def test_results_are_the_same_after_saving_and_loading(calibrator, score, tmp_pa
     """A user's own calibrator is passed to `load`, like a user's own score."""
     model = regressor(calibrator, score)
     model.save(tmp_path / "model")
-    own_calibrator = None if isinstance(calibrator, ByGroup | TwoTails) else calibrator
+    own_calibrator = None if isinstance(calibrator, ByGroup | HistogramByGroup | TwoTails) else calibrator
     loaded = ConformalRegressor.load(tmp_path / "model", calibrator=own_calibrator, trusted=["tests.synthetic.Oracle"])
     np.testing.assert_array_equal(bounds(loaded.calibrator_, NEW), bounds(model.calibrator_, NEW))
     np.testing.assert_array_equal(loaded.p_values(NEW.X, NEW.y), model.p_values(NEW.X, NEW.y))
@@ -173,9 +183,10 @@ def test_results_are_the_same_after_saving_and_loading(calibrator, score, tmp_pa
     )
 
 
-@each_case
-def test_scores_are_in_the_order_of_the_rows(calibrator, score):
+@pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("histogram")])
+def test_scores_are_in_the_order_of_the_rows(name):
     """For calibrators that keep the scores."""
+    calibrator, score = CASES[name]
     scores = calibrator.learn(OLD, score).scores
     if isinstance(score, dict):
         low = OLD.prediction.spread <= np.sort(OLD.prediction.spread)[len(OLD) // 2 - 1]
@@ -206,6 +217,7 @@ def test_a_regressor_gives_the_results_of_its_calibrator(calibrator, score):
 
 
 MERGEABLE = ["one group", "by given edges", "by target", "two tails of bounds", "two tails by target"]
+MERGEABLE += ["histogram", "histograms by given edges", "histograms by target"]
 
 
 @pytest.mark.parametrize("parts", [2, 3])
@@ -228,7 +240,7 @@ def test_merging_parts_with_different_groups_raises():
 
 
 # Groups of the target are tested in tests/guarantees; the linear threshold has no guarantee.
-WITH_GUARANTEE = [name for name in CASES if name not in ("by target", "two tails by target", "linear threshold")]
+WITH_GUARANTEE = [name for name in CASES if "by target" not in name and name != "linear threshold"]
 
 
 @pytest.mark.parametrize("name", WITH_GUARANTEE)

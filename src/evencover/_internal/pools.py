@@ -6,6 +6,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import islice
 from math import floor
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -16,6 +17,24 @@ from evencover.quantiles import rows_for_finite_threshold, thresholds, weighted_
 
 _MAX_NAMED_GROUPS = 5  # a warning names so many groups and counts the others
 _MAX_CACHED_LEVELS = 100  # a pool keeps its thresholds for so many requests of different levels
+
+
+class ScorePool(Protocol):
+    """The calibration scores that new rows are compared with."""
+
+    def thresholds(self, levels: tuple[Fraction, ...], test_weights: FloatArray | None = None, /) -> FloatArray:
+        """Return the threshold at each of L levels: shape (1, L) for all new rows, or (m, L) for m test weights."""
+
+    def p_values(
+        self, scores: FloatArray, tie_shares: FloatArray | None = None, test_weights: FloatArray | None = None, /
+    ) -> FloatArray:
+        """Return the p-value of each score; with `tie_shares`, smoothed. Shape (m,)."""
+
+    @classmethod
+    def concatenate(cls, pools: Sequence[Self], /) -> Self:
+        """Return one pool with the rows of all these pools."""
+
+    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +122,7 @@ class PoolAssignment:
 
     Parameters
     ----------
-    pools : list of Pool
+    pools : list of pools
         The pools.
     names : list of labels
         The group of each pool, for warnings. None for the empty pool of ``unseen="inf"``, where the user requested
@@ -114,7 +133,7 @@ class PoolAssignment:
         The share of 1 − level that a bound may miss, if the scores are those of one tail, for warnings.
     """
 
-    pools: list[Pool]
+    pools: Sequence[ScorePool]
     names: list[Label | None]
     pool_codes: IntArray
     tail_share: Fraction = Fraction(1)

@@ -5,7 +5,8 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from evencover._internal.arrays import FloatArray
-from evencover.calibration import Calibration, Seed, Unseen
+from evencover._internal.grouped_pools import Seed, Unseen
+from evencover.calibration import Calibration
 from evencover.calibrators._prediction_sets import prediction_sets, target_p_values
 from evencover.calibrators.protocols import Calibrated, Calibrator, check_weights_are_used
 from evencover.guarantees import Guarantee

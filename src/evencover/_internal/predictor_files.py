@@ -15,6 +15,7 @@ from evencover._internal.saved_files import IncompatibleFileError, file_errors, 
 from evencover._internal.saved_objects import dump_objects, load_objects
 from evencover.calibrators.by_group import ByGroup
 from evencover.calibrators.cross import CrossFolds
+from evencover.calibrators.histogram import HistogramByGroup
 from evencover.calibrators.protocols import Calibrated, Calibrator
 from evencover.calibrators.two_tails import TwoTails
 from evencover.quantiles import level_fraction
@@ -22,7 +23,7 @@ from evencover.scores.score import Nonconformity
 
 PREDICTOR, RESULTS = "predictor.evencover", "results.json"  # files in the folder of a run
 _NOTES = ("scikit-learn", "calibrator", "level", "scale", "n_features", "features")
-_OWN_CALIBRATORS = (ByGroup, TwoTails, CrossFolds)
+_OWN_CALIBRATORS = (ByGroup, HistogramByGroup, TwoTails, CrossFolds)
 
 PredictorClass: TypeAlias = Literal["ConformalRegressor", "CrossConformalRegressor"]
 

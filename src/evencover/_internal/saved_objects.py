@@ -15,6 +15,7 @@ _OWN_CLASSES = {
     "_internal.booster_files": "SavedBooster",
     "calibrators.by_group": "ByGroup",
     "calibrators.cross": "CrossFolds",
+    "calibrators.histogram": "HistogramByGroup",
     "calibrators.two_tails": "TwoTails",
     "taxonomies": "ByFeature ByPrediction BySpread ByTarget Marginal Product",
     "models._best_regressor": "BestRegressor KernelFeatures",

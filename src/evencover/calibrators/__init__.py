@@ -2,6 +2,7 @@
 
 from evencover.calibrators.by_group import ByGroup, CalibratedGroups
 from evencover.calibrators.cross import CalibratedFolds
+from evencover.calibrators.histogram import HistogramByGroup
 from evencover.calibrators.protocols import Calibrated, Calibrator
 from evencover.calibrators.two_tails import CalibratedTails, TwoTails
 
@@ -12,5 +13,6 @@ __all__ = [
     "CalibratedGroups",
     "CalibratedTails",
     "Calibrator",
+    "HistogramByGroup",
     "TwoTails",
 ]

@@ -5,7 +5,7 @@ from typing import Any
 
 from evencover._internal.arrays import FloatArray, checked_vector
 from evencover._internal.frames import FrameKind, frame_kind
-from evencover.calibration import Seed, Unseen
+from evencover._internal.grouped_pools import Seed, Unseen
 from evencover.calibrators.protocols import Calibrated
 from evencover.interval_unions import IntervalUnion
 from evencover.intervals import Intervals, for_requested_level

@@ -9,9 +9,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from evencover._internal.arrays import FloatArray
-from evencover.calibration import Calibration, Seed, Unseen, calibrate_rows
+from evencover._internal.grouped_pools import Seed, Unseen
+from evencover.calibration import Calibration, calibrate_rows
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
+from evencover.histogram_calibration import HistogramCalibration
 from evencover.interval_unions import IntervalUnion
 from evencover.intervals import Intervals
 from evencover.rows import Rows
@@ -56,18 +58,18 @@ class ByGroup(BaseEstimator):  # type: ignore[misc]
 
 @dataclass(frozen=True, eq=False)
 class CalibratedGroups:
-    """The groups of a taxonomy and their calibration scores, made by `ByGroup`.
+    """The groups of a taxonomy and their calibration scores, made by `ByGroup` and `HistogramByGroup`.
 
     Parameters
     ----------
     taxonomy : taxonomy
         The taxonomy, which has learned its groups.
-    calibration : Calibration
-        The scores of each group.
+    calibration : Calibration or HistogramCalibration
+        The scores of each group, or a histogram of them.
     """
 
     taxonomy: Taxonomy
-    calibration: Calibration
+    calibration: Calibration | HistogramCalibration
     takes_unseen: ClassVar[bool] = True
 
     @property
@@ -90,8 +92,8 @@ class CalibratedGroups:
 
     @property
     def scores(self) -> FloatArray:
-        """The scores of the calibration rows, in the order of the rows. Shape (n,)."""
-        return self.calibration.scores
+        """The scores of the calibration rows, in the order of the rows; a histogram has none. Shape (n,)."""
+        return self.calibration.scores  # type: ignore[union-attr]
 
     def groups(self, rows: Rows) -> Groups:
         """Return the groups of new rows."""
@@ -116,7 +118,7 @@ class CalibratedGroups:
 
     def merge(self, *others: "CalibratedGroups") -> "CalibratedGroups":
         """Return one object for the calibration rows of all parts, which must have the same groups, edges included."""
-        return replace(self, calibration=self.calibration.merge(*(other.calibration for other in others)))
+        return replace(self, calibration=self.calibration.merge(*(other.calibration for other in others)))  # type: ignore[arg-type]
 
     def state(self) -> dict[str, Any]:
         """Return the taxonomy, and the arrays and values of the calibration, by name."""

@@ -20,8 +20,9 @@ from evencover._internal.fold_cells import (
     on_common_scale,
 )
 from evencover._internal.fold_selection import FoldScores
+from evencover._internal.grouped_pools import Seed, Unseen
 from evencover._internal.pools import warn_if_too_few
-from evencover.calibration import Calibration, Seed, Unseen, calibrate_rows
+from evencover.calibration import Calibration, calibrate_rows
 from evencover.calibrators._folds import Folds
 from evencover.groups import Groups, Label, rows_by_code
 from evencover.guarantees import NEW_CLUSTERS, NEW_ROWS, Guarantee, LowerBound, numbered

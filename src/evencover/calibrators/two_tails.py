@@ -10,7 +10,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from evencover._internal.arrays import FloatArray
-from evencover.calibration import Calibration, Seed, Unseen, calibrate_rows
+from evencover._internal.grouped_pools import Seed, Unseen
+from evencover.calibration import Calibration, calibrate_rows
 from evencover.calibrators.by_group import CalibratedGroups
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
