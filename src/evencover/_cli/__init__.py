@@ -9,6 +9,7 @@ from typing import Any, get_origin
 
 from evencover._cli.audit_command import audit
 from evencover._cli.benchmark_command import benchmark, datasets
+from evencover._cli.calibrate_command import calibrate
 from evencover._cli.invocation import HYPHEN, HYPHEN_AS_PATH, with_repeated_flags
 from evencover._cli.predict_command import predict
 from evencover._cli.reproduce_commands import claims, figures, tables, verdicts
@@ -31,6 +32,11 @@ and corrects the intervals.
 **You have intervals** from any model, and the observed targets:
 
     evencover audit predictions.csv --target price --lower low --upper high --group region
+
+**You have predictions** of any model, in Parquet files of any size:
+
+    evencover calibrate scored.parquet --target price --center predicted --spread sd --output cal.json
+    evencover predict new.parquet --calibration cal.json --output intervals.parquet
 
 **You have no data yet**: `evencover run` without a file uses an example table.
 
@@ -74,7 +80,7 @@ def app() -> Any:
     reproduce = cyclopts.App(name="reproduce", help=_REPRODUCE, group=paper_commands)
     top.command(reproduce)
     commands: list[tuple[Any, Any, Any]] = [  # the parent, the group in the help, the function
-        *((top, main_commands, command) for command in (run, predict, audit)),
+        *((top, main_commands, command) for command in (run, predict, audit, calibrate)),
         *((top, paper_commands, command) for command in (benchmark, datasets)),
         *((reproduce, paper_commands, command) for command in (tables, figures, claims, verdicts)),
     ]
@@ -127,7 +133,7 @@ def _keep_freed_memory() -> None:
 def _run(arguments: Sequence[str] | None) -> None:
     """Run the command line; print a wrong command or option like any other error."""
     command_line = app()
-    words = with_repeated_flags(sys.argv[1:] if arguments is None else arguments, (run, predict, audit))
+    words = with_repeated_flags(sys.argv[1:] if arguments is None else arguments, (run, predict, audit, calibrate))
     errors = import_optional("cyclopts", extra="cli", purpose="the command line").CycloptsError
     try:
         command_line(words, exit_on_error=False, print_error=False)

@@ -6,13 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evencover._cli.calibrate_command import use_little_memory
 from evencover._cli.invocation import command_text, exit_status
-from evencover._cli.terminal import print_error, print_json, print_result, status
+from evencover._cli.terminal import print_error, print_json, print_result, progress_bar, status
 
 if TYPE_CHECKING:
     from evencover._internal.arrays import FloatArray
     from evencover._internal.frames import RowNumbers
     from evencover.diagnostics.audit_result import Audit
+
+_MAX_ROWS_IN_MEMORY = 1_000_000  # a larger Parquet file is read in parts
 
 
 def audit(
@@ -39,7 +42,9 @@ def audit(
     Parameters
     ----------
     file
-        A file with one row per interval, in a format that `run` reads, or - for CSV from the standard input.
+        A file with one row per interval, in a format that `run` reads, or - for CSV from the standard input. A folder
+        of Parquet files, or a Parquet file with more than a million rows, is read in parts: every row is counted, and
+        features are searched in a sample of 100 000 rows.
     target
         The column of observed targets.
     lower
@@ -48,7 +53,8 @@ def audit(
         The column of upper bounds. An empty cell means an empty interval, inf an unbounded one.
     group
         The column of groups whose coverage is tested. Numbers with more than 10 different values are split into
-        thirds. By default three groups by interval width or, if all widths are equal, by the interval's center.
+        thirds, except in data that is read in parts. By default three groups by interval width or, if all widths are
+        equal, by the interval's center.
     prediction
         The column of point predictions, which is no feature; by default the column named prediction, if there is one.
     features
@@ -73,39 +79,19 @@ def audit(
         Print the results as JSON.
     """
     from evencover._internal.arrays import check_count
-    from evencover._internal.frames import row_numbers
     from evencover._internal.predictor_files import RESULTS
     from evencover._report.json_data import data_of
     from evencover._report.output_folders import REPORT, new_files, write_result
-    from evencover.datasets._table_files import check_column, column_named, file_name, number_column, read_table
 
     command = command_text(audit, locals())
     if calibration_rows is not None:
         check_count(calibration_rows, "calibration_rows")
-    table, name_of_file = read_table(file, missing=missing_values or ()), file_name(file)
-    target, lower, upper = (column_named(table, name) for name in (target, lower, upper))
-    group, prediction = (name and column_named(table, name) for name in (group, prediction))
-    features = features and tuple(column_named(table, name) for name in features)
-    y = number_column(table, target, f"target of {name_of_file}")
-    bounds = (
-        number_column(table, lower, f"lower of {name_of_file}", finite=False),
-        number_column(table, upper, f"upper of {name_of_file}", finite=False),
-    )
-    if prediction is not None:
-        number_column(table, prediction, f"prediction of {name_of_file}")
-    elif "prediction" in table.column_names and "prediction" not in (target, lower, upper, group):
-        prediction = "prediction"
-    named = [("features", name) for name in features or () if name not in ("all", "none")]
-    for role, name in [("group", group), ("prediction", prediction), *named]:
-        if name is not None:
-            check_column(table, name, f"{role} of {name_of_file}")
-    _warn_of_swapped_bounds(*bounds, row_numbers(table))
+    roles = {"target": target, "lower": lower, "upper": upper, "group": group, "prediction": prediction}
+    settings = {"level": level, "tolerance": tolerance, "calibration_sizes": calibration_rows, "seed": seed}
     with ExitStack() as stack:
         folder = None if output is None else stack.enter_context(new_files(output, "audit"))
-        stack.enter_context(status())("testing the coverage")
-        roles = {"target": target, "lower": lower, "upper": upper, "group": group, "prediction": prediction}
-        settings = {"level": level, "tolerance": tolerance, "calibration_sizes": calibration_rows, "seed": seed}
-        result = _audit_table(table, y, bounds, roles, features, settings)
+        audit_file = _audit_in_parts if is_read_in_parts(file) else _audit_in_memory
+        result = audit_file(file, roles, features, missing_values or (), settings)
         if folder is not None:
             write_result(result, folder, command=command)
     if json:
@@ -115,6 +101,94 @@ def audit(
         if output is not None:
             print_result(f"\nWritten to {output}: {REPORT}, {RESULTS}.")
     return exit_status(result.verdict, strict=strict)
+
+
+def is_read_in_parts(file: Path) -> bool:
+    """Return whether a file is too large for memory: a folder, or a Parquet file with more than a million rows."""
+    if file.is_dir() or file.suffix.lower() != ".parquet" or not file.is_file():
+        return file.is_dir()
+    use_little_memory()
+    from evencover.distributed._data_parts import n_rows_of
+
+    return n_rows_of(file) > _MAX_ROWS_IN_MEMORY
+
+
+def _audit_in_memory(
+    file: Path,
+    given: Mapping[str, str | None],
+    features: Sequence[str] | None,
+    missing_values: Sequence[str],
+    settings: Mapping[str, Any],
+) -> "Audit":
+    """Return the audit of a file that is read as a whole."""
+    from evencover._cli.audit_columns import grouped_rows
+    from evencover._internal.frames import row_numbers
+    from evencover.datasets._table_files import check_column, column_named, file_name, number_column, read_table
+
+    table, name_of_file = read_table(file, missing=missing_values), file_name(file)
+    roles = {role: name and column_named(table, name) for role, name in given.items()}
+    features = features and tuple(column_named(table, name) for name in features)
+    y = number_column(table, roles["target"] or "", f"target of {name_of_file}")
+    lower, upper = (
+        number_column(table, roles[role] or "", f"{role} of {name_of_file}", finite=False)
+        for role in ("lower", "upper")
+    )
+    roles["prediction"] = _prediction_column(roles, table.column_names)
+    if given["prediction"] is not None and roles["prediction"] is not None:
+        number_column(table, roles["prediction"], f"prediction of {name_of_file}")
+    named = [("features", name) for name in features or () if name not in ("all", "none")]
+    for role, name in [("group", roles["group"]), *named]:
+        if name is not None:
+            check_column(table, name, f"{role} of {name_of_file}")
+    _warn_of_swapped_bounds(lower, upper, row_numbers(table))
+    with status() as show:
+        show("testing the coverage")
+        groups, notes = (None, []) if roles["group"] is None else grouped_rows(table, roles["group"])
+        result = _audit_table(table, y, (lower, upper), roles, features, {**settings, "groups": groups})
+        return _for_command_line(replace(result, notes=(*notes, *result.notes)))
+
+
+def _audit_in_parts(
+    file: Path,
+    given: Mapping[str, str | None],
+    features: Sequence[str] | None,
+    missing_values: Sequence[str],
+    settings: Mapping[str, Any],
+) -> "Audit":
+    """Return the audit of a Parquet file, or a folder of such files, that is read in parts."""
+    from evencover.distributed._arrow_data import arrow_data
+    from evencover.distributed._batches import import_arrow
+    from evencover.distributed._coverage_counts import targets_and_intervals
+    from evencover.distributed.table_audit import audit_all_rows
+    from evencover.table_columns import TableColumns
+
+    if missing_values:
+        raise ValueError("missing_values is for text in a table that is read at once; leave it out for large data")
+    columns = TableColumns(**{role: name for role, name in given.items() if role != "prediction"})
+    with progress_bar(f"Auditing {file.name}") as progress:
+        source = arrow_data(file, progress=progress)
+        names = [
+            name for name in source.parts[0].schema.names if all(name in part.schema.names for part in source.parts)
+        ]
+        roles = {**given, "prediction": _prediction_column(given, names)}
+        searched = [name for name in features or names if name not in ("all", "none") or name in names]
+        others = [name for name in [roles["prediction"], *searched] if name is not None]
+
+        def audit_sample(sample: Any) -> "Audit":
+            y, intervals = targets_and_intervals(sample, columns)
+            groups = None if columns.group is None else sample.column(columns.group).to_pylist()
+            table = import_arrow().Table.from_batches([sample])
+            bounds = intervals.lower, intervals.upper
+            return _audit_table(table, y, bounds, roles, features, {**settings, "groups": groups})
+
+        return _for_command_line(audit_all_rows(source, columns, others, audit_sample, settings["calibration_sizes"]))
+
+
+def _prediction_column(roles: Mapping[str, str | None], names: Sequence[str]) -> str | None:
+    """Return the column of predictions: the given one, or the one with that name, if it has no other role."""
+    if roles["prediction"] is not None:
+        return roles["prediction"]
+    return "prediction" if "prediction" in names and "prediction" not in roles.values() else None
 
 
 def _audit_table(
@@ -128,22 +202,26 @@ def _audit_table(
     """Return the audit of a table's columns, with notes on the columns that were used."""
     import numpy as np
 
-    from evencover._cli.audit_columns import Outcomes, grouped_rows, searched_columns
+    from evencover._cli.audit_columns import Outcomes, searched_columns
     from evencover._internal.frames import as_numbers, column
-    from evencover.diagnostics._audit_advice import advice_on_audit
-    from evencover.diagnostics._spelling import COMMAND_LINE
     from evencover.diagnostics.audits import audit as audit_intervals
 
     lower, upper = bounds
     predicted = roles["prediction"]
     prediction = None if predicted is None else as_numbers(column(table, predicted, "prediction"))
     outcomes = Outcomes(y, (lower <= y) & (y <= upper), (lower + upper) / 2 if prediction is None else prediction)
-    groups, group_notes = (None, []) if roles["group"] is None else grouped_rows(table, roles["group"])
     X, notes = searched_columns(table, features, roles.values(), outcomes)
     known = prediction if prediction is not None and np.isfinite(prediction).all() else None
-    result = audit_intervals(y, bounds, X=X, groups=groups, prediction=known, **settings)
-    advice = str(advice_on_audit(result, COMMAND_LINE))
-    return replace(result, advice=advice, notes=(*group_notes, *result.notes, *notes))
+    result = audit_intervals(y, bounds, X=X, prediction=known, **settings)
+    return replace(result, notes=(*result.notes, *notes))
+
+
+def _for_command_line(result: "Audit") -> "Audit":
+    """Return the audit with advice that names options of the command line."""
+    from evencover.diagnostics._audit_advice import advice_on_audit
+    from evencover.diagnostics._spelling import COMMAND_LINE
+
+    return replace(result, advice=str(advice_on_audit(result, COMMAND_LINE)))
 
 
 def _warn_of_swapped_bounds(lower: "FloatArray", upper: "FloatArray", rows: "RowNumbers") -> None:

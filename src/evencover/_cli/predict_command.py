@@ -6,6 +6,7 @@ from json import loads as load_json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from evencover._cli.calibrate_command import predict_table
 from evencover._cli.terminal import print_error, print_json, print_result
 
 if TYPE_CHECKING:
@@ -14,29 +15,38 @@ if TYPE_CHECKING:
 
 def predict(
     folder: Path,
-    new: Path,
+    new: Path | None = None,
     /,
     *,
+    calibration: Path | None = None,
     output: Path | None = None,
     level: float | None = None,
     unseen: Literal["error", "marginal", "inf"] = "error",
     keep: tuple[str, ...] | None = None,
     missing_values: tuple[str, ...] | None = None,
+    workers: int | None = None,
     json: bool = False,
 ) -> None:
     """Predict an interval for each row of a new table, with the predictor of an earlier run.
+
+    With --calibration, the first argument is a table of predictions, a Parquet file or a folder of any size, and the
+    intervals are added to its columns: evencover predict NEW.parquet --calibration cal.json --output OUT.parquet
 
     Parameters
     ----------
     folder
         The folder of a run, or a file written by the method `save` of ConformalRegressor or CrossConformalRegressor.
+        With --calibration: a Parquet file with predictions, or a folder of such files.
     new
         A file with the columns of the features, in a format that `run` reads, or - for CSV from the standard input.
         Other columns are ignored.
+    calibration
+        A file written by `evencover calibrate`: use its thresholds for predictions that you already have.
     output
         A file for the intervals: .csv, .tsv (also with .gz), .parquet or .feather; by default they are printed as CSV.
+        With --calibration: a .parquet file, or a new folder if the data is a folder.
     level
-        Nominal coverage; by default the level of the run.
+        Nominal coverage; by default the level of the run, or of the calibration.
     unseen
         For rows in a group without calibration rows: an error, the threshold of all rows, or an infinite interval.
     keep
@@ -44,9 +54,19 @@ def predict(
     missing_values
         Texts in the file that mean a missing value, such as '?', in addition to NA and other usual ones; by default
         those of the run.
+    workers
+        With --calibration: number of threads; by default the number of cores.
     json
         Print the intervals and their guarantee as JSON.
     """
+    if calibration is not None:
+        _check_unused(new=new, keep=keep, missing_values=missing_values)
+        predict_table(folder, calibration, output, level=level, unseen=unseen, workers=workers, json=json)
+        return
+    if new is None:
+        raise ValueError("new must be given: a file with new rows, after the folder of the run")
+    if workers is not None:
+        raise ValueError("workers is used only with --calibration; leave it out")
     from evencover._internal.frames import column, join_columns
     from evencover._internal.json_values import plain_value
     from evencover.datasets._table_files import (
@@ -87,6 +107,13 @@ def predict(
         width = f"{intervals.width.mean():.4g}"
         print_result(f"Wrote {n} intervals at level {intervals.level:g} to {output}. Mean width: {width}.")
         print_result(str(intervals.guarantee))
+
+
+def _check_unused(**options: Any) -> None:
+    """Raise ValueError if options are given that a prediction from a calibration does not use."""
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise ValueError(f"with --calibration, all columns are kept; leave out: {', '.join(given)}")
 
 
 def _predictor(folder: Path) -> tuple[Any, float]:

@@ -35,19 +35,19 @@ def to_archive(nonconformity: Nonconformity, state: Mapping[str, Any]) -> Archiv
     """Return the archive of a score and a state: arrays, and values that JSON can represent, by name."""
     arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
     values = {name: value for name, value in state.items() if name not in arrays}
-    return Archive({"nonconformity": _description(nonconformity), "values": values}, arrays)
+    return Archive({"nonconformity": described_nonconformity(nonconformity), "values": values}, arrays)
 
 
 def from_archive(archive: Archive, nonconformity: Nonconformity | None) -> tuple[dict[str, Any], Nonconformity]:
     """Return the state and the score in an archive; call it inside `file_errors`."""
-    score = _restored_nonconformity(archive.header["nonconformity"], nonconformity)
+    score = restored_nonconformity(archive.header["nonconformity"], nonconformity)
     return {**archive.header["values"], **archive.arrays}, score
 
 
-def _description(nonconformity: Nonconformity) -> Any:
+def described_nonconformity(nonconformity: Nonconformity) -> Any:
     """Return a score as its name and settings; a mapping as pairs of a group and its score, in order."""
     if isinstance(nonconformity, Mapping):
-        return [[label, _description(score)] for label, score in nonconformity.items()]
+        return [[label, described_nonconformity(score)] for label, score in nonconformity.items()]
     if type(nonconformity) in _SCORES.values():
         settings = {each.name: getattr(nonconformity, each.name) for each in fields(nonconformity)}  # type: ignore[arg-type]
         return {
@@ -61,16 +61,16 @@ def _described_setting(value: Any) -> Any:
     """Return a setting of a score as a JSON value; a score inside another one as its description."""
     if value is None or isinstance(value, str | bool | np.bool_):
         return bool(value) if isinstance(value, np.bool_) else value
-    return float(value) if isinstance(value, Real) else _description(value)
+    return float(value) if isinstance(value, Real) else described_nonconformity(value)
 
 
-def _restored_nonconformity(description: Any, given: Nonconformity | None) -> Nonconformity:
+def restored_nonconformity(description: Any, given: Nonconformity | None) -> Nonconformity:
     """Return the score that a file describes, or the given one, which must match the description."""
     if given is not None:
         if isinstance(given, Mapping) and isinstance(description, list):
             given = {label: given[label] for label, _ in description if label in given}
-        if _description(given) != description:
-            raise IncompatibleFileError(f"its nonconformity is {description}; got {_description(given)}")
+        if described_nonconformity(given) != description:
+            raise IncompatibleFileError(f"its nonconformity is {description}; got {described_nonconformity(given)}")
         return given
     if isinstance(description, list):
         return {label: _restored_score(each) for label, each in description}

@@ -32,7 +32,7 @@ _ERRORS_OF_CORRUPT_FILES = (
     *(OSError, OverflowError, RuntimeError, TypeError, ValueError, ZlibError),
 )
 
-Kind: TypeAlias = Literal["calibration", "predictor", "network"]
+Kind: TypeAlias = Literal["calibration", "table calibration", "predictor", "network"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +57,9 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
     path : str or Path
         The destination. A file that exists there is replaced once the new content is complete.
     """
+    path = Path(path).resolve()  # through a symbolic link
+    if path.exists() and not path.is_file():
+        raise OSError(f"a file can be written only in place of a file; {path} is none")
     unfinished = Path(f"{path}.{os.getpid()}.part")
     try:
         with unfinished.open("wb") as file:
@@ -70,7 +73,7 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
 
 def write_archive(path: str | Path, kind: Kind, archive: Archive) -> None:
     """Write an archive atomically; its header gets the format, its version and the version of evencover."""
-    header = {"format": _format(kind), "version": VERSION, "evencover": __version__, **archive.header}
+    header = {**file_header(kind), **archive.header}
     with atomic_write(path) as file, ZipFile(file, "w", ZIP_DEFLATED) as members:
         members.writestr(_HEADER, json.dumps(header))
         for name, array in archive.arrays.items():
@@ -114,18 +117,23 @@ def file_errors(path: str | Path, kind: Kind) -> Iterator[None]:
         raise ValueError(f"{path} is not a {kind} file written by evencover, or it is corrupt: {error}") from error
 
 
+def file_header(kind: Kind) -> dict[str, Any]:
+    """Return what every header begins with: the format, its version, and that of evencover."""
+    return {"format": _format(kind), "version": VERSION, "evencover": __version__}
+
+
 def _format(kind: Kind) -> str:
-    return f"evencover.{kind}"
+    return f"evencover.{kind.replace(' ', '_')}"
 
 
 def _header(members: ZipFile, kind: Kind) -> dict[str, Any]:
     """Return the header of an archive after checking it."""
     header: dict[str, Any] = json.loads(members.read(_HEADER))
-    _check_header(header, kind)
+    check_header(header, kind)
     return header
 
 
-def _check_header(header: Mapping[str, Any], kind: Kind) -> None:
+def check_header(header: Mapping[str, Any], kind: Kind) -> None:
     """Raise unless the file is of this kind, in a version of the format that this evencover reads."""
     if header["format"] != _format(kind):
         raise IncompatibleFileError(f"its format is {header['format']!r}; expected {_format(kind)!r}")

@@ -1,0 +1,192 @@
+"""Counts of covered rows in parts of the data, and a random sample of its rows."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from evencover._internal.arrays import FloatArray, IntArray
+from evencover.distributed._batches import Batch, codes_of, import_arrow, label_codes, named_errors, numbers
+from evencover.groups import Label
+from evencover.intervals import Intervals, Side
+from evencover.metrics import interval_scores
+from evencover.table_columns import TableColumns
+
+Cell: TypeAlias = tuple[Label, int]  # group, and stratum of widths
+Codes: TypeAlias = Callable[[Intervals], IntArray]
+
+_SMALLEST = 1074  # every floating-point number is a whole multiple of 2**-1074
+_UNIT = 2.0**-64  # of sums in a batch, so that they do not overflow
+
+
+@dataclass(frozen=True)
+class RowTotals:
+    """The totals of some rows. The sums of batches are added exactly, so their order does not matter.
+
+    Parameters
+    ----------
+    rows, covered, n_empty, n_infinite : int
+        Number of rows, of covered targets, of empty intervals and of infinite ones.
+    widths, scores : int
+        Sums of the finite widths and interval scores, in units of 2**-1074.
+    n_infinite_widths, n_infinite_scores : int
+        Number of the others.
+    """
+
+    rows: int = 0
+    covered: int = 0
+    n_empty: int = 0
+    n_infinite: int = 0
+    widths: int = 0
+    scores: int = 0
+    n_infinite_widths: int = 0
+    n_infinite_scores: int = 0
+
+    def __add__(self, other: "RowTotals") -> "RowTotals":
+        return RowTotals(*(mine + yours for mine, yours in zip(astuple(self), astuple(other), strict=True)))
+
+    @property
+    def width(self) -> float:
+        """The mean width; infinite if one is, NaN without rows."""
+        return _mean(self.widths, self.rows, self.n_infinite_widths)
+
+    @property
+    def score(self) -> float:
+        """The mean interval score; infinite if one is, NaN without rows."""
+        return _mean(self.scores, self.rows, self.n_infinite_scores)
+
+
+def _mean(total: int, rows: int, n_infinite: int) -> float:
+    if n_infinite or not rows:
+        return np.inf if n_infinite else np.nan
+    return float(Fraction(total, rows << _SMALLEST))
+
+
+@dataclass(frozen=True, eq=False)
+class CoverageCounts:
+    """A pass over batches that counts the covered rows of each cell: a group, and a stratum of widths.
+
+    Parameters
+    ----------
+    columns : TableColumns
+        The columns of targets, bounds and groups.
+    level : Fraction
+        Nominal coverage, for interval scores.
+    strata : callable
+        Returns the stratum of each interval's width.
+    default_groups : callable
+        Returns the group of each interval if there is no column of groups.
+    side : {"lower", "upper"}, optional
+        The side of one-sided bounds.
+    """
+
+    columns: TableColumns
+    level: Fraction
+    strata: Codes
+    default_groups: Codes
+    side: Side | None = None
+
+    def __call__(self, batches: Iterable[Batch]) -> dict[Cell, RowTotals]:
+        """Return the totals of each cell; without a column of groups, the label of a group is its code."""
+        codes = label_codes(self.columns)
+        totals: dict[Cell, RowTotals] = {}
+        for batch in batches:
+            with named_errors(batch.part):
+                y, intervals = targets_and_intervals(batch.table, self.columns)
+                groups = codes_of(batch, self.columns, codes)
+            groups = groups if self.columns.group is not None else self.default_groups(intervals)
+            strata = self.strata(intervals)
+            n_strata = int(strata.max(initial=0)) + 1
+            found = self._totals(y, intervals, groups * n_strata + strata)
+            for code, added in found:
+                group, stratum = divmod(code, n_strata)
+                cell = group if self.columns.group is None else codes.labels[group], stratum
+                totals[cell] = totals.get(cell, RowTotals()) + added
+        return totals
+
+    def _totals(self, y: FloatArray, intervals: Intervals, codes: IntArray) -> Iterator[tuple[int, RowTotals]]:
+        """Yield each code of a batch with the totals of its rows."""
+        width, score = intervals.width, interval_scores(y, intervals, self.level)
+        infinite_widths, infinite_scores = np.isinf(width), np.isinf(score)
+        infinite = infinite_widths if self.side is None else np.isinf(getattr(intervals, self.side))
+        counts = np.ones(len(y)), intervals.covers(y), intervals.empty, infinite, infinite_widths, infinite_scores
+        sums = (
+            np.where(infinite, 0.0, each) * _UNIT
+            for each, infinite in ((width, infinite_widths), (score, infinite_scores))
+        )
+        by_code = np.stack([np.bincount(codes, weights=column) for column in (*counts, *sums)], axis=1)
+        for code in np.flatnonzero(by_code[:, 0]).tolist():
+            *numbers_of_rows, width_sum, score_sum = by_code[code].tolist()
+            rows, covered, n_empty, n_infinite, *others = map(int, numbers_of_rows)
+            both = map(_in_smallest_units, (width_sum, score_sum))
+            yield code, RowTotals(rows, covered, n_empty, n_infinite, *both, *others)
+
+
+def _in_smallest_units(value: float) -> int:
+    """Return 2**64 times a number as a whole multiple of 2**-1074, exactly."""
+    numerator, denominator = value.as_integer_ratio()
+    return numerator << (_SMALLEST - denominator.bit_length() + 1 + 64)
+
+
+def targets_and_intervals(table: Any, columns: TableColumns) -> tuple[FloatArray, Intervals]:
+    """Return the targets and intervals of a batch; a missing bound means an empty interval."""
+    y, lower, upper = (numbers(table.column(name)) for name in (columns.target, columns.lower, columns.upper))
+    n_wrong = int(np.count_nonzero(~np.isfinite(y)))
+    if n_wrong:
+        raise ValueError(f"column {columns.target!r} (target) must hold a finite number in every row; wrong: {n_wrong}")
+    return y, Intervals(lower, upper)
+
+
+def added_totals(parts: Iterable[Mapping[Any, RowTotals]]) -> dict[Any, RowTotals]:
+    """Return the sums of totals by key."""
+    total: dict[Any, RowTotals] = {}
+    for part in parts:
+        for key, totals in part.items():
+            total[key] = total.get(key, RowTotals()) + totals
+    return total
+
+
+@dataclass(frozen=True, eq=False)
+class RandomSample:
+    """A pass over batches that checks all rows, and keeps some of them.
+
+    Parameters
+    ----------
+    positions : ndarray of int, in increasing order
+        The positions of the kept rows in the whole data.
+    columns : TableColumns
+        The columns of targets, bounds and groups.
+    others : sequence of str
+        Further columns to keep.
+    first_rows : mapping from str to int
+        The position of the first row of each part in the whole data.
+    """
+
+    positions: IntArray
+    columns: TableColumns
+    others: Sequence[str]
+    first_rows: Mapping[str, int]
+
+    def __call__(self, batches: Iterable[Batch]) -> list[tuple[int, Any]]:
+        """Return the kept rows of each batch, with the position of the batch."""
+        names = list(dict.fromkeys([*self.columns.names, *self.others]))
+        kept, codes = [], label_codes(self.columns)
+        for batch in batches:
+            with named_errors(batch.part):
+                targets_and_intervals(batch.table, self.columns)
+                codes_of(batch, self.columns, codes)
+            first = self.first_rows[batch.part] + batch.first_row
+            start, end = np.searchsorted(self.positions, [first, first + len(batch)])
+            if start < end:
+                rows = import_arrow().array(self.positions[start:end] - first)
+                kept.append((first, batch.table.select(names).take(rows)))
+        return kept
+
+
+def joined_sample(parts: Iterable[list[tuple[int, Any]]]) -> Any:
+    """Return the rows of a sample as one record batch, in the order of the data."""
+    batches = sorted((batch for part in parts for batch in part), key=lambda pair: pair[0])
+    tables = [import_arrow().Table.from_batches([batch]) for _, batch in batches]
+    return import_arrow().concat_tables(tables, promote_options="permissive").combine_chunks().to_batches()[0]

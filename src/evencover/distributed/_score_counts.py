@@ -1,0 +1,206 @@
+"""Counts of scores in parts of the data, and the exact thresholds from further passes over a few of the scores.
+
+    first pass      every score is rounded up and counted: the bin of each threshold is known
+    further passes  the scores in these bins are counted on a finer grid, until it holds every number
+
+A pass gets batches and returns counts by label. Counts of parts add up, so neither the order of the rows nor the parts
+change a result. The second pass is the last, unless very many scores lie in the bins of the thresholds.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+
+from evencover._internal.arrays import IntArray
+from evencover._internal.score_histograms import (
+    MAX_BITS,
+    Int64Array,
+    ScoreCounter,
+    ScoreHistogram,
+    coarser,
+    grid_index,
+    grid_value,
+)
+from evencover.distributed._batches import Batch, codes_of, label_codes, named_errors, rows_of
+from evencover.groups import Label
+from evencover.quantiles import conformal_rank
+from evencover.scores.evaluation import scores_of
+from evencover.scores.score import Score
+from evencover.table_columns import TableColumns
+
+Counts: TypeAlias = dict[Label, ScoreHistogram]
+State = TypeVar("State")
+
+_MAX_VALUES = 2**22  # different scores that a further pass may keep
+
+
+class PartedData(Protocol):
+    """Data in parts, whose summaries are made where the parts are."""
+
+    def reduce(self, summarize: Any, columns: TableColumns, /) -> list[Any]:
+        """Return the summaries of all batches, which ``summarize(batches)`` makes; each batch is in one of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreCounts:
+    """A pass over batches that counts the scores of each group.
+
+    Parameters
+    ----------
+    columns : TableColumns
+        The columns of targets, predictions and groups.
+    nonconformity : score
+        The score.
+    bits : int
+        The binary digits of the grid.
+    bins : mapping from label to ndarray, optional
+        The bins of each group whose scores are counted, as positions on a grid of `bin_bits`; by default all are.
+    bin_bits : int
+        The binary digits of the grid of these bins.
+    """
+
+    columns: TableColumns
+    nonconformity: Score
+    bits: int
+    bins: Mapping[Label, Int64Array] | None = None
+    bin_bits: int = 0
+
+    def __call__(self, batches: Iterable[Batch]) -> Counts:
+        """Return the histogram of each group's scores in these batches."""
+        codes, counter = label_codes(self.columns), ScoreCounter(self.bits)
+        bins = self._bins_of(codes.labels)
+        for batch in batches:
+            with named_errors(batch.part):
+                scores = scores_of(self.nonconformity, rows_of(batch, self.columns))
+                groups = codes_of(batch, self.columns, codes)
+            if self.bins is not None:
+                bins = bins if len(bins) == len(codes.labels) else self._bins_of(codes.labels)
+                chosen = _in_bins(grid_index(scores, self.bin_bits), groups, bins)
+                scores, groups = scores[chosen], groups[chosen]
+            counter.add(scores, groups, len(codes.labels))
+        return dict(zip(codes.labels, counter.histograms(len(codes.labels)), strict=True))
+
+    def _bins_of(self, labels: Sequence[Label]) -> Int64Array:
+        """Return the bins of each of these groups, shape (n_groups, n); those with fewer are filled up."""
+        found = [] if self.bins is None else [self.bins.get(label, ()) for label in labels]
+        table = np.full((len(labels), max(map(len, found), default=0)), np.iinfo(np.int64).min)  # no score is there
+        for code, each in enumerate(found):
+            table[code, : len(each)] = each
+        return table
+
+
+def _in_bins(index: Int64Array, codes: IntArray, bins: Int64Array) -> IntArray:
+    """Return the positions of the rows whose score is in one of the bins of its group."""
+    chosen = np.zeros(len(index), dtype=bool)
+    for column in bins.T:
+        chosen |= index == column.take(codes)
+    return np.flatnonzero(chosen)
+
+
+def counted_scores(data: PartedData, columns: TableColumns, nonconformity: Score, bits: int) -> Counts:
+    """Return the histogram of each group's scores in all parts, in the order of the labels."""
+    found = merged_counts(data.reduce(ScoreCounts(columns, nonconformity, bits), columns))
+    return {label: found[label] for label in sorted(found)}  # type: ignore[type-var]
+
+
+def merged_counts(parts: Iterable[Counts]) -> Counts:
+    """Return the sums of counts by label."""
+    by_label: dict[Label, list[ScoreHistogram]] = {}
+    for part in parts:
+        for label, histogram in part.items():
+            by_label.setdefault(label, []).append(histogram)
+    return {label: ScoreHistogram.concatenate(histograms) for label, histograms in by_label.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """The search for scores by their ranks.
+
+    Parameters
+    ----------
+    bits : int
+        The binary digits of the grid.
+    bins : mapping from label to a mapping from rank to _Bin
+        The bin of each score that is searched.
+    """
+
+    bits: int
+    bins: dict[Label, dict[int, "_Bin"]]
+
+    @classmethod
+    def of(cls, counts: Counts, levels: tuple[Fraction, ...]) -> "_Search":
+        """Return the search for the thresholds that are finite."""
+        bins: dict[Label, dict[int, _Bin]] = {}
+        for label, histogram in counts.items():
+            ranks = {conformal_rank(len(histogram), level) for level in levels}
+            for rank in sorted(rank for rank in ranks if rank <= len(histogram)):
+                bins.setdefault(label, {})[rank] = _Bin.of(histogram.indices, histogram.counts, rank)
+        return cls(next(iter(counts.values())).bits if counts else MAX_BITS, bins)
+
+    @property
+    def next_bits(self) -> int:
+        """The grid of the next pass: that of all numbers if there are not too many scores, else one in between."""
+        all_bins = [each for by_rank in self.bins.values() for each in by_rank.values()]
+        if sum(each.count for each in all_bins) <= _MAX_VALUES:
+            return MAX_BITS
+        return min(MAX_BITS, self.bits + max(4, (_MAX_VALUES // len(all_bins)).bit_length() - 1))
+
+    def narrowed(self, finer: Counts, bits: int) -> "_Search":
+        """Return the search with the bins of a finer grid. Raise RuntimeError if other scores were counted."""
+        bins: dict[Label, dict[int, _Bin]] = {}
+        for label, by_rank in self.bins.items():
+            histogram = finer.get(label, ScoreHistogram.empty(bits))
+            outer = coarser(histogram.indices, bits - self.bits)
+            for rank, old in by_rank.items():
+                inside = slice(*np.searchsorted(outer, [old.index, old.index + 1]))
+                if histogram.counts[inside].sum() != old.count:
+                    raise RuntimeError("the data changed while it was read; calibrate again")
+                found = _Bin.of(histogram.indices[inside], histogram.counts[inside], old.rank)
+                bins.setdefault(label, {})[rank] = found
+        return _Search(bits, bins)
+
+    def positions(self) -> dict[Label, Int64Array]:
+        """Return the different bins of each group."""
+        return {
+            label: np.array(sorted({each.index for each in by_rank.values()}), dtype=np.int64)
+            for label, by_rank in self.bins.items()
+        }
+
+    def scores(self) -> dict[Label, dict[int, float]]:
+        """Return the scores by group and rank, once the grid holds all numbers."""
+        return {
+            label: {rank: float(grid_value(np.array([each.index]), self.bits)[0]) for rank, each in by_rank.items()}
+            for label, by_rank in self.bins.items()
+        }
+
+
+@dataclass(frozen=True)
+class _Bin:
+    """A position on the grid, the number of scores there, and the rank of the searched score among these."""
+
+    index: int
+    count: int
+    rank: int
+
+    @classmethod
+    def of(cls, indices: Int64Array, counts: Int64Array, rank: int) -> "_Bin":
+        """Return the bin with the score of this rank, among all scores that were counted."""
+        cumulative = np.cumsum(counts)
+        position = int(np.searchsorted(cumulative, rank, side="left"))
+        count = int(counts[position])
+        return cls(int(indices[position]), count, rank - int(cumulative[position]) + count)
+
+
+def exact_scores(
+    data: PartedData, columns: TableColumns, nonconformity: Score, counts: Counts, levels: tuple[Fraction, ...]
+) -> dict[Label, dict[int, float]]:
+    """Return the exact thresholds at these levels, as scores by group and rank, from further passes over the data."""
+    search = _Search.of(counts, levels)
+    while search.bits < MAX_BITS and search.bins:
+        bits = search.next_bits
+        one_pass = ScoreCounts(columns, nonconformity, bits, search.positions(), search.bits)
+        search = search.narrowed(merged_counts(data.reduce(one_pass, columns)), bits)
+    return search.scores()

@@ -1,0 +1,174 @@
+"""The commands for tables of any size: calibrate, predict with a calibration, and audits in parts."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evencover import Normalized, Prediction, calibrate
+from evencover._cli import audit_command
+from evencover.distributed import TableCalibration, table_audit
+from tests.test_cli import SCRIPT, run, run_command_line
+
+
+def write(path, n=900, seed=0, **changes):
+    rng = np.random.default_rng(seed)
+    center, spread = rng.normal(size=n), np.exp(rng.normal(size=n))
+    columns = {"y": center + spread * rng.normal(size=n), "c": center, "s": spread, "g": (["a", "b", "it's"] * n)[:n]}
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table({**columns, **changes}), path)
+    return {**columns, **changes}
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Return a folder with calibration rows, and their columns."""
+    return tmp_path, write(tmp_path / "old.parquet")
+
+
+def arguments(folder, *more):
+    columns = ("--target", "y", "--center", "c", "--spread", "s", "--group", "g")
+    return ("calibrate", str(folder / "old.parquet"), *columns, "--output", str(folder / "cal.json"), *more)
+
+
+def test_calibrate_and_predict(files, capsys):
+    """The thresholds are printed, the intervals are those in memory, and the guarantee is stated."""
+    folder, old = files
+    status, text, errors = run_command_line(capsys, *arguments(folder))
+    assert (status, errors) == (0, "")
+    assert "Thresholds at level 0.9" in text
+    assert "it's    300" in text
+    assert "Coverage per group" in text
+    write(folder / "new.parquet", seed=1)
+    status, text, errors = run_command_line(
+        capsys, "predict", str(folder / "new.parquet"), "--calibration", str(folder / "cal.json"),
+        "--output", str(folder / "out.parquet"),
+    )  # fmt: skip
+    assert (status, errors) == (0, "")
+    assert text.startswith("Wrote 900 rows with intervals at level 0.9 to ")
+    new = pq.read_table(folder / "out.parquet")
+    expected = calibrate(
+        old["y"], Prediction(old["c"], spread=old["s"]), nonconformity=Normalized(), groups=old["g"]
+    ).interval(Prediction(new["c"].to_numpy(), spread=new["s"].to_numpy()), groups=new["g"].to_pylist())
+    np.testing.assert_array_equal(new["lower"], expected.lower)
+    np.testing.assert_array_equal(new["upper"], expected.upper)
+
+
+def test_results_as_json(files, capsys):
+    folder, _ = files
+    _, text, _ = run_command_line(capsys, *arguments(folder, "--one-pass", "--level", "0.8", "--json", "--bits", "4"))
+    data = json.loads(text)
+    saved = TableCalibration.load(folder / "cal.json")
+    assert [row["threshold"] for row in data["groups"]] == saved.calibration.threshold(0.8).tolist()
+    assert all(0 < row["excess"] < 0.2 for row in data["groups"])
+    _, text, _ = run_command_line(
+        capsys, "predict", str(folder / "old.parquet"), "--calibration", str(folder / "cal.json"),
+        "--output", str(folder / "out.parquet"), "--json", "--level", "0.5", "--workers", "1",
+    )  # fmt: skip
+    data = json.loads(text)
+    assert (data["rows"], data["level"], data["n_infinite"]) == (900, 0.5, 0)
+
+
+@pytest.mark.filterwarnings("default:too few calibration rows")
+def test_infinite_intervals_are_reported(tmp_path, capsys):
+    write(tmp_path / "old.parquet", n=12)
+    _, text, errors = run_command_line(capsys, *arguments(tmp_path))
+    assert "infinite" in text
+    assert "too few calibration rows" in errors
+    _, text, errors = run_command_line(
+        capsys, "predict", str(tmp_path / "old.parquet"), "--calibration", str(tmp_path / "cal.json"),
+        "--output", str(tmp_path / "out.parquet"),
+    )  # fmt: skip
+    assert "12 of 12 intervals are infinite" in errors
+    assert "Mean width" not in text
+    _, text, _ = run_command_line(
+        capsys, "predict", str(tmp_path / "old.parquet"), "--calibration", str(tmp_path / "cal.json"),
+        "--output", str(tmp_path / "out.parquet"), "--json",
+    )  # fmt: skip
+    assert json.loads(text, parse_constant=pytest.fail)["mean_width"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["calibrate", "DATA", "--target", "y", "--output", "x.json"], "predictions must have a center, or lower and upper; got neither"),
+        (["calibrate", "DATA", "--target", "z", "--center", "c", "--output", "x.json"], "old.parquet: target: no column named 'z'"),
+        (["calibrate", "none.parquet", "--target", "y", "--center", "c", "--output", "x.json"], "there is no file or folder none.parquet"),
+        (["calibrate", "DATA", "--target", "y", "--center", "c", "--output", "no/x.json"], "output must be in a folder that exists; there is no no"),
+        (["calibrate", "DATA", "--target", "y", "--center", "c", "--output", "DATA"], "output must be a .json file; got old.parquet"),
+        (["calibrate", "DATA", "--target", "y", "--center", "c", "--output", "x.json", "--level", "90"], "did you mean 0.9?"),
+        (["calibrate", "DATA", "--target", "y", "--center", "c", "--output", "x.json", "--workers", "0"], "workers must be a positive whole number; got 0"),
+        (["predict", "DATA", "--calibration", "CAL"], "output must be given with --calibration"),
+        (["predict", "DATA", "--calibration", "none.json", "--output", "x.parquet"], "there is no none.json"),
+        (["predict", "DATA", "--calibration", "DATA", "--output", "x.parquet"], "is not a table calibration file written by evencover"),
+        (["predict", "DATA", "NEW", "--calibration", "CAL", "--output", "x.parquet"], "with --calibration, all columns are kept; leave out: new"),
+        (["predict", "DATA", "--calibration", "CAL", "--output", "x.csv"], "output must be a .parquet file"),
+        (["predict", "DATA"], "new must be given"),
+        (["predict", "DATA", "NEW", "--workers", "2"], "workers is used only with --calibration"),
+        (["audit", "FOLDER", "--target", "y", "--lower", "c", "--upper", "s", "--missing-values", "?"], "missing_values is for text"),
+        (["audit", "FOLDER", "--target", "y", "--lower", "c", "--upper", "q"], "old.parquet: upper: no column named 'q'"),
+    ],
+)  # fmt: skip
+def test_wrong_commands_are_one_line(files, capsys, monkeypatch, words, message):
+    """And nothing is written."""
+    folder, _ = files
+    run_command_line(capsys, *arguments(folder))
+    monkeypatch.chdir(folder)
+    before = sorted(path.name for path in folder.iterdir())
+    names = {"DATA": "old.parquet", "CAL": "cal.json", "NEW": "old.parquet", "FOLDER": "."}
+    status, _, error = run_command_line(capsys, *[names.get(word, word) for word in words])
+    assert status == 1
+    assert message in error
+    assert "\n" not in error
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_a_folder_is_audited_in_parts(tmp_path, capsys, monkeypatch):
+    """All rows are counted, features are searched in a sample, and the exit status is that of the verdict."""
+    monkeypatch.setattr(table_audit, "_SAMPLE_ROWS", 1000)
+    n = 6000
+    noise = np.where(np.arange(n) % 3 == 2, 3.0, 1.0)
+    y = noise * np.random.default_rng(0).normal(size=n)
+    write(tmp_path / "data" / "one.parquet", n, seed=3, y=y, low=np.full(n, -2.0), high=np.full(n, 2.0))
+    command = ("audit", str(tmp_path / "data"), "--target", "y", "--lower", "low", "--upper", "high", "--group", "g")
+    status, text, _ = run_command_line(capsys, *command, "--output", str(tmp_path / "report"))
+    assert status == 3
+    assert "All 6000 rows were counted." in text
+    assert "Features searched for low coverage (2): c, s." in text
+    assert "2000" in text
+    assert {path.name for path in (tmp_path / "report").iterdir()} == {"report.html", "results.json"}
+    monkeypatch.setattr(audit_command, "_MAX_ROWS_IN_MEMORY", 5000)
+    one_file = ("audit", str(tmp_path / "data" / "one.parquet"), *command[2:], "--json")
+    status, as_json, _ = run_command_line(capsys, *one_file)
+    assert status == 3
+    assert sum(row["rows"] for row in json.loads(as_json)["table"]) == n
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_prediction_leaves_no_files(tmp_path, capsys, number):
+    """Neither after Ctrl-C nor after kill; the process ends."""
+    write(tmp_path / "old.parquet")
+    run_command_line(capsys, *arguments(tmp_path))
+    data = tmp_path / "data"
+    for position in range(6):
+        write(data / f"{position}.parquet", 400_000)
+    words = ("predict", str(data), "--calibration", str(tmp_path / "cal.json"), "--output", str(tmp_path / "out"))
+    with subprocess.Popen([*SCRIPT, *words], stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob(".evencover-*/output/*.part")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cal.json", "data", "old.parquet"]
+
+
+def test_the_help_names_the_command():
+    assert "calibrate" in run("--help").stdout
