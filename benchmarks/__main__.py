@@ -18,7 +18,7 @@ from benchmarks.machine import machine
 from benchmarks.markdown import print_row, spaced
 
 _ROOT = Path(__file__).resolve().parent.parent
-_PACKAGES = ("numpy", "scikit-learn", "crepes", "mapie", "torch", "quantile-forest", "evencover")
+_PACKAGES = ("numpy", "scikit-learn", "crepes", "mapie", "torch", "quantile-forest", "duckdb", "evencover")
 _SIZES = (100_000, 1_000_000, 10_000_000)
 _LAZY = "import evencover"
 _USED = "from evencover import ConformalRegressor"
@@ -52,7 +52,7 @@ def main() -> None:
     print_row(*["---"] * 6)
     for comparisons in (
         *(import_times(), start(), memory(), speed()),
-        *(cross_conformal(), repeats(), diagnostics(), main_job(), networks(), real_data()),
+        *(cross_conformal(), repeats(), diagnostics(), main_job(), large_files(), networks(), real_data()),
     ):
         for comparison in comparisons:
             print_row(*comparison.cells())
@@ -159,6 +159,33 @@ def main_job() -> Iterator[Comparison]:
             name, _milliseconds(seconds[0]), f"{reference} {_milliseconds(seconds[1])}", seconds[0] / seconds[1], bound
         )
     yield Comparison("the study's report: megabytes", f"{found['megabytes']:.2f}", "none", found["megabytes"], 3.0)
+
+
+def large_files() -> Iterator[Comparison]:
+    """Yield the times and the peak memory of calibrating Parquet files, compared with DuckDB."""
+    found = json.loads(_output("-m", "benchmarks.large_files"))
+    peer, rows = found["duckdb"], spaced(found["rows"])
+    for name, what, bounds in (("one pass", "in one pass", (0.8, 0.4)), ("exact", "exactly", (None, None))):
+        own = found[name]
+        for key, unit, bound in zip(("seconds", "megabytes"), ("time", "peak memory"), bounds, strict=True):
+            ours, theirs = (
+                _milliseconds(each[key]) if key == "seconds" else f"{each[key]:.0f} MB" for each in (own, peer)
+            )
+            yield Comparison(
+                f"calibrating {rows} rows of Parquet {what}: {unit}",
+                ours,
+                f"DuckDB's quantiles {theirs}",
+                own[key] / peer[key],
+                bound,
+            )
+    large, small = found["one pass"]["megabytes"], found["megabytes_at_a_tenth"]
+    yield Comparison(
+        f"peak memory for {rows} rows of Parquet",
+        f"{large:.0f} MB",
+        f"a tenth of them {small:.0f} MB",
+        large / small,
+        1.25,
+    )
 
 
 def networks() -> Iterator[Comparison]:

@@ -18,7 +18,8 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     {"_version"},
     {f"_internal.{name}" for name in ("optional", "saved_files", "saved_objects", "ecdf", "html", "json_values")}
     | {f"_internal.{name}" for name in ("arrays", "booster_files", "frames", "dates", "drawing", "quantile_functions")}
-    | {"_internal", "_internal.monotone_maps", "_internal.worker_processes", "_internal.text_output"},
+    | {"_internal", "_internal.monotone_maps", "_internal.worker_processes", "_internal.text_output"}
+    | {"_internal.normal_distribution"},
     {
         "quantiles",
         "groups",
@@ -32,10 +33,21 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     },
     {f"scores.{name}" for name in ("score", "residuals", "bounds", "probability", "one_sided", "support", "evaluation")}
     | {"scores"},
-    {"taxonomies", "calibration", "metrics"} | {f"_internal.{name}" for name in ("bins", "pools", "calibration_files")},
+    {
+        "taxonomies",
+        "calibration",
+        "histogram_calibration",
+        "table_columns",
+        "sql",
+        "metrics",
+        "_internal.score_histograms",
+        "_internal.sql_writer",
+        "_internal.sql_scores",
+    }
+    | {f"_internal.{name}" for name in ("bins", "pools", "grouped_pools", "calibration_files")},
     {f"_internal.{name}" for name in ("score_steps", "upper_scores", "pool_rows", "fold_selection", "depth_sets")}
     | {"predictive", "_internal.joined_sets", "_internal.fold_cells"},
-    {f"calibrators.{name}" for name in ("protocols", "by_group", "two_tails", "cross", "_prediction_sets")}
+    {f"calibrators.{name}" for name in ("protocols", "by_group", "histogram", "two_tails", "cross", "_prediction_sets")}
     | {"calibrators", "calibrators._folds"},
     {f"theory.{name}" for name in ("families", "symbolic", "pivotality")} | {"theory"},
     {
@@ -74,6 +86,9 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
         *(f"studies.{name}" for name in ("_study_folds", "_calibration_choice", "_cross_fitting", "_cross_texts")),
         "studies._small_tables",
     },
+    {f"distributed.{name}" for name in ("_batches", "_data_parts", "_arrow_data", "_score_counts", "_coverage_counts")}
+    | {f"distributed.{name}" for name in ("table_calibration", "table_prediction", "table_audit")}
+    | {"distributed"},
     {"plots"},
     {f"reproduction.{name}" for name in ("simulation", "coverage_tables", "scenarios", "exact_coverages", "claims")},
     {f"reproduction.{name}" for name in ("verdict_rates", "audit_rates", "paper_figures")} | {"reproduction"},
@@ -83,7 +98,10 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     {f"_report.{name}" for name in ("level_recorder", "axes", "charts", "contents", "level_sections", "first_screen")},
     {f"_report.{name}" for name in ("static_sections", "page", "writing", "json_data", "output_folders")} | {"_report"},
     {f"_cli.{name}" for name in ("progress_lines", "terminal", "invocation", "reproduce_commands")},
-    {f"_cli.{name}" for name in ("benchmark_command", "run_command", "predict_command", "audit_columns")}
+    {
+        f"_cli.{name}"
+        for name in ("benchmark_command", "run_command", "calibrate_command", "predict_command", "audit_columns")
+    }
     | {"_cli.audit_command", "_cli", "__main__"},
 ]
 # Users import from these by path: figures by their functions, the paper's parts as docs/theory.md shows.

@@ -15,6 +15,7 @@ import pytest
 import evencover
 import evencover._cli
 import evencover.datasets
+import evencover.distributed
 import evencover.models
 import evencover.reproduction.benchmark
 import evencover.synthetic
@@ -39,6 +40,7 @@ WITH_CODE = (
     "docs/real_data.md",
     "docs/tutorial.md",
     "docs/command_line.md",
+    "docs/scale.md",
     *(f"docs/howto/{page.name}" for page in sorted(ROOT.glob("docs/howto/*.md"))),
 )
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -139,6 +141,7 @@ def test_every_model_is_documented(name):
         (page, module, name)
         for page, module in (
             ("theory.md", evencover.theory),
+            ("scale.md", evencover.distributed),
             ("reproduction.md", evencover.synthetic),
             ("real_data.md", evencover.datasets),
             ("real_data.md", evencover.reproduction.benchmark),
@@ -161,12 +164,12 @@ def test_every_command_is_documented():
     assert commands
     assert all(f"evencover reproduce {name}" in text_of(ROOT / "docs/reproduction.md") for name in commands)
     others = {name for name in evencover._cli.app() if not name.startswith("-")} - {"reproduce"}
-    assert others == {"run", "predict", "audit", "benchmark", "datasets"}
+    assert others == {"run", "predict", "audit", "calibrate", "benchmark", "datasets"}
     assert all(f"evencover {name}" in text_of(ROOT / "docs/command_line.md") for name in others)
     assert all(f"evencover {name}" in text_of(ROOT / "docs/real_data.md") for name in ("benchmark", "datasets"))
 
 
-@pytest.mark.parametrize("command", ["run", "predict", "audit"])
+@pytest.mark.parametrize("command", ["run", "predict", "audit", "calibrate"])
 def test_every_option_is_documented(command):
     """On the page of the command line."""
     parameters = inspect.signature(getattr(evencover._cli, command)).parameters

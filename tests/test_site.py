@@ -10,7 +10,17 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SITE = ROOT / "build" / "site"
-MODULES = ("", ".studies", ".models", ".plots", ".theory", ".synthetic", ".datasets", ".reproduction.benchmark")
+MODULES = (
+    "",
+    ".distributed",
+    ".studies",
+    ".models",
+    ".plots",
+    ".theory",
+    ".synthetic",
+    ".datasets",
+    ".reproduction.benchmark",
+)
 LISTED_ONCE = {"evencover.models.predictions_of", "evencover.theory.is_pivotal"}  # under `evencover`
 problems = runpy.run_path(str(ROOT / "docs" / "check_links.py"))["problems"]
 
