@@ -20,11 +20,11 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from benchmarks.child_processes import end_with_parent
 from benchmarks.timing import seconds
 
 _ROWS, _FILES, _GROUPS, _ROUNDS = 10_000_000, 10, 10, 21
 _LEVEL = 0.9
-_COMMAND = (sys.executable, "-m", "benchmarks.large_files")
 
 
 def main() -> None:
@@ -45,7 +45,7 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         large, small = Path(folder) / "large", Path(folder) / "small"
         for files, n in ((large, given.rows), (small, given.rows // 10)):
-            subprocess.run([*_COMMAND, "--method", "write", "--folder", str(files), "--rows", str(n)], check=True)
+            output_of_child("--method", "write", "--folder", str(files), "--rows", str(n))
         rounds = [{name: in_process(name, large, given.workers) for name in METHODS} for _ in range(given.rounds)]
         check_thresholds(rounds[0])
         summary: dict[str, object] = {
@@ -117,9 +117,15 @@ def measured(method: str, folder: Path, workers: int) -> dict[str, object]:
 
 def in_process(method: str, folder: Path, workers: int) -> dict[str, float]:
     """Return what `measured` returns in a process of its own."""
-    words = ["--method", method, "--folder", str(folder), "--workers", str(workers)]
-    found: dict[str, float] = json.loads(subprocess.check_output([*_COMMAND, *words], text=True))
+    words = ("--method", method, "--folder", str(folder), "--workers", str(workers))
+    found: dict[str, float] = json.loads(output_of_child(*words))
     return found
+
+
+def output_of_child(*words: str) -> str:
+    """Return what this module prints in a process of its own, which ends when this one is killed."""
+    command = [sys.executable, "-m", "benchmarks.large_files", *words]
+    return subprocess.check_output(command, text=True, preexec_fn=end_with_parent)
 
 
 def check_thresholds(found: dict[str, dict[str, float]]) -> None:

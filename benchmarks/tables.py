@@ -10,7 +10,6 @@ interrupted benchmark continues where it stopped; delete the folder to start ane
 fails.
 """
 
-import ctypes
 import json
 import math
 import os
@@ -26,6 +25,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from benchmarks.child_processes import end_with_parent
 from benchmarks.machine import machine
 from benchmarks.markdown import print_row, row, spaced
 from benchmarks.table_sources import TABLES, Table, read_frame
@@ -176,7 +176,7 @@ def attempt(words: Sequence[str], options: Sequence[str], *, limit: float) -> At
         encoding="utf-8",
         errors="replace",
         start_new_session=True,
-        preexec_fn=_end_with_parent,
+        preexec_fn=end_with_parent,
     ) as process:
         timed_out = False
         try:
@@ -189,12 +189,6 @@ def attempt(words: Sequence[str], options: Sequence[str], *, limit: float) -> At
             os.killpg(process.pid, signal.SIGKILL)
             raise
     return Attempt(tuple(options), process.returncode, perf_counter() - start, output, errors, timed_out)
-
-
-def _end_with_parent() -> None:
-    """On Linux, let the system end this process when its parent ends, also if that is killed."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def error_message(errors: str) -> str:
