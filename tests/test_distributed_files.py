@@ -381,6 +381,24 @@ def test_data_that_changes_between_the_passes_is_an_error(folder, monkeypatch, f
         calibrate_table(folder, **COLUMNS, level=[0.1, 0.5, 0.9])
 
 
+def test_links_to_folders_are_followed_once(folder, tmp_path):
+    """A folder behind a link is data; a link to a folder that was read already would count its rows twice."""
+    other = write_files(tmp_path / "other", table(seed=4))
+    (folder / "more").symlink_to(other)
+    assert sum(calibrate_table(folder, **COLUMNS).sizes.values()) == 6000
+    (folder / "loop").symlink_to(folder)
+    with pytest.raises(ValueError, match="must hold each folder once"):
+        calibrate_table(folder, **COLUMNS)
+
+
+def test_the_file_of_a_dataset_is_named(folder):
+    pq.write_table(with_cell(table().slice(1001, 1500), "y", 3, None), folder / "part-3.parquet")
+    with pytest.raises(
+        ValueError, match=re.escape("data/part-3.parquet: column 'y' (target) must hold a finite number")
+    ):
+        calibrate_table(ds.dataset(folder), **COLUMNS)
+
+
 def test_hidden_files_are_not_data(folder):
     """Names that begin with a dot or an underscore, and other formats."""
     pq.write_table(table(50, groups=("other",)), folder / "_hidden.parquet")

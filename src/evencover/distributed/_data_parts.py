@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -30,7 +29,7 @@ class Part(Protocol):
 
     @property
     def name(self) -> str:
-        """The path within the folder of the data; the name of the file, if it is the only one."""
+        """The name in messages: the path within the folder of the data, or that of a pyarrow dataset."""
 
     @property
     def n_rows(self) -> int:
@@ -91,9 +90,10 @@ class ParquetPart:
 
     def pieces(self) -> Iterator["RowGroup"]:
         """Yield the row groups."""
-        for position, n_before in enumerate(accumulate((0, *self.row_groups[:-1]))):
-            if position < len(self.row_groups):
-                yield RowGroup(self, position, n_before)
+        first_row = 0
+        for position, n in enumerate(self.row_groups):
+            yield RowGroup(self, position, first_row)
+            first_row += n
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,8 +177,15 @@ def n_rows_of(file: Path) -> int:
 
 
 def _data_files(folder: Path) -> Iterator[Path]:
-    """Yield the Parquet files in a folder and its subfolders, except names that begin with a dot or an underscore."""
+    """Yield the Parquet files in a folder and its subfolders, except names that begin with a dot or an underscore.
+
+    Raise ValueError if symbolic links lead to the same folder twice: its rows would count twice.
+    """
+    seen: dict[str, str] = {}
     for root, subfolders, names in os.walk(folder, followlinks=True):
+        first = seen.setdefault(os.path.realpath(root), root)
+        if first != root:
+            raise ValueError(f"{folder} must hold each folder once; {root} and {first} are the same")
         subfolders[:] = [name for name in subfolders if not name.startswith((".", "_"))]
         for name in names:
             if not name.startswith((".", "_")) and name.lower().endswith(_SUFFIXES):
@@ -213,8 +220,8 @@ def parts_of_dataset(data: Any) -> Iterator[DatasetPart]:
             f"data must be a Parquet file, a folder of Parquet files or a pyarrow dataset; got {type(data).__name__}"
         )
     for position, fragment in enumerate(data.get_fragments()):
-        name = f"part-{position:05}.parquet"
-        with reading_errors(getattr(fragment, "path", name)):
+        name = getattr(fragment, "path", f"part {position}")
+        with reading_errors(name):
             yield DatasetPart(name, fragment, fragment.count_rows(), data.schema)
 
 

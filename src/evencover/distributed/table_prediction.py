@@ -336,7 +336,8 @@ def _output_paths(output: Path, data: ArrowData) -> Iterator[list[Path]]:
     output.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=output.parent, prefix=".evencover-") as unfinished:
         folder = Path(unfinished) / "output"
-        yield [folder / part.name for part in data.parts]
+        names = (f"part-{position:05}.parquet" for position in range(len(data.parts)))
+        yield [folder / (part.name if part.path else name) for part, name in zip(data.parts, names, strict=True)]
         if output.exists():
             output.rmdir()
         folder.replace(output)
