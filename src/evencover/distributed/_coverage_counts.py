@@ -112,10 +112,7 @@ class CoverageCounts:
         infinite_widths, infinite_scores = np.isinf(width), np.isinf(score)
         infinite = infinite_widths if self.side is None else np.isinf(getattr(intervals, self.side))
         counts = np.ones(len(y)), intervals.covers(y), intervals.empty, infinite, infinite_widths, infinite_scores
-        sums = (
-            np.where(infinite, 0.0, each) * _UNIT
-            for each, infinite in ((width, infinite_widths), (score, infinite_scores))
-        )
+        sums = np.where(infinite_widths, 0.0, width) * _UNIT, np.where(infinite_scores, 0.0, score) * _UNIT
         by_code = np.stack([np.bincount(codes, weights=column) for column in (*counts, *sums)], axis=1)
         for code in np.flatnonzero(by_code[:, 0]).tolist():
             *numbers_of_rows, width_sum, score_sum = by_code[code].tolist()

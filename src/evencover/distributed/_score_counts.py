@@ -10,7 +10,7 @@ change a result. The second pass is the last, unless very many scores lie in the
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -32,9 +32,8 @@ from evencover.scores.score import Score
 from evencover.table_columns import TableColumns
 
 Counts: TypeAlias = dict[Label, ScoreHistogram]
-State = TypeVar("State")
 
-_MAX_VALUES = 2**22  # different scores that a further pass may keep
+_MAX_VALUES = 2**22  # scores that a further pass may keep
 
 
 class PartedData(Protocol):

@@ -191,12 +191,17 @@ class TableCalibration:
             found.tolist() for found in (self.calibration.threshold(level), self.calibration.excess(level))
         )
         rows = [
-            (str(label), f"{n}", number_text(threshold), "exact" if not share else f"at most {100 * share:.2g} %")
+            (
+                str(label),
+                f"{n}",
+                number_text(threshold),
+                "exact" if not share else f"rounded up, covers at most {100 * share:.2g} % more",
+            )
             for (label, n), threshold, share in islice(
                 zip(self.sizes.items(), thresholds, excess, strict=True), _MAX_PRINTED_GROUPS
             )
         ]
-        table = text_table(("group", "rows", "threshold", "coverage above exact"), rows)
+        table = text_table(("group", "rows", "threshold", "kind of threshold"), rows)
         n_more = len(thresholds) - len(rows)
         more = f"\n  and {n_more} more groups" if n_more else ""
         return f"Thresholds at level {level:g}\n{table}{more}\n{self.guarantee}"
