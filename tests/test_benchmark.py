@@ -451,7 +451,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("n_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("n_workers", [1, 2])
 def test_a_cluster_gives_the_same_numbers_and_survives_the_death_of_a_worker(whole_run, tmp_path, n_workers):
     """Workers are separate processes. One is killed while it trains; the cluster starts another one."""
     path, reference, _ = whole_run

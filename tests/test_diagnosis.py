@@ -487,6 +487,7 @@ class TestDependence:
         assert remedy.removes_dependence
         assert abs(remedy.value - 2) < 0.5
 
+    @pytest.mark.slow
     def test_the_remaining_dependence_is_tested_with_one_degree_of_freedom_less(self):
         """Then the p-value is uniform if dividing by a power is the right remedy."""
         from evencover.diagnostics._spread_dependence import _POWERS, _best_remedy, _rank_polynomials

@@ -185,6 +185,7 @@ def plain_pytorch(seed, X, y, *, epochs):
     return network.eval()
 
 
+@pytest.mark.slow
 def test_losses_have_the_distribution_of_plain_pytorch():
     """Out of sample, over 20 seeds: two-sample Kolmogorov-Smirnov test."""
     training_rows, test = heteroskedastic(512, seed=1), heteroskedastic(2000, seed=2)

@@ -46,6 +46,7 @@ def test_score_cdfs_show_the_ecdfs_the_level_and_the_threshold(ax):
     assert any(list(line.get_xdata()) == [1.3, 1.3] for line in ax.lines)
 
 
+@pytest.mark.slow
 def test_bands_contain_the_true_distribution_in_95_percent_of_samples(ax):
     """For uniform scores, whose distribution function is the diagonal. The bands are conservative: at least 95 %."""
     rng = np.random.default_rng(1)

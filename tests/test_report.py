@@ -197,6 +197,7 @@ class TestEveryResult:
         assert text.count(">infinite<") == 3  # on the bar, and in the table for the group and for all rows
         assert "nan" not in text
 
+    @pytest.mark.slow
     def test_few_rows(self):
         with pytest.warns(TooFewRowsWarning, match="needs 99 rows"):
             text = report(study(table(60), NASTY[2], plan=Plan(model="linear", level=0.99)))

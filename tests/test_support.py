@@ -339,6 +339,7 @@ class TestGuarantees:
 
 
 class TestRecommend:
+    @pytest.mark.slow
     def test_widths_are_compared_after_clipping(self):
         rng = np.random.default_rng(9)
         X = rng.uniform(size=(600, 1))

@@ -74,11 +74,12 @@ def smallest_p_value(counts):
     return min(p_values)
 
 
+@pytest.mark.parametrize("repeats", [500, pytest.param(1500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("taxonomy", [Marginal(), BySpread(3), ByFeature(0)], ids=repr)
 @pytest.mark.parametrize("score", ALL_SCORES, ids=repr)
-def test_coverage_has_its_exact_distribution(score, taxonomy):
+def test_coverage_has_its_exact_distribution(score, taxonomy, repeats):
     """For every score and taxonomy, at levels near 0, in the middle and near 1."""
-    assert smallest_p_value(covered_counts(score, taxonomy, repeats=1500, seed=1)) > ONE_IN_A_MILLION
+    assert smallest_p_value(covered_counts(score, taxonomy, repeats=repeats, seed=1)) > ONE_IN_A_MILLION
 
 
 @pytest.mark.parametrize("score", [Residual(), Normalized(), ProbabilityDistance()], ids=repr)
@@ -97,6 +98,7 @@ def test_coverage_on_another_scale_has_its_exact_distribution(score, function):
     assert smallest_p_value(counts) > ONE_IN_A_MILLION
 
 
+@pytest.mark.slow
 def test_coverage_of_a_fitted_log_model_has_its_exact_distribution():
     """From the split to the intervals, in the unit of the target."""
     rng, counts = np.random.default_rng(9), {}

@@ -16,6 +16,9 @@ DATA = {"skewed": skewed(), "bimodal": bimodal(), "counts": counts()}
 CONTINUOUS = {"skewed": 0.7, "bimodal": 0.5}  # with a level at which center ± t spread covers unevenly
 REPEATS = 600
 PROBABILITIES = np.linspace(0.05, 0.95, 9)
+SOME_SHAPES = [  # one of them in the default run
+    pytest.param(name, marks=[pytest.mark.slow] if position else []) for position, name in enumerate(CONTINUOUS)
+]
 
 
 @cache
@@ -37,7 +40,7 @@ def covered_counts(name, score):
 
 
 @pytest.mark.parametrize("score", ALL_SCORES, ids=repr)
-@pytest.mark.parametrize("name", CONTINUOUS)
+@pytest.mark.parametrize("name", SOME_SHAPES)
 def test_coverage_has_its_exact_distribution_whatever_the_shape_of_the_noise(name, score):
     assert smallest_p_value(covered_counts(name, score)) > ONE_IN_A_MILLION
 
@@ -76,7 +79,7 @@ def test_the_distance_in_probability_covers_every_row_alike_if_the_distribution_
         np.testing.assert_allclose(exact, 2 * ndtr(t) - 1, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", CONTINUOUS)
+@pytest.mark.parametrize("name", SOME_SHAPES)
 def test_one_calibrated_threshold_is_even_for_the_distribution_and_not_for_center_and_spread(name):
     """Between known quantiles, coverage differs by the error of interpolation only."""
     level = CONTINUOUS[name]

@@ -58,7 +58,7 @@ def test_products_are_exact(spread, repeats):
     assert np.abs(uniformity_z_scores(spread, rounded, n=30, repeats=repeats)).max() < LIMIT
 
 
-@pytest.mark.parametrize("edge_rows", ["none", "all"])
+@pytest.mark.parametrize("edge_rows", ["none", pytest.param("all", marks=pytest.mark.slow)])
 def test_simpler_rules_for_edge_rows_are_detected(edge_rows, monkeypatch):
     """Treating no row on an edge as an edge row, or all of them, is not exact."""
     equal_frequency = Bins.equal_frequency

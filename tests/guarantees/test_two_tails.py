@@ -22,7 +22,6 @@ from evencover.quantiles import conformal_rank
 from tests.synthetic import ONE_IN_A_MILLION, draw
 
 LEVEL, N, M, REPEATS = Fraction(4, 5), 60, 40, 600
-SHARES = [0.5, 0.2]
 
 
 def skewed(rng, n):
@@ -66,7 +65,7 @@ def count_pits(calibrator, score, share, seed, gaps):
     return pits
 
 
-@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("share", [0.5, pytest.param(0.2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("taxonomy", [None, BySpread(2)], ids=repr)
 @pytest.mark.parametrize("score", [Residual(), Normalized(), Standardized(), ProbabilityDistance()], ids=repr)
 def test_coverage_between_two_order_statistics_is_beta_binomial(score, taxonomy, share):
@@ -76,7 +75,7 @@ def test_coverage_between_two_order_statistics_is_beta_binomial(score, taxonomy,
     assert kstest(pits["covered"], "uniform").pvalue > ONE_IN_A_MILLION
 
 
-@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("share", [0.2, pytest.param(0.5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("taxonomy", [None, BySpread(2)], ids=repr)
 @pytest.mark.parametrize("score", [IntervalDistance(), RelativeIntervalDistance(), Normalized()], ids=repr)
 def test_the_misses_of_each_tail_are_beta_binomial(score, taxonomy, share):

@@ -64,7 +64,7 @@ class TestThresholdsPerGroup:
 
 
 @more_repeats
-@pytest.mark.parametrize("rows", [300, 4000])
+@pytest.mark.parametrize("rows", [300, pytest.param(4000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_with_one_threshold_the_verdicts_are_rarely_wrong(scenario, rows, repeats):
     """For pivotal scores, and for scores whose coverage is uneven."""
