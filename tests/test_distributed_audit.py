@@ -3,11 +3,13 @@
 import math
 import re
 from dataclasses import fields
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy.special import ndtr
 
 from evencover import Intervals, distributed
 from evencover import audit as audit_in_memory
@@ -234,3 +236,15 @@ def test_p_values_of_a_billion_rows_are_finite_and_add_up():
         under, over = coverage_p_values(pools, 0.9, covered)
         assert 1 <= under + over <= 2
         assert not math.isnan(under)
+
+
+@pytest.mark.parametrize("n", [10**7, 10**9, 10**11])
+@pytest.mark.parametrize("tails", [None, (Fraction(1, 2), Fraction(1, 2))])
+def test_p_values_of_very_many_calibration_rows(n, tails):
+    """The number of covered rows is nearly normal, with the variance of test rows and calibration rows."""
+    m, level = n // 2, Fraction(9, 10)
+    mean, deviation = m * 0.9, math.sqrt(m * 0.09 * (1 + m / n))
+    for steps in (-2, 0, 1.5):
+        under, over = coverage_p_values([(m, n)], level, round(mean + steps * deviation), tails)
+        assert under == pytest.approx(float(ndtr(steps)), abs=0.002)
+        assert over == pytest.approx(float(ndtr(-steps)), abs=0.002)

@@ -211,8 +211,9 @@ def large_sample_p_value(
 
 @lru_cache
 def _beta_moments(a: int, b: int) -> tuple[float, float]:
-    """Return mean and variance of a Beta distribution."""
-    return beta.mean(a, b), beta.var(a, b)
+    """Return mean and variance of a Beta distribution; those of SciPy overflow for millions of rows."""
+    mean = a / (a + b)
+    return mean, mean * (1 - mean) / (a + b + 1)
 
 
 def one_sided_p_values(pmf: FloatArray, covered: int) -> tuple[float, float]:
