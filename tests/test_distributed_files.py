@@ -24,30 +24,7 @@ from evencover import (
 )
 from evencover.distributed import TableCalibration, _score_counts, predict
 from evencover.distributed import calibrate as calibrate_table
-
-HOSTILE = [
-    "",
-    "a'b",
-    'a"b',
-    "; DROP TABLE t; --",
-    "line\nbreak",
-    "tab\t",
-    "日本 🌍",
-    "nan",
-    "null",
-    "\\",
-    "%s{}",
-    "x" * 3000,
-]
-COLUMNS = {"target": "y", "center": "c", "spread": "s", "group": "g"}
-
-
-def table(n=3000, seed=0, groups=("a", "b", "c")):
-    """Return a table of predictions with noise of different sizes."""
-    rng = np.random.default_rng(seed)
-    center, spread = rng.normal(size=n), np.exp(rng.normal(size=n))
-    labels = np.array(groups, dtype=object)[rng.integers(0, len(groups), n)].tolist()
-    return pa.table({"y": center + spread * rng.standard_t(4, n), "c": center, "s": spread, "g": labels})
+from tests.distributed_tables import COLUMNS, HOSTILE, in_memory, table
 
 
 def write_files(folder, whole, *, sizes=(1000, 0, 1, 1500, 499), row_group_size=400):
@@ -64,14 +41,6 @@ def write_files(folder, whole, *, sizes=(1000, 0, 1, 1500, 499), row_group_size=
 @pytest.fixture
 def folder(tmp_path):
     return write_files(tmp_path / "data", table())
-
-
-def in_memory(whole, score=None):
-    """Return the calibration of the same rows in memory."""
-    prediction = Prediction(whole["c"].to_numpy(), spread=whole["s"].to_numpy())
-    return calibrate(
-        whole["y"].to_numpy(), prediction, nonconformity=score or Normalized(), groups=whole["g"].to_pylist()
-    )
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
@@ -337,7 +306,7 @@ def test_files_that_cannot_be_read_are_named(folder, tmp_path):
         (lambda path: path, ValueError, "must hold Parquet files; it holds none"),
         (lambda path: (path / "x.csv", (path / "x.csv").write_text("y\n1\n"))[0], ValueError, "must be a .parquet file or a folder of such files; got 'x.csv'"),
         (lambda path: table(0), ValueError, "data must have rows; got none"),
-        (lambda path: [1, 2], TypeError, "data must be a Parquet file, a folder of Parquet files or a pyarrow dataset; got list"),
+        (lambda path: [1, 2], TypeError, "data must be a Parquet file, a folder of Parquet files, or a pyarrow dataset or table (or, for calibrate, predict and audit, a Dask or Spark DataFrame); got builtins.list"),
     ],
 )  # fmt: skip
 def test_data_must_have_rows(tmp_path, make, error, message):

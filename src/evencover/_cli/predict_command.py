@@ -4,13 +4,10 @@ from collections.abc import Mapping
 from io import BytesIO
 from json import loads as load_json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from evencover._cli.calibrate_command import predict_table
 from evencover._cli.terminal import print_error, print_json, print_result
-
-if TYPE_CHECKING:
-    from evencover.models.encoding import TableEncoder
 
 
 def predict(
@@ -137,20 +134,11 @@ def _missing_values(folder: Path) -> list[str]:
     return list(load_json(path.read_text(encoding="utf-8")).get("missing_values", [])) if path.is_file() else []
 
 
-def _encoder(regressor: Any) -> "TableEncoder | None":
-    """Return the encoder of the table's columns, that of all folds together; None if the model has none."""
-    from evencover.models.encoding import TableEncoder, joined_encoder
-
-    encoders = []
-    for model in getattr(regressor, "estimators_", [regressor.estimator_]):
-        pipeline = getattr(model, "estimator", model)
-        encoders.append(pipeline[0] if hasattr(pipeline, "steps") else pipeline)
-    return joined_encoder(encoders) if all(isinstance(each, TableEncoder) for each in encoders) else None
-
-
 def _text_columns(regressor: Any) -> list[str]:
     """Return the columns to read as text: features that held text in training, and text columns that define groups."""
-    encoder = _encoder(regressor)
+    from evencover.models.encoding import encoder_of
+
+    encoder = encoder_of(regressor)
     texts = [] if encoder is None else [known.name for known in encoder.columns_ if known.text]
     return [*texts, *_text_grouping_columns(regressor.taxonomy_)]
 
@@ -169,6 +157,7 @@ def _feature_columns(regressor: Any, table: Any, path: Path) -> Any:
     """Return the columns of the features; raise ValueError if some are missing, warn about values never seen."""
     from evencover._internal.frames import columns_of
     from evencover.datasets._table_files import file_name
+    from evencover.models.encoding import encoder_of
 
     names = list(getattr(regressor, "feature_names_in_", table.column_names))
     missing = [name for name in names if name not in table.column_names]
@@ -177,7 +166,7 @@ def _feature_columns(regressor: Any, table: Any, path: Path) -> Any:
             f"{file_name(path)} must have the columns that the model was fitted on; missing columns: {missing}"
         )
     features = columns_of(table, names)
-    encoder = _encoder(regressor)
+    encoder = encoder_of(regressor)
     for warning in [] if encoder is None else encoder.unseen_values(features):
         print_error(warning)
     return features

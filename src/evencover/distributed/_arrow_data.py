@@ -1,25 +1,30 @@
 """Data in parts, read by a few threads: Parquet files, and datasets of pyarrow."""
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Lock, Thread
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from evencover._internal.arrays import check_count
-from evencover.distributed._batches import Batch, InvalidPartError, problems_of
+from evencover.distributed._batches import (
+    Batch,
+    InvalidPartError,
+    check_names,
+    column_problems,
+    kind_of,
+    named_errors,
+    problems_of,
+)
 from evencover.distributed._data_parts import Part, Piece, parts_in_files, parts_of_dataset
-from evencover.groups import first_few
+from evencover.distributed._passes import Pass, State
 from evencover.table_columns import TableColumns
 
-State = TypeVar("State")
 Progress: TypeAlias = Callable[[float, float | None], None]
-Summarize: TypeAlias = Callable[[Iterable[Batch]], State]
 
 _WAITING_BATCHES = 4  # that were read, and wait for this thread
 
@@ -53,75 +58,52 @@ class ArrowData:
         """The number of rows in all files."""
         return sum(part.n_rows for part in self.parts)
 
+    def part_sizes(self, names: Sequence[str]) -> dict[str, int]:  # noqa: ARG002
+        """Return the number of rows of each file, by its name; it is known without reading any column."""
+        return {part.name: part.n_rows for part in self.parts}
+
     def check_columns(self, columns: TableColumns) -> None:
         """Raise ValueError, with all problems of the first file that has any, unless all files have these columns."""
-        kinds: dict[str, tuple[str, str]] = {}
+        first: tuple[str, str] | None = None
         for part in self.parts:
-            schema = part.schema
-            repeated = sorted(name for name, n in Counter(schema.names).items() if n > 1)
-            problems = [f"duplicate column names: {repeated}"] if repeated else columns.missing_from(schema.names)
-            for role, name in columns.by_role.items():
-                if name not in schema.names or repeated:
-                    continue
-                kind = _kind(schema.field(name).type)
-                if kind == "null":  # no row has a value, which is found when the rows are read
-                    continue
-                expected = ("text", "whole numbers", "booleans") if role == "group" else ("numbers", "whole numbers")
-                if kind not in expected:
-                    found = f"{kind} ({schema.field(name).type})" if kind != str(schema.field(name).type) else kind
-                    problems.append(f"column {name!r} ({role}) must hold {' or '.join(expected)}; it holds {found}")
-                elif role == "group" and kinds.setdefault(name, (kind, part.name))[0] != kind:
-                    problems.append(
-                        f"column {name!r} ({role}) holds {kind}, but in {kinds[name][1]} it holds {kinds[name][0]}"
-                    )
+            problems = column_problems(part.schema, columns)
+            if columns.group is not None and not problems:
+                kind = kind_of(part.schema.field(columns.group).type)
+                first = (kind, part.name) if first is None and kind != "null" else first
+                if first is not None and kind not in ("null", first[0]):
+                    problems = [f"column {columns.group!r} (group) holds {kind}, but in {first[1]} it holds {first[0]}"]
             if problems:
                 raise InvalidPartError(part.name, "; ".join(problems))
 
     def check_names(self, names: Sequence[str]) -> None:
         """Raise ValueError unless all files have these columns."""
         for part in self.parts:
-            known = part.schema.names
-            missing = [f"no column named {name!r}" for name in names if name not in known]
-            if missing:
-                raise InvalidPartError(part.name, f"{'; '.join(missing)}; the columns are {first_few(known)}")
+            with named_errors(part.name):
+                check_names(part.schema.names, names)
 
-    def reduce(
-        self,
-        summarize: Summarize[State],
-        columns: TableColumns,
-        *,
-        others: Sequence[str] = (),
-        searched: Mapping[str, str] | None = None,
-    ) -> list[State]:
-        """Return the summary of all batches, in a list.
+    def batches(self, names: Sequence[str] | None = None) -> Iterator[Batch]:
+        """Yield all batches with these columns, or with all columns, in order; one thread reads ahead."""
+        with BatchReader(replace(self, workers=min(self.workers, 2)), names, []) as reader:
+            yield from reader.batches()
+
+    def reduce(self, one_pass: Pass[State]) -> State:
+        """Return the summary of all batches.
 
         With several workers, this thread makes the summary, and the others read. If there are wrong values, the first
         file that has any is searched for all of them.
-
-        Parameters
-        ----------
-        summarize : callable
-            Returns the summary of batches.
-        columns : TableColumns
-            The columns of the batches.
-        others : sequence of str
-            Further columns of the batches.
-        searched : mapping from str to str, optional
-            The columns, by role, that are searched for wrong values; by default all columns with a role.
         """
-        names = list(dict.fromkeys([*columns.names, *others]))
-        error = None
-        with BatchReader(self, names, [] if columns.group is None else [columns.group]) as reader:
+        group, error = one_pass.columns.group, None
+        with BatchReader(self, one_pass.names, [] if group is None else [group]) as reader:
             while True:
                 try:
-                    summary = summarize(reader.batches())
+                    summary = one_pass(reader.batches())
                     break
                 except InvalidPartError as found:  # what comes before it is read, because it may have errors, too
                     error = found
                     reader.stop_at_current()
         if error is not None:
-            raise self.with_all_problems(error, columns.by_role if searched is None else searched)
-        return [summary]
+            raise self.with_all_problems(error, one_pass.searched)
+        return summary
 
     def with_all_problems(self, error: InvalidPartError, columns: Mapping[str, str]) -> InvalidPartError:
         """Return an error with all values of the file that are wrong; the same error if there are none."""
@@ -162,13 +144,13 @@ class BatchReader:
     ----------
     data : ArrowData
         The files.
-    columns : sequence of str
-        The columns to read.
+    columns : sequence of str or None
+        The columns to read; all columns for None.
     dictionary : sequence of str
         Those that are read as codes of a dictionary.
     """
 
-    def __init__(self, data: ArrowData, columns: Sequence[str], dictionary: Sequence[str]) -> None:
+    def __init__(self, data: ArrowData, columns: Sequence[str] | None, dictionary: Sequence[str]) -> None:
         self._columns, self._dictionary = columns, dictionary
         self._pieces = enumerate(piece for part in data.parts for piece in part.pieces())
         self._lock, self._rows = Lock(), RowCounter(data)
@@ -260,16 +242,3 @@ def arrow_data(data: Any, *, workers: int | None = None, progress: Progress | No
         raise ValueError(f"{name} must have rows; got none")
     folder = Path(data) if isinstance(data, str | Path) and Path(data).is_dir() else None
     return ArrowData(parts, folder is not None or len(parts) > 1, folder, n_workers, progress)
-
-
-def _kind(arrow_type: Any) -> str:
-    """Return what a column of this type holds, in words; the type itself if there is no word for it."""
-    text = str(arrow_type)
-    text = text.removeprefix("dictionary<values=").partition(",")[0] if text.startswith("dictionary") else text
-    if text in ("string", "large_string", "string_view"):
-        return "text"
-    if text.startswith(("int", "uint")):
-        return "whole numbers"
-    if text in ("halffloat", "float", "double") or text.startswith("decimal"):
-        return "numbers"
-    return "booleans" if text == "bool" else text

@@ -1,5 +1,6 @@
 """Batches of a table: their columns as rows and codes of groups, and what is wrong with them."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from evencover._internal.arrays import FloatArray, IntArray
 from evencover._internal.grouped_pools import MARGINAL_LABELS
 from evencover._internal.optional import import_optional
 from evencover._internal.score_histograms import Int64Array
-from evencover.groups import Label
+from evencover.groups import Label, first_few
 from evencover.predictions import Prediction
 from evencover.rows import Rows
 from evencover.table_columns import TableColumns
@@ -46,7 +47,10 @@ class InvalidPartError(ValueError):
 
     def __init__(self, part: str, message: str) -> None:
         super().__init__(f"{part}: {message}" if part else message)
-        self.part = part
+        self.part, self.message = part, message
+
+    def __reduce__(self) -> tuple[type["InvalidPartError"], tuple[str, str]]:
+        return type(self), (self.part, self.message)  # errors of other processes are pickled
 
 
 @contextmanager
@@ -90,11 +94,12 @@ class LabelCodes:
         codes: Int64Array = self._codes_of_dictionary.take(indices)
         if codes.min(initial=0) < 0:  # values of the dictionary that occur for the first time
             for position in np.unique(indices[codes < 0]).tolist():
-                self._codes_of_dictionary[position] = self._code(self._dictionary[position].as_py())
+                self._codes_of_dictionary[position] = self.code(self._dictionary[position].as_py())
             codes = self._codes_of_dictionary.take(indices)
         return codes
 
-    def _code(self, label: Label) -> int:
+    def code(self, label: Label) -> int:
+        """Return the code of a label, which is added if it is new."""
         code = self._code_of.setdefault(label, len(self.labels))
         if code == len(self.labels):
             self.labels.append(label)
@@ -154,12 +159,61 @@ def is_dictionary(column: Any) -> bool:
     return str(column.type).startswith("dictionary")
 
 
+def column_problems(schema: Any, columns: TableColumns) -> list[str]:
+    """Return a sentence for each column that a table with this schema lacks, or that has another type than needed."""
+    return name_problems(schema.names, columns) or type_problems(schema, columns)
+
+
+def name_problems(names: Sequence[str], columns: TableColumns) -> list[str]:
+    """Return a sentence for each column that a table with these names lacks; one, if names occur twice."""
+    return _repeated_names(names) or columns.missing_from(names)
+
+
+def check_names(names: Sequence[str], needed: Sequence[str]) -> None:
+    """Raise ValueError unless a table with these column names has the needed ones, and each name once."""
+    missing = [f"no column named {name!r}" for name in needed if name not in names]
+    if missing:
+        raise ValueError(f"{'; '.join(missing)}; the columns are {first_few(list(names))}")
+    if repeated := _repeated_names(names):
+        raise ValueError(*repeated)
+
+
+def _repeated_names(names: Sequence[str]) -> list[str]:
+    repeated = sorted(name for name, n in Counter(names).items() if n > 1)
+    return [f"duplicate column names: {repeated}"] if repeated else []
+
+
+def type_problems(schema: Any, columns: TableColumns) -> list[str]:
+    """Return a sentence for each column of a schema that has another type than its role needs."""
+    problems = []
+    for role, name in columns.by_role.items():
+        kind = kind_of(schema.field(name).type)
+        expected = ("text", "whole numbers", "booleans") if role == "group" else ("numbers", "whole numbers")
+        if kind not in (*expected, "null"):  # null: no row has a value, which is found when the rows are read
+            found = f"{kind} ({schema.field(name).type})" if kind != str(schema.field(name).type) else kind
+            problems.append(f"column {name!r} ({role}) must hold {' or '.join(expected)}; it holds {found}")
+    return problems
+
+
+def kind_of(arrow_type: Any) -> str:
+    """Return what a column of this type holds, in words; the type itself if there is no word for it."""
+    text = str(arrow_type)
+    text = text.removeprefix("dictionary<values=").partition(",")[0] if text.startswith("dictionary") else text
+    if text in ("string", "large_string", "string_view"):
+        return "text"
+    if text.startswith(("int", "uint")):
+        return "whole numbers"
+    if text in _FLOATS or text.startswith("decimal"):
+        return "numbers"
+    return "booleans" if text == "bool" else text
+
+
 def problems_of(batches: Iterable[Batch], columns: Mapping[str, str]) -> list[str]:
     """Return a sentence for each column, by role, with values that cannot be used, with the first such row."""
     found: dict[str, tuple[str, int, int]] = {}  # by column: what it must be, the number of rows, the first row
     n = 0
     for batch in batches:
-        n += len(batch)
+        n = batch.first_row + len(batch)
         for role, name in columns.items():
             must, wrong = _wrong_values(batch, role, name)
             if wrong.any():

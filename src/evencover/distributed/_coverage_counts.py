@@ -29,6 +29,8 @@ class RowTotals:
     ----------
     rows, covered, n_empty, n_infinite : int
         Number of rows, of covered targets, of empty intervals and of infinite ones.
+    below, above : int
+        Number of targets below the lower bound, and above the upper one.
     widths, scores : int
         Sums of the finite widths and interval scores, in units of 2**-1074.
     n_infinite_widths, n_infinite_scores : int
@@ -39,6 +41,8 @@ class RowTotals:
     covered: int = 0
     n_empty: int = 0
     n_infinite: int = 0
+    below: int = 0
+    above: int = 0
     widths: int = 0
     scores: int = 0
     n_infinite_widths: int = 0
@@ -88,6 +92,16 @@ class CoverageCounts:
     default_groups: Codes
     side: Side | None = None
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return self.columns.names
+
+    @property
+    def searched(self) -> dict[str, str]:
+        """The columns that must have a value in every row."""
+        return _with_values(self.columns)
+
     def __call__(self, batches: Iterable[Batch]) -> dict[Cell, RowTotals]:
         """Return the totals of each cell; without a column of groups, the label of a group is its code."""
         codes = label_codes(self.columns)
@@ -96,29 +110,46 @@ class CoverageCounts:
             with named_errors(batch.part):
                 y, intervals = targets_and_intervals(batch.table, self.columns)
                 groups = codes_of(batch, self.columns, codes)
-            groups = groups if self.columns.group is not None else self.default_groups(intervals)
-            strata = self.strata(intervals)
-            n_strata = int(strata.max(initial=0)) + 1
-            found = self._totals(y, intervals, groups * n_strata + strata)
-            for code, added in found:
-                group, stratum = divmod(code, n_strata)
-                cell = group if self.columns.group is None else codes.labels[group], stratum
-                totals[cell] = totals.get(cell, RowTotals()) + added
+            if self.columns.group is None:
+                self.add(totals, y, intervals, self.default_groups(intervals))
+            else:
+                self.add(totals, y, intervals, groups, codes.labels)
         return totals
+
+    def add(
+        self,
+        totals: dict[Cell, RowTotals],
+        y: FloatArray,
+        intervals: Intervals,
+        groups: IntArray,
+        labels: Sequence[Label] | None = None,
+    ) -> None:
+        """Add the totals of some rows; without labels, the label of a group is its code."""
+        strata = self.strata(intervals)
+        n_strata = int(strata.max(initial=0)) + 1
+        for code, added in self._totals(y, intervals, groups * n_strata + strata):
+            group, stratum = divmod(code, n_strata)
+            cell = group if labels is None else labels[group], stratum
+            totals[cell] = totals.get(cell, RowTotals()) + added
+
+    def merge(self, states: Iterable[Mapping[Cell, RowTotals]]) -> dict[Cell, RowTotals]:
+        """Return the sums of totals by cell."""
+        return added_totals(states)
 
     def _totals(self, y: FloatArray, intervals: Intervals, codes: IntArray) -> Iterator[tuple[int, RowTotals]]:
         """Yield each code of a batch with the totals of its rows."""
         width, score = intervals.width, interval_scores(y, intervals, self.level)
-        infinite_widths, infinite_scores = np.isinf(width), np.isinf(score)
-        infinite = infinite_widths if self.side is None else np.isinf(getattr(intervals, self.side))
-        counts = np.ones(len(y)), intervals.covers(y), intervals.empty, infinite, infinite_widths, infinite_scores
-        sums = np.where(infinite_widths, 0.0, width) * _UNIT, np.where(infinite_scores, 0.0, score) * _UNIT
+        is_wide, scores_high = np.isinf(width), np.isinf(score)
+        infinite = is_wide if self.side is None else np.isinf(getattr(intervals, self.side))
+        misses = y < intervals.lower, y > intervals.upper
+        counts = np.ones(len(y)), intervals.covers(y), intervals.empty, infinite, *misses, is_wide, scores_high
+        sums = np.where(is_wide, 0.0, width) * _UNIT, np.where(scores_high, 0.0, score) * _UNIT
         by_code = np.stack([np.bincount(codes, weights=column) for column in (*counts, *sums)], axis=1)
         for code in np.flatnonzero(by_code[:, 0]).tolist():
             *numbers_of_rows, width_sum, score_sum = by_code[code].tolist()
-            rows, covered, n_empty, n_infinite, *others = map(int, numbers_of_rows)
-            both = map(_in_smallest_units, (width_sum, score_sum))
-            yield code, RowTotals(rows, covered, n_empty, n_infinite, *both, *others)
+            sums_of_rows = map(_in_smallest_units, (width_sum, score_sum))
+            *first, wide, high = map(int, numbers_of_rows)
+            yield code, RowTotals(*[*first, *sums_of_rows, wide, high])
 
 
 def _in_smallest_units(value: float) -> int:
@@ -166,9 +197,22 @@ class RandomSample:
     others: Sequence[str]
     first_rows: Mapping[str, int]
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all columns that are kept."""
+        return list(dict.fromkeys([*self.columns.names, *self.others]))
+
+    @property
+    def searched(self) -> dict[str, str]:
+        """The columns that must have a value in every row."""
+        return _with_values(self.columns)
+
+    def merge(self, states: Iterable[list[tuple[int, Any]]]) -> list[tuple[int, Any]]:
+        """Return the kept rows of all batches."""
+        return [kept for state in states for kept in state]
+
     def __call__(self, batches: Iterable[Batch]) -> list[tuple[int, Any]]:
         """Return the kept rows of each batch, with the position of the batch."""
-        names = list(dict.fromkeys([*self.columns.names, *self.others]))
         kept, codes = [], label_codes(self.columns)
         for batch in batches:
             with named_errors(batch.part):
@@ -178,12 +222,17 @@ class RandomSample:
             start, end = np.searchsorted(self.positions, [first, first + len(batch)])
             if start < end:
                 rows = import_arrow().array(self.positions[start:end] - first)
-                kept.append((first, batch.table.select(names).take(rows)))
+                kept.append((first, batch.table.select(self.names).take(rows)))
         return kept
 
 
-def joined_sample(parts: Iterable[list[tuple[int, Any]]]) -> Any:
+def joined_sample(batches: list[tuple[int, Any]]) -> Any:
     """Return the rows of a sample as one record batch, in the order of the data."""
-    batches = sorted((batch for part in parts for batch in part), key=lambda pair: pair[0])
-    tables = [import_arrow().Table.from_batches([batch]) for _, batch in batches]
+    in_order = sorted(batches, key=lambda pair: pair[0])
+    tables = [import_arrow().Table.from_batches([batch]) for _, batch in in_order]
     return import_arrow().concat_tables(tables, promote_options="permissive").combine_chunks().to_batches()[0]
+
+
+def _with_values(columns: TableColumns) -> dict[str, str]:
+    """Return the columns that must have a value in every row: bounds may be missing, and infinite."""
+    return {role: name for role, name in columns.by_role.items() if role in ("target", "group")}

@@ -217,7 +217,8 @@ def parts_of_dataset(data: Any) -> Iterator[DatasetPart]:
         data = datasets.InMemoryDataset(data)
     if not isinstance(data, datasets.Dataset):
         raise TypeError(
-            f"data must be a Parquet file, a folder of Parquet files or a pyarrow dataset; got {type(data).__name__}"
+            "data must be a Parquet file, a folder of Parquet files, or a pyarrow dataset or table (or, for calibrate, "
+            f"predict and audit, a Dask or Spark DataFrame); got {type(data).__module__}.{type(data).__name__}"
         )
     for position, fragment in enumerate(data.get_fragments()):
         name = getattr(fragment, "path", f"part {position}")

@@ -10,7 +10,7 @@ change a result. The second pass is the last, unless very many scores lie in the
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from evencover._internal.score_histograms import (
     grid_value,
 )
 from evencover.distributed._batches import Batch, codes_of, label_codes, named_errors, rows_of
+from evencover.distributed._passes import TableData
 from evencover.groups import Label
 from evencover.quantiles import conformal_rank
 from evencover.scores.evaluation import scores_of
@@ -34,13 +35,7 @@ from evencover.table_columns import TableColumns
 Counts: TypeAlias = dict[Label, ScoreHistogram]
 
 _MAX_VALUES = 2**22  # scores that a further pass may keep
-
-
-class PartedData(Protocol):
-    """Data in parts, whose summaries are made where the parts are."""
-
-    def reduce(self, summarize: Any, columns: TableColumns, /) -> list[Any]:
-        """Return the summaries of all batches, which ``summarize(batches)`` makes; each batch is in one of them."""
+_MERGED_AT_ONCE = 16  # histograms of a group
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +62,16 @@ class ScoreCounts:
     bins: Mapping[Label, Int64Array] | None = None
     bin_bits: int = 0
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return self.columns.names
+
+    @property
+    def searched(self) -> dict[str, str]:
+        """All columns: each must have a value in every row."""
+        return self.columns.by_role
+
     def __call__(self, batches: Iterable[Batch]) -> Counts:
         """Return the histogram of each group's scores in these batches."""
         codes, counter = label_codes(self.columns), ScoreCounter(self.bits)
@@ -81,6 +86,17 @@ class ScoreCounts:
                 scores, groups = scores[chosen], groups[chosen]
             counter.add(scores, groups, len(codes.labels))
         return dict(zip(codes.labels, counter.histograms(len(codes.labels)), strict=True))
+
+    def merge(self, states: Iterable[Counts]) -> Counts:
+        """Return the sums of counts by label; a few at a time, because thousands of them do not fit into memory."""
+        by_label: dict[Label, list[ScoreHistogram]] = {}
+        for counts in states:
+            for label, histogram in counts.items():
+                kept = by_label.setdefault(label, [])
+                kept.append(histogram)
+                if len(kept) == _MERGED_AT_ONCE:
+                    kept[:] = [ScoreHistogram.concatenate(kept)]
+        return {label: ScoreHistogram.concatenate(histograms) for label, histograms in by_label.items()}
 
     def _bins_of(self, labels: Sequence[Label]) -> Int64Array:
         """Return the bins of each of these groups, shape (n_groups, n); those with fewer are filled up."""
@@ -99,19 +115,10 @@ def _in_bins(index: Int64Array, codes: IntArray, bins: Int64Array) -> IntArray:
     return np.flatnonzero(chosen)
 
 
-def counted_scores(data: PartedData, columns: TableColumns, nonconformity: Score, bits: int) -> Counts:
+def counted_scores(data: TableData, columns: TableColumns, nonconformity: Score, bits: int) -> Counts:
     """Return the histogram of each group's scores in all parts, in the order of the labels."""
-    found = merged_counts(data.reduce(ScoreCounts(columns, nonconformity, bits), columns))
+    found = data.reduce(ScoreCounts(columns, nonconformity, bits))
     return {label: found[label] for label in sorted(found)}  # type: ignore[type-var]
-
-
-def merged_counts(parts: Iterable[Counts]) -> Counts:
-    """Return the sums of counts by label."""
-    by_label: dict[Label, list[ScoreHistogram]] = {}
-    for part in parts:
-        for label, histogram in part.items():
-            by_label.setdefault(label, []).append(histogram)
-    return {label: ScoreHistogram.concatenate(histograms) for label, histograms in by_label.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,12 +201,12 @@ class _Bin:
 
 
 def exact_scores(
-    data: PartedData, columns: TableColumns, nonconformity: Score, counts: Counts, levels: tuple[Fraction, ...]
+    data: TableData, columns: TableColumns, nonconformity: Score, counts: Counts, levels: tuple[Fraction, ...]
 ) -> dict[Label, dict[int, float]]:
     """Return the exact thresholds at these levels, as scores by group and rank, from further passes over the data."""
     search = _Search.of(counts, levels)
     while search.bits < MAX_BITS and search.bins:
         bits = search.next_bits
         one_pass = ScoreCounts(columns, nonconformity, bits, search.positions(), search.bits)
-        search = search.narrowed(merged_counts(data.reduce(one_pass, columns)), bits)
+        search = search.narrowed(data.reduce(one_pass), bits)
     return search.scores()

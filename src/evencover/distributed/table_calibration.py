@@ -13,7 +13,8 @@ from evencover._internal.calibration_files import described_nonconformity, resto
 from evencover._internal.saved_files import atomic_write, check_header, file_errors, file_header
 from evencover._internal.score_histograms import DEFAULT_BITS, ScoreHistogram
 from evencover._internal.text_output import number_text, text_table
-from evencover.distributed._arrow_data import Progress, arrow_data
+from evencover.distributed._arrow_data import Progress
+from evencover.distributed._engines import table_data
 from evencover.distributed._score_counts import counted_scores, exact_scores
 from evencover.groups import Label, json_label
 from evencover.guarantees import Guarantee
@@ -54,9 +55,9 @@ def calibrate(
 
     Parameters
     ----------
-    data : str, Path or pyarrow dataset
-        A Parquet file, a folder of Parquet files (also with subfolders such as ``year=2024``), or a dataset. The model
-        must not have been fitted on these rows.
+    data : str, Path, pyarrow dataset, Dask DataFrame or Spark DataFrame
+        A Parquet file, a folder of Parquet files (also with subfolders such as ``year=2024``), a dataset or a
+        DataFrame. The model must not have been fitted on these rows.
     target : str
         The column of targets.
     center, spread, lower, upper : str, optional
@@ -72,16 +73,18 @@ def calibrate(
     bits : int
         The binary digits of the rounded scores after the leading one, 0 to 52.
     workers : int, optional
-        Number of threads; by default the number of cores.
+        For files: number of threads; by default the number of cores.
     progress : callable, optional
-        Called with the number of rows that this pass has read, and the number of all rows.
+        For files: called with the number of rows that this pass has read, and the number of all rows.
     """
     columns = TableColumns(target, center, spread, lower, upper, group)
     levels, bits = level_fractions(level), checked_bits(bits)
     score = columns.nonconformity if nonconformity is None else checked_score(nonconformity)
-    source = arrow_data(data, workers=workers, progress=progress)
+    source = table_data(data, workers=workers, progress=progress)
     source.check_columns(columns)
     counts = counted_scores(source, columns, score, bits)
+    if not any(len(histogram) for histogram in counts.values()):
+        raise ValueError("data must have rows; got none")
     histograms = {(code, 0): histogram for code, histogram in enumerate(counts.values())}
     calibration = HistogramCalibration(score, tuple(counts), histograms, bits=bits)
     if exact:

@@ -1,343 +1,67 @@
 """Prediction intervals for tables of any size: bounds as new columns next to those of the table."""
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
-from math import fsum, inf, nan
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from threading import Lock
-from typing import Any, BinaryIO
+from typing import Any
 
-import numpy as np
-
-from evencover._internal.arrays import FloatArray
-from evencover._internal.frames import join_columns
 from evencover._internal.grouped_pools import Unseen
-from evencover._internal.saved_files import atomic_write
-from evencover.distributed._arrow_data import ArrowData, Progress, RowCounter, arrow_data, check_output
-from evencover.distributed._batches import (
-    Batch,
-    InvalidPartError,
-    LabelCodes,
-    codes_of,
-    import_arrow,
-    named_errors,
-    rows_of,
-)
-from evencover.distributed._data_parts import Part
-from evencover.distributed.table_calibration import TableCalibration
-from evencover.groups import Label, first_few
-from evencover.guarantees import Guarantee
-from evencover.intervals import Intervals, stack_levels
-from evencover.quantiles import Levels, is_level_sequence, level_fractions
-from evencover.scores.evaluation import interval_by
-from evencover.table_columns import TableColumns
+from evencover.distributed._arrow_data import ArrowData, Progress
+from evencover.distributed._batch_intervals import batch_intervals
+from evencover.distributed._engines import table_data
+from evencover.distributed._file_prediction import TablePrediction, predict_files
+from evencover.quantiles import Levels
 
-_ROWS_OF_A_ROW_GROUP = 2**18  # of the files that are written
-_MAX_BYTES = 2**25  # of a row group, before it is written
-
-
-@dataclass(frozen=True)
-class TablePrediction:
-    """What `predict` has written.
-
-    Parameters
-    ----------
-    rows : int
-        Number of rows.
-    n_empty, n_infinite : int
-        Number of intervals without any value, whose bounds are missing, and of infinite ones; at the largest level.
-    mean_width : float
-        Mean width of the finite intervals at the largest level; NaN if there are none.
-    guarantee : Guarantee
-        The coverage guarantee.
-    """
-
-    rows: int
-    n_empty: int
-    n_infinite: int
-    mean_width: float
-    guarantee: Guarantee
-
-
-@dataclass(frozen=True, eq=False)
-class BatchIntervals:
-    """The intervals of the rows of a batch.
-
-    Parameters
-    ----------
-    calibration : TableCalibration
-        The calibration.
-    level : float or sequence of L floats
-        Nominal coverage.
-    unseen : {"error", "marginal", "inf"}
-        For a row whose group was not in the calibration.
-    """
-
-    calibration: TableCalibration
-    level: Levels
-    unseen: Unseen = "error"
-
-    @property
-    def columns(self) -> TableColumns:
-        """The columns of predictions and groups; targets are not needed."""
-        return replace(self.calibration.columns, target=None)
-
-    @cached_property
-    def thresholds(self) -> FloatArray:
-        """The threshold of each group and level; the last row is for unseen groups. Shape (n_groups + 1, L)."""
-        return self.calibration.calibration.threshold_table(level_fractions(self.level), self.unseen)
-
-    def codes(self) -> LabelCodes:
-        """Return codes of labels, of which the groups of the calibration are the first."""
-        return LabelCodes(self.calibration.calibration.labels)
-
-    def __call__(self, batch: Batch, codes: LabelCodes) -> Intervals:
-        """Return the intervals of the rows, with bounds of shape (m,), or (m, L) for L levels.
-
-        The codes are those of earlier batches, to which new labels are added.
-        """
-        labels = self.calibration.calibration.labels
-        with named_errors(batch.part):
-            rows = rows_of(batch, self.columns)
-            group = codes_of(batch, self.columns, codes)
-            if len(codes.labels) > len(labels) and self.unseen == "error":
-                raise ValueError(
-                    f"groups must be among those of the calibration, {first_few(labels)}; got "
-                    f"{first_few(codes.labels[len(labels) :])}. To predict for unseen groups, use unseen='marginal' or "
-                    "unseen='inf'"
-                )
-            by_row = self.thresholds.take(np.minimum(group, len(labels)), axis=0)
-            score: Any = self.calibration.calibration.nonconformity
-            intervals = stack_levels([interval_by(score, column, rows.prediction) for column in by_row.T])
-        levels = tuple(float(each) for each in level_fractions(self.level))
-        if is_level_sequence(self.level):
-            return replace(intervals, level=levels)
-        return Intervals(intervals.lower[:, 0], intervals.upper[:, 0], level=levels[0])
+__all__ = ["TablePrediction", "predict"]
 
 
 def predict(
     data: Any,
-    calibration: TableCalibration,
+    predictor: Any,
     *,
-    output: str | Path,
+    output: str | Path | None = None,
     level: Levels | None = None,
     unseen: Unseen = "error",
     workers: int | None = None,
     progress: Progress | None = None,
-) -> TablePrediction:
-    """Write a table of any size with the bounds of prediction intervals as new columns.
+) -> Any:
+    """Add the bounds of prediction intervals to a table of any size, as new columns.
 
-    The new columns are ``lower`` and ``upper``; with several levels ``lower_0.9`` and so on. A column of the table with
-    such a name gets the prefix ``table_``. Bounds of empty intervals are missing values. The memory does not grow with
-    the number of rows. The output is complete, or absent after an error.
+    The new columns are ``lower`` and ``upper``; with several levels ``lower_0.9`` and so on; and the ``prediction``, if
+    the predictor is a model. A column of the table with such a name gets the prefix ``table_``. Bounds of empty
+    intervals are missing values. The memory does not grow with the number of rows.
 
     Parameters
     ----------
-    data : str, Path or pyarrow dataset
-        A Parquet file, or a folder of Parquet files, with the columns of the calibration except the targets.
-    calibration : TableCalibration
-        What `calibrate` returned.
-    output : str or Path
-        A Parquet file; if the data is a folder, a new folder, in which each file has the name of the file it is from.
+    data : str, Path, pyarrow dataset, Dask DataFrame or Spark DataFrame
+        A Parquet file, a folder of Parquet files, or a DataFrame. With a calibration, it has the columns of the
+        calibration except the targets; with a model, the features that the model was fitted on.
+    predictor : TableCalibration, or model
+        What `calibrate` returned, or a calibrated model such as `ConformalRegressor`. It is sent to each worker once.
+    output : str or Path, optional
+        For files: a Parquet file; if the data is a folder, a new folder, in which each file has the name of the file it
+        is from. The output is complete, or absent after an error.
     level : float or sequence of floats, optional
-        Nominal coverage; by default the first level of the calibration.
+        Nominal coverage; by default the first level of the calibration, for a model 0.9.
     unseen : {"error", "marginal", "inf"}
         For a row whose group was not in the calibration: raise an error, use the threshold of all calibration rows
         (without a guarantee), or return an infinite interval.
     workers : int, optional
-        Number of threads that write files; by default the number of cores.
+        For files: number of threads that write files; by default the number of cores.
     progress : callable, optional
-        Called with the number of rows that were written, and the number of all rows.
+        For files: called with the number of rows that were written, and the number of all rows.
+
+    Returns
+    -------
+    TablePrediction or DataFrame
+        For files, what was written. For a DataFrame, a new one of the same kind with the intervals, which the engine
+        computes when it is needed: an error in the data is raised then.
     """
-    level = calibration.levels[0] if level is None else level
-    intervals = BatchIntervals(calibration, level, unseen)
-    source = arrow_data(data, workers=workers, progress=progress)
-    source.check_columns(intervals.columns)
-    _ = intervals.thresholds  # warn of groups with too few rows before anything is written
-    with _output_paths(Path(output), source) as paths:
-        totals = _write_all(source, intervals, paths)
-    return TablePrediction(
-        rows=sum(each.rows for each in totals),
-        n_empty=sum(each.n_empty for each in totals),
-        n_infinite=sum(each.n_infinite for each in totals),
-        mean_width=_mean_width(totals),
-        guarantee=replace(calibration.calibration.guarantee_at(level_fractions(level)), without=_unseen_labels(totals)),
-    )
-
-
-def _unseen_labels(totals: "Sequence[_FileTotals]") -> tuple[Label, ...]:
-    """Return the groups in all files that were not in the calibration, in order."""
-    return tuple(sorted({label for each in totals for label in each.unseen}, key=str))
-
-
-@dataclass(frozen=True)
-class _FileTotals:
-    """What was written to a file: rows, empty and infinite intervals, the sum of the other widths, unseen groups."""
-
-    rows: int = 0
-    n_empty: int = 0
-    n_infinite: int = 0
-    widths: float = 0.0
-    unseen: tuple[Label, ...] = ()
-
-    def with_rows(self, intervals: Intervals) -> "_FileTotals":
-        """Return the totals with those of more rows, at the largest level."""
-        largest = int(np.argmax(np.atleast_1d(np.asarray(intervals.level))))
-        both = (intervals.width, intervals.empty)
-        width, empty = (each if each.ndim == 1 else each[:, largest] for each in both)
-        infinite = np.isinf(width)
-        return _FileTotals(
-            self.rows + len(width),
-            self.n_empty + int(empty.sum()),
-            self.n_infinite + int(infinite.sum()),
-            self.widths + float(width[~infinite].sum()),
-        )
-
-
-def _mean_width(totals: Sequence[_FileTotals]) -> float:
-    """Return the mean of the finite widths; the same for any number of threads, because files are added in order."""
-    n_finite = sum(each.rows - each.n_infinite for each in totals)
-    return fsum(each.widths for each in totals) / n_finite if n_finite else nan
-
-
-def _write_all(data: ArrowData, intervals: BatchIntervals, paths: Sequence[Path]) -> list[_FileTotals]:
-    """Write all files, several at once; after an error, all stop, and the first file with an error is reported."""
-    errors, rows = _FirstError(), RowCounter(data)
-
-    def write(position: int, part: Part, path: Path) -> _FileTotals:
-        def count(n: int) -> None:
-            if errors.is_before(position):
-                raise _StoppedError
-            rows.counted(n)
-
-        if errors.is_before(position):
-            raise _StoppedError
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(path) as file:
-                return _write(part, intervals, file, count)
-        except BaseException as error:
-            error.position = position  # type: ignore[attr-defined]
-            errors.add(position)
-            raise
-
-    with ThreadPoolExecutor(data.workers) as pool:
-        try:
-            futures = [
-                pool.submit(write, position, *each) for position, each in enumerate(zip(data.parts, paths, strict=True))
-            ]
-            wait(futures)
-        finally:
-            errors.add(-1)
-    try:
-        in_order = sorted(futures, key=_FirstError.position_of)
-        totals = [future.result() for future in in_order if not isinstance(future.exception(), _StoppedError)]
-    except InvalidPartError as error:
-        raise data.with_all_problems(error, intervals.columns.by_role) from None
-    return totals
-
-
-class _FirstError:
-    """The first position at which a thread had an error. Threads finish what comes before it, and nothing after it.
-
-    So the error of the smallest position is found in every run, whichever thread is faster.
-    """
-
-    def __init__(self) -> None:
-        self._first, self._lock = inf, Lock()
-
-    def add(self, position: int) -> None:
-        """Report an error; the position -1 stops everything."""
-        with self._lock:
-            self._first = min(self._first, position)
-
-    def is_before(self, position: int) -> bool:
-        """Return whether there is an error before a position."""
-        return self._first < position
-
-    @staticmethod
-    def position_of(future: "Future[Any]") -> float:
-        """Return the position of the error of a finished thread; a thread without an error comes first."""
-        error = future.exception()
-        return -1.0 if error is None else getattr(error, "position", inf)
-
-
-class _StoppedError(Exception):
-    """Another thread has found an error."""
-
-
-def _write(part: Part, intervals: BatchIntervals, file: BinaryIO, count: Callable[[int], None]) -> _FileTotals:
-    """Write a file with its bounds, in row groups of moderate size; `count` is called with the rows of each batch."""
-    arrow, totals, codes = import_arrow(), _FileTotals(), intervals.codes()
-    n_known = len(codes.labels)
-    schema = _output_schema(part.stored, _bound_names(intervals.level))
-    with import_arrow("pyarrow.parquet").ParquetWriter(file, schema) as writer:
-        waiting: list[Any] = []
-        for batch in (batch for piece in part.pieces() for batch in piece.batches(None)):
-            found = intervals(batch, codes)
-            totals = totals.with_rows(found)
-            bounds = [_bound_array(values) for values in found.columns().values()]
-            stored = batch.table.columns[: len(part.stored.names)]
-            waiting.append(arrow.RecordBatch.from_arrays([*stored, *bounds], schema=schema))
-            if _is_enough(waiting):
-                writer.write_table(arrow.Table.from_batches(waiting))
-                waiting = []
-            count(len(batch))
-        writer.write_table(arrow.Table.from_batches(waiting, schema))
-    return replace(totals, unseen=tuple(codes.labels[n_known:]))
-
-
-def _is_enough(tables: Sequence[Any]) -> bool:
-    """Return whether record batches are enough for a row group, by their rows or their memory."""
-    return sum(map(len, tables)) >= _ROWS_OF_A_ROW_GROUP or sum(table.nbytes for table in tables) >= _MAX_BYTES
-
-
-def _bound_names(level: Levels) -> list[str]:
-    """Return the names of the columns of bounds, as `Intervals.columns` has them."""
-    levels = [float(each) for each in level_fractions(level)]
-    suffixes = [f"_{each}" for each in levels] if is_level_sequence(level) else [""]
-    return [f"{side}{suffix}" for suffix in suffixes for side in ("lower", "upper")]
-
-
-def _output_schema(stored: Any, bounds: Sequence[str]) -> Any:
-    """Return the columns of the output: those of the file, with other names where bounds have theirs, and bounds."""
-    arrow = import_arrow()
-    names = list(join_columns(dict.fromkeys(stored.names), dict.fromkeys(bounds)))[len(bounds) :]
-    fields = [field.with_name(name) for field, name in zip(stored, names, strict=True)]
-    return arrow.schema([*fields, *(arrow.field(name, arrow.float64()) for name in bounds)], stored.metadata)
-
-
-def _bound_array(values: FloatArray) -> Any:
-    """Return bounds as a pyarrow array; those of empty intervals, which are NaN, are missing values."""
-    arrow = import_arrow()
-    if np.isnan(values.sum()) and np.isnan(values).any():
-        return arrow.array(values, from_pandas=True)
-    buffer = arrow.py_buffer(np.ascontiguousarray(values))
-    return arrow.Array.from_buffers(arrow.float64(), len(values), [None, buffer])
-
-
-@contextmanager
-def _output_paths(output: Path, data: ArrowData) -> Iterator[list[Path]]:
-    """Yield the path of each file to write; the output appears at the end, complete, and not after an error."""
-    check_output(output, data)
-    if not data.is_folder:
-        if output.suffix.lower() != ".parquet":
-            raise ValueError(f"output must be a .parquet file, because the data is one; got {output.name!r}")
-        if not output.parent.is_dir():
-            raise FileNotFoundError(f"output must be in a folder that exists; there is no {output.parent}")
-        yield [output]
-        return
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise FileExistsError(f"output must be a new folder, because the data is a folder; {output} exists")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=output.parent, prefix=".evencover-") as unfinished:
-        folder = Path(unfinished) / "output"
-        names = (f"part-{position:05}.parquet" for position in range(len(data.parts)))
-        yield [folder / (part.name if part.path else name) for part, name in zip(data.parts, names, strict=True)]
-        if output.exists():
-            output.rmdir()
-        folder.replace(output)
+    intervals = batch_intervals(predictor, level, unseen)
+    source = table_data(data, workers=workers, progress=progress)
+    intervals.check(source)
+    if isinstance(source, ArrowData):
+        if output is None:
+            raise ValueError("output must be given for files: a .parquet file, or a new folder if the data is one")
+        return predict_files(source, intervals, Path(output))
+    if output is not None:
+        raise ValueError("output is for files; for a DataFrame, write what predict returns")
+    return source.with_intervals(intervals)

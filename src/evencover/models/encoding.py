@@ -294,6 +294,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+def encoder_of(regressor: Any) -> TableEncoder | None:
+    """Return the encoder of a regressor's table, that of all folds together; None if it has none."""
+    encoders = []
+    for model in getattr(regressor, "estimators_", [getattr(regressor, "estimator_", None)]):
+        pipeline = getattr(model, "estimator", model)
+        encoders.append(pipeline[0] if hasattr(pipeline, "steps") else pipeline)
+    return joined_encoder(encoders) if all(isinstance(each, TableEncoder) for each in encoders) else None
+
+
 def joined_encoder(encoders: Sequence[TableEncoder]) -> TableEncoder:
     """Return an encoder whose `unseen_values` knows what occurred in the `fit` of any of several, such as of folds."""
     result = copy(encoders[0])

@@ -1,0 +1,199 @@
+"""The totals of all test rows of a large table, and the audit that follows from them."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evencover._internal.arrays import FloatArray, IntArray, is_count
+from evencover.distributed._coverage_counts import Cell, CoverageCounts, RowTotals, added_totals
+from evencover.distributed._passes import TableData
+from evencover.groups import Label
+from evencover.guarantees import TailShares
+from evencover.intervals import Intervals, bound_side
+from evencover.quantiles import level_fraction
+from evencover.table_columns import TableColumns
+
+if TYPE_CHECKING:
+    from evencover.diagnostics._coverage_tests import CoverageEstimate, JointTests
+    from evencover.diagnostics._feature_strata import Feature
+    from evencover.diagnostics.audit_result import Audit, GroupAudit
+    from evencover.diagnostics.quality import Quality
+
+
+@dataclass(frozen=True, eq=False)
+class AllRows:
+    """The totals of all rows.
+
+    Parameters
+    ----------
+    cells : mapping from pairs of group and stratum to RowTotals
+        The totals of each group and stratum of widths.
+    labels : tuple of labels
+        The groups.
+    strata : tuple of str
+        The names of the strata.
+    tails : pair of Fraction, optional
+        If there is a threshold for each tail, the share of 1 − level of each.
+    tied : bool
+        Whether several calibration scores equal a threshold.
+    """
+
+    cells: Mapping[Cell, RowTotals]
+    labels: tuple[Label, ...]
+    strata: tuple[str, ...]
+    tails: TailShares = None
+    tied: bool = False
+
+    @classmethod
+    def counted(cls, source: TableData, columns: TableColumns, sampled: Intervals, level: Fraction) -> "AllRows":
+        """Count all rows; the edges of strata and of default groups are those of the sample."""
+        from evencover.diagnostics._scope import default_feature, width_feature
+
+        widths = Strata.of(width_feature(sampled.width), "width")
+        default = Strata.of(*default_feature(sampled))
+        one_pass = CoverageCounts(columns, level, widths, default, bound_side(sampled))
+        cells: Mapping[Any, RowTotals] = source.reduce(one_pass)
+        strata = widths.labels_among({stratum for _, stratum in cells})
+        if columns.group is not None:
+            return cls(cells, tuple(sorted({label for label, _ in cells})), strata)
+        named = {(default.labels[code], stratum): totals for (code, stratum), totals in cells.items()}
+        return cls(named, default.labels_among({code for code, _ in cells}), strata)
+
+    @cached_property
+    def by_group(self) -> dict[Label, RowTotals]:
+        """The totals of each group."""
+        found = added_totals({label: totals} for (label, _), totals in self.cells.items())
+        return {label: found.get(label, RowTotals()) for label in self.labels}
+
+    @cached_property
+    def everything(self) -> RowTotals:
+        """The totals of all rows."""
+        return sum(self.cells.values(), RowTotals())
+
+    def stratum(self, code: int) -> dict[Label, RowTotals]:
+        """Return the totals of each group in a stratum."""
+        return {label: self.cells.get((label, code), RowTotals()) for label in self.labels}
+
+    def audit(self, sampled: "Audit", sizes: tuple[int | None, ...]) -> "Audit":
+        """Return the audit of a sample with the counts of all rows, and the tests, verdict and advice from them.
+
+        Parameters
+        ----------
+        sampled : Audit
+            The audit of the sample.
+        sizes : tuple of int
+            Number of calibration rows behind the threshold of each group, or of the one threshold (None: not known).
+        """
+        from evencover.diagnostics._audit_advice import advice_on_audit
+        from evencover.diagnostics._coverage_tests import JointTests, holm_adjusted
+        from evencover.diagnostics._verdict import verdict
+
+        level = level_fraction(sampled.level)
+        own_sizes = sizes if len(sizes) == len(self.labels) else sizes * len(self.labels)
+        groups = [
+            self._audited(label, {label: totals}, level, (size,))
+            for (label, totals), size in zip(self.by_group.items(), own_sizes, strict=True)
+        ]
+        overall, region = self._audited(sampled.overall.group, self.by_group, level, sizes), sampled.worst_region
+        if region is not None:  # its own p-value; that in the sample is adjusted already
+            region = replace(region, adjusted=min(1.0, region.p_under * len(sizes)))
+        family = JointTests.of(groups, overall, region)
+        estimate = self._estimate(family, sizes, level)
+        table = estimate.with_intervals(family.groups)
+        other_rows = family.other_rows(level, own_thresholds=estimate.own_thresholds)
+        strata = [self._audited(name, self.stratum(code), level, sizes) for code, name in enumerate(self.strata)]
+        everything = self.everything
+        audited = replace(
+            sampled,
+            verdict=verdict(table, level, sampled.tolerance, other_rows=other_rows),
+            table=table,
+            joint_p_value=family.joint_p_value,
+            overall=family.overall,
+            by_width=holm_adjusted(strata),
+            worst_region=family.region,
+            quality=_quality(sampled.quality, everything),
+            own_thresholds=estimate.own_thresholds,
+            evidence=estimate.evidence,
+            n_empty=everything.n_empty,
+            n_infinite=everything.n_infinite,
+        )
+        return replace(audited, advice=str(advice_on_audit(audited)))
+
+    def calibration_sizes(self, given: int | Mapping[Any, int] | None) -> tuple[int | None, ...]:
+        """Return the calibration rows of each group, or of the one threshold, as a user gave them (None: not known)."""
+        if not isinstance(given, Mapping):
+            return (given,)
+        without = [label for label in self.labels if not is_count(given.get(label))]
+        if without:
+            raise ValueError(
+                f"calibration_sizes must have a positive whole number for each group; it has none for: {without}"
+            )
+        return tuple(int(given[label]) for label in self.labels)
+
+    def _estimate(self, family: "JointTests", sizes: tuple[int | None, ...], level: Fraction) -> "CoverageEstimate":
+        """Return the intervals of the groups, from calibration and test rows or, if these disagree, from test rows."""
+        from evencover.diagnostics._coverage_intervals import clopper_pearson_intervals, posterior_intervals
+        from evencover.diagnostics._coverage_tests import CoverageEstimate
+
+        totals = list(self.by_group.values())
+        rows, covered = np.array([each.rows for each in totals]), np.array([each.covered for each in totals])
+        known = len(sizes) == len(self.labels) and None not in sizes
+        own_thresholds = known and len(self.labels) > 1
+        if not known or not family.agrees:
+            return CoverageEstimate(clopper_pearson_intervals(covered, rows), "test rows", own_thresholds)
+        estimates = posterior_intervals(covered, rows, np.array(sizes), level, tied=self.tied, tail_shares=self.tails)
+        return CoverageEstimate(estimates, "calibration and test rows", own_thresholds)
+
+    def _audited(
+        self, name: Label, totals: Mapping[Label, RowTotals], level: Fraction, sizes: tuple[int | None, ...]
+    ) -> "GroupAudit":
+        """Return the audit of the rows of some groups together; the sizes are those of each group, or of one pool."""
+        from evencover.diagnostics._coverage_tests import CoverageCount
+
+        every = sum(totals.values(), RowTotals())
+        by_group = tuple(each.rows for each in totals.values())
+        by_pool = by_group if len(sizes) == len(by_group) else (every.rows,)
+        count = CoverageCount(every.rows, every.covered, every.width, every.score, by_pool)
+        return count.audit(name, sizes, level, self.tails)
+
+
+@dataclass(frozen=True, eq=False)
+class Strata:
+    """Strata of intervals by a feature of a sample: the last one is for intervals without that feature."""
+
+    labels: tuple[str, ...]
+    edges: FloatArray
+    kind: str
+
+    @classmethod
+    def of(cls, feature: "Feature", kind: str) -> "Strata":
+        """Return the strata of a feature of the sample."""
+        labels, edges = feature.labels_and_edges
+        return cls((*labels, f"{feature.name} missing"), edges, kind)
+
+    def labels_among(self, codes: Collection[Any]) -> tuple[str, ...]:
+        """Return the labels; the last one only if its code is among these codes."""
+        return self.labels if len(self.labels) - 1 in codes else self.labels[:-1]
+
+    def __call__(self, intervals: Intervals) -> IntArray:
+        """Return the code of each interval's stratum. Shape (n,)."""
+        from evencover.diagnostics._scope import stratified_values
+
+        values = stratified_values(intervals, self.kind)
+        return np.where(np.isnan(values), len(self.labels) - 1, np.searchsorted(self.edges, values))
+
+
+def _quality(sampled: "Quality", everything: RowTotals) -> "Quality":
+    """Return the quality in a sample with the measures of all rows that are known."""
+    return replace(
+        sampled,
+        rows=everything.rows,
+        coverage=everything.covered / everything.rows,
+        mean_width=everything.width,
+        n_infinite=everything.n_infinite,
+        interval_score=everything.score,
+    )
