@@ -84,10 +84,15 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
         *(f"studies.{name}" for name in ("plan", "_messages", "_recognition", "_targets", "_leaks", "_columns")),
         *("studies", "studies._dependence", "studies._splits", "studies.study_result", "studies.table_study"),
         *(f"studies.{name}" for name in ("_study_folds", "_calibration_choice", "_cross_fitting", "_cross_texts")),
-        "studies._small_tables",
+        *("studies._small_tables", "studies._calibrated_models"),
     },
-    {f"distributed.{name}" for name in ("_batches", "_data_parts", "_arrow_data", "_score_counts", "_coverage_counts")}
-    | {f"distributed.{name}" for name in ("table_calibration", "table_prediction", "table_audit")}
+    {f"array_api.{name}" for name in ("_array_checks", "_rank_selection", "array_scores", "array_groups")}
+    | {"array_api.array_thresholds", "array_api.array_calibration", "array_api"},
+    {f"distributed.{name}" for name in ("_batches", "_passes", "_data_parts", "_arrow_data", "_partitions")}
+    | {f"distributed.{name}" for name in ("_dask_data", "_spark_data", "_engines", "_score_counts", "_coverage_counts")}
+    | {f"distributed.{name}" for name in ("_interval_columns", "_batch_intervals", "_file_prediction")}
+    | {f"distributed.{name}" for name in ("table_calibration", "table_prediction", "table_audit", "_all_rows")}
+    | {f"distributed.{name}" for name in ("_large_table", "_model_test", "large_study")}
     | {"distributed"},
     {"plots"},
     {f"reproduction.{name}" for name in ("simulation", "coverage_tables", "scenarios", "exact_coverages", "claims")},
@@ -100,7 +105,14 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     {f"_cli.{name}" for name in ("progress_lines", "terminal", "invocation", "reproduce_commands")},
     {
         f"_cli.{name}"
-        for name in ("benchmark_command", "run_command", "calibrate_command", "predict_command", "audit_columns")
+        for name in (
+            "benchmark_command",
+            "run_command",
+            "loaded_table",
+            "calibrate_command",
+            "predict_command",
+            "audit_columns",
+        )
     }
     | {"_cli.audit_command", "_cli", "__main__"},
 ]
@@ -117,7 +129,7 @@ MODULES = {
 }
 EXTRAS = [
     *("torch", "tqdm", "quantile_forest", "matplotlib", "pandas", "dask", "polars", "pyarrow", "sympy"),
-    *("cyclopts", "rich", "distributed", "openpyxl", "xlrd", "skops"),
+    *("cyclopts", "rich", "distributed", "openpyxl", "xlrd", "skops", "array_api_compat", "jax"),
 ]
 OPTIONAL = [*EXTRAS, "narwhals", "numpy", "scipy", "sklearn"]
 WITHOUT_EXTRAS = f"""
@@ -131,6 +143,7 @@ class Missing:
 sys.meta_path.insert(0, Missing())
 import evencover
 import evencover._cli
+import evencover.array_api
 import evencover.datasets
 import evencover.reproduction.benchmark.result_files
 import evencover.models

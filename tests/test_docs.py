@@ -14,6 +14,7 @@ import pytest
 
 import evencover
 import evencover._cli
+import evencover.array_api
 import evencover.datasets
 import evencover.distributed
 import evencover.models
@@ -56,6 +57,7 @@ def test_there_are_pages():
     assert {"README.md", "guide.md", "architecture.md", "CHANGELOG.md", "CONTRIBUTING.md"} <= {p.name for p in PAGES}
 
 
+@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame")  # Dask, with pandas 3.1
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_code_runs_and_prints_the_output_on_the_page(page, tmp_path, monkeypatch):
     """The blocks of a page run one after another, as a reader would paste them."""
@@ -142,6 +144,7 @@ def test_every_model_is_documented(name):
         for page, module in (
             ("theory.md", evencover.theory),
             ("scale.md", evencover.distributed),
+            ("scale.md", evencover.array_api),
             ("reproduction.md", evencover.synthetic),
             ("real_data.md", evencover.datasets),
             ("real_data.md", evencover.reproduction.benchmark),

@@ -15,9 +15,10 @@ from evencover._cli.progress_lines import ProgressLines, duration_text, progress
 
 SLOW_RUN = """
 import sys, time
-from evencover._cli import main, progress_lines
+from evencover._cli import loaded_table, main, progress_lines
 from evencover.studies import table_study
 
+loaded_table._EXAMPLE_ROWS = 2000
 progress_lines._SECONDS_BETWEEN_LINES = {interval}
 diagnose = table_study.diagnose
 

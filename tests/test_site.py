@@ -13,6 +13,7 @@ SITE = ROOT / "build" / "site"
 MODULES = (
     "",
     ".distributed",
+    ".array_api",
     ".studies",
     ".models",
     ".plots",

@@ -34,7 +34,7 @@ from evencover.diagnostics._spelling import COMMAND_LINE
 from evencover.diagnostics.recommendation_result import Candidate, Recommendation
 from evencover.models import QuantileForest, TableEncoder, WithSpread
 from evencover.studies import MODELS, Plan, study, table_study
-from evencover.studies.study_result import tied_scores
+from evencover.studies._calibrated_models import tied_scores
 from tests.synthetic import TwoLines
 
 QUICK = Plan(model="linear")

@@ -1,6 +1,6 @@
 """The main estimator: any regressor with calibrated prediction intervals."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -206,6 +206,40 @@ class ConformalRegressor(
             )
         check_ready(self, X)
         return self._calibrate(self.estimator_, self.scale_, X, target, weights)
+
+    def calibrate_parts(self, parts: Iterable[tuple[Any, Any]]) -> Self:
+        """Calibrate again, as `calibrate` does, on rows that come in parts, such as the batches of a large file.
+
+        Only the scores are kept in memory. All parts must have the same groups, so these must not depend on the
+        calibration rows: use ``BySpread(edges=[...])`` and not ``BySpread(3)``, ``ByFeature("region",
+        categories=[...])`` and not ``ByFeature("region")``. `diagnose` then needs X and y.
+
+        Parameters
+        ----------
+        parts : iterable of (X, y)
+            Features and targets of each part, which the model was not fitted on.
+        """
+        if not hasattr(self, "calibrator_"):
+            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' or 'calibrate'")
+        calibrator, score = self._checked_calibrator(), self._nonconformity()
+        score = score if self.scale_ is None else with_scale(score, self.scale_)
+        all_rows = (self.rows(X, y) for X, y in parts)
+        learned = [checked_learned(calibrator.learn(rows, score)) for rows in all_rows if len(rows)]
+        if not learned:
+            raise ValueError("parts must be pairs of X and y, at least one of which has rows; got none")
+        if not hasattr(learned[0], "merge"):
+            raise TypeError(f"calibrator must return an object with merge; {type(learned[0]).__name__} has none")
+        try:
+            self.calibrator_ = learned[0].merge(*learned[1:])
+        except ValueError as error:
+            raise ValueError(
+                "all parts must have the same groups; give them, as in BySpread(edges=[...]) or ByFeature(..., "
+                f"categories=[...]): {error!s:.200}"
+            ) from None
+        self._learned_by = calibrator
+        if hasattr(self, "calibration_rows_"):
+            del self.calibration_rows_
+        return self
 
     def predict(self, X: Any) -> FloatArray:
         """Return the prediction of the model, mapped back if the target was transformed. Shape (n,)."""

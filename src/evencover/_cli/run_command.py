@@ -1,16 +1,17 @@
 """The command `run`: from a table to a calibrated model and a folder with a report."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from evencover._cli.invocation import command_text, exit_status
-from evencover._cli.terminal import print_result, recorded_warnings, status
+from evencover._cli.loaded_table import LoadedTable, load_table
+from evencover._cli.terminal import print_result, status
 
 if TYPE_CHECKING:
     from evencover.scores import Score
-    from evencover.studies import Study
+    from evencover.studies import Plan, Study
     from evencover.taxonomies import Taxonomy
 
 Model: TypeAlias = Literal[
@@ -24,7 +25,6 @@ Model: TypeAlias = Literal[
     "mean-variance-network",
     "dropout-ensemble",
 ]
-_EXAMPLE, _EXAMPLE_ROWS = "heteroskedastic", 20_000
 _MAX_GROUPS = 50
 _SMALLEST_WIDTH = 0.01  # of bounds, as a fraction of the median spread
 
@@ -64,14 +64,16 @@ def run(
     """Fit a model to a table, calibrate its intervals for even coverage, and test them on held-out rows.
 
     Splits the rows into three parts: the first fits the model and selects score and groups, the second calibrates the
-    intervals, the third tests their coverage. In a small table, the rows take turns, by cross-validation. Writes a
-    folder with report.html, the intervals of the test rows, results.json, and the predictor for `evencover predict`.
+    intervals, the third tests their coverage. In a small table, the rows take turns, by cross-validation. Of a table
+    with more than 500 000 rows, a random sample fits the model, and all other rows calibrate it and test it; Parquet
+    files are then read in batches, so that the table need not fit into memory. Writes a folder with report.html, the
+    intervals of the test rows, results.json, and the predictor for `evencover predict`.
 
     Parameters
     ----------
     data
-        A file (.csv, .tsv, .txt, also with .gz; .parquet, .feather, .xlsx), - for CSV from the standard input, or the
-        name of a data set (see `evencover datasets`); by default an example table.
+        A file (.csv, .tsv, .txt, also with .gz; .parquet, .feather, .xlsx), a folder of .parquet files, - for CSV from
+        the standard input, or the name of a data set (see `evencover datasets`); by default an example table.
     target
         The column to predict.
     output
@@ -143,10 +145,11 @@ def run(
     from evencover._internal.predictor_files import RESULTS
     from evencover._report.output_folders import new_files, write_study
     from evencover.datasets._table_files import table_name
-    from evencover.studies import Plan, study
+    from evencover.studies import Plan
 
     command = command_text(run, locals())
-    loaded = _load_table(data, target, categorical or (), missing_values or (), data_dir)
+    as_a_whole = clusters is not None or time is not None or calibration == "cross"
+    loaded = load_table(data, target, categorical or (), missing_values or (), data_dir, as_a_whole=as_a_whole)
     table, name = loaded.table, loaded.name
     columns = _columns_named(table, drop=drop, keep=keep, categorical=categorical, clusters=clusters, time=time)
     folder = Path(f"evencover-{table_name(Path(name))}") if output is None else output
@@ -154,7 +157,7 @@ def run(
         model=model,
         effort=effort,
         nonconformity=_score(score),
-        taxonomy=_taxonomy(groups, table),
+        taxonomy=_taxonomy(groups, loaded, missing_values or ()),
         tails=None if tails == "auto" else tails,
         level=level,
         tolerance=tolerance,
@@ -165,23 +168,17 @@ def run(
         support=support,
         seed=seed,
     )
+    interval_file = f"intervals.{intervals or loaded.format}"
+    settings: dict[str, Any] = {"missing_target": missing_target, "day_first": day_first, "name": name, **columns}
     with new_files(folder, "study") as temporary, status() as report_progress:
-        result = study(
-            table,
-            loaded.target,
-            plan=plan,
-            **columns,
-            missing_target=missing_target,
-            day_first=day_first,
-            name=name,
-            progress=report_progress,
-        )
-        result = _with_notes(result, loaded.notes)
+        settings["progress"] = report_progress
+        result = _studied(loaded, plan, temporary / interval_file, missing_values or (), settings)
+        kept = [*columns.get("drop", ()), *result.left_out] if loaded.large is None else []
         write_study(
             result,
             temporary,
-            intervals=f"intervals.{intervals or _default_format(name)}",
-            names=_values_of(table, [*columns.get("drop", ()), *result.left_out]),
+            intervals=interval_file,
+            names=_values_of(table, kept),
             settings={"missing_values": list(missing_values or ())},
             command=command,
             progress=lambda done, levels: report_progress(f"writing the report: {done} of {levels} levels"),
@@ -190,6 +187,22 @@ def run(
     text = f"{result}\n\nWritten to {folder}: {', '.join(files)}."
     print_result((folder / RESULTS).read_text(encoding="utf-8").rstrip() if json else text)
     return exit_status(result.verdict, strict=strict)
+
+
+def _studied(
+    loaded: LoadedTable, plan: "Plan", intervals: Path, missing_values: Sequence[str], settings: Mapping[str, Any]
+) -> "Study":
+    """Return the study of a table; a large one is studied in batches, and its intervals are written at once."""
+    if loaded.large is None:
+        from evencover.studies import study
+
+        return _with_notes(study(loaded.table, loaded.target, plan=plan, **settings), loaded.notes)
+    from evencover.distributed.large_study import study as study_in_batches
+
+    found = study_in_batches(
+        loaded.large, loaded.target, plan=plan, output=intervals, missing_values=missing_values, **settings
+    )
+    return _with_notes(found, loaded.notes)
 
 
 def _with_notes(result: "Study", notes: Sequence[str]) -> "Study":
@@ -218,60 +231,6 @@ def _columns_named(table: Any, **options: str | Sequence[str] | None) -> dict[st
     }
 
 
-def _default_format(name: str) -> str:
-    """Return the format of the file of intervals for a table with this name."""
-    from evencover.datasets._table_files import TYPED_SUFFIXES
-
-    return "parquet" if Path(name).suffix.lower() in TYPED_SUFFIXES else "csv"
-
-
-@dataclass(frozen=True)
-class _Loaded:
-    """A table with its name and target, and notes on how its file was read."""
-
-    table: Any
-    name: str
-    target: str
-    notes: Sequence[str] = ()
-
-
-def _load_table(
-    data: Path | None,
-    target: str | None,
-    categorical: Sequence[str],
-    missing_values: Sequence[str],
-    data_dir: Path | None,
-) -> _Loaded:
-    """Return a table: from a file, by the name of a data set, or the example."""
-    from evencover._internal.optional import import_optional
-    from evencover.datasets import load_dataset
-    from evencover.datasets._table_files import check_column, column_named, file_name, read_table
-    from evencover.datasets.dataset import Dataset, is_path
-    from evencover.synthetic import heteroskedastic
-
-    if data is not None and is_path(str(data)):
-        with recorded_warnings() as notes:
-            table, file = read_table(data, text=categorical, missing=missing_values), file_name(data)
-        if target is None:
-            raise ValueError(f"target must name the column to predict; the columns of {file} are {table.column_names}")
-        duplicates = [name for name in table.column_names if name.startswith(f"{target} (column ")]
-        if duplicates:
-            raise ValueError(f"target: several columns are named {target!r}; give the position of one, counted from 1")
-        target = column_named(table, target)
-        check_column(table, target, f"target of {file}")
-        return _Loaded(table, file, target, notes)
-    if data is None:
-        sample = heteroskedastic(_EXAMPLE_ROWS, seed=0)
-        dataset = Dataset(_EXAMPLE, sample.X, sample.y)
-    else:
-        dataset = load_dataset(str(data), data_dir=data_dir)
-    arrow = import_optional("pyarrow", extra="cli", purpose="a table of text and numbers")
-    columns = dict(zip(dataset.features, dataset.X.T, strict=True)) | {dataset.response: dataset.y}
-    if target not in (None, dataset.response):
-        raise ValueError(f"target of {dataset.name} must be {dataset.response!r}; got {target!r}")
-    return _Loaded(arrow.table(columns), dataset.name, dataset.response)
-
-
 def _score(name: str) -> "Score | None":
     """Return the score with this name; None if it is to be selected."""
     from evencover.scores import (
@@ -292,23 +251,23 @@ def _score(name: str) -> "Score | None":
     return scores.get(name)
 
 
-def _taxonomy(texts: Sequence[str] | None, table: Any) -> "Taxonomy | None":
+def _taxonomy(texts: Sequence[str] | None, loaded: LoadedTable, missing_values: Sequence[str]) -> "Taxonomy | None":
     """Return the taxonomy of the option --groups; None if it is to be selected."""
     from evencover.taxonomies import Product
 
     if texts is None:
         return None
-    taxonomies = [_parse_taxonomy(text, table) for text in texts]
+    taxonomies = [_parse_taxonomy(text, loaded, missing_values) for text in texts]
     return taxonomies[0] if len(taxonomies) == 1 else Product(taxonomies)
 
 
-def _parse_taxonomy(text: str, table: Any) -> "Taxonomy":
+def _parse_taxonomy(text: str, loaded: LoadedTable, missing_values: Sequence[str]) -> "Taxonomy":
     """Return the taxonomy of one text, such as spread:5."""
     from evencover.taxonomies import ByPrediction, BySpread, Marginal
 
     kind, _, rest = text.partition(":")
     if kind == "column" and rest:
-        return _column_taxonomy(rest, table)
+        return _column_taxonomy(rest, loaded, missing_values)
     if text == "none":
         return Marginal()
     n_groups = int(rest) if rest.isdecimal() else 0 if rest else 3
@@ -317,15 +276,21 @@ def _parse_taxonomy(text: str, table: Any) -> "Taxonomy":
     raise ValueError(f"groups must be none, spread, spread:5, prediction:4 or column:NAME; got {text!r}")
 
 
-def _column_taxonomy(name: str, table: Any) -> "Taxonomy":
+def _column_taxonomy(name: str, loaded: LoadedTable, missing_values: Sequence[str]) -> "Taxonomy":
     """Return one group for each value that a column of the table has."""
     from evencover.datasets._table_files import check_column, column_named
     from evencover.studies._columns import column_groups
     from evencover.taxonomies import ByFeature
 
-    name = column_named(table, name)
-    check_column(table, name, "groups")
-    labels = column_groups(table, name, "groups").labels
+    name = column_named(loaded.table, name)
+    check_column(loaded.table, name, "groups")
+    if loaded.large is None:
+        labels = column_groups(loaded.table, name, "groups").labels
+    else:
+        from evencover.distributed._arrow_data import arrow_data
+        from evencover.distributed._large_table import column_labels
+
+        labels = column_labels(arrow_data(loaded.large), name, missing_values)
     if len(labels) > _MAX_GROUPS:
         raise ValueError(
             f"groups: column {name!r} must have at most {_MAX_GROUPS} different values, because each gets its own "

@@ -132,6 +132,11 @@ class Contents:
         """What the diagnosis is about, in words."""
         return "one threshold for all rows" if self.study is None else self.study.one_threshold_text
 
+    @property
+    def diagnosis_rows(self) -> str:
+        """What the rows of the diagnosis are called."""
+        return "calibration rows" if self.study is None else self.study.diagnosis_rows
+
     @cached_property
     def max_width(self) -> float:
         """The largest finite mean width at any level."""
@@ -165,7 +170,7 @@ def levels_around(level: float, n: int, n_features: int = 0) -> list[float]:
 
 def _study_contents(study: Study, command: str, progress: Progress) -> Contents:
     """Return a study at several levels: only the thresholds change, not the model, its score or its groups."""
-    levels = levels_around(study.plan.level, max(len(study.calibration), len(study.test)), len(study.columns))
+    levels = _levels_of(study)
     shown_rows, shown = _rows_to_show(study)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TooFewRowsWarning)  # the page shows infinite widths at high levels
@@ -185,6 +190,13 @@ def _study_contents(study: Study, command: str, progress: Progress) -> Contents:
     return Contents(snapshots, levels.index(study.plan.level), study, shown_rows, command)
 
 
+def _levels_of(study: Study) -> list[float]:
+    """Return the levels of the slider; those at which all rows were counted, if the table is large."""
+    if study.all_rows is not None:
+        return list(study.all_rows.levels)
+    return levels_around(study.plan.level, max(len(study.calibration), len(study.test)), len(study.columns))
+
+
 def _diagnosis_at(study: Study, level: float) -> Diagnosis:
     diagnosis = at_level(study.diagnosis, level)
     return replace(diagnosis, advice=advice(diagnosis, study.spelling))
@@ -193,7 +205,8 @@ def _diagnosis_at(study: Study, level: float) -> Diagnosis:
 def _audit_intervals(study: Study, intervals: Intervals, search: FeatureSearch, diagnosis: Diagnosis) -> Audit:
     settings: dict[str, Any] = {"X": search, "tolerance": study.plan.tolerance, "seed": study.plan.seed}
     settings["test_rows_only"] = study.time is not None
-    return audit_of_study(study.regressor, study.test_rows, intervals, study.groups, diagnosis, **settings)
+    audited = audit_of_study(study.regressor, study.test_rows, intervals, study.groups, diagnosis, **settings)
+    return audited if study.all_rows is None else study.all_rows.audit(audited)
 
 
 def _rows_to_show(study: Study) -> tuple[ShownRows, IntArray]:

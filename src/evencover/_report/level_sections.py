@@ -135,7 +135,7 @@ def one_threshold_section(contents: Contents, diagnosis: Diagnosis, recorder: Le
     text = recorder.text(
         f"{contents.one_threshold_text.capitalize()}, {format_number(diagnosis.threshold)}, at level "
         f"{diagnosis.level:g}. Verdict from "
-        f"the calibration rows alone: {diagnosis.verdict}."
+        f"the {contents.diagnosis_rows} alone: {diagnosis.verdict}."
     )
     lines = [
         (*_group_cells(row, recorder), recorder.text(format_number(row.threshold)))
@@ -318,7 +318,7 @@ def options_section(contents: Contents, diagnosis: Diagnosis, recorder: LevelRec
     )
     tails = contents.study is not None and contents.study.tails == "separate"
     caption = (
-        "Evaluated on the calibration rows"
+        f"Evaluated on the {contents.diagnosis_rows}"
         + ", with the same threshold for both ends of an interval" * tails
         + ", so widths differ from those of test rows" * (not one_sided)
     )

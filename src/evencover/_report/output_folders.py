@@ -57,7 +57,7 @@ def write_study(
     command: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Write a study's intervals, predictor, report and results.
+    """Write a study's intervals, predictor, report and results; a study of a large table has written its intervals.
 
     Parameters
     ----------
@@ -76,8 +76,9 @@ def write_study(
     progress : callable, optional
         Called with the number of finished levels and the number of all levels of the report.
     """
-    table_columns = {name: values[study.test.positions] for name, values in (names or {}).items()}
-    write_table(join_columns(table_columns, study.columns_of_intervals()), folder / intervals)
+    if study.all_rows is None:
+        table_columns = {name: values[study.test.positions] for name, values in (names or {}).items()}
+        write_table(join_columns(table_columns, study.columns_of_intervals()), folder / intervals)
     study.regressor.save(folder / PREDICTOR, level=study.plan.level)
     write_result(study, folder, settings=settings, command=command, progress=progress)
 

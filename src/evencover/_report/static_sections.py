@@ -151,11 +151,15 @@ def _parts(study: Study) -> list[Markup]:
         f"{total} rows of {study.name}, {split_text}. The training part was used to fit the model{selected}. The "
         "calibration part set the thresholds. The verdict uses the test part."
     )
+    large = (
+        " The diagnosis part is the rest of the random sample: with it, this report shows how one threshold for all "
+        "rows would cover, single rows, and coverage by feature."
+    ) * (study.all_rows is not None)
     clusters = (
         f" All rows with the same {study.clusters} are in the same part. The calibration and test parts use one random "
         f"row of each {study.clusters}, because rows that belong together depend on each other."
     ) * (study.clusters is not None)
-    return [tag("p", text, clusters), split]
+    return [tag("p", text, large, clusters), split]
 
 
 def assumptions_section(result: Diagnosis | Audit) -> Markup:

@@ -196,8 +196,13 @@ def _typed_table(path: Path, file: str, missing: Collection[str]) -> Any:
     table = import_pyarrow(f"pyarrow.{module}").read_table(path)
     if not table.num_rows:
         raise ValueError(f"{file} must have rows; got none")
+    return plain_table(table, unique_names(table.column_names, file), missing)
+
+
+def plain_table(table: Any, names: Sequence[str], missing: Collection[str]) -> Any:
+    """Return a pyarrow table with other names of its columns, plain text, and texts that mean a missing value."""
     columns = [_plain_text(values) for values in table.columns]
-    return without_missing(import_pyarrow().table(columns, names=unique_names(table.column_names, file)), missing)
+    return without_missing(import_pyarrow().table(columns, names=names), missing)
 
 
 def _plain_text(values: Any) -> Any:

@@ -209,7 +209,9 @@ def _calibration_rows(model: Conformal) -> Rows:
             "model is not calibrated yet, so it has no calibration rows to diagnose: fit it, or pass X and y"
         )
     if not hasattr(model, "calibration_rows_"):
-        raise ValueError("model was loaded from a file, which contains no calibration rows: pass X and y")
+        raise ValueError(
+            "model has no calibration rows, because it was loaded from a file or calibrated in parts: pass X and y"
+        )
     if model.calibration_rows_.weights is not None:
         raise ValueError(
             "diagnose does not support weights for covariate shift; this model was calibrated with weights"

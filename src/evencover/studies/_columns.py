@@ -275,10 +275,7 @@ def _notes(
 ) -> Iterator[Message]:
     """Yield what the user should know: columns and rows that were left out, and rows that depend on each other."""
     if missing := int(np.isnan(y).sum()):
-        yield Message(
-            f"rows without a target: {missing} of {len(y)}. They were left out, and the guarantee is for rows whose "
-            "target can be known"
-        )
+        yield missing_target_note(missing, len(y))
     for kind, names in (
         ("dates", [name for name, each in found.items() if each.pattern is not None]),
         ("numbers", [name for name, each in found.items() if each.numbers is not None and not each.left_out]),
@@ -292,6 +289,14 @@ def _notes(
         yield Message(f"not used as features: {described}. To use one", ({"keep": "NAME"},), lead=", add")
     if roles.clusters is None and roles.time is None:
         yield from dependence_notes({name: columns[name] for name in found})
+
+
+def missing_target_note(missing: int, n: int) -> Message:
+    """Return the note that rows without a target were left out."""
+    return Message(
+        f"rows without a target: {missing} of {n}. They were left out, and the guarantee is for rows whose "
+        "target can be known"
+    )
 
 
 def column_groups(table: Any, name: str, role: str) -> Groups:

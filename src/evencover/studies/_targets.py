@@ -1,6 +1,7 @@
 """The column of the target: its numbers, or what is wrong with it."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ _MAX_CLASSES = 20  # a text target with more different values is no class
 
 
 def read_target(
-    target: str, values: NDArray[Any], rows: RowNumbers, *, drop_missing: bool
+    target: str, values: NDArray[Any], rows: RowNumbers, *, drop_missing: bool, of_batch: bool = False
 ) -> tuple[FloatArray, list[Message]]:
     """Return the targets, with NaN for missing ones, and the problems of the column.
 
@@ -38,6 +39,8 @@ def read_target(
         How messages number the rows.
     drop_missing : bool
         Whether rows without a target are left out; otherwise they are a problem.
+    of_batch : bool
+        Whether there are other rows, so that these may all have the same target, or none.
     """
     name = f"target: column {target!r}"
     numbers = as_numbers(values)
@@ -53,13 +56,13 @@ def read_target(
             Message(f"{name} must be finite; {found}", ({"missing_values": texts, "missing_target": "drop"},))
         )
     missing = np.isnan(numbers)
-    if missing.all():
+    if missing.all() and not of_batch:
         return numbers, [Message(f"{name} must hold numbers; it has no value in any row")]
     if missing.any() and not drop_missing:
         text = f"{name} has no value in {missing.sum()} of {len(numbers)} rows {rows.first(missing)}"
         problems.append(Message(text, ({"missing_target": "drop"},)))
     known = numbers[np.isfinite(numbers)]
-    if len(known) > 1 and np.ptp(known) <= _ROUNDING_MARGIN * np.abs(known).max():
+    if not of_batch and len(known) > 1 and np.ptp(known) <= _ROUNDING_MARGIN * np.abs(known).max():
         problems.append(Message(f"{name} must vary; it is {known[0]:g} in every row, so there is nothing to predict"))
     return numbers, problems
 
@@ -80,6 +83,11 @@ def support_warnings(support: Support | None, **targets: FloatArray) -> list[Mes
     if support is None:
         return []
     counts = {part: (int(np.count_nonzero(~support.contains(y))), len(y)) for part, y in targets.items()}
+    return outside_warnings(support, counts)
+
+
+def outside_warnings(support: Support, counts: Mapping[str, tuple[int, int]]) -> list[Message]:
+    """Return a warning if there are targets outside the support: `counts` has their number, and that of all rows."""
     found = [f"{n} of {rows} {part} targets" for part, (n, rows) in counts.items() if n]
     if not found:
         return []

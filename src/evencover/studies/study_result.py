@@ -1,18 +1,15 @@
 """The result of a study: a calibrated model, how it covers rows that it has not seen, and notes on the table."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from evencover._internal.arrays import IntArray
+from evencover._internal.arrays import FloatArray, IntArray
 from evencover._internal.frames import FROM_ZERO, RowNumbers, join_columns
 from evencover._internal.html import Markup, joined, tag
-from evencover.calibration import Calibration
 from evencover.calibrators.two_tails import CalibratedTails
-from evencover.cross_conformal import CrossConformalRegressor
 from evencover.diagnostics._advice import advice
 from evencover.diagnostics._answers import HOW_OFTEN, answers, group_meaning
 from evencover.diagnostics._audit_advice import Advice, StudyContext, advice_on_audit
@@ -23,7 +20,7 @@ from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.quality import Quality
 from evencover.diagnostics.recommendation_result import Recommendation, Tails
-from evencover.groups import Groups
+from evencover.groups import Groups, Label
 from evencover.intervals import Intervals
 from evencover.metrics import misses_by_group
 from evencover.model_selection import Part
@@ -31,15 +28,37 @@ from evencover.models._best_regressor import choices_text, innermost
 from evencover.models._stack_report import StackReport
 from evencover.models.encoding import Encoded, TableEncoder
 from evencover.predictions import Prediction
-from evencover.quantiles import Levels, level_fraction, thresholds
+from evencover.quantiles import Levels
 from evencover.rows import Rows
 from evencover.scores.support import outside_support
+from evencover.studies._calibrated_models import tied_scores
 from evencover.studies._cross_fitting import CrossFitted
 from evencover.studies._cross_texts import LAW, guarantee_sentence, rows_text
 from evencover.studies._leaks import too_good
 from evencover.studies._messages import Message
 from evencover.studies.plan import Plan
 from evencover.taxonomies import Taxonomy
+
+
+class AllRows(Protocol):
+    """The rows of a large table, of which the study holds a random sample.
+
+    They calibrated the model and tested it, in batches.
+    """
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The levels at which all test rows were counted, in increasing order."""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of rows that were used, by their use."""
+
+    def misses(self, level: float) -> dict[Label, tuple[float, float]]:
+        """Return the shares of all test rows below and above their intervals, by group and of all rows."""
+
+    def audit(self, sampled: Audit) -> Audit:
+        """Return the audit of the test rows in the sample, at one of the levels, with the counts of all test rows."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,6 +104,9 @@ class Study:
         How the advice names settings: as Python arguments, or as options of the command line.
     cross : CrossFitted or None
         If every row was used to train, to calibrate and to test: the models that test each row out of sample.
+    all_rows : AllRows or None
+        If the table is large: the counts of all test rows. The rows above are then those of a random sample, which
+        chose the method, fitted the model and diagnoses it; the other rows calibrated the model and tested it.
     """
 
     name: str
@@ -108,6 +130,7 @@ class Study:
     table_notes: tuple[Message, ...] = ()
     spelling: Spelling = PYTHON
     cross: CrossFitted | None = None
+    all_rows: AllRows | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -189,6 +212,8 @@ class Study:
     @property
     def sizes(self) -> dict[str, int]:
         """The number of rows in each part; if the study is cross-fitted, a row is in several parts."""
+        if self.all_rows is not None:
+            return self.all_rows.sizes
         return {"training": len(self.training), "calibration": len(self.calibration), "test": len(self.test)}
 
     @property
@@ -256,7 +281,12 @@ class Study:
 
     @property
     def _calibration_scores_text(self) -> str:
-        return "calibration rows" if self.cross is None else "out-of-fold scores of several models"
+        return self.diagnosis_rows if self.cross is None else "out-of-fold scores of several models"
+
+    @property
+    def diagnosis_rows(self) -> str:
+        """What the rows of the diagnosis are called: the calibration rows, or others if the table is large."""
+        return "calibration rows" if self.all_rows is None else "diagnosis rows"
 
     @property
     def group_meaning(self) -> str:
@@ -267,12 +297,15 @@ class Study:
         """Return the shares of test rows below and above their intervals, if each end has its own threshold."""
         if self.tails == "joint":
             return ""
-        groups = misses_by_group(self.test_rows.y, intervals, self.groups)
-        every = misses_by_group(self.test_rows.y, intervals, np.zeros(len(intervals)))
-        misses = [*groups.items(), *((("all rows", each) for each in every.values()) if len(groups) > 1 else ())]
+        if self.all_rows is not None:
+            misses: Mapping[Label, Any] = self.all_rows.misses(float(intervals.level))  # type: ignore[arg-type]
+        else:
+            groups = misses_by_group(self.test_rows.y, intervals, self.groups)
+            (every,) = misses_by_group(self.test_rows.y, intervals, np.zeros(len(intervals))).values()
+            misses = groups | ({"all rows": every} if len(groups) > 1 else {})
         texts = (
             f"{label} {below:.1%} and {above:.1%}".replace("%", " %")
-            for label, (below, above) in misses
+            for label, (below, above) in misses.items()
             if not np.isnan(below)  # a group without rows
         )
         return f"Test rows below and above their intervals: {join_first(texts)}."
@@ -343,39 +376,17 @@ class Study:
 
     def columns_of_intervals(self) -> dict[str, Any]:
         """Return the test rows as columns: row, prediction, bounds, group, whether covered, target."""
-        columns = {
-            "row": self.test.positions,
-            **self.intervals.columns(),
-            "group": [str(label) for label in self.groups.label_of_rows()],
-            "covered": self.intervals.covers(self.test.y),
-        }
-        return join_columns({self.target: self.test.y}, columns)
+        return columns_of_intervals(self.target, self.test.y, self.test.positions, self.intervals, self.groups)
 
 
-def is_cross(regressor: Any) -> bool:
-    """Return whether a model was calibrated on the rows that it was fitted on, by cross-validation."""
-    return isinstance(regressor, CrossConformalRegressor)
-
-
-def has_one_threshold(regressor: Any) -> bool:
-    """Return whether the same threshold serves all rows and both ends of their intervals."""
-    return len(regressor.calibration_.labels) == 1 and not isinstance(regressor.calibrator_, CalibratedTails)
-
-
-def tied_scores(regressor: Any, level: float) -> tuple[float, int]:
-    """Return the largest share, and number, of a group's calibration rows whose scores equal its threshold."""
-    tied = [
-        own == thresholds(own, levels)[0]
-        for calibration, levels in _calibrations(regressor, (level_fraction(level),))
-        for own in calibration.groups.split(calibration.scores).values()
-    ]
-    return max(float(np.mean(each)) for each in tied), max(int(np.count_nonzero(each)) for each in tied)
-
-
-def _calibrations(regressor: Any, levels: tuple[Fraction, ...]) -> Iterator[tuple[Calibration, tuple[Fraction, ...]]]:
-    """Yield the calibrations whose thresholds a model uses, one or one for each tail, with their levels."""
-    learned = regressor.calibrator_
-    if isinstance(learned, CalibratedTails):
-        yield from zip((learned.lower, learned.upper), learned.tail_levels(levels), strict=True)
-    else:
-        yield regressor.calibration_, levels
+def columns_of_intervals(
+    target: str, y: FloatArray, positions: IntArray, intervals: Intervals, groups: Groups
+) -> dict[str, Any]:
+    """Return test rows as columns: row, prediction, bounds, group, whether covered, target."""
+    columns = {
+        "row": positions,
+        **intervals.columns(),
+        "group": [str(label) for label in groups.label_of_rows()],
+        "covered": intervals.covers(y),
+    }
+    return join_columns({target: y}, columns)

@@ -33,6 +33,7 @@ from evencover.scores import Bounded
 from evencover.scores.evaluation import interval_by
 from evencover.scores.score import needs_scale, with_scale
 from evencover.scores.support import with_support
+from evencover.studies._calibrated_models import has_one_threshold, is_cross, tied_scores
 from evencover.studies._calibration_choice import cross_notes, reason_for_cross
 from evencover.studies._columns import ColumnRoles, MissingTarget, PreparedTable, grouping_columns, prepare_table
 from evencover.studies._cross_fitting import CrossFitted, CrossSettings, cross_fitted, units_of
@@ -40,7 +41,7 @@ from evencover.studies._messages import Message, TableWarning
 from evencover.studies._splits import split_table, time_notes
 from evencover.studies._targets import support_notes, support_warnings
 from evencover.studies.plan import Plan
-from evencover.studies.study_result import Study, has_one_threshold, is_cross, tied_scores
+from evencover.studies.study_result import Study
 from evencover.taxonomies import ByPrediction, BySpread, Taxonomy, fresh_taxonomy
 
 Progress = Callable[[str], None]
@@ -144,7 +145,7 @@ def _study(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: Prog
     fitted = _fit_cross(prepared, plan, progress) if cross else _fit_split(table, roles, prepared, plan, progress)
     regressor, rows = fitted.regressor, fitted.rows
     progress("diagnosing the calibration rows")
-    taxonomy = _audit_taxonomy(regressor)
+    taxonomy = audit_taxonomy(regressor)
     settings: dict[str, Any] = {"level": plan.level, "tolerance": plan.tolerance, "seed": plan.seed}
     diagnosis = diagnose(regressor, taxonomy=taxonomy, **settings)
     progress("auditing the test rows")
@@ -298,11 +299,17 @@ def audit_of_study(
         rows.y,
         intervals,
         groups=groups,
-        diagnosis=diagnosis if has_one_threshold(regressor) and not is_cross(regressor) else None,
+        diagnosis=diagnosis if _is_of_its_threshold(diagnosis, regressor) else None,
         tied_scores=tied_scores(regressor, diagnosis.level)[1] > 1 or intervals.n_replaced > 0,
         **settings,
     )
     return replace(audited, quality=study_quality(regressor, rows, intervals, diagnosis))
+
+
+def _is_of_its_threshold(diagnosis: Diagnosis, regressor: Any) -> bool:
+    """Return whether a model has one threshold, and the rows of its diagnosis are those behind the threshold."""
+    own_rows = diagnosis.inputs.rows is getattr(regressor, "calibration_rows_", None)
+    return own_rows and has_one_threshold(regressor) and not is_cross(regressor)
 
 
 def study_quality(regressor: Any, rows: Rows, intervals: Intervals, diagnosis: Diagnosis) -> Quality:
@@ -314,13 +321,13 @@ def study_quality(regressor: Any, rows: Rows, intervals: Intervals, diagnosis: D
         rows.y,
         intervals,
         prediction=rows.prediction,
-        reference_y=regressor.calibration_rows_.y,
+        reference_y=None if diagnosis.inputs.rows is None else diagnosis.inputs.rows.y,
         one_threshold=one_threshold,
         level=diagnosis.level,
     )
 
 
-def _audit_taxonomy(regressor: Any) -> Taxonomy:
+def audit_taxonomy(regressor: Any) -> Taxonomy:
     """Return the groups of the audit, learned from the calibration rows: the model's, or three if it has only one."""
     if len(regressor.calibration_.labels) > 1:
         learned: Taxonomy = regressor.taxonomy_

@@ -1,0 +1,503 @@
+"""Studies of tables in batches: a sample fits the model, and every other row calibrates it or tests it."""
+
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from sklearn.linear_model import LinearRegression
+from sklearn.tree import DecisionTreeRegressor
+
+from evencover import (
+    ByFeature,
+    ByPrediction,
+    BySpread,
+    ConformalRegressor,
+    Groups,
+    HistogramByGroup,
+    IntervalDistance,
+    Marginal,
+    Normalized,
+    Product,
+    Residual,
+    TooFewRowsWarning,
+    TwoTails,
+    audit,
+    distributed,
+)
+from evencover._report.writing import report
+from evencover.models import WithSpread
+from evencover.studies import Plan, TableError, TableWarning
+from evencover.taxonomies import ByTarget
+from tests.test_cli import run_command_line
+
+LINEAR = Plan("linear", Normalized(), BySpread(3), seed=3)
+
+
+def table(n=6000, seed=0, *, positive=False):
+    """Return features, one of them text with missing values, an id, and a target whose noise depends on a feature."""
+    rng = np.random.default_rng(seed)
+    x, z = rng.normal(size=n), rng.random(n)
+    word = rng.choice(["u", "v", "w"], n, p=[0.6, 0.396, 0.004])
+    y = x + (word == "u") + (0.3 + z) * rng.normal(size=n)
+    return pa.table(
+        {
+            "id": [f"row {row:06}" for row in range(n)],
+            "x": x,
+            "z": pa.array(z, mask=rng.random(n) < 0.02),
+            "word": word,
+            "y": np.round(10 + np.abs(y)) if positive else y,
+        }
+    )
+
+
+def in_files(folder, whole, sizes):
+    """Write a table as files of these sizes, with small row groups."""
+    folder.mkdir()
+    start = 0
+    for position, size in enumerate(sizes):
+        pq.write_table(whole.slice(start, size), folder / f"{position}.parquet", row_group_size=500)
+        start += size
+    return folder
+
+
+def studied(data, tmp_path, *, plan=LINEAR, training_rows=400, **settings):
+    """Return the study of a table, and its file of intervals."""
+    output = tmp_path / "intervals.parquet"
+    found = distributed.study(data, "y", plan=plan, training_rows=training_rows, output=output, **settings)
+    return found, pq.read_table(output)
+
+
+def calibration_rows(found, written, n):
+    """Return the positions of the rows that are neither in the sample nor tested."""
+    sampled = np.concatenate([found.training, found.calibration, found.test.positions])
+    used = np.concatenate([sampled, written["row"].to_numpy()])
+    assert len(np.unique(used)) == len(used)
+    return np.setdiff1d(np.arange(n), used)
+
+
+PLANS = {
+    "groups of the spread": LINEAR,
+    "one threshold": Plan("linear", Residual(), Marginal()),
+    "separate tails": Plan("linear", Normalized(), BySpread(2), tails="separate"),
+    "groups of a column": Plan("linear", Normalized(), ByFeature("word")),
+    "combinations": Plan("linear", Normalized(), Product([ByPrediction(2), ByFeature("word")])),
+    "selected": Plan("linear"),
+}
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+@pytest.mark.filterwarnings("ignore::evencover.TooFewRowsWarning")
+def test_each_other_row_calibrates_or_tests(tmp_path, plan):
+    """Thresholds and counts are those of the same rows in memory, bit by bit."""
+    whole = table()
+    found, written = studied(in_files(tmp_path / "data", whole, [2500, 0, 3500]), tmp_path, plan=plan)
+    assert found.sizes["training"] == 400
+    assert sum(found.sizes.values()) == 6000
+    rows = calibration_rows(found, written, 6000)
+    assert found.sizes["calibration"] == len(rows)
+    assert abs(len(rows) / (len(rows) + len(written)) - 2 / 3) < 0.05
+    regressor, level = found.regressor, plan.level
+    features = whole.select(list(regressor.feature_names_in_))
+    y = whole["y"].to_numpy()
+    score = regressor.calibrator_.nonconformity
+    learned = regressor.calibrator.learn(regressor.rows(features.take(rows), y[rows]), score)
+    np.testing.assert_array_equal(learned.calibration.threshold(level), regressor.calibration_.threshold(level))
+    tested = written["row"].to_numpy()
+    intervals = regressor.predict_interval(features.take(tested), level=level)
+    np.testing.assert_array_equal(written["lower"].to_numpy(), intervals.lower)
+    np.testing.assert_array_equal(written["y"].to_numpy(), y[tested])
+    assert written["id"].to_pylist() == whole["id"].take(tested).to_pylist()
+    groups = Groups.from_labels(written["group"].to_pylist(), found.groups.labels)
+    expected = audit(y[tested], intervals, groups=groups, level=level)
+    assert [row.group for row in found.audit.table] == list(found.groups.labels)
+    for row, other in zip([*found.audit.table, found.audit.overall], [*expected.table, expected.overall], strict=True):
+        for name in ("rows", "coverage", "p_under", "p_over", "width", "score"):
+            value = pytest.approx(getattr(other, name), rel=1e-9, abs=0, nan_ok=True)
+            assert getattr(row, name) == value, (row.group, name)
+
+
+@pytest.mark.parametrize("kind", ["one file", "folder", "dataset", "table"])
+def test_the_result_does_not_depend_on_files_and_batches(tmp_path, kind):
+    """The use of a row depends on its position only."""
+    whole = table()
+    folder = in_files(tmp_path / "data", whole, [1, 4999, 1000])
+    expected, rows = studied(folder, tmp_path)
+    if kind == "one file":
+        pq.write_table(whole, tmp_path / "whole.parquet", row_group_size=6000)
+    data = {"one file": tmp_path / "whole.parquet", "folder": folder, "dataset": ds.dataset(folder), "table": whole}
+    found, other_rows = studied(data[kind], tmp_path)
+    assert other_rows.equals(rows)
+    assert str(found) == str(expected)
+    np.testing.assert_array_equal(found.regressor.calibration_.scores, expected.regressor.calibration_.scores)
+
+
+def test_the_seed_changes_the_sample(tmp_path):
+    first, rows = studied(table(), tmp_path)
+    second, other_rows = studied(table(), tmp_path, plan=Plan("linear", Normalized(), BySpread(3), seed=4))
+    assert not np.array_equal(first.training, second.training)
+    assert rows["row"].to_pylist() != other_rows["row"].to_pylist()
+
+
+def test_the_sample_is_at_most_half_of_the_table(tmp_path):
+    found, _ = studied(table(), tmp_path, training_rows=100_000)
+    assert found.sizes["training"] + found.sizes["diagnosis"] == 3000
+    assert "a random sample of 3000 rows was used to choose the method and to fit the model (1200 rows)" in str(found)
+
+
+def test_the_report_has_the_counts_of_all_rows_at_every_level(tmp_path):
+    """The slider has the levels at which all rows were counted."""
+    found, written = studied(table(), tmp_path, plan=Plan("linear", Normalized(), BySpread(3), level=0.85))
+    assert found.all_rows.levels == (0.5, 0.8, 0.85, 0.9, 0.95, 0.99)
+    text = report(found)
+    n = f"{len(written)}"
+    assert text.count(f'"{n}"') + text.count(f">{n}<") >= 1
+    assert "The diagnosis part is the rest of the random sample" in text
+    from evencover._report.contents import contents_of
+
+    snapshots = contents_of(found).snapshots
+    assert [snapshot.level for snapshot in snapshots] == [0.5, 0.8, 0.85, 0.9, 0.95, 0.99]
+    assert {snapshot.audit.overall.rows for snapshot in snapshots} == {len(written)}
+    covered = [snapshot.audit.overall.coverage for snapshot in snapshots]
+    assert covered == sorted(covered)
+    whole = table()
+    tested = written["row"].to_numpy()
+    features = whole.select(list(found.regressor.feature_names_in_)).take(tested)
+    for snapshot in snapshots:
+        intervals = found.regressor.predict_interval(features, level=snapshot.level)
+        share = intervals.covers(whole["y"].to_numpy()[tested]).mean()
+        assert snapshot.audit.overall.coverage == pytest.approx(share, rel=1e-12)
+
+
+def test_a_saved_predictor_has_the_thresholds_of_all_rows(tmp_path):
+    found, _ = studied(table(), tmp_path)
+    found.regressor.save(tmp_path / "predictor")
+    loaded = ConformalRegressor.load(tmp_path / "predictor")
+    new = table(50, seed=1).select(["x", "z", "word"])
+    np.testing.assert_array_equal(loaded.predict_interval(new).lower, found.regressor.predict_interval(new).lower)
+
+
+def test_targets_outside_the_support_are_counted_in_all_rows(tmp_path):
+    """A negative target among whole numbers, which the sample does not contain; it is warned of once."""
+    whole = table(positive=True)
+    _, written = studied(whole, tmp_path)
+    position = int(written["row"][7].as_py())
+    values = whole["y"].to_numpy().copy()
+    values[position] = -3.0
+    changed = whole.set_column(whole.schema.get_field_index("y"), "y", pa.array(values))
+    with pytest.warns(TableWarning, match="1 of .* test targets are outside the support"):
+        found, _ = studied(changed, tmp_path)
+    assert any("1 of" in text and "outside the support" in text for text in found.warnings)
+
+
+def test_groups_with_too_few_rows_are_warned_of_once(tmp_path):
+    whole = table(1500)
+    with pytest.warns(TooFewRowsWarning) as caught:
+        studied(whole, tmp_path, plan=Plan("linear", Normalized(), ByFeature("word")), training_rows=100)
+    assert len(caught) == 1
+    assert "w" in str(caught[0].message)
+
+
+def test_rows_without_a_target_are_left_out_or_an_error(tmp_path):
+    whole = table()
+    values = whole["y"].to_pylist()
+    values[5500] = values[5700] = None
+    folder = in_files(tmp_path / "data", whole.set_column(4, "y", pa.array(values)), [3000, 3000])
+    message = r"1\.parquet: target: column 'y' has no value in 2 of 3000 rows \(the first in row 2500, counted from 0\)"
+    with pytest.raises(TableError, match=message):
+        studied(folder, tmp_path)
+    assert not (tmp_path / "intervals.parquet").exists()
+    found, _ = studied(folder, tmp_path, missing_target="drop")
+    assert sum(found.sizes.values()) == 5998
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"plan": Plan("linear", calibration="cross")}, "plan must not have calibration='cross', nor groups of the"),
+        ({"plan": Plan("linear", Residual(), ByTarget([0.0]))}, "plan must not have calibration='cross', nor groups"),
+        ({"training_rows": 0}, "training_rows must be a positive whole number; got 0"),
+        ({"drop": ["nothing"]}, "drop: no column named 'nothing'"),
+    ],
+)
+def test_wrong_settings(tmp_path, settings, message):
+    with pytest.raises(ValueError, match=message):
+        studied(table(600), tmp_path, **settings)
+    assert not list(tmp_path.iterdir())
+
+
+def test_wrong_columns_and_files(tmp_path):
+    whole = table(600)
+    with pytest.raises(ValueError, match="no column named 'Y'; the columns are"):
+        distributed.study(whole, "Y", output=tmp_path / "out.parquet")
+    with pytest.raises(ValueError, match=r"output must be a \.parquet or \.csv file; got 'out.txt'"):
+        distributed.study(whole, "y", output=tmp_path / "out.txt")
+    with pytest.raises(FileNotFoundError, match="output must be in a folder that exists; there is no"):
+        distributed.study(whole, "y", output=tmp_path / "nowhere" / "out.parquet")
+    with pytest.raises(ValueError, match="data must have at least 100 rows to be studied in batches; got 99"):
+        distributed.study(whole.slice(0, 99), "y", output=tmp_path / "out.parquet")
+    lists = with_column(whole, "list", [[1, 2]] * 600)
+    with pytest.raises(
+        ValueError, match=r"output must be a \.parquet file, because \.csv files cannot hold the lists in"
+    ):
+        distributed.study(lists, "y", output=tmp_path / "out.csv", drop=["list"])
+    folder = in_files(tmp_path / "data", whole, [300, 300])
+    with pytest.raises(ValueError, match="output must not be in the folder of the data"):
+        distributed.study(folder, "y", output=folder / "out.parquet")
+    pq.write_table(whole.set_column(1, "x", pa.array(["a"] * 600)), folder / "2.parquet")
+    with pytest.raises(ValueError, match=r"2\.parquet: column 'x' holds text, but in 0\.parquet it holds numbers"):
+        distributed.study(folder, "y", output=tmp_path / "out.parquet")
+    pq.write_table(whole.drop_columns(["z"]), folder / "2.parquet")
+    with pytest.raises(ValueError, match=r"2\.parquet: no column named 'z'"):
+        distributed.study(folder, "y", output=tmp_path / "out.parquet")
+
+
+def test_problems_of_the_sample_say_that_rows_are_those_of_a_sample(tmp_path):
+    whole = table(600).append_column("list", pa.array([[1, 2]] * 600))
+    with pytest.raises(TableError, match=r"in row 0 \(counted from 0\) \(in a random sample of 300 rows\)"):
+        studied(whole, tmp_path)
+
+
+def with_column(whole, name, values):
+    """Return a table with other values in a column, or with a new column."""
+    values = values if isinstance(values, pa.Array) else pa.array(values)
+    if name not in whole.column_names:
+        return whole.append_column(name, values)
+    return whole.set_column(whole.column_names.index(name), name, values)
+
+
+def test_batches_and_files_may_have_one_target_or_none(tmp_path):
+    """Only all rows together must vary."""
+    whole = table()
+    zeros = np.where(whole["y"].to_numpy() < 0.5, 0.0, whole["y"].to_numpy())
+    order = np.argsort(zeros, kind="stable")
+    in_order = with_column(whole, "y", zeros).take(order)
+    found, _ = studied(in_files(tmp_path / "sorted", in_order, [500, 2, 5498]), tmp_path)
+    assert sum(found.sizes.values()) == 6000
+    values = zeros[order].tolist()
+    missing = with_column(in_order, "y", pa.array([None] * 1500 + values[1500:], pa.float64()))
+    folder = in_files(tmp_path / "missing", missing, [700, 800, 4500])
+    pq.write_table(with_column(missing.slice(0, 700), "y", pa.nulls(700)), folder / "0.parquet")
+    found, _ = studied(folder, tmp_path, missing_target="drop")
+    assert sum(found.sizes.values()) == 4500
+    notes = [note for note in found.notes if "ows without a target" in note]
+    assert notes == [
+        "Rows without a target: 1500 of 6000. They were left out, and the guarantee is for rows whose target can be known."
+    ]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_other_columns_keep_their_types(tmp_path, suffix):
+    """Also if the first batches have no value; whole numbers are not rounded."""
+    whole = with_column(table(), "code", pa.array([None] * 3000 + [2**60 + 1] * 3000, pa.int64()))
+    whole = with_column(whole, "note", pa.array([None] * 3000 + ["late"] * 3000, pa.string()))
+    folder = in_files(tmp_path / "data", whole, [2000, 4000])
+    pq.write_table(with_column(whole.slice(0, 2000), "note", pa.nulls(2000)), folder / "0.parquet")
+    output = tmp_path / f"out.{suffix}"
+    distributed.study(folder, "y", plan=LINEAR, training_rows=400, output=output, drop=["code", "note"])
+    written = (pq.read_table if suffix == "parquet" else pa_csv.read_csv)(output)
+    late = np.array(written["row"]) >= 3000
+    assert set(written["code"].filter(late).to_pylist()) == {2**60 + 1}
+    assert written["code"].filter(~late).null_count == (~late).sum()
+    assert set(written["note"].filter(late).to_pylist()) == {"late"}
+
+
+def test_misses_of_separate_tails_are_those_of_all_test_rows(tmp_path):
+    plan = Plan("linear", Normalized(), BySpread(2), tails="separate")
+    found, written = studied(table(), tmp_path, plan=plan)
+    y, groups = written["y"].to_numpy(), np.array(written["group"].to_pylist())
+    below, above = y < written["lower"].to_numpy(), y > written["upper"].to_numpy()
+    expected = {label: (below[groups == label].mean(), above[groups == label].mean()) for label in ("low", "high")}
+    misses = found.all_rows.misses(0.9)
+    assert misses == {**expected, "all rows": (below.mean(), above.mean())}
+    assert f"all rows {below.mean():.1%} and {above.mean():.1%}".replace("%", " %") in str(found)
+
+
+def test_wrong_features_and_labels_name_the_file(tmp_path):
+    """Also those outside the sample."""
+    whole = with_column(table(), "q", [str(row % 7) for row in range(6000)])
+    found, _written = studied(whole, tmp_path, training_rows=100)
+    sampled = {*found.training.tolist(), *found.calibration.tolist(), *found.test.positions.tolist()}
+    row = next(row for row in range(3600, 6000) if row not in sampled)
+    values = whole["q"].to_pylist()
+    values[row] = "oops"
+    folder = in_files(tmp_path / "data", with_column(whole, "q", values), [3000, 3000])
+    with pytest.raises(ValueError, match=r"^1\.parquet, rows 500 to 999: column 'q' must hold numbers.*got 'oops'"):
+        studied(folder, tmp_path, training_rows=100)
+    words = whole["word"].to_pylist()
+    words[row] = None
+    folder = in_files(tmp_path / "words", with_column(whole, "word", words), [3000, 3000])
+    message = rf"^1\.parquet: groups: column 'word' must have a label in every row; row {row - 3000} \(counted from 0\)"
+    with pytest.raises(ValueError, match=message):
+        studied(folder, tmp_path, plan=PLANS["groups of a column"])
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "message"),
+    [
+        ("q", [["a"] * 300, [1.0] * 300], r"1\.parquet: column 'q' holds numbers, but in 0\.parquet it holds text"),
+        ("q", [pa.nulls(300), ["a"] * 300, [1.0] * 300], r"2\.parquet: column 'q' holds numbers, but in 1\.parquet"),
+        ("w", [[1] * 300, [1.0] * 300], r"1\.parquet: column 'w' holds numbers, but in 0\.parquet it holds whole"),
+        ("q", [None, [1.0] * 300], r"1\.parquet: no column named 'q'"),
+        ("q", [[1.0] * 300, None], r"1\.parquet: no column named 'q'"),
+    ],
+)
+def test_files_must_have_the_same_columns(tmp_path, name, columns, message):
+    whole = table(300).drop_columns(["id"])
+    (tmp_path / "data").mkdir()
+    for position, values in enumerate(columns):
+        part = whole if values is None else with_column(whole, name, values)
+        pq.write_table(part, tmp_path / "data" / f"{position}.parquet")
+    plan = Plan("linear", Normalized(), ByFeature("w")) if name == "w" else LINEAR
+    with pytest.raises(ValueError, match=message):
+        distributed.study(tmp_path / "data", "y", plan=plan, output=tmp_path / "out.parquet")
+
+
+def test_an_interruption_leaves_no_file(tmp_path):
+    def interrupt(step):
+        if step.startswith("testing"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        studied(table(), tmp_path, progress=interrupt)
+    assert not list(tmp_path.iterdir())
+
+
+def test_progress_counts_the_rows(tmp_path):
+    steps = []
+    studied(in_files(tmp_path / "data", table(), [3000, 3000]), tmp_path, progress=steps.append)
+    for step in ("sampling", "calibrating", "testing"):
+        assert f"{step}: 6000 of 6000 rows" in steps
+
+
+class TestCalibrationInParts:
+    """`calibrate_parts` equals `calibrate` on all rows."""
+
+    def fitted(self, **settings):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(600, 2))
+        y = X[:, 0] + (0.5 + np.abs(X[:, 1])) * rng.normal(size=600)
+        model = ConformalRegressor(
+            WithSpread(DecisionTreeRegressor(max_depth=3, random_state=0)), random_state=0, **settings
+        ).fit(X[:300], y[:300])
+        return model, X[300:], y[300:]
+
+    @pytest.mark.parametrize(
+        "calibrator",
+        [None, TwoTails(BySpread(edges=[1.1])), HistogramByGroup(BySpread(edges=[1.1])), TwoTails(Marginal())],
+    )
+    @pytest.mark.parametrize("score", [Normalized(), Normalized(floor=0.1), IntervalDistance()])
+    def test_thresholds_and_p_values_are_equal(self, calibrator, score):
+        model, X, y = self.fitted(nonconformity=score, calibrator=calibrator)
+        expected = model.calibrate(X, y).predict_interval(X, level=[0.5, 0.9])
+        p_values = model.p_values(X, y)
+        model.calibrate_parts((X[part], y[part]) for part in (slice(0, 1), slice(1, 120), slice(120, 300)))
+        found = model.predict_interval(X, level=[0.5, 0.9])
+        np.testing.assert_array_equal(found.lower, expected.lower)
+        np.testing.assert_array_equal(found.upper, expected.upper)
+        np.testing.assert_array_equal(model.p_values(X, y), p_values)
+
+    def test_groups_that_are_learned_are_an_error(self):
+        model, X, y = self.fitted(nonconformity=Normalized(), taxonomy=BySpread(2))
+        with pytest.raises(
+            ValueError, match=r"all parts must have the same groups; give them, as in BySpread\(edges=\[...\]\)"
+        ):
+            model.calibrate_parts([(X[:150], y[:150]), (X[150:], y[150:])])
+
+    def test_other_errors(self):
+        model, X, y = self.fitted()
+        with pytest.raises(
+            ValueError, match="parts must be pairs of X and y, at least one of which has rows; got none"
+        ):
+            model.calibrate_parts([])
+        from sklearn.exceptions import NotFittedError
+
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            ConformalRegressor(LinearRegression()).calibrate_parts([(X, y)])
+        from evencover import diagnose
+
+        model.calibrate_parts([(X, y)])
+        with pytest.raises(ValueError, match="model has no calibration rows, because it was loaded from a file or cal"):
+            diagnose(model)
+
+
+class TestCommandLine:
+    """`evencover run` on large files."""
+
+    @pytest.fixture(autouse=True)
+    def small_limit(self, monkeypatch):
+        monkeypatch.setattr("evencover._cli.loaded_table._MAX_ROWS_IN_MEMORY", 5000)
+
+    def run(self, capsys, *arguments):
+        return run_command_line(capsys, "run", *map(str, arguments), "--model", "linear")
+
+    @pytest.mark.parametrize("kind", ["parquet", "folder", "csv"])
+    def test_a_large_table_is_studied_in_batches(self, capsys, tmp_path, kind):
+        """The text says so; the predictor of the folder predicts new rows."""
+        whole, output = table(), tmp_path / "out"
+        data = tmp_path / f"data.{kind}"
+        if kind == "parquet":
+            pq.write_table(whole, data)
+        elif kind == "csv":
+            pa_csv.write_csv(whole, data)
+        else:
+            in_files(data, whole, [3000, 3000])
+        status, out, error = self.run(capsys, data, "--target", "y", "--output", output, "--groups", "column:word")
+        assert status in (0, 3, 4), error
+        assert "a random sample of 3000 rows was used to choose the method" in out
+        assert {path.name for path in output.iterdir()} == {
+            "report.html",
+            "results.json",
+            "predictor.evencover",
+            f"intervals.{'csv' if kind == 'csv' else 'parquet'}",
+        }
+        read = pa_csv.read_csv if kind == "csv" else pq.read_table
+        written = read(next(output.glob("intervals.*")))
+        assert set(written.column_names) >= {"id", "row", "prediction", "lower", "upper", "group", "covered", "y"}
+        pq.write_table(table(20, seed=1), tmp_path / "new.parquet")
+        new = run_command_line(capsys, "predict", str(output), str(tmp_path / "new.parquet"))
+        assert new[0] == 0
+        assert len(new[1].splitlines()) == 21
+
+    def test_a_table_of_the_limit_is_studied_in_memory(self, capsys, tmp_path):
+        pq.write_table(table(5000), tmp_path / "data.parquet")
+        _, out, _ = self.run(capsys, tmp_path / "data.parquet", "--target", "y", "--output", tmp_path / "out")
+        assert "2000 training, 2000 calibration, 1000 test rows" in out
+
+    def test_a_small_folder_is_studied_in_memory(self, capsys, tmp_path):
+        in_files(tmp_path / "data", table(2000), [500, 1500])
+        _, out, _ = self.run(capsys, tmp_path / "data", "--target", "y", "--output", tmp_path / "out")
+        assert "800 training, 800 calibration, 400 test rows" in out
+        assert (tmp_path / "out" / "intervals.parquet").exists()
+
+    def test_time_needs_the_whole_table(self, capsys, tmp_path):
+        pq.write_table(table(), tmp_path / "data.parquet")
+        options = ("--target", "y", "--time", "x", "--output", tmp_path / "out")
+        _, out, _ = self.run(capsys, tmp_path / "data.parquet", *options)
+        assert "2400 training, 2400 calibration, 1200 test rows" in out
+        folder = in_files(tmp_path / "folder", table(), [6000])
+        status, _, error = self.run(capsys, folder, *options)
+        assert status == 1
+        assert "clusters, time and calibration=cross need one file, read as a whole; got a folder" in error
+
+    def test_errors_name_options(self, capsys, tmp_path):
+        whole = table()
+        values = whole["y"].to_pylist()
+        values[17] = None
+        pq.write_table(whole.set_column(4, "y", pa.array(values)), tmp_path / "data.parquet")
+        status, _, error = self.run(capsys, tmp_path / "data.parquet", "--target", "y", "--output", tmp_path / "out")
+        assert status == 1
+        assert "data.parquet: target: column 'y' has no value in 1 of 6000 rows (the first in row 17" in error
+        assert "--missing-target drop" in error
+        assert not (tmp_path / "out").exists()
+        status, _, error = self.run(capsys, tmp_path / "data.parquet", "--target", "Y")
+        assert "no column named 'Y'; did you mean 'y'?" in error
+
+    def test_many_groups_are_an_error(self, capsys, tmp_path):
+        pq.write_table(table(), tmp_path / "data.parquet")
+        options = ("--target", "y", "--groups", "column:id", "--output", tmp_path / "out")
+        _, _, error = self.run(capsys, tmp_path / "data.parquet", *options)
+        assert re.search("groups: column 'id' must have at most 50 different values.*got 6000", error)
