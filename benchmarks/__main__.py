@@ -52,7 +52,8 @@ def main() -> None:
     print_row(*["---"] * 6)
     for comparisons in (
         *(import_times(), start(), memory(), speed()),
-        *(cross_conformal(), repeats(), diagnostics(), main_job(), large_files(), networks(), real_data()),
+        *(cross_conformal(), repeats(), diagnostics(), main_job(), large_files(), large_run(), networks()),
+        real_data(),
     ):
         for comparison in comparisons:
             print_row(*comparison.cells())
@@ -186,6 +187,18 @@ def large_files() -> Iterator[Comparison]:
         large / small,
         1.25,
     )
+
+
+def large_run() -> Iterator[Comparison]:
+    """Yield the time and the peak memory of `evencover run` on a large file."""
+    found = json.loads(_output("-m", "benchmarks.large_run"))
+    what = f"`evencover run` on {spaced(found['rows'])} rows of 20 features"
+    fit, time = found["fit"], found["seconds"]
+    yield Comparison(
+        f"{what}: time", f"{time:.0f} s", f"one fit of boosting on its training rows {fit:.2f} s", time / fit, None
+    )
+    megabytes = found["megabytes"]
+    yield Comparison(f"{what}: peak memory", f"{megabytes:.0f} MB", "3 GiB", megabytes * 1e6 / (3 * 2**30), 1.0)
 
 
 def networks() -> Iterator[Comparison]:
