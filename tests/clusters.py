@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import warnings
 from contextlib import contextmanager
 
 import pandas as pd
@@ -85,7 +86,9 @@ def spark_session(folder):
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    session = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of PySpark on its own
+        session = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     try:
         yield Spark(session)

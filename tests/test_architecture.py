@@ -91,7 +91,7 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     {f"distributed.{name}" for name in ("_batches", "_passes", "_data_parts", "_arrow_data", "_partitions")}
     | {f"distributed.{name}" for name in ("_dask_data", "_spark_data", "_engines", "_score_counts", "_coverage_counts")}
     | {f"distributed.{name}" for name in ("_interval_columns", "_batch_intervals", "_file_prediction")}
-    | {f"distributed.{name}" for name in ("table_calibration", "table_prediction", "table_audit", "_all_rows")}
+    | {f"distributed.{name}" for name in ("table_calibration", "table_prediction", "table_audit", "_audit_totals")}
     | {f"distributed.{name}" for name in ("_large_table", "_model_test", "large_study")}
     | {"distributed"},
     {"plots"},

@@ -5,7 +5,6 @@ import pickle
 import re
 import signal
 import time
-import warnings
 from dataclasses import fields
 from threading import Thread
 
@@ -19,6 +18,7 @@ from sklearn.linear_model import LinearRegression
 from evencover import BySpread, ConformalRegressor, Normalized, Prediction, distributed
 from evencover.distributed import table_audit
 from evencover.distributed._batches import Batch, InvalidPartError
+from evencover.distributed._interval_columns import renamed
 from evencover.distributed._partitions import Outcome, merged_outcomes, partition_outcome
 from evencover.distributed._score_counts import ScoreCounts
 from evencover.models import WithSpread
@@ -38,12 +38,8 @@ def dask_engine():
 
 @pytest.fixture(scope="module")
 def spark_engine(tmp_path_factory):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of PySpark on its own
-        session = spark_session(tmp_path_factory.mktemp("spark"))
-        engine = session.__enter__()
-    yield engine
-    session.__exit__(None, None, None)
+    with spark_session(tmp_path_factory.mktemp("spark")) as engine:
+        yield engine
 
 
 @pytest.fixture(params=["dask", "spark"])
@@ -387,6 +383,18 @@ def test_spark_takes_names_in_any_case_for_the_same(spark_engine):
     found = distributed.predict(frame, calibration)
     assert found.columns == ["table_Lower", "c", "s", "g", "lower", "upper"]
     assert found.select("lower").count() == 20
+
+
+def test_columns_are_renamed_next_to_new_ones():
+    """Only where a name would stand twice; for Spark in any case of its letters."""
+    outputs = ["lower", "upper"]
+    assert renamed(["a", "lower", "table_lower", "Upper"], outputs) == [
+        "a",
+        "table_lower",
+        "table_table_lower",
+        "Upper",
+    ]
+    assert renamed(["A", "a", "Upper", "İ"], outputs, ignore_case=True) == ["A", "a", "table_Upper", "İ"]
 
 
 def test_outcomes_merge_in_any_order():

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from evencover._internal.optional import import_optional
 from evencover.distributed._batches import InvalidPartError, check_names, import_arrow, name_problems, type_problems
 from evencover.distributed._interval_columns import BatchIntervals, renamed
@@ -106,8 +108,6 @@ def _predicted_frame(frame: Any, intervals: BatchIntervals, partition_info: Any 
 
 def _with_columns(frame: Any, columns: dict[str, list[Any]]) -> Any:
     """Return a pandas DataFrame with new columns, each in pieces; its own columns get other names where needed."""
-    import numpy as np
-
     renamed_frame = frame.set_axis(renamed(list(frame.columns), list(columns)), axis=1)
     return renamed_frame.assign(**{name: np.concatenate([*pieces, np.empty(0)]) for name, pieces in columns.items()})
 

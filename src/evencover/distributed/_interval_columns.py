@@ -6,7 +6,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from evencover._internal.arrays import FloatArray
-from evencover._internal.frames import join_columns
 from evencover.distributed._batches import Batch, LabelCodes, import_arrow
 from evencover.distributed._passes import TableData
 from evencover.guarantees import Guarantee
@@ -46,10 +45,13 @@ def renamed(names: Sequence[str], outputs: Sequence[str], *, ignore_case: bool =
 
     With `ignore_case`, also for ``Lower``: engines such as Spark take both for the same.
     """
-    if not ignore_case:
-        return list(join_columns(dict.fromkeys(names), dict.fromkeys(outputs)))[len(outputs) :]
-    lower_case = renamed([name.lower() for name in names], outputs)
-    return [new[: -len(name)] + name for name, new in zip(names, lower_case, strict=True)]
+    key = str.lower if ignore_case else str
+    new_names, found = {key(name) for name in outputs}, list[str]()
+    for name in names:
+        while key(name) in new_names or name in found:
+            name = f"table_{name}"
+        found.append(name)
+    return found
 
 
 def output_schema(stored: Any, outputs: Sequence[str], *, ignore_case: bool = False) -> Any:

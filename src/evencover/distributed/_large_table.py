@@ -56,7 +56,8 @@ class UsedRows:
             yield
         except ValueError as error:
             where = f"{self.batch.part or 'data'}, rows {first} to {first + len(self.batch) - 1}"
-            raise InvalidPartError(where, f"{error}; of these rows, those that are used were counted") from None
+            note = ". The row number counts calibration or test rows only" * (" in row " in str(error))
+            raise InvalidPartError(where, f"{error}{note}") from None
 
 
 @dataclass(frozen=True, eq=False)

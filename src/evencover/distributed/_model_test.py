@@ -14,7 +14,7 @@ from evencover._internal.text_output import count_text
 from evencover.conformal import ConformalRegressor
 from evencover.diagnostics._scope import width_feature
 from evencover.diagnostics.audit_result import Audit
-from evencover.distributed._all_rows import AllRows, Strata
+from evencover.distributed._audit_totals import AuditTotals, Strata
 from evencover.distributed._coverage_counts import Cell, CoverageCounts, RowTotals
 from evencover.distributed._large_table import UsedRows
 from evencover.groups import Groups, Label
@@ -245,10 +245,10 @@ class _LevelCounts:
         self.counter.add(self.cells, y, intervals, groups.codes, groups.labels)
         self.n_replaced.append(intervals.n_replaced)
 
-    def all_rows(self, tails: tuple[Fraction, Fraction] | None) -> AllRows:
+    def totals(self, tails: tuple[Fraction, Fraction] | None) -> AuditTotals:
         """Return the totals of all rows."""
         strata = self.counter.strata.labels_among({stratum for _, stratum in self.cells})  # type: ignore[attr-defined]
-        return AllRows(self.cells, self.labels, strata, tails, self.tied or sum(self.n_replaced) > 0)
+        return AuditTotals(self.cells, self.labels, strata, tails, self.tied or sum(self.n_replaced) > 0)
 
 
 def _no_groups(intervals: Intervals) -> IntArray:
@@ -285,15 +285,15 @@ class _CountedRows:
         sample = count_text(self.sizes["training"] + self.sizes["diagnosis"])
         return Message(
             f"the table is large, so a random sample of {sample} rows was used to choose the method and to fit the "
-            f"model ({sizes['training']} rows) and to diagnose it ({sizes['diagnosis']} rows). All others calibrate "
-            f"the intervals ({sizes['calibration']} rows) or test them ({sizes['test']} rows)"
+            f"model ({sizes['training']} rows) and to diagnose it ({sizes['diagnosis']} rows). Of all other rows, "
+            f"{sizes['calibration']} calibrate the intervals and {sizes['test']} test them"
         )
 
     def audit(self, sampled: Audit) -> Audit:
         """Return the audit of the sample's test rows with the counts of all test rows, at the level of the audit."""
         guarantee = self.test.regressor.guarantee_
         counts = self.test.by_level[sampled.level]
-        audited = counts.all_rows(guarantee.tail_shares).audit(sampled, tuple(guarantee.sizes.values()))
+        audited = counts.totals(guarantee.tail_shares).audit(sampled, tuple(guarantee.sizes.values()))
         judged = audited.quality
         return replace(
             audited,
@@ -310,7 +310,7 @@ class _CountedRows:
 
     def misses(self, level: float) -> dict[Label, tuple[float, float]]:
         """Return the shares of all test rows below and above their intervals, by group and of all rows."""
-        counts = self.test.by_level[level].all_rows(None)
+        counts = self.test.by_level[level].totals(None)
         found = {label: _shares(totals) for label, totals in counts.by_group.items()}
         return found | ({"all rows": _shares(counts.everything)} if len(found) > 1 else {})
 

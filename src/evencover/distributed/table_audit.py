@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evencover._internal.text_output import count_text
-from evencover.distributed._all_rows import AllRows
 from evencover.distributed._arrow_data import Progress
+from evencover.distributed._audit_totals import AuditTotals
 from evencover.distributed._batches import import_arrow, numbers
 from evencover.distributed._coverage_counts import RandomSample, joined_sample, targets_and_intervals
 from evencover.distributed._engines import table_data
@@ -128,7 +128,7 @@ def audit_all_rows(
     if sum(sizes.values()) <= _SAMPLE_ROWS:
         return sampled
     _, intervals = targets_and_intervals(sample, columns)
-    counted = AllRows.counted(source, columns, intervals, level_fraction(sampled.level))
+    counted = AuditTotals.counted(source, columns, intervals, level_fraction(sampled.level))
     audited = counted.audit(sampled, counted.calibration_sizes(calibration_sizes))
     return replace(audited, notes=(*audited.notes, _note(sampled, audited.overall.rows)))
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class AllRows:
+class AuditTotals:
     """The totals of all rows.
 
     Parameters
@@ -49,7 +49,7 @@ class AllRows:
     tied: bool = False
 
     @classmethod
-    def counted(cls, source: TableData, columns: TableColumns, sampled: Intervals, level: Fraction) -> "AllRows":
+    def counted(cls, source: TableData, columns: TableColumns, sampled: Intervals, level: Fraction) -> "AuditTotals":
         """Count all rows; the edges of strata and of default groups are those of the sample."""
         from evencover.diagnostics._scope import default_feature, width_feature
 
