@@ -304,7 +304,7 @@ def test_functions_are_small():
 
 @pytest.mark.parametrize("module", MODULES)
 def test_modules_are_small(module):
-    assert len(MODULES[module].read_text(encoding="utf-8").splitlines()) <= 400
+    assert len(MODULES[module].read_text(encoding="utf-8").splitlines()) <= 700
 
 
 def test_modules_are_named_by_what_they_hold():
