@@ -124,8 +124,14 @@ class Calibration:
         """The coverage guarantee: marginal for one group, per group for several."""
         kind: Kind = "per group" if len(self.labels) > 1 else "marginal" if self.labels else "none"
         assumption = SHIFTED if self.weighted else EXCHANGEABLE
-        guarantee = Guarantee(kind, self.sizes, assumption=assumption, exact=not self.weighted)
         support = support_of(self.nonconformity)
+        guarantee = Guarantee(
+            kind,
+            self.sizes,
+            assumption=assumption,
+            exact=not self.weighted,
+            replaces_empty=support is not None,
+        )
         return guarantee if support is None else guarantee.assuming(f"all targets are {support}")
 
     def threshold(self, level: Levels, *, test_weight: float | None = None) -> FloatArray:

@@ -103,6 +103,12 @@ class Guarantee:
     tail_shares : tuple of two Fraction, optional
         Shares of 1 − level, if each end of the interval has its own guarantee: a target lies below its lower bound with
         probability at most the first share of 1 − level, and above its upper bound with at most the second.
+    tied : tuple of labels
+        Groups in which several calibration scores equal the threshold, at the level of the intervals that this is the
+        guarantee of. Ties raise coverage above that of the exact distribution.
+    replaces_empty : bool
+        Whether intervals without a possible target become the nearest possible target (`Bounded`), which also raises
+        coverage.
 
     Examples
     --------
@@ -117,6 +123,8 @@ class Guarantee:
     exact: bool = field(default=False, kw_only=True)
     without: tuple[Label, ...] = field(default=(), kw_only=True)
     tail_shares: TailShares = field(default=None, kw_only=True)
+    tied: tuple[Label, ...] = field(default=(), kw_only=True)
+    replaces_empty: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.kind not in (*_KIND_TEXTS, "none"):
@@ -167,7 +175,7 @@ class Guarantee:
         return (
             f"{self._kind_text}, a target lies in its interval with probability {self._probability_text}"
             f"{self._tails_text}. "
-            f"This holds if {self.assumption}. Calibration rows: {rows}.{exceptions}"
+            f"This holds if {self.assumption}. Calibration rows: {rows}.{exceptions}{self._raised_text}"
         )
 
     def misses(self, level: Level) -> tuple[Fraction, Fraction]:
@@ -187,6 +195,14 @@ class Guarantee:
         if self.kind == "approximate" and len(self.sizes) > 1:
             return "Approximate coverage: in every group"
         return _KIND_TEXTS[self.kind]
+
+    @property
+    def _raised_text(self) -> str:
+        """What raises coverage above the level, as sentences after a space."""
+        tied = f" Tied scores raise the coverage of these groups: {_first(list(map(str, self.tied)))}." * bool(
+            self.tied
+        )
+        return tied + " Points that replace empty intervals raise coverage." * self.replaces_empty
 
     @property
     def _tails_text(self) -> str:

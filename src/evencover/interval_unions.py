@@ -36,8 +36,12 @@ class IntervalUnion:
         guarantee = self.pieces[0].guarantee
         if guarantee is None:
             return None
-        without = [label for piece in self.pieces if piece.guarantee for label in piece.guarantee.without]
-        return replace(guarantee, without=tuple(dict.fromkeys(without)))
+        every = [piece.guarantee for piece in self.pieces if piece.guarantee is not None]
+        without, tied = (
+            tuple(dict.fromkeys(label for each in every for label in getattr(each, name)))
+            for name in ("without", "tied")
+        )
+        return replace(guarantee, without=without, tied=tied)
 
     @property
     def width(self) -> FloatArray:
@@ -52,6 +56,12 @@ class IntervalUnion:
     def covers(self, y: Any) -> BoolArray:
         """Return whether one of a row's pieces contains its target; `y` has shape (n,)."""
         return reduce(np.logical_or, (piece.covers(y) for piece in self.pieces))
+
+    def covers_inside(self, y: Any) -> BoolArray:
+        """Return whether each target lies strictly inside its set: the next numbers on both sides belong to it, too."""
+        target, largest = np.asarray(y, dtype=float), np.finfo(float).max
+        below, above = (np.clip(np.nextafter(target, end), -largest, largest) for end in (-np.inf, np.inf))
+        return self.covers(target) & self.covers(below) & self.covers(above)
 
     def hull(self) -> Intervals:
         """Return the smallest interval that contains all pieces of a row; empty if all of them are."""

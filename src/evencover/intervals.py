@@ -112,6 +112,15 @@ class Intervals:
         target = target if self.lower.ndim == 1 else target[:, None]
         return (self.lower <= target) & (target <= self.upper)
 
+    def covers_inside(self, y: Any) -> BoolArray:
+        """Return whether each target lies strictly inside its interval, not on a bound; shapes as in `covers`.
+
+        A target on a bound would be missed by any narrower interval.
+        """
+        target = checked_vector(y, "y", length=len(self), matched="the intervals")
+        target = target if self.lower.ndim == 1 else target[:, None]
+        return (self.lower < target) & (target < self.upper)
+
     def clip(self, low: float | None = None, high: float | None = None) -> "Intervals":
         """Return the part of each interval that lies between two numbers, for targets that cannot lie elsewhere.
 

@@ -149,7 +149,7 @@ def plot_group_coverages(result: Diagnosis | Audit, *, ax: Any = None) -> Any:
     ax.margins(y=0.5 / max(len(table), 1))
     ax.set(
         xlabel="coverage, with 95 % intervals",
-        title=f"Coverage by group: {result.verdict}\n(grey: {result.level:g} ± {result.tolerance:g})",
+        title=f"Coverage by group: {result.verdict}\n(grey: {result.level:g} ± {result.tolerance:.2g})",
     )
     return ax
 

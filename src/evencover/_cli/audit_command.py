@@ -30,7 +30,7 @@ def audit(
     features: tuple[str, ...] | None = None,
     missing_values: tuple[str, ...] | None = None,
     level: float = 0.9,
-    tolerance: float = 0.03,
+    tolerance: float | None = None,
     calibration_rows: int | None = None,
     seed: int = 0,
     output: Path | None = None,
@@ -65,7 +65,8 @@ def audit(
     level
         Nominal coverage of the intervals.
     tolerance
-        Largest distance from the level that counts as even.
+        Largest distance from the level that counts as even. By default 0.03; less at levels above 0.9, such as 0.01 at
+        0.99.
     calibration_rows
         If all intervals have one threshold: the number of its calibration rows. The tests then include the random
         variation of the calibration rows.

@@ -1,6 +1,7 @@
 """The commands `reproduce ...`: the paper's tables, figures and claims, and the error rates of the diagnostics."""
 
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,7 +101,10 @@ def claims(*, repeats: int = 400, seed: int = 0, json: bool = False) -> int:
 
 
 def verdicts(*, repeats: int = 200, seed: int = 0, json: bool = False) -> None:
-    """Count how often diagnostics and audits are right, on the paper's toy model: rejections, verdicts and intervals.
+    """Count how often diagnostics and audits are right: rejections, verdicts and intervals.
+
+    The first tables are for the paper's toy model. The last ones are for groups of uniform scores at several levels:
+    studies and rows that come later, without a change and with one group that is off.
 
     Parameters
     ----------
@@ -129,33 +133,58 @@ def verdicts(*, repeats: int = 200, seed: int = 0, json: bool = False) -> None:
             report_progress(f"counting verdicts: {name}")
             truths[name] = true_coverage(name, seed=seed)
             shares[name] = {rows: verdict_shares(name, rows, repeats=repeats, seed=seed) for rows in ROWS}
-        audits, drifts = _audits_and_drifts(repeats, seed, report_progress)
+        audits = _audit_rates(repeats, seed, report_progress)
+        situations = _situation_rates(repeats, seed, report_progress)
     if json:
         scenarios = {name: {"coverage": truths[name], "verdicts": shares[name]} for name in shares}
-        found = {"rejections": sizes, "scenarios": scenarios, "audits": _plain(audits), "drifts": _plain(drifts)}
+        by_level = [
+            {"level": level, "groups": groups, "rates": _plain(rates)} for (level, groups), rates in situations.items()
+        ]
+        found = {"rejections": sizes, "scenarios": scenarios, "audits": _plain(audits), "situations": by_level}
         print_json({"repeats": repeats, "seed": seed, **found})
     else:
         print_result(_verdicts_text(sizes, shares, truths))
-        print_result(_audits_text(audits, drifts))
+        print_result(_audits_text(audits))
+        print_result(_situations_text(situations))
 
 
-def _audits_and_drifts(
-    repeats: int, seed: int, report_progress: "Callable[[str], None]"
-) -> "tuple[RatesByRows, RatesByRows]":
-    """Return the rates of audits by score and by number of calibration rows, and those with drift."""
-    from evencover.reproduction.audit_rates import CALIBRATION_ROWS, NO_DRIFT, audit_rates, group_threshold_rates
+def _audit_rates(repeats: int, seed: int, report_progress: "Callable[[str], None]") -> "RatesByRows":
+    """Return the rates of audits of one threshold, by score and by number of calibration rows."""
+    from evencover.reproduction.audit_rates import CALIBRATION_ROWS, audit_rates
     from evencover.reproduction.verdict_rates import SCENARIOS
 
-    by_rows = {}
-    for rows in CALIBRATION_ROWS:
-        report_progress(f"auditing thresholds per group, {rows} calibration rows")
-        by_rows[rows] = group_threshold_rates(rows, repeats=repeats, seed=seed)
-    drifts = {name: {rows: by_rows[rows][name] for rows in by_rows} for name in by_rows[CALIBRATION_ROWS[0]]}
-    audits = {"thresholds per group": drifts.pop(NO_DRIFT)}
+    audits = {}
     for name in SCENARIOS:
         report_progress(f"auditing one threshold: {name}")
         audits[name] = {rows: audit_rates(name, rows, repeats=repeats, seed=seed) for rows in CALIBRATION_ROWS}
-    return audits, drifts
+    return audits
+
+
+def _situation_rates(
+    repeats: int, seed: int, report_progress: "Callable[[str], None]"
+) -> "dict[tuple[float, int], RatesByRows]":
+    """Return the rates by level and number of groups, then by situation and shift, then by calibration rows."""
+    from evencover.reproduction.audit_rates import (
+        CALIBRATION_ROWS,
+        LEVELS,
+        NUMBERS_OF_GROUPS,
+        SITUATIONS,
+        situation_rates,
+    )
+
+    found = {}
+    for level, groups in product(LEVELS, NUMBERS_OF_GROUPS):
+        rates: RatesByRows = {}
+        for name, situation in SITUATIONS.items():
+            report_progress(f"auditing {groups} groups at level {level:g}: {name}")
+            for shift in situation.shifts:
+                if level + shift <= 1:
+                    rates[f"{name}{f', one group {shift:+g}' * bool(shift)}"] = {
+                        rows: situation_rates(situation, level, rows, groups, shift=shift, repeats=repeats, seed=seed)
+                        for rows in CALIBRATION_ROWS
+                    }
+        found[level, groups] = rates
+    return found
 
 
 def _plain(rates: "RatesByRows") -> "dict[str, dict[int, dict[str, float]]]":
@@ -207,24 +236,36 @@ def _verdicts_text(
     )
 
 
-def _audits_text(audits: "RatesByRows", drifts: "RatesByRows") -> str:
-    """Return the tables of audits and drifts as text."""
+def _audits_text(audits: "RatesByRows") -> str:
+    """Return the tables of audits of the toy model as text."""
     return "\n".join(
         [
             "",
-            "Verdicts of audit: share of repeats, uneven / even (the rest is undecided), by calibration + test rows. "
-            "The first row has one threshold for each group, the others have one for all rows.",
+            "Verdicts of audit on the toy model, one threshold for all rows: share of repeats, uneven / even (the rest "
+            "is undecided), by calibration + test rows.",
             _rates_table("score, model", audits, lambda each: f"{each.uneven:.0%} / {each.even:.0%}"),
             "",
             "Errors of audit: share of repeats with the verdict even although a group is off by more than the "
             "tolerance / share with a group's interval that misses the true coverage.",
             _rates_table("score, model", audits, lambda each: f"{each.false_even:.1%} / {each.missed:.1%}"),
-            "",
-            "Drift: the noise grows after the calibration, in one group or in all groups, until their coverage has "
-            "fallen to this value. Thresholds per group. Verdicts of audit: share of repeats, uneven / even.",
-            _rates_table("drift", drifts, lambda each: f"{each.uneven:.0%} / {each.even:.0%}"),
         ]
     )
+
+
+def _situations_text(situations: "dict[tuple[float, int], RatesByRows]") -> str:
+    """Return the tables of the verdicts in each situation as text."""
+    from evencover.diagnostics._verdict import default_tolerance
+
+    parts = []
+    for (level, groups), rates in situations.items():
+        title = f"level {level:g}, {groups} groups"
+        parts += [
+            "",
+            f"Verdicts of audit at {title}, tolerance {default_tolerance(level):.2g}: share of repeats, uneven / even "
+            "/ even although a group is outside the tolerance.",
+            _rates_table(title, rates, lambda each: f"{each.uneven:.1%} / {each.even:.1%} / {each.false_even:.1%}"),
+        ]
+    return "\n".join(parts)
 
 
 def _rates_table(title: str, rates: "RatesByRows", cell: "Callable[[AuditRates], str]") -> str:

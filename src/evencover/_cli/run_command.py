@@ -43,7 +43,7 @@ def run(
     target_transform: Literal["auto", "none"] = "auto",
     support: Literal["auto", "none"] = "auto",
     level: float = 0.9,
-    tolerance: float = 0.03,
+    tolerance: float | None = None,
     calibration: Literal["auto", "split", "cross"] = "auto",
     calibration_size: float = 0.4,
     test_size: float = 0.2,
@@ -104,7 +104,8 @@ def run(
     level
         Nominal coverage.
     tolerance
-        Largest distance from the level that counts as even.
+        Largest distance from the level that counts as even. By default 0.03; less at levels above 0.9, such as 0.01 at
+        0.99.
     calibration
         split: three parts of the rows, to train, to calibrate and to test. cross: every row is used for all three, by
         cross-validation; for small tables. Its guarantee is weaker. auto: cross if a split would leave too few rows to

@@ -70,15 +70,15 @@ class GroupedPools:
     ) -> Intervals:
         """Return the intervals of m rows with given groups at each of L levels. Bounds of shape (m, L)."""
         self.check_same_groups(groups, unseen)
-        codes = groups.codes_among(self.labels)
+        codes, assignment = groups.codes_among(self.labels), self.assignment(groups, unseen)
         intervals = stack_levels(
             [
                 intervals_by_group(self.nonconformity, self.labels, threshold, rows.prediction, codes)
-                for threshold in self.assignment(groups, unseen).thresholds(levels, rows.weights)
+                for threshold in assignment.thresholds(levels, rows.weights)
             ]
         )
-        unseen_labels = groups.labels_not_in(self.labels)
-        guarantee = replace(guarantee, without=unseen_labels) if unseen_labels else guarantee
+        without, tied = groups.labels_not_in(self.labels), assignment.tied_groups(levels)
+        guarantee = replace(guarantee, without=without, tied=tied) if without or tied else guarantee
         return replace(intervals, groups=groups, guarantee=guarantee, side=side_of(self.nonconformity))
 
     def p_values(self, rows: Rows, groups: Groups, unseen: Unseen, seed: Seed) -> FloatArray:

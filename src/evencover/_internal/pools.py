@@ -30,6 +30,9 @@ class ScorePool(Protocol):
     ) -> FloatArray:
         """Return the p-value of each score; with `tie_shares`, smoothed. Shape (m,)."""
 
+    def has_ties(self, levels: tuple[Fraction, ...], /) -> bool:
+        """Return whether several scores equal the threshold at one of these levels, which raises coverage."""
+
     @classmethod
     def concatenate(cls, pools: Sequence[Self], /) -> Self:
         """Return one pool with the rows of all these pools."""
@@ -50,12 +53,22 @@ class Pool:
             return self._cached_thresholds(levels)[None, :]
         return weighted_thresholds(self.scores, levels, self.weights, test_weights)
 
+    def has_ties(self, levels: tuple[Fraction, ...]) -> bool:
+        """Return whether several scores equal the threshold at one of these levels; not looked at with weights."""
+        if self.weights is not None:
+            return False
+        limits = self._cached_thresholds(levels)
+        if levels not in self._tie_cache:
+            self._tie_cache[levels] = any(np.count_nonzero(self.scores == limit) > 1 for limit in limits.tolist())
+        return self._tie_cache[levels]
+
     def _cached_thresholds(self, levels: tuple[Fraction, ...]) -> FloatArray:
         """Return the thresholds, computed once for the same levels: users often predict one row at a time."""
         found = self._threshold_cache.get(levels)
         if found is None:
             if len(self._threshold_cache) >= _MAX_CACHED_LEVELS:
                 self._threshold_cache.clear()
+                self._tie_cache.clear()
             found = self._threshold_cache[levels] = thresholds(self.scores, levels)
         return found
 
@@ -79,6 +92,10 @@ class Pool:
 
     @cached_property
     def _threshold_cache(self) -> dict[tuple[Fraction, ...], FloatArray]:
+        return {}
+
+    @cached_property
+    def _tie_cache(self) -> dict[tuple[Fraction, ...], bool]:
         return {}
 
     @cached_property
@@ -148,6 +165,12 @@ class PoolAssignment:
         if len(table) == 1:
             return list(table[0])
         return [column.take(self.pool_codes) for column in table.T]
+
+    def tied_groups(self, levels: tuple[Fraction, ...]) -> tuple[Label, ...]:
+        """Return the groups of new rows whose threshold equals several calibration scores at one of these levels."""
+        used = np.flatnonzero(np.bincount(self.pool_codes, minlength=len(self.pools)))
+        tied = [self.names[code] for code in used.tolist() if self.pools[code].has_ties(levels)]
+        return tuple(dict.fromkeys(name for name in tied if name is not None))
 
     def p_values(self, scores: FloatArray, tie_shares: FloatArray | None, weights: FloatArray | None) -> FloatArray:
         """Return each row's p-value in its pool. Shape (m,)."""

@@ -108,6 +108,11 @@ class ScoreHistogram:
             return 0.0
         return int(self.counts[self.bin_of(rank)]) / len(self)
 
+    def has_ties(self, levels: tuple[Fraction, ...]) -> bool:
+        """Return whether a hundredth of the scores, or more, may equal a threshold: they are in the same bin."""
+        ranks = [conformal_rank(len(self), level) for level in levels]
+        return any(100 * self.counts[self.bin_of(rank)] >= max(len(self), 200) for rank in ranks if rank <= len(self))
+
     def p_values(
         self, scores: FloatArray, tie_shares: FloatArray | None = None, test_weights: FloatArray | None = None
     ) -> FloatArray:

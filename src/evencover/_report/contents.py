@@ -204,7 +204,7 @@ def _diagnosis_at(study: Study, level: float) -> Diagnosis:
 
 def _audit_intervals(study: Study, intervals: Intervals, search: FeatureSearch, diagnosis: Diagnosis) -> Audit:
     settings: dict[str, Any] = {"X": search, "tolerance": study.plan.tolerance, "seed": study.plan.seed}
-    settings["test_rows_only"] = study.time is not None
+    settings["split_at_random"] = study.time is None
     audited = audit_of_study(study.regressor, study.test_rows, intervals, study.groups, diagnosis, **settings)
     return audited if study.all_rows is None else study.all_rows.audit(audited)
 

@@ -210,8 +210,8 @@ def _with_picture(
     question, text = question_and_answer
     caption = (
         f"Each line shows where the true share of right {contents.noun} in a group lies; we are about 95 % sure of all "
-        "lines together. Dot: best estimate. Dashed: the share that was asked for. A group is even if its whole line "
-        f"lies in the shaded box, between {range_text(*tolerance_range(result))}."
+        "lines together. Dot: best estimate. Dashed: the share that was asked for. Groups are even if they are "
+        f"shown to lie in the shaded box, between {range_text(*tolerance_range(result))}."
         f"{' A group in orange, with a diamond, is off.' if any(row in result.off for row in result.table) else ''}"
     )
     picture = coverage_chart(

@@ -79,7 +79,7 @@ def _study_data(study: Study) -> dict[str, Any]:
         "tails": study.tails,
         "support": json_value(getattr(study.regressor.calibrator_.nonconformity, "support", None)),
         "level": float(plan.level),
-        "tolerance": plan.tolerance,
+        "tolerance": study.audit.tolerance,
         "seed": plan.seed,
         "calibration": "split" if study.cross is None else "cross",
         "guarantee": str(study.regressor.guarantee_),

@@ -60,10 +60,10 @@ def _verdict_rule(contents: Contents, snapshot: LevelSnapshot) -> str:
     """Return which rows the verdict uses, and by what rule."""
     result = snapshot.result
     rule = (
-        "It is uneven if the coverage of some group, or of all rows, differs significantly from the level (p-value "
-        f"below {SIGNIFICANT:g}), its interval excludes the level, and the interval does not lie within "
-        f"{result.tolerance:g} of the level. It is even if the intervals of all groups lie within {result.tolerance:g} "
-        "of the level. Otherwise it is undecided."
+        f"It is even if all groups are shown to lie within {result.tolerance:.2g} of the level. {_how_shown(result)} "
+        "It is uneven if the coverage of some group, or of all rows, is shown to differ from the level (p-value below "
+        f"{SIGNIFICANT:g}, and the interval excludes the level) and is not shown to lie within "
+        f"{result.tolerance:.2g} of it. Otherwise it is undecided."
     )
     if isinstance(result, Audit):
         return (
@@ -72,6 +72,17 @@ def _verdict_rule(contents: Contents, snapshot: LevelSnapshot) -> str:
         )
     n = sum(row.rows for row in result.table)
     return f"The verdict is on one threshold for all rows. It uses {n} calibration rows. {rule}"
+
+
+def _how_shown(result: Diagnosis | Audit) -> str:
+    """Return how groups are shown to lie within the tolerance, as a sentence."""
+    if not isinstance(result, Audit) or not result.own_thresholds or result.evidence == "test rows":
+        shown = "This is shown if one-sided tests at 5 % reject, for each group, that it is farther below or above."
+    else:
+        shown = "This is shown if the joint distribution of their coverages puts at least 95 % on it."
+    if not isinstance(result, Audit) or result.split_at_random or result.evidence == "test rows":
+        return shown
+    return f"{shown} The test rows may have changed since the calibration, so they alone must show it, too, at 20 %."
 
 
 def _kept_text(contents: Contents) -> str:

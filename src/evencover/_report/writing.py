@@ -113,13 +113,13 @@ def _static_parts(result: Study | Diagnosis | Audit, command: str) -> Markup:
     """Return the parts that do not depend on the level."""
     if not isinstance(result, Study):
         seed = result.seed if isinstance(result, Audit) else result.inputs.seed
-        settings: dict[str, Any] = {"level": f"{result.level:g}", "tolerance": f"{result.tolerance:g}", "seed": seed}
+        settings: dict[str, Any] = {"level": f"{result.level:g}", "tolerance": f"{result.tolerance:.2g}", "seed": seed}
         return joined([assumptions_section(result), reproduction_section(settings, command), glossary_section()])
     plan = result.plan
     sizes = {"calibration_size": f"{plan.calibration_size:g}", "test_size": f"{plan.test_size:g}"}
     settings = {
         "level": f"{plan.level:g}",
-        "tolerance": f"{plan.tolerance:g}",
+        "tolerance": f"{result.audit.tolerance:.2g}",
         "seed": plan.seed,
         **(sizes if result.cross is None else {"calibration": "cross", "method": result.regressor.method}),
         "fitted model": repr(result.model),

@@ -221,9 +221,15 @@ class CalibratedTails:
             lower=bounds[0],
             upper=bounds[1],
             replaced=(lower.replaced | upper.replaced) & (bounds[0] <= bounds[1]),
-            guarantee=None if lower.guarantee is None else self._with_tails(lower.guarantee),
+            guarantee=self._joined(lower.guarantee, upper.guarantee),
             side="both",
         )
+
+    def _joined(self, lower: Guarantee | None, upper: Guarantee | None) -> Guarantee | None:
+        """Return the guarantee of both tails; scores that are tied in one of them raise coverage."""
+        if lower is None or upper is None:
+            return None
+        return self._with_tails(replace(lower, tied=tuple(dict.fromkeys([*lower.tied, *upper.tied]))))
 
     def _with_tails(self, guarantee: Guarantee) -> Guarantee:
         """Return the guarantee of one tail as that of both; groups of the target have none for each side."""

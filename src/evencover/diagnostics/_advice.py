@@ -50,7 +50,7 @@ def _advice_if_even(diagnosis: Diagnosis, spelling: Spelling) -> str:
         verb = "aims at" if diagnosis.inputs.several_models else "guarantees"
         keep = f"One threshold for all rows would be even in these groups, too; {groups} {verb} it"
     return (
-        f"{keep}. The intervals of all groups lie within {diagnosis.tolerance:g} of the level. This was estimated from "
+        f"{keep}. All groups are shown to lie within {diagnosis.tolerance:.2g} of the level. This was estimated from "
         "the calibration rows, for the current threshold."
     )
 
@@ -72,7 +72,7 @@ def _advice_if_undecided(diagnosis: Diagnosis, spelling: Spelling) -> str:
     if len(scores) * tied > 1 and tied > diagnosis.tolerance:
         return (
             f"Use a score with fewer ties: {100 * tied:.0f} % of the scores equal the threshold, so its coverage is "
-            f"not known to within {diagnosis.tolerance:g}, however many rows there are."
+            f"not known to within {diagnosis.tolerance:.2g}, however many rows there are."
         )
     return _if_not_shown(diagnosis, spelling)
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from evencover._internal.text_output import number_text
-from evencover.diagnostics._formatting import range_text
+from evencover.diagnostics._formatting import join_first, range_text
 from evencover.diagnostics._headlines import off_sentences
-from evencover.diagnostics._verdict import coverage_range, tolerance_range
-from evencover.diagnostics.audit_result import Audit, GroupAudit
+from evencover.diagnostics._verdict import shown_range, tolerance_range
+from evencover.diagnostics.audit_result import ON_A_BOUND, Audit, GroupAudit
 from evencover.taxonomies import ByFeature, ByPrediction, BySpread, Product
 
 HOW_OFTEN, HOW_WIDE, IS_EVEN, WHAT_TO_DO = "How often right", "How wide", "Is it even", "What to do"
@@ -51,18 +51,29 @@ def is_even(audit: Audit) -> str:
     if audit.verdict == "uneven":
         return f"No. {_what_is_off(audit)}"
     several = sum(row.rows > 0 for row in audit.table) > 1
-    shown = range_text(*coverage_range(audit.table))
+    shown = range_text(*shown_range(audit))
     where = f"the true share of right {audit.quality.noun}" + " in every group" * several
     if audit.verdict == "even":
         return f"Yes. {where.capitalize()} lies between {shown}."
-    if audit.n_infinite == audit.overall.rows:
-        return f"Not known yet. All {audit.quality.noun} are infinite, so they are right for every target."
+    if audit.n_infinite:
+        return f"Not known yet. {_infinite_text(audit)}"
+    if audit.is_as_even_as_possible:
+        named = join_first(map(audit.name_of, audit.as_narrow_as_possible))
+        return f"As even as possible. No group is right too rarely. Right more often than asked: {named}. {ON_A_BOUND}"
     asked = range_text(*tolerance_range(audit))
     groups = "No group is shown to be off" if several else "It is not shown to be off"
     return (
         f"Not known yet. {groups}: {where} lies between {shown}. The rows are too few to be sure that it lies between "
         f"{asked}, which would count as even."
     )
+
+
+def _infinite_text(audit: Audit) -> str:
+    """Return how many intervals are infinite, and why."""
+    n, rows = audit.n_infinite, audit.overall.rows
+    count = f"All {audit.quality.noun}" if n == rows else f"{n} of {rows} {audit.quality.noun}"
+    needed = f" A finite threshold at level {audit.level:g} needs at least {audit.rows_needed} calibration rows."
+    return f"{count} are infinite, so they are right for every target.{needed * (audit.rows_needed is not None)}"
 
 
 def _what_is_off(audit: Audit) -> str:

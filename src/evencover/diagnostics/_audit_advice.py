@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evencover._internal.text_output import count_text
 from evencover.diagnostics._formatting import coverage_text, join_first, percent_text
+from evencover.diagnostics._headlines import is_close
 from evencover.diagnostics._spelling import PYTHON, Spelling, shown_sentences
 from evencover.diagnostics._verdict import is_off
 from evencover.diagnostics.audit_result import Audit
@@ -39,8 +41,6 @@ class StudyContext:
         The name of the model.
     explains_nothing : bool
         Whether the model is no better than none.
-    tied : float
-        The largest share of a threshold's calibration rows whose scores equal the threshold.
     per_group : bool
         Whether each group has its own threshold.
     by_time : bool
@@ -58,7 +58,6 @@ class StudyContext:
     one_threshold_uneven: bool
     model: str
     explains_nothing: bool
-    tied: float
     per_group: bool
     by_time: bool = False
     outside_support: float = 0.0
@@ -110,18 +109,29 @@ def advice_on_audit(audit: Audit, spelling: Spelling = PYTHON, context: StudyCon
         *_avoid_infinite_intervals(audit),
         *_calibrate_on_more_rows(audit),
     ]
-    if not sentences:
-        sentences = [f"{'Nothing to do: use' if audit.verdict == 'even' else 'Use'} the {audit.quality.noun}."]
-    if audit.verdict == "undecided" and not audit.n_infinite:
+    sentences = sentences or _use_the_intervals(audit)
+    if audit.verdict == "undecided" and not audit.n_infinite and not audit.is_as_even_as_possible:
         sentences += _show_more(audit, spelling, context)
     return Advice([*sentences, *_check_features(audit)], changes[0].option if changes else ())
 
 
+def _use_the_intervals(audit: Audit) -> list[str]:
+    """Return how far the intervals can be relied on, if nothing else is to be done."""
+    if audit.verdict == "even":
+        return [f"Nothing to do: use the {audit.quality.noun}."]
+    if audit.is_as_even_as_possible:
+        return [f"Use the {audit.quality.noun}: they are right more often than asked, and cannot be {_tighter(audit)}."]
+    if audit.n_infinite or is_close(audit.overall, audit.level, audit.tolerance):
+        return [f"Use the {audit.quality.noun}."]
+    return [
+        f"Do not rely on the level yet: {percent_text(audit.overall.coverage)} of {count_text(audit.overall.rows)} "
+        f"test rows are covered, not {percent_text(audit.level)}. Chance can explain this, but only more rows can show "
+        "that it does."
+    ]
+
+
 def _if_uneven(audit: Audit, spelling: Spelling, context: StudyContext | None) -> Advice:
     """Return the advice on coverage that is shown to be off."""
-    too_often = all(row.coverage > audit.level for row in (*audit.off, audit.overall))
-    if too_often and context is not None and context.tied > audit.tolerance:
-        return Advice(_if_tied(audit, context))
     groups_off = [row for row in audit.table if row in audit.off]
     per_group = audit.own_thresholds or (context is not None and context.per_group)
     both_ways = len({row.coverage > audit.level for row in groups_off}) > 1
@@ -151,14 +161,6 @@ def _run_again(spelling: Spelling, setting: str, reason: str) -> Advice:
     return Advice([f"Run again with {setting}: {reason}."], tuple(shlex.split(setting)))
 
 
-def _if_tied(audit: Audit, context: StudyContext) -> list[str]:
-    return [
-        f"Use the {audit.quality.noun}: they are right more often than asked, and cannot be {_tighter(audit)}.",
-        f"Up to {100 * context.tied:.0f} % of the rows of a group have exactly the same error, at the threshold. "
-        "Either all of them are covered or none. Such ties push coverage up.",
-    ]
-
-
 def _tighter(audit: Audit) -> str:
     return "narrower" if audit.quality.side is None else "tighter"
 
@@ -174,8 +176,7 @@ def _if_all_rows_off(audit: Audit, spelling: Spelling, context: StudyContext | N
     if context is not None and context.guaranteed is not None:
         return _if_cross_off(audit, share, spelling, context)
     if audit.overall.coverage > audit.level:
-        tighter = f"{_tighter(audit)} {audit.quality.noun}"
-        return [f"Use {tighter}, unless tied scores prevent them (ties push coverage up): {share}."]
+        return [f"Use {_tighter(audit)} {audit.quality.noun}: {share}."]
     if audit.sizes_known:
         return [
             f"Recalibrate on the most recent rows: {share}, although the calibration rows were held out.",
@@ -322,7 +323,7 @@ def _calibrate_on_more_rows(audit: Audit) -> list[str]:
     return [
         "Calibrate on more of the rows, or with fewer groups. In these groups, coverage differs from the level, but "
         f"their few calibration rows can explain it: {named}. With {needed} calibration rows per threshold, coverage "
-        f"is within {audit.tolerance:g} of the level in 19 of 20 calibrations."
+        f"is within {audit.tolerance:.2g} of the level in 19 of 20 calibrations."
     ]
 
 

@@ -1,23 +1,30 @@
-"""Intervals for the coverage of groups, from test rows and calibration rows, jointly valid at 95 %.
+"""What calibration and test rows show of the coverage of groups: intervals, and how near the level they are.
 
 Counts have the shape (G,) for G groups, or (repeats, G) for repeats that are evaluated separately.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import betainc, betaincinv, chdtrc, chdtri
 
-from evencover._internal.arrays import FloatArray, IntArray
-from evencover.diagnostics._exact_tests import clopper_pearson_lower, clopper_pearson_upper, tail_error
+from evencover._internal.arrays import BoolArray, FloatArray, IntArray
+from evencover.diagnostics._exact_tests import (
+    CONFIDENCE,
+    SIGNIFICANT,
+    clopper_pearson_lower,
+    clopper_pearson_upper,
+    lower_confidence_bound,
+    tail_error,
+    upper_confidence_bound,
+)
 from evencover.guarantees import TailShares, covered_rank
 from evencover.quantiles import Level
 
+NEW_ROWS_ERROR = 0.2  # at which rows that may have changed must reject, alone, that a group is off
 _BISECTIONS = 50
-
-Estimates: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]  # lower end, upper end, estimate
+_DISTANCE_BISECTIONS = 30  # distances from the level are shown with three digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,29 +46,76 @@ class CalibrationCounts:
     covered: IntArray
 
 
-def clopper_pearson_intervals(covered: IntArray, rows: IntArray) -> Estimates:
-    """Return Clopper-Pearson intervals and estimates from test rows alone. Shapes (..., G)."""
+@dataclass(frozen=True, eq=False)
+class CoverageEstimates:
+    """What is known of the coverage of G groups.
+
+    Parameters
+    ----------
+    low, high : ndarray of shape (..., G)
+        An interval for the coverage of each group; all of them hold at the same time with 95 % confidence.
+    estimate : ndarray of shape (..., G)
+        The estimated coverage; NaN without rows.
+    within : ndarray of shape (..., G)
+        The smallest distance from the level within which a group, by itself, is shown to lie. Infinite if no distance
+        is: for groups without rows, and for infinite thresholds.
+    all_within : ndarray of shape (...)
+        The smallest distance within which all groups that have rows are shown to lie.
+    """
+
+    low: FloatArray
+    high: FloatArray
+    estimate: FloatArray
+    within: FloatArray
+    all_within: FloatArray
+
+    def confirmed_by(self, covered: IntArray, rows: IntArray, level: Level) -> "CoverageEstimates":
+        """Return what is known if the test rows may have changed since the calibration.
+
+        The calibration rows must not outvote them. So a group lies within a distance only if the test rows alone, too,
+        reject that it lies outside, on each side at the error 0.2; the intervals are widened accordingly.
+        """
+        low, high = _one_sided_bounds(covered, rows, NEW_ROWS_ERROR)
+        within = np.where(rows > 0, _distance(low, high, level), np.inf)
+        return replace(
+            self,
+            low=np.minimum(self.low, low),
+            high=np.maximum(self.high, high),
+            within=np.maximum(self.within, within),
+            all_within=np.maximum(self.all_within, _largest(within, rows)),
+        )
+
+
+def tested_coverage(covered: IntArray, rows: IntArray, level: Level) -> CoverageEstimates:
+    """Return what test rows alone show: Clopper-Pearson intervals, and two one-sided tests of each group at 5 %.
+
+    The coverage of a group is a fixed number. All groups are shown to lie within a distance if the tests of each group
+    reject at 5 % that it lies outside; the number of groups needs no correction (intersection-union test).
+    """
     groups = _groups_with_rows(rows)
     low, high = clopper_pearson_lower(covered, rows, groups), clopper_pearson_upper(covered, rows, groups)
-    return low, high, _share(covered, rows)
+    within = np.where(rows > 0, _distance(*_one_sided_bounds(covered, rows, SIGNIFICANT), level), np.inf)
+    return CoverageEstimates(low, high, _share(covered, rows), within, _largest(within, rows))
 
 
-def posterior_intervals(
+def own_threshold_coverage(
     covered: IntArray,
     rows: IntArray,
     sizes: IntArray,
     level: Level,
     *,
-    tied: bool = False,
+    raised: bool = False,
     tail_shares: TailShares = None,
-) -> Estimates:
-    """Return intervals and estimates for groups with a threshold of their own, from all rows. Shapes (..., G).
+) -> CoverageEstimates:
+    """Return what calibration and test rows show of groups with a threshold of their own.
 
     With n independent calibration scores without ties, the coverage p of a group's threshold has the distribution
     Beta(k, n + 1 − k), where k is the conformal rank. Given p, the number of covered rows among m test rows is
     Binomial(m, p). So if x of them are covered, p has the distribution Beta(k + x, n + 1 − k + m − x), and its
-    quantiles contain p with the stated probability. Tied scores push coverage up, so with ties only the lower end is
-    valid, and the upper end is that of the test rows alone. An infinite threshold covers every row.
+    quantiles contain p with the stated probability. Groups are independent: all of them lie within a distance of the
+    level if the product of their probabilities is at least 95 %. Tied scores, and points that replace empty intervals,
+    raise coverage. Then only the lower ends follow from this law, and the upper ends from the test rows alone. An
+    infinite threshold covers every row, and is not near any level.
 
     Parameters
     ----------
@@ -71,8 +125,8 @@ def posterior_intervals(
         Number of calibration scores behind each threshold.
     level : float
         Nominal coverage.
-    tied : bool
-        Whether several calibration scores equal a threshold.
+    raised : bool
+        Whether ties or replaced intervals raise the coverage.
     tail_shares : tuple of two Fraction, optional
         Shares of 1 − level, if each tail has its own threshold.
     """
@@ -81,25 +135,72 @@ def posterior_intervals(
     a, b = ranks + covered, np.where(finite, sizes + 1 - ranks, 1) + rows - covered
     error = tail_error(_groups_with_rows(rows))
     low, high = (np.where(finite, betaincinv(a, b, share), 1.0) for share in (error, 1 - error))
-    if tied:
+    if raised:
         high = np.maximum(high, clopper_pearson_upper(covered, rows, _groups_with_rows(rows)))
-    return low, high, np.where(finite, a / (a + b), 1.0)
+
+    def probability(distance: FloatArray) -> FloatArray:
+        """Return the probability that each group lies within a distance; with ties, that it is not below."""
+        above = 0.0 if raised else 1 - betainc(a, b, np.minimum(float(level) + distance, 1.0))
+        return np.where(rows > 0, 1 - above - betainc(a, b, np.maximum(float(level) - distance, 0.0)), 1.0)
+
+    own = _smallest_distance(lambda each: probability(each) >= CONFIDENCE, np.shape(a))
+    together = _smallest_distance(
+        lambda each: np.prod(probability(each[..., None]), axis=-1) >= CONFIDENCE, np.shape(a)[:-1]
+    )
+    if raised:
+        above = upper_confidence_bound(covered, rows, SIGNIFICANT) - float(level)
+        own, together = np.maximum(own, above), np.maximum(together, _largest(above, rows))
+    own = np.where(finite & (rows > 0), own, np.inf)
+    together = np.maximum(together, _largest(np.where(finite, 0.0, np.inf), rows))
+    return CoverageEstimates(low, high, np.where(finite, a / (a + b), 1.0), own, together)
 
 
-def combined_intervals(covered: IntArray, rows: IntArray, calibration: CalibrationCounts) -> Estimates:
-    """Return intervals and estimates for groups that share one threshold, from all rows. Shapes (..., G).
+def shared_threshold_coverage(
+    covered: IntArray, rows: IntArray, calibration: CalibrationCounts, level: Level
+) -> CoverageEstimates:
+    """Return what calibration and test rows show of groups that share one threshold.
 
     A candidate p for a group's coverage has two p-values: that of the calibration rows, which is valid at the threshold
     as computed, and that of the test rows, which is valid whatever the calibration rows are. So their combination by
     Lancaster's method is valid, too: each p-value becomes a χ² quantile with as many degrees of freedom as it has rows,
     and the sum is compared with the χ² distribution of all rows. The interval holds the candidates that are not
-    rejected.
+    rejected. As in `tested_coverage`, the tests of each group are one-sided, at 5 %.
     """
-    error = tail_error(_groups_with_rows(rows))
     known = calibration.rows
-    low = 1 - _upper_ends(((known - calibration.certain, known), (rows - covered, rows)), error)
-    high = _upper_ends(((calibration.covered, known), (covered, rows)), error)
-    return low, high, _share(calibration.covered + covered, known + rows)
+
+    def ends(error: float | FloatArray) -> tuple[FloatArray, FloatArray]:
+        low = 1 - _upper_ends(((known - calibration.certain, known), (rows - covered, rows)), error)
+        return low, _upper_ends(((calibration.covered, known), (covered, rows)), error)
+
+    low, high = ends(tail_error(_groups_with_rows(rows)))
+    within = np.where(rows > 0, _distance(*ends(SIGNIFICANT), level), np.inf)
+    estimate = _share(calibration.covered + covered, known + rows)
+    return CoverageEstimates(low, high, estimate, within, _largest(within, rows))
+
+
+def _one_sided_bounds(covered: IntArray, rows: IntArray, error: float) -> tuple[FloatArray, FloatArray]:
+    return lower_confidence_bound(covered, rows, error), upper_confidence_bound(covered, rows, error)
+
+
+def _distance(low: FloatArray, high: FloatArray, level: Level) -> FloatArray:
+    """Return how far from the level the farther end of an interval is."""
+    return np.maximum(np.maximum(float(level) - low, high - float(level)), 0.0)
+
+
+def _largest(distances: FloatArray, rows: IntArray) -> FloatArray:
+    """Return the largest distance of the groups that have rows; infinite if none has. Shape (...)."""
+    largest = np.where(rows > 0, distances, -np.inf).max(axis=-1, initial=-np.inf)
+    return np.asarray(np.where(np.any(rows > 0, axis=-1), largest, np.inf))
+
+
+def _smallest_distance(shown: Callable[[FloatArray], BoolArray], shape: tuple[int, ...]) -> FloatArray:
+    """Return the smallest distances from the level that are shown, by bisection; a larger one is shown as well."""
+    low, high = np.zeros(shape), np.ones(shape)
+    for _ in range(_DISTANCE_BISECTIONS):
+        middle = (low + high) / 2
+        is_shown = shown(middle)
+        low, high = np.where(is_shown, low, middle), np.where(is_shown, middle, high)
+    return high
 
 
 def _share(covered: IntArray, rows: IntArray) -> FloatArray:
@@ -112,7 +213,7 @@ def _groups_with_rows(rows: IntArray) -> IntArray:
     return np.asarray(np.count_nonzero(rows, axis=-1, keepdims=True))
 
 
-def _upper_ends(parts: Sequence[tuple[IntArray, IntArray]], error: FloatArray) -> FloatArray:
+def _upper_ends(parts: Sequence[tuple[IntArray, IntArray]], error: float | FloatArray) -> FloatArray:
     """Return the largest candidates that the combined p-value of several parts (covered, rows) does not reject."""
     low, high = np.zeros(np.shape(parts[0][0])), np.ones(np.shape(parts[0][0]))
     for _ in range(_BISECTIONS):

@@ -10,12 +10,13 @@ import numpy as np
 from evencover._internal.arrays import BoolArray, FloatArray, IntArray, check_count, is_count
 from evencover.diagnostics._coverage_intervals import (
     CalibrationCounts,
-    Estimates,
-    clopper_pearson_intervals,
-    combined_intervals,
-    posterior_intervals,
+    CoverageEstimates,
+    own_threshold_coverage,
+    shared_threshold_coverage,
+    tested_coverage,
 )
 from evencover.diagnostics._exact_tests import (
+    CONTRADICTION,
     SIGNIFICANT,
     clopper_pearson_lower,
     clopper_pearson_upper,
@@ -25,8 +26,10 @@ from evencover.diagnostics._exact_tests import (
     two_sided_p_value,
 )
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
+from evencover.diagnostics._verdict import verdict
 from evencover.diagnostics.audit_result import Evidence, GroupAudit
 from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.quality import infinite_intervals
 from evencover.groups import Groups, Label, rows_by_code
 from evencover.guarantees import TailShares
 from evencover.interval_unions import IntervalUnion
@@ -68,9 +71,11 @@ class CalibrationPools:
 
 @dataclass(frozen=True, eq=False)
 class RowResults:
-    """The result of each row: whether it is covered, the width and score of its interval, its pool."""
+    """The result of each row: whether it is covered, or strictly inside; width and score of its interval; its pool."""
 
     covered: BoolArray
+    inside: BoolArray
+    infinite: BoolArray
     widths: FloatArray
     scores: FloatArray
     pools: CalibrationPools
@@ -82,7 +87,8 @@ class RowResults:
     ) -> "RowResults":
         """Return the results of the intervals for the targets."""
         scores = interval_scores(y, intervals, level) if isinstance(intervals, Intervals) else np.full(len(y), np.nan)
-        return cls(intervals.covers(y), intervals.width, scores, pools, level)
+        infinite = infinite_intervals(intervals)
+        return cls(intervals.covers(y), intervals.covers_inside(y), infinite, intervals.width, scores, pools, level)
 
     @property
     def rows_needed(self) -> int | None:
@@ -105,10 +111,13 @@ class RowResults:
 
     def audit_rows(self, name: Label, rows: IntArray) -> GroupAudit:
         """Return the audit of some rows as one group, not yet adjusted for other tests."""
-        n, covered = len(rows), int(np.count_nonzero(self.covered[rows]))
+        n = len(rows)
+        covered, inside, infinite = (
+            int(np.count_nonzero(each[rows])) for each in (self.covered, self.inside, self.infinite)
+        )
         width, score = (float(each[rows].mean()) if n else np.nan for each in (self.widths, self.scores))
         counts = np.bincount(self.pools.codes[rows], minlength=len(self.pools.sizes))
-        return CoverageCount(n, covered, width, score, tuple(counts.tolist())).audit(
+        return CoverageCount(n, covered, inside, infinite, width, score, tuple(counts.tolist())).audit(
             name, self.pools.sizes, self.level, self.pools.tail_shares
         )
 
@@ -119,8 +128,8 @@ class CoverageCount:
 
     Parameters
     ----------
-    rows, covered : int
-        Number of rows, and of rows that are covered.
+    rows, covered, inside, infinite : int
+        Number of rows, of covered rows, of targets strictly inside their intervals, and of infinite intervals.
     width, score : float
         Mean width and mean interval score; NaN without rows.
     by_pool : tuple of int
@@ -129,6 +138,8 @@ class CoverageCount:
 
     rows: int
     covered: int
+    inside: int
+    infinite: int
     width: float
     score: float
     by_pool: tuple[int, ...]
@@ -136,7 +147,8 @@ class CoverageCount:
     def audit(self, name: Label, sizes: Sequence[int | None], level: Fraction, tails: TailShares = None) -> GroupAudit:
         """Return the audit of these rows as one group, not yet adjusted for other tests.
 
-        The sizes are the numbers of calibration rows of the pools, None where they are not known.
+        The sizes are the numbers of calibration rows of the pools, None where they are not known. Targets on a bound
+        count as covered in the test for under-coverage, and as not covered in the test for over-coverage.
         """
         n, covered = self.rows, self.covered
         pools = [(m, size) for m, size in zip(self.by_pool, sizes, strict=True) if m]
@@ -145,11 +157,26 @@ class CoverageCount:
         under, over = np.nan, np.nan
         if testable:
             under, over = coverage_p_values(pools, level, covered, tails)
+            over = over if self.inside == covered else coverage_p_values(pools, level, self.inside, tails)[1]
         share = covered / n if n else np.nan
-        low, high = float(clopper_pearson_lower(covered, n)), float(clopper_pearson_upper(covered, n))
-        both = float(two_sided_p_value(under, over))
-        limit = large_sample_p_value(pools, level, share, tails) if testable else np.nan
-        return GroupAudit(name, n, share, low, high, share, under, over, both, limit, self.width, self.score)
+        known_alone = tested_coverage(np.array([covered]), np.array([n]), level)
+        return GroupAudit(
+            group=name,
+            rows=n,
+            coverage=share,
+            low=float(clopper_pearson_lower(covered, n)),
+            high=float(clopper_pearson_upper(covered, n)),
+            estimate=share,
+            p_under=under,
+            p_over=over,
+            adjusted=float(two_sided_p_value(under, over)),
+            p_limit=large_sample_p_value(pools, level, share, tails) if testable else np.nan,
+            width=self.width,
+            score=self.score,
+            within=np.inf if self.infinite else float(known_alone.all_within),
+            inside=self.inside / n if n else np.nan,
+            inside_low=float(clopper_pearson_lower(self.inside, n)),
+        )
 
 
 @dataclass(frozen=True)
@@ -176,62 +203,151 @@ class JointTests:
         return float(np.nanmin([1.0, *(row.adjusted for row in every)]))
 
     @property
-    def agrees(self) -> bool:
-        """Whether the tests of the groups and of all rows reject nothing: test rows agree with the guarantee."""
-        return not any(row.adjusted < SIGNIFICANT for row in (*self.groups, self.overall))
+    def smallest_p_value(self) -> float:
+        """The smallest adjusted p-value of the groups and of all rows: small if test rows contradict the guarantee."""
+        return float(np.nanmin([1.0, *(row.adjusted for row in (*self.groups, self.overall))]))
 
-    def other_rows(self, level: Level, *, own_thresholds: bool) -> list[GroupAudit]:
-        """Return the tests that, in addition to the groups, can show uneven coverage.
+    def counted_region(self, level: Level, *, own_thresholds: bool) -> GroupAudit | None:
+        """Return the region if it can show, in addition to the groups, that coverage is uneven.
 
         The region was selected for its low coverage, so it counts only if it lies below the level. If each group has
         its own threshold, it does not count: coverage is guaranteed in each group, and in no part of it.
         """
         counts = not own_thresholds and self.region is not None and self.region.high < level
-        return [self.overall, *([self.region] if counts and self.region else [])]
+        return self.region if counts else None
 
 
 @dataclass(frozen=True, eq=False)
-class CoverageEstimate:
-    """The intervals of the groups' coverages, the rows behind them, and whether each group has its own threshold."""
+class GroupCounts:
+    """The test rows of G groups, and what is known of the calibration rows behind their thresholds.
 
-    estimates: Estimates
-    evidence: Evidence
-    own_thresholds: bool
+    Parameters
+    ----------
+    rows, covered : ndarray of shape (..., G)
+        Number of test rows, and of covered ones.
+    level : Fraction
+        Nominal coverage.
+    sizes : ndarray of shape (G,), optional
+        Number of calibration scores behind each threshold, if each group has its own.
+    calibration : CalibrationCounts, optional
+        The calibration rows of each group, if one threshold serves all groups.
+    raised : bool
+        Whether tied scores, or points that replace empty intervals, raise the coverage.
+    tail_shares : tuple of two Fraction, optional
+        Shares of 1 − level, if each tail has its own threshold.
+    split_at_random : bool
+        Whether the test rows were split off at random, so that they cannot differ from the calibration rows.
+    """
+
+    rows: IntArray
+    covered: IntArray
+    level: Level
+    sizes: IntArray | None = None
+    calibration: CalibrationCounts | None = None
+    raised: bool = False
+    tail_shares: TailShares = None
+    split_at_random: bool = False
 
     @classmethod
-    def of(
-        cls,
-        results: RowResults,
-        groups: Groups,
-        family: JointTests,
-        diagnosis: Diagnosis | None,
-        *,
-        tied: bool,
-        test_rows_only: bool,
-    ) -> "CoverageEstimate":
-        """Return the intervals from calibration and test rows or, if these disagree, from test rows alone."""
-        rows = np.bincount(groups.codes, minlength=len(groups.labels))
-        covered = np.bincount(groups.codes[results.covered], minlength=len(groups.labels))
-        sizes = results.pools.sizes_of(groups)
-        own_thresholds = sizes is not None and len(groups.labels) > 1
-        counts = None if diagnosis is None else _calibration_counts(diagnosis, groups, results)
-        if test_rows_only or not family.agrees:
-            return cls(clopper_pearson_intervals(covered, rows), "test rows", own_thresholds)
-        if sizes is not None:
-            tails = results.pools.tail_shares
-            estimates = posterior_intervals(covered, rows, sizes, results.level, tied=tied, tail_shares=tails)
-            return cls(estimates, "calibration and test rows", own_thresholds)
-        if counts is not None:
-            return cls(combined_intervals(covered, rows, counts), "calibration and test rows", own_thresholds)
-        return cls(clopper_pearson_intervals(covered, rows), "test rows", own_thresholds)
-
-    def with_intervals(self, table: Sequence[GroupAudit]) -> tuple[GroupAudit, ...]:
-        """Return the groups with these intervals; groups without rows keep theirs."""
-        columns = zip(table, *(column.tolist() for column in self.estimates), strict=True)
-        return tuple(
-            replace(row, low=low, high=high, estimate=estimate) if row.rows else row
-            for row, low, high, estimate in columns
+    def of(cls, results: RowResults, groups: Groups, diagnosis: Diagnosis | None, **settings: bool) -> "GroupCounts":
+        """Return the counts of some groups of test rows."""
+        n_groups = len(groups.labels)
+        return cls(
+            rows=np.bincount(groups.codes, minlength=n_groups),
+            covered=np.bincount(groups.codes[results.covered], minlength=n_groups),
+            level=results.level,
+            sizes=results.pools.sizes_of(groups),
+            calibration=None if diagnosis is None else _calibration_counts(diagnosis, groups, results),
+            tail_shares=results.pools.tail_shares,
+            **settings,
         )
+
+    @property
+    def own_thresholds(self) -> bool:
+        """Whether each of several groups has a threshold from known calibration rows of its own."""
+        return self.sizes is not None and self.rows.shape[-1] > 1
+
+    @property
+    def contradiction(self) -> float:
+        """The p-value below which test rows contradict the calibration rows, so that only the test rows count.
+
+        Test rows that were split off at random cannot have changed. So if each group has its own threshold, even a
+        p-value of 0.01 is chance, and the calibration rows are still right.
+        """
+        return CONTRADICTION if self.split_at_random and self.sizes is not None else SIGNIFICANT
+
+    @property
+    def calibration_known(self) -> bool:
+        """Whether the calibration rows of each group are known."""
+        return self.sizes is not None or self.calibration is not None
+
+    def evidence(self, smallest_p_value: float) -> Evidence:
+        """Return the rows that count, given the smallest p-value of the groups and all rows."""
+        both = self.calibration_known and smallest_p_value >= self.contradiction
+        return "calibration and test rows" if both else "test rows"
+
+    def estimates(self, evidence: Evidence) -> CoverageEstimates:
+        """Return what these rows show; test rows that may have changed must show it by themselves, too."""
+        if evidence == "test rows":
+            return tested_coverage(self.covered, self.rows, self.level)
+        known = self._from_all_rows()
+        return known if self.split_at_random else known.confirmed_by(self.covered, self.rows, self.level)
+
+    def _from_all_rows(self) -> CoverageEstimates:
+        if self.sizes is not None:
+            return own_threshold_coverage(
+                self.covered, self.rows, self.sizes, self.level, raised=self.raised, tail_shares=self.tail_shares
+            )
+        if self.calibration is None:
+            raise ValueError("the calibration rows are not known")
+        return shared_threshold_coverage(self.covered, self.rows, self.calibration, self.level)
+
+
+def with_estimates(table: Sequence[GroupAudit], known: CoverageEstimates) -> tuple[GroupAudit, ...]:
+    """Return the groups with what is known of them; groups without rows keep theirs.
+
+    The share strictly inside has the interval of the coverage if no target lies on a bound. Otherwise its interval
+    comes from the test rows alone, because calibration rows do not tell how many lie on a bound.
+    """
+    columns = (known.low, known.high, known.estimate, known.within)
+    return tuple(
+        replace(
+            row,
+            low=low,
+            high=high,
+            estimate=estimate,
+            within=np.inf if np.isinf(row.within) else within,
+            inside_low=low if row.inside == row.coverage else row.inside_low,
+        )
+        if row.rows
+        else row
+        for row, low, high, estimate, within in zip(table, *(each.tolist() for each in columns), strict=True)
+    )
+
+
+def judged_groups(family: JointTests, counts: GroupCounts, tolerance: float) -> dict[str, Any]:
+    """Return the parts of an audit that follow from its tests and from the counts of its groups, by name.
+
+    If all groups lie within a distance of the level, so do all rows together.
+    """
+    evidence = counts.evidence(family.smallest_p_value)
+    known = counts.estimates(evidence)
+    table = with_estimates(family.groups, known)
+    infinite = any(row.rows and np.isinf(row.within) for row in table)
+    shown_within = np.inf if infinite else float(known.all_within)
+    overall = replace(family.overall, within=min(family.overall.within, shown_within))
+    region = family.counted_region(counts.level, own_thresholds=counts.own_thresholds)
+    return {
+        "verdict": verdict(table, counts.level, tolerance, shown_within=shown_within, overall=overall, region=region),
+        "table": table,
+        "joint_p_value": family.joint_p_value,
+        "overall": overall,
+        "worst_region": family.region,
+        "own_thresholds": counts.own_thresholds,
+        "evidence": evidence,
+        "shown_within": shown_within,
+        "split_at_random": counts.split_at_random,
+    }
 
 
 def _calibration_counts(diagnosis: Diagnosis, groups: Groups, results: RowResults) -> CalibrationCounts | None:

@@ -16,6 +16,7 @@ from evencover.quantiles import Level, level_fraction
 
 CONFIDENCE = 0.95
 SIGNIFICANT = 0.05
+CONTRADICTION = 0.001  # a p-value below it says that test rows do not fit the calibration rows
 _MAX_COUNTS = 10**6  # with more rows, p-values are computed on a grid
 _DEVIATIONS = 12  # how many standard deviations from the mean coverages are likely
 _CELLS = 2**15  # of a grid of coverages
@@ -27,8 +28,7 @@ def clopper_pearson_lower(covered: int | IntArray, n: int | IntArray, groups: in
 
     The intervals of so many groups hold at the same time with 95 % confidence (Bonferroni).
     """
-    bound = betaincinv(np.maximum(covered, 1), n - covered + 1, tail_error(groups))
-    return np.where(np.asarray(covered) > 0, bound, 0.0)
+    return lower_confidence_bound(covered, n, tail_error(groups))
 
 
 def clopper_pearson_upper(covered: int | IntArray, n: int | IntArray, groups: int | IntArray = 1) -> FloatArray:
@@ -36,7 +36,21 @@ def clopper_pearson_upper(covered: int | IntArray, n: int | IntArray, groups: in
 
     The intervals of so many groups hold at the same time with 95 % confidence (Bonferroni).
     """
-    bound = betaincinv(covered + 1, np.maximum(n - covered, 1), 1 - tail_error(groups))
+    return upper_confidence_bound(covered, n, tail_error(groups))
+
+
+def lower_confidence_bound(covered: int | IntArray, n: int | IntArray, error: float | FloatArray) -> FloatArray:
+    """Return the largest p0 such that the hypothesis p <= p0 is rejected at this error; 0 if none is.
+
+    The test is one-sided and exact for binomial counts: P(X >= covered) <= error at p0.
+    """
+    bound = betaincinv(np.maximum(covered, 1), n - covered + 1, error)
+    return np.where(np.asarray(covered) > 0, bound, 0.0)
+
+
+def upper_confidence_bound(covered: int | IntArray, n: int | IntArray, error: float | FloatArray) -> FloatArray:
+    """Return the smallest p0 such that the hypothesis p >= p0 is rejected at this error; 1 if none is."""
+    bound = betaincinv(covered + 1, np.maximum(n - covered, 1), 1 - np.asarray(error))
     return np.where(np.asarray(covered < n), bound, 1.0)
 
 

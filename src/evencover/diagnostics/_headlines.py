@@ -2,9 +2,19 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from evencover._internal.text_output import count_text
+from evencover.diagnostics._exact_tests import SIGNIFICANT
 from evencover.diagnostics._formatting import join_first, percent_text, range_text
-from evencover.diagnostics._verdict import GroupCoverage, coverage_range, excludes_level, is_off
+from evencover.diagnostics._verdict import (
+    GroupCoverage,
+    HasVerdict,
+    excludes_level,
+    is_as_narrow_as_possible,
+    is_off,
+    shown_range,
+)
 from evencover.quantiles import Level
 
 _TENTHS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -29,42 +39,50 @@ def share_sentence(overall: GroupCoverage, level: Level, tolerance: float, cover
     """
     what = f"test targets {covered}" if covered else "test rows"
     share = f"{percent_text(overall.coverage)} of {count_text(overall.rows)} {what}"
-    close = abs(overall.coverage - float(level)) <= min(tolerance, 1 - float(level))
-    if is_off(overall, level, tolerance) or (not close and excludes_level(overall, level)):
+    if is_off(overall, level, tolerance):
         more_or_fewer = "Fewer" if overall.coverage < level else "More"
         return f"{more_or_fewer} than asked: {share}, not about {share_words(level)}."
-    if close:
+    if is_close(overall, level, tolerance):
         less_or_more = "A little less than" if overall.coverage < level else "A little more than"
-        noticeable = abs(overall.coverage - float(level)) > tolerance / 3 and excludes_level(overall, level)
+        differs = overall.adjusted < SIGNIFICANT and excludes_level(overall, level)
+        noticeable = differs and abs(overall.coverage - float(level)) > tolerance / 3
         asked = f"{less_or_more} asked" if noticeable else "As asked"
         return f"{asked}, about {share_words(level)}: {share}."
     are_covered = "" if covered else " are covered"
-    return f"About {share_words(level)} were asked; {share}{are_covered}, and chance can explain the difference."
+    return f"About {share_words(level)} were asked; {share}{are_covered}, {_reason_for_difference(overall, level)}."
 
 
-def groups_sentence(
-    table: Sequence[GroupCoverage], off: Sequence[tuple[float, str]], level: Level, verdict: str
-) -> str:
+def _reason_for_difference(overall: GroupCoverage, level: Level) -> str:
+    """Return why coverage that is not off differs from the level."""
+    if np.isinf(overall.within) and overall.coverage > level:
+        return "because infinite intervals are right for every target"
+    if is_as_narrow_as_possible(overall, level):
+        return "and narrower intervals would be right too rarely"
+    return "and chance can explain the difference"
+
+
+def is_close(overall: GroupCoverage, level: Level, tolerance: float) -> bool:
+    """Return whether the measured coverage is within the tolerance of the level; at high levels, also below 1."""
+    return bool(abs(overall.coverage - float(level)) <= min(tolerance, 1 - float(level)))
+
+
+def groups_sentence(result: HasVerdict, off: Sequence[tuple[float, str]]) -> str:
     """Return which groups are off, or between which numbers the coverage of every group lies.
 
     Parameters
     ----------
-    table : sequence of GroupCoverage
-        The groups.
+    result : HasVerdict
+        The result.
     off : sequence of (float, str)
         Coverage and text of each group that is off.
-    level : float
-        Nominal coverage.
-    verdict : {"even", "uneven", "undecided"}
-        The verdict.
     """
     if off:
-        return off_sentences(off, level, "Covered too rarely", "Covered too often")
-    several = sum(row.rows > 0 for row in table) > 1
-    between = f"between {range_text(*coverage_range(table))}"
+        return off_sentences(off, result.level, "Covered too rarely", "Covered too often")
+    several = sum(row.rows > 0 for row in result.table) > 1
+    between = f"between {range_text(*shown_range(result))}"
     if not several:
         return f"The true share lies {between}."
-    state = "Every group is within the tolerance" if verdict == "even" else "No group is shown to be off"
+    state = "Every group is within the tolerance" if result.verdict == "even" else "No group is shown to be off"
     return f"{state}; each lies {between}."
 
 

@@ -8,7 +8,15 @@ from scipy.stats import hypergeom
 
 from evencover._internal.arrays import BoolArray, FloatArray, IntArray
 from evencover.diagnostics._coverage_intervals import CalibrationCounts
-from evencover.diagnostics._exact_tests import clopper_pearson_lower, clopper_pearson_upper, holm, two_sided_p_value
+from evencover.diagnostics._exact_tests import (
+    SIGNIFICANT,
+    clopper_pearson_lower,
+    clopper_pearson_upper,
+    holm,
+    lower_confidence_bound,
+    two_sided_p_value,
+    upper_confidence_bound,
+)
 from evencover.diagnostics._verdict import Verdict, verdict
 from evencover.groups import Groups, Label
 from evencover.quantiles import Level, conformal_quantile, conformal_rank, level_fraction, thresholds
@@ -37,6 +45,10 @@ class GroupForecast:
         groups. NaN without rows.
     threshold : float
         The threshold from the rows of this group alone; inf if they are too few.
+    within : float
+        The smallest distance from the level within which the coverage of this group is shown to lie.
+    inside_low : float
+        Lower end of the interval for the share of rows whose score is below the threshold, and not equal to it.
     """
 
     group: Label
@@ -47,6 +59,8 @@ class GroupForecast:
     p_value: float
     adjusted: float
     threshold: float
+    within: float
+    inside_low: float
 
     @property
     def estimate(self) -> float:
@@ -104,6 +118,42 @@ class MarginalThreshold:
         return low, clopper_pearson_upper(counts.covered, counts.rows, groups)
 
     @property
+    def distances(self) -> FloatArray:
+        """The smallest distance from the level within which each group is shown to lie. Shape (G,).
+
+        One-sided tests at 5 % reject, on both sides, that its coverage is farther off. They use the bounds of
+        `coverage_intervals`, each at 5 %. The coverages are fixed numbers, so all of them are shown to be near the
+        level if each is (intersection-union test).
+        """
+        if self.threshold == np.inf:
+            return np.full(len(self.sizes), np.inf)
+        counts = self.counts
+        low = lower_confidence_bound(counts.certain, counts.rows, SIGNIFICANT)
+        high = upper_confidence_bound(counts.covered, counts.rows, SIGNIFICANT)
+        level = float(level_fraction(self.level))
+        return np.where(self.sizes > 0, np.maximum(np.maximum(level - low, high - level), 0.0), np.inf)
+
+    @property
+    def shown_within(self) -> float:
+        """The smallest distance from the level within which all groups that have rows are shown to lie."""
+        return float(np.max(self.distances[self.sizes > 0], initial=-np.inf)) if self.sizes.any() else np.inf
+
+    @property
+    def inside_low(self) -> FloatArray:
+        """Lower ends of intervals for the shares of rows with a score below the threshold. Shape (G,).
+
+        A group is covered too often only if these rows are too many: with a smaller threshold, rows that tie with it
+        would be missed. Without ties in a group, it is the lower end of the interval of its coverage.
+        """
+        below = self._counts(self.scores < self.threshold)
+        bounds = clopper_pearson_lower(below, self.sizes, int(np.count_nonzero(self.sizes)))
+        return np.where(self._ties_matter(below), bounds, self.coverage_intervals[0])
+
+    def _ties_matter(self, below: IntArray) -> BoolArray:
+        """Return in which groups several scores equal the threshold; the one that it comes from is no tie."""
+        return self.covered - below > 1
+
+    @property
     def counts(self) -> CalibrationCounts:
         """The rows of each group, and how many of them a finite threshold covers."""
         tied = self.scores == self.threshold
@@ -139,13 +189,16 @@ class MarginalThreshold:
 
     def verdict(self, tolerance: float) -> Verdict:
         """Return the verdict on this threshold; `undecided` for an infinite one, which covers everything."""
-        return "undecided" if self.threshold == np.inf else verdict(self.forecasts, self.level, tolerance)
+        return verdict(self.forecasts, self.level, tolerance, shown_within=self.shown_within)
 
     @cached_property
     def forecasts(self) -> tuple[GroupForecast, ...]:
         """The expected coverage of future rows in each group."""
         shares = np.divide(self.covered, self.sizes, out=np.full(len(self.sizes), np.nan), where=self.sizes > 0)
-        columns = (shares, *self.coverage_intervals, self.p_values, holm(self.p_values), self.group_thresholds)
+        columns = (
+            *(shares, *self.coverage_intervals, self.p_values, holm(self.p_values)),
+            *(self.group_thresholds, self.distances, self.inside_low),
+        )
         rows = zip(self.groups.labels, self.sizes.tolist(), *(column.tolist() for column in columns), strict=True)
         return tuple(GroupForecast(*row) for row in rows)
 

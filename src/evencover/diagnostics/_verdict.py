@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
+from math import ceil, sqrt
 from typing import Literal, Protocol, TypeAlias
 
 from evencover._internal.arrays import check_seed, is_number
@@ -14,6 +14,23 @@ from evencover.quantiles import Level, level_fraction
 Verdict: TypeAlias = Literal["even", "uneven", "undecided"]
 
 _ROUNDING_MARGIN = 1e-12
+_LARGEST_DEFAULT = 0.03
+_DEFAULT_IN_DEVIATIONS = 0.1
+
+
+def default_tolerance(level: Level) -> float:
+    """Return the tolerance that is used if none is given: min(0.03, 0.1 √(level (1 − level))).
+
+    At level 0.9, a coverage of 0.87 means 13 missed targets in 100 instead of 10; at level 0.99, one of 0.96 means four
+    instead of one. So above 0.9, and below 0.1, the tolerance is smaller: a tenth of the standard deviation of a row.
+
+    Examples
+    --------
+    >>> [round(default_tolerance(level), 3) for level in (0.5, 0.9, 0.95, 0.99)]
+    [0.03, 0.03, 0.022, 0.01]
+    """
+    share = float(level_fraction(level))
+    return min(_LARGEST_DEFAULT, _DEFAULT_IN_DEVIATIONS * sqrt(share * (1 - share)))
 
 
 class GroupCoverage(Protocol):
@@ -47,6 +64,14 @@ class GroupCoverage(Protocol):
     def adjusted(self) -> float:
         """The p-value, adjusted for the number of tests; NaN if the group was not tested."""
 
+    @property
+    def within(self) -> float:
+        """The smallest distance from the level within which the group, by itself, is shown to lie."""
+
+    @property
+    def inside_low(self) -> float:
+        """Lower end of an interval for the share of targets strictly inside their intervals, not on a bound."""
+
 
 class HasVerdict(Protocol):
     """A result with a verdict on groups."""
@@ -75,41 +100,73 @@ class HasVerdict(Protocol):
     def tolerance(self) -> float:
         """Largest distance from the level that counts as even."""
 
+    @property
+    def shown_within(self) -> float:
+        """The smallest distance from the level within which all groups are shown to lie."""
+
 
 def verdict(
-    table: Sequence[GroupCoverage], level: Level, tolerance: float, other_rows: Sequence[GroupCoverage] = ()
+    table: Sequence[GroupCoverage],
+    level: Level,
+    tolerance: float,
+    *,
+    shown_within: float,
+    overall: GroupCoverage | None = None,
+    region: GroupCoverage | None = None,
 ) -> Verdict:
     """Return the verdict on some groups.
 
-    It is `uneven` if some group is off, see `is_off`. Otherwise it is `even` if the interval of every group lies within
-    the tolerance of the level. Otherwise it is `undecided`. Groups without rows are ignored. `other_rows` were tested
-    jointly with the groups. They can show that coverage is uneven, but not that it is even.
+    It is `uneven` if the region is off, see `is_off`. Otherwise it is `even` if all groups together are shown to lie
+    within the tolerance of the level. Otherwise it is `uneven` if a group is off, or all rows. Otherwise it is
+    `undecided`. Groups without rows are ignored.
+
+    Parameters
+    ----------
+    table : sequence of GroupCoverage
+        The groups.
+    level, tolerance : float
+        Nominal coverage, and the largest distance from it that counts as even.
+    shown_within : float
+        The smallest distance from the level within which all groups are shown to lie.
+    overall, region : GroupCoverage, optional
+        All rows, and a region of the features, which were tested jointly with the groups. If all groups lie within the
+        tolerance, so do all rows together, but not every region.
     """
-    table = [group for group in table if group.rows]
-    if any(is_off(group, level, tolerance) for group in [*table, *other_rows]):
+    if region is not None and is_off(region, level, tolerance):
         return "uneven"
-    return "even" if table and all(within_tolerance(group, level, tolerance) for group in table) else "undecided"
+    if shown_within <= tolerance + _ROUNDING_MARGIN:
+        return "even"
+    others = [] if overall is None else [overall]
+    return "uneven" if any(is_off(group, level, tolerance) for group in [*table, *others]) else "undecided"
 
 
 def is_off(group: GroupCoverage, level: Level, tolerance: float) -> bool:
-    """Return whether a group's coverage is shown to differ from the level by more than a negligible amount.
+    """Return whether a group's coverage is shown to differ from the level, and is not shown to be negligibly off.
 
-    The difference is significant, the group's interval excludes the level, and the interval does not lie within the
-    tolerance. Texts, pictures and verdicts all use this rule.
+    It differs if the test is significant and the group's interval excludes the level. It is negligibly off if it is
+    shown to lie within the tolerance. Texts, pictures and verdicts all use this rule.
     """
-    negligible = within_tolerance(group, level, tolerance)
-    return bool(group.rows and group.adjusted < SIGNIFICANT and excludes_level(group, level) and not negligible)
+    return bool(
+        group.rows
+        and group.adjusted < SIGNIFICANT
+        and excludes_level(group, level)
+        and not group.within <= tolerance + _ROUNDING_MARGIN
+    )
 
 
 def excludes_level(group: GroupCoverage, level: Level) -> bool:
-    """Return whether the group's interval excludes the level."""
-    return not group.low <= float(level) <= group.high
+    """Return whether a group is covered too rarely, or too often: its interval excludes the level.
+
+    It is covered too often only if the targets *strictly inside* their intervals are more than the level. Targets on a
+    bound would be missed by a narrower interval. So if many targets are equal, such as small whole numbers, intervals
+    that are as narrow as possible can cover more than the level, and are not too wide.
+    """
+    return group.high < float(level) or group.inside_low > float(level)
 
 
-def within_tolerance(group: GroupCoverage, level: Level, tolerance: float) -> bool:
-    """Return whether the group's whole interval lies within the tolerance of the level."""
-    reach = tolerance + _ROUNDING_MARGIN
-    return float(level) - reach <= group.low and group.high <= float(level) + reach
+def is_as_narrow_as_possible(group: GroupCoverage, level: Level) -> bool:
+    """Return whether a group is covered more often than the level, but would be covered too rarely if narrower."""
+    return bool(group.rows) and group.low > float(level) >= group.inside_low
 
 
 def coverage_range(table: Sequence[GroupCoverage]) -> tuple[float, float]:
@@ -118,15 +175,22 @@ def coverage_range(table: Sequence[GroupCoverage]) -> tuple[float, float]:
     return min((group.low for group in table), default=0.0), max((group.high for group in table), default=1.0)
 
 
+def shown_range(result: HasVerdict) -> tuple[float, float]:
+    """Return the range in which the coverage of every group is shown to lie.
+
+    It is that of the groups' intervals. These hold jointly, so they can be wider than what makes groups even: then it
+    is the range around the level that does.
+    """
+    low, high = coverage_range(result.table)
+    lowest, highest = tolerance_range(result)
+    if result.verdict == "even" and not lowest <= low <= high <= highest:
+        return max(result.level - result.shown_within, 0.0), min(result.level + result.shown_within, 1.0)
+    return low, high
+
+
 def tolerance_range(result: HasVerdict) -> tuple[float, float]:
     """Return the lowest and the highest coverage that counts as even."""
     return max(result.level - result.tolerance, 0.0), min(result.level + result.tolerance, 1.0)
-
-
-def shown_within(table: Sequence[GroupCoverage], level: Level) -> float:
-    """Return the smallest tolerance at which these intervals would all lie within the tolerance of the level."""
-    low, high = coverage_range(table)
-    return max(float(level) - low, high - float(level), 0.0)
 
 
 def sufficient_tolerance(distance: float) -> float:
@@ -153,8 +217,9 @@ class Settings:
     seed: int
 
 
-def checked_settings(level: Level, tolerance: float, seed: int) -> Settings:
-    """Return the settings of a verdict. Raise ValueError if one of them is invalid."""
+def checked_settings(level: Level, tolerance: float | None, seed: int) -> Settings:
+    """Return the settings of a verdict; without a tolerance, that of the level. Raise ValueError if one is invalid."""
+    tolerance = default_tolerance(level) if tolerance is None else tolerance
     if not is_number(tolerance) or not 0 < tolerance < 1:
         hint = f"; did you mean {tolerance / 100:g}?" if is_number(tolerance) and 1 <= tolerance < 100 else ""
         raise ValueError(f"tolerance must be a number between 0 and 1, such as 0.03; got {tolerance!r}{hint}")

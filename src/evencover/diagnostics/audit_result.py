@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import or_
 from typing import Literal, TypeAlias
 
 from evencover._internal.text_output import number_text
@@ -17,12 +18,16 @@ from evencover.diagnostics._formatting import (
     verdict_html,
 )
 from evencover.diagnostics._headlines import groups_sentence, share_sentence
-from evencover.diagnostics._verdict import Verdict, excludes_level, is_off, shown_within, within_tolerance
+from evencover.diagnostics._verdict import Verdict, excludes_level, is_as_narrow_as_possible, is_off
 from evencover.diagnostics.quality import Quality
 from evencover.groups import Label
 
 Evidence: TypeAlias = Literal["calibration and test rows", "test rows"]
 
+ON_A_BOUND = (
+    "Many of their targets lie exactly on a bound, as whole numbers do. Narrower intervals would miss these, and be "
+    "right too rarely."
+)
 AUDIT_COLUMNS = (*COVERAGE_COLUMNS[:3], "estimate", *COVERAGE_COLUMNS[3:], "p (Holm)", "mean width")
 _HEADER = (*AUDIT_COLUMNS, "Winkler score")
 
@@ -46,8 +51,8 @@ class GroupAudit:
     estimate : float
         Estimate of the coverage from the rows behind the interval (see `Audit.evidence`); NaN without rows.
     p_under, p_over : float
-        One-sided exact p-values for under- and over-coverage. They assume that the guaranteed coverage is exact; ties
-        between scores can increase it. NaN without rows, or without a guarantee (groups unseen in calibration).
+        One-sided exact p-values for under-coverage, and for over-coverage by the targets strictly inside. NaN without
+        rows, or without a guarantee (groups unseen in calibration).
     adjusted : float
         Two-sided p-value, Holm-adjusted for the number of groups that are tested jointly.
     p_limit : float
@@ -58,6 +63,12 @@ class GroupAudit:
         Mean width; NaN without rows.
     score : float
         Mean interval (Winkler) score; NaN without rows, or for unions of intervals.
+    within : float
+        The smallest distance from the level within which the coverage of this group, by itself, is shown to lie.
+        Infinite without rows, and if intervals are infinite.
+    inside, inside_low : float
+        Share of the targets strictly inside their intervals, not on a bound, and the lower end of an interval for it.
+        A group is covered too often only if this share is shown to be larger than the level.
     """
 
     group: Label
@@ -72,6 +83,9 @@ class GroupAudit:
     p_limit: float
     width: float
     score: float
+    within: float
+    inside: float
+    inside_low: float
 
 
 Cells: TypeAlias = Callable[[GroupAudit], tuple[str, ...]]
@@ -81,12 +95,12 @@ Cells: TypeAlias = Callable[[GroupAudit], tuple[str, ...]]
 class Audit:
     """The coverage of intervals on test rows: in each group, and by the features. Returned by `audit`.
 
-    A group is off if its adjusted p-value is below 0.05, its interval excludes the level, and the interval does not lie
-    within the tolerance of the level. The verdict is `uneven` if a group is off, or all rows. (All rows are tested
-    as well because coverage can be the same in every group and still be wrong.) It is also `uneven` if the worst region
-    is off, unless each group has its own threshold: then the verdict is on these groups, and the advice names the
-    region. Otherwise it is `even` if the interval of every group lies within the tolerance of the level. Otherwise it
-    is `undecided`. `print` shows a table, the test results, the verdict and the advice.
+    The verdict is `even` if all groups are shown to lie within the tolerance of the level (`shown_within`). It is
+    `uneven` if a group is off: its coverage is shown to differ from the level (its adjusted p-value is below 0.05 and
+    its interval excludes the level) and is not shown to lie within the tolerance. The verdict is also `uneven` if all
+    rows are off, because coverage can be the same in every group and still be wrong; and if the worst region is off,
+    unless each group has its own threshold: then the verdict is on these groups, and the advice names the region.
+    Otherwise it is `undecided`. `print` shows a table, the test results, the verdict and the advice.
 
     Parameters
     ----------
@@ -120,8 +134,13 @@ class Audit:
     own_thresholds : bool
         Whether each of several groups has a threshold from known calibration rows of its own.
     evidence : {"calibration and test rows", "test rows"}
-        The rows behind the intervals of the groups. It is the test rows alone if the tests of the groups reject, or if
-        the calibration rows of each group are not known.
+        The rows behind the intervals of the groups. It is the test rows alone if they contradict the calibration rows,
+        or if the calibration rows of each group are not known.
+    shown_within : float
+        The smallest distance from the level within which all groups are shown to lie: the smallest tolerance for which
+        they are even. Infinite if intervals are.
+    split_at_random : bool
+        Whether the test rows were split off at random from the same rows as the calibration rows; see `audit`.
     n_empty, n_infinite : int
         Number of empty intervals, and of infinite ones; of one-sided bounds, those that are infinite on both sides.
     seed : int
@@ -150,6 +169,8 @@ class Audit:
     sizes_known: bool
     own_thresholds: bool
     evidence: Evidence
+    shown_within: float
+    split_at_random: bool
     n_empty: int
     n_infinite: int
     seed: int
@@ -177,8 +198,7 @@ class Audit:
         More test rows cannot decide whether they are covered as guaranteed.
         """
         off = (row for row in self.table if excludes_level(row, self.level) and row.adjusted >= SIGNIFICANT)
-        wide = (row for row in off if not within_tolerance(row, self.level, self.tolerance))
-        return tuple(row for row in wide if row.p_limit >= SIGNIFICANT)
+        return tuple(row for row in off if row.within > self.tolerance and row.p_limit >= SIGNIFICANT)
 
     @property
     def off(self) -> tuple[GroupAudit, ...]:
@@ -186,15 +206,23 @@ class Audit:
         regions = [] if self.own_thresholds else self._regions
         return tuple(row for row in (*self.table, *regions) if is_off(row, self.level, self.tolerance))
 
+    @property
+    def is_as_even_as_possible(self) -> bool:
+        """Whether groups are not even only because some of them cannot be narrower; see `as_narrow_as_possible`."""
+        groups = [row for row in self.table if row.rows]
+        tight = [is_as_narrow_as_possible(row, self.level) for row in groups]
+        near = [row.within <= self.tolerance for row in groups]
+        return self.verdict == "undecided" and any(tight) and all(map(or_, tight, near))
+
     def name_of(self, row: GroupAudit) -> str:
         """Return a group with its coverage for a sentence; the worst region by its rule."""
         named = replace(row, group=f"rows with {self.region_rule}") if row is self.worst_region else row
         return coverage_text(named)
 
     @property
-    def shown_within(self) -> float:
-        """The distance from the level within which every group is shown to lie: the smallest tolerance for `even`."""
-        return shown_within(self.table, self.level)
+    def as_narrow_as_possible(self) -> tuple[GroupAudit, ...]:
+        """Groups that are covered more often than the level, but would be covered too rarely if they were narrower."""
+        return tuple(row for row in self.table if is_as_narrow_as_possible(row, self.level))
 
     @property
     def share_text(self) -> str:
@@ -205,8 +233,7 @@ class Audit:
     def headline(self) -> str:
         """The result in two sentences."""
         off = [(row.coverage, self.name_of(row)) for row in self.off]
-        groups = groups_sentence(self.table, off, self.level, self.verdict)
-        return f"{self.share_text} {groups}"
+        return f"{self.share_text} {groups_sentence(self, off)}"
 
     @property
     def features_off_the_level(self) -> list[str]:

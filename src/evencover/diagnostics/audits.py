@@ -9,20 +9,21 @@ import numpy as np
 from evencover._internal.arrays import BoolArray, checked_vector
 from evencover.diagnostics._audit_advice import advice_on_audit
 from evencover.diagnostics._coverage_tests import (
-    CoverageEstimate,
+    GroupCounts,
     JointTests,
     RowResults,
     calibration_pool_of_rows,
     holm_adjusted,
+    judged_groups,
 )
 from evencover.diagnostics._excess_risk import ExcessRisk, excess_risk
 from evencover.diagnostics._interval_input import checked_intervals, level_of
 from evencover.diagnostics._regions import FeatureSearch
 from evencover.diagnostics._scope import Scope, by_width
-from evencover.diagnostics._verdict import checked_settings, verdict
+from evencover.diagnostics._verdict import checked_settings
 from evencover.diagnostics.audit_result import Audit, GroupAudit
 from evencover.diagnostics.diagnosis_result import Diagnosis
-from evencover.diagnostics.quality import n_infinite, quality
+from evencover.diagnostics.quality import quality
 from evencover.interval_unions import IntervalUnion
 from evencover.intervals import Intervals
 from evencover.quantiles import Level
@@ -35,12 +36,12 @@ def audit(
     X: Any = None,
     groups: Any = None,
     level: Level | None = None,
-    tolerance: float = 0.03,
+    tolerance: float | None = None,
     calibration_sizes: int | Mapping[Any, int] | None = None,
     diagnosis: Diagnosis | None = None,
     prediction: Any = None,
-    tied_scores: bool = False,
-    test_rows_only: bool = False,
+    tied_scores: bool | None = None,
+    split_at_random: bool = False,
     seed: int = 0,
 ) -> Audit:
     """Test whether intervals cover their targets as often as they should, in each group.
@@ -54,7 +55,14 @@ def audit(
     The intervals of the groups' coverages hold at the same time with 95 % confidence. If each group has its own
     threshold and n is known, calibration rows and test rows both count: the coverage of a group, of which x of m test
     rows are covered, has the distribution Beta(k + x, n + 1 − k + m − x) for independent rows and scores without ties.
-    If the tests of the groups reject, the intervals use the test rows alone.
+    If the test rows contradict the calibration rows, the test rows count alone.
+
+    Coverage is even if these distributions, taken together, put at least 95 % on all groups within the tolerance. With
+    one threshold for all rows, or with test rows alone, the coverage of a group is a fixed number: it is even if
+    one-sided tests at 5 % reject, for every group and on both sides, that it is off by the tolerance or more. Test rows
+    that come later than the calibration rows may have changed, so the calibration rows must not outvote them: in
+    addition, the test rows alone must reject this at 20 %. Only for test rows that were split off at random
+    (`split_at_random`), as those of `study`, this is not needed.
 
     Parameters
     ----------
@@ -71,8 +79,8 @@ def audit(
         X, the center is also searched like a feature.
     level : float, optional
         Nominal coverage. The default is the level stored in the intervals, otherwise 0.9.
-    tolerance : float
-        Largest distance from the level that counts as even.
+    tolerance : float, optional
+        Largest distance from the level that counts as even; min(0.03, 0.1 √(level (1 − level))) by default.
     calibration_sizes : int or mapping from label to int, optional
         Number of calibration scores behind the threshold of all rows, or of each group. Intervals of this package
         store them.
@@ -81,12 +89,12 @@ def audit(
         level. The coverage of a group is then estimated from calibration and test rows.
     prediction : array-like of shape (n,), optional
         The point predictions, to measure how much they explain.
-    tied_scores : bool
+    tied_scores : bool, optional
         Whether several calibration scores equal a threshold. Ties push coverage up, so calibration rows are then used
-        for the lower ends of the intervals only.
-    test_rows_only : bool
-        Whether the intervals of the groups' coverages use the test rows alone: if the rows may have changed since the
-        calibration, for example because the test rows are later.
+        for the lower ends of the intervals only. Intervals of this package know it.
+    split_at_random : bool
+        Whether the test rows were split off at random from the same rows as the calibration rows. By default they may
+        be later, and may have changed.
     seed : int
         Seed of the random halves and permutations of the search in features.
 
@@ -118,32 +126,28 @@ def audit(
     findings = _feature_findings(results, scope, settings.seed)
     overall = results.audit_rows("all rows", np.arange(len(checked)))
     family = JointTests.of(results.audit_groups(audited_groups), overall, findings.region)
-    estimate = CoverageEstimate.of(
-        results, audited_groups, family, diagnosis, tied=tied_scores, test_rows_only=test_rows_only
+    counts = GroupCounts.of(
+        results,
+        audited_groups,
+        diagnosis,
+        raised=_is_raised(checked) if tied_scores is None else tied_scores,
+        split_at_random=split_at_random,
     )
-    table = estimate.with_intervals(family.groups)
-    other_rows = family.other_rows(settings.level, own_thresholds=estimate.own_thresholds)
     audited = Audit(
-        verdict=verdict(table, settings.level, settings.tolerance, other_rows=other_rows),
+        **judged_groups(family, counts, settings.tolerance),
         advice="",
-        table=table,
-        joint_p_value=family.joint_p_value,
-        overall=family.overall,
         by_width=holm_adjusted(results.audit_groups(by_width(checked.width))),
         by_feature=holm_adjusted(findings.by_feature),
-        worst_region=family.region,
         region_rule=findings.region_rule,
         excess_risk=findings.risk,
         quality=quality(target, checked, prediction=prediction, level=settings.level),
         level=float(settings.level),
         tolerance=settings.tolerance,
         sizes_known=results.pools.known,
-        own_thresholds=estimate.own_thresholds,
-        evidence=estimate.evidence,
         n_empty=int(np.count_nonzero(_empty(checked))),
         n_replaced=checked.n_replaced,
-        n_infinite=n_infinite(checked),
-        rows_needed=results.rows_needed if n_infinite(checked) else None,
+        n_infinite=int(results.infinite.sum()),
+        rows_needed=results.rows_needed if results.infinite.any() else None,
         seed=settings.seed,
         notes=scope.notes,
     )
@@ -182,6 +186,12 @@ def _feature_findings(results: RowResults, scope: Scope, seed: int) -> _FeatureF
     # chance, so the p-value is multiplied by their number. Simulations in the tests show that this suffices.
     inside = replace(inside, adjusted=min(1.0, inside.p_under * len(results.pools.sizes)))
     return _FeatureFindings(by_feature, inside, region.rule(), risk)
+
+
+def _is_raised(intervals: Intervals | IntervalUnion) -> bool:
+    """Return whether ties at a threshold, or points that replace empty intervals, raise the coverage."""
+    tied = intervals.guarantee is not None and bool(intervals.guarantee.tied)
+    return tied or intervals.n_replaced > 0
 
 
 def _empty(intervals: Intervals | IntervalUnion) -> BoolArray:

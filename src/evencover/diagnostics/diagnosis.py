@@ -38,7 +38,7 @@ def diagnose(
     *,
     taxonomy: Taxonomy | None = None,
     level: Level = 0.9,
-    tolerance: float = 0.03,
+    tolerance: float | None = None,
     seed: int = 0,
 ) -> Diagnosis:
     """Diagnose a model: find where one threshold for all rows under- or over-covers, test it, and give advice.
@@ -63,8 +63,8 @@ def diagnose(
         The groups to compare. The default is `BySpread(3)`, or `ByPrediction(3)` for a model that predicts no spread.
     level : float
         Nominal coverage.
-    tolerance : float
-        Largest distance from the level that counts as even.
+    tolerance : float, optional
+        Largest distance from the level that counts as even; min(0.03, 0.1 √(level (1 − level))) by default.
     seed : int
         Seed of the random draws: the joint test of three groups or more, the bootstrap, the permutations of tied
         scores.
@@ -98,7 +98,9 @@ def diagnose(
     in_use = len(groups.labels) > 1 and _is_same(learned, getattr(regressor, "taxonomy_", None))
     spread = rows.prediction.scored.spread
     several = isinstance(regressor, CrossConformalRegressor) and rows is regressor.calibration_rows_
-    inputs = DiagnosisInputs(scores, groups, spread, settings.seed, rows, score, widths_known, learned, several)
+    inputs = DiagnosisInputs(
+        scores, groups, spread, settings.seed, rows, score, widths_known, learned, several, tolerance
+    )
     return _diagnosis(inputs, settings, taxonomy=short_repr(learned), in_use=in_use)
 
 
@@ -108,7 +110,7 @@ def diagnose_scores(
     *,
     spread: Any = None,
     level: Level = 0.9,
-    tolerance: float = 0.03,
+    tolerance: float | None = None,
     seed: int = 0,
 ) -> Diagnosis:
     """Diagnose one threshold for all rows from calibration scores and their groups alone.
@@ -135,12 +137,12 @@ def diagnose_scores(
     scores = checked_vector(scores, "scores", finite=False)
     groups = checked_groups(groups, len(scores), "the scores")
     spread = None if spread is None else checked_vector(spread, "spread", length=len(scores), matched="scores")
-    return _diagnosis(DiagnosisInputs(scores, groups, spread, settings.seed), settings)
+    return _diagnosis(DiagnosisInputs(scores, groups, spread, settings.seed, tolerance=tolerance), settings)
 
 
 def at_level(diagnosis: Diagnosis, level: Level) -> Diagnosis:
     """Return the same diagnosis at another level."""
-    settings = checked_settings(level, diagnosis.tolerance, diagnosis.inputs.seed)
+    settings = checked_settings(level, diagnosis.inputs.tolerance, diagnosis.inputs.seed)
     changed = replace(diagnosis, **_level_parts(diagnosis.inputs, settings))
     return replace(changed, advice=advice(changed))
 
@@ -174,6 +176,7 @@ def _level_parts(inputs: DiagnosisInputs, settings: Settings) -> dict[str, Any]:
         "joint_p_value": marginal.joint_p_value(settings.seed),
         "level": float(settings.level),
         "tolerance": settings.tolerance,
+        "shown_within": marginal.shown_within,
         "threshold": marginal.threshold,
         "quantile_differences": quantile_differences(inputs.scores, inputs.groups, settings.level, rng),
         "options": _options(inputs, marginal, settings),

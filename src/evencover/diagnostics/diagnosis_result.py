@@ -23,7 +23,7 @@ from evencover.diagnostics._options import Option
 from evencover.diagnostics._quantile_differences import MIN_ROWS_ABOVE, QuantileDifference
 from evencover.diagnostics._score_distributions import DistributionDifference
 from evencover.diagnostics._spread_dependence import Dependence
-from evencover.diagnostics._verdict import Verdict, is_off, shown_within
+from evencover.diagnostics._verdict import Verdict, is_off
 from evencover.groups import Groups, Label
 from evencover.rows import Rows
 from evencover.scores import Score
@@ -60,6 +60,8 @@ class DiagnosisInputs:
         The taxonomy of the groups, if the model is known.
     several_models : bool
         Whether the scores are out of fold, so that they come from several models.
+    tolerance : float, optional
+        The tolerance that the user gave; by default it depends on the level.
     """
 
     scores: FloatArray
@@ -71,16 +73,18 @@ class DiagnosisInputs:
     group_widths_known: bool = True
     taxonomy: Taxonomy | None = None
     several_models: bool = False
+    tolerance: float | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
     """The coverage that one threshold for all rows will have in each group. Returned by `diagnose`.
 
-    A group is off if its adjusted p-value is below 0.05, its interval excludes the level, and the interval does not lie
-    within the tolerance of the level. The verdict is `uneven` if a group is off. Otherwise it is `even` if the interval
-    of every group lies within the tolerance of the level. Otherwise it is `undecided`. The other tests are additional
-    information. `print` shows a table, the test results, the verdict and the advice.
+    The verdict is `even` if every group is shown to lie within the tolerance of the level: one-sided tests at 5 %
+    reject, on both sides, that it is off by the tolerance or more. It is `uneven` if a group is off: its coverage is
+    shown to differ from the level (its adjusted p-value is below 0.05 and its interval excludes the level) and is not
+    shown to lie within the tolerance. Otherwise it is `undecided`. The other tests are additional information. `print`
+    shows a table, the test results, the verdict and the advice.
 
     Parameters
     ----------
@@ -94,6 +98,9 @@ class Diagnosis:
         p-value of the exact test of all groups jointly, under the `null_hypothesis`.
     level, tolerance : float
         Nominal coverage, and the largest distance from it that counts as even.
+    shown_within : float
+        The smallest distance from the level within which every group is shown to lie: the smallest tolerance for which
+        they are even. Infinite if the threshold is.
     threshold : float
         The threshold for all rows.
     inputs : DiagnosisInputs
@@ -120,6 +127,7 @@ class Diagnosis:
     joint_p_value: float
     level: float
     tolerance: float
+    shown_within: float
     threshold: float
     inputs: DiagnosisInputs
     quantile_differences: tuple[QuantileDifference, ...]
@@ -150,15 +158,10 @@ class Diagnosis:
         return tuple(row for row in self.table if is_off(row, self.level, self.tolerance))
 
     @property
-    def shown_within(self) -> float:
-        """The distance from the level within which every group is shown to lie: the smallest tolerance for `even`."""
-        return shown_within(self.table, self.level)
-
-    @property
     def headline(self) -> str:
         """The result in one sentence."""
         off = [(row.coverage, coverage_text(row)) for row in self.off]
-        return groups_sentence(self.table, off, self.level, self.verdict)
+        return groups_sentence(self, off)
 
     def __repr__(self) -> str:
         n = sum(group.rows for group in self.table)

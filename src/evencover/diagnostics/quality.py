@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray, checked_vector
+from evencover._internal.arrays import BoolArray, FloatArray, checked_vector
 from evencover._internal.text_output import number_text
 from evencover.diagnostics._interval_input import checked_intervals, level_of
 from evencover.interval_unions import IntervalUnion
@@ -208,7 +208,7 @@ def quality(
         coverage=float(np.mean(checked.covers(y))),
         mean_width=float(np.mean(widths)),
         median_width=float(np.median(widths)),
-        n_infinite=n_infinite(checked),
+        n_infinite=int(infinite_intervals(checked).sum()),
         no_model_interval=(lower, upper),
         no_model_width=upper - lower,
         no_model_coverage=float(np.mean(no_model.covers(y))),
@@ -219,10 +219,10 @@ def quality(
     )
 
 
-def n_infinite(intervals: Intervals | IntervalUnion) -> int:
-    """Return the number of infinite intervals; of one-sided bounds, those that are infinite on both sides."""
+def infinite_intervals(intervals: Intervals | IntervalUnion) -> BoolArray:
+    """Return which intervals are infinite; of one-sided bounds, those that are infinite on both sides. Shape (n,)."""
     side = bound_side(intervals)
-    return int(np.isinf(intervals.width if side is None else getattr(intervals, side)).sum())
+    return np.isinf(intervals.width if side is None else getattr(intervals, side))
 
 
 def _bound_measures(intervals: Intervals | IntervalUnion, prediction: FloatArray | None) -> dict[str, Any]:

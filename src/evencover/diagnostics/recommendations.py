@@ -56,7 +56,7 @@ def recommend(
     nonconformity: Score | None = None,
     taxonomy: Taxonomy | None = None,
     level: Level = 0.9,
-    tolerance: float = 0.03,
+    tolerance: float | None = None,
     calibration_rows: int | None = None,
     test_rows: int | None = None,
     support: Support | None = None,
@@ -105,8 +105,8 @@ def recommend(
         not known.
     level : float
         Nominal coverage at which the candidates are compared.
-    tolerance : float
-        Largest distance from the level that counts as even.
+    tolerance : float, optional
+        Largest distance from the level that counts as even; min(0.03, 0.1 √(level (1 − level))) by default.
     calibration_rows : int, optional
         Number of rows that will calibrate the model. It limits the number of groups. The default is the number of rows
         in X.

@@ -5,17 +5,19 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy.special import betainc, ndtri
+from scipy.special import betainc, ndtr, ndtri
 
 from evencover._internal.arrays import FloatArray, is_number
-from evencover.diagnostics._exact_tests import CONFIDENCE
+from evencover.diagnostics._exact_tests import CONFIDENCE, SIGNIFICANT
+from evencover.diagnostics._verdict import default_tolerance
 from evencover.quantiles import Level, conformal_rank, level_fraction, rows_for_finite_threshold
 
 _MAX_GROUPS = 1000
 _MAX_ROWS = 10**12  # more than anyone has
+_NORMAL_POINTS = ndtri((np.arange(200) + 0.5) / 200)  # equally likely values of a normal distribution
 
 
-def rows_needed(level: Level = 0.9, tolerance: float = 0.03, confidence: float = 0.95) -> int:
+def rows_needed(level: Level = 0.9, tolerance: float | None = None, confidence: float = 0.95) -> int:
     """Return how many calibration rows a group needs for a coverage within the tolerance of the level.
 
     With n exchangeable scores without ties, the coverage of their threshold is Beta(k, n + 1 − k), k = ⌈(n + 1) level⌉.
@@ -26,8 +28,8 @@ def rows_needed(level: Level = 0.9, tolerance: float = 0.03, confidence: float =
     ----------
     level : float
         Nominal coverage.
-    tolerance : float
-        Largest accepted distance between coverage and level.
+    tolerance : float, optional
+        Largest accepted distance between coverage and level; min(0.03, 0.1 √(level (1 − level))) by default.
     confidence : float
         Probability that the coverage lies within the tolerance.
 
@@ -37,6 +39,7 @@ def rows_needed(level: Level = 0.9, tolerance: float = 0.03, confidence: float =
     374
     """
     fraction = level_fraction(level)
+    tolerance = default_tolerance(level) if tolerance is None else tolerance
     for name, value in (("tolerance", tolerance), ("confidence", confidence)):
         if not is_number(value) or not 0 < value < 1:
             raise ValueError(f"{name} must be between 0 and 1; got {value!r}")
@@ -56,7 +59,7 @@ def rows_needed(level: Level = 0.9, tolerance: float = 0.03, confidence: float =
     return last
 
 
-def groups_affordable(n: int, level: Level = 0.9, tolerance: float = 0.03, confidence: float = 0.95) -> int:
+def groups_affordable(n: int, level: Level = 0.9, tolerance: float | None = None, confidence: float = 0.95) -> int:
     """Return how many equal-frequency groups n calibration rows allow, if each group has the rows it needs.
 
     `BySpread` and `ByPrediction` use one row of each group as its edge; this row is taken into account. The answer is 0
@@ -84,20 +87,30 @@ def groups_judged(
 ) -> int:
     """Return for how many equal groups calibration and test rows will probably show even coverage.
 
-    The interval of a group with n calibration rows and m test rows reaches z √(v / (n + m)) from its middle, where v =
-    level (1 − level), and z is for 95 % confidence in all groups. If each group has its own threshold, the middle
-    varies around the level with variance v (1 / n − 1 / (n + m)); if one threshold is shared, with variance
-    v / (n + m). The answer is the largest number of groups for which both together stay within the tolerance with about
-    the given confidence, by normal approximation; 0 if there is none.
+    With n calibration rows and m test rows in a group, its coverage is known up to the variance v / (n + m), where v =
+    level (1 − level). Its middle varies around the level: with variance v (1 / n − 1 / (n + m)) if each group has
+    its own threshold, and v / (n + m) if one threshold is shared. The answer is the largest number of groups that are
+    shown to lie within the tolerance with about the given confidence, by normal approximation; 0 if there is none.
     """
     share = float(level_fraction(level))
     variance = share * (1 - share)
     groups = np.arange(1, min(max(n // rows_for_finite_threshold(level), 1), _MAX_GROUPS) + 1)
     known, tested = max(n, 1) / groups, test_rows / groups
-    all_rows = variance / (known + tested)
-    reach = -ndtri((1 - CONFIDENCE) / (2 * groups)) * np.sqrt(all_rows)
-    shift = -ndtri((1 - confidence) / (2 * groups)) * np.sqrt(all_rows if shared else variance / known - all_rows)
-    return int(np.count_nonzero(reach + shift <= tolerance))
+    deviation = np.sqrt(variance / (known + tested))
+    middle = deviation if shared else np.sqrt(variance / known - deviation**2)
+    farthest = -ndtri((1 - confidence) / (2 * groups)) * middle  # of the middles of all groups, from the level
+    if shared:
+        return int(np.count_nonzero(farthest - ndtri(SIGNIFICANT) * deviation <= tolerance))
+    # The probabilities of all groups are multiplied: that of the farthest group, and those of the others on average.
+    usual = _log_probability(_NORMAL_POINTS * middle[:, None], deviation[:, None], tolerance).mean(axis=1)
+    total = (groups - 1) * usual + _log_probability(farthest, deviation, tolerance)
+    return int(np.count_nonzero(total >= np.log(CONFIDENCE)))
+
+
+def _log_probability(middle: FloatArray, deviation: FloatArray, tolerance: float) -> FloatArray:
+    """Return the logarithm of the normal probability of at most the tolerance, which is positive."""
+    low, high = (ndtr((end - middle) / deviation) for end in (-tolerance, tolerance))
+    return np.log(np.maximum(high - low, np.finfo(float).tiny))
 
 
 def _lowest_probability(n: int, level: Fraction, tolerance: float) -> float:

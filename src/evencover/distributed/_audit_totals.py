@@ -18,7 +18,7 @@ from evencover.quantiles import level_fraction
 from evencover.table_columns import TableColumns
 
 if TYPE_CHECKING:
-    from evencover.diagnostics._coverage_tests import CoverageEstimate, JointTests
+    from evencover.diagnostics._coverage_tests import GroupCounts
     from evencover.diagnostics._feature_strata import Feature
     from evencover.diagnostics.audit_result import Audit, GroupAudit
     from evencover.diagnostics.quality import Quality
@@ -89,8 +89,7 @@ class AuditTotals:
             Number of calibration rows behind the threshold of each group, or of the one threshold (None: not known).
         """
         from evencover.diagnostics._audit_advice import advice_on_audit
-        from evencover.diagnostics._coverage_tests import JointTests, holm_adjusted
-        from evencover.diagnostics._verdict import verdict
+        from evencover.diagnostics._coverage_tests import JointTests, holm_adjusted, judged_groups
 
         level = level_fraction(sampled.level)
         own_sizes = sizes if len(sizes) == len(self.labels) else sizes * len(self.labels)
@@ -102,22 +101,14 @@ class AuditTotals:
         if region is not None:  # its own p-value; that in the sample is adjusted already
             region = replace(region, adjusted=min(1.0, region.p_under * len(sizes)))
         family = JointTests.of(groups, overall, region)
-        estimate = self._estimate(family, sizes, level)
-        table = estimate.with_intervals(family.groups)
-        other_rows = family.other_rows(level, own_thresholds=estimate.own_thresholds)
+        counts = self._counts(sizes, sampled)
         strata = [self._audited(name, self.stratum(code), level, sizes) for code, name in enumerate(self.strata)]
         everything = self.everything
         audited = replace(
             sampled,
-            verdict=verdict(table, level, sampled.tolerance, other_rows=other_rows),
-            table=table,
-            joint_p_value=family.joint_p_value,
-            overall=family.overall,
+            **judged_groups(family, counts, sampled.tolerance),
             by_width=holm_adjusted(strata),
-            worst_region=family.region,
             quality=_quality(sampled.quality, everything),
-            own_thresholds=estimate.own_thresholds,
-            evidence=estimate.evidence,
             n_empty=everything.n_empty,
             n_infinite=everything.n_infinite,
         )
@@ -134,19 +125,21 @@ class AuditTotals:
             )
         return tuple(int(given[label]) for label in self.labels)
 
-    def _estimate(self, family: "JointTests", sizes: tuple[int | None, ...], level: Fraction) -> "CoverageEstimate":
-        """Return the intervals of the groups, from calibration and test rows or, if these disagree, from test rows."""
-        from evencover.diagnostics._coverage_intervals import clopper_pearson_intervals, posterior_intervals
-        from evencover.diagnostics._coverage_tests import CoverageEstimate
+    def _counts(self, sizes: tuple[int | None, ...], sampled: "Audit") -> "GroupCounts":
+        """Return the counts of the groups, with the sizes of their thresholds if each has its own."""
+        from evencover.diagnostics._coverage_tests import GroupCounts
 
         totals = list(self.by_group.values())
-        rows, covered = np.array([each.rows for each in totals]), np.array([each.covered for each in totals])
         known = len(sizes) == len(self.labels) and None not in sizes
-        own_thresholds = known and len(self.labels) > 1
-        if not known or not family.agrees:
-            return CoverageEstimate(clopper_pearson_intervals(covered, rows), "test rows", own_thresholds)
-        estimates = posterior_intervals(covered, rows, np.array(sizes), level, tied=self.tied, tail_shares=self.tails)
-        return CoverageEstimate(estimates, "calibration and test rows", own_thresholds)
+        return GroupCounts(
+            rows=np.array([each.rows for each in totals]),
+            covered=np.array([each.covered for each in totals]),
+            level=sampled.level,
+            sizes=np.array(sizes) if known else None,
+            raised=self.tied,
+            tail_shares=self.tails,
+            split_at_random=sampled.split_at_random,
+        )
 
     def _audited(
         self, name: Label, totals: Mapping[Label, RowTotals], level: Fraction, sizes: tuple[int | None, ...]
@@ -157,7 +150,9 @@ class AuditTotals:
         every = sum(totals.values(), RowTotals())
         by_group = tuple(each.rows for each in totals.values())
         by_pool = by_group if len(sizes) == len(by_group) else (every.rows,)
-        count = CoverageCount(every.rows, every.covered, every.width, every.score, by_pool)
+        count = CoverageCount(
+            every.rows, every.covered, every.inside, every.n_infinite, every.width, every.score, by_pool
+        )
         return count.audit(name, sizes, level, self.tails)
 
 

@@ -27,8 +27,9 @@ class RowTotals:
 
     Parameters
     ----------
-    rows, covered, n_empty, n_infinite : int
-        Number of rows, of covered targets, of empty intervals and of infinite ones.
+    rows, covered, inside, n_empty, n_infinite : int
+        Number of rows, of covered targets, of targets strictly inside their intervals, of empty intervals and of
+        infinite ones.
     below, above : int
         Number of targets below the lower bound, and above the upper one.
     widths, scores : int
@@ -39,6 +40,7 @@ class RowTotals:
 
     rows: int = 0
     covered: int = 0
+    inside: int = 0
     n_empty: int = 0
     n_infinite: int = 0
     below: int = 0
@@ -142,7 +144,8 @@ class CoverageCounts:
         is_wide, scores_high = np.isinf(width), np.isinf(score)
         infinite = is_wide if self.side is None else np.isinf(getattr(intervals, self.side))
         misses = y < intervals.lower, y > intervals.upper
-        counts = np.ones(len(y)), intervals.covers(y), intervals.empty, infinite, *misses, is_wide, scores_high
+        covered = intervals.covers(y), intervals.covers_inside(y)
+        counts = np.ones(len(y)), *covered, intervals.empty, infinite, *misses, is_wide, scores_high
         sums = np.where(is_wide, 0.0, width) * _UNIT, np.where(scores_high, 0.0, score) * _UNIT
         by_code = np.stack([np.bincount(codes, weights=column) for column in (*counts, *sums)], axis=1)
         for code in np.flatnonzero(by_code[:, 0]).tolist():

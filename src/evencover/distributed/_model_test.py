@@ -182,6 +182,7 @@ class ModelTest:
             level=plan.level,
             tolerance=plan.tolerance,
             seed=plan.seed,
+            split_at_random=True,
         )
         result = replace(
             sampled,

@@ -33,7 +33,7 @@ def audit(
     prediction: str | None = None,
     features: Sequence[str] = (),
     level: Level = 0.9,
-    tolerance: float = 0.03,
+    tolerance: float | None = None,
     calibration_sizes: int | Mapping[Any, int] | None = None,
     seed: int = 0,
     workers: int | None = None,
@@ -60,8 +60,8 @@ def audit(
         Columns to search for rows with low coverage.
     level : float
         Nominal coverage.
-    tolerance : float
-        Largest distance from the level that counts as even.
+    tolerance : float, optional
+        Largest distance from the level that counts as even; min(0.03, 0.1 √(level (1 − level))) by default.
     calibration_sizes : int or mapping from label to int, optional
         Number of calibration rows behind the threshold of all rows, or of each group: ``calibration.sizes``.
     seed : int

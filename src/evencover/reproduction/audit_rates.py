@@ -1,45 +1,79 @@
 """Error rates of `audit`: how often each verdict is given, is wrong, or rests on intervals that miss the true coverage.
 
-The data are the paper's toy model, with three groups by spread. Half as many test rows as calibration rows are audited.
-The true coverage of each group is known, so the verdicts and the intervals of the groups can be checked. Verdicts are
-those of `audit`, computed from counts of many repeats at once.
+Half as many test rows as calibration rows are audited. The true coverage of each group is known, so the verdicts and
+the intervals of the groups can be checked. Verdicts are those of `audit`, computed from counts of many repeats at once.
+
+`audit_rates` draws the paper's toy model, with three groups by spread. `situation_rates` draws the counts themselves,
+for any level and number of groups: scores are uniform, so a threshold is its own coverage.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.interpolate import CubicSpline
-from scipy.special import gammaln, ndtr, ndtri
+from scipy.special import gammaln
+from scipy.stats import binom
 
 from evencover._internal.arrays import BoolArray, FloatArray, IntArray, check_count
-from evencover.diagnostics._coverage_intervals import (
-    CalibrationCounts,
-    clopper_pearson_intervals,
-    combined_intervals,
-    posterior_intervals,
-)
-from evencover.diagnostics._exact_tests import SIGNIFICANT, holm, two_sided_p_value
+from evencover.diagnostics._coverage_intervals import CalibrationCounts, CoverageEstimates, tested_coverage
+from evencover.diagnostics._coverage_tests import GroupCounts
+from evencover.diagnostics._exact_tests import holm, two_sided_p_value
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
-from evencover.diagnostics._verdict import Verdict, verdict
+from evencover.diagnostics._verdict import Verdict, default_tolerance, verdict
 from evencover.groups import Label
-from evencover.quantiles import conformal_rank
+from evencover.quantiles import Level, conformal_rank
 from evencover.reproduction.simulation import LEVEL, seed_of
-from evencover.reproduction.verdict_rates import GROUPS, SCENARIOS, TOLERANCE, Scenario
+from evencover.reproduction.verdict_rates import GROUPS, SCENARIOS, Scenario
 from evencover.rows import Rows
 from evencover.taxonomies import BySpread
 
-CALIBRATION_ROWS = (300, 1200, 2000, 4000, 20_000)  # for all groups together; half as many test rows
-NO_DRIFT = "none"
-DRIFTED_COVERAGES = (0.89, 0.88, 0.87, 0.86, 0.85, 0.8)
-DRIFTS = {"one group": [GROUPS - 1], "all groups": list(range(GROUPS))}  # the groups whose noise grows
-_PIVOTAL = "normalised, oracle"
+CALIBRATION_ROWS = (1200, 2000, 4000, 20_000)  # for all groups together; half as many test rows
+LEVELS = (0.5, 0.9, 0.99)
+NUMBERS_OF_GROUPS = (3, 10)
+SHIFTS = (0.0, -0.01, -0.03, -0.04, -0.05, 0.01, 0.03, 0.04, 0.05)  # of the coverage of one group
 _REFERENCE_ROWS = 100_000  # rows that give the true coverage with one threshold
 _INTERPOLATED_LEVELS = np.linspace(0.7, 0.998, 13)
 _BLOCK = 50  # repeats evaluated at once
 _ROUNDING_MARGIN = 1e-9
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What is audited, and what is known of the calibration.
+
+    Parameters
+    ----------
+    later : bool
+        Whether the test rows come later, and may have changed. Otherwise they were split off at random.
+    own_thresholds : bool
+        Whether each group has a threshold of its own.
+    known : bool
+        Whether the calibration rows are known.
+    """
+
+    later: bool
+    own_thresholds: bool
+    known: bool = True
+
+    @property
+    def shifts(self) -> tuple[float, ...]:
+        """By how much the coverage of one group can differ from the level.
+
+        In a study with thresholds per group it differs by chance alone: the test rows cannot have changed.
+        """
+        return SHIFTS if self.later or not self.own_thresholds else SHIFTS[:1]
+
+
+SITUATIONS = {
+    "study, thresholds per group": Situation(later=False, own_thresholds=True),
+    "study, one threshold": Situation(later=False, own_thresholds=False),
+    "later rows, thresholds per group": Situation(later=True, own_thresholds=True),
+    "later rows, one threshold": Situation(later=True, own_thresholds=False),
+    "later rows, calibration not known": Situation(later=True, own_thresholds=False, known=False),
+}
 
 
 @dataclass(frozen=True)
@@ -56,7 +90,8 @@ class AuditRates:
     missed : float
         Share in which the interval of some group misses the group's true coverage.
     missed_if_combined : float
-        The same, only counting intervals from calibration and test rows: those of repeats in which no test rejects.
+        The same, only counting intervals from calibration and test rows: those of repeats in which the test rows do not
+        contradict the calibration rows.
     """
 
     uneven: float
@@ -65,39 +100,6 @@ class AuditRates:
     false_even: float
     missed: float
     missed_if_combined: float
-
-
-@dataclass(frozen=True, eq=False)
-class AuditCounts:
-    """The counts of R repeats with G groups: all that their verdicts depend on, and the true coverages.
-
-    Parameters
-    ----------
-    rows, covered : ndarray of shape (R, G)
-        Number of test rows, and of covered ones.
-    truth : ndarray of shape (R, G)
-        True coverage.
-    sizes : ndarray of shape (G,)
-        Number of calibration scores behind the threshold of each group.
-    calibration : CalibrationCounts, optional
-        The calibration rows of each group, if one threshold serves all groups; counts of shape (R, G).
-    """
-
-    rows: IntArray
-    covered: IntArray
-    truth: FloatArray
-    sizes: IntArray
-    calibration: CalibrationCounts | None = None
-
-    def intervals(self, agrees: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """Return the intervals of the coverages, from calibration rows too in the selected repeats. Shapes (R, G)."""
-        if self.calibration is None:
-            combined = posterior_intervals(self.covered, self.rows, self.sizes, LEVEL)
-        else:
-            combined = combined_intervals(self.covered, self.rows, self.calibration)
-        tested = clopper_pearson_intervals(self.covered, self.rows)
-        low, high = (np.where(agrees[:, None], combined[end], tested[end]) for end in (0, 1))
-        return low, high
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,12 +118,14 @@ class GuaranteedCounts:
     overall: FloatArray
 
     @classmethod
-    def of(cls, rows: IntArray, sizes: IntArray, *, one_threshold: bool) -> "GuaranteedCounts":
-        """Return the distributions for test rows of shape (R, G), and calibration scores behind each threshold."""
+    def of(
+        cls, rows: IntArray, sizes: Sequence[int | None], level: Level, *, one_threshold: bool
+    ) -> "GuaranteedCounts":
+        """Return the distributions for test rows of shape (R, G); sizes are numbers of calibration scores, or None."""
         total = int(rows[0].sum())
-        by_group = [_covered_count_pmf(rows[:, [group]], int(n), total) for group, n in enumerate(sizes)]
+        by_group = [_covered_count_pmf(rows[:, [group]], n, total, level) for group, n in enumerate(sizes)]
         if one_threshold:
-            overall = _covered_count_pmf(rows.sum(axis=1, keepdims=True), int(sizes[0]), total)
+            overall = _covered_count_pmf(rows.sum(axis=1, keepdims=True), sizes[0], total, level)
         else:
             length = next_fast_len(total + 1, real=True)
             product = np.prod([rfft(pmf, length, axis=1) for pmf in by_group], axis=0)
@@ -144,12 +148,18 @@ class _GroupResult:
     coverage: float
     low: float
     high: float
+    within: float
     adjusted: float
 
     @property
     def estimate(self) -> float:
         """The measured coverage; the verdict does not depend on it."""
         return self.coverage
+
+    @property
+    def inside_low(self) -> float:
+        """The lower end: no target lies on a bound."""
+        return self.low
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,17 +184,14 @@ class Outcomes:
     missed: BoolArray
 
     @classmethod
-    def of(cls, counts: AuditCounts, guaranteed: GuaranteedCounts) -> "Outcomes":
-        """Return the outcomes by the rule of `audit`.
-
-        Calibration rows count in a repeat if its tests, of the groups and of all rows, do not reject.
-        """
+    def of(cls, counts: GroupCounts, truth: FloatArray, guaranteed: GuaranteedCounts) -> "Outcomes":
+        """Return the outcomes by the rule of `audit`, for counts and true coverages of shape (R, G)."""
         adjusted = guaranteed.p_values(counts.covered)
-        combined = np.all(adjusted >= SIGNIFICANT, axis=1)
-        low, high = counts.intervals(combined)
-        off = np.any(np.abs(counts.truth - LEVEL) > TOLERANCE + _ROUNDING_MARGIN, axis=1)
-        missed = np.any((counts.truth < low) | (counts.truth > high), axis=1)
-        return cls(list(_verdicts(counts, low, high, adjusted)), combined, off, missed)
+        combined = counts.calibration_known & (adjusted.min(axis=1) >= counts.contradiction)
+        known = _selected_estimates(counts, combined)
+        off = np.any(np.abs(truth - float(counts.level)) > default_tolerance(counts.level) + _ROUNDING_MARGIN, axis=1)
+        missed = np.any((truth < known.low) | (truth > known.high), axis=1)
+        return cls(list(_verdicts(counts, known, adjusted)), combined, off, missed)
 
     @classmethod
     def rates(cls, blocks: list["Outcomes"]) -> AuditRates:
@@ -196,6 +203,113 @@ class Outcomes:
         shares = [*(verdicts == name for name in ("uneven", "even", "undecided"))]
         shares += [(verdicts == "even") & off, missed, missed & combined]
         return AuditRates(*(float(share.mean()) for share in shares))
+
+
+def _selected_estimates(counts: GroupCounts, combined: BoolArray) -> CoverageEstimates:
+    """Return what is known in each repeat: from calibration and test rows where they are combined, else from tests."""
+    tested = counts.estimates("test rows")
+    if not combined.any():
+        return tested
+    both = counts.estimates("calibration and test rows")
+    columns = {
+        name: np.where(combined[:, None], getattr(both, name), getattr(tested, name))
+        for name in ("low", "high", "estimate", "within")
+    }
+    return CoverageEstimates(**columns, all_within=np.where(combined, both.all_within, tested.all_within))
+
+
+def _verdicts(counts: GroupCounts, known: CoverageEstimates, adjusted: FloatArray) -> Iterator[Verdict]:
+    """Yield the verdict of each repeat."""
+    level, tolerance = float(counts.level), default_tolerance(counts.level)
+    total, covered = (each.sum(axis=1, keepdims=True) for each in (counts.rows, counts.covered))
+    overall = tested_coverage(covered, total, level)
+    overall = replace(overall, within=np.minimum(overall.within, known.all_within[:, None]))
+    ends = [
+        np.concatenate([getattr(known, name), getattr(overall, name)], axis=1) for name in ("low", "high", "within")
+    ]
+    columns = (
+        np.concatenate([counts.rows, total], axis=1),
+        np.concatenate([counts.covered / counts.rows, covered / total], axis=1),
+        *ends,
+        adjusted,
+    )
+    for shown_within, *repeat in zip(known.all_within.tolist(), *(column.tolist() for column in columns), strict=True):
+        *groups, last = (_GroupResult(number, *values) for number, values in enumerate(zip(*repeat, strict=True)))
+        yield verdict(groups, level, tolerance, shown_within=shown_within, overall=last)
+
+
+def situation_rates(
+    situation: Situation,
+    level: Level,
+    rows: int,
+    groups: int,
+    *,
+    shift: float = 0.0,
+    repeats: int = 1000,
+    seed: int = 0,
+) -> AuditRates:
+    """Return how often the audit of equal groups is right.
+
+    Parameters
+    ----------
+    situation : Situation
+        One of `SITUATIONS`.
+    level : float
+        Nominal coverage.
+    rows, groups : int
+        Number of calibration rows, and of groups. There are half as many test rows.
+    shift : float
+        The distance from the level of the coverage of the first group, for test rows. If they come later, the rows have
+        changed since the calibration. Otherwise the other groups differ as well, so that all rows are as asked.
+    repeats, seed : int
+        Number of repeats, and seed of the draws.
+    """
+    check_count(repeats, "repeats")
+    name = f"{situation} {float(level):g} {rows} {groups} {shift:g}"
+    rng = np.random.default_rng(seed_of(seed, "situation", name))
+    n, m = rows // groups, rows // 2 // groups
+    size = n if situation.own_thresholds else n * groups if situation.known else None
+    tested = np.full((1, groups), m)
+    guaranteed = GuaranteedCounts.of(tested, [size] * groups, level, one_threshold=not situation.own_thresholds)
+    outcomes = []
+    for start in range(0, repeats, _BLOCK):
+        truth, calibration = _drawn_coverage(situation, level, (min(_BLOCK, repeats - start), groups), n, shift, rng)
+        counts = GroupCounts(
+            rows=np.broadcast_to(tested, truth.shape),
+            covered=rng.binomial(m, truth),
+            level=level,
+            sizes=np.full(groups, size) if situation.own_thresholds else None,
+            calibration=calibration,
+            split_at_random=not situation.later,
+        )
+        outcomes.append(Outcomes.of(counts, truth, guaranteed))
+    return Outcomes.rates(outcomes)
+
+
+def _drawn_coverage(
+    situation: Situation, level: Level, shape: tuple[int, int], n: int, shift: float, rng: np.random.Generator
+) -> tuple[FloatArray, CalibrationCounts | None]:
+    """Draw the true coverage of each group, and how many of its n calibration rows one threshold covers.
+
+    Scores are uniform. If a group is off although all rows share a threshold, its scores are smaller by the shift.
+    """
+    repeats, groups = shape
+    if situation.own_thresholds:
+        rank = conformal_rank(n, level)
+        truth, calibration = rng.beta(rank, n + 1 - rank, size=shape), None
+    elif situation.known:
+        shifts = np.zeros(groups) if situation.later else np.append(shift, np.full(groups - 1, -shift / (groups - 1)))
+        scores = rng.random((repeats, groups, n)) - shifts[:, None]
+        rank = conformal_rank(n * groups, level)
+        threshold = np.partition(scores.reshape(repeats, -1), rank - 1, axis=1)[:, rank - 1]
+        covered = np.count_nonzero(scores <= threshold[:, None, None], axis=2)
+        truth = np.clip(threshold[:, None] + shifts, 0.0, 1.0)
+        calibration = CalibrationCounts(np.full(shape, n), covered, covered)
+    else:
+        truth, calibration = np.full(shape, float(level)), None
+    if situation.later and shift:
+        truth[:, 0] = min(float(level) + shift, 1.0)
+    return truth, calibration
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +337,7 @@ class _Repeat:
 
 
 def audit_rates(scenario: str, rows: int, *, repeats: int = 200, seed: int = 0) -> AuditRates:
-    """Return how often the audit of one threshold for all rows is right, given the diagnosis of its calibration rows.
+    """Return how often the audit of a study with one threshold for all rows is right.
 
     Parameters
     ----------
@@ -237,57 +351,17 @@ def audit_rates(scenario: str, rows: int, *, repeats: int = 200, seed: int = 0) 
     for block in _blocks(scenario, rows, repeats, seed_of(seed, "audit", scenario, str(rows))):
         calibration = [repeat.marginal.counts for repeat in block]
         columns = (np.stack([getattr(each, name) for each in calibration]) for name in ("rows", "certain", "covered"))
-        counts = AuditCounts(
+        counts = GroupCounts(
             rows=np.stack([repeat.count() for repeat in block]),
             covered=np.stack([repeat.count(repeat.scores <= repeat.marginal.threshold) for repeat in block]),
-            truth=np.stack([truth.of_groups(repeat.marginal.threshold, repeat.edges) for repeat in block]),
-            sizes=np.full(GROUPS, rows),
+            level=LEVEL,
             calibration=CalibrationCounts(*columns),
+            split_at_random=True,
         )
-        outcomes.append(Outcomes.of(counts, GuaranteedCounts.of(counts.rows, counts.sizes, one_threshold=True)))
+        found = np.stack([truth.of_groups(repeat.marginal.threshold, repeat.edges) for repeat in block])
+        guaranteed = GuaranteedCounts.of(counts.rows, [rows] * GROUPS, LEVEL, one_threshold=True)
+        outcomes.append(Outcomes.of(counts, found, guaranteed))
     return Outcomes.rates(outcomes)
-
-
-def group_threshold_rates(rows: int, *, repeats: int = 200, seed: int = 0) -> dict[str, AuditRates]:
-    """Return how often the audit of thresholds per group is right, without drift and with it.
-
-    The score is the normalised score of the oracle. Without drift, the key is `NO_DRIFT`. Coverage is then as
-    guaranteed, and the verdict is `uneven` in at most 5 % of the repeats. With drift, the noise of the last group or of
-    all groups grows after the calibration, by the factor that makes the true coverage in these groups exactly 0.89,
-    0.88, ... The keys are such as `one group, 0.85`. Drift makes the calibration rows wrong as evidence. As long as no
-    test rejects, they still count, and they outweigh few test rows. So with drift the verdict `even` can be wrong in
-    more than 5 % of the repeats. Its share is returned, but nothing bounds it. All drifts are evaluated on the same
-    rows.
-
-    Parameters
-    ----------
-    rows, repeats, seed : int
-        Number of calibration rows, number of repeats, seed of the draws. There are half as many test rows.
-    """
-    outcomes: dict[str, list[Outcomes]] = {}
-    for block in _blocks(_PIVOTAL, rows, repeats, seed_of(seed, "thresholds per group", str(rows))):
-        sizes, tested = block[0].marginal.sizes, np.stack([repeat.count() for repeat in block])
-        guaranteed = GuaranteedCounts.of(tested, sizes, one_threshold=False)
-        for name, limits in _score_limits(np.stack([repeat.marginal.group_thresholds for repeat in block])):
-            covered = [
-                repeat.count(repeat.scores <= limit[repeat.codes]) for repeat, limit in zip(block, limits, strict=True)
-            ]
-            counts = AuditCounts(tested, np.stack(covered), 2 * ndtr(limits) - 1, sizes)
-            outcomes.setdefault(name, []).append(Outcomes.of(counts, guaranteed))
-    return {name: Outcomes.rates(blocks) for name, blocks in outcomes.items()}
-
-
-def _score_limits(thresholds: FloatArray) -> Iterator[tuple[str, FloatArray]]:
-    """Yield each drift with the largest covered score before the noise grows, shape (R, G).
-
-    If the noise of a group grows by the factor threshold / z, then scores up to z stay below the threshold.
-    """
-    yield NO_DRIFT, thresholds
-    for name, groups in DRIFTS.items():
-        for coverage in DRIFTED_COVERAGES:
-            limits = thresholds.copy()
-            limits[:, groups] = ndtri((1 + coverage) / 2)
-            yield f"{name}, {coverage:g}", limits
 
 
 def _blocks(scenario: str, rows: int, repeats: int, seed: int) -> Iterator[list[_Repeat]]:
@@ -332,29 +406,16 @@ def _true_coverage(scenario: str, rows: int, seed: int) -> _TrueCoverage:
     return _TrueCoverage.of(SCENARIOS[scenario], rows, np.random.default_rng(seed_of(seed, scenario, "audit truth")))
 
 
-def _verdicts(counts: AuditCounts, low: FloatArray, high: FloatArray, adjusted: FloatArray) -> Iterator[Verdict]:
-    """Yield the verdict of each repeat."""
-    total, covered = (each.sum(axis=1, keepdims=True) for each in (counts.rows, counts.covered))
-    ends = zip((low, high), clopper_pearson_intervals(covered, total)[:2], strict=True)
-    columns = (
-        np.concatenate([counts.rows, total], axis=1),
-        np.concatenate([counts.covered / counts.rows, covered / total], axis=1),
-        *(np.concatenate(parts, axis=1) for parts in ends),
-        adjusted,
-    )
-    for repeat in zip(*(column.tolist() for column in columns), strict=True):
-        *groups, overall = (_GroupResult(number, *values) for number, values in enumerate(zip(*repeat, strict=True)))
-        yield verdict(groups, LEVEL, TOLERANCE, other_rows=[overall])
-
-
-def _covered_count_pmf(rows: IntArray, n: int, total: int) -> FloatArray:
+def _covered_count_pmf(rows: IntArray, n: int | None, total: int, level: Level) -> FloatArray:
     """Return the probabilities that 0, 1, ..., total rows are covered. Shape (R, total + 1).
 
     With m rows, shape (R, 1), and a threshold from n calibration scores, the count is BetaBinomial(m, k, n + 1 − k),
-    where k is the conformal rank.
+    where k is the conformal rank. Without n, it is Binomial(m, level).
     """
-    log_factorial, k = _log_factorials(n + total + 1), conformal_rank(n, LEVEL)
     counts = np.arange(total + 1)
+    if n is None:
+        return np.asarray(binom.pmf(counts, rows, float(level)))
+    log_factorial, k = _log_factorials(n + total + 1), conformal_rank(n, level)
     rest = np.maximum(rows - counts, 0)
     log_pmf = log_factorial[rows] - log_factorial[counts] - log_factorial[rest]
     log_pmf += log_factorial[counts + k - 1] + log_factorial[rest + n - k] - log_factorial[rows + n]

@@ -83,8 +83,10 @@ class Plan:
         One threshold for both ends of the intervals; or one for each end (`TwoTails`), so that at most half of
         1 − level lies below the intervals, and at most half above. By default selected on the training part; joint if
         the score and the groups are given.
-    level, tolerance : float
-        Nominal coverage, and the largest distance from it that counts as even.
+    level : float
+        Nominal coverage.
+    tolerance : float, optional
+        Largest distance from the level that counts as even; min(0.03, 0.1 √(level (1 − level))) by default.
     calibration : {"auto", "split", "cross"}
         "split" fits, calibrates and tests on three parts of the rows. "cross" uses every row for all three, by
         cross-validation (`CrossConformalRegressor`): better for small tables, but its guarantee is weaker. "auto" is
@@ -115,7 +117,7 @@ class Plan:
     taxonomy: Taxonomy | None = None
     tails: Tails | None = field(default=None, kw_only=True)
     level: float = 0.9
-    tolerance: float = 0.03
+    tolerance: float | None = None
     calibration_size: float = _CALIBRATION_SIZE
     test_size: float = _TEST_SIZE
     support: Support | Literal["auto", "none"] = "auto"

@@ -31,7 +31,6 @@ from evencover.predictions import Prediction
 from evencover.quantiles import Levels
 from evencover.rows import Rows
 from evencover.scores.support import outside_support
-from evencover.studies._calibrated_models import tied_scores
 from evencover.studies._cross_fitting import CrossFitted
 from evencover.studies._cross_texts import LAW, guarantee_sentence, rows_text
 from evencover.studies._leaks import too_good
@@ -195,7 +194,6 @@ class Study:
             one_threshold_uneven=diagnosis.verdict == "uneven",
             model=self.model_name,
             explains_nothing=audited.quality.explains_nothing and not audited.quality.may_be_chance,
-            tied=tied_scores(self.regressor, audited.level)[0],
             per_group=len(self.regressor.calibration_.labels) > 1,
             by_time=self.time is not None,
             outside_support=self._share_outside_support,

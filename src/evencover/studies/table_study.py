@@ -33,7 +33,7 @@ from evencover.scores import Bounded
 from evencover.scores.evaluation import interval_by
 from evencover.scores.score import needs_scale, with_scale
 from evencover.scores.support import with_support
-from evencover.studies._calibrated_models import has_one_threshold, is_cross, tied_scores
+from evencover.studies._calibrated_models import has_one_threshold, is_cross
 from evencover.studies._calibration_choice import cross_notes, reason_for_cross
 from evencover.studies._columns import ColumnRoles, MissingTarget, PreparedTable, grouping_columns, prepare_table
 from evencover.studies._cross_fitting import CrossFitted, CrossSettings, cross_fitted, units_of
@@ -151,7 +151,7 @@ def _study(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: Prog
     progress("auditing the test rows")
     intervals = fitted.intervals(plan.level)
     groups = fitted.groups(intervals, taxonomy)
-    settings["test_rows_only"] = roles.time is not None
+    settings["split_at_random"] = roles.time is None
     result = Study(
         name=name,
         target=roles.target,
@@ -300,7 +300,6 @@ def audit_of_study(
         intervals,
         groups=groups,
         diagnosis=diagnosis if _is_of_its_threshold(diagnosis, regressor) else None,
-        tied_scores=tied_scores(regressor, diagnosis.level)[1] > 1 or intervals.n_replaced > 0,
         **settings,
     )
     return replace(audited, quality=study_quality(regressor, rows, intervals, diagnosis))
