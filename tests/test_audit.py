@@ -22,7 +22,8 @@ from evencover import (
     rows_needed,
 )
 from evencover._report.json_data import data_of
-from evencover.diagnostics import _excess_risk, audits
+from evencover.diagnostics import _coverage_tests, _excess_risk
+from evencover.diagnostics._answers import answers
 from evencover.diagnostics._audit_advice import advice_on_audit
 from evencover.diagnostics._exact_tests import holm, large_sample_p_value
 from evencover.diagnostics._excess_risk import excess_risk
@@ -200,10 +201,27 @@ def test_groups_explained_by_few_calibration_rows_need_no_more_test_rows():
     assert [row.group for row in both.off] == ["far"]
 
 
-def test_even_infinite_intervals_get_advice():
-    found = audit(np.zeros(200), (np.full(200, -np.inf), np.full(200, np.inf)), level=0.99)
-    assert found.verdict == "even"
+def test_infinite_intervals_are_never_even():
+    """Not even if all of them cover, and 1 is within the tolerance of the level."""
+    found = audit(np.zeros(200), (np.full(200, -np.inf), np.full(200, np.inf)), level=0.99, tolerance=0.03)
+    assert (found.verdict, found.shown_within) == ("undecided", np.inf)
     assert "200 of 200 intervals are infinite" in found.advice
+    assert "because infinite intervals are right for every target" in found.headline
+
+
+@pytest.mark.filterwarnings("ignore:too few calibration rows")
+def test_one_group_with_an_infinite_threshold_is_not_even():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(["many", "few"], [20_000, 20])
+    calibration = calibrate(rng.normal(size=20_020), np.zeros(20_020), groups=groups)
+    intervals = calibration.interval(np.zeros(20_020), groups=groups, level=0.99)
+    found = audit(rng.normal(size=20_020), intervals, split_at_random=True)
+    assert (found.verdict, found.off) == ("undecided", ())
+    assert [row.within < 0.01 for row in found.table] == [False, True]
+    assert answers(found)["Is it even"] == (
+        "Not known yet. 20 of 20020 intervals are infinite, so they are right for every target. A finite threshold at "
+        "level 0.99 needs at least 99 calibration rows."
+    )
 
 
 def test_the_text_shows_at_most_30_groups():
@@ -217,7 +235,7 @@ def test_the_text_shows_at_most_30_groups():
 
 def test_advice_on_over_and_under_coverage():
     y, made = targets_and_intervals(990, 1000)
-    assert audit(y, made).advice.startswith("Use narrower intervals, unless tied scores prevent them")
+    assert audit(y, made).advice.startswith("Use narrower intervals: 99.0 % instead of 90.0 % of all rows are covered")
     y, made = targets_and_intervals(700, 1000)
     assert audit(y, made).advice.startswith("Recalibrate on recent rows that the model was not trained on")
 
@@ -346,8 +364,8 @@ class TestGroups:
         assert found.table[1].rows == 0
         assert np.isnan([found.table[1].coverage, found.table[1].adjusted, found.table[1].width]).all()
         assert found.verdict == "undecided"
-        assert "every group lies between 82 % and 98 %, but not yet between 87 % and 93 %" in found.advice
-        assert "tolerance=0.08" in found.advice
+        assert "every group lies between 83 % and 97 %, but not yet between 87 % and 93 %" in found.advice
+        assert "tolerance=0.07" in found.advice
 
     def test_groups_of_the_target(self):
         rows = draw(np.random.default_rng(0), 800)
@@ -503,10 +521,10 @@ class TestFeatures:
 
     def test_only_a_region_below_the_level_affects_the_verdict(self, monkeypatch):
         passed = []
-        monkeypatch.setattr(audits, "verdict", lambda *_, other_rows: passed.append(other_rows) or "even")
+        monkeypatch.setattr(_coverage_tests, "verdict", lambda *_, region, **__: passed.append(region) or "even")
         x, bounds = np.arange(4000.0)[:, None], (np.full(4000, -1.0), np.ones(4000))
         good, bad = (audit(np.where(np.arange(4000) % each, 0.0, 2.0), bounds, X=x) for each in (50, 3))
-        assert passed == [[good.overall], [bad.overall, bad.worst_region]]
+        assert passed == [None, bad.worst_region]
         assert good.worst_region.low > 0.9
 
     def test_rows_that_cannot_be_split_have_no_region(self):

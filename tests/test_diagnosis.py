@@ -33,7 +33,14 @@ from evencover.diagnostics._exact_tests import clopper_pearson_lower, covered_co
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.diagnostics._options import evaluate_options
 from evencover.diagnostics._spread_dependence import dependence
-from evencover.diagnostics._verdict import checked_settings, is_off, sufficient_tolerance, verdict
+from evencover.diagnostics._verdict import (
+    checked_settings,
+    default_tolerance,
+    is_as_narrow_as_possible,
+    is_off,
+    sufficient_tolerance,
+    verdict,
+)
 from evencover.diagnostics.diagnosis import at_level
 from evencover.groups import Groups
 from evencover.models import WithSpread
@@ -49,6 +56,11 @@ class Group:
     low: float
     high: float
     adjusted: float = 1.0
+    within: float = 0.02
+    inside_low: float = None
+
+    def __post_init__(self):
+        object.__setattr__(self, "inside_low", self.low if self.inside_low is None else self.inside_low)
 
 
 row = Group
@@ -83,7 +95,7 @@ def test_the_papers_toy_model(score, changes, expected):
     """The residual score is uneven and the normalised score even; with the wrong variance it is reversed."""
     for seed in range(3):
         scores, groups, spread = toy_scores(score, 20_000, *changes, seed=seed)
-        found = diagnose_scores(scores, groups, spread=spread)
+        found = diagnose_scores(scores, groups, spread=spread, tolerance=0.02)
         assert found.verdict == expected
         assert f"Verdict: {expected}." in str(found)
         assert expected in repr(found)
@@ -141,7 +153,8 @@ def test_if_undecided_the_result_tells_what_is_shown():
     assert found.verdict == "undecided"
     assert diagnose_scores(scores, groups, tolerance=found.shown_within).verdict == "even"
     assert diagnose_scores(scores, groups, tolerance=found.shown_within - 1e-6).verdict == "undecided"
-    assert found.shown_within == max(max(0.9 - row.low, row.high - 0.9) for row in found.table)
+    assert found.shown_within == max(row.within for row in found.table)
+    assert found.shown_within < max(max(0.9 - row.low, row.high - 0.9) for row in found.table)  # these hold jointly
     tolerance = sufficient_tolerance(found.shown_within)
     assert found.shown_within <= tolerance < found.shown_within + 0.01
     assert f"(With tolerance={tolerance:g}, it would count as even.)" in found.advice
@@ -169,38 +182,63 @@ def test_a_wider_tolerance_is_easier_to_meet():
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "p_value", "expected"),
+    ("low", "high", "p_value", "within", "expected"),
     [
-        (0.86, 0.89, 0.01, "uneven"),
-        (0.86, 0.89, 0.06, "undecided"),  # not significant
-        (0.86, 0.89, np.nan, "undecided"),  # not tested
-        (0.89, 0.92, 0.01, "even"),  # the interval contains the level
-        (0.86, 0.91, 0.01, "undecided"),
-        (0.88, 0.89, 0.01, "even"),  # significant, but negligible: within the tolerance
-        (0.9069, 0.9071, 1e-9, "even"),
-        (0.87, 0.93, 0.5, "even"),  # the bounds are included
-        (0.869, 0.92, 0.5, "undecided"),
-        (0.88, 0.931, 0.5, "undecided"),
+        (0.86, 0.89, 0.01, 0.04, "uneven"),
+        (0.86, 0.89, 0.06, 0.04, "undecided"),  # not significant
+        (0.86, 0.89, np.nan, 0.04, "undecided"),  # not tested
+        (0.86, 0.91, 0.01, 0.04, "undecided"),  # the interval contains the level
+        (0.86, 0.89, 0.01, 0.029, "even"),  # shown to differ from the level, and shown to be negligible
+        (0.9069, 0.9071, 1e-9, 0.0071, "even"),
+        (0.86, 0.94, 0.5, 0.03, "even"),  # the tolerance is included
+        (0.86, 0.94, 0.5, 0.0301, "undecided"),
+        (0.89, 0.91, 0.5, np.inf, "undecided"),  # infinite intervals
     ],
 )
-def test_the_rule(low, high, p_value, expected):
-    other = row("b", 100, 0.9, low, high, p_value)
+def test_the_rule(low, high, p_value, within, expected):
+    other = row("b", 100, 0.9, low, high, p_value, within)
     table = [row("a", 100, 0.9, 0.88, 0.92), other, row("none", 0, np.nan, 0.0, 1.0)]
-    assert verdict(table, 0.9, 0.03) == expected
+    assert verdict(table, 0.9, 0.03, shown_within=max(0.02, within)) == expected
     assert is_off(other, 0.9, 0.03) == (expected == "uneven")
-    assert verdict([], 0.9, 0.03) == "undecided"
+    assert verdict([], 0.9, 0.03, shown_within=np.inf) == "undecided"
+
+
+def test_targets_on_a_bound_do_not_make_a_group_too_wide():
+    """95 % are covered. Narrower intervals would do if 91 % or more lie strictly inside, but not if 80 % do."""
+    wide, tight = (row("a", 1000, 0.95, 0.93, 0.97, 0.001, 0.07, inside_low=each) for each in (0.905, 0.8))
+    assert [is_off(each, 0.9, 0.03) for each in (wide, tight)] == [True, False]
+    assert [is_as_narrow_as_possible(each, 0.9) for each in (wide, tight)] == [False, True]
+    low = row("a", 1000, 0.85, 0.83, 0.87, 0.001, 0.07, inside_low=0.7)
+    assert is_off(low, 0.9, 0.03)
 
 
 def test_a_negligible_difference_does_not_make_an_open_group_uneven():
     """The significant group lies within the tolerance; the other group is not significant."""
-    table = [row("a", 10**6, 0.907, 0.906, 0.908, 1e-9), row("b", 100, 0.9, 0.82, 0.95, 0.9)]
-    assert verdict(table, 0.9, 0.03) == "undecided"
+    table = [row("a", 10**6, 0.907, 0.906, 0.908, 1e-9, 0.008), row("b", 100, 0.9, 0.82, 0.95, 0.9, 0.08)]
+    assert verdict(table, 0.9, 0.03, shown_within=0.08) == "undecided"
 
 
-def test_other_rows_can_show_uneven_but_not_even_coverage():
-    table, off, wide = ([row("a", 100, 0.9, *ends, 0.01)] for ends in ((0.88, 0.92), (0.8, 0.85), (0.8, 0.95)))
-    assert verdict(table, 0.9, 0.03, other_rows=off) == "uneven"
-    assert verdict(table, 0.9, 0.03, other_rows=wide) == "even"
+def test_a_region_can_show_uneven_but_not_even_coverage():
+    table, off, wide = (row("a", 100, 0.9, *ends, 0.01, 0.1) for ends in ((0.88, 0.92), (0.8, 0.85), (0.8, 0.95)))
+    assert verdict([table], 0.9, 0.03, shown_within=0.02, region=off) == "uneven"
+    assert verdict([table], 0.9, 0.03, shown_within=0.02, region=wide) == "even"
+    assert verdict([table], 0.9, 0.03, shown_within=0.04, region=wide) == "undecided"
+
+
+def test_all_rows_are_within_the_tolerance_if_all_groups_are():
+    table, off = (row("a", 100, 0.9, *ends, 0.01, 0.1) for ends in ((0.88, 0.92), (0.8, 0.85)))
+    assert verdict([table], 0.9, 0.03, shown_within=0.02, overall=off) == "even"
+    assert verdict([table], 0.9, 0.03, shown_within=0.04, overall=off) == "uneven"
+
+
+@pytest.mark.parametrize(("level", "expected"), [(0.5, 0.03), (0.9, 0.03), (0.95, 0.0218), (0.99, 0.00995)])
+def test_the_default_tolerance_follows_the_level(level, expected):
+    """At level 0.99, coverage of 97.4 % to 100 % is not even."""
+    scores, groups, _ = toy_scores(Normalized(), 300)
+    found = diagnose_scores(scores, groups, level=level)
+    assert found.tolerance == default_tolerance(level) == pytest.approx(expected, rel=1e-2)
+    assert at_level(found, 0.9).tolerance == 0.03
+    assert at_level(diagnose_scores(scores, groups, level=level, tolerance=0.05), 0.9).tolerance == 0.05
 
 
 def test_holm_adjusted_p_values():

@@ -10,19 +10,22 @@ from scipy.stats import binom, kstest, norm
 
 from evencover import BySpread, Rows, audit, calibrate, diagnose_scores
 from evencover.diagnostics import _coverage_intervals
-from evencover.diagnostics._coverage_intervals import CalibrationCounts, combined_intervals, posterior_intervals
+from evencover.diagnostics._coverage_intervals import (
+    CalibrationCounts,
+    own_threshold_coverage,
+    shared_threshold_coverage,
+)
+from evencover.diagnostics._coverage_tests import GroupCounts
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
+from evencover.diagnostics._verdict import default_tolerance
 from evencover.quantiles import conformal_rank
 from evencover.reproduction import audit_rates as rates_module
 from evencover.reproduction.audit_rates import (
-    DRIFTED_COVERAGES,
-    DRIFTS,
-    NO_DRIFT,
-    AuditCounts,
+    SITUATIONS,
     GuaranteedCounts,
     Outcomes,
     audit_rates,
-    group_threshold_rates,
+    situation_rates,
 )
 from evencover.reproduction.simulation import LEVEL, seed_of
 from evencover.reproduction.verdict_rates import SCENARIOS
@@ -34,7 +37,7 @@ SIZES, TESTED = (80, 120, 100), (40, 60, 50)  # calibration and test rows of gro
 OWN_SIZES, OWN_TESTED = (19, 30, 25), (10, 15, 12)  # of groups with their own thresholds
 COUNTS = ("rows", "certain", "covered")
 more_repeats = pytest.mark.parametrize("repeats", [400, pytest.param(4000, marks=pytest.mark.slow)])
-cached_group_threshold_rates, cached_audit_rates = cache(group_threshold_rates), cache(audit_rates)
+cached_situation_rates, cached_audit_rates = cache(situation_rates), cache(audit_rates)
 
 
 def bounded(share, rate, repeats):
@@ -42,25 +45,65 @@ def bounded(share, rate, repeats):
     return share * repeats <= max_count(rate, repeats)
 
 
+def rates(name, rows, *, level=0.9, groups=3, shift=0.0, repeats=400):
+    return cached_situation_rates(SITUATIONS[name], level, rows, groups, shift=shift, repeats=repeats)
+
+
+STUDY, LATER = "study, thresholds per group", "later rows, thresholds per group"
+levels_and_groups = pytest.mark.parametrize(
+    ("level", "groups"),
+    [(0.9, 3), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((0.5, 3), (0.99, 3), (0.9, 10), (0.99, 10)))],
+)
+many_rows = pytest.mark.parametrize(
+    "rows", [2000, 4000, *(pytest.param(n, marks=pytest.mark.slow) for n in (1200, 20_000))]
+)
+
+
 @more_repeats
-@pytest.mark.parametrize("rows", [300, 2000, 4000])
-class TestThresholdsPerGroup:
-    """Without drift, coverage is as guaranteed."""
+@levels_and_groups
+@many_rows
+class TestVerdicts:
+    """False alarms and false reassurance are rare in every situation."""
 
-    def test_false_alarms_are_rare(self, rows, repeats):
-        found = cached_group_threshold_rates(rows, repeats=repeats)[NO_DRIFT]
-        assert bounded(found.uneven, 0.05, repeats)
-        assert found.uneven > 0
+    def test_of_the_even_verdicts_of_studies_at_most_5_percent_are_wrong(self, rows, level, groups, repeats):
+        found = rates(STUDY, rows, level=level, groups=groups, repeats=repeats)
+        n_even, n_wrong = round(found.even * repeats), round(found.false_even * repeats)
+        assert n_wrong <= max_count(0.05, n_even) if n_even else n_wrong == 0
 
-    def test_even_is_rarely_wrong(self, rows, repeats):
-        found = cached_group_threshold_rates(rows, repeats=repeats)[NO_DRIFT]
-        assert bounded(found.false_even, 0.05, repeats)
-        assert found.even > 0.3 if rows >= 2000 else found.even == 0
+    @pytest.mark.parametrize("name", SITUATIONS)
+    def test_false_alarms_are_rare(self, name, rows, level, groups, repeats):
+        assert bounded(rates(name, rows, level=level, groups=groups, repeats=repeats).uneven, 0.05, repeats)
 
-    def test_intervals_from_all_rows_rarely_miss(self, rows, repeats):
-        found = cached_group_threshold_rates(rows, repeats=repeats)[NO_DRIFT]
-        assert bounded(found.missed_if_combined, 0.05, repeats)
-        assert found.missed_if_combined > 0.01
+    @pytest.mark.parametrize("name", list(SITUATIONS)[1:])
+    @pytest.mark.parametrize("direction", [-1, 1])
+    def test_a_group_outside_the_tolerance_is_rarely_even(self, name, direction, rows, level, groups, repeats):
+        shift = direction * (default_tolerance(level) + 0.01)
+        if level + shift < 1:
+            found = rates(name, rows, level=level, groups=groups, shift=shift, repeats=repeats)
+            assert bounded(found.false_even, 0.05, repeats)
+
+
+@pytest.mark.parametrize(("rows", "least"), [(1200, 0.05), (2000, 0.8), (4000, 0.99)])
+def test_studies_of_this_size_are_found_even(rows, least):
+    """At level 0.9 with three groups of the same size and half as many test rows."""
+    found = rates(STUDY, rows, repeats=2000)
+    assert bounded(1 - found.even, 1 - least, 2000)
+    assert found.even > least
+
+
+def test_calibration_rows_do_not_outvote_later_rows():
+    """A group that has fallen to 0.86 would be even in most repeats if the calibration rows counted as in a study."""
+    situation = SITUATIONS[LATER]
+    found = rates(LATER, 4000, shift=-0.04, repeats=2000)
+    trusted = situation_rates(replace(situation, later=False), 0.9, 4000, 3, repeats=200)
+    assert found.even < 0.05 < found.uneven
+    assert trusted.even > 0.95
+
+
+def test_intervals_from_all_rows_rarely_miss():
+    found = rates(STUDY, 2000, repeats=2000)
+    assert bounded(found.missed_if_combined, 0.05, 2000)
+    assert found.missed_if_combined > 0.01
 
 
 @more_repeats
@@ -77,20 +120,37 @@ def test_with_one_threshold_the_verdicts_are_rarely_wrong(scenario, rows, repeat
         assert (found.even > 0.5) == (rows == 4000)
 
 
-def test_power_grows_with_drift_and_with_rows():
-    few, many = (cached_group_threshold_rates(rows, repeats=400) for rows in (2000, 4000))
-    for groups in DRIFTS:
-        names = [f"{groups}, {coverage:g}" for coverage in DRIFTED_COVERAGES]
-        uneven = [many[name].uneven for name in names]
+def test_power_grows_with_the_shift_and_with_rows():
+    for sign in (-1, 1):
+        uneven = [rates(LATER, 4000, shift=sign * each).uneven for each in (0.01, 0.03, 0.05)]
         assert uneven == sorted(uneven)
-        assert uneven[0] < 0.2 < 0.99 < uneven[-1]
-        assert few[names[-3]].uneven < many[names[-3]].uneven - 0.05
+        assert uneven[0] < 0.2 < 0.8 < uneven[-1]
+        assert rates(LATER, 2000, shift=sign * 0.05).uneven < uneven[-1] - 0.05
 
 
-def test_the_first_repeats_do_not_depend_on_their_number(monkeypatch):
-    expected = group_threshold_rates(300, repeats=60), audit_rates("residual, oracle", 300, repeats=60)
+def test_the_first_repeats_of_the_toy_model_do_not_depend_on_their_number(monkeypatch):
+    expected = audit_rates("residual, oracle", 300, repeats=60)
     monkeypatch.setattr(rates_module, "_BLOCK", 7)
-    assert (group_threshold_rates(300, repeats=60), audit_rates("residual, oracle", 300, repeats=60)) == expected
+    assert audit_rates("residual, oracle", 300, repeats=60) == expected
+
+
+@pytest.mark.parametrize("shift", [0.0, -0.04])
+@pytest.mark.parametrize("name", [STUDY, LATER, "later rows, calibration not known"])
+def test_rates_are_those_of_audit(name, shift, monkeypatch):
+    """The same counts, as targets and intervals."""
+    seen = []
+    plain = Outcomes.of
+    monkeypatch.setattr(Outcomes, "of", lambda counts, *others: seen.append(counts) or plain(counts, *others))
+    found = situation_rates(SITUATIONS[name], 0.9, 2000, 3, shift=shift, repeats=20)
+    (counts,) = seen
+    labels = np.repeat(np.arange(3), counts.rows[0])
+    sizes = None if counts.sizes is None else dict(enumerate(counts.sizes.tolist()))
+    settings = {"calibration_sizes": sizes, "split_at_random": counts.split_at_random, "level": 0.9}
+    audits = []
+    for covered in counts.covered:
+        y = np.concatenate([np.where(np.arange(n) < x, 0.5, 2.0) for x, n in zip(covered, counts.rows[0], strict=True)])
+        audits.append(audit(y, (np.zeros(len(y)), np.ones(len(y))), groups=labels, **settings))
+    assert verdict_shares(found) == rates_by_full_audits(audits)
 
 
 def rates_by_full_audits(audits):
@@ -101,25 +161,6 @@ def rates_by_full_audits(audits):
 
 def verdict_shares(rates):
     return [rates.uneven, rates.even, rates.undecided]
-
-
-@pytest.mark.parametrize(("drift", "groups", "coverage"), [(NO_DRIFT, [], 1), ("one group, 0.85", [2], 0.85)])
-@pytest.mark.parametrize("rows", [300, 2000])
-def test_rates_of_thresholds_per_group_are_those_of_audit(rows, drift, groups, coverage):
-    rng = np.random.default_rng(seed_of(0, "thresholds per group", str(rows)))
-    scenario, audits = SCENARIOS["normalised, oracle"], []
-    for _ in range(25):
-        sample, prediction = scenario.draw(rows + rows // 2, rng)
-        taxonomy = BySpread(3)
-        learned = taxonomy.learn(Rows(prediction[:rows]))
-        calibration = calibrate(sample.y[:rows], prediction[:rows], nonconformity=scenario.score, groups=learned)
-        assigned = taxonomy.assign(Rows(prediction[rows:]))
-        factors = np.ones(3)
-        factors[groups] = calibration.threshold(LEVEL)[groups] / norm.ppf((1 + coverage) / 2)
-        y = sample.mean[rows:] + (sample.y - sample.mean)[rows:] * factors[assigned.codes]
-        audits.append(audit(y, calibration.interval(prediction[rows:], groups=assigned, level=LEVEL)))
-    found = group_threshold_rates(rows, repeats=25)[drift]
-    assert verdict_shares(found) == rates_by_full_audits(audits)
 
 
 @pytest.mark.parametrize(("scenario", "rows"), [("normalised, oracle", 4000), ("residual, oracle", 1200)])
@@ -133,7 +174,7 @@ def test_rates_of_one_threshold_are_those_of_audit(scenario, rows):
         diagnosis = diagnose_scores(score(sample.y[:rows], prediction[:rows]), learned, level=LEVEL)
         intervals = calibrate(sample.y[:rows], prediction[:rows], nonconformity=score).interval(prediction[rows:])
         groups = taxonomy.assign(Rows(prediction[rows:]))
-        audits.append(audit(sample.y[rows:], intervals, groups=groups, diagnosis=diagnosis))
+        audits.append(audit(sample.y[rows:], intervals, groups=groups, diagnosis=diagnosis, split_at_random=True))
     assert verdict_shares(audit_rates(scenario, rows, repeats=25)) == rates_by_full_audits(audits)
 
 
@@ -157,14 +198,15 @@ def test_the_posterior_is_the_exact_distribution_of_the_coverage(level, monkeypa
     ranks = np.zeros_like(truth)
     for error in np.arange(1, 50) / 50:
         monkeypatch.setattr(_coverage_intervals, "tail_error", lambda groups, error=error: np.asarray(error))
-        ranks += posterior_intervals(covered, np.array(OWN_TESTED), np.array(OWN_SIZES), level)[0] < truth
+        ranks += own_threshold_coverage(covered, np.array(OWN_TESTED), np.array(OWN_SIZES), level).low < truth
     for group in range(3):
         assert kstest((ranks[:, group] + rng.random(REPEATS)) / 50, "uniform").pvalue > ONE_IN_A_MILLION
 
 
 def test_posterior_intervals_miss_jointly_in_5_percent():
     covered, truth = own_thresholds(np.random.default_rng(2))
-    low, high, _ = posterior_intervals(covered, np.array(OWN_TESTED), np.array(OWN_SIZES), LEVEL)
+    known = own_threshold_coverage(covered, np.array(OWN_TESTED), np.array(OWN_SIZES), LEVEL)
+    low, high = known.low, known.high
     missed = int(((truth < low) | (truth > high)).any(axis=1).sum())
     assert binom.ppf(ONE_IN_A_MILLION, REPEATS, 0.045) <= missed <= max_count(0.05, REPEATS)
 
@@ -172,7 +214,8 @@ def test_posterior_intervals_miss_jointly_in_5_percent():
 def test_with_ties_the_lower_ends_of_the_posterior_are_valid():
     """The upper ends are not: ties push coverage up."""
     covered, truth = own_thresholds(np.random.default_rng(3), decimals=1)
-    low, high, _ = posterior_intervals(covered, np.array(OWN_TESTED), np.array(OWN_SIZES), LEVEL)
+    known = own_threshold_coverage(covered, np.array(OWN_TESTED), np.array(OWN_SIZES), LEVEL)
+    low, high = known.low, known.high
     assert (truth < low).any(axis=1).sum() <= max_count(0.025, REPEATS)
     assert (truth > high).any(axis=1).sum() > max_count(0.025, REPEATS)
 
@@ -196,7 +239,8 @@ def one_threshold(factors, decimals):
 @pytest.mark.parametrize("decimals", [None, 1])
 def test_combined_intervals_are_jointly_valid(factors, decimals):
     covered, truth, calibration = one_threshold(factors, decimals)
-    low, high, _ = combined_intervals(covered, np.array(TESTED), calibration)
+    known = shared_threshold_coverage(covered, np.array(TESTED), calibration, LEVEL)
+    low, high = known.low, known.high
     below, above = (truth < low).any(axis=1).sum(), (truth > high).any(axis=1).sum()
     assert below <= max_count(0.025, REPEATS)
     assert above <= max_count(0.025, REPEATS)
@@ -208,7 +252,8 @@ def lower_ends(n, covered):
     """Return the lower ends for one group from n calibration rows without test rows. Shape (R,)."""
     values, position = np.unique(covered, return_inverse=True)  # few, so this is fast
     none, counts = np.zeros((len(values), 1), dtype=int), values[:, None]
-    return combined_intervals(none, none, CalibrationCounts(np.full_like(none, n), counts, counts))[0][position, 0]
+    calibration = CalibrationCounts(np.full_like(none, n), counts, counts)
+    return shared_threshold_coverage(none, none, calibration, LEVEL).low[position, 0]
 
 
 def test_rows_that_tie_with_the_threshold_do_not_raise_the_lower_ends():
@@ -230,21 +275,39 @@ def binom_share(n, k, probability):
     return brentq(lambda share: binom.sf(k - 1, n, share) - probability, 0.01, 0.99)
 
 
-def test_combined_intervals_of_several_repeats_are_those_of_each_repeat():
+def test_estimates_of_several_repeats_are_those_of_each_repeat():
     covered, _, every = one_threshold((1, 1, 1), None)
-    columns = [each[:8] for each in (every.rows, every.certain, every.covered)]
-    all_ends = combined_intervals(covered[:8], np.array(TESTED), CalibrationCounts(*columns))
+    columns, tested = [each[:8] for each in (every.rows, every.certain, every.covered)], np.array(TESTED)
+    shared = shared_threshold_coverage(covered[:8], tested, CalibrationCounts(*columns), LEVEL)
+    own = own_threshold_coverage(covered[:8], tested, np.array(SIZES), LEVEL)
     for repeat in (0, 7):
-        own = CalibrationCounts(*(column[repeat] for column in columns))
-        for ends, expected in zip(combined_intervals(covered[repeat], np.array(TESTED), own), all_ends, strict=True):
-            np.testing.assert_array_equal(ends, expected[repeat])
+        alone = CalibrationCounts(*(column[repeat] for column in columns))
+        pairs = (
+            (shared, shared_threshold_coverage(covered[repeat], tested, alone, LEVEL)),
+            (own, own_threshold_coverage(covered[repeat], tested, np.array(SIZES), LEVEL)),
+        )
+        for together, single in pairs:
+            for name in ("low", "high", "estimate", "within", "all_within"):
+                np.testing.assert_array_equal(getattr(together, name)[repeat], getattr(single, name))
+
+
+def test_the_law_of_all_groups_puts_95_percent_on_the_shown_distance():
+    """The true coverages of all groups lie within the distance in exactly 95 % of the repeats, by Bayes' rule."""
+    covered, truth = own_thresholds(np.random.default_rng(6))
+    known = own_threshold_coverage(covered, np.array(OWN_TESTED), np.array(OWN_SIZES), LEVEL)
+    outside = int((np.abs(truth - LEVEL).max(axis=1) > known.all_within).sum())
+    lowest, highest = binom.ppf([ONE_IN_A_MILLION, 1 - ONE_IN_A_MILLION], REPEATS, 0.05)
+    assert lowest <= outside <= highest
+    for group in range(3):
+        outside = int((np.abs(truth[:, group] - LEVEL) > known.within[:, group]).sum())
+        assert lowest <= outside <= highest
 
 
 def test_the_posterior_is_wrong_for_groups_that_share_one_threshold():
     """So the tests above notice if it is used there: the guarantee is not one for these groups."""
     covered, truth, calibration = one_threshold((1, 1.3, 2), None)
-    low, high, _ = posterior_intervals(covered, np.array(TESTED), calibration.rows[0], LEVEL)
-    assert ((truth < low) | (truth > high)).any(axis=1).mean() > 0.2
+    known = own_threshold_coverage(covered, np.array(TESTED), calibration.rows[0], LEVEL)
+    assert ((truth < known.low) | (truth > known.high)).any(axis=1).mean() > 0.2
 
 
 def drifted(coverage, repeats=1000):
@@ -254,27 +317,26 @@ def drifted(coverage, repeats=1000):
     rank = conformal_rank(1333, LEVEL)
     truth = rng.beta(rank, 1334 - rank, size=(repeats, 3))
     truth[:, 2] = coverage
-    return AuditCounts(rows, rng.binomial(rows, truth), truth, sizes)
+    return GroupCounts(rows, rng.binomial(rows, truth), LEVEL, sizes), truth
 
 
 def test_calibration_rows_count_only_if_no_test_rejects():
     """Without this check, nearly all intervals would miss the coverage after a drift."""
-    counts = drifted(0.85)
-    guaranteed = GuaranteedCounts.of(counts.rows, counts.sizes, one_threshold=False)
-    checked = Outcomes.rates([Outcomes.of(counts, guaranteed)])
-    low, high = counts.intervals(np.ones(len(counts.rows), dtype=bool))
-    unchecked_misses = ((counts.truth < low) | (counts.truth > high)).any(axis=1).mean()
+    counts, truth = drifted(0.85)
+    guaranteed = GuaranteedCounts.of(counts.rows, counts.sizes.tolist(), LEVEL, one_threshold=False)
+    checked = Outcomes.rates([Outcomes.of(counts, truth, guaranteed)])
+    known = replace(counts, split_at_random=True).estimates("calibration and test rows")
+    unchecked_misses = ((truth < known.low) | (truth > known.high)).any(axis=1).mean()
     assert checked.uneven > 0.8
     assert checked.missed < 0.3 < 0.9 < unchecked_misses
 
 
 def test_false_alarms_are_noticed_if_the_tests_ignore_the_calibration():
     """Almost exact thresholds would have a count that is nearly binomial."""
-    counts = drifted(0.9)
-    rank = conformal_rank(1333, LEVEL)
-    counts = replace(counts, truth=np.random.default_rng(8).beta(rank, 1334 - rank, size=counts.truth.shape))
-    counts = replace(counts, covered=np.random.default_rng(9).binomial(counts.rows, counts.truth))
-    repeats = len(counts.rows)
-    for known, valid in ((counts.sizes, True), (np.full(3, 10**6 - 1), False)):
-        adjusted = GuaranteedCounts.of(counts.rows, known, one_threshold=False).p_values(counts.covered)
+    rank, repeats = conformal_rank(1333, LEVEL), 1000
+    truth = np.random.default_rng(8).beta(rank, 1334 - rank, size=(repeats, 3))
+    rows = np.full((repeats, 3), 667)
+    covered = np.random.default_rng(9).binomial(rows, truth)
+    for known, valid in ((1333, True), (10**6 - 1, False)):
+        adjusted = GuaranteedCounts.of(rows, [known] * 3, LEVEL, one_threshold=False).p_values(covered)
         assert bounded((adjusted < 0.05).any(axis=1).mean(), 0.05, repeats) == valid

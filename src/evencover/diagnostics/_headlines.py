@@ -12,7 +12,6 @@ from evencover.diagnostics._verdict import (
     HasVerdict,
     excludes_level,
     is_as_narrow_as_possible,
-    is_off,
     shown_range,
 )
 from evencover.quantiles import Level
@@ -39,31 +38,31 @@ def share_sentence(overall: GroupCoverage, level: Level, tolerance: float, cover
     """
     what = f"test targets {covered}" if covered else "test rows"
     share = f"{percent_text(overall.coverage)} of {count_text(overall.rows)} {what}"
-    if is_off(overall, level, tolerance):
+    are_covered = "" if covered else " are covered"
+    if np.isinf(overall.within) and overall.coverage == 1:
+        return f"{share}{are_covered}, because infinite intervals are right for every target."
+    differs = overall.adjusted < SIGNIFICANT and excludes_level(overall, level)
+    if differs and overall.within > _largest_close_distance(level, tolerance):
         more_or_fewer = "Fewer" if overall.coverage < level else "More"
         return f"{more_or_fewer} than asked: {share}, not about {share_words(level)}."
     if is_close(overall, level, tolerance):
         less_or_more = "A little less than" if overall.coverage < level else "A little more than"
-        differs = overall.adjusted < SIGNIFICANT and excludes_level(overall, level)
         noticeable = differs and abs(overall.coverage - float(level)) > tolerance / 3
         asked = f"{less_or_more} asked" if noticeable else "As asked"
         return f"{asked}, about {share_words(level)}: {share}."
-    are_covered = "" if covered else " are covered"
-    return f"About {share_words(level)} were asked; {share}{are_covered}, {_reason_for_difference(overall, level)}."
-
-
-def _reason_for_difference(overall: GroupCoverage, level: Level) -> str:
-    """Return why coverage that is not off differs from the level."""
-    if np.isinf(overall.within) and overall.coverage > level:
-        return "because infinite intervals are right for every target"
-    if is_as_narrow_as_possible(overall, level):
-        return "and narrower intervals would be right too rarely"
-    return "and chance can explain the difference"
+    tight = is_as_narrow_as_possible(overall, level)
+    reason = "narrower intervals would be right too rarely" if tight else "chance can explain the difference"
+    return f"About {share_words(level)} were asked; {share}{are_covered}, and {reason}."
 
 
 def is_close(overall: GroupCoverage, level: Level, tolerance: float) -> bool:
-    """Return whether the measured coverage is within the tolerance of the level; at high levels, also below 1."""
-    return bool(abs(overall.coverage - float(level)) <= min(tolerance, 1 - float(level)))
+    """Return whether the measured coverage is near the level."""
+    return bool(abs(overall.coverage - float(level)) <= _largest_close_distance(level, tolerance))
+
+
+def _largest_close_distance(level: Level, tolerance: float) -> float:
+    """Return the tolerance; at high levels, no more than the share that may be missed."""
+    return min(tolerance, 1 - float(level))
 
 
 def groups_sentence(result: HasVerdict, off: Sequence[tuple[float, str]]) -> str:

@@ -195,7 +195,7 @@ def tolerance_range(result: HasVerdict) -> tuple[float, float]:
 
 def sufficient_tolerance(distance: float) -> float:
     """Return the smallest tolerance with two decimals that is at least a distance; at most 0.99."""
-    return min(ceil(round(100 * distance, 6)) / 100, 0.99)
+    return min(ceil(round(100 * min(distance, 1.0), 6)) / 100, 0.99)
 
 
 @dataclass(frozen=True)
