@@ -193,6 +193,16 @@ def test_histograms_of_parts_add_up(parts, bits):
     np.testing.assert_array_equal(merged.counts, whole.counts)
 
 
+def test_a_million_scores_have_about_ten_thousand_rounded_values():
+    """Ten times as many rows have hardly more of them; each takes 16 bytes; few scores share one with the threshold."""
+    rng = np.random.default_rng(0)
+    few, many = (ScoreHistogram.of(np.abs(rng.normal(size=n)), 10) for n in (100_000, 1_000_000))
+    assert 5000 < len(many.indices) < 15_000
+    assert len(many.indices) < 1.6 * len(few.indices)
+    assert many.indices.nbytes + many.counts.nbytes == 16 * len(many.indices)
+    assert max(many.excess(Fraction(level)) for level in ("0.5", "0.9", "0.99")) < 0.001
+
+
 def test_known_order_statistics_replace_the_rounded_ones_and_merging_forgets_them():
     scores = np.random.default_rng(0).normal(size=99)
     calibration = calibrate_histograms(
