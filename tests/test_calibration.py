@@ -337,6 +337,18 @@ def test_equal_weights_change_nothing(old, new):
     np.testing.assert_array_equal(weighted.threshold(0.9, test_weight=0.1), plain.threshold(0.9))
 
 
+def test_a_constant_factor_in_all_weights_does_not_matter(old, new):
+    found = [
+        calibrate(old.y, old.prediction, weights=factor * old.prediction.spread).interval(
+            new.prediction, weights=factor * new.prediction.spread, level=[0.3, 0.9]
+        )
+        for factor in (1.0, 7.0, 1e-9)
+    ]
+    for each in found[1:]:
+        np.testing.assert_array_equal(np.asarray(each), np.asarray(found[0]))
+    assert len(np.unique(found[0].width[:, 1])) > 1
+
+
 def test_each_weighted_row_has_its_own_threshold(old, new):
     """It is the weighted quantile for the weight of the row."""
     weights = old.prediction.spread

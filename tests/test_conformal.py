@@ -6,15 +6,17 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from scipy.stats import betabinom, binom
 from sklearn import config_context
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import BayesianRidge, LinearRegression, Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from evencover import (
     ByFeature,
@@ -34,8 +36,9 @@ from evencover import (
     intervals_of,
 )
 from evencover.models import FromQuantiles, FromStd
+from evencover.quantiles import conformal_rank
 from evencover.synthetic import heteroskedastic
-from tests.synthetic import Oracle, draw
+from tests.synthetic import ONE_IN_A_MILLION, Oracle, draw
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -142,6 +145,66 @@ def test_conformal_regressor_inside_and_around_a_pipeline():
     assert around.predict_interval(X).covers(Y).mean() > 0.8
 
 
+class TestPipelines:
+    """Steps learn from training rows only if they are inside the conformal regressor."""
+
+    N, M, LEVEL, REPEATS = 60, 20, 0.8, 80
+
+    def z_score(self, fit_and_predict):
+        """Return how far the number of covered rows is from its exact distribution; all targets are noise."""
+        rng, covered = np.random.default_rng(0), []
+        for seed in range(self.REPEATS):
+            features, y = rng.normal(size=(self.N + self.M, 100)), rng.normal(size=self.N + self.M)
+            intervals = fit_and_predict(features[: self.N], y[: self.N], features[self.N :], seed)
+            covered.append(intervals.covers(y[self.N :]).sum())
+        rank = conformal_rank(self.N // 2, self.LEVEL)
+        exact = betabinom(self.M, rank, self.N // 2 + 1 - rank)
+        return (np.mean(covered) - exact.mean()) / (exact.std() / np.sqrt(self.REPEATS))
+
+    def test_steps_around_the_model_learn_from_training_rows_only(self):
+        model = ConformalRegressor(make_pipeline(StandardScaler(), Recorder()), random_state=0).fit(X, Y)
+        scaler, recorder = (step for _, step in model.estimator_.steps)
+        training = ~np.isin(Y, model.calibration_rows_.y)
+        assert scaler.n_samples_seen_ == len(recorder.seen_[1]) == 442 - len(model.calibration_rows_)
+        np.testing.assert_allclose(scaler.mean_, scaler.inverse_transform(recorder.seen_[0]).mean(axis=0), atol=1e-12)
+        assert set(Y[training]) <= set(recorder.seen_[1])
+
+    def test_a_step_that_learns_from_the_target_belongs_inside(self):
+        """Of 100 columns of noise, ten are selected. Outside, the selection has seen the calibration targets."""
+        best = SelectKBest(f_regression, k=10)
+
+        def inside(old, y, new, seed):
+            model = ConformalRegressor(make_pipeline(best, LinearRegression()), random_state=seed)
+            return model.fit(old, y).predict_interval(new, self.LEVEL)
+
+        def outside(old, y, new, seed):
+            model = make_pipeline(best, ConformalRegressor(LinearRegression(), random_state=seed))
+            return intervals_of(model.fit(old, y), new, self.LEVEL)
+
+        assert abs(self.z_score(inside)) < 4.9
+        assert self.z_score(outside) < -4.9
+
+    def test_a_step_that_learns_nothing_can_be_anywhere(self):
+        def outside(old, y, new, seed):
+            model = ConformalRegressor(LinearRegression(), random_state=seed)
+            model = make_pipeline(FunctionTransformer(lambda table: table[:, :3]), model)
+            return intervals_of(model.fit(old, y), new, self.LEVEL)
+
+        assert abs(self.z_score(outside)) < 4.9
+
+    def test_choosing_a_score_on_the_calibration_rows_costs_coverage(self):
+        """Of 40 spreads without any relation to the target, the one with the narrowest intervals covers too little."""
+        rng, n, covered, first = np.random.default_rng(1), 19, 0, 0
+        for _ in range(400):
+            y, spreads = rng.normal(size=n + 1), np.exp(rng.normal(size=(40, n + 1)))
+            scores = np.abs(y) / spreads
+            thresholds = np.sort(scores[:, :n], axis=1)[:, conformal_rank(n, 0.9) - 1]
+            narrowest = np.argmin(thresholds * spreads[:, :n].mean(axis=1))
+            covered += scores[narrowest, n] <= thresholds[narrowest]
+            first += scores[0, n] <= thresholds[0]
+        assert binom.cdf(covered, 400, 0.9) < ONE_IN_A_MILLION < binom.cdf(first, 400, 0.9)
+
+
 def test_a_full_prediction_is_found_through_pipelines_and_searches():
     full = FromStd(BayesianRidge())
     piped = make_pipeline(StandardScaler(), full)
@@ -187,6 +250,12 @@ def test_missing_features_are_passed_to_the_model():
     holes[::7, 2] = np.nan
     model = ConformalRegressor(HistGradientBoostingRegressor(random_state=0), random_state=0).fit(holes, Y)
     assert np.isfinite(np.asarray(model.predict_interval(holes))).all()
+    model = ConformalRegressor(Recorder(), random_state=0).fit(holes, Y)
+    rows = {y: row for y, row in zip(Y, holes, strict=True) if np.sum(y == Y) == 1}
+    X_training, y_training, *_ = model.estimator_.seen_
+    unique = [position for position, y in enumerate(y_training) if y in rows]
+    np.testing.assert_array_equal(X_training[unique], [rows[y] for y in y_training[unique]])
+    assert np.isnan(X_training[unique]).any()
 
 
 def test_marginal_coverage_is_uneven_and_mondrian_coverage_is_even():

@@ -1,5 +1,6 @@
 """CrossConformalRegressor: folds, clusters, tables, searches, parameters of fit, and wrong input."""
 
+import contextlib
 import pickle
 import re
 import subprocess
@@ -12,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from scipy.sparse import csr_array
+from scipy.stats import binom, chisquare
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -45,8 +47,10 @@ from evencover import (
     intervals_of,
 )
 from evencover.models import FromStd, TableEncoder
+from evencover.models._row_splits import bootstrap_splits
 from evencover.synthetic import heteroskedastic
 from tests.processes import descendants, parents, still_there
+from tests.synthetic import ONE_IN_A_MILLION
 
 DATA, NEW = heteroskedastic(60, seed=0), heteroskedastic(20, seed=1)
 X, Y = DATA.X, DATA.y
@@ -150,6 +154,22 @@ class TestFolds:
         for estimator, absent in zip(model.estimators_, left_out.T, strict=True):
             assert len(estimator.y_) == 60
             np.testing.assert_allclose(np.isin(Y, estimator.y_), ~absent)
+
+    def test_the_number_of_bootstrap_samples_is_binomial(self):
+        """With the probability that a sample of n + 1 rows leaves out the new one: about 55 of 150, and never none."""
+        rng, n, n_bootstraps = np.random.default_rng(0), 4, 12
+        counts = []
+        for _ in range(2000):
+            with contextlib.suppress(ValueError):  # no sample, or none that leaves out a row
+                counts.append(bootstrap_splits(n_bootstraps, n, None, rng)[1].shape[1])
+        exact = binom(n_bootstraps, (1 - 1 / (n + 1)) ** n)
+        expected = exact.pmf(np.arange(3, 8)) / exact.pmf(np.arange(3, 8)).sum()  # of errors there are then very few
+        observed = np.bincount(counts, minlength=8)[3:8]
+        assert chisquare(observed, expected * observed.sum()).pvalue > ONE_IN_A_MILLION
+        default = CrossConformalRegressor(LinearRegression()).n_bootstraps
+        shares = np.array([(1 - 1 / (n + 1)) ** n for n in range(2, 10_000)])
+        assert binom.pmf(0, default, shares).max() < 1e-29
+        assert round(default * shares[100]) == 55
 
     @each_method
     def test_each_row_is_predicted_once_by_each_model(self, method):

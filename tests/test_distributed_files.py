@@ -22,8 +22,11 @@ from evencover import (
     calibrate,
     conformal_quantile,
 )
+from evencover._internal.score_histograms import ScoreCounter
 from evencover.distributed import TableCalibration, _score_counts, predict
 from evencover.distributed import calibrate as calibrate_table
+from evencover.distributed._arrow_data import BatchReader, arrow_data
+from evencover.distributed._data_parts import RowGroup
 from tests.distributed_tables import COLUMNS, HOSTILE, in_memory, table
 
 
@@ -413,6 +416,36 @@ def test_existing_output_is_not_overwritten_by_a_folder(folder, tmp_path):
         predict(folder, found, output=tmp_path / "out")
     with pytest.raises(ValueError, match=re.escape("output must be a .parquet file, because the data is one")):
         predict(folder / "part-0.parquet", found, output=tmp_path / "out2")
+
+
+def test_files_are_read_in_batches(tmp_path, monkeypatch):
+    """Also a file with one large row group: of 100 000 rows, at most 32 768 are in memory for each batch."""
+    pq.write_table(table(100_000), tmp_path / "large.parquet", row_group_size=100_000)
+    sizes = []
+    with BatchReader(arrow_data(tmp_path / "large.parquet", workers=1), ["y", "c"], []) as reader:
+        sizes.extend(batch.table.num_rows for batch in reader.batches())
+    assert sum(sizes) == 100_000
+    assert max(sizes) == 2**15
+
+
+def test_one_thread_counts_and_the_others_read(folder, monkeypatch):
+    counting, reading = set(), set()
+    add, batches = ScoreCounter.add, RowGroup.batches
+
+    def counted(self, *arguments):
+        counting.add(threading.get_ident())
+        return add(self, *arguments)
+
+    def read(self, *arguments, **options):
+        reading.add(threading.get_ident())
+        return batches(self, *arguments, **options)
+
+    monkeypatch.setattr(ScoreCounter, "add", counted)
+    monkeypatch.setattr(RowGroup, "batches", read)
+    calibrate_table(folder, **COLUMNS, exact=False, workers=3)
+    assert counting == {threading.get_ident()}
+    assert counting.isdisjoint(reading)
+    assert 1 <= len(reading) <= 2
 
 
 def test_calibrations_of_several_days_merge(tmp_path):

@@ -1,6 +1,7 @@
 """Studies of tables in batches: a sample fits the model, and every other row calibrates it or tests it."""
 
 import re
+import tracemalloc
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from evencover import (
     ByFeature,
+    ByGroup,
     ByPrediction,
     BySpread,
     ConformalRegressor,
@@ -399,6 +401,21 @@ class TestCalibrationInParts:
         np.testing.assert_array_equal(found.lower, expected.lower)
         np.testing.assert_array_equal(found.upper, expected.upper)
         np.testing.assert_array_equal(model.p_values(X, y), p_values)
+
+    @pytest.mark.parametrize(
+        ("calibrator", "n_bytes"), [(ByGroup(BySpread(edges=[1.1])), 16), (TwoTails(BySpread(edges=[1.1])), 48)]
+    )
+    def test_scores_and_groups_take_16_bytes_a_row(self, calibrator, n_bytes):
+        """Three times as many with separate tails; half as much again once the scores were sorted for a prediction."""
+        model, X, y = self.fitted(nonconformity=Normalized(), calibrator=calibrator)
+        parts = [(np.tile(X, (20, 1)), np.tile(y, 20))] * 10
+        tracemalloc.start()
+        model.calibrate_parts(parts)
+        held = [tracemalloc.get_traced_memory()[0]]
+        model.predict_interval(X[:9])
+        held.append(tracemalloc.get_traced_memory()[0])
+        tracemalloc.stop()
+        np.testing.assert_allclose(np.array(held) / (200 * len(y)), [n_bytes, 1.5 * n_bytes], rtol=0.1)
 
     def test_groups_that_are_learned_are_an_error(self):
         model, X, y = self.fitted(nonconformity=Normalized(), taxonomy=BySpread(2))

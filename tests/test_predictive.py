@@ -274,6 +274,14 @@ def model_for(score, taxonomy=None, n=400, seed=0):
     return model.fit(data.X, data.y), new
 
 
+def test_draws_of_different_rows_are_independent():
+    """Each pair of values of two rows is drawn equally often."""
+    old = Rows(Prediction(np.zeros(5)), y=np.arange(5.0))
+    draws = distribution_of(old, Rows(Prediction(np.zeros(2))), Residual()).rvs(0, size=5000)
+    first, second = np.round(draws).astype(int)
+    assert chisquare(np.bincount(5 * first + second, minlength=25)).pvalue > ONE_IN_A_MILLION
+
+
 def test_each_group_has_its_own_distribution():
     """Also with a score for each group."""
     score = {0: Residual(), 1: Normalized()}

@@ -263,6 +263,26 @@ def test_central_intervals_hold_all_targets_that_a_transform_makes_equal():
     assert not distribution.interval(0.5).covers([-9.0]).any()
 
 
+def test_values_beyond_a_quantile_transformer_are_infinite():
+    """Where the model predicts a value near an end; so are mean, CRPS and some draws. Two limits make them finite."""
+    rng = np.random.default_rng(0)
+    X, new, y_new = rng.uniform(size=(200, 1)), np.array([[0.01], [0.99]]), np.array([0.0, 3.0])
+    y = 3 * X[:, 0] + rng.normal(size=200)
+
+    def distribution(score):
+        to_ranks = QuantileTransformer(n_quantiles=20)
+        model = ConformalRegressor(LinearRegression(), nonconformity=score, target_transform=to_ranks, random_state=0)
+        return model.fit(X, y).predict_distribution(new)
+
+    found, bounded = distribution(Residual()), distribution(Bounded(Residual(), y_min=-10, y_max=20))
+    assert found.mean.tolist() == [-np.inf, np.inf]
+    assert np.isposinf(found.crps(y_new)).all()
+    assert np.isinf(found.rvs(0, size=100)).any(axis=1).all()
+    assert np.isfinite(found.median).all()
+    np.testing.assert_array_equal(found.median, bounded.median)
+    assert np.isfinite([bounded.mean, bounded.crps(y_new), bounded.rvs(0)]).all()
+
+
 class _Steps(Residual):
     """The residual above the center, in steps of 1."""
 

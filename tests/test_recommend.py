@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import betabinom
+from scipy.stats import betabinom, norm
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
@@ -20,6 +20,7 @@ from evencover import (
     Prediction,
     Residual,
     diagnose,
+    diagnose_scores,
     interval_score,
     recommend,
 )
@@ -80,6 +81,41 @@ def test_candidates_are_compared_by_their_interval_scores():
     intervals = Intervals(center - threshold, center + threshold)
     assert only.interval_score == pytest.approx(interval_score(sample.y, intervals, level=0.9))
     assert only.width == pytest.approx(2 * threshold)
+
+
+class KnownSpread(RegressorMixin, BaseEstimator):
+    """Predicts 0, with the only feature as spread."""
+
+    def fit(self, X, y):
+        return self
+
+    def predict_full(self, X):
+        return Prediction(np.zeros(len(X)), spread=np.ravel(X))
+
+    def predict(self, X):
+        return self.predict_full(X).center
+
+
+def test_one_threshold_must_be_even_over_five_groups():
+    """In each third of the rows by spread, half of them have three times the noise: thirds do not show it."""
+    spread = np.linspace(1, 2, 6000)
+    noise = np.where(np.arange(6000) % 2000 < 1000, 3.0, 1.0)
+    y = (
+        noise
+        * np.random.default_rng(0).permuted(np.tile(norm.ppf((np.arange(1000) + 0.5) / 1000), (6, 1)), axis=1).ravel()
+    )
+    model = recommend(KnownSpread(), spread[:, None], y, nonconformity=Residual(), calibration_rows=200)
+    (one,) = (each for each in model.recommendation_.candidates if each.has_one_threshold)
+    by_groups = {n: diagnose_scores(np.abs(y), np.arange(6000) * n // 6000).verdict for n in (3, 5)}
+    assert by_groups == {3: "even", 5: "uneven"}
+    assert one.verdict == "uneven"
+
+
+def test_groups_that_the_test_rows_cannot_show_to_be_even_are_not_chosen():
+    sample = toy().sample(4500, seed=0)
+    for test_rows, expected in ((None, {1, 3, 5, 10}), (300, {1, 3}), (10**6, {1, 3, 5})):
+        model = recommend(RecordingOracle(), sample.X, sample.y, test_rows=test_rows)
+        assert {getattr(each.taxonomy, "n_groups", 1) for each in model.recommendation_.candidates} == expected
 
 
 def test_the_model_is_frozen_uncalibrated_and_fitted_on_all_rows():

@@ -8,8 +8,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from scipy.stats import betabinom, kstest
+from sklearn.frozen import FrozenEstimator
 
-from evencover import HistogramCalibration, calibrate, conformal_quantile, conformal_rank
+from evencover import (
+    Bounded,
+    ByFeature,
+    ByGroup,
+    ByPrediction,
+    BySpread,
+    ByTarget,
+    ConformalRegressor,
+    HistogramByGroup,
+    HistogramCalibration,
+    Marginal,
+    Normalized,
+    OneSided,
+    Product,
+    calibrate,
+    conformal_quantile,
+    conformal_rank,
+)
 from evencover._internal.score_histograms import (
     MAX_BITS,
     ScoreCounter,
@@ -22,11 +40,15 @@ from evencover.groups import Groups
 from evencover.histogram_calibration import calibrate_histograms
 from evencover.rows import Rows
 from evencover.scores import Residual
-from tests.synthetic import ONE_IN_A_MILLION
+from tests.synthetic import ALL_SCORES, ONE_IN_A_MILLION, Oracle, draw
 
 LARGEST, SMALLEST = np.finfo(float).max, 5e-324
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, SMALLEST, -SMALLEST, LARGEST, -LARGEST, 2.2e-308, 1.0, -1.0, 1.0 + 2**-52]
 LEVELS = [0.01, 0.29, 0.5, 0.9, 0.99]
+HISTOGRAM_TAXONOMIES = [
+    *(Marginal(), BySpread(3), ByPrediction(2), ByFeature(0), ByTarget([0.0])),
+    Product([BySpread(2), ByFeature(0)]),
+]
 numbers = st.floats(allow_nan=False) | st.sampled_from(SPECIAL)
 arrays_of_scores = npst.arrays(float, st.integers(1, 60), elements=numbers)
 bits_of_grid = st.sampled_from([0, 1, 4, 10, 51, 52])
@@ -193,6 +215,16 @@ def test_histograms_of_parts_add_up(parts, bits):
     np.testing.assert_array_equal(merged.counts, whole.counts)
 
 
+def test_a_million_scores_have_about_ten_thousand_rounded_values():
+    """Ten times as many rows have hardly more of them; each takes 16 bytes; few scores share one with the threshold."""
+    rng = np.random.default_rng(0)
+    few, many = (ScoreHistogram.of(np.abs(rng.normal(size=n)), 10) for n in (100_000, 1_000_000))
+    assert 5000 < len(many.indices) < 15_000
+    assert len(many.indices) < 1.6 * len(few.indices)
+    assert many.indices.nbytes + many.counts.nbytes == 16 * len(many.indices)
+    assert max(many.excess(Fraction(level)) for level in ("0.5", "0.9", "0.99")) < 0.001
+
+
 def test_known_order_statistics_replace_the_rounded_ones_and_merging_forgets_them():
     scores = np.random.default_rng(0).normal(size=99)
     calibration = calibrate_histograms(
@@ -235,6 +267,23 @@ def test_a_histogram_calibration_with_all_bits_equals_a_calibration():
         np.testing.assert_array_equal(found, expected)
     with pytest.raises(ValueError, match="groups must be among those of the calibration"):
         histograms.interval(np.arange(4.0), groups=new_groups)
+
+
+@pytest.mark.parametrize("taxonomy", HISTOGRAM_TAXONOMIES, ids=repr)
+@pytest.mark.filterwarnings("ignore::evencover.TooFewRowsWarning")
+def test_a_regressor_with_histograms_equals_one_with_scores(taxonomy):
+    """For every score, with all bits: also groups of the target, and learned groups with their edge rows."""
+    old, new = (draw(np.random.default_rng(seed), n) for seed, n in ((0, 150), (1, 40)))
+    oracle = FrozenEstimator(Oracle().fit(old.X, old.y))
+    for score in (*ALL_SCORES, Bounded(Residual(), y_min=-100), OneSided(Normalized(), "lower")):
+        scores, histograms = (
+            ConformalRegressor(oracle, nonconformity=score, calibrator=each).fit(old.X, old.y)
+            for each in (ByGroup(taxonomy), HistogramByGroup(taxonomy, bits=MAX_BITS))
+        )
+        expected, found = (model.predict_union(new.X, level=[0.5, 0.9]) for model in (scores, histograms))
+        for piece, other in zip(found.pieces, expected.pieces, strict=True):
+            np.testing.assert_array_equal(np.asarray(piece), np.asarray(other))
+        np.testing.assert_array_equal(histograms.p_values(new.X, new.y), scores.p_values(new.X, new.y))
 
 
 @pytest.mark.parametrize("bits", [-1, 53, 2.5, True, "ten"])

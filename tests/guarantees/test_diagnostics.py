@@ -87,6 +87,19 @@ def test_the_joint_test_is_exact(sizes, monkeypatch):
     assert rejected <= max_count(0.05)
 
 
+def test_the_joint_test_rejects_too_often_if_scores_differ_but_coverage_does_not():
+    """One of two groups has 100 of 900 rows, and scores three times as dense around its quantile of 0.9.
+
+    So a verdict needs an interval as well.
+    """
+    rng, groups, rejected = np.random.default_rng(9), groups_of(100, 800), 0
+    for _ in range(1000):
+        scores = rng.random(900)
+        scores = np.where(groups.codes == 0, 0.9 + (scores - 0.9) / 3, scores)
+        rejected += MarginalThreshold(scores, groups, 0.9).joint_p_value(0) < 0.05
+    assert 0.07 < rejected / 1000 < 0.09
+
+
 @pytest.mark.parametrize("level", [0.5, 0.9])
 @pytest.mark.parametrize("factors", [(1, 1, 1), (1, 1.3, 2)])
 @pytest.mark.parametrize("decimals", [None, 1])
