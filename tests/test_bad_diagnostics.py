@@ -28,7 +28,7 @@ from evencover import (
 )
 from evencover.models import WithSpread
 from evencover.plots import plot_diagnosis, plot_group_coverages
-from evencover.reproduction.audit_rates import audit_rates, group_threshold_rates
+from evencover.reproduction.audit_rates import SITUATIONS, audit_rates, situation_rates
 from evencover.reproduction.verdict_rates import rejections, verdict_shares
 from evencover.synthetic import heteroskedastic
 
@@ -189,9 +189,13 @@ CASES = {
         lambda: audit_rates("residual, oracle", 100, repeats=0),
         "repeats must be a positive whole number; got 0",
     ),
-    "repeats of audits with drift": (
-        lambda: group_threshold_rates(100, repeats=-1),
+    "repeats of situations": (
+        lambda: situation_rates(SITUATIONS["study, thresholds per group"], 0.9, 100, 3, repeats=-1),
         "repeats must be a positive whole number; got -1",
+    ),
+    "rows of situations": (
+        lambda: situation_rates(SITUATIONS["study, thresholds per group"], 0.99, 200, 3),
+        "rows must be enough for finite thresholds, at least 99 in each of 3 groups; got 200",
     ),
 }
 

@@ -223,20 +223,30 @@ def test_verdicts_as_text_and_as_json(capsys, monkeypatch):
     monkeypatch.setattr(verdict_rates, "ROWS_PER_GROUP", (20,))
     monkeypatch.setattr(verdict_rates, "_MANY", 5000)
     monkeypatch.setattr(audit_rates, "CALIBRATION_ROWS", (300, 400))
+    monkeypatch.setattr(audit_rates, "LEVELS", (0.5, 0.9))
     monkeypatch.setattr(audit_rates, "_REFERENCE_ROWS", 5000)
     status, text, _ = run_command_line(capsys, "reproduce", "verdicts", "--repeats", "3")
     assert status == 0
     assert all(name in text for name in [*verdict_rates.TESTS, *verdict_rates.SCENARIOS])
-    assert all(name in text for name in ("300 + 150", "400 + 200", "thresholds per group", "one group, 0.85"))
+    assert all(name in text for name in ("300 + 150", "400 + 200", "level 0.5, 10 groups", *audit_rates.SITUATIONS))
+    assert all(f"later rows, one threshold, one group {shift:+g}" in text for shift in audit_rates.SHIFTS[1:])
     status, text, _ = run_command_line(capsys, "reproduce", "verdicts", "--repeats", "3", "--json")
     data = json.loads(text)
     assert set(data["rejections"]["20"]) == set(verdict_rates.TESTS)
     for found in data["scenarios"].values():
         assert len(found["coverage"]) == 3
         np.testing.assert_allclose(sum(found["verdicts"]["300"].values()), 1)
-    assert list(data["audits"]) == ["thresholds per group", *verdict_rates.SCENARIOS]
-    assert len(data["drifts"]) == 2 * len(audit_rates.DRIFTED_COVERAGES)
-    for found in [*data["audits"].values(), *data["drifts"].values()]:
+    assert list(data["audits"]) == list(verdict_rates.SCENARIOS)
+    assert [(each["level"], each["groups"]) for each in data["situations"]] == [
+        (0.5, 3),
+        (0.5, 10),
+        (0.9, 3),
+        (0.9, 10),
+    ]
+    for found in [
+        *data["audits"].values(),
+        *(rates for each in data["situations"] for rates in each["rates"].values()),
+    ]:
         assert list(found) == ["300", "400"]
         np.testing.assert_allclose(sum(found["300"][name] for name in ("uneven", "even", "undecided")), 1)
 

@@ -111,7 +111,7 @@ class ScoreHistogram:
     def has_ties(self, levels: tuple[Fraction, ...]) -> bool:
         """Return whether a hundredth of the scores, or more, may equal a threshold: they are in the same bin."""
         ranks = [conformal_rank(len(self), level) for level in levels]
-        return any(100 * self.counts[self.bin_of(rank)] >= max(len(self), 200) for rank in ranks if rank <= len(self))
+        return any(self.counts[self.bin_of(rank)] >= max(len(self) / 100, 10) for rank in ranks if rank <= len(self))
 
     def p_values(
         self, scores: FloatArray, tie_shares: FloatArray | None = None, test_weights: FloatArray | None = None

@@ -24,7 +24,7 @@ from evencover.diagnostics._exact_tests import holm, two_sided_p_value
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.diagnostics._verdict import Verdict, default_tolerance, verdict
 from evencover.groups import Label
-from evencover.quantiles import Level, conformal_rank
+from evencover.quantiles import Level, conformal_rank, rows_for_finite_threshold
 from evencover.reproduction.simulation import LEVEL, seed_of
 from evencover.reproduction.verdict_rates import GROUPS, SCENARIOS, Scenario
 from evencover.rows import Rows
@@ -265,6 +265,11 @@ def situation_rates(
         Number of repeats, and seed of the draws.
     """
     check_count(repeats, "repeats")
+    needed = rows_for_finite_threshold(level)
+    if rows // groups < needed:
+        raise ValueError(
+            f"rows must be enough for finite thresholds, at least {needed} in each of {groups} groups; got {rows}"
+        )
     name = f"{situation} {float(level):g} {rows} {groups} {shift:g}"
     rng = np.random.default_rng(seed_of(seed, "situation", name))
     n, m = rows // groups, rows // 2 // groups
