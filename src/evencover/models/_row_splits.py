@@ -126,7 +126,7 @@ def bootstrap_splits(
     if n_units < 2:
         raise ValueError(f"cross-fitting needs at least 2 rows, to leave one out; got {n_units} sample")
     n_samples = int(rng.binomial(n_bootstraps, (1 - 1 / (n_units + 1)) ** n_units))
-    samples = rng.integers(n_units, size=(n_samples, n_units))
+    samples = rng.integers(n_units, size=(n_samples, n_units)).astype(np.intp)  # np.bincount takes no int64 on 32 bits
     times = np.stack([np.bincount(sample, minlength=n_units)[codes] for sample in samples]) if n_samples else None
     if times is None or (times > 0).all():
         raise ValueError(
