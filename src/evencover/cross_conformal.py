@@ -73,9 +73,10 @@ class CrossConformalRegressor(
         from the ⌊α(n + 1)⌋-th smallest L_i to the ⌈(1 − α)(n + 1)⌉-th smallest U_i.
 
     Coverage is usually close to the level. What is proven, if rows are exchangeable, is a probability of at least
-    1 − 2α − (K − 2) / (n + K) for K folds, and of at least 1 − 2α for the two jackknife methods. With groups that
-    depend on features alone, this holds in every group, with its own n. With groups of the spread or of the prediction,
-    it is an approximation. `ConformalRegressor` guarantees 1 − α, and uses only a part of the rows for each purpose.
+    1 − (2r + K − 2) / (n + K) for K folds, where r = ⌊α(n + 1)⌋, and of at least 1 − (2r − 1) / (n + 1) for the two
+    jackknife methods; both are about 1 − 2α if there are many rows. With groups that depend on features alone, this
+    holds in every group, with its own n. With groups of the spread or of the prediction, it is an approximation.
+    `ConformalRegressor` guarantees 1 − α, and uses only a part of the rows for each purpose.
 
     Parameters
     ----------
