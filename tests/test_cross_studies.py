@@ -353,6 +353,7 @@ class TestTexts:
         assert bound == 1 - Fraction(2 * 4 + 4 - 2, 40 + 4)  # ten folds of four rows; r = 4 of 41 ranks
         text = "For new rows, at least 77 % is guaranteed; usually it is close to 90 %."
         assert found.headline == f"{found.audit.headline} {text}"
+        assert "folds" not in found.regressor.guarantee_.assumption  # those of a study are random
         assert f"How often right: {found.audit.share_text} {text}" in str(found)
 
     def test_guarantees_of_all_kinds(self):

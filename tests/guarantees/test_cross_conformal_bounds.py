@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 from scipy.stats import binom, binomtest
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, RepeatedKFold
+from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, PredefinedSplit, RepeatedKFold, TimeSeriesSplit
 
 from evencover import Bounded, ByFeature, ByPrediction, CrossConformalRegressor, Guarantee, Normalized, Residual
 from evencover.calibrators._folds import Folds
@@ -198,6 +198,92 @@ def test_the_bound_as_text():
     assert str(FoldBound(18, Fraction(2))) == "1 − 2 r / 20 with r = ⌊19 (1 − level)⌋ (1 if r < 1)"
     assert str(FoldBound(20, Fraction(7, 2), 2)) == "1 − (4 r + 3) / 47 with r = ⌊42 (1 − level)⌋ / 2 (1 if r < 1)"
     assert {FoldBound(18, Fraction(1)): 1}[FoldBound(18, Fraction(1))] == 1 != FoldBound(18, Fraction(2))
+
+
+class BadWhereItHasRows(RegressorMixin, BaseEstimator):
+    """A model that predicts 0 in twentieths of [0, 1] without training rows, and −20 in those with training rows."""
+
+    def fit(self, X, y):
+        self.known_ = np.unique(twentieths(X))
+        return self
+
+    def predict(self, X):
+        return np.where(np.isin(twentieths(X), self.known_), -20.0, 0.0)
+
+
+def twentieths(X):
+    """Return the part of [0, 1] that each feature lies in."""
+    return (20 * np.ravel(X)).astype(int)
+
+
+@pytest.mark.parametrize("folds", ["given", "row order", "random"])
+def test_folds_by_a_feature_have_no_bound(folds):
+    """Without its own twentieth, a model has small scores there, and its predictions are wrong everywhere else.
+
+    Each new row is far above the intervals of the 19 models of the other parts, 95 % of all; and 0.767 would be
+    guaranteed. Random folds have no empty part, so that all scores are large.
+    """
+    rng = np.random.default_rng(0)
+    x, new = np.sort(np.concatenate([np.arange(20) / 20 + rng.random(20) / 20 for _ in range(20)])), rng.random(1000)
+    cv = {"given": PredefinedSplit(twentieths(x)), "row order": KFold(20), "random": 20}[folds]
+    model = CrossConformalRegressor(BadWhereItHasRows(), cv=cv, random_state=0).fit(x[:, None], rng.normal(size=400))
+    covered = int(model.predict_interval(new[:, None], level=0.9).covers(rng.normal(size=1000)).sum())
+    assert model.guarantee_.lower_bound(0.9) == 1 - Fraction(98, 420)
+    assert FOLD_CONDITION in model.guarantee_.assumption or folds == "random"
+    assert (covered == 0) == (folds != "random")
+    assert covered == 0 or binom.cdf(covered, 1000, float(model.guarantee_.lower_bound(0.9))) > ONE_IN_A_MILLION
+
+
+FOLD_CONDITION = "the folds depend neither on the targets nor on the features, also not by the order of the rows"
+
+
+class OwnKFold(KFold):
+    """A splitter of one's own, which can do anything."""
+
+
+IN_RANDOM_ORDER = [
+    {"cv": 4},
+    {"cv": KFold(4, shuffle=True, random_state=0)},
+    {"cv": RepeatedKFold(n_splits=4, n_repeats=2, random_state=0)},
+    {"cv": LeaveOneOut()},
+    {"method": "jackknife+"},
+    {"method": "jackknife+-after-bootstrap"},
+    {"cv": 4, "clusters": np.arange(20) // 2},
+    {"cv": GroupKFold(4, shuffle=True, random_state=0), "clusters": np.arange(20) // 2},
+    {"method": "jackknife+", "clusters": np.arange(20) // 2},
+]
+AS_GIVEN = [
+    {"cv": KFold(4)},
+    {"cv": OwnKFold(4, shuffle=True, random_state=0)},
+    {"cv": PredefinedSplit(np.arange(20) % 4)},
+    {"cv": TimeSeriesSplit(4)},
+    {"cv": [(np.arange(10), np.arange(10, 20)), (np.arange(10, 20), np.arange(10))]},
+    {"cv": KFold(4), "method": "cross-conformal"},
+    {"cv": GroupKFold(4), "clusters": np.arange(20) // 2},
+]
+
+
+@pytest.mark.parametrize("settings", IN_RANDOM_ORDER)
+def test_random_folds_need_no_condition(settings):
+    assert "folds" not in fitted(**settings).guarantee_.assumption
+
+
+@pytest.mark.parametrize("settings", AS_GIVEN)
+def test_other_folds_are_a_condition(settings):
+    model = fitted(**settings)
+    assert f"(2) {FOLD_CONDITION}" in model.guarantee_.assumption
+    learned = model.calibrator_
+    restored = CrossFolds(method=learned.method).restore(learned.state(), learned.nonconformity)
+    assert restored.guarantee.assumption == learned.guarantee.assumption
+
+
+@pytest.mark.parametrize("settings", [{"cv": 4}, {"method": "jackknife+"}])
+def test_files_that_do_not_know_about_their_folds_state_the_condition(settings):
+    """jackknife+ needs none."""
+    learned = fitted(**settings).calibrator_
+    state = {name: value for name, value in learned.state().items() if name != "random_folds"}
+    restored = CrossFolds(method=learned.method).restore(state, learned.nonconformity)
+    assert (FOLD_CONDITION in restored.guarantee.assumption) == ("cv" in settings)
 
 
 def fitted(n=20, *, clusters=None, feature=0.0, **settings):

@@ -26,6 +26,8 @@ class Folds:
         The cluster of each row, if rows of a cluster are left out together.
     complementary : bool
         Whether each model was fitted on all rows, or clusters, that are not in its fold.
+    random : bool
+        Whether the folds are known to depend neither on the features nor on the targets, as random ones do.
     """
 
     codes: IntArray
@@ -33,6 +35,7 @@ class Folds:
     left_out: BoolArray | None = None
     clusters: IntArray | None = None
     complementary: bool = False
+    random: bool = True
 
     def check(self, n: int) -> None:
         """Raise ValueError unless these are folds of n rows; for folds from a file."""

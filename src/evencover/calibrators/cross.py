@@ -89,6 +89,7 @@ class CrossFolds(BaseEstimator):  # type: ignore[misc]
             state.get("left_out"),
             state.get("clusters"),
             state["complementary"],
+            state.get("random_folds", self.method.startswith("jackknife+")),  # older files do not know it
         )
         folds.check(len(calibration.scores))
         return CalibratedFolds(
@@ -168,6 +169,8 @@ class CalibratedFolds:
     def _conditions(self) -> Iterator[str]:
         """Yield the conditions of the guarantee."""
         yield NEW_ROWS if self.folds.clusters is None else NEW_CLUSTERS
+        if not self.folds.random:
+            yield "the folds depend neither on the targets nor on the features, also not by the order of the rows"
         if None in self._bounds.values():
             yield "there are many clusters, whose scores do not depend on their sizes"
         if not self._has_fixed_groups:
@@ -248,6 +251,7 @@ class CalibratedFolds:
             "folds": self.folds.codes,
             "n_models": self.folds.n_models,
             "complementary": self.folds.complementary,
+            "random_folds": self.folds.random,
             "scale_from_rows": self.scale_from_rows,
             **{name: values for name, values in known.items() if values is not None},
         }
