@@ -460,7 +460,7 @@ class TestReport:
             "even (guaranteed)",
         ):
             assert text not in page, text
-        assert "at least 85\u00a0% is guaranteed; usually it is close to 95\u00a0%" in page  # at another level
+        assert "at least 86\u00a0% is guaranteed; usually it is close to 95\u00a0%" in page  # at another level
 
 
 class TestDiagnosis:
