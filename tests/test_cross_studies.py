@@ -36,7 +36,7 @@ from evencover._report.writing import report
 from evencover.diagnostics._audit_advice import StudyContext, advice_on_audit
 from evencover.diagnostics._spelling import COMMAND_LINE
 from evencover.diagnostics.audits import audit
-from evencover.guarantees import LowerBound
+from evencover.guarantees import FoldBound, LowerBound
 from evencover.models import WithSpread
 from evencover.quantiles import conformal_rank
 from evencover.studies import MODELS, Plan, study
@@ -147,7 +147,7 @@ class TestOutOfSample:
         after = study(table, "y", plan=SIMPLE, clusters="patient")
         np.testing.assert_array_equal(bounds(after)[2], bounds(before)[2])
         assert not np.array_equal(bounds(after), bounds(before))
-        assert before.regressor.guarantee_.lower_bound(0.9) == Fraction(8, 10)  # folds of two clusters
+        assert before.regressor.guarantee_.lower_bound(0.9) == 1 - Fraction(2 * 2, 20 + 2)  # folds of two clusters
         text = "80 rows to train; 20 of them, one of each patient, also to calibrate and to test in turn."
         assert text in str(before)
 
@@ -350,9 +350,10 @@ class TestErrors:
 class TestTexts:
     def test_the_guarantee_is_stated_in_words(self, found):
         bound = found.regressor.guarantee_.lower_bound(0.9)
-        assert bound == 1 - Fraction(2, 10) - Fraction(4 - 2, 40 + 4)  # ten folds of four rows
-        text = "For new rows, at least 75 % is guaranteed; usually it is close to 90 %."
+        assert bound == 1 - Fraction(2 * 4 + 4 - 2, 40 + 4)  # ten folds of four rows; r = 4 of 41 ranks
+        text = "For new rows, at least 77 % is guaranteed; usually it is close to 90 %."
         assert found.headline == f"{found.audit.headline} {text}"
+        assert "folds" not in found.regressor.guarantee_.assumption  # those of a study are random
         assert f"How often right: {found.audit.share_text} {text}" in str(found)
 
     def test_guarantees_of_all_kinds(self):
@@ -364,6 +365,18 @@ class TestTexts:
         }
         for text, guarantee in cases.items():
             assert guarantee_sentence(guarantee, 0.9) == f"For new rows, {text}; usually it is close to 90 %."
+
+    @pytest.mark.parametrize(
+        ("n", "text"),
+        [
+            (8, "the intervals are infinite, so that no target is missed."),
+            (18, "at least 94 % is guaranteed."),  # the coverage that is usual is not close to 90 %
+            (40, "at least 82 % is guaranteed; usually it is close to 90 %."),
+        ],
+    )
+    def test_guarantees_of_few_rows(self, n, text):
+        guarantee = Guarantee("approximate", {"all": n}, bound=FoldBound(n, Fraction(1)))
+        assert guarantee_sentence(guarantee, 0.9) == f"For new rows, {text}"
 
     def test_the_law_is_stated(self, found):
         assert "The tests use the binomial law" in str(found)
@@ -385,7 +398,7 @@ class TestTexts:
         assert data["calibration"] == "cross"
         assert data["headline"] == found.headline
         assert data["rows"] == {"training": 40, "calibration": 40, "test": 40}
-        assert data["guaranteed_coverage"] == pytest.approx(0.8 - 2 / 44)
+        assert data["guaranteed_coverage"] == pytest.approx(1 - 10 / 44)
         assert data["thresholds"] is None
 
     def test_the_intervals_as_columns(self, found):
@@ -430,7 +443,7 @@ class TestReport:
     def test_it_states_the_guarantee_and_the_folds(self, found):
         page = report(found)
         for text in (
-            "For new rows, at least 75\u00a0% is guaranteed; usually it is close to 90\u00a0%.",
+            "For new rows, at least 77\u00a0% is guaranteed; usually it is close to 90\u00a0%.",
             "Every row was tested, by models that have not seen it.",
             "The predictor consists of 10 models.",
             "The tests use the binomial law",
@@ -447,7 +460,7 @@ class TestReport:
             "even (guaranteed)",
         ):
             assert text not in page, text
-        assert "at least 85\u00a0% is guaranteed; usually it is close to 95\u00a0%" in page  # at another level
+        assert "at least 86\u00a0% is guaranteed; usually it is close to 95\u00a0%" in page  # at another level
 
 
 class TestDiagnosis:
@@ -489,7 +502,7 @@ class TestCommandLine:
         status, text, _ = self.run(capsys, "--calibration", "cross", "--level", "0.8")
         assert status == 0
         assert "30 rows, each used to train, to calibrate and to test in turn." in text
-        assert "For new rows, at least 56 % is guaranteed; usually it is close to 80 %." in text
+        assert "For new rows, at least 60 % is guaranteed; usually it is close to 80 %." in text
         intervals = pd.read_csv("evencover-small/intervals.csv")
         assert list(intervals["row"]) == list(range(30))
         assert list(intervals["name"]) == list(work["name"])

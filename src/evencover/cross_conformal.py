@@ -73,9 +73,10 @@ class CrossConformalRegressor(
         from the ⌊α(n + 1)⌋-th smallest L_i to the ⌈(1 − α)(n + 1)⌉-th smallest U_i.
 
     Coverage is usually close to the level. What is proven, if rows are exchangeable, is a probability of at least
-    1 − 2α − (K − 2) / (n + K) for K folds, and of at least 1 − 2α for the two jackknife methods. With groups that
-    depend on features alone, this holds in every group, with its own n. With groups of the spread or of the prediction,
-    it is an approximation. `ConformalRegressor` guarantees 1 − α, and uses only a part of the rows for each purpose.
+    1 − (2r + K − 2) / (n + K) for K folds, where r = ⌊α(n + 1)⌋, and of at least 1 − (2r − 1) / (n + 1) for the two
+    jackknife methods; both are about 1 − 2α if there are many rows. With groups that depend on features alone, this
+    holds in every group, with its own n. With groups of the spread or of the prediction, it is an approximation.
+    `ConformalRegressor` guarantees 1 − α, and uses only a part of the rows for each purpose.
 
     Parameters
     ----------
@@ -84,7 +85,9 @@ class CrossConformalRegressor(
     cv : int, splitter, or sequence of pairs of training and test positions
         The folds: a number, for random folds; or one of scikit-learn's splitters, also with repeated folds. Each row
         must be in the test part of the same number of folds, or of none: then it is used for training only. Folds must
-        not depend on the targets, which splitters do not get. The two jackknife methods do not use it.
+        depend neither on the targets nor on the features, also not by the order of the rows. A number, a shuffled
+        `KFold` and `RepeatedKFold` ensure this; with other folds, `guarantee_` states it as a condition. The two
+        jackknife methods do not use it.
     method : {"cv+", "jackknife+", "jackknife+-after-bootstrap", "cross-conformal"}
         - "cv+": the interval above.
         - "jackknife+": the same, with a model for each row that leaves out only this row.
@@ -358,7 +361,7 @@ def _folds_of(
     Places have shape (R, n) for R repetitions; they are not used for bootstrap samples.
     """
     if left_out is not None:
-        folds = Folds(np.arange(n)[None], len(splits), left_out, clusters)
+        folds = Folds(np.arange(n)[None], len(splits), left_out, clusters, random=splits.random)
         _warn_of_rows_in_all_samples(folds)
         return folds, np.arange(n), np.arange(n)[None]
     codes, places = splits.by_repetition(n)
@@ -371,6 +374,7 @@ def _folds_of(
             None,
             own_clusters,
             splits.are_complementary(np.arange(n) if clusters is None else clusters),
+            splits.random,
         ),
         scored,
         places[:, scored],

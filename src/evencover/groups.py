@@ -316,12 +316,12 @@ def _with_python_scalars(values: NDArray[Any]) -> NDArray[Any]:
 
 def _encode_integer_range(values: NDArray[Any], low: int, high: int) -> tuple[IntArray, tuple[Label, ...]]:
     """Return codes and distinct values of integers from a small range, by a lookup table instead of sorting."""
-    offsets = values.astype(np.intp, copy=False) - low if low else values.astype(np.intp, copy=False)
+    offsets = (values.astype(np.int64, copy=False) - low if low else values).astype(np.intp, copy=False)
     present = np.zeros(high - low + 1, dtype=bool)
     present[offsets[:10_000]] = True  # the first rows usually hold all values
     if not present.all():
         present[offsets] = True
-    labels = tuple((np.flatnonzero(present) + low).tolist())
+    labels = tuple(low + position for position in np.flatnonzero(present).tolist())
     if present.all():
         return offsets, labels
     return (np.cumsum(present) - 1)[offsets], labels

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from math import floor
+from typing import Literal, Protocol, TypeAlias
 
 from evencover.groups import Label
 from evencover.quantiles import Level, conformal_rank, level_fraction
@@ -37,6 +38,14 @@ _MAX_NAMED_GROUPS = 20  # a text names so many, and counts the others
 _THREE_DIGITS_UP = Context(prec=3, rounding=ROUND_CEILING)
 
 
+class Bound(Protocol):
+    """A guaranteed probability of coverage, a function of the level. ``str`` gives its formula. It can be hashed."""
+
+    def __call__(self, level: Level, /) -> Fraction:
+        """Return the guaranteed probability at a level."""
+        ...
+
+
 @dataclass(frozen=True)
 class LowerBound:
     """The guaranteed probability of coverage at a level: 1 − factor (1 − level) − slack, but at least 0.
@@ -44,8 +53,8 @@ class LowerBound:
     Parameters
     ----------
     factor : int
-        Targets are missed with probability at most factor × (1 − level) + slack: the factor is 1 for split conformal
-        prediction, 2 for CV+ and jackknife+.
+        Targets are missed with probability at most factor × (1 − level) + slack. Both have their default in split
+        conformal prediction: the bound is the level.
     slack : Fraction
         The part of the bound that does not depend on the level.
 
@@ -66,16 +75,79 @@ class LowerBound:
         if self == LowerBound():
             return "the level"
         factor = f"{self.factor} " * (self.factor != 1)
-        return f"1 − {factor}(1 − level)" + f" − {self.slack_text}" * (self.slack > 0)
-
-    @property
-    def slack_text(self) -> str:
-        """The slack with three digits, rounded up."""
-        rounded = _THREE_DIGITS_UP.divide(Decimal(self.slack.numerator), Decimal(self.slack.denominator))
-        return f"{float(rounded):g}"
+        slack = _THREE_DIGITS_UP.divide(Decimal(self.slack.numerator), Decimal(self.slack.denominator))
+        return f"1 − {factor}(1 − level)" + f" − {float(slack):g}" * (self.slack > 0)
 
 
 NO_BOUND = LowerBound(slack=Fraction(1))
+
+
+@dataclass(frozen=True)
+class FoldBound:
+    """The guaranteed probability of coverage by CV+, jackknife+ and cross-conformal prediction, but at least 0:
+
+        1 − (2 r + k − 2) / (n + k),   r = ⌊R (1 − level) (n + 1)⌋ / R,   and 1 if r < 1.
+
+    docs/cross_conformal_guarantee.md has the proof.
+
+    Parameters
+    ----------
+    n : int
+        Number of calibration rows.
+    k : Fraction
+        Number of folds, or of rows that each model leaves out.
+    repeats : int
+        Number R of repetitions of the folds.
+
+    Examples
+    --------
+    >>> FoldBound(18, Fraction(1))(0.9), FoldBound(100, Fraction(10))(0.9)
+    (Fraction(18, 19), Fraction(41, 55))
+    >>> print(FoldBound(100, Fraction(10)))
+    1 − (2 r + 8) / 110 with r = ⌊101 (1 − level)⌋ (1 if r < 1)
+    """  # noqa: D400
+
+    n: int
+    k: Fraction
+    repeats: int = 1
+
+    def __call__(self, level: Level) -> Fraction:
+        """Return the guaranteed probability at a level."""
+        rank = Fraction(floor(self.repeats * (1 - level_fraction(level)) * (self.n + 1)), self.repeats)
+        if rank < 1:  # the interval is infinite
+            return Fraction(1)
+        return max(Fraction(0), 1 - (2 * rank + self.k - 2) / (self.n + self.k))
+
+    def __str__(self) -> str:
+        over, added = self.k.denominator, self.k.numerator - 2 * self.k.denominator  # k = (added + 2 over) / over
+        misses = f"{2 * over} r" if not added else f"({2 * over} r {'+' if added > 0 else '−'} {abs(added)})"
+        rank = f"⌊{self.repeats * (self.n + 1)} (1 − level)⌋" + f" / {self.repeats}" * (self.repeats > 1)
+        return f"1 − {misses} / {over * self.n + self.k.numerator} with r = {rank} (1 if r < 1)"
+
+
+@dataclass(frozen=True)
+class SmallestBound:
+    """The smallest of several bounds at each level, such as those of groups.
+
+    Parameters
+    ----------
+    bounds : tuple of bounds
+        The bounds, functions of the level.
+
+    Examples
+    --------
+    >>> SmallestBound((FoldBound(18, Fraction(1)), FoldBound(19, Fraction(1))))(0.9)
+    Fraction(17, 20)
+    """
+
+    bounds: tuple[Bound, ...]
+
+    def __call__(self, level: Level) -> Fraction:
+        """Return the smallest guaranteed probability at a level."""
+        return min(bound(level) for bound in self.bounds)
+
+    def __str__(self) -> str:
+        return f"the smallest of: {'; '.join(map(str, self.bounds))}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,9 +160,9 @@ class Guarantee:
         Over all rows; in every group; given the features of a row; approximately; or no guarantee.
     sizes : mapping from label to int
         Number of calibration rows behind each group's threshold.
-    bound : LowerBound, or mapping from label to LowerBound, optional
-        The guaranteed probability of coverage, as a function of the level; or that of each group. By default it is the
-        level itself, and 0 for the kinds "approximate" and "none".
+    bound : function of the level, or mapping from label to function, optional
+        The guaranteed probability of coverage, such as `LowerBound` and `FoldBound`; or that of each group. By default
+        it is the level itself, and 0 for the kinds "approximate" and "none".
     assumption : str
         The condition under which the guarantee holds.
     exact : bool
@@ -118,7 +190,7 @@ class Guarantee:
 
     kind: Kind
     sizes: Mapping[Label, int]
-    bound: LowerBound | Mapping[Label, LowerBound] | None = field(default=None, kw_only=True)
+    bound: Bound | Mapping[Label, Bound] | None = field(default=None, kw_only=True)
     assumption: str = field(default=EXCHANGEABLE, kw_only=True)
     exact: bool = field(default=False, kw_only=True)
     without: tuple[Label, ...] = field(default=(), kw_only=True)
@@ -131,19 +203,20 @@ class Guarantee:
             raise ValueError(f"kind must be one of {', '.join([*_KIND_TEXTS, 'none'])}; got {self.kind!r}")
 
     @property
-    def lower_bound(self) -> LowerBound:
+    def lower_bound(self) -> Bound:
         """The guaranteed probability of coverage, a function of the level; ``str`` gives its formula.
 
-        If groups have different ones, it is the smallest.
+        If groups have different ones, it is the smallest at each level.
         """
-        if isinstance(self.bound, LowerBound):
-            return self.bound
-        if self.bound:
-            return max(self.bound.values(), key=lambda bound: (bound.factor, bound.slack))
-        return NO_BOUND if self.kind in ("approximate", "none") else LowerBound()
+        if isinstance(self.bound, Mapping) and self.bound:
+            bounds = tuple(dict.fromkeys(self.bound.values()))
+            return bounds[0] if len(bounds) == 1 else SmallestBound(bounds)
+        if self.bound is None or isinstance(self.bound, Mapping):
+            return NO_BOUND if self.kind in ("approximate", "none") else LowerBound()
+        return self.bound
 
     @property
-    def lower_bounds(self) -> dict[Label, LowerBound]:
+    def lower_bounds(self) -> dict[Label, Bound]:
         """The guaranteed probability of coverage of each group, a function of the level."""
         bounds = self.bound if isinstance(self.bound, Mapping) else {}
         return {label: bounds.get(label, self.lower_bound) for label in self.sizes}
@@ -220,11 +293,10 @@ class Guarantee:
 
     @property
     def _bound_text(self) -> str:
-        slacks = {label: bound.slack_text for label, bound in self.lower_bounds.items()}
-        if len(set(slacks.values())) < 2:
+        if not isinstance(self.lower_bound, SmallestBound):
             return str(self.lower_bound)
-        listed = ", ".join(f"{label} {slack}" for label, slack in slacks.items())
-        return f"1 − {self.lower_bound.factor} (1 − level) − slack (slack: {listed})"
+        listed = _first([f"{label}: {bound}" for label, bound in self.lower_bounds.items()], "; ")
+        return f"the bound of its group ({listed})"
 
 
 def numbered(conditions: Sequence[str]) -> str:
@@ -261,7 +333,7 @@ class TooFewRowsWarning(UserWarning):
     """A group has too few calibration rows for the level, so its intervals are infinite."""
 
 
-def _first(texts: list[str]) -> str:
+def _first(texts: list[str], separator: str = ", ") -> str:
     """Return the first texts, and the number of the others."""
-    more = f", and {len(texts) - _MAX_NAMED_GROUPS} more groups" if len(texts) > _MAX_NAMED_GROUPS else ""
-    return f"{', '.join(texts[:_MAX_NAMED_GROUPS])}{more}"
+    more = f"{separator}and {len(texts) - _MAX_NAMED_GROUPS} more groups" if len(texts) > _MAX_NAMED_GROUPS else ""
+    return f"{separator.join(texts[:_MAX_NAMED_GROUPS])}{more}"

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 
 from evencover._internal.arrays import BoolArray, FloatArray, IntArray
+from evencover.guarantees import FoldBound
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,8 @@ class Folds:
         The cluster of each row, if rows of a cluster are left out together.
     complementary : bool
         Whether each model was fitted on all rows, or clusters, that are not in its fold.
+    random : bool
+        Whether the folds are known to depend neither on the features nor on the targets, as random ones do.
     """
 
     codes: IntArray
@@ -32,6 +35,7 @@ class Folds:
     left_out: BoolArray | None = None
     clusters: IntArray | None = None
     complementary: bool = False
+    random: bool = True
 
     def check(self, n: int) -> None:
         """Raise ValueError unless these are folds of n rows; for folds from a file."""
@@ -57,35 +61,29 @@ class Folds:
             return np.zeros(self.codes.shape[1], dtype=bool)
         return np.asarray(~self.left_out.any(axis=1))
 
-    def slack(self, members: IntArray) -> Fraction | None:
-        """Return the slack of the bound for a group that is a function of the features; None if nothing is proven.
+    def bound(self, members: IntArray) -> FoldBound | None:
+        """Return the bound for a group that is a function of the features; None if nothing is proven.
 
-        With n rows in the group, targets are missed with probability at most
-
-            (2 (1 − level) (n + 1) + k − 2) / (n + k) <= 2 (1 − level) + (k − 2) / (n + k),
-
-        where k is the number of folds with rows of the group. If each model is fitted on all other rows, in random
-        order, k is also 1 if each model leaves out one row, and the number of rows in a fold if there are no groups and
-        all folds have equal size. With clusters of m rows each, the numbers of folds and of left-out rows are
-        multiplied by m; nothing is proven if the sizes of clusters differ. docs/cross_conformal_guarantee.md has the
-        proofs.
+        k is the number of folds with rows of the group. If each model is fitted on all other rows, in random order, k
+        is also 1 if each model leaves out one row, and the number of rows in a fold if there are no groups and all
+        folds have equal size. With clusters of m rows each, the numbers of folds and of left-out rows are multiplied by
+        m; nothing is proven if the sizes of clusters differ. docs/cross_conformal_guarantee.md has the proofs.
 
         Parameters
         ----------
         members : ndarray of int
             Positions of the rows of the group.
         """
-        n, size = len(members), self._cluster_size(members)
-        if not n or size is None:
-            return None if n else Fraction(0)
-        k = Fraction(len(np.unique(self.codes[:, members])), len(self.codes)) * size
+        size, repeats = self._cluster_size(members), len(self.codes)
+        if size is None:
+            return None
+        k = max(Fraction(1), Fraction(len(np.unique(self.codes[:, members])), repeats)) * size
         block = self._symmetric_block(members, size)
-        k = k if block is None else min(k, Fraction(block))
-        return max(k - 2, Fraction(0)) / (n + k)
+        return FoldBound(len(members), k if block is None else min(k, Fraction(block)), repeats)
 
     def _cluster_size(self, members: IntArray) -> int | None:
         """Return the number of rows of each cluster in a group; None if clusters differ."""
-        if self.clusters is None:
+        if self.clusters is None or not len(members):
             return 1
         sizes = np.unique(np.unique(self.clusters[members], return_counts=True)[1])
         return int(sizes[0]) if len(sizes) == 1 else None

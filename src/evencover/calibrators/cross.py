@@ -25,7 +25,7 @@ from evencover._internal.pools import warn_if_too_few
 from evencover.calibration import Calibration, calibrate_rows
 from evencover.calibrators._folds import Folds
 from evencover.groups import Groups, Label, rows_by_code
-from evencover.guarantees import NEW_CLUSTERS, NEW_ROWS, Guarantee, LowerBound, numbered
+from evencover.guarantees import NEW_CLUSTERS, NEW_ROWS, FoldBound, Guarantee, numbered
 from evencover.interval_unions import IntervalUnion
 from evencover.intervals import Intervals, empty_intervals, infinite_intervals, stack_levels
 from evencover.predictions import Prediction
@@ -89,6 +89,7 @@ class CrossFolds(BaseEstimator):  # type: ignore[misc]
             state.get("left_out"),
             state.get("clusters"),
             state["complementary"],
+            state.get("random_folds", self.method.startswith("jackknife+")),  # older files do not know it
         )
         folds.check(len(calibration.scores))
         return CalibratedFolds(
@@ -155,13 +156,12 @@ class CalibratedFolds:
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """The coverage guarantee: usually about the level, and at least 1 − 2 (1 − level) − slack.
+        """The coverage guarantee: usually about the level, and at least the `FoldBound` of the group.
 
-        The slack of a group is that of `Folds.slack`. Groups that depend on predictions have no lower bound, and
-        neither have clusters of different sizes.
+        Groups that depend on predictions have no lower bound, and neither have clusters of different sizes.
         """
         assumption = numbered(list(self._conditions()))
-        bounds = {label: LowerBound(2, slack) for label, slack in self._slacks.items() if slack is not None}
+        bounds = {label: bound for label, bound in self._bounds.items() if bound is not None}
         if not self._has_fixed_groups or len(bounds) < len(self.sizes):
             return Guarantee("approximate", self.sizes, assumption=assumption)
         return Guarantee("approximate", self.sizes, bound=bounds, assumption=assumption)
@@ -169,7 +169,9 @@ class CalibratedFolds:
     def _conditions(self) -> Iterator[str]:
         """Yield the conditions of the guarantee."""
         yield NEW_ROWS if self.folds.clusters is None else NEW_CLUSTERS
-        if None in self._slacks.values():
+        if not self.folds.random:
+            yield "the folds depend neither on the targets nor on the features, also not by the order of the rows"
+        if None in self._bounds.values():
             yield "there are many clusters, whose scores do not depend on their sizes"
         if not self._has_fixed_groups:
             yield "the models of the folds agree on the groups of nearly all rows"
@@ -179,10 +181,10 @@ class CalibratedFolds:
             yield f"all targets are {support}"
 
     @cached_property
-    def _slacks(self) -> dict[Label, Fraction | None]:
-        """The slack of each group's bound, if groups depend on features alone; None if nothing is proven."""
+    def _bounds(self) -> dict[Label, FoldBound | None]:
+        """Each group's bound, if groups depend on features alone; None if nothing is proven."""
         groups = enumerate(self.calibration.labels)
-        return {label: self.folds.slack(np.flatnonzero(self._in_group(code))) for code, label in groups}
+        return {label: self.folds.bound(np.flatnonzero(self._in_group(code))) for code, label in groups}
 
     @property
     def _has_fixed_groups(self) -> bool:
@@ -222,8 +224,8 @@ class CalibratedFolds:
     def p_values(self, rows: Rows, *, seed: Seed = None, unseen: Unseen = "error") -> FloatArray:
         """Return the p-value of each row's target, (1 + #{i : L_i <= y <= U_i}) / (n + 1). Shape (m,).
 
-        P(p <= u) <= 2 u + slack for every u, with the slack of the row's group in the guarantee; this is not proven for
-        p-values with a `seed`. Repetitions count 1 / R each.
+        P(p <= u) <= 1 − bound(1 − u) for every u, with the bound of the row's group in the guarantee; this is not
+        proven for p-values with a `seed`. Repetitions count 1 / R each.
         """
         groups = self._checked_groups(rows, unseen)
         codes = groups.codes_among(self.calibration.labels)
@@ -249,6 +251,7 @@ class CalibratedFolds:
             "folds": self.folds.codes,
             "n_models": self.folds.n_models,
             "complementary": self.folds.complementary,
+            "random_folds": self.folds.random,
             "scale_from_rows": self.scale_from_rows,
             **{name: values for name, values in known.items() if values is not None},
         }

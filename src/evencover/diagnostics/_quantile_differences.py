@@ -142,7 +142,7 @@ def _cumulative_counts(n: int, low: int, high: int, n_resamples: int, rng: np.ra
     for start in range(0, n_resamples, block):
         size = min(block, n_resamples - start)
         below = rng.binomial(n, low / n, size)
-        inside = rng.binomial(n - below, width / (n - low))
+        inside = rng.binomial(n - below, width / (n - low)).astype(np.intp)  # np.repeat takes no int64 on 32 bits
         positions = np.repeat(np.arange(0, size * width, width), inside)
         positions += rng.integers(0, width, len(positions))
         counts = np.bincount(positions, minlength=size * width).reshape(size, width)

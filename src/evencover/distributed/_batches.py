@@ -11,7 +11,6 @@ import numpy as np
 from evencover._internal.arrays import FloatArray, IntArray
 from evencover._internal.grouped_pools import MARGINAL_LABELS
 from evencover._internal.optional import import_optional
-from evencover._internal.score_histograms import Int64Array
 from evencover.groups import Label, first_few
 from evencover.predictions import Prediction
 from evencover.rows import Rows
@@ -82,16 +81,16 @@ class LabelCodes:
         self._code_of = {label: code for code, label in enumerate(labels)}
         self.labels: list[Label] = list(labels)
         self._dictionary: Any = None
-        self._codes_of_dictionary = np.empty(0, dtype=np.int64)
+        self._codes_of_dictionary = np.empty(0, dtype=np.intp)
 
-    def encode(self, column: Any) -> Int64Array:
+    def encode(self, column: Any) -> IntArray:
         """Return the code of each value of a pyarrow array without missing values. Shape (n,)."""
         encoded = column if is_dictionary(column) else column.dictionary_encode()
         if self._dictionary is None or not encoded.dictionary.equals(self._dictionary):
             self._dictionary = encoded.dictionary
-            self._codes_of_dictionary = np.full(len(self._dictionary), -1, dtype=np.int64)
+            self._codes_of_dictionary = np.full(len(self._dictionary), -1, dtype=np.intp)
         indices = _as_numpy(encoded.indices)
-        codes: Int64Array = self._codes_of_dictionary.take(indices)
+        codes: IntArray = self._codes_of_dictionary.take(indices)
         if codes.min(initial=0) < 0:  # values of the dictionary that occur for the first time
             for position in np.unique(indices[codes < 0]).tolist():
                 self._codes_of_dictionary[position] = self.code(self._dictionary[position].as_py())

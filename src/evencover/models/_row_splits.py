@@ -1,7 +1,7 @@
 """Splits of rows for models of folds and bootstrap samples: which rows each is fitted on, and which it predicts."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,9 @@ from sklearn.model_selection import (
     KFold,
     LeaveOneGroupOut,
     LeaveOneOut,
+    LeavePGroupsOut,
+    LeavePOut,
+    RepeatedKFold,
     RepeatedStratifiedKFold,
     StratifiedGroupKFold,
     StratifiedKFold,
@@ -24,10 +27,20 @@ _CV_RULE = "cv must be at least 2 folds, a splitter, or pairs of training and te
 
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """The rows that each model is fitted on, and the rows that it predicts, as positions."""
+    """The rows that each model is fitted on, and the rows that it predicts, as positions.
+
+    Parameters
+    ----------
+    training, test : tuple of ndarray of int
+        The rows that each model is fitted on, and those that it predicts.
+    random : bool
+        Whether they were drawn at random or leave out every row in turn, so that they depend neither on the features
+        nor on the targets, whatever the order of the rows is.
+    """
 
     training: tuple[IntArray, ...]
     test: tuple[IntArray, ...]
+    random: bool = True
 
     def __len__(self) -> int:
         return len(self.training)
@@ -37,7 +50,7 @@ class Splits:
 
         A model may depend on the order of its rows. In random order it treats all of them alike, which guarantees need.
         """
-        return Splits(tuple(map(rng.permutation, self.training)), self.test)
+        return replace(self, training=tuple(map(rng.permutation, self.training)))
 
     def are_complementary(self, clusters: IntArray) -> bool:
         """Return whether each model is fitted on all rows of the clusters that it does not predict.
@@ -70,12 +83,17 @@ class Splits:
         return result[0], result[1]
 
 
+class RandomPairs(list[tuple[IntArray, IntArray]]):
+    """Pairs of training and test positions that were drawn at random, without looking at features or targets."""
+
+
 def cross_validation_splits(cv: Any, X: Any, y: FloatArray, clusters: IntArray | None, random_state: Any) -> Splits:
     """Return the splits of a number of folds, a splitter, or given pairs of training and test positions.
 
     Raise ValueError if a model would be fitted on a row that it predicts, or on another row of its cluster.
     """
-    pairs = [_checked_pair(pair, len(y)) for pair in _pairs(cv, X, y, clusters, random_state)]
+    splitter = _checked_folds(cv, len(y), clusters, random_state)
+    pairs = [_checked_pair(pair, len(y)) for pair in _pairs(splitter, X, clusters)]
     if not pairs:
         raise ValueError(f"{_CV_RULE}; got {cv!r}")
     for training, test in pairs:
@@ -83,7 +101,7 @@ def cross_validation_splits(cv: Any, X: Any, y: FloatArray, clusters: IntArray |
             raise ValueError(f"cv must have no row in the training and the test part of the same fold; got {_text(cv)}")
         if clusters is not None and np.isin(clusters[test], clusters[training]).any():
             raise ValueError(f"cv must leave out all rows of a cluster together, such as GroupKFold; got {_text(cv)}")
-    return Splits(tuple(training for training, _ in pairs), tuple(test for _, test in pairs))
+    return Splits(tuple(training for training, _ in pairs), tuple(test for _, test in pairs), _is_random(splitter))
 
 
 def checked_splitter(
@@ -126,7 +144,7 @@ def bootstrap_splits(
     if n_units < 2:
         raise ValueError(f"cross-fitting needs at least 2 rows, to leave one out; got {n_units} sample")
     n_samples = int(rng.binomial(n_bootstraps, (1 - 1 / (n_units + 1)) ** n_units))
-    samples = rng.integers(n_units, size=(n_samples, n_units))
+    samples = rng.integers(n_units, size=(n_samples, n_units)).astype(np.intp)  # np.bincount takes no int64 on 32 bits
     times = np.stack([np.bincount(sample, minlength=n_units)[codes] for sample in samples]) if n_samples else None
     if times is None or (times > 0).all():
         raise ValueError(
@@ -137,22 +155,39 @@ def bootstrap_splits(
     return Splits(training, (np.arange(n),) * n_samples), (times == 0).T
 
 
-def _pairs(cv: Any, X: Any, y: FloatArray, clusters: IntArray | None, random_state: Any) -> list[Any]:
-    """Return given pairs, or those of a splitter. Raise ValueError if it needs clusters, and there are none."""
+def _checked_folds(cv: Any, n: int, clusters: IntArray | None, random_state: Any) -> Any:
+    """Return given pairs, or the splitter. Raise ValueError if its folds cannot be used."""
     if isinstance(cv, Iterable) and not isinstance(cv, type | str) and not hasattr(cv, "split"):
-        return list(cv)
-    n_units = len(y) if clusters is None else int(clusters.max()) + 1
+        return cv
+    n_units = n if clusters is None else int(clusters.max()) + 1
     splitter = checked_splitter(cv, n_units, random_state, clustered=clusters is not None, shuffle_clusters=True)
     if isinstance(splitter, BaseShuffleSplit):
         raise ValueError(f"cv must have each row in the same number of folds, such as KFold; got {cv!r}")
     if isinstance(splitter, StratifiedKFold | StratifiedGroupKFold | RepeatedStratifiedKFold):
         raise ValueError(f"cv must not depend on the targets, which would cost the guarantee; got {cv!r}. Use KFold")
+    return splitter
+
+
+def _pairs(splitter: Any, X: Any, clusters: IntArray | None) -> list[Any]:
+    """Return given pairs, or those of a splitter. Raise ValueError if it needs clusters, and there are none."""
+    if not hasattr(splitter, "split"):
+        return list(splitter)
     try:
         return list(splitter.split(X, None, clusters))
     except ValueError as error:
         if clusters is None and "'groups' parameter should not be None" in str(error):
-            raise ValueError(f"cv={cv!r} needs clusters; pass them to fit") from error
+            raise ValueError(f"cv={splitter!r} needs clusters; pass them to fit") from error
         raise
+
+
+def _is_random(splitter: Any) -> bool:
+    """Return whether folds are drawn at random, or leave out every row or cluster in turn.
+
+    A class that inherits from these splitters can do something else.
+    """
+    if type(splitter) in (KFold, GroupKFold):
+        return bool(splitter.shuffle)
+    return type(splitter) in (RandomPairs, RepeatedKFold, LeaveOneOut, LeavePOut, LeaveOneGroupOut, LeavePGroupsOut)
 
 
 def _checked_pair(pair: Any, n: int) -> tuple[IntArray, IntArray]:

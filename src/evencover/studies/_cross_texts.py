@@ -3,6 +3,7 @@
 from math import floor
 
 from evencover.guarantees import NO_BOUND, Guarantee
+from evencover.quantiles import level_fraction
 
 LAW = (
     "Every row was tested once, by models that were fitted and calibrated without it. They had fewer rows than the "
@@ -17,10 +18,14 @@ def guarantee_sentence(guarantee: Guarantee, level: float) -> str:
     usual = f"usually it is close to {100 * level:g} %"
     if guarantee.lower_bound == NO_BOUND:
         return f"For new rows, no share is guaranteed, because the groups depend on predictions; {usual}."
-    percent = floor(100 * guarantee.lower_bound(level))
+    bound = guarantee.lower_bound(level)
+    percent, where = floor(100 * bound), " in every group" * (len(guarantee.sizes) > 1)
     if not percent:
         return f"For new rows, nothing is guaranteed at so low a level; {usual}."
-    where = " in every group" * (len(guarantee.sizes) > 1)
+    if bound == 1:
+        return f"For new rows, the intervals are infinite{where}, so that no target is missed."
+    if bound >= level_fraction(level):  # few rows: the next narrower interval would miss too often
+        return f"For new rows, at least {percent} % is guaranteed{where}."
     return f"For new rows, at least {percent} % is guaranteed{where}; {usual}."
 
 

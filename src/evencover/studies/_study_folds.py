@@ -2,18 +2,16 @@
 
 from dataclasses import dataclass
 from itertools import count
-from typing import TypeAlias
 
 import numpy as np
 
 from evencover._internal.arrays import IntArray
+from evencover.models._row_splits import RandomPairs
 
 _FOLDS = 10
 _MAX_FOLDS = 100  # of one row each; more take too long
 _MAX_HELD_OUT_FOLDS = 30
 _MIN_TRAINING_ROWS = 10  # two for each of the five folds that learn a spread
-
-Fold: TypeAlias = tuple[IntArray, IntArray]  # positions of the training rows, and of the other rows that count
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +48,14 @@ class Units:
         rows = np.searchsorted(positions, self.rows[kept])
         return Units(np.searchsorted(kept, self.codes[positions]), rows), positions
 
-    def folds(self, held_out: list[IntArray]) -> list[Fold]:
-        """Return the folds that hold out these units: all rows of the others train, one row of each of these counts."""
-        return [(np.flatnonzero(~np.isin(self.codes, units)), np.sort(self.rows[units])) for units in held_out]
+    def folds(self, held_out: list[IntArray]) -> RandomPairs:
+        """Return the folds that hold out these units, which were drawn at random.
+
+        All rows of the other units train, and one row of each of these counts.
+        """
+        return RandomPairs(
+            (np.flatnonzero(~np.isin(self.codes, units)), np.sort(self.rows[units])) for units in held_out
+        )
 
 
 def held_out_units(n_units: int, needed: int, rng: np.random.Generator) -> list[IntArray]:

@@ -1,0 +1,73 @@
+"""Platforms whose pointers have 32 bits, such as Pyodide: numpy takes counts and codes as `np.intp`, and not as int64.
+
+Here both have 64 bits. So int64 is replaced by `np.longlong`, which is a type of its own, and `np.repeat` and
+`np.bincount` by functions that take `np.intp` alone.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from evencover.diagnostics._quantile_differences import resampled_quantiles
+from evencover.distributed._batches import LabelCodes
+from evencover.groups import Groups
+from evencover.models._row_splits import bootstrap_splits
+
+
+class Int64Generator(np.random.Generator):
+    """A generator whose whole numbers are int64 and not `np.intp`, as on 32 bits."""
+
+    def binomial(self, *args, **options):
+        return np.asarray(super().binomial(*args, **options)).astype(np.longlong)[()]
+
+    def integers(self, *args, **options):
+        return np.asarray(super().integers(*args, **options)).astype(np.longlong)[()]
+
+
+def strict(function, position):
+    """Return a function of numpy that raises if one of its arguments is an array of int64."""
+
+    def checked(*args, **options):
+        if getattr(args[position], "dtype", np.dtype(np.intp)).char == np.dtype(np.longlong).char:
+            raise TypeError("Cannot cast array data from int64 to int32 according to the rule 'safe'")
+        return function(*args, **options)
+
+    return checked
+
+
+@pytest.fixture
+def rng(monkeypatch):
+    monkeypatch.setattr(np, "int64", np.longlong)
+    monkeypatch.setattr(np, "repeat", strict(np.repeat, 1))
+    monkeypatch.setattr(np, "bincount", strict(np.bincount, 0))
+    return Int64Generator(np.random.PCG64(0))
+
+
+pytestmark = pytest.mark.skipif(
+    np.dtype(np.longlong).char == np.dtype(np.intp).char, reason="int64 has one type here, that of pointers"
+)
+
+
+def test_quantiles_of_resamples(rng):
+    values = np.arange(200.0)
+    expected = resampled_quantiles(values, 0.9, 50, np.random.default_rng(0))
+    np.testing.assert_array_equal(resampled_quantiles(values, 0.9, 50, rng), expected)
+
+
+@pytest.mark.parametrize("clusters", [None, np.arange(12) // 3])
+def test_bootstrap_samples(rng, clusters):
+    splits, left_out = bootstrap_splits(50, 12, clusters, rng)
+    assert left_out.shape == (12, len(splits))
+
+
+def test_codes_of_labels_can_be_counted(rng):
+    codes = LabelCodes().encode(pa.array(["b", "a", "b"]))
+    assert np.bincount(codes).tolist() == [2, 1]
+
+
+def test_labels_above_32_bits(monkeypatch):
+    monkeypatch.setattr(np, "intp", np.int32)
+    labels = [2**40 + 2, 2**40, 2**40 + 2]
+    groups = Groups.from_labels(labels)
+    assert groups.labels == (2**40, 2**40 + 2)
+    assert groups.codes.tolist() == [1, 0, 1]
