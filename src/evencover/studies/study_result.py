@@ -21,7 +21,7 @@ from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.quality import Quality
 from evencover.diagnostics.recommendation_result import Recommendation, Tails
 from evencover.groups import Groups, Label
-from evencover.intervals import Intervals
+from evencover.intervals import Intervals, moved_note
 from evencover.metrics import misses_by_group
 from evencover.model_selection import Part
 from evencover.models._best_regressor import choices_text, innermost
@@ -154,8 +154,9 @@ class Study:
 
     @property
     def notes(self) -> list[str]:
-        """What else a reader of the results should know about the table, in sentences."""
-        return [message.sentence(self.spelling) for message in self.table_notes]
+        """What else a reader should know about the table, and about predictions outside intervals, in sentences."""
+        moved = moved_note(self.intervals, "test rows")
+        return [*(message.sentence(self.spelling) for message in self.table_notes), *filter(None, [moved])]
 
     @property
     def headline(self) -> str:
@@ -375,7 +376,10 @@ class Study:
         return intervals
 
     def columns_of_intervals(self) -> dict[str, Any]:
-        """Return the test rows as columns: row, prediction, bounds, group, whether covered, target."""
+        """Return the test rows as columns: row, prediction, bounds, group, whether covered, target.
+
+        The prediction is a point of the interval, as in `Intervals.to_frame`.
+        """
         return columns_of_intervals(self.target, self.test.y, self.test.positions, self.intervals, self.groups)
 
 
