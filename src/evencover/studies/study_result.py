@@ -291,8 +291,11 @@ class Study:
 
     @property
     def group_meaning(self) -> str:
-        """What the groups are, in a sentence; empty if their names say it."""
-        return group_meaning(self.diagnosis.inputs.taxonomy, self.groups.labels)
+        """What the groups are, in sentences; empty if their names say it. Also why requested groups are one group."""
+        rows, labels = {row.group: row.rows for row in self.audit.table}, self.groups.labels
+        meaning = group_meaning(self.diagnosis.inputs.taxonomy, labels, [rows.get(label, 0) for label in labels])
+        own = self.regressor.taxonomy_ if len(self.regressor.calibration_.labels) == 1 else None
+        return " ".join(dict.fromkeys(filter(None, [getattr(own, "merged_text", ""), meaning])))
 
     def misses_text(self, intervals: Intervals) -> str:
         """Return the shares of test rows below and above their intervals, if each end has its own threshold."""
