@@ -535,8 +535,8 @@ class TestEqualSpreads:
         assert "third of the rows" not in str(found)
         assert all(row.rows for row in found.audit.table)
         assert found.group_meaning.startswith(
-            "All calibration rows have the same spread, so it gives one group instead of 3. The rows are in 3 groups by "
-            "the predicted value"
+            "All calibration rows have the same spread, so it gives one group instead of 3. The rows are in 3 groups "
+            "by the predicted value"
         )
         diagnosed = diagnose(found.regressor)
         assert isinstance(diagnosed.inputs.taxonomy, ByPrediction)

@@ -34,7 +34,7 @@ import numpy as np
 from evencover._internal.arrays import BoolArray, FloatArray, IntArray, check_count, checked_vector
 from evencover.groups import Groups, Label
 
-_BITS = 30  # of the values that learned bins compare
+_LAST_BIT = np.uint64(2 ** (53 - 30))  # of the 53 significant bits of a number, learned bins compare the first 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,10 +133,9 @@ def equal_frequency_ranks(n: int, n_groups: int) -> IntArray:
 
 
 def without_rounding_errors(values: FloatArray) -> FloatArray:
-    """Return numbers rounded to 30 bits, each by itself."""
-    mantissas, exponents = np.frexp(values)
-    rounded: FloatArray = np.ldexp(np.round(np.ldexp(mantissas, _BITS)), exponents - _BITS)
-    return rounded
+    """Return numbers rounded to 30 significant bits, each by itself; in increasing order if they were."""
+    bits = np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
+    return ((bits + _LAST_BIT // 2) & ~(_LAST_BIT - 1)).view(np.float64)  # also carries into the exponent
 
 
 def _number_of_bins(n: int, n_groups: Any, min_rows: Any) -> int:
