@@ -16,9 +16,11 @@ from evencover import (
     IntervalUnion,
     Marginal,
     Normalized,
+    Prediction,
     Product,
     RelativeIntervalDistance,
     Residual,
+    Rows,
     audit,
     diagnose_scores,
 )
@@ -434,6 +436,31 @@ def test_the_meaning_of_groups():
     )
     assert group_meaning(ByFeature("region"), ("a", "b")) == "The rows are in groups by region."
     assert group_meaning(Marginal(), ("all",)) == ""
+
+
+def test_groups_of_other_sizes_are_not_called_thirds():
+    """Many rows can have the same spread, and new rows can differ from the calibration rows."""
+    labels = ("low", "medium", "high")
+    assert "third" in group_meaning(BySpread(3), labels, [30, 40, 32])
+    text = group_meaning(BySpread(3), labels, [29, 0, 0])
+    assert "third" not in text
+    assert text.endswith("Rows: low 29, medium 0, high 0.")
+    taxonomy = BySpread(3)
+    taxonomy.learn(Rows(Prediction(np.zeros(30), spread=np.repeat([1.0, 2.0], [21, 9]))))
+    assert group_meaning(taxonomy, taxonomy.labels_, [21, 9]) == (
+        "The rows are in 2 groups by how large an error the model expects, from low, the rows that it finds easiest, "
+        "to high, those that it finds hardest. Rows: low 21, high 9. 70 % of the calibration rows have the same "
+        "spread, so it gives 2 groups instead of 3."
+    )
+    taxonomy.learn(Rows(Prediction(np.zeros(30), spread=np.ones(30))))
+    assert group_meaning(taxonomy, ("all",), [30]) == (
+        "All calibration rows have the same spread, so it gives one group instead of 3."
+    )
+    product = Product([BySpread(2), ByFeature("region", categories=["a", "b"])])
+    X = pd.DataFrame({"region": ["a", "b"] * 10})
+    product.learn(Rows(Prediction(np.zeros(20), spread=np.arange(1.0, 21.0)), X))
+    assert "Rows: low 3, high 11." in group_meaning(product, product.labels_, [1, 2, 5, 6])
+    assert "Rows:" not in group_meaning(product, product.labels_, [3, 4, 3, 4])
 
 
 def test_widths_of_the_narrowest_and_the_widest_third():

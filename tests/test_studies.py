@@ -16,16 +16,20 @@ from sklearn.linear_model import LinearRegression
 from evencover import (
     Bounded,
     ByFeature,
+    ByPrediction,
     BySpread,
     ConformalRegressor,
     IntervalDistance,
     Marginal,
     Normalized,
+    Prediction,
     Residual,
     Support,
     TwoTails,
     conformal_rank,
+    diagnose,
     misses_by_group,
+    write_report,
 )
 from evencover._report import json_data, writing
 from evencover._report.json_data import data_of
@@ -498,3 +502,53 @@ def test_separate_tails_in_words():
     page = writing.report(found)
     assert "One threshold for all rows and both ends of their intervals, " in page
     assert ", with the same threshold for both ends of an interval" in page
+
+
+class _TwoSpreads(LinearRegression):
+    """The spread is 0.7, and 1.4 above a value of the first feature."""
+
+    def __init__(self, above=np.inf):
+        super().__init__()
+        self.above = above
+
+    def predict_full(self, X):
+        return Prediction(self.predict(X), spread=np.where(np.asarray(X)[:, 0] > self.above, 1.4, 0.7))
+
+
+class TestEqualSpreads:
+    """Groups that cannot be told apart are one group, and the texts say so."""
+
+    @staticmethod
+    def found(above):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(300, 2))
+        table = pd.DataFrame(X, columns=["a", "b"]).assign(y=X[:, 0] + rng.normal(size=300))
+        plan = Plan(model=_TwoSpreads(above), nonconformity=Normalized(), taxonomy=BySpread(3), level=0.8)
+        return study(table, "y", plan=plan)
+
+    def test_a_constant_spread(self):
+        """The rows are tested in groups of the prediction, and all intervals are finite."""
+        found = self.found(np.inf)
+        data = data_of(found)
+        assert list(data["thresholds"]) == ["all"]
+        assert np.isfinite(data["thresholds"]["all"])
+        assert "third of the rows" not in str(found)
+        assert all(row.rows for row in found.audit.table)
+        assert found.group_meaning.startswith(
+            "All calibration rows have the same spread, so it gives one group instead of 3. The rows are in 3 groups "
+            "by the predicted value"
+        )
+        diagnosed = diagnose(found.regressor)
+        assert isinstance(diagnosed.inputs.taxonomy, ByPrediction)
+
+    def test_two_spreads(self, tmp_path):
+        found = self.found(0.5)
+        low, high = found.audit.table
+        assert (low.group, high.group, low.rows + high.rows) == ("low", "high", len(found.test))
+        assert f"Rows: low {low.rows}, high {high.rows}." in found.group_meaning
+        assert "have the same spread, so it gives 2 groups instead of 3." in str(found)
+        write_report(found, tmp_path / "report.html")
+        page = (tmp_path / "report.html").read_text(encoding="utf-8")
+        assert found.group_meaning in page
+        assert "third of the rows" not in page
+        assert "easiest third" not in page

@@ -60,33 +60,84 @@ def test_rows_tied_with_the_edge_below_its_rank_are_ordinary_members():
 
 
 def test_tied_rows_from_the_rank_on_are_all_edge_rows():
-    """The edge of 1 1 2 | 2 2 3 is 2, the first of its ties."""
-    groups = BySpread(2).learn(spread_rows(np.array([1.0, 1.0, 2.0, 2.0, 2.0, 3.0])))
-    assert groups.codes.tolist() == [0, 0, 0, 0, 0, 1]
-    assert groups.edge.tolist() == [0, 0, 1, 1, 1, 0]
+    """The edge of 1 1 1 2 | 2 2 3 3 is 2, the first of its ties."""
+    groups = BySpread(2).learn(spread_rows(np.array([1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 3.0, 3.0])))
+    assert groups.codes.tolist() == [0, 0, 0, 0, 0, 0, 1, 1]
+    assert groups.edge.tolist() == [0, 0, 0, 1, 1, 1, 0, 0]
 
 
-def test_a_constant_spread_fills_one_group():
-    groups = BySpread(3).learn(spread_rows(np.ones(30)))
-    assert groups.counts.tolist() == [30, 0, 0]
-    calibration = calibrate(np.arange(30.0), np.zeros(30), groups=groups)
-    assert calibration.sizes == {"low": 30, "medium": 0, "high": 0}
-    taxonomy = BySpread(3)
-    taxonomy.learn(spread_rows(np.ones(30)))
-    assert taxonomy.assign(spread_rows(np.array([0.5, 1.0, 2.0]))).label_of_rows().tolist() == ["low", "low", "high"]
+class TestMergedBins:
+    """Bins that cannot be told apart are one."""
 
+    @pytest.mark.parametrize("taxonomy", [BySpread(3), BySpread(7), ByPrediction(3)], ids=repr)
+    @pytest.mark.parametrize("error", [0.0, 1e-13])
+    def test_a_constant_gives_one_group(self, taxonomy, error):
+        """Also if it is constant up to rounding errors, and also for new rows with other values."""
+        values = 0.7 * (1 + error * np.random.default_rng(0).normal(size=29))
+        groups = taxonomy.learn(Rows(Prediction(values, spread=values)))
+        assert groups.counts.tolist() == [29]
+        assert groups.edge is None
+        assert (taxonomy.labels_, taxonomy.edges_.tolist()) == (("all",), [])
+        calibration = calibrate(np.arange(29.0), np.zeros(29), groups=groups)
+        assert calibration.sizes == {"all": 29}
+        assert np.isfinite(calibration.threshold(0.9)).all()
+        new = np.array([0.5, 0.7, 2.0])
+        assert taxonomy.assign(Rows(Prediction(new, spread=new))).codes.tolist() == [0, 0, 0]
+        quantity = "prediction" if isinstance(taxonomy, ByPrediction) else "spread"
+        assert taxonomy.merged_text == (
+            f"All calibration rows have the same {quantity}, so it gives one group instead of {taxonomy.n_groups}."
+        )
 
-def test_with_fewer_rows_than_groups_the_lowest_groups_are_empty():
-    taxonomy = BySpread(5)
-    groups = taxonomy.learn(spread_rows(np.array([1.0, 2.0])))
-    assert groups.counts.tolist() == [0, 0, 1, 0, 1]
-    assert taxonomy.assign(spread_rows(np.array([0.1, 1.5, 9.0]))).codes.tolist() == [2, 4, 4]
+    def test_equal_edges_are_one(self):
+        """A value with most of the rows: the bin between two equal edges could not have rows."""
+        taxonomy = BySpread(5)
+        groups = taxonomy.learn(spread_rows(np.repeat([1.0, 2.0, 3.0], [8, 28, 4])))
+        assert groups.labels == ("low", "medium", "high")
+        assert groups.counts.tolist() == [8, 28, 4]
+        assert taxonomy.edges_.tolist() == [1.0, 2.0]
+        assert (
+            taxonomy.merged_text
+            == "70 % of the calibration rows have the same spread, so it gives 3 groups instead of 5."
+        )
 
+    def test_without_rows_above_the_last_edge_larger_values_belong_to_the_bin_below(self):
+        taxonomy = BySpread(2)
+        groups = taxonomy.learn(spread_rows(np.array([1.0, 2.0, 3.0, 3.0, 3.0, 3.0])))
+        assert groups.labels == ("all",)
+        assert groups.edge.tolist() == [0, 0, 1, 1, 1, 1]  # the edge 3 is the first of its ties
+        new = taxonomy.assign(spread_rows(np.array([2.0, 3.0, 4.0])))
+        assert (new.codes.tolist(), new.edge.tolist()) == ([0, 0, 0], [0, 1, 1])
 
-def test_learning_from_no_rows():
-    taxonomy = BySpread(3)
-    taxonomy.learn(spread_rows(np.empty(0)))
-    assert taxonomy.assign(spread_rows(np.array([1.0]))).codes.tolist() == [2]
+    def test_a_single_row_above_the_last_edge_counts_as_a_row_on_it(self):
+        taxonomy = BySpread(3)
+        groups = taxonomy.learn(spread_rows(np.append(np.ones(20), 3.0)))
+        assert groups.counts.tolist() == [21, 0]
+        assert taxonomy.assign(spread_rows(np.array([1.0, 2.0, 4.0]))).codes.tolist() == [0, 1, 1]
+
+    def test_values_that_can_be_told_apart_are_as_before(self):
+        values = 1 + np.arange(30.0) * 1e-8
+        taxonomy = BySpread(3)
+        groups = taxonomy.learn(spread_rows(values))
+        assert groups.counts.tolist() == [10, 10, 10]
+        assert taxonomy.edges_.tolist() == [values[9], values[19]]
+        assert taxonomy.merged_text == ""
+
+    def test_fewer_rows_than_groups_give_fewer_groups(self):
+        taxonomy = BySpread(5)
+        assert taxonomy.learn(spread_rows(np.array([1.0, 2.0]))).counts.tolist() == [1, 1]
+        assert taxonomy.assign(spread_rows(np.array([0.1, 1.5, 9.0]))).codes.tolist() == [0, 1, 1]
+        assert taxonomy.merged_text == ""
+
+    def test_learning_from_no_rows(self):
+        taxonomy = BySpread(3)
+        taxonomy.learn(spread_rows(np.empty(0)))
+        assert taxonomy.assign(spread_rows(np.array([1.0]))).codes.tolist() == [0]
+
+    def test_a_product_says_which_part_was_merged(self):
+        taxonomy = Product([BySpread(2), ByPrediction(2)])
+        groups = taxonomy.learn(Rows(Prediction(np.arange(20.0), spread=np.ones(20))))
+        assert groups.labels == ("all & low", "all & high")
+        assert taxonomy.merged_text == "All calibration rows have the same spread, so it gives one group instead of 2."
 
 
 @pytest.mark.parametrize(("n", "expected"), [(100, 9), (60, 5), (21, 1), (5, 1)])

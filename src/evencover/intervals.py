@@ -28,6 +28,7 @@ from evencover.target_support import limits_text
 Side: TypeAlias = Literal["lower", "upper"]
 
 _MAX_HTML_ROWS = 10  # rows that a notebook shows
+_MANY_MOVED = 0.1  # a larger share of predictions outside their intervals is worth a note
 _ARRAYS = ("lower", "upper", "replaced")  # parts of `Intervals` with a value for each row and level
 
 
@@ -49,7 +50,8 @@ class Intervals:
     guarantee : Guarantee, optional
         The coverage guarantee.
     prediction : ndarray of shape (n,), optional
-        The predicted center of each row.
+        The center that the model predicts for each row. It can lie outside the interval, such as the mean of a skewed
+        target; frames and pictures show the nearest point of the interval, see `nearest`.
     frame : FrameKind, optional
         The library and index of the table that the intervals were predicted for; `to_frame` uses them.
     replaced : ndarray of bool, with the shape of the bounds, optional
@@ -121,12 +123,44 @@ class Intervals:
         target = target if self.lower.ndim == 1 else target[:, None]
         return (self.lower < target) & (target < self.upper)
 
+    def nearest(self, values: Any) -> FloatArray:
+        """Return the point of each interval that is nearest to a number of its row. Shape (n,).
+
+        A number in its interval stays, and so does that of an empty interval. With several levels, it is moved into the
+        interval of the largest level first, and into that of the smallest level last; empty ones are skipped. So it
+        lies in the last of them, and in all of them if they have a point in common, as nested intervals do.
+
+        Parameters
+        ----------
+        values : array-like of shape (n,)
+            A number for each row, such as the prediction.
+
+        Examples
+        --------
+        >>> Intervals(np.array([0.0, 1.0]), np.array([2.0, 4.0])).nearest([3.0, 3.0])
+        array([2., 3.])
+        """
+        moved = np.asarray(values, dtype=float)
+        if moved.shape != (len(self),):
+            raise ValueError(f"values must have shape ({len(self)},), as many rows as the intervals; got {moved.shape}")
+        for lower, upper in self._bounds_from_largest_level():
+            moved = np.where(lower <= upper, np.clip(moved, lower, upper), moved)
+        return moved
+
+    @property
+    def n_moved(self) -> int:
+        """Number of rows whose prediction is not a point of the interval, so that the nearest one is shown instead."""
+        if self.prediction is None:
+            return 0
+        shown, center = self.nearest(self.prediction), np.asarray(self.prediction)
+        return int(np.count_nonzero((shown < center) | (shown > center)))
+
     def clip(self, low: float | None = None, high: float | None = None) -> "Intervals":
         """Return the part of each interval that lies between two numbers, for targets that cannot lie elsewhere.
 
         An interval without such a part becomes empty. If all targets lie between `low` and `high`, the same targets
-        are covered as before, so the guarantee stays as it is. Its text then states this assumption. The predictions
-        are not changed. `Bounded` does the same as part of a score, without empty intervals, and for whole numbers.
+        are covered as before, so the guarantee stays as it is. Its text then states this assumption. `prediction`
+        is not changed. `Bounded` does the same as part of a score, without empty intervals, and for whole numbers.
 
         Parameters
         ----------
@@ -155,7 +189,8 @@ class Intervals:
     def plot(self, y: Any = None, *, by: Any = None, most: int = 200, ax: Any = None) -> Any:
         """Draw the interval of each row as a vertical line, and its prediction as a tick; return the matplotlib axes.
 
-        With targets, a dot is a target in its interval, and a diamond of another colour is a missed target.
+        A prediction outside its interval is drawn at the nearest bound. With targets, a dot is a target in its
+        interval, and a diamond of another colour is a missed target.
 
         Parameters
         ----------
@@ -179,7 +214,7 @@ class Intervals:
         part = self[drawn]
         targets = None if target is None else target[drawn]
         covered = None if targets is None else part.covers(targets)
-        ax = draw_intervals(part.lower, part.upper, part.prediction, targets, covered, ax)
+        ax = draw_intervals(part.lower, part.upper, part._shown_prediction, targets, covered, ax)
         ax.set(xlabel=f"{rows}, sorted by {name}", ylabel="prediction interval" if y is None else "target and interval")
         return ax
 
@@ -191,8 +226,8 @@ class Intervals:
         if by is not None:
             numbers = checked_vector(by, "'by' (the numbers to sort by)", length=len(self), matched="the intervals")
             return numbers, str(getattr(by, "name", None) or "the given numbers")
-        if self.prediction is not None:
-            return self.prediction, "prediction"
+        if self._shown_prediction is not None:
+            return self._shown_prediction, "prediction"
         lower, upper = (np.where(np.isfinite(bound), bound, np.nan) for bound in (self.lower, self.upper))
         middle = np.where(np.isnan(lower), upper, np.where(np.isnan(upper), lower, (lower + upper) / 2))
         return np.nan_to_num(middle), "middle of the interval"
@@ -201,7 +236,9 @@ class Intervals:
         """Return predictions and bounds as a frame, with the library and index of the frame that was passed to predict.
 
         The columns are ``prediction``, if it is known, ``lower`` and ``upper`` (with several levels ``lower_0.9`` and
-        so on), and ``group`` if there are several groups. Empty intervals get NaN bounds, and a warning counts them.
+        so on), and ``group`` if there are several groups. The prediction is a point of the interval: where the model's
+        center lies outside, it is the nearest bound (see `nearest`). Empty intervals keep the center, get NaN bounds,
+        and a warning counts them.
 
         Parameters
         ----------
@@ -226,20 +263,37 @@ class Intervals:
         return new_frame(columns, kind)
 
     def columns(self) -> dict[str, FloatArray]:
-        """Return the prediction, if it is known, and the bounds as named columns; bounds of empty intervals are NaN."""
-        prediction = {} if self.prediction is None else {"prediction": self.prediction}
+        """Return predictions and bounds as named columns, as `to_frame` has them; bounds of empty intervals are NaN."""
+        shown = self._shown_prediction
+        prediction = {} if shown is None else {"prediction": shown}
         return prediction | {
             f"{side}{suffix}": np.where(lower <= upper, bound, np.nan)
             for suffix, lower, upper in self._by_level()
             for side, bound in (("lower", lower), ("upper", upper))
         }
 
+    @property
+    def _shown_prediction(self) -> FloatArray | None:
+        """The prediction of each row as a point of its interval."""
+        return None if self.prediction is None else self.nearest(self.prediction)
+
     def _by_level(self) -> list[tuple[str, FloatArray, FloatArray]]:
         """Return for each level the suffix of its column names, and its bounds."""
         if self.lower.ndim == 1:
             return [("", self.lower, self.upper)]
-        names = self.level if isinstance(self.level, tuple) else range(self.lower.shape[1])
-        return [(f"_{name}", self.lower[:, i], self.upper[:, i]) for i, name in enumerate(names)]
+        return [(f"_{name}", self.lower[:, i], self.upper[:, i]) for i, name in enumerate(self._level_names)]
+
+    def _bounds_from_largest_level(self) -> list[tuple[FloatArray, FloatArray]]:
+        """Return the bounds of each level, those of the largest level first."""
+        if self.lower.ndim == 1:
+            return [(self.lower, self.upper)]
+        order = np.argsort(self._level_names)[::-1]
+        return [(self.lower[:, i], self.upper[:, i]) for i in order]
+
+    @property
+    def _level_names(self) -> Sequence[float]:
+        """The levels; their positions if they are not known."""
+        return self.level if isinstance(self.level, tuple) else range(self.lower.shape[1])
 
     def __len__(self) -> int:
         return len(self.lower)
@@ -352,6 +406,23 @@ def for_requested_level(
         frame=frame,
         replaced=replaced,
         side=intervals.side,
+    )
+
+
+def prediction_text(intervals: Intervals) -> str:
+    """Return what the column `prediction` of intervals holds, with the number of rows where it is not the model's."""
+    n = f"{intervals.n_moved} of {len(intervals)} rows"
+    return f"the model's center, moved to the nearest bound where it lies outside the interval ({n})"
+
+
+def moved_note(intervals: Intervals, rows: str = "rows") -> str:
+    """Return a sentence if more than a tenth of the predictions lie outside their intervals; otherwise nothing."""
+    share = intervals.n_moved / max(len(intervals), 1)
+    if share <= _MANY_MOVED:
+        return ""
+    return (
+        f"The prediction lies outside the interval for {100 * share:.0f} % of the {rows}; shown is the nearest bound. "
+        "A model that predicts the mean of a skewed target does this."
     )
 
 

@@ -80,7 +80,7 @@ class _PredictionBins:
         self.bins_ = Bins.from_settings(
             values, self._quantity, n_groups=self.n_groups, edges=self.edges, min_rows=self.min_rows
         )
-        groups = self.bins_.groups(values)
+        groups = self.bins_.calibration_groups(values)
         self.edges_, self.labels_ = self.bins_.edges, groups.labels
         return groups
 
@@ -90,6 +90,17 @@ class _PredictionBins:
             return Bins.fixed(self.edges, self._quantity).groups(self._values(rows))
         _check_has_learned(self)
         return self.bins_.groups(self._values(rows))
+
+    @property
+    def merged_text(self) -> str:
+        """Why there are fewer groups than requested, in a sentence; empty if there are not."""
+        bins: Bins | None = getattr(self, "bins_", None)
+        if bins is None or not bins.merged:
+            return ""
+        share = "All" if bins.largest_tie == 1 else f"{100 * bins.largest_tie:.0f} % of the"
+        n_groups = f"{len(self.labels_)} groups" if len(self.labels_) > 1 else "one group"
+        same = f"{share} calibration rows have the same {self._quantity}"
+        return f"{same}, so it gives {n_groups} instead of {bins.n_requested}."
 
     def _values(self, rows: Rows) -> FloatArray:
         raise NotImplementedError
@@ -101,8 +112,10 @@ class BySpread(_PredictionBins, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_groups : int, optional
-        Number of equal-frequency bins, learned from the calibration rows; 3 by default. With fewer rows than bins, the
-        lowest bins stay empty. With a constant spread, all bins but the first stay empty.
+        Number of equal-frequency bins, learned from the calibration rows; 3 by default. Bins that cannot have rows are
+        left out: there are fewer if many rows have the same spread, up to rounding errors, or if there are fewer rows
+        than bins. A constant spread gives one group. If no calibration row is above the last edge, larger spreads of
+        new rows belong to the bin below it. `evencover._internal.bins` explains why the guarantee stays exact.
     edges : sequence of float, optional
         Fixed inner edges instead of learned ones, increasing; bins are closed above.
     min_rows : int, optional
@@ -112,8 +125,8 @@ class BySpread(_PredictionBins, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     labels_ : tuple of str
-        ``("low", "medium", "high")`` for three bins; for other numbers of bins likewise.
-    edges_ : ndarray of shape (n_groups - 1,)
+        ``("low", "medium", "high")`` for three bins; for other numbers of bins likewise, ``("all",)`` for one.
+    edges_ : ndarray of shape (len(labels_) - 1,)
         Upper edges of all bins but the last.
 
     Notes
@@ -128,6 +141,8 @@ class BySpread(_PredictionBins, BaseEstimator):  # type: ignore[misc]
     >>> rows = Rows(Prediction(np.zeros(6), spread=[1.0, 6.0, 2.0, 5.0, 3.0, 4.0]))
     >>> BySpread(3).learn(rows)
     Groups(6 rows: low (spread <= 2.0) 2, medium (2.0 < spread <= 4.0) 2, high (4.0 < spread) 2)
+    >>> BySpread(3).learn(Rows(Prediction(np.zeros(6), spread=np.ones(6))))
+    Groups(6 rows: all (any spread) 6)
     """
 
     _quantity = "spread"
@@ -347,6 +362,11 @@ class Product(BaseEstimator):  # type: ignore[misc]
         """Whether one of the taxonomies depends on the target."""
         return any(getattr(taxonomy, "needs_target", False) for taxonomy in self.taxonomies)
 
+    @property
+    def merged_text(self) -> str:
+        """Why its taxonomies have fewer groups than requested, in sentences; empty if they have not."""
+        return " ".join(filter(None, (getattr(each, "merged_text", "") for each in getattr(self, "taxonomies_", ()))))
+
     def learn(self, rows: Rows) -> Groups:
         """Learn the groups of every taxonomy from the calibration rows and return their combinations."""
         if not self.taxonomies:
@@ -363,6 +383,17 @@ class Product(BaseEstimator):  # type: ignore[misc]
         """Return the combined group of each row."""
         _check_has_learned(self)
         return reduce(Groups.product, (taxonomy.assign(rows) for taxonomy in self.taxonomies_))
+
+
+def default_taxonomy(rows: Rows) -> Taxonomy:
+    """Return three groups of the spread; of the prediction, if the spread is not known or gives only one group.
+
+    The groups are learned from the rows.
+    """
+    if rows.prediction.spread is not None and len((by_spread := BySpread(3)).learn(rows).labels) > 1:
+        return by_spread
+    (by_prediction := ByPrediction(3)).learn(rows)
+    return by_prediction
 
 
 def fresh_taxonomy(taxonomy: Any) -> Taxonomy:

@@ -1,5 +1,7 @@
 """The exact distribution of coverage: BetaBinomial(m, k, n + 1 - k) of m new rows of a group are covered."""
 
+from itertools import combinations_with_replacement
+
 import numpy as np
 import pytest
 from scipy.stats import betabinom, chisquare
@@ -139,6 +141,41 @@ def test_edge_rows_as_ordinary_members_are_detected(monkeypatch):
     monkeypatch.setattr(Bins, "equal_frequency", without_edge_rows)
     counts = covered_counts(Residual(), BySpread(3), repeats=3000, seed=1, levels=[0.9], n=30)
     assert smallest_p_value(counts) < ONE_IN_A_MILLION
+
+
+def cell_of(values, new, n_groups, learn=Bins.calibration_groups):
+    """Return the rows that are compared if one of the rows is new: it and the calibration rows that count; its bin."""
+    old = np.delete(np.arange(len(values)), new)
+    bins = Bins.equal_frequency(values[old], n_groups, "spread")
+    groups, assigned = learn(bins, values[old]), bins.groups(values[[new]])
+    bits, own_bits = (0 if each.edge is None else each.edge for each in (groups, assigned))
+    counts = (groups.codes == assigned.codes) & ((bits & ~np.asarray(own_bits)) == 0)
+    return frozenset(old[counts]) | {new}, assigned.codes[0]
+
+
+def inexact_cells(sizes, **settings):
+    """Return the number of new rows whose cell differs if another of its rows is the new one, over all ties."""
+    inexact = 0
+    for n, n_groups in sizes:
+        for values in combinations_with_replacement((1.0, 2.0, 3.0, 4.0), n + 1):
+            cells = [cell_of(np.array(values), new, n_groups, **settings) for new in range(n + 1)]
+            with_rows = (cell for cell in cells if len(cell[0]) > 1)  # alone, a row gets an infinite interval
+            inexact += sum(any(cells[other] != cell for other in cell[0]) for cell in with_rows)
+    return inexact
+
+
+def test_bins_with_any_ties_are_exact():
+    """The rows that a new row is compared with do not depend on which of them is the new one.
+
+    If this holds for all n + 1 rows, its rank among them is uniform, so the guarantee is exact in every bin. All ways
+    in which up to 7 rows can be tied are tried, with bins that are merged and bins that are not.
+    """
+    assert inexact_cells([(n, n_groups) for n in range(1, 7) for n_groups in (2, 3, 4)]) == 0
+
+
+def test_a_single_row_above_the_last_edge_in_its_own_bin_is_detected():
+    """Larger values of new rows belong to the bin below only if this row counts there, too."""
+    assert inexact_cells([(5, 3)], learn=Bins.groups) > 0
 
 
 def test_the_union_over_target_groups_has_its_exact_distribution():

@@ -14,8 +14,10 @@ SPREADS = {
     "two values": lambda rng, n: rng.choice([1.0, 3.0], n),
     "skewed integers": lambda rng, n: 1.0 + rng.poisson(0.8, n),
     "rounded": lambda rng, n: np.ceil(rng.uniform(0, 8, n)) / 2,
+    "mostly tied": lambda rng, n: np.where(rng.random(n) < 0.95, 1.0, rng.choice([0.5, 2.0, 3.0], n)),
     "half tied": lambda rng, n: np.where(rng.random(n) < 0.5, 1.0, rng.uniform(0.5, 3.0, n)),
 }
+_MAX_GROUPS = 8
 LIMIT = norm.isf(ONE_IN_A_MILLION / 2)
 
 
@@ -29,7 +31,7 @@ def uniformity_z_scores(spread, taxonomy, *, n, repeats, seed=0):
         assigned = taxonomy.assign(Rows(new.prediction, new.X))
         calibration = calibrate(old.y, old.prediction, nonconformity=Residual(), groups=groups)
         p = calibration.p_values(new.y, new.prediction, groups=assigned, seed=rng)
-        member = assigned.codes[:, None] == np.arange(len(groups.labels))  # (rows, groups)
+        member = assigned.codes[:, None] == np.arange(_MAX_GROUPS)  # (rows, groups)
         excess.append([member.T @ ((p <= level) - level) for level in (0.25, 0.7)])
     excess = np.array(excess).reshape(repeats, -1)
     varies = excess.std(axis=0) > 0  # groups that never have rows test nothing

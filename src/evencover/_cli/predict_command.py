@@ -73,6 +73,7 @@ def predict(
         read_table,
         write_table,
     )
+    from evencover.intervals import prediction_text
 
     if output is not None:
         check_output_suffix(output)
@@ -88,21 +89,21 @@ def predict(
     if intervals.groups is not None and len(intervals.groups.labels) > 1:
         result_columns["group"] = [str(label) for label in intervals.groups.label_of_rows()]
     columns = join_columns({each: column(table, each, "keep") for each in kept}, result_columns)
-    n = len(intervals)
-    if (empty := int(intervals.empty.sum())) > 0:
-        print_error(f"{empty} of {n} intervals are empty: they contain no value, and their bounds are missing")
-    if intervals.n_replaced:
-        print_error(f"{intervals.n_replaced} of {n} intervals held no possible value, and became the nearest one")
+    _print_notes(intervals)
     if output is not None:
         write_table(columns, output)
     if json:
-        guarantee = str(intervals.guarantee)
-        print_json({"level": intervals.level, "guarantee": guarantee, "intervals": plain_value(columns)})
+        about = {
+            "level": intervals.level,
+            "guarantee": str(intervals.guarantee),
+            "prediction": prediction_text(intervals),
+        }
+        print_json({**about, "intervals": plain_value(columns)})
     elif output is None:
         _print_csv(columns)
     else:
         width = f"{intervals.width.mean():.4g}"
-        print_result(f"Wrote {n} intervals at level {intervals.level:g} to {output}. Mean width: {width}.")
+        print_result(f"Wrote {len(intervals)} intervals at level {intervals.level:g} to {output}. Mean width: {width}.")
         print_result(str(intervals.guarantee))
 
 
@@ -170,6 +171,19 @@ def _feature_columns(regressor: Any, table: Any, path: Path) -> Any:
     for warning in [] if encoder is None else encoder.unseen_values(features):
         print_error(warning)
     return features
+
+
+def _print_notes(intervals: Any) -> None:
+    """Print how many intervals are empty or were replaced, and whether many predictions lie outside."""
+    from evencover.intervals import moved_note
+
+    n = len(intervals)
+    if (empty := int(intervals.empty.sum())) > 0:
+        print_error(f"{empty} of {n} intervals are empty: they contain no value, and their bounds are missing")
+    if intervals.n_replaced:
+        print_error(f"{intervals.n_replaced} of {n} intervals held no possible value, and became the nearest one")
+    if note := moved_note(intervals):
+        print_error(note)
 
 
 def _print_csv(columns: Mapping[str, Any]) -> None:

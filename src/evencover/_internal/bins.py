@@ -7,6 +7,23 @@ is calibrated separately: it is not used for new rows below the edge. Several ca
 edge. If one of them has a rank below the edge's rank, all of them are ordinary members of the bin. Otherwise all of
 them are edge rows, used only for new rows that lie on the edge too. `Groups.edge` marks the edge rows. With this rule
 the guarantee is exact for any values: distinct, tied or constant.
+
+The same in one sentence: with v the sorted values of all n + 1 rows, the bins are those between the v[floor(jn/K)].
+They do not depend on which row is the new one, and the new row is compared with the other rows of its bin.
+
+**Why bins that cannot be told apart are merged.** Two equal edges have no value between them, so one of them is left
+out; no row changes its bin. If the last edge is tied with all larger values but at most one of the n + 1 rows,
+v[floor((K-1)n/K)] = v[n], then the last two bins are one. This, too, does not depend on which row is the new one. So:
+
+- no calibration row is above the last edge: it is left out, and new rows above it belong to the bin below it;
+- one calibration row is above it: new rows on or below the edge are compared also with this row, which therefore
+  counts as a row on the edge; new rows above it are in a bin without calibration rows, so their intervals are infinite;
+- more rows are above it: nothing is merged.
+
+With n <= K every bin has at most one row, and the last two bins are not merged.
+
+**Rounding.** Learned bins compare values rounded to 30 bits, a relative precision of 1e-9. So values that differ by
+rounding errors are tied. Each row is rounded by itself, so the guarantee stays exact.
 """
 
 from dataclasses import dataclass
@@ -14,17 +31,23 @@ from typing import Any, Self
 
 import numpy as np
 
-from evencover._internal.arrays import BoolArray, FloatArray, check_count, checked_vector
+from evencover._internal.arrays import BoolArray, FloatArray, IntArray, check_count, checked_vector
 from evencover.groups import Groups, Label
+
+_LAST_BIT = np.uint64(2 ** (53 - 30))  # of the 53 significant bits of a number, learned bins compare the first 30
 
 
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """Bins of a number, closed above, and which edges have edge rows."""
+    """Bins of a number, closed above, and which edges have edge rows. The defaults are those of older files."""
 
-    edges: FloatArray  # (K - 1,), increasing
-    has_edge_rows: BoolArray  # (K - 1,), whether rows on this edge are calibrated separately
+    edges: FloatArray  # (G - 1,), increasing
+    has_edge_rows: BoolArray  # (G - 1,), whether rows on this edge are calibrated separately
     name: str
+    top: float = np.nan  # rows of the last bin from this value on are its edge rows
+    n_requested: int = 0  # number of equal-frequency bins before merging; 0 for given edges
+    largest_tie: float = 0.0  # largest share of calibration rows that are tied with an edge
+    rounded: bool = False  # whether values are compared without rounding errors
 
     @classmethod
     def from_settings(cls, values: FloatArray, name: str, *, n_groups: Any, edges: Any, min_rows: Any) -> Self:
@@ -48,34 +71,71 @@ class Bins:
 
     @classmethod
     def equal_frequency(cls, values: FloatArray, n_groups: int, name: str) -> Self:
-        """Return bins whose j-th edge is the floor(j n / K)-th smallest value; the 0-th smallest is minus infinity."""
-        ranks = np.arange(1, n_groups) * len(values) // n_groups
+        """Return bins whose j-th edge is the floor(j n / K)-th smallest value, without those that cannot have rows."""
         sorted_values = np.append(-np.inf, np.sort(values))
-        edges = sorted_values[ranks]
-        return cls(edges, np.searchsorted(sorted_values, edges, side="left") == ranks, name)
+        compared = without_rounding_errors(sorted_values)
+        ranks = equal_frequency_ranks(len(values), n_groups)
+        ranks = ranks[np.unique(compared[ranks], return_index=True)[1]]  # the first of equal edges
+        ranks = ranks[ranks > 0]
+        first, last = (np.searchsorted(compared, compared[ranks], side=side) for side in ("left", "right"))
+        edges, has_edge_rows, top = sorted_values[ranks], first == ranks, np.nan
+        if n_groups < len(values) and len(ranks) and last[-1] > len(values):  # no row above the last edge
+            top = edges[-1] if has_edge_rows[-1] else np.nan
+            edges, has_edge_rows = edges[:-1], has_edge_rows[:-1]
+        n_requested = max(1, min(n_groups, len(values)))
+        largest_tie = float(np.max((last - first) / max(len(values), 1), initial=0.0))
+        return cls(edges, has_edge_rows, name, float(top), n_requested, largest_tie, rounded=True)
+
+    @property
+    def merged(self) -> bool:
+        """Whether there are fewer bins than requested, because many rows have the same value."""
+        return len(self.edges) + 1 < self.n_requested
 
     @property
     def rules(self) -> tuple[str, ...]:
         """Each bin as an inequality, with all digits of its edges."""
+        edge = "" if np.isnan(self.top) else f" (edge rows from {self.top} on)"
         if not len(self.edges):
-            return (f"any {self.name}",)
+            return (f"any {self.name}{edge}",)
         inner = zip(self.edges.tolist()[:-1], self.edges.tolist()[1:], strict=True)
         return (
             f"{self.name} <= {self.edges[0]}",
             *(f"{low} < {self.name} <= {high}" for low, high in inner),
-            f"{self.edges[-1]} < {self.name}",
+            f"{self.edges[-1]} < {self.name}{edge}",
         )
+
+    def calibration_groups(self, values: FloatArray) -> Groups:
+        """Return the bin of each calibration row; a single row above the last of several edges counts as on it."""
+        compared, edges = self._compared(values), self._compared(self.edges)
+        if 0 < self.n_requested < len(values) and len(edges) and np.count_nonzero(compared > edges[-1]) == 1:
+            values = np.minimum(values, self.edges[-1])
+        return self.groups(values)
 
     def groups(self, values: FloatArray, labels: tuple[Label, ...] | None = None) -> Groups:
         """Return the bin of each value, with edge rows marked; default labels go from low to high."""
-        codes = np.searchsorted(self.edges, values, side="left")
+        values, upper_ends = self._compared(values), self._compared(np.append(self.edges, self.top))
+        codes = np.searchsorted(upper_ends[:-1], values, side="left")
         rules = () if labels == self.rules else self.rules
         labels = labels or _ordinal_labels(len(self.edges) + 1)
-        if not self.has_edge_rows.any():
+        has_edge_rows = np.append(self.has_edge_rows, not np.isnan(self.top))
+        if not has_edge_rows.any():
             return Groups(codes, labels, rules)
-        is_edge_row = np.append(self.edges, np.nan)[codes] == values
-        is_edge_row &= np.append(self.has_edge_rows, False)[codes]
+        is_edge_row = (upper_ends[codes] <= values) & has_edge_rows[codes]
         return Groups(codes, labels, rules, is_edge_row.astype(np.intp), 1)
+
+    def _compared(self, values: FloatArray) -> FloatArray:
+        return without_rounding_errors(values) if self.rounded else values
+
+
+def equal_frequency_ranks(n: int, n_groups: int) -> IntArray:
+    """Return the ranks of the values at the inner edges of equal-frequency bins; the 0-th smallest is −inf."""
+    return np.arange(1, n_groups) * n // n_groups
+
+
+def without_rounding_errors(values: FloatArray) -> FloatArray:
+    """Return numbers rounded to 30 significant bits, each by itself; in increasing order if they were."""
+    bits = np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
+    return ((bits + _LAST_BIT // 2) & ~(_LAST_BIT - 1)).view(np.float64)  # also carries into the exponent
 
 
 def _number_of_bins(n: int, n_groups: Any, min_rows: Any) -> int:

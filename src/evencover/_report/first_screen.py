@@ -14,7 +14,7 @@ from evencover._report.charts import coverage_chart
 from evencover._report.contents import Contents, LevelSnapshot
 from evencover._report.level_recorder import LevelRecorder
 from evencover._report.level_sections import figure
-from evencover.diagnostics._answers import group_meaning, is_even, thirds_text
+from evencover.diagnostics._answers import are_about_equal, group_meaning, is_even, thirds_text
 from evencover.diagnostics._formatting import percent_text, range_text
 from evencover.diagnostics._verdict import tolerance_range
 from evencover.diagnostics.audit_result import Audit
@@ -195,7 +195,8 @@ def _even_of_one_threshold(contents: Contents, diagnosis: Diagnosis | None, reco
     if diagnosis is None:
         raise ValueError("a snapshot must have an audit or a diagnosis")
     answer = f"{_YES_OR_NO[diagnosis.verdict]}{diagnosis.headline}"
-    meaning = group_meaning(diagnosis.inputs.taxonomy, diagnosis.inputs.groups.labels)
+    groups = diagnosis.inputs.groups
+    meaning = group_meaning(diagnosis.inputs.taxonomy, groups.labels, groups.counts.tolist())
     question = "With one threshold for all rows: are all groups right equally often?"
     return _with_picture(contents, diagnosis, (question, answer), [meaning], recorder)
 
@@ -220,7 +221,10 @@ def _with_picture(
         level=result.level,
         tolerance=result.tolerance,
         recorder=recorder,
-        names=_names(result.inputs.taxonomy if isinstance(result, Diagnosis) else _study_taxonomy(contents)),
+        names=_names(
+            result.inputs.taxonomy if isinstance(result, Diagnosis) else _study_taxonomy(contents),
+            [row.rows for row in result.table],
+        ),
     )
     answer = recorder.element(
         "div", tag("p", recorder.text(text), class_="verdict-text"), varying={"class_": f"verdict {result.verdict}"}
@@ -234,10 +238,11 @@ def _study_taxonomy(contents: Contents) -> Any:
     return None if contents.study is None else contents.study.diagnosis.inputs.taxonomy
 
 
-def _names(taxonomy: Any) -> dict[Any, str]:
-    """Return what low and high mean, for three groups of the spread."""
+def _names(taxonomy: Any, counts: Sequence[int]) -> dict[Any, str]:
+    """Return what low and high mean, for three groups of the spread of about the same size."""
     thirds = {"low": "low (easiest third)", "medium": "medium", "high": "high (hardest third)"}
-    return thirds if isinstance(taxonomy, BySpread) and getattr(taxonomy, "labels_", ()) == tuple(thirds) else {}
+    are_thirds = isinstance(taxonomy, BySpread) and getattr(taxonomy, "labels_", ()) == tuple(thirds)
+    return thirds if are_thirds and are_about_equal(counts) else {}
 
 
 def _what_to_do(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRecorder) -> Markup:

@@ -11,6 +11,7 @@ from evencover.diagnostics._formatting import short_repr
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.quality import Quality
+from evencover.intervals import prediction_text
 from evencover.scores.evaluation import BUILTIN_SCORES
 from evencover.studies import Study
 
@@ -79,6 +80,7 @@ def _study_data(study: Study) -> dict[str, Any]:
         "tails": study.tails,
         "support": json_value(getattr(study.regressor.calibrator_.nonconformity, "support", None)),
         "level": float(plan.level),
+        "prediction": prediction_text(study.intervals),
         "tolerance": study.audit.tolerance,
         "seed": plan.seed,
         "calibration": "split" if study.cross is None else "cross",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from evencover._internal.arrays import FloatArray, IntArray
-from evencover._internal.bins import Bins
+from evencover._internal.bins import equal_frequency_ranks
 from evencover._internal.dates import NO_DAY
 from evencover._internal.frames import as_numbers, column, column_names, frame_kind, is_missing
 from evencover._internal.text_output import number_text
@@ -62,7 +62,8 @@ class Feature:
         few_values = len(known) <= min(_MAX_DISTINCT, max(_N_STRATA, len(self.values) // _MIN_ROWS_PER_VALUE))
         if self.categories is not None or few_values:
             return tuple(f"{self.name} = {text}" for text in self._texts(known)), known[:-1] / 2 + known[1:] / 2
-        edges = np.unique(Bins.equal_frequency(self.values[~np.isnan(self.values)], _N_STRATA, self.name).edges)
+        ordered = np.sort(self.values[~np.isnan(self.values)])  # more than a value for each stratum, so no rank is 0
+        edges = np.unique(ordered[equal_frequency_ranks(len(ordered), _N_STRATA) - 1])
         edges = edges[edges < known[-1]] if edges[0] < known[-1] else known[-2:-1]  # so that the last bin has rows
         texts = self._texts(edges)
         between = [f"{low} < {self.name} <= {high}" for low, high in pairwise(texts)]

@@ -25,7 +25,7 @@ from evencover.models.predict import is_frozen, predictions_of, unwrap
 from evencover.quantiles import Level
 from evencover.rows import Rows
 from evencover.scores import Residual, Score, scores_of
-from evencover.taxonomies import ByPrediction, BySpread, Taxonomy, fresh_taxonomy
+from evencover.taxonomies import Taxonomy, default_taxonomy, fresh_taxonomy
 
 Conformal: TypeAlias = ConformalRegressor | CrossConformalRegressor
 _MODELS = (ConformalRegressor, CrossConformalRegressor)
@@ -60,7 +60,8 @@ def diagnose(
     y : array-like of shape (n,), optional
         Targets of these rows.
     taxonomy : taxonomy, optional
-        The groups to compare. The default is `BySpread(3)`, or `ByPrediction(3)` for a model that predicts no spread.
+        The groups to compare. The default is `BySpread(3)`, or `ByPrediction(3)` for a model that predicts no spread
+        or the same for all rows.
     level : float
         Nominal coverage.
     tolerance : float, optional
@@ -254,10 +255,8 @@ def _single_score(model: Conformal) -> Score:
 
 
 def _taxonomy_for(rows: Rows, taxonomy: Taxonomy | None) -> Taxonomy:
-    """Return an unfitted copy of the taxonomy; by default bins of the spread or, without spread, of the prediction."""
-    if taxonomy is None:
-        return ByPrediction(3) if rows.prediction.spread is None else BySpread(3)
-    return fresh_taxonomy(taxonomy)
+    """Return a copy of the taxonomy; by default bins of the spread or, if there is only one, of the prediction."""
+    return default_taxonomy(rows) if taxonomy is None else fresh_taxonomy(taxonomy)
 
 
 def _is_same(taxonomy: Taxonomy, other: Taxonomy | None) -> bool:

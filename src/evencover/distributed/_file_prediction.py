@@ -39,6 +39,8 @@ class TablePrediction:
         Mean width of the finite intervals at the largest level; NaN if there are none.
     guarantee : Guarantee
         The coverage guarantee.
+    n_moved : int
+        Number of predictions of a model that lie outside their interval: the nearest bound was written instead.
     """
 
     rows: int
@@ -46,6 +48,7 @@ class TablePrediction:
     n_infinite: int
     mean_width: float
     guarantee: Guarantee
+    n_moved: int = 0
 
 
 def predict_files(data: ArrowData, intervals: BatchIntervals, output: Path) -> TablePrediction:
@@ -58,6 +61,7 @@ def predict_files(data: ArrowData, intervals: BatchIntervals, output: Path) -> T
         n_infinite=sum(each.n_infinite for each in totals),
         mean_width=_mean_width(totals),
         guarantee=replace(intervals.guarantee, without=_unseen_labels(totals)),
+        n_moved=sum(each.n_moved for each in totals),
     )
 
 
@@ -68,12 +72,13 @@ def _unseen_labels(totals: "Sequence[_FileTotals]") -> tuple[Label, ...]:
 
 @dataclass(frozen=True)
 class _FileTotals:
-    """What was written to a file: rows, empty and infinite intervals, the sum of the other widths, unseen groups."""
+    """What was written to a file: rows, intervals and predictions by kind, the sum of finite widths, unseen groups."""
 
     rows: int = 0
     n_empty: int = 0
     n_infinite: int = 0
     widths: float = 0.0
+    n_moved: int = 0
     unseen: tuple[Label, ...] = ()
 
     def with_rows(self, intervals: Intervals) -> "_FileTotals":
@@ -87,6 +92,7 @@ class _FileTotals:
             self.n_empty + int(empty.sum()),
             self.n_infinite + int(infinite.sum()),
             self.widths + float(width[~infinite].sum()),
+            self.n_moved + intervals.n_moved,
         )
 
 

@@ -26,8 +26,9 @@ def predict(
     """Add the bounds of prediction intervals to a table of any size, as new columns.
 
     The new columns are ``lower`` and ``upper``; with several levels ``lower_0.9`` and so on; and the ``prediction``, if
-    the predictor is a model. A column of the table with such a name gets the prefix ``table_``. Bounds of empty
-    intervals are missing values. The memory does not grow with the number of rows.
+    the predictor is a model: its center, or the nearest bound if the center lies outside the interval. A column of the
+    table with such a name gets the prefix ``table_``. Bounds of empty intervals are missing values. The memory does not
+    grow with the number of rows.
 
     Parameters
     ----------

@@ -73,12 +73,18 @@ class CrossFitted:
             lower,
             upper,
             level=parts[0].level,
-            groups=_joined_groups([part.groups for part in parts], self.order),
+            groups=None if self._merges_differ else _joined_groups([part.groups for part in parts], self.order),
             guarantee=self.guarantee,
             prediction=prediction,
             replaced=replaced,
             side=parts[0].side,
         )
+
+    @property
+    def _merges_differ(self) -> bool:
+        """Whether bins were merged in some folds only, so that the same label has different meanings."""
+        labels = {each.calibration_.labels for each in self.regressors}
+        return len(labels) > 1 and any(getattr(each.taxonomy_, "merged_text", "") for each in self.regressors)
 
     def _intervals_by_fold(self, level: Levels) -> list[Intervals]:
         """Return the intervals of each fold; warn once of groups with too few rows, which differ a little by fold."""

@@ -21,7 +21,7 @@ from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.quality import Quality
 from evencover.diagnostics.recommendation_result import Recommendation, Tails
 from evencover.groups import Groups, Label
-from evencover.intervals import Intervals
+from evencover.intervals import Intervals, moved_note
 from evencover.metrics import misses_by_group
 from evencover.model_selection import Part
 from evencover.models._best_regressor import choices_text, innermost
@@ -153,8 +153,9 @@ class Study:
 
     @property
     def notes(self) -> list[str]:
-        """What else a reader of the results should know about the table, in sentences."""
-        return [message.sentence(self.spelling) for message in self.table_notes]
+        """What else a reader should know about the table, and about predictions outside intervals, in sentences."""
+        moved = moved_note(self.intervals, "test rows")
+        return [*(message.sentence(self.spelling) for message in self.table_notes), *filter(None, [moved])]
 
     @property
     def headline(self) -> str:
@@ -288,8 +289,11 @@ class Study:
 
     @property
     def group_meaning(self) -> str:
-        """What the groups are, in a sentence; empty if their names say it."""
-        return group_meaning(self.diagnosis.inputs.taxonomy, self.groups.labels)
+        """What the groups are, in sentences; empty if their names say it. Also why requested groups are one group."""
+        rows, labels = {row.group: row.rows for row in self.audit.table}, self.groups.labels
+        meaning = group_meaning(self.diagnosis.inputs.taxonomy, labels, [rows.get(label, 0) for label in labels])
+        own = self.regressor.taxonomy_ if len(self.regressor.calibration_.labels) == 1 else None
+        return " ".join(dict.fromkeys(filter(None, [getattr(own, "merged_text", ""), meaning])))
 
     def misses_text(self, intervals: Intervals) -> str:
         """Return the shares of test rows below and above their intervals, if each end has its own threshold."""
@@ -373,7 +377,10 @@ class Study:
         return intervals
 
     def columns_of_intervals(self) -> dict[str, Any]:
-        """Return the test rows as columns: row, prediction, bounds, group, whether covered, target."""
+        """Return the test rows as columns: row, prediction, bounds, group, whether covered, target.
+
+        The prediction is a point of the interval, as in `Intervals.to_frame`.
+        """
         return columns_of_intervals(self.target, self.test.y, self.test.positions, self.intervals, self.groups)
 
 

@@ -42,7 +42,7 @@ from evencover.studies._splits import split_table, time_notes
 from evencover.studies._targets import support_notes, support_warnings
 from evencover.studies.plan import Plan
 from evencover.studies.study_result import Study
-from evencover.taxonomies import ByPrediction, BySpread, Taxonomy, fresh_taxonomy
+from evencover.taxonomies import Taxonomy, default_taxonomy, fresh_taxonomy
 
 Progress = Callable[[str], None]
 
@@ -331,9 +331,7 @@ def audit_taxonomy(regressor: Any) -> Taxonomy:
     if len(regressor.calibration_.labels) > 1:
         learned: Taxonomy = regressor.taxonomy_
         return learned
-    taxonomy = ByPrediction(3) if regressor.calibration_rows_.prediction.spread is None else BySpread(3)
-    taxonomy.learn(regressor.calibration_rows_)
-    return taxonomy
+    return default_taxonomy(regressor.calibration_rows_)
 
 
 def _fitted_regressor(

@@ -95,7 +95,15 @@ def paper_models(*, level: float = 0.9, epochs: int = 300, device: str = "auto")
 def exact_thirds(calibration: Rows, new: Rows) -> tuple[Groups, Groups]:
     """Return thirds of the calibration rows' spread. Edge rows are calibrated separately, so the guarantee is exact."""
     taxonomy = BySpread(len(GROUP_NAMES))
-    return taxonomy.learn(calibration), taxonomy.assign(new)
+    return _with_all_names(taxonomy.learn(calibration)), _with_all_names(taxonomy.assign(new))
+
+
+def _with_all_names(groups: Groups) -> Groups:
+    """Return groups of which some may have been merged, because of equal spreads, with the names of all three."""
+    if len(groups.labels) == len(GROUP_NAMES):
+        return groups
+    codes = groups.codes if len(groups.labels) == 1 else groups.codes_among(GROUP_NAMES)
+    return Groups(codes, GROUP_NAMES, (), groups.edge, groups.n_edge_bits)
 
 
 def paper_code_thirds(calibration: Rows, new: Rows) -> tuple[Groups, Groups]:
