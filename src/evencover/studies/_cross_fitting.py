@@ -105,7 +105,8 @@ def _joined_groups(parts: list[Groups | None], order: IntArray) -> Groups | None
 class CrossSettings:
     """The settings of all models of a cross-fitted study. They depend on the plan and the number of rows alone.
 
-    Nothing is selected on the rows that calibrate, so their guarantee holds.
+    Nothing is selected on the rows that calibrate, but for the support of the target: `fitted` decides it on the rows
+    that it gets. So their guarantee holds, under the condition that all targets have this support.
 
     Parameters
     ----------

@@ -64,20 +64,25 @@ def study(
 ) -> Study:
     """Split a table into three parts: fit the model on the first, calibrate on the second, audit on the third.
 
-    `recommend` selects the score and the groups on the training part alone, so the guarantee of the calibration rows
-    holds. The verdict uses test rows that neither the model nor the calibration used.
+    All that the model sees is decided on the training part alone: which columns are ids, dates, or numbers as text, and
+    which categories they have. There, `recommend` also selects the score and the groups. So the guarantee of the
+    calibration rows holds. The other rows pass through the model as new rows do. All rows together are looked at for
+    messages only; a note says where they suggest another use of a column. The verdict uses test rows that neither the
+    model nor the calibration used.
 
     A small table is not split (see `calibration` of `Plan`). A `CrossConformalRegressor` is fitted on all rows. To test
     it, the same model is fitted without each of ten folds and gives intervals for the rows of the fold, so that every
-    row is tested once out of sample. The score and the groups depend on the plan and the number of rows alone, so the
-    guarantee of `CrossConformalRegressor` holds.
+    row is tested once out of sample. What a model sees is decided in each fold, on the rows that it is fitted on. The
+    score and the groups depend on the plan and the number of rows alone, so the guarantee of `CrossConformalRegressor`
+    holds. Only the support of the target is decided on all rows: that all targets have it is a condition of the
+    guarantee, and suffices.
 
     Parameters
     ----------
     table : DataFrame of n rows
         A pandas, polars or pyarrow table with the target and the features. Features are numbers, text or dates, and
         may have missing values (see `TableEncoder`). Dates as text are recognised. So are row numbers and ids, which
-        are not used as features.
+        are not used as features (see `Recognition`).
     target : str
         The column to predict.
     plan : Plan, optional
