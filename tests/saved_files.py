@@ -64,6 +64,7 @@ from evencover.models import (
     LogTransform,
     MeanVarianceNetwork,
     QuantileNetwork,
+    Recognition,
     ResidualSpread,
     TableEncoder,
     WithSpread,
@@ -198,10 +199,15 @@ def cross_predictors():
 
 
 def tables():
-    """Return a predictor of a table with text and dates, whose groups are the values of a column."""
+    """Return predictors of a table with text and dates: with groups of a column, and folds that recognise dates."""
     model = make_pipeline(TableEncoder(dates={"sold": "%Y-%m-%d"}), SPREAD)
     regressor = ConformalRegressor(model, nonconformity=Normalized(), taxonomy=ByFeature("size"), random_state=0)
-    return {"predictor_table": regressor.fit(TABLE, DATA.y)}
+    recognizing = TableEncoder(recognition=Recognition(keep=("size",), table_rows=len(TABLE)))
+    folds = CrossConformalRegressor(make_pipeline(recognizing, LinearRegression()), cv=3, random_state=0)
+    return {
+        "predictor_table": regressor.fit(TABLE, DATA.y),
+        "predictor_recognized": folds.fit(TABLE[:30], DATA.y[:30]),
+    }
 
 
 def networks():

@@ -55,7 +55,10 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
         for name in ("feature_distributions", "target_distributions", "data", "noise_shapes", "misspecification")
     }
     | {"synthetic"},
-    {f"models.{name}" for name in ("_validation", "_row_splits", "_scaling", "_quantile_plan", "predict")}
+    {
+        f"models.{name}"
+        for name in ("_validation", "_row_splits", "_scaling", "_quantile_plan", "predict", "column_kinds")
+    }
     | {f"models.{name}" for name in ("_output_columns", "_spread_learning", "_fold_models", "_best_regressor")},
     {f"models.{name}" for name in ("_ridge", "_kernel_regressor", "_stack_members", "_residual_distributions")}
     | {f"models.{name}" for name in ("_stack_report", "_stacking")},
@@ -84,7 +87,7 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
         *(f"studies.{name}" for name in ("plan", "_messages", "_recognition", "_targets", "_leaks", "_columns")),
         *("studies", "studies._dependence", "studies._splits", "studies.study_result", "studies.table_study"),
         *(f"studies.{name}" for name in ("_study_folds", "_calibration_choice", "_cross_fitting", "_cross_texts")),
-        *("studies._small_tables", "studies._calibrated_models"),
+        *("studies._small_tables", "studies._calibrated_models", "studies._decisions"),
     },
     {f"array_api.{name}" for name in ("_array_checks", "_rank_selection", "array_scores", "array_groups")}
     | {"array_api.array_thresholds", "array_api.array_calibration", "array_api"},

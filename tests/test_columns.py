@@ -71,7 +71,7 @@ class TestIds:
 
     def test_they_are_named_and_can_be_kept(self):
         table = TABLE.assign(number=range(N), name=[f"n{i}" for i in range(N)])
-        prepared = prepare_table(table, ColumnRoles("y"))
+        prepared = prepare_table(table, ColumnRoles("y")).decided_by([np.arange(N)])
         assert prepared.left_out == ("number", "name")
         assert list(prepared.features.columns) == ["x"]
         (note,) = prepared.notes
@@ -281,6 +281,13 @@ class TestTargets:
         assert "classifier" in warning.text
 
 
+def patterns(table, **roles):
+    """Return the formats of dates that an encoder recognises in all rows."""
+    prepared = prepare_table(table, ColumnRoles("y", **roles))
+    columns = prepared.encoder.fit(prepared.features).columns_
+    return {column.name: column.pattern for column in columns if getattr(column, "pattern", None)}
+
+
 class TestDates:
     def test_text_and_numbers_become_dates(self):
         table = TABLE.assign(
@@ -288,8 +295,7 @@ class TestDates:
             at=[f"{hour}:{minute:02d}" for hour in range(10) for minute in range(20)],
             built=[20_200_000 + 100 * month + day for month in range(1, 11) for day in range(1, 21)],
         )
-        prepared = prepare_table(table, ColumnRoles("y"))
-        assert prepared.encoder.dates == {"sold": "%d.%m.%Y", "at": "%H:%M", "built": "%Y%m%d"}
+        assert patterns(table) == {"sold": "%d.%m.%Y", "at": "%H:%M", "built": "%Y%m%d"}
         found = study(table, "y", plan=QUICK)
         assert [column.outputs for column in found.columns[1:]] == [
             ["sold month", "sold weekday", "sold elapsed"],
@@ -302,11 +308,11 @@ class TestDates:
     def test_ambiguous_dates_are_named_unless_the_user_decides(self):
         table = TABLE.assign(sold=["03/04/2020", "05/06/2020"] * 100)
         prepared = prepare_table(table, ColumnRoles("y"))
-        assert prepared.encoder.dates == {"sold": "%m/%d/%Y"}
+        assert patterns(table) == {"sold": "%m/%d/%Y"}
         (warning,) = prepared.warnings
         assert warning.spelled(COMMAND_LINE).endswith("two ways; read with the month first: use --day-first")
-        prepared = prepare_table(table, ColumnRoles("y", day_first=True))
-        assert (prepared.encoder.dates, prepared.warnings) == ({"sold": "%d/%m/%Y"}, ())
+        assert patterns(table, day_first=True) == {"sold": "%d/%m/%Y"}
+        assert prepare_table(table, ColumnRoles("y", day_first=True)).warnings == ()
 
     def test_an_ambiguous_time_is_named_also_if_it_is_no_feature(self):
         table = TABLE.assign(sold=[f"{1 + day % 12:02}/{1 + day // 12 % 12:02}/2020" for day in range(N)])

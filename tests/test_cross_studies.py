@@ -217,6 +217,19 @@ class TestSettings:
             found = study(table, "y", plan=given)
         assert found.warnings[0].startswith("1 of 40 test targets are outside the support (at least 0)")
 
+    def test_a_support_that_all_rows_decide_is_a_condition_of_the_guarantee(self):
+        """If all targets have it, the intervals lose no target: each holds all possible ones that it held without."""
+        table = small().assign(y=lambda each: np.rint(4 * each.y.abs()))
+        with_support, without = (study(table, "y", plan=replace(SIMPLE, support=each)) for each in ("auto", "none"))
+        condition = "all targets are whole numbers of at least 0"
+        assert with_support.regressor.guarantee_.assumption.endswith(f"and (2) {condition}")
+        assert condition not in without.regressor.guarantee_.assumption
+        new = table.sample(200, replace=True, random_state=0)[["x", "kind"]]
+        intervals = [found.regressor.predict_interval(new) for found in (with_support, without)]
+        for target in np.arange(12.0):
+            inside, before = (each.covers(np.full(200, target)) for each in intervals)
+            assert (inside | ~before).all()
+
     def test_one_sided_bounds(self):
         found = study(small(), "y", plan=replace(SIMPLE, nonconformity=OneSided(Residual(), side="upper")))
         assert np.isneginf(found.intervals.lower).all()

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evencover._internal.arrays import BoolArray, FloatArray
 from evencover._internal.frames import as_numbers, is_missing
 
 DateArray: TypeAlias = NDArray[np.datetime64]
@@ -24,7 +25,7 @@ _WITHOUT_COLONS = "%Y%m%dT%H%M%S"
 _CLOCK = re.compile(r"(\d{1,2}:\d\d)(:\d\d)?(\.\d{1,6})?( ?[AaPp][Mm])?( ?(?:Z|[+-]\d\d:?\d\d))?$")
 _NUMBERS = "%Y%m%d"
 _NUMBER_RANGE = (18_000_101, 21_001_231)  # numbers that may be dates
-_MIN_NUMBERS = 5  # numbers are dates only if there are so many different ones
+MIN_NUMBERS = 5  # numbers are dates only if there are so many different ones
 _MAX_SAMPLE = 1000  # texts that show whether a spelling fits at least half of them
 _SAMPLE = 5  # different texts from which the spelling is guessed; all are then read
 _UNIT = "datetime64[us]"
@@ -97,6 +98,15 @@ def as_dates(values: NDArray[Any], pattern: str | None = None) -> DateArray | No
     return dates
 
 
+def numbers_that_are_dates(numbers: FloatArray) -> BoolArray:
+    """Return which numbers are dates like 20201231. Shape of `numbers`."""
+    low, high = _NUMBER_RANGE
+    distinct, codes = np.unique(numbers, return_inverse=True)
+    possible = (distinct >= low) & (distinct <= high) & (distinct % 1 == 0)
+    possible[possible] = [_moment(number, _NUMBERS) is not None for number in distinct[possible].tolist()]
+    return np.asarray(possible[codes])
+
+
 def has_date_type(values: NDArray[Any]) -> bool:
     """Return whether the values of a column are of a date or time type; missing ones are allowed."""
     if values.dtype.kind != "O":
@@ -117,7 +127,7 @@ def _date_texts(values: NDArray[Any]) -> list[str]:
     if not len(known) or known.min() < low or known.max() > high or np.any(known % 1):
         return []
     distinct = np.unique(known).tolist()
-    texts = [f"{number:.0f}" for number in distinct] if len(distinct) >= _MIN_NUMBERS else []
+    texts = [f"{number:.0f}" for number in distinct] if len(distinct) >= MIN_NUMBERS else []
     return texts if all(_moment(text, _NUMBERS) for text in texts) else []
 
 

@@ -27,6 +27,7 @@ _OWN_CLASSES = {
     "models._stacking": "Mixture Stack",
     "models.adapters": "FromDistribution FromOutputs FromQuantiles FromStd",
     "models.auto": "AutoRegressor",
+    "models.column_kinds": "Recognition",
     "models.encoding": "EncodedColumn EncodedDate TableEncoder",
     "models._fold_models": "FoldEnsemble",
     "models.forest": "QuantileForest",

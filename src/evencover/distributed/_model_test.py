@@ -178,7 +178,7 @@ class ModelTest:
             intervals,
             groups,
             sampled.diagnosis,
-            X=sampled.test_rows.X,
+            X=sampled.test.X,
             level=plan.level,
             tolerance=plan.tolerance,
             seed=plan.seed,

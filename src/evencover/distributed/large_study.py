@@ -58,7 +58,8 @@ def study(
     ratio of the plan's sizes. These rows are read in batches. Of a calibration row, only its scores and its group stay
     in memory; nothing else grows with the table.
 
-    All choices, also the edges of the groups, are made on the sample. So if calibration rows and new rows are
+    All choices, also the edges of the groups, are made on the sample; which columns are ids or dates, on its training
+    rows. So if calibration rows and new rows are
     exchangeable, an interval covers a new row of a group with probability at least the level.
 
     Parameters

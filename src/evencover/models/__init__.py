@@ -2,6 +2,7 @@
 
 from evencover.models.adapters import FromDistribution, FromOutputs, FromQuantiles, FromStd
 from evencover.models.auto import AutoRegressor
+from evencover.models.column_kinds import ColumnKind, Recognition
 from evencover.models.encoding import TableEncoder
 from evencover.models.forest import QuantileForest
 from evencover.models.networks import (
@@ -17,6 +18,7 @@ from evencover.models.target_transforms import LogTransform
 
 __all__ = [
     "AutoRegressor",
+    "ColumnKind",
     "DeepEnsemble",
     "DropoutEnsemble",
     "EnsembleSpread",
@@ -29,6 +31,7 @@ __all__ = [
     "NeighborSpread",
     "QuantileForest",
     "QuantileNetwork",
+    "Recognition",
     "ResidualSpread",
     "SpreadSource",
     "TableEncoder",

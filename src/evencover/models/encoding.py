@@ -29,6 +29,7 @@ from evencover._internal.frames import (
 )
 from evencover.groups import first_few
 from evencover.models._validation import check_ready, remember_features
+from evencover.models.column_kinds import ColumnKind, Recognition
 
 
 @dataclass(frozen=True)
@@ -184,11 +185,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Columns that are not features, for example because only a taxonomy uses them.
     max_categories : int
         Maximum number of values of a column that get their own indicator column.
+    recognition : Recognition, optional
+        How `fit` recognises row numbers and ids, which are left out, and text that is dates or numbers. By default no
+        column is left out, and text is categories unless `dates` names it.
 
     Attributes
     ----------
     columns_ : tuple of EncodedColumn and EncodedDate
-        How each column is encoded.
+        How each column is encoded that is not left out. If there is none, the result is one column of zeros.
 
     Examples
     --------
@@ -203,6 +207,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ['area', 'area missing', 'region=north', 'region=south']
     """
 
+    recognition: Recognition | None = None  # of encoders in files that were saved without it
+
     def __init__(
         self,
         *,
@@ -210,11 +216,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         dates: Mapping[Any, str] | None = None,
         ignored: Sequence[str | int] = (),
         max_categories: int = 30,
+        recognition: Recognition | None = None,
     ) -> None:
         self.categorical = categorical
         self.dates = dates
         self.ignored = ignored
         self.max_categories = max_categories
+        self.recognition = recognition
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the type, median and categories of each column."""
@@ -227,28 +235,41 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             ("ignored", self.ignored),
         ):
             _check_column_names(argument, given, names)
-        columns = (self._learn_column(name, values) for name, values in self._columns(X))
-        self.columns_: tuple[Encoded, ...] = tuple(columns)
+        columns = ((name, values, self.kind(name, values)) for name, values in self._columns(X))
+        self.columns_: tuple[Encoded, ...] = tuple(
+            self._learn_column(name, values, kind) for name, values, kind in columns if not kind.left_out
+        )
         return self
+
+    def kind(self, name: str | int, values: NDArray[Any]) -> ColumnKind:
+        """Return what a column with these values is: by the arguments, or as `fit` recognises it."""
+        if name in self._patterns:
+            return ColumnKind(pattern=self._patterns[name])
+        if self.recognition is None or name in self.categorical or name in self.ignored:
+            return ColumnKind()
+        return self.recognition.kind(name, values)
 
     def transform(self, X: Any) -> FloatArray:
         """Return the table as numbers. Shape (n, outputs)."""
         check_is_fitted(self)
         X = _checked_table(self, X, reset=False)
-        rows, columns = row_numbers(X), zip(self.columns_, self._columns(X), strict=True)
-        blocks = [known.encoded(values, rows) for known, (_, values) in columns]
+        rows = row_numbers(X)
+        blocks = [known.encoded(values, rows) for known, values in self._known_columns(X)]
+        if self._is_constant:
+            return np.zeros((n_rows(X), 1))
         return np.concatenate(blocks, axis=1) if blocks else np.empty((n_rows(X), 0))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:  # noqa: ARG002
         """Return the names of the encoded columns. Shape (outputs,)."""
         check_is_fitted(self)
-        return np.array([name for known in self.columns_ for name in known.outputs], dtype=object)
+        names = ["constant"] if self._is_constant else [name for known in self.columns_ for name in known.outputs]
+        return np.array(names, dtype=object)
 
     def unseen_values(self, X: Any) -> list[str]:
         """Return a message for each column with missing values or categories that did not occur in `fit`."""
         check_is_fitted(self)
         messages = []
-        for known, (_, values) in zip(self.columns_, self._columns(X), strict=True):
+        for known, values in self._known_columns(X):
             missing = int(is_missing(values).sum())
             if missing and not known.missing:
                 messages.append(f"{known.name!r} is missing in {missing} rows; it was never missing in fit")
@@ -267,15 +288,27 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if name not in self.ignored:
                 yield name, column(X, name, "TableEncoder")
 
+    def _known_columns(self, X: Any) -> Iterator[tuple[Encoded, NDArray[Any]]]:
+        """Yield how each column is encoded that is not left out, and its values."""
+        known = {each.name: each for each in self.columns_}
+        for name, values in self._columns(X):
+            if str(name) in known:
+                yield known[str(name)], values
+
+    @property
+    def _is_constant(self) -> bool:
+        """Whether no column that was recognised gives a number, so that a model gets one column of zeros."""
+        return self.recognition is not None and not any(known.outputs for known in self.columns_)
+
     @property
     def _patterns(self) -> Mapping[Any, str]:
         return self.dates or {}
 
-    def _learn_column(self, name: str | int, values: NDArray[Any]) -> Encoded:
+    def _learn_column(self, name: str | int, values: NDArray[Any], kind: ColumnKind) -> Encoded:
         """Return how to encode a column with these values."""
-        if name in self._patterns or (name not in self.categorical and has_date_type(values)):
-            return _learn_dates(str(name), values, self._patterns.get(name))
-        if name not in self.categorical and as_numbers(values) is not None:
+        if kind.pattern is not None or (name not in self.categorical and has_date_type(values)):
+            return _learn_dates(str(name), values, kind.pattern)
+        if kind.numbers or (name not in self.categorical and as_numbers(values) is not None):
             numbers = _as_numbers(values, str(name))
             known = numbers[~np.isnan(numbers)]
             if len(known):
@@ -306,11 +339,14 @@ def encoder_of(regressor: Any) -> TableEncoder | None:
 def joined_encoder(encoders: Sequence[TableEncoder]) -> TableEncoder:
     """Return an encoder whose `unseen_values` knows what occurred in the `fit` of any of several, such as of folds."""
     result = copy(encoders[0])
-    result.columns_ = tuple(map(_joined_column, zip(*(each.columns_ for each in encoders), strict=True)))
+    by_name: dict[str, list[Encoded]] = {}
+    for known in (known for encoder in encoders for known in encoder.columns_):
+        by_name.setdefault(known.name, []).append(known)
+    result.columns_ = tuple(map(_joined_column, by_name.values()))
     return result
 
 
-def _joined_column(columns: tuple[Any, ...]) -> Encoded:
+def _joined_column(columns: Sequence[Any]) -> Encoded:
     """Return a column that has the missing values and categories of several encodings of it."""
     known = [each for each in columns if isinstance(each, EncodedColumn) and each.categories is not None]
     first: Encoded = replace(known[0] if known else columns[0], missing=sum(each.missing for each in columns))

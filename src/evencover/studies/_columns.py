@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from evencover._internal.arrays import BoolArray, FloatArray, IntArray, lookup, similar_name
 from evencover._internal.frames import (
+    FROM_ZERO,
     RowNumbers,
     as_numbers,
     column,
@@ -22,7 +23,9 @@ from evencover._internal.frames import (
     with_columns,
 )
 from evencover.groups import Groups, first_few
+from evencover.models.column_kinds import ColumnKind, Recognition
 from evencover.models.encoding import TableEncoder
+from evencover.studies._decisions import USED, Decision, decision_notes, no_features, unreadable_value
 from evencover.studies._dependence import dependence_notes, time_numbers
 from evencover.studies._leaks import leak_warnings
 from evencover.studies._messages import Message, TableError
@@ -81,35 +84,102 @@ class ColumnRoles:
 class PreparedTable:
     """The parts of a table that a study uses.
 
+    What the columns are is decided by the encoder, from the rows that a model is fitted on. What they are by all rows
+    is for messages to the user, and for the search of the audit.
+
     Parameters
     ----------
     features : table of n rows
-        The columns that the model and its groups need.
+        The columns that the model and its groups may need, as they are in the table.
     y : ndarray of shape (n,)
         The targets.
     rows : ndarray of int, shape (n,)
         The positions of the rows in the given table: all, or those with a target.
     encoder : TableEncoder
-        The encoder of the features.
+        The encoder of the features, which recognises in `fit` what they are.
+    decisions : mapping from str to Decision
+        What each column is.
+    converted : mapping from str to ndarray of shape (n,)
+        The dates and numbers of columns that hold them as text.
     clusters : Groups or None
         The clusters of the rows.
     times : ndarray of shape (n,) or None
         The times of the rows, as numbers.
-    left_out : tuple of str
-        Columns that were recognised as row numbers or ids.
-    warnings, notes : tuple of Message
-        What may be wrong, and what else the user should know.
+    warnings : tuple of Message
+        What may be wrong.
+    without_target, dependence : tuple of Message
+        Notes on rows without a target, and on rows that depend on each other.
+    row_numbers : RowNumbers
+        How messages number the rows of the given table.
     """
 
     features: Any
     y: FloatArray
     rows: IntArray
     encoder: TableEncoder
+    decisions: Mapping[str, Decision]
+    converted: Mapping[str, NDArray[Any]]
     clusters: Groups | None = None
     times: FloatArray | None = None
-    left_out: tuple[str, ...] = ()
     warnings: tuple[Message, ...] = ()
-    notes: tuple[Message, ...] = ()
+    without_target: tuple[Message, ...] = ()
+    dependence: tuple[Message, ...] = ()
+    row_numbers: RowNumbers = FROM_ZERO
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The columns that are recognised as row numbers or ids, so that no model uses them."""
+        return tuple(name for name, decision in self.decisions.items() if decision.left_out)
+
+    @property
+    def notes(self) -> tuple[Message, ...]:
+        """What else the user should know."""
+        return (*self.without_target, *decision_notes(self.decisions), *self.dependence)
+
+    def decided_by(self, fits: Sequence[IntArray]) -> "PreparedTable":
+        """Return the table with the columns that models use which are fitted on these rows each.
+
+        Raise TableError if rows have values that such a model cannot read, or if no column is left.
+
+        Parameters
+        ----------
+        fits : sequence of ndarray of int
+            The rows of each model, as positions among the rows that are used.
+        """
+        columns = {name: column(self.features, name, "table") for name in self.decisions}
+        decisions = {
+            name: decision.decided(self.encoder.kind(name, columns[name][rows]) for rows in fits)
+            for name, decision in self.decisions.items()
+        }
+        problems = [
+            *(self._unreadable(name, kind) for name, each in decisions.items() for kind in each.unlike_all_rows)
+        ]
+        if all(each.left_out for each in decisions.values()):
+            problems.append(no_features(decisions))
+        if found := [each for each in problems if each is not None]:
+            raise TableError(found)
+        names = [name for name in column_names(self.features) or () if not decisions.get(name, USED).left_out]
+        return replace(self, features=columns_of(self.features, names), decisions=decisions)
+
+    def _unreadable(self, name: str, kind: ColumnKind) -> Message | None:
+        """Return the problem of a column with values that a model cannot read; None if it can read all of them."""
+        values = column(self.features, name, "table")
+        bad = kind.unreadable(values)
+        if not bad.any():
+            return None
+        row = int(bad.argmax())
+        where = self.row_numbers.text(self.rows[row])
+        return unreadable_value(name, kind, values, values.tolist()[row], where)
+
+    def places(self, positions: IntArray) -> IntArray:
+        """Return where rows with these positions in the given table are among the rows that are used."""
+        return np.searchsorted(self.rows, positions)
+
+    def shown(self, rows: IntArray) -> Any:
+        """Return the features of some rows, with text as the dates or numbers that it is by all rows."""
+        names = column_names(self.features) or ()
+        converted = {name: values[rows] for name, values in self.converted.items() if name in names}
+        return with_columns(take(self.features, rows), converted)
 
 
 def prepare_table(table: Any, roles: ColumnRoles) -> PreparedTable:
@@ -147,26 +217,26 @@ def _prepared(
 ) -> PreparedTable:
     """Return the parts of a table without problems; `columns` are its columns, with text as dates or numbers."""
     ignored = [name for name in roles.grouping if name not in found and name != roles.target]
-    kept = [name for name in columns if name in ignored or (name in found and not found[name].left_out)]
-    converted = [name for name in kept if name in found and found[name].converted is not None]
-    patterns = {name: pattern for name in converted if (pattern := found[name].pattern) is not None}
-    used = np.flatnonzero(~np.isnan(y))
+    names = [name for name in columns if name in ignored or name in found]
+    used, n, numbers = np.flatnonzero(~np.isnan(y)), n_rows(table), row_numbers(table)
     if len(used) < len(y):
         table, columns = take(table, used), {name: values[used] for name, values in columns.items()}
-    features = with_columns(columns_of(table, kept), {name: columns[name] for name in converted})
     return PreparedTable(
-        features,
+        columns_of(table, names),
         y[used],
         used,
         TableEncoder(
-            categorical=tuple(name for name in roles.categorical if name in kept),
-            dates=patterns,
+            categorical=tuple(name for name in roles.categorical if name in names),
             ignored=tuple(ignored),
+            recognition=Recognition(tuple(roles.keep), roles.grouping, roles.day_first, n),
         ),
+        {name: Decision(each.kind) for name, each in found.items()},
+        {name: columns[name] for name, each in found.items() if each.converted is not None},
         clusters=None if roles.clusters is None else column_groups(table, roles.clusters, "clusters"),
-        left_out=tuple(name for name, each in found.items() if each.left_out),
         warnings=tuple(_warnings(found, columns, roles, y[used])),
-        notes=tuple(_notes(found, columns, roles, y)),
+        without_target=(missing_target_note(len(y) - len(used), len(y)),) if len(used) < len(y) else (),
+        dependence=tuple(_dependence(found, columns, roles)),
+        row_numbers=numbers,
     )
 
 
@@ -270,25 +340,13 @@ def _warnings(
         )
 
 
-def _notes(
-    found: Mapping[str, Recognized], columns: Mapping[str, NDArray[Any]], roles: ColumnRoles, y: FloatArray
-) -> Iterator[Message]:
-    """Yield what the user should know: columns and rows that were left out, and rows that depend on each other."""
-    if missing := int(np.isnan(y).sum()):
-        yield missing_target_note(missing, len(y))
-    for kind, names in (
-        ("dates", [name for name, each in found.items() if each.pattern is not None]),
-        ("numbers", [name for name, each in found.items() if each.numbers is not None and not each.left_out]),
-    ):
-        if names:
-            text = f"read as {kind}: {', '.join(names)}. To use one as categories"
-            yield Message(text, ({"categorical": "NAME"},), lead=", add")
-    ids = {name: each.left_out for name, each in found.items() if each.left_out}
-    if ids:
-        described = ", ".join(f"{name} ({reason})" for name, reason in ids.items())
-        yield Message(f"not used as features: {described}. To use one", ({"keep": "NAME"},), lead=", add")
-    if roles.clusters is None and roles.time is None:
-        yield from dependence_notes({name: columns[name] for name in found})
+def _dependence(
+    found: Mapping[str, Recognized], columns: Mapping[str, NDArray[Any]], roles: ColumnRoles
+) -> list[Message]:
+    """Return notes on rows that depend on each other, unless the user has said how to split them."""
+    if roles.clusters is not None or roles.time is not None:
+        return []
+    return dependence_notes({name: columns[name] for name in found})
 
 
 def missing_target_note(missing: int, n: int) -> Message:

@@ -26,7 +26,7 @@ from evencover.scores import Score
 from evencover.scores.support import with_support
 from evencover.studies._columns import PreparedTable
 from evencover.studies._small_tables import small_table_choice
-from evencover.studies._study_folds import Units, calibration_units, check_number_of_units, held_out_units
+from evencover.studies._study_folds import Fold, Units, calibration_units, check_number_of_units, held_out_units
 from evencover.studies.plan import Plan
 from evencover.taxonomies import Marginal, Taxonomy
 
@@ -111,7 +111,8 @@ def _joined_groups(parts: list[Groups | None], order: IntArray) -> Groups | None
 class CrossSettings:
     """The settings of all models of a cross-fitted study. They depend on the plan and the number of rows alone.
 
-    Nothing is selected on the rows that calibrate, so their guarantee holds.
+    Nothing is selected on the rows that calibrate, but for the support of the target: `fitted` decides it on the rows
+    that it gets. So their guarantee holds, under the condition that all targets have this support.
 
     Parameters
     ----------
@@ -156,13 +157,17 @@ class CrossSettings:
         """Whether there are groups that depend on features alone, so that coverage is guaranteed in each of them."""
         return is_by_features(self.taxonomy) and not isinstance(self.taxonomy, Marginal)
 
+    def folds(self, units: Units) -> list[Fold]:
+        """Return the rows that train and that calibrate, for each fold."""
+        rng = np.random.default_rng([self.plan.seed, 4])
+        return units.folds(calibration_units(len(units), self.needed, rng, alone=self._has_groups_of_features))
+
     def fitted(self, X: Any, y: FloatArray, units: Units) -> CrossConformalRegressor:
         """Return the model, fitted and calibrated on these rows."""
-        rng = np.random.default_rng([self.plan.seed, 4])
         score = with_support(self.nonconformity, self.plan.target_support(y))
         regressor = CrossConformalRegressor(
             self.model,
-            cv=units.folds(calibration_units(len(units), self.needed, rng, alone=self._has_groups_of_features)),
+            cv=self.folds(units),
             nonconformity=score,
             taxonomy=self.taxonomy,
             random_state=self.plan.seed,

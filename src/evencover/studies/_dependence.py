@@ -10,8 +10,8 @@ from scipy.stats import rankdata
 
 from evencover._internal.arrays import FloatArray, IntArray
 from evencover._internal.frames import as_numbers, is_missing
+from evencover.models.column_kinds import is_id_name, is_time_name
 from evencover.studies._messages import Message
-from evencover.studies._recognition import is_id_name, is_time_name
 
 _MIN_VALUES = 25  # different ids, for a split by cluster
 _MAX_SHARE_OF_NEW = 0.9  # different ids per row; with more, hardly any has several rows

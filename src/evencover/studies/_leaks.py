@@ -6,8 +6,8 @@ import numpy as np
 from scipy.stats import rankdata
 
 from evencover._internal.arrays import FloatArray
+from evencover.models.column_kinds import is_time_name
 from evencover.studies._messages import Message
-from evencover.studies._recognition import is_time_name
 
 _UNEXPLAINED = 1e-4  # share of the target's variance that rounding may leave: two to three digits
 _SAME_ORDER = 1e-6  # the same for ranks

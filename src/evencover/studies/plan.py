@@ -102,7 +102,8 @@ class Plan:
     support : {"auto", "none"} or Support
         The values that the target can have; the score is `Bounded` by it. "auto" decides it on the training targets:
         if none of them is negative, the limit is 0; if all are whole numbers, intervals hold whole numbers only.
-        "none" is no support. It does not apply to a score that is `Bounded` already.
+        "none" is no support. If the calibration is "cross", all rows are training rows, and the guarantee assumes that
+        new targets have the support, too. It does not apply to a score that is `Bounded` already.
     seed : int
         Seed of the split, the model and the random draws of the tests.
 

@@ -94,7 +94,8 @@ class Study:
     audit : Audit
         How the model's own intervals cover the test part.
     left_out : tuple of str
-        The columns that were recognised as row numbers or ids, and are not features.
+        The columns that were recognised as row numbers or ids on the rows that the model was fitted on, and are not
+        features. If there are several models, as in a cross-fitted study, none of them uses these columns.
     row_numbers : RowNumbers
         How texts number the rows: from 0, or as in the file that the table was read from.
     table_warnings, table_notes : tuple of Message

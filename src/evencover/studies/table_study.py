@@ -10,7 +10,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from evencover._internal.arrays import IntArray, warn_user
-from evencover._internal.frames import row_numbers
+from evencover._internal.frames import column_names, columns_of, row_numbers
 from evencover.calibrators.by_group import ByGroup
 from evencover.calibrators.two_tails import TwoTails
 from evencover.conformal import ConformalRegressor
@@ -64,20 +64,25 @@ def study(
 ) -> Study:
     """Split a table into three parts: fit the model on the first, calibrate on the second, audit on the third.
 
-    `recommend` selects the score and the groups on the training part alone, so the guarantee of the calibration rows
-    holds. The verdict uses test rows that neither the model nor the calibration used.
+    All that the model sees is decided on the training part alone: which columns are ids, dates, or numbers as text, and
+    which categories they have. There, `recommend` also selects the score and the groups. So the guarantee of the
+    calibration rows holds. The other rows pass through the model as new rows do. All rows together are looked at for
+    messages only; a note says where they suggest another use of a column. The verdict uses test rows that neither the
+    model nor the calibration used.
 
     A small table is not split (see `calibration` of `Plan`). A `CrossConformalRegressor` is fitted on all rows. To test
     it, the same model is fitted without each of ten folds and gives intervals for the rows of the fold, so that every
-    row is tested once out of sample. The score and the groups depend on the plan and the number of rows alone, so the
-    guarantee of `CrossConformalRegressor` holds.
+    row is tested once out of sample. What a model sees is decided in each fold, on the rows that it is fitted on. The
+    score and the groups depend on the plan and the number of rows alone, so the guarantee of `CrossConformalRegressor`
+    holds. Only the support of the target is decided on all rows: that all targets have it is a condition of the
+    guarantee, and suffices.
 
     Parameters
     ----------
     table : DataFrame of n rows
         A pandas, polars or pyarrow table with the target and the features. Features are numbers, text or dates, and
         may have missing values (see `TableEncoder`). Dates as text are recognised. So are row numbers and ids, which
-        are not used as features.
+        are not used as features (see `Recognition`).
     target : str
         The column to predict.
     plan : Plan, optional
@@ -167,20 +172,21 @@ def _study(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: Prog
         intervals=intervals,
         groups=groups,
         diagnosis=diagnosis,
-        audit=audit_of_study(regressor, rows, intervals, groups, diagnosis, X=rows.X, **settings),
+        audit=audit_of_study(regressor, rows, intervals, groups, diagnosis, X=fitted.test.X, **settings),
         cross=fitted.cross,
-        left_out=prepared.left_out,
+        left_out=fitted.table.left_out,
         row_numbers=row_numbers(table),
         table_warnings=(*prepared.warnings, *fitted.warnings),
-        table_notes=(*prepared.notes, *cross_notes(reason), *fitted.notes),
+        table_notes=(*fitted.table.notes, *cross_notes(reason), *fitted.notes),
     )
     return result.spelled(PYTHON)
 
 
 @dataclass(frozen=True, eq=False)
 class _Fitted:
-    """A calibrated model, the rows that test it, and messages; `cross` if every row was used for everything."""
+    """A calibrated model, its table, the rows that test it, and messages; `cross` if every row was used for all."""
 
+    table: PreparedTable
     regressor: Any
     training: IntArray
     calibration: IntArray
@@ -213,17 +219,29 @@ class _Fitted:
 
 def _fit_split(table: Any, roles: ColumnRoles, prepared: PreparedTable, plan: Plan, progress: Progress) -> _Fitted:
     """Return a model that was fitted on the first part and calibrated on the second; the third tests it."""
-    training, calibration, test = parts = split_table(prepared, plan)
+    parts = split_table(prepared, plan)
+    decided, (training, calibration, test) = _decided_on_training_rows(prepared, parts)
     _warn_of(prepared)
     outside, support_note = _support_messages(plan, parts)
-    model = Pipeline([("table", prepared.encoder), ("model", cloned(plan.estimator()))])
+    model = Pipeline([("table", decided.encoder), ("model", cloned(plan.estimator()))])
     clusters = None if prepared.clusters is None else prepared.clusters.codes[training.positions]
     regressor = _fitted_regressor(model, training, clusters, (len(calibration), len(test)), plan, progress)
     progress("calibrating")
     regressor.calibrate(calibration.X, calibration.y)
     rows = regressor.rows(test.X, test.y)
     notes = [*time_notes(table, roles.time, parts), *support_note, *_log_notes(regressor)]
-    return _Fitted(regressor, training.positions, calibration.positions, test, rows, outside, notes)
+    test = Part(decided.shown(decided.places(test.positions)), test.y, test.positions)
+    return _Fitted(decided, regressor, training.positions, calibration.positions, test, rows, outside, notes)
+
+
+def _decided_on_training_rows(
+    table: PreparedTable, parts: tuple[Part, Part, Part]
+) -> tuple[PreparedTable, tuple[Part, Part, Part]]:
+    """Return the table and its parts with the columns that the model uses, which the training rows decide."""
+    decided = table.decided_by([table.places(parts[0].positions)])
+    names = column_names(decided.features) or []
+    training, calibration, test = (Part(columns_of(part.X, names), part.y, part.positions) for part in parts)
+    return decided, (training, calibration, test)
 
 
 def _fit_cross(table: PreparedTable, plan: Plan, progress: Progress) -> _Fitted:
@@ -232,14 +250,16 @@ def _fit_cross(table: PreparedTable, plan: Plan, progress: Progress) -> _Fitted:
     _warn_of(table)
     progress("fitting and calibrating the model on all rows")
     settings = CrossSettings.of(plan, table, len(units))
-    regressor = settings.fitted(table.features, table.y, units)
+    decided = table.decided_by([rows for rows, _ in settings.folds(units)])
+    regressor = settings.fitted(decided.features, table.y, units)
     cross, test = cross_fitted(settings, table, units, regressor.guarantee_, progress)
     support = plan.target_support(table.y)
     outside = support_warnings(support, test=table.y)
     notes = support_notes(support, decided=_decides_support(plan))
     rows = Rows.with_checked_target(cross.prediction, test.X, test.y)
+    test = Part(decided.shown(decided.places(test.positions)), test.y, test.positions)
     calibration = np.sort(np.concatenate([positions for _, positions in regressor.cv]))
-    return _Fitted(regressor, table.rows, table.rows[calibration], test, rows, outside, notes, cross)
+    return _Fitted(decided, regressor, table.rows, table.rows[calibration], test, rows, outside, notes, cross)
 
 
 def _warn_of(table: PreparedTable) -> None:
