@@ -17,6 +17,7 @@ from evencover.groups import Groups
 from evencover.guarantees import Guarantee, TooFewRowsWarning
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
+from evencover.models._row_splits import RandomPairs
 from evencover.models._validation import cloned, fitted_clone
 from evencover.models.predict import predictions_of
 from evencover.predictions import Prediction
@@ -26,7 +27,7 @@ from evencover.scores import Score
 from evencover.scores.support import with_support
 from evencover.studies._columns import PreparedTable
 from evencover.studies._small_tables import small_table_choice
-from evencover.studies._study_folds import Fold, Units, calibration_units, check_number_of_units, held_out_units
+from evencover.studies._study_folds import Units, calibration_units, check_number_of_units, held_out_units
 from evencover.studies.plan import Plan
 from evencover.taxonomies import Marginal, Taxonomy
 
@@ -157,7 +158,7 @@ class CrossSettings:
         """Whether there are groups that depend on features alone, so that coverage is guaranteed in each of them."""
         return is_by_features(self.taxonomy) and not isinstance(self.taxonomy, Marginal)
 
-    def folds(self, units: Units) -> list[Fold]:
+    def folds(self, units: Units) -> RandomPairs:
         """Return the rows that train and that calibrate, for each fold."""
         rng = np.random.default_rng([self.plan.seed, 4])
         return units.folds(calibration_units(len(units), self.needed, rng, alone=self._has_groups_of_features))
