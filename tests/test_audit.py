@@ -1,6 +1,7 @@
 """`audit`: coverage of intervals on test rows, by group and by feature, with exact tests."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -8,13 +9,17 @@ from scipy import sparse
 from scipy.stats import beta, betabinom, binom, kstest
 
 from evencover import (
+    Bounded,
+    ByFeature,
     BySpread,
     ByTarget,
     ConformalRegressor,
     Intervals,
     Normalized,
+    Prediction,
     Residual,
     Rows,
+    TwoTails,
     audit,
     calibrate,
     conformal_rank,
@@ -261,6 +266,18 @@ def test_the_default_level_is_that_of_the_intervals():
     assert audit(NEW.y, made).verdict == "even"
     assert audit(NEW.y, made, level=0.9).verdict == "uneven"
     assert "49.8 % instead of 90.0 % of all rows are covered" in audit(NEW.y, made, level=0.9).advice
+
+
+def calibrate_groups(y, groups):
+    """Return the intervals of 1000 rows with thresholds from as many rows."""
+    return calibrate(y, np.zeros(1000), groups=groups).interval(np.zeros(1000), groups=groups)
+
+
+def two_tails_of_groups(y, groups):
+    """The same with a threshold for each tail."""
+    rows = Rows(Prediction(np.zeros(1000)), groups.reshape(-1, 1), y)
+    learned = TwoTails(ByFeature(0)).learn(rows, Residual())
+    return replace(learned.intervals(rows, (Fraction(9, 10),)), level=0.9)
 
 
 class TestGroups:
@@ -599,3 +616,49 @@ class TestFeatures:
         assert abs(drawn.p_value - normal.p_value) < 0.05
         nothing = excess_risk(np.zeros((3000, 2)), covered, halves, 0.9, rng)
         assert nothing.p_value == 1.0
+
+
+class TestRaisedCoverage:
+    """Tied scores, and points that replace empty intervals, raise coverage above the law; `audit` knows it unasked."""
+
+    @staticmethod
+    def targets(rng, n):
+        """Return targets whose absolute values are 0 (86 %), 1 (8 %) or larger, so that the threshold at 0.9 is 1."""
+        u = rng.random(n)
+        return np.where(u < 0.86, 0.0, np.where(u < 0.94, 1.0, 1.0 + u))
+
+    @pytest.mark.parametrize("make", [calibrate_groups, two_tails_of_groups])
+    def test_intervals_know_that_scores_are_tied(self, make):
+        rng, groups = np.random.default_rng(0), np.repeat(["a", "b"], 500)
+        tied = make(np.where(groups == "a", self.targets(rng, 1000), rng.normal(size=1000)), groups)
+        assert tied.guarantee.tied == ("a",)
+        assert "Tied scores raise the coverage of these groups: a." in str(tied.guarantee)
+        assert make(rng.normal(size=1000), groups).guarantee.tied == ()
+
+    def test_a_group_that_ties_raise_beyond_the_tolerance_is_not_even(self):
+        """The true coverage of one of three groups is 0.94 at level 0.9."""
+        rng, groups, repeats = np.random.default_rng(1), np.arange(6000) % 3, 60
+        known, untold = [], []
+        for _ in range(repeats):
+            y = np.where(groups, rng.normal(size=6000), self.targets(rng, 6000))
+            calibration = calibrate(y[:4000], np.zeros(4000), groups=groups[:4000])
+            intervals = calibration.interval(np.zeros(2000), groups=groups[4000:])
+            known.append(audit(y[4000:], intervals, split_at_random=True).verdict)
+            untold.append(audit(y[4000:], intervals, split_at_random=True, tied_scores=False).verdict)
+        assert known.count("even") <= binom.isf(ONE_IN_A_MILLION, repeats, 0.05)
+        assert untold.count("even") > binom.isf(ONE_IN_A_MILLION, repeats, 0.05)
+        assert "uneven" not in known
+
+    def test_points_that_replace_empty_intervals_are_not_too_wide(self):
+        """A tenth of the predictions is far below 0, and the targets there are 0: the points cover all of them."""
+        rng = np.random.default_rng(2)
+        center = np.where(np.arange(3000) % 10 == 0, -9.0, 5.0)
+        y = np.where(center < 0, 0.0, 5 + rng.uniform(-1, 1, 3000))
+        calibration = calibrate(y[:2000], center[:2000], nonconformity=Bounded(Residual(), y_min=0))
+        intervals = calibration.interval(center[2000:], level=0.85)
+        assert intervals.n_replaced == 100
+        assert intervals.guarantee.replaces_empty
+        found = audit(y[2000:], intervals, groups=np.zeros(1000), split_at_random=True)
+        assert found.overall.coverage > 0.93 > found.overall.inside
+        assert (found.verdict, found.off) == ("undecided", ())
+        assert found.shown_within > 0.08

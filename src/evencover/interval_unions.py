@@ -10,7 +10,7 @@ import numpy as np
 from evencover._internal.arrays import BoolArray, FloatArray
 from evencover.groups import shared_groups
 from evencover.guarantees import Guarantee
-from evencover.intervals import Intervals, mean_width_text
+from evencover.intervals import ROUNDING, Intervals, mean_width_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +58,13 @@ class IntervalUnion:
         return reduce(np.logical_or, (piece.covers(y) for piece in self.pieces))
 
     def covers_inside(self, y: Any) -> BoolArray:
-        """Return whether each target lies strictly inside its set: the next numbers on both sides belong to it, too."""
+        """Return whether each target lies strictly inside its set, at one level; see `Intervals.covers_inside`.
+
+        Numbers near it on both sides belong to the set, too, in the same piece or in the next one.
+        """
         target, largest = np.asarray(y, dtype=float), np.finfo(float).max
-        below, above = (np.clip(np.nextafter(target, end), -largest, largest) for end in (-np.inf, np.inf))
+        margin = ROUNDING * np.max([piece.magnitude for piece in self.pieces], axis=0)
+        below, above = (np.clip(target + sign * margin, -largest, largest) for sign in (-1, 1))
         return self.covers(target) & self.covers(below) & self.covers(above)
 
     def hull(self) -> Intervals:

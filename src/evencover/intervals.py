@@ -27,6 +27,7 @@ from evencover.target_support import limits_text
 
 Side: TypeAlias = Literal["lower", "upper"]
 
+ROUNDING = 1e-9  # relative distance from a bound that can come from rounding errors
 _MAX_HTML_ROWS = 10  # rows that a notebook shows
 _MANY_MOVED = 0.1  # a larger share of predictions outside their intervals is worth a note
 _ARRAYS = ("lower", "upper", "replaced")  # parts of `Intervals` with a value for each row and level
@@ -117,11 +118,19 @@ class Intervals:
     def covers_inside(self, y: Any) -> BoolArray:
         """Return whether each target lies strictly inside its interval, not on a bound; shapes as in `covers`.
 
-        A target on a bound would be missed by any narrower interval.
+        A target on a bound would be missed by any narrower interval. Bounds are computed with rounding errors, so
+        targets up to a relative distance of 1e-9 from a bound count as on it.
         """
         target = checked_vector(y, "y", length=len(self), matched="the intervals")
         target = target if self.lower.ndim == 1 else target[:, None]
-        return (self.lower < target) & (target < self.upper)
+        margin = ROUNDING * self.magnitude
+        return (self.lower + margin < target) & (target < self.upper - margin)
+
+    @property
+    def magnitude(self) -> FloatArray:
+        """The larger absolute value of the two bounds, as far as they are finite. Same shape as the bounds."""
+        sizes = (np.where(np.isfinite(bound), np.abs(bound), 0.0) for bound in (self.lower, self.upper))
+        return np.maximum(*sizes)
 
     def nearest(self, values: Any) -> FloatArray:
         """Return the point of each interval that is nearest to a number of its row. Shape (n,).
