@@ -7,6 +7,8 @@ is calibrated separately: it is not used for new rows below the edge. Several ca
 edge. If one of them has a rank below the edge's rank, all of them are ordinary members of the bin. Otherwise all of
 them are edge rows, used only for new rows that lie on the edge too. `Groups.edge` marks the edge rows. With this rule
 the guarantee is exact for any values: distinct, tied or constant.
+
+Rows of clusters are not exchangeable one by one, so this does not hold for them: their edges must be given.
 """
 
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ class Bins:
     edges: FloatArray  # (K - 1,), increasing
     has_edge_rows: BoolArray  # (K - 1,), whether rows on this edge are calibrated separately
     name: str
+    learned: bool = False  # whether the edges are values of calibration rows
 
     @classmethod
     def from_settings(cls, values: FloatArray, name: str, *, n_groups: Any, edges: Any, min_rows: Any) -> Self:
@@ -52,7 +55,8 @@ class Bins:
         ranks = np.arange(1, n_groups) * len(values) // n_groups
         sorted_values = np.append(-np.inf, np.sort(values))
         edges = sorted_values[ranks]
-        return cls(edges, np.searchsorted(sorted_values, edges, side="left") == ranks, name)
+        has_edge_rows = np.searchsorted(sorted_values, edges, side="left") == ranks
+        return cls(edges, has_edge_rows, name, learned=len(edges) > 0)
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -72,7 +76,7 @@ class Bins:
         rules = () if labels == self.rules else self.rules
         labels = labels or _ordinal_labels(len(self.edges) + 1)
         if not self.has_edge_rows.any():
-            return Groups(codes, labels, rules)
+            return Groups(codes, labels, rules, n_edge_bits=int(self.learned))
         is_edge_row = np.append(self.edges, np.nan)[codes] == values
         is_edge_row &= np.append(self.has_edge_rows, False)[codes]
         return Groups(codes, labels, rules, is_edge_row.astype(np.intp), 1)
