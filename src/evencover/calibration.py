@@ -321,7 +321,7 @@ class Calibration:
 
     def state(self) -> dict[str, Any]:
         """Return all but the score as arrays and JSON values, for a file."""
-        optional = {"weights": self.weights, "clusters": self.clusters}
+        optional = {"weights": self.weights, "calibration_clusters": self.clusters}
         known = {name: values for name, values in optional.items() if values is not None}
         return {"scores": self.scores, **known, **self.groups.state()}
 
@@ -333,7 +333,7 @@ class Calibration:
         weights = (
             None if weights is None else checked_nonnegative(weights, "weights", length=len(groups), matched="groups")
         )
-        clusters = state.get("clusters")
+        clusters = state.get("calibration_clusters")  # "clusters" are those of folds
         if clusters is not None:
             clusters = cluster_codes(clusters, len(groups), matched="groups", min_clusters=0)
         return cls(nonconformity, scores, groups, weights, clusters=clusters)

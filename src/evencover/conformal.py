@@ -174,7 +174,8 @@ class ConformalRegressor(
         target = checked_target(self, X, y)
         if is_frozen(self.estimator):
             if fit_params:
-                raise ValueError(f"a frozen estimator is neither split nor fitted, so it takes no {', '.join(fit_params)}")
+                unused = ", ".join(fit_params)
+                raise ValueError(f"a frozen estimator is neither split nor fitted, so it takes no {unused}")
             codes = None if clusters is None else cluster_codes(clusters, len(target))
             return self._calibrate(fitted_clone(self.estimator, X, target), None, X, target, clusters=codes)
         check_clusters_are_used(clusters, self._checked_calibrator())
