@@ -11,12 +11,15 @@ from sklearn.linear_model import Ridge
 
 from evencover import (
     ByFeature,
+    ByTarget,
     Calibration,
     ConformalRegressor,
     HistogramByGroup,
     TooFewRowsWarning,
     TwoTails,
+    audit,
     calibrate,
+    diagnose,
 )
 from evencover.groups import Groups
 from evencover.quantiles import clustered_thresholds
@@ -170,6 +173,49 @@ class TestTooFewClusters:
             assert np.isfinite(calibration.interval([0.0], groups=[True], level=0.85).upper[0])
         with pytest.warns(TooFewRowsWarning, match=r"needs 7 clusters in each group; group True has 5\.75"):
             calibration.interval([0.0], groups=[True], level=0.86)
+
+
+class TestDiagnosis:
+    def test_a_model_is_diagnosed_on_one_row_of_each_cluster(self):
+        model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, clusters=CLUSTERS)
+        found, again = (diagnose(model, level=0.5, seed=seed) for seed in (0, 0))
+        cluster_of = dict(zip(model.calibrator_.scores, model.calibration_rows_.clusters, strict=True))
+        assert sorted(cluster_of[score] for score in found.inputs.scores) == list(range(20))
+        assert np.array_equal(found.inputs.scores, again.inputs.scores)
+        n = len(model.calibration_rows_)
+        assert f"One random row of each of 20 clusters was tested, of {n} rows" in str(found)
+
+    def test_clusters_of_new_rows(self):
+        model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y)
+        found = diagnose(model, X, Y, level=0.5, clusters=CLUSTERS)
+        assert len(found.inputs.scores) == 40
+        with pytest.raises(ValueError, match="got clusters without X and y"):
+            diagnose(model, clusters=CLUSTERS)
+
+    def test_clusters_of_one_row_are_all_rows(self):
+        model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, clusters=np.arange(N))
+        assert "One random row" not in str(diagnose(model, level=0.5))
+
+
+class TestAudit:
+    def test_one_row_of_each_cluster_is_used_for_everything(self):
+        bounds = np.column_stack([X[:, 0] - 2, X[:, 0] + 2])
+        found = audit(Y, bounds, X=X, groups=list(X[:, 1] > 0), clusters=CLUSTERS, prediction=X[:, 0])
+        assert (found.overall.rows, found.sizes_known) == (40, False)
+        assert f"One random row of each of 40 clusters was tested, of {N} rows" in str(found)
+        assert audit(Y, bounds, clusters=CLUSTERS, seed=3).overall != found.overall
+
+    def test_a_diagnosis_cannot_be_used_with_thresholds_from_clusters(self):
+        model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, clusters=CLUSTERS)
+        diagnosis = diagnose(model, level=0.5)
+        intervals = model.predict_interval(X, level=0.5)
+        with pytest.raises(ValueError, match="diagnosis must be left out: these thresholds come from clusters"):
+            audit(Y, intervals, groups=diagnosis.inputs.taxonomy.assign(model.rows(X)), diagnosis=diagnosis)
+
+    def test_groups_that_depend_on_the_target(self):
+        model = ConformalRegressor(Ridge(), taxonomy=ByTarget([0.0]), random_state=0).fit(X, Y, clusters=CLUSTERS)
+        found = audit(Y, model.predict_union(X, level=0.5), clusters=CLUSTERS)
+        assert (found.overall.rows, found.sizes_known) == (40, False)
 
 
 class Marginally:

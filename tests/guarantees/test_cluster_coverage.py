@@ -4,10 +4,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import binom, norm
 from sklearn.dummy import DummyRegressor
 
-from evencover import BySpread, ConformalRegressor, Prediction, TwoTails, calibrate
+from evencover import BySpread, ConformalRegressor, Prediction, TwoTails, audit, calibrate, diagnose_scores
 from evencover.groups import Groups
 from evencover.quantiles import clustered_thresholds
 from evencover.rows import Rows
@@ -195,3 +195,72 @@ def test_learned_edges_make_the_guarantee_approximate_and_given_edges_do_not():
         assert (given.kind, given.exact, given.lower_bound(0.9)) == ("per group", False, Fraction(9, 10))
     assert "a random row of a new cluster" in str(given)
     assert "Nothing is guaranteed for rows of clusters that the model was fitted or calibrated on" in str(given)
+
+
+def rejected(results):
+    """Return how many of these audits or diagnoses reject at 5 %."""
+    return sum(result.joint_p_value < 0.05 for result in results)
+
+
+def most(n):
+    """Return the largest number of n rejections that a test at 5 % exceeds once in a million times."""
+    return binom.isf(1e-6, n, 0.05)
+
+
+def clustered(rng, n_clusters, share_between):
+    """Return standard normal targets, and their clusters of ten rows."""
+    clusters = np.repeat(np.arange(n_clusters), 10)
+    between, within = rng.normal(size=n_clusters)[clusters], rng.normal(size=len(clusters))
+    return np.sqrt(share_between) * between + np.sqrt(1 - share_between) * within, clusters
+
+
+def audits(n_clusters, share_between, *, groups):
+    """Yield audits of a valid predictor, whose calibration and test rows are in clusters of ten rows."""
+    rng = np.random.default_rng(n_clusters)
+    for seed in range(100):
+        (y, old), (y_new, new) = (clustered(rng, n, share_between) for n in (n_clusters, 150))
+        of_old, of_new = ((np.arange(len(each)) % 10 < 7 * groups) for each in (old, new))
+        calibration = calibrate(y, np.zeros(len(y)), groups=of_old, clusters=old)
+        intervals = calibration.interval(np.zeros(len(y_new)), groups=of_new)
+        yield audit(y_new, intervals, groups=of_new, clusters=new, seed=seed)
+
+
+@pytest.mark.parametrize("world", [(10, 0.0, False), (19, 1.0, False), (40, 0.9, True)])
+def test_a_valid_predictor_passes_the_audit(world):
+    """Coverage varies with the calibration clusters, and lies above the level if there are few of them."""
+    n_clusters, share_between, groups = world
+    assert rejected(audits(n_clusters, share_between, groups=groups)) <= most(100)
+
+
+def test_test_rows_in_clusters_need_one_row_of_each():
+    """With all rows as if independent, intervals of the right coverage are rejected far too often."""
+    rng = np.random.default_rng(1)
+    rows = [clustered(rng, 60, 0.9) for _ in range(100)]
+    bounds = (np.full(600, norm.ppf(0.05)), np.full(600, norm.ppf(0.95)))
+    one_group = np.zeros(600)
+    assert rejected(audit(y, bounds, groups=one_group) for y, _ in rows) > most(100)
+    assert rejected(audit(y, bounds, groups=one_group, clusters=clusters) for y, clusters in rows) <= most(100)
+
+
+def test_a_predictor_that_covers_too_little_fails_the_audit():
+    rng = np.random.default_rng(0)
+    clusters = np.repeat(np.arange(200), 5)
+    calibration = calibrate(rng.normal(size=200)[clusters], np.zeros(1000), clusters=clusters)
+    y = 2 * rng.normal(size=300)
+    found = audit(y, calibration.interval(np.zeros(300)), groups=np.zeros(300))
+    assert (found.verdict, found.evidence) == ("uneven", "test rows")
+    assert any("thresholds come from clusters" in note for note in found.notes)
+
+
+def diagnoses(*, clusters):
+    """Yield diagnoses of scores that are the same within a cluster, and do not depend on its group."""
+    rng = np.random.default_rng(5)
+    codes = np.repeat(np.arange(60), 5)
+    for seed in range(40):
+        scores, groups = rng.exponential(size=60)[codes], (np.arange(60) % 2)[codes]
+        yield diagnose_scores(scores, groups, level=0.8, clusters=codes if clusters else None, seed=seed)
+
+
+def test_the_diagnosis_of_rows_in_clusters_needs_one_row_of_each():
+    assert rejected(diagnoses(clusters=False)) > most(40)
+    assert rejected(diagnoses(clusters=True)) <= most(40)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from evencover._internal.arrays import BoolArray, FloatArray, IntArray, check_count, is_count
+from evencover.diagnostics._cluster_tests import clustered_large_sample_p_value, clustered_p_values
 from evencover.diagnostics._coverage_intervals import (
     CalibrationCounts,
     Estimates,
@@ -45,6 +46,7 @@ class CalibrationPools:
     codes: IntArray
     sizes: tuple[int | None, ...]
     tail_shares: TailShares = None
+    clustered: bool = False  # whether sizes are numbers of clusters
 
     @property
     def known(self) -> bool:
@@ -109,7 +111,7 @@ class RowResults:
         width, score = (float(each[rows].mean()) if n else np.nan for each in (self.widths, self.scores))
         counts = np.bincount(self.pools.codes[rows], minlength=len(self.pools.sizes))
         return CoverageCount(n, covered, width, score, tuple(counts.tolist())).audit(
-            name, self.pools.sizes, self.level, self.pools.tail_shares
+            name, self.pools.sizes, self.level, self.pools.tail_shares, clustered=self.pools.clustered
         )
 
 
@@ -133,22 +135,33 @@ class CoverageCount:
     score: float
     by_pool: tuple[int, ...]
 
-    def audit(self, name: Label, sizes: Sequence[int | None], level: Fraction, tails: TailShares = None) -> GroupAudit:
+    def audit(
+        self,
+        name: Label,
+        sizes: Sequence[int | None],
+        level: Fraction,
+        tails: TailShares = None,
+        *,
+        clustered: bool = False,
+    ) -> GroupAudit:
         """Return the audit of these rows as one group, not yet adjusted for other tests.
 
-        The sizes are the numbers of calibration rows of the pools, None where they are not known.
+        The sizes are the numbers of calibration rows, or of clusters, of the pools; None where they are not known.
         """
+        p_values, limit_p_value = coverage_p_values, large_sample_p_value
+        if clustered:
+            p_values, limit_p_value = clustered_p_values, clustered_large_sample_p_value
         n, covered = self.rows, self.covered
         pools = [(m, size) for m, size in zip(self.by_pool, sizes, strict=True) if m]
         known = any(size is not None for size in sizes)
         testable = n and (not known or all(size is not None for _, size in pools))
         under, over = np.nan, np.nan
         if testable:
-            under, over = coverage_p_values(pools, level, covered, tails)
+            under, over = p_values(pools, level, covered, tails)
         share = covered / n if n else np.nan
         low, high = float(clopper_pearson_lower(covered, n)), float(clopper_pearson_upper(covered, n))
         both = float(two_sided_p_value(under, over))
-        limit = large_sample_p_value(pools, level, share, tails) if testable else np.nan
+        limit = limit_p_value(pools, level, share, tails) if testable else np.nan
         return GroupAudit(name, n, share, low, high, share, under, over, both, limit, self.width, self.score)
 
 
@@ -242,6 +255,8 @@ def _calibration_counts(diagnosis: Diagnosis, groups: Groups, results: RowResult
     """
     if not isinstance(diagnosis, Diagnosis):
         raise TypeError(f"diagnosis must be a Diagnosis, the result of diagnose; got {type(diagnosis).__name__}")
+    if results.pools.clustered:
+        raise ValueError("diagnosis must be left out: these thresholds come from clusters, which it does not know")
     level, sizes, n = results.level, results.pools.sizes, len(diagnosis.inputs.scores)
     if len(sizes) > 1 or sizes[0] not in (None, n):
         raise ValueError(
@@ -278,6 +293,12 @@ def calibration_pool_of_rows(intervals: Intervals | IntervalUnion, groups: Group
     if sizes is not None:
         check_count(sizes, "calibration_sizes")
         return CalibrationPools(np.zeros(len(intervals), dtype=np.intp), (int(sizes),), tails)
+    if guarantee is not None and guarantee.clusters is not None and isinstance(intervals, Intervals):
+        labels = guarantee.clusters if stored is None else stored.labels
+        if stored is not None or guarantee.kind == "marginal":
+            codes = np.zeros(len(intervals), dtype=np.intp) if stored is None else stored.codes
+            known = tuple(guarantee.clusters.get(label) for label in labels)
+            return CalibrationPools(codes, known, tails, clustered=True)
     if guarantee is not None and guarantee.exact and stored is not None:
         return CalibrationPools(stored.codes, tuple(guarantee.sizes.get(label) for label in stored.labels), tails)
     if guarantee is not None and guarantee.exact and guarantee.kind == "marginal" and isinstance(intervals, Intervals):

@@ -8,6 +8,7 @@ import numpy as np
 
 from evencover._internal.arrays import BoolArray, checked_vector
 from evencover.diagnostics._audit_advice import advice_on_audit
+from evencover.diagnostics._cluster_tests import THRESHOLDS_FROM_CLUSTERS, AuditInput, one_row_note
 from evencover.diagnostics._coverage_tests import (
     CoverageEstimate,
     JointTests,
@@ -34,6 +35,7 @@ def audit(
     *,
     X: Any = None,
     groups: Any = None,
+    clusters: Any = None,
     level: Level | None = None,
     tolerance: float = 0.03,
     calibration_sizes: int | Mapping[Any, int] | None = None,
@@ -49,7 +51,9 @@ def audit(
     whose threshold comes from n calibration scores, the number of covered rows is BetaBinomial(m, k, n + 1 − k), where
     k is the conformal rank. A binomial test ignores this variation and rejects valid predictors too often. So the tests
     are BetaBinomial if n is known. If not, they are binomial, and do not include the random variation of the
-    calibration rows.
+    calibration rows. If the calibration had clusters, n is the number of clusters, at most, that the group's rows weigh
+    as much as. The tests then allow for the higher coverage of few clusters, and the intervals of the coverages use the
+    test rows alone.
 
     The intervals of the groups' coverages hold at the same time with 95 % confidence. If each group has its own
     threshold and n is known, calibration rows and test rows both count: the coverage of a group, of which x of m test
@@ -69,6 +73,9 @@ def audit(
         The group of each row. The default is the groups that the intervals were calibrated with, if there are several;
         otherwise thirds by width or, if all widths are equal, by the interval's center. In these two cases and without
         X, the center is also searched like a feature.
+    clusters : array-like of shape (n,), optional
+        Rows that belong together, for example rows of one patient. The tests need independent rows, so one random row
+        of each cluster is used, for everything. The result is about random rows of clusters.
     level : float, optional
         Nominal coverage. The default is the level stored in the intervals, otherwise 0.9.
     tolerance : float
@@ -88,7 +95,7 @@ def audit(
         Whether the intervals of the groups' coverages use the test rows alone: if the rows may have changed since the
         calibration, for example because the test rows are later.
     seed : int
-        Seed of the random halves and permutations of the search in features.
+        Seed of the random halves and permutations of the search in features, and of the rows of clusters.
 
     Returns
     -------
@@ -106,6 +113,12 @@ def audit(
     """
     checked = checked_intervals(intervals)
     settings = checked_settings(level_of(checked) if level is None else level, tolerance, seed)
+    notes: tuple[str, ...] = ()
+    if clusters is not None:
+        n_rows, given = len(checked), AuditInput(checked, y, X, groups, prediction)
+        given = given.one_row_of_each(clusters, settings.seed)
+        checked, y, X, groups, prediction = given.intervals, given.y, given.X, given.groups, given.prediction
+        notes = (one_row_note(n_rows, len(checked)),)
     scope = Scope.of(checked, groups, X)
     audited_groups = scope.groups
     without_group = np.count_nonzero(audited_groups.codes < 0)
@@ -119,7 +132,12 @@ def audit(
     overall = results.audit_rows("all rows", np.arange(len(checked)))
     family = JointTests.of(results.audit_groups(audited_groups), overall, findings.region)
     estimate = CoverageEstimate.of(
-        results, audited_groups, family, diagnosis, tied=tied_scores, test_rows_only=test_rows_only
+        results,
+        audited_groups,
+        family,
+        diagnosis,
+        tied=tied_scores,
+        test_rows_only=test_rows_only or results.pools.clustered,
     )
     table = estimate.with_intervals(family.groups)
     other_rows = family.other_rows(settings.level, own_thresholds=estimate.own_thresholds)
@@ -145,7 +163,7 @@ def audit(
         n_infinite=n_infinite(checked),
         rows_needed=results.rows_needed if n_infinite(checked) else None,
         seed=settings.seed,
-        notes=scope.notes,
+        notes=(*scope.notes, *notes, *([THRESHOLDS_FROM_CLUSTERS] if results.pools.clustered else [])),
     )
     return replace(audited, advice=str(advice_on_audit(audited)))
 
