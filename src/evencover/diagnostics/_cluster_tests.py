@@ -12,9 +12,9 @@ rejected in at most 5 % of the cases.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.signal import fftconvolve
@@ -44,24 +44,31 @@ def one_row_note(n_rows: int, n_clusters: int) -> str:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class AuditInput:
-    """What an audit is about: the intervals of n rows, and the users' arrays of n rows."""
+class AuditInput(NamedTuple):
+    """What an audit is about: the intervals of n rows, the users' arrays of n rows, and notes on the rows."""
 
     intervals: Intervals | IntervalUnion
     y: Any
     X: Any = None
     groups: Any = None
     prediction: Any = None
+    notes: tuple[str, ...] = ()
 
     def one_row_of_each(self, clusters: Any, seed: int) -> "AuditInput":
-        """Return one random row of each cluster."""
+        """Return one random row of each cluster; all rows without clusters."""
+        if clusters is None:
+            return self
         n = len(self.intervals)
         rows = _one_row_of_each(cluster_codes(clusters, n, matched="the intervals"), seed)
         target = checked_vector(self.y, "y", length=n, matched="the intervals")
         groups = None if self.groups is None else checked_groups(self.groups, n, "the intervals")[rows]
         return AuditInput(
-            _take_intervals(self.intervals, rows), target[rows], take(self.X, rows), groups, take(self.prediction, rows)
+            _take_intervals(self.intervals, rows),
+            target[rows],
+            take(self.X, rows),
+            groups,
+            take(self.prediction, rows),
+            (one_row_note(n, len(rows)),),
         )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from evencover._internal.arrays import BoolArray, checked_vector
 from evencover.diagnostics._audit_advice import advice_on_audit
-from evencover.diagnostics._cluster_tests import THRESHOLDS_FROM_CLUSTERS, AuditInput, one_row_note
+from evencover.diagnostics._cluster_tests import THRESHOLDS_FROM_CLUSTERS, AuditInput
 from evencover.diagnostics._coverage_tests import (
     CoverageEstimate,
     JointTests,
@@ -113,12 +113,8 @@ def audit(
     """
     checked = checked_intervals(intervals)
     settings = checked_settings(level_of(checked) if level is None else level, tolerance, seed)
-    notes: tuple[str, ...] = ()
-    if clusters is not None:
-        n_rows, given = len(checked), AuditInput(checked, y, X, groups, prediction)
-        given = given.one_row_of_each(clusters, settings.seed)
-        checked, y, X, groups, prediction = given.intervals, given.y, given.X, given.groups, given.prediction
-        notes = (one_row_note(n_rows, len(checked)),)
+    given = AuditInput(checked, y, X, groups, prediction)
+    checked, y, X, groups, prediction, notes = given.one_row_of_each(clusters, settings.seed)
     scope = Scope.of(checked, groups, X)
     audited_groups = scope.groups
     without_group = np.count_nonzero(audited_groups.codes < 0)
@@ -128,16 +124,12 @@ def audit(
     results = RowResults.of(
         target, checked, calibration_pool_of_rows(checked, audited_groups, calibration_sizes), settings.level
     )
+    clustered = results.pools.clustered
     findings = _feature_findings(results, scope, settings.seed)
     overall = results.audit_rows("all rows", np.arange(len(checked)))
     family = JointTests.of(results.audit_groups(audited_groups), overall, findings.region)
     estimate = CoverageEstimate.of(
-        results,
-        audited_groups,
-        family,
-        diagnosis,
-        tied=tied_scores,
-        test_rows_only=test_rows_only or results.pools.clustered,
+        results, audited_groups, family, diagnosis, tied=tied_scores, test_rows_only=test_rows_only or clustered
     )
     table = estimate.with_intervals(family.groups)
     other_rows = family.other_rows(settings.level, own_thresholds=estimate.own_thresholds)
@@ -163,7 +155,7 @@ def audit(
         n_infinite=n_infinite(checked),
         rows_needed=results.rows_needed if n_infinite(checked) else None,
         seed=settings.seed,
-        notes=(*scope.notes, *notes, *([THRESHOLDS_FROM_CLUSTERS] if results.pools.clustered else [])),
+        notes=(*scope.notes, *notes, *([THRESHOLDS_FROM_CLUSTERS] if clustered else [])),
     )
     return replace(audited, advice=str(advice_on_audit(audited)))
 
