@@ -158,6 +158,12 @@ class TestRegressor:
 
 
 class TestTooFewClusters:
+    def test_one_cluster(self):
+        calibration = calibrate(Y, X[:, 0], clusters=np.zeros(N))
+        assert np.isfinite(calibration.threshold(0.5)[0])
+        with pytest.warns(TooFewRowsWarning, match="needs 2 clusters in each group; group 'all' has 1"):
+            assert calibration.threshold(0.6)[0] == np.inf
+
     def test_the_warning_counts_clusters(self):
         calibration = calibrate(np.arange(80.0), np.zeros(80), clusters=np.arange(80) // 10)
         with pytest.warns(TooFewRowsWarning, match="too few calibration clusters.*needs 9 clusters.*'all' has 8"):
@@ -241,7 +247,7 @@ ERRORS = {
         f"clusters must have {N} rows, as many as the prediction; got {N - 1}",
     ),
     "one cluster": (
-        lambda: calibrate(Y, X[:, 0], clusters=np.zeros(N)),
+        lambda: ConformalRegressor(Ridge()).fit(X, Y, clusters=np.zeros(N)),
         "clusters must hold at least 2 different clusters; got 1",
     ),
     "histograms": (

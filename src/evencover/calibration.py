@@ -63,7 +63,7 @@ def calibrate(
     """
     rows = Rows(prediction, y=y, weights=weights)
     if clusters is not None:
-        rows = replace(rows, clusters=cluster_codes(clusters, len(rows), matched="the prediction"))
+        rows = replace(rows, clusters=cluster_codes(clusters, len(rows), matched="the prediction", min_clusters=1))
     return calibrate_rows(rows, nonconformity, groups_or_marginal(groups, len(rows)))
 
 
@@ -148,10 +148,10 @@ class Calibration:
     @property
     def clustered(self) -> bool:
         """Whether there are clusters of several rows, so that rows weigh less than a new row."""
-        return self._cluster_sizes is not None
+        return self.cluster_sizes is not None
 
     @cached_property
-    def _cluster_sizes(self) -> IntArray | None:
+    def cluster_sizes(self) -> IntArray | None:
         """The number of calibration rows in the cluster of each row; None if each row is a cluster. Shape (n,)."""
         if self.clusters is None:
             return None
@@ -376,7 +376,7 @@ class Calibration:
 
     @cached_property
     def _pools(self) -> GroupedPools:
-        columns = (self.scores, self.weights, self._cluster_sizes)
+        columns = (self.scores, self.weights, self.cluster_sizes)
         by_cell = {
             cell: Pool(*(None if each is None else _select(each, rows) for each in columns))  # type: ignore[arg-type]
             for cell, rows in self.groups.cells()

@@ -176,7 +176,7 @@ class ConformalRegressor(
             if fit_params:
                 unused = ", ".join(fit_params)
                 raise ValueError(f"a frozen estimator is neither split nor fitted, so it takes no {unused}")
-            codes = None if clusters is None else cluster_codes(clusters, len(target))
+            codes = None if clusters is None else cluster_codes(clusters, len(target), min_clusters=1)
             return self._calibrate(fitted_clone(self.estimator, X, target), None, X, target, clusters=codes)
         check_clusters_are_used(clusters, self._checked_calibrator())
         check_share("calibration_size", self.calibration_size)
@@ -207,7 +207,7 @@ class ConformalRegressor(
             Rows that belong together, as in `fit`. The model must not have been fitted on rows of these clusters.
         """
         target = checked_target(self, X, y)
-        codes = None if clusters is None else cluster_codes(clusters, len(target))
+        codes = None if clusters is None else cluster_codes(clusters, len(target), min_clusters=1)
         if is_frozen(self.estimator):  # its `fit` sets attributes of adapters, and changes no frozen part
             frozen = with_target_transform(self.estimator, self.target_transform)
             return self._calibrate(fitted_clone(frozen, X, target), None, X, target, weights, codes)
