@@ -91,8 +91,15 @@ def _split_at_random(table: PreparedTable, plan: Plan) -> tuple[Part, Part, Part
     )
     if codes is None:
         return training, calibration, test
-    rows = one_row_of_each(codes[test.positions], np.random.default_rng([plan.seed, 3]))
-    return training, calibration, Part(take(test.X, rows), take(test.y, rows), test.positions[rows])
+    return training, calibration, one_row_per_cluster(test, codes[test.positions], plan.seed)
+
+
+def one_row_per_cluster(part: Part, clusters: IntArray | None, seed: int) -> Part:
+    """Return one random row of each cluster, in the order of the rows; all rows without clusters."""
+    if clusters is None:
+        return part
+    rows = one_row_of_each(clusters, np.random.default_rng([seed, 3]))
+    return Part(take(part.X, rows), take(part.y, rows), part.positions[rows])
 
 
 def _split_by_time(table: PreparedTable, plan: Plan) -> tuple[Part, Part, Part]:
