@@ -84,7 +84,7 @@ def test_other_weights_miss_more(wrong):
 class Simulated:
     """Clusters of given sizes: scores are absolute values of the sum of a normal cluster effect and normal noise."""
 
-    def __init__(self, sizes, repeats, seed, share_between=0.5):
+    def __init__(self, sizes, repeats, seed, share_between=0.9):
         rng = np.random.default_rng(seed)
         self.clusters = np.repeat(np.arange(len(sizes)), sizes)
         between = rng.normal(size=(repeats, len(sizes)))[:, self.clusters]
@@ -97,6 +97,13 @@ class Simulated:
         return 2 * norm.cdf(found) - 1
 
 
+def clustered(rng, n_clusters, share_between):
+    """Return standard normal targets, and their clusters of ten rows."""
+    clusters = np.repeat(np.arange(n_clusters), 10)
+    between, within = rng.normal(size=n_clusters)[clusters], rng.normal(size=len(clusters))
+    return np.sqrt(share_between) * between + np.sqrt(1 - share_between) * within, clusters
+
+
 def at_least(values, level):
     """Return whether independent values can have a mean of at least the level."""
     return (values.mean() - level) * np.sqrt(len(values)) > -ONE_IN_A_MILLION * values.std(ddof=1)
@@ -106,7 +113,7 @@ def at_least(values, level):
     "sizes", [[10] * 10, [20] * 12, [10] * 20, np.random.default_rng(5).integers(1, 21, size=100)], ids=len
 )
 def test_coverage_of_new_clusters_is_at_least_the_level(sizes):
-    """With rows as if independent, it is 0.85 to 0.89 in these worlds, for 10 to 20 clusters."""
+    """With rows as if independent, it is 0.88 for 10 and 12 clusters, 0.89 for 20 and 0.897 for 100."""
     assert at_least(Simulated(sizes, 1000, seed=len(sizes)).coverages(0.9), 0.9)
 
 
@@ -148,24 +155,22 @@ def test_coverage_in_a_group_needs_the_rows_of_the_cluster_in_all_groups():
 
 
 def test_the_regressor_covers_new_clusters_also_with_both_tails():
-    """`fit` passes the held-out clusters to the calibrator; each tail misses at most half of 1 − level."""
-    rng, level = np.random.default_rng(3), 0.8
-    clusters = np.repeat(np.arange(40), 8)
+    """`fit` calibrates on six clusters; with their rows as if independent, coverage is 0.72 in place of 0.8."""
+    rng = np.random.default_rng(3)
     joint, below, above = [], [], []
-    for seed in range(150):
-        y = np.sqrt(0.8) * rng.normal(size=40)[clusters] + np.sqrt(0.2) * rng.normal(size=320)
+    for seed in range(200):
+        y, clusters = clustered(rng, 12, share_between=0.999)
         one, two = (
             ConformalRegressor(DummyRegressor(), calibrator=calibrator, random_state=seed)
-            .fit(np.zeros((320, 1)), y, clusters=clusters)
+            .fit(np.zeros((120, 1)), y, clusters=clusters)
             .predict_interval(np.zeros((1, 1)), level=level)
-            for calibrator in (None, TwoTails())
+            for calibrator, level in ((None, 0.8), (TwoTails(), 0.6))
         )
         joint.append(norm.cdf(one.upper[0]) - norm.cdf(one.lower[0]))
         below.append(norm.sf(two.lower[0]))
         above.append(norm.cdf(two.upper[0]))
-    assert at_least(np.array(joint), level)
-    assert at_least(np.array(below), 1 - (1 - level) / 2)
-    assert at_least(np.array(above), 1 - (1 - level) / 2)
+    for covered in (joint, below, above):  # each tail misses at most half of 1 − level
+        assert at_least(np.array(covered), 0.8)
 
 
 def test_p_values_of_new_clusters_are_not_too_small():
@@ -205,13 +210,6 @@ def rejected(results):
 def most(n):
     """Return the largest number of n rejections that a test at 5 % exceeds once in a million times."""
     return binom.isf(1e-6, n, 0.05)
-
-
-def clustered(rng, n_clusters, share_between):
-    """Return standard normal targets, and their clusters of ten rows."""
-    clusters = np.repeat(np.arange(n_clusters), 10)
-    between, within = rng.normal(size=n_clusters)[clusters], rng.normal(size=len(clusters))
-    return np.sqrt(share_between) * between + np.sqrt(1 - share_between) * within, clusters
 
 
 def audits(n_clusters, share_between, *, groups):
