@@ -124,6 +124,7 @@ def calibrations():
     return {
         "calibration": calibrate(DATA.y, center),
         "calibration_weights": calibrate(DATA.y, center, weights=spread),
+        "calibration_clusters": calibrate(DATA.y, center, groups=np.arange(80) % 2, clusters=np.arange(80) // 3),
         "calibration_labels": calibrate(DATA.y, full, nonconformity=IntervalDistance(), groups=np.arange(80) % 3),
         "calibration_edges": calibrate(
             DATA.y, full, nonconformity=Normalized(epsilon=0.1, scale=2.0), groups=by_spread
@@ -179,6 +180,9 @@ def predictors():
         **fitted,
         "predictor_weights": weighted.calibrate(DATA.X, DATA.y, weights=1 + DATA.X[:, 0] ** 2),
         "predictor_log": logarithmic.fit(DATA.X, np.exp(DATA.y)),
+        "predictor_clusters": ConformalRegressor(LinearRegression(), random_state=0).fit(
+            DATA.X, DATA.y, clusters=np.arange(80) // 3
+        ),
     }
 
 

@@ -71,7 +71,8 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     {f"datasets.{name}" for name in ("_column_names", "_number_texts", "_table_cells", "_text_files", "_excel_files")},
     {f"datasets.{name}" for name in ("registry", "_table_files", "dataset", "_downloads", "_originals", "loading")}
     | {"datasets"},
-    {f"diagnostics.{name}" for name in ("_exact_tests", "_coverage_intervals", "_verdict", "_formatting")},
+    {f"diagnostics.{name}" for name in ("_exact_tests", "_coverage_intervals", "_verdict", "_formatting")}
+    | {"diagnostics._cluster_tests"},
     {f"diagnostics.{name}" for name in ("_marginal_threshold", "_interval_input", "_headlines", "_spelling")},
     {f"diagnostics.{name}" for name in ("_quantile_differences", "_score_distributions", "_spread_dependence")},
     {f"diagnostics.{name}" for name in ("_options", "sample_sizes", "_feature_strata", "_regions", "_excess_risk")},

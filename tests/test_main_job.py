@@ -267,7 +267,7 @@ class TestRun:
         assert (status, "table must have at least 25 clusters, of which 10 are for training" in error) == (1, True)
         houses().assign(patient=np.arange(600) // 4).to_csv(csv, index=False)
         _, text, _ = run_again(capsys, "--clusters", "patient")
-        assert "(calibration and test: one row of each patient)" in text
+        assert "(calibration: each patient counts as one row; test: one row of each patient)" in text
 
     @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, (130, -signal.SIGINT)), (signal.SIGTERM, (143,))])
     def test_an_interrupted_run_leaves_no_files(self, csv, number, status):

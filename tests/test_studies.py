@@ -182,17 +182,37 @@ class TestChoice:
 
 
 class TestClusters:
-    def test_they_stay_together_and_one_row_of_each_counts(self):
+    def test_they_stay_together_and_each_counts_as_one_row(self):
         table = houses().assign(patient=lambda table: table["number"] // 5)
         found = study(table, "price", plan=Plan(model=TwoLines()), drop=["number"], clusters="patient")
         patients = [rows // 5 for rows in (found.training, found.calibration, found.test.positions)]
         training, calibration, test = map(set, patients)
         assert not training & calibration | training & test | calibration & test
         assert sorted(training | calibration | test) == list(range(300))
-        assert found.sizes == {"training": 600, "calibration": len(calibration), "test": len(test)}
+        assert found.sizes == {"training": 600, "calibration": 600, "test": len(test)}
         assert len(calibration) == 120
+        assert found.regressor.guarantee_.clusters.keys() == found.regressor.guarantee_.sizes.keys()
+        assert found.diagnosis.inputs.clustered_rows == 600
+        assert len(found.diagnosis.inputs.scores) == 120
         assert [each.name for each in found.columns] == ["area", "region"]
-        assert "120 calibration, 60 test rows (calibration and test: one row of each patient)." in str(found)
+        sizes = (
+            "600 calibration, 60 test rows (calibration: each patient counts as one row; test: one row of each patient)"
+        )
+        assert sizes in str(found)
+
+    def test_rows_without_a_target_do_not_shift_the_clusters(self):
+        """Clusters are those of the rows that are left, not of the rows at the same positions of the table."""
+        table = houses().assign(patient=lambda table: table["number"] // 5, price=lambda table: table["price"] * 1.0)
+        table.loc[table["number"] % 7 == 0, "price"] = np.nan
+        settings = {"drop": ["number"], "clusters": "patient"}
+        plan = Plan(model=TwoLines(), nonconformity=Residual(), taxonomy=Marginal())
+        found = study(table, "price", plan=plan, missing_target="drop", **settings)
+        alone = study(table.dropna(subset=["price"]).reset_index(drop=True), "price", plan=plan, **settings)
+        patients = table["patient"].to_numpy()[found.calibration]
+        codes = found.regressor.calibration_rows_.clusters
+        assert np.array_equal(codes, np.unique(patients, return_inverse=True)[1])
+        assert np.array_equal(np.asarray(found.intervals), np.asarray(alone.intervals))
+        assert found.audit.joint_p_value == alone.audit.joint_p_value
 
     def test_the_number_covered_has_its_exact_distribution(self, only_intervals):
         """The rows of a cluster have the same target here: with all rows, counts would vary far more."""

@@ -1,21 +1,22 @@
 """Calibration: scores of each group, which give thresholds, intervals and p-values at any level."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evencover._internal import calibration_files
 from evencover._internal.arrays import FloatArray, IntArray, checked_nonnegative
 from evencover._internal.frames import frame_kind
 from evencover._internal.grouped_pools import GroupedPools, Seed, Unseen, check_mergeable, groups_or_marginal
 from evencover._internal.pools import Pool, PoolAssignment
-from evencover.groups import Groups, Label
-from evencover.guarantees import EXCHANGEABLE, SHIFTED, Guarantee, Kind
+from evencover.groups import Groups, Label, cluster_codes
+from evencover.guarantees import CLUSTERED, EXCHANGEABLE, LEARNED_FROM_CLUSTERS, SHIFTED, Guarantee, Kind
 from evencover.intervals import Intervals, for_requested_level
 from evencover.quantiles import Level, Levels, is_level_sequence, level_fractions
 from evencover.rows import Rows
@@ -25,8 +26,6 @@ from evencover.scores.support import support_of, warn_of_targets_outside
 from evencover.sql import ThresholdSQL, UnseenSQL
 from evencover.table_columns import TableColumns
 
-Array = TypeVar("Array", FloatArray, FloatArray | None)
-
 
 def calibrate(
     y: Any,
@@ -35,6 +34,7 @@ def calibrate(
     nonconformity: Nonconformity | None = None,
     groups: Any = None,
     weights: Any = None,
+    clusters: Any = None,
 ) -> "Calibration":
     """Calibrate predictions on rows whose targets are known.
 
@@ -50,6 +50,10 @@ def calibrate(
         The group of each row: labels, or the `Groups` that a taxonomy's `learn` returned. One group by default.
     weights : array-like of shape (n,), optional
         Weights for covariate shift. `Calibration.interval` then also needs weights of the new rows.
+    clusters : array-like of shape (n,), optional
+        Rows that belong together, for example rows of one patient. Each cluster then counts as much as one new row, and
+        the guarantee is that for a random row of a new cluster; see `Calibration`. The model must not have been fitted
+        on rows of these clusters.
 
     Examples
     --------
@@ -58,6 +62,8 @@ def calibrate(
     array([4.])
     """
     rows = Rows(prediction, y=y, weights=weights)
+    if clusters is not None:
+        rows = replace(rows, clusters=cluster_codes(clusters, len(rows), matched="the prediction", min_clusters=1))
     return calibrate_rows(rows, nonconformity, groups_or_marginal(groups, len(rows)))
 
 
@@ -68,7 +74,7 @@ def calibrate_rows(rows: Rows, nonconformity: Nonconformity | None, groups: Grou
     nonconformity = checked_nonconformity(nonconformity, groups.labels)
     scores = scores_by_group(nonconformity, rows, groups.codes, groups.labels)
     warn_of_targets_outside(nonconformity, rows.required_target(by="a score"), groups)
-    return Calibration(nonconformity, checked_scores(scores, len(rows)), groups, rows.weights)
+    return Calibration(nonconformity, checked_scores(scores, len(rows)), groups, rows.weights, clusters=rows.clusters)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,6 +84,19 @@ class Calibration:
     The threshold of a group of n rows is its k-th smallest score, k = ceil((n + 1) level), and inf if k > n. If
     calibration rows and new rows are exchangeable, an interval covers a new row of the group with probability at least
     the level. If also no scores are tied, the number covered among m new rows is BetaBinomial(m, k, n + 1 − k).
+
+    With clusters, rows of a cluster of m rows weigh 1 / m each, and a new row weighs 1. All calibration rows of the
+    cluster count for m, also those of other groups. The threshold of a group is the smallest score t for which the
+    group's scores up to t weigh at least level (W + 1), where W is the weight of all its scores; inf if there is none.
+    If the new row is a random row of a new cluster, the clusters are exchangeable, and the groups were fixed before,
+    an interval covers a new row of the group with probability at least the level.
+
+    *Proof.* Take K calibration clusters and the new one together. Each has weight 1, at most 1 of it in the group; let
+    w_k be that of cluster k, and T their sum. Let q be the smallest score for which the group's scores up to q weigh at
+    least level T. The threshold without cluster k needs the weight level (T − w_k + 1) >= level T from fewer rows, so
+    it is at least q. So a row that is missed if its cluster is the new one has a score above q, and such rows weigh at
+    most (1 − level) T. Each cluster is equally likely to be the new one, so the probability of a row in the group that
+    is missed is at most 1 − level times the probability of a row in the group. ∎
 
     Parameters
     ----------
@@ -91,6 +110,12 @@ class Calibration:
         Weights for covariate shift.
     tail_share : Fraction
         The share of 1 − level of this tail, if the scores are those of one tail of `TwoTails`; for warnings only.
+    clusters : ndarray of int, shape (n,), optional
+        The cluster of each row, as a number.
+
+    References
+    ----------
+    Lee, Barber, Willett (2023), Distribution-free inference with hierarchical data.
     """
 
     nonconformity: Nonconformity
@@ -98,6 +123,7 @@ class Calibration:
     groups: Groups
     weights: FloatArray | None = None
     tail_share: Fraction = Fraction(1)
+    clusters: IntArray | None = None
 
     @property
     def labels(self) -> tuple[Label, ...]:
@@ -119,20 +145,37 @@ class Calibration:
         """Number of calibration rows behind each group's threshold."""
         return self._pools.sizes
 
+    @property
+    def clustered(self) -> bool:
+        """Whether there are clusters of several rows, so that rows weigh less than a new row."""
+        return self.cluster_sizes is not None
+
+    @cached_property
+    def cluster_sizes(self) -> IntArray | None:
+        """The number of calibration rows in the cluster of each row; None if each row is a cluster. Shape (n,)."""
+        if self.clusters is None:
+            return None
+        sizes = np.bincount(self.clusters)[self.clusters]
+        return sizes if (sizes > 1).any() else None
+
     @cached_property
     def guarantee(self) -> Guarantee:
-        """The coverage guarantee: marginal for one group, per group for several."""
+        """The coverage guarantee: marginal for one group, per group for several.
+
+        With clusters it is approximate for groups whose edges were learned from the calibration rows.
+        """
         kind: Kind = "per group" if len(self.labels) > 1 else "marginal" if self.labels else "none"
-        assumption = SHIFTED if self.weighted else EXCHANGEABLE
+        if self.clustered:
+            guarantee = Guarantee(kind, self.sizes, assumption=CLUSTERED, clusters=self._pools.n_units)
+            if self.groups.n_edge_bits:
+                guarantee = replace(guarantee, kind="approximate").assuming(LEARNED_FROM_CLUSTERS)
+        else:
+            assumption = SHIFTED if self.weighted else EXCHANGEABLE
+            guarantee = Guarantee(kind, self.sizes, assumption=assumption, exact=not self.weighted)
         support = support_of(self.nonconformity)
-        guarantee = Guarantee(
-            kind,
-            self.sizes,
-            assumption=assumption,
-            exact=not self.weighted,
-            replaces_empty=support is not None,
-        )
-        return guarantee if support is None else guarantee.assuming(f"all targets are {support}")
+        if support is None:
+            return guarantee
+        return replace(guarantee, replaces_empty=True).assuming(f"all targets are {support}")
 
     def threshold(self, level: Levels, *, test_weight: float | None = None) -> FloatArray:
         """Return the threshold of each group. Shape (n_groups,), or (n_groups, L) for L levels.
@@ -206,7 +249,7 @@ class Calibration:
 
         p = (1 + #{i : s_i >= s}) / (n + 1) for a score s in a group of n calibration scores s_i. If calibration and new
         rows are exchangeable, P(p <= u) <= u for every u. In exact arithmetic, an interval covers a target if and only
-        if p > 1 − level.
+        if p > 1 − level. With weights or clusters, the weights of rows are summed in place of their numbers.
 
         Parameters
         ----------
@@ -260,10 +303,14 @@ class Calibration:
         """Return one calibration of the rows of several, ``a.merge(b, c)``, as if all rows were calibrated at once.
 
         All calibrations must have the same score, labels and rules, edges included. So learn the groups once, then
-        calibrate each part of the rows with them.
+        calibrate each part of the rows with them. All rows of a cluster must be in the same part: clusters of different
+        parts count as different clusters.
         """
         parts = (self, *others)
         check_mergeable(parts, ("nonconformity", "labels", "rules", "weighted"))
+        clusters = [part.clusters for part in parts if part.clusters is not None]
+        if len(clusters) not in (0, len(parts)):
+            raise ValueError(f"merge needs clusters in all calibrations, or in none; got {len(clusters)} with clusters")
         weights = [part.weights for part in parts if part.weights is not None]
         return Calibration(
             self.nonconformity,
@@ -271,12 +318,14 @@ class Calibration:
             Groups.concatenate([part.groups for part in parts]),
             np.concatenate(weights) if weights else None,
             self.tail_share,
+            _distinct_clusters(clusters) if clusters else None,
         )
 
     def state(self) -> dict[str, Any]:
         """Return all but the score as arrays and JSON values, for a file."""
-        weights = {} if self.weights is None else {"weights": self.weights}
-        return {"scores": self.scores, **weights, **self.groups.state()}
+        optional = {"weights": self.weights, "calibration_clusters": self.clusters}
+        known = {name: values for name, values in optional.items() if values is not None}
+        return {"scores": self.scores, **known, **self.groups.state()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], nonconformity: Nonconformity) -> "Calibration":
@@ -286,7 +335,10 @@ class Calibration:
         weights = (
             None if weights is None else checked_nonnegative(weights, "weights", length=len(groups), matched="groups")
         )
-        return cls(nonconformity, scores, groups, weights)
+        clusters = state.get("calibration_clusters")  # "clusters" are those of folds
+        if clusters is not None:
+            clusters = cluster_codes(clusters, len(groups), matched="groups", min_clusters=0)
+        return cls(nonconformity, scores, groups, weights, clusters=clusters)
 
     def save(self, path: str | Path) -> None:
         """Save the calibration to one file: JSON and arrays in a zip archive, no pickle."""
@@ -307,6 +359,8 @@ class Calibration:
 
     def _check_weights(self, weights: FloatArray | None) -> None:
         """Raise ValueError unless calibration rows and new rows both have weights, or neither."""
+        if self.clusters is not None and weights is not None:
+            raise ValueError("weights for covariate shift cannot be combined with clusters; leave weights out")
         if (weights is not None) != self.weighted:
             weighted, unweighted = ("calibration", "new") if self.weighted else ("new", "calibration")
             raise ValueError(
@@ -324,10 +378,12 @@ class Calibration:
 
     @cached_property
     def _pools(self) -> GroupedPools:
+        columns = (self.scores, self.weights, self.cluster_sizes)
         by_cell = {
-            cell: Pool(_select(self.scores, rows), _select(self.weights, rows)) for cell, rows in self.groups.cells()
+            cell: Pool(*(None if each is None else _select(each, rows) for each in columns))  # type: ignore[arg-type]
+            for cell, rows in self.groups.cells()
         }
-        empty = Pool(np.empty(0), np.empty(0) if self.weighted else None)
+        empty = Pool(*(None if each is None else each[:0] for each in columns))  # type: ignore[arg-type]
         return GroupedPools(self.nonconformity, self.labels, self.rules, by_cell, empty, self.tail_share)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -335,9 +391,16 @@ class Calibration:
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{label} {n}" for label, n in self.sizes.items())
-        return f"Calibration({self.nonconformity}; rows: {sizes}{'; weighted' * self.weighted})"
+        clusters = "" if self.clusters is None else f"; clusters: {len(np.unique(self.clusters))}"
+        return f"Calibration({self.nonconformity}; rows: {sizes}{'; weighted' * self.weighted}{clusters})"
 
 
-def _select(values: Array, rows: IntArray) -> Array:
+def _select(values: NDArray[Any], rows: IntArray) -> NDArray[Any]:
     """Return the values of some rows, in order; no copy if these are all rows."""
-    return values if values is None or len(rows) == len(values) else values.take(rows)
+    return values if len(rows) == len(values) else values.take(rows)
+
+
+def _distinct_clusters(parts: Sequence[IntArray]) -> IntArray:
+    """Return the clusters of the rows of all parts; those of different parts are different clusters."""
+    starts = np.cumsum([0, *(part.max(initial=-1) + 1 for part in parts)])
+    return np.concatenate([part + start for part, start in zip(parts, starts[:-1], strict=True)])

@@ -1,6 +1,7 @@
 """The main estimator: any regressor with calibrated prediction intervals."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,7 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
 from evencover._internal import predictor_files
-from evencover._internal.arrays import FloatArray
+from evencover._internal.arrays import FloatArray, IntArray
 from evencover._internal.frames import take
 from evencover._internal.grouped_pools import Seed, Unseen
 from evencover._internal.html import RecommendationHtmlMixin
@@ -22,10 +23,12 @@ from evencover.calibrators.by_group import ByGroup
 from evencover.calibrators.protocols import (
     Calibrated,
     Calibrator,
+    check_clusters_are_used,
     check_weights_are_used,
     checked_calibrator,
     checked_learned,
 )
+from evencover.groups import Groups, Label, cluster_codes, first_few
 from evencover.model_selection import check_share, split_rows, warn_of_few_clusters
 from evencover.models._validation import (
     CloneMixin,
@@ -156,9 +159,10 @@ class ConformalRegressor(
             Targets, in the order of the rows of X.
         clusters : array-like of shape (n,), optional
             Rows that belong together, for example rows of one patient: all rows of a cluster go to the same part of
-            the split. Clusters are not groups: the taxonomy sets the groups, which get their own thresholds. The
-            guarantee needs exchangeable rows. For rows of new clusters, they are exchangeable only if one row of each
-            cluster is used: pass such rows to `calibrate` after `fit`.
+            the split. In the calibration, each cluster counts as much as one new row, so the guarantee is that for a
+            random row of a new cluster (see `Calibration`). It is approximate for groups whose edges are learned from
+            the calibration rows, such as ``BySpread(3)``. Nothing is guaranteed for rows of clusters that were passed
+            to `fit`. Clusters are not groups: the taxonomy sets the groups, which get their own thresholds.
         **fit_params
             Passed to the `fit` of the model. Of an argument with n rows, such as ``sample_weight``, only the training
             rows are passed.
@@ -169,21 +173,26 @@ class ConformalRegressor(
         estimator = with_target_transform(self.estimator, self.target_transform)
         target = checked_target(self, X, y)
         if is_frozen(self.estimator):
-            if unused := ["clusters"] * (clusters is not None) + list(fit_params):
-                raise ValueError(f"a frozen estimator is neither split nor fitted, so it takes no {', '.join(unused)}")
-            return self._calibrate(fitted_clone(self.estimator, X, target), None, X, target)
+            if fit_params:
+                unused = ", ".join(fit_params)
+                raise ValueError(f"a frozen estimator is neither split nor fitted, so it takes no {unused}")
+            codes = None if clusters is None else cluster_codes(clusters, len(target), min_clusters=1)
+            return self._calibrate(fitted_clone(self.estimator, X, target), None, X, target, clusters=codes)
+        check_clusters_are_used(clusters, self._checked_calibrator())
         check_share("calibration_size", self.calibration_size)
         check_target_transform(estimator, target, self.target_transform)
         n = len(target)
-        training, held_out = split_rows(n, self.calibration_size, clusters=clusters, random_state=self.random_state)
+        codes = None if clusters is None else cluster_codes(clusters, n)
+        training, held_out = split_rows(n, self.calibration_size, clusters=codes, random_state=self.random_state)
         warn_of_few_clusters(clusters)
         X_training = take(X, training)
         params = parts_of_arguments(routed_params(self, fit_params, "estimator"), n, training)
         fitted = fitted_clone(estimator, X_training, target[training], params)
         scale = median_spread(fitted, X_training) if needs_scale(self._nonconformity()) else None
-        return self._calibrate(fitted, scale, take(X, held_out), target[held_out])
+        held_out_clusters = None if codes is None else codes[held_out]
+        return self._calibrate(fitted, scale, take(X, held_out), target[held_out], clusters=held_out_clusters)
 
-    def calibrate(self, X: Any, y: Any, *, weights: Any = None) -> Self:
+    def calibrate(self, X: Any, y: Any, *, weights: Any = None, clusters: Any = None) -> Self:
         """Calibrate again, on rows that the model was not fitted on; the model is not changed.
 
         Parameters
@@ -194,20 +203,23 @@ class ConformalRegressor(
             Targets.
         weights : array-like of shape (n,), optional
             Likelihood ratios for covariate shift; predictions then need the weights of the new rows.
+        clusters : array-like of shape (n,), optional
+            Rows that belong together, as in `fit`. The model must not have been fitted on rows of these clusters.
         """
         target = checked_target(self, X, y)
+        codes = None if clusters is None else cluster_codes(clusters, len(target), min_clusters=1)
         if is_frozen(self.estimator):  # its `fit` sets attributes of adapters, and changes no frozen part
             frozen = with_target_transform(self.estimator, self.target_transform)
-            return self._calibrate(fitted_clone(frozen, X, target), None, X, target, weights)
+            return self._calibrate(fitted_clone(frozen, X, target), None, X, target, weights, codes)
         if not hasattr(self, "calibrator_"):
             raise NotFittedError(
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit'; or, to calibrate a model that is "
                 "fitted already, pass FrozenEstimator(model)"
             )
         check_ready(self, X)
-        return self._calibrate(self.estimator_, self.scale_, X, target, weights)
+        return self._calibrate(self.estimator_, self.scale_, X, target, weights, codes)
 
-    def calibrate_parts(self, parts: Iterable[tuple[Any, Any]]) -> Self:
+    def calibrate_parts(self, parts: Iterable[tuple[Any, ...]]) -> Self:
         """Calibrate again, as `calibrate` does, on rows that come in parts, such as the batches of a large file.
 
         Only the scores are kept in memory. All parts must have the same groups, so these must not depend on the
@@ -216,14 +228,15 @@ class ConformalRegressor(
 
         Parameters
         ----------
-        parts : iterable of (X, y)
-            Features and targets of each part, which the model was not fitted on.
+        parts : iterable of (X, y) or (X, y, clusters)
+            Features and targets of each part, which the model was not fitted on. With `clusters`, as in `calibrate`,
+            all rows of a cluster must be in the same part.
         """
         if not hasattr(self, "calibrator_"):
             raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' or 'calibrate'")
         calibrator, score = self._checked_calibrator(), self._nonconformity()
         score = score if self.scale_ is None else with_scale(score, self.scale_)
-        all_rows = (self.rows(X, y) for X, y in parts)
+        all_rows = self._rows_of_parts(parts, calibrator)
         learned = [checked_learned(calibrator.learn(rows, score)) for rows in all_rows if len(rows)]
         if not learned:
             raise ValueError("parts must be pairs of X and y, at least one of which has rows; got none")
@@ -240,6 +253,22 @@ class ConformalRegressor(
         if hasattr(self, "calibration_rows_"):
             del self.calibration_rows_
         return self
+
+    def _rows_of_parts(self, parts: Iterable[tuple[Any, ...]], calibrator: Calibrator) -> Iterator[Rows]:
+        """Yield the rows of each part. Raise ValueError if a cluster is in several of them."""
+        known: set[Label] = set()
+        for X, y, *given in parts:
+            rows = self.rows(X, y)
+            if given:
+                check_clusters_are_used(given[0], calibrator)
+                labels = Groups.from_labels(given[0], name="clusters").labels
+                if repeated := known.intersection(labels):
+                    raise ValueError(
+                        f"all rows of a cluster must be in the same part; in several parts: {first_few([*repeated])}"
+                    )
+                known.update(labels)
+                rows = replace(rows, clusters=given[0])
+            yield rows
 
     def predict(self, X: Any) -> FloatArray:
         """Return the prediction of the model, mapped back if the target was transformed. Shape (n,)."""
@@ -344,11 +373,20 @@ class ConformalRegressor(
             raise ValueError("taxonomy=T is short for calibrator=ByGroup(T); give one of them, not both")
         return checked_calibrator(self.calibrator)
 
-    def _calibrate(self, estimator: Any, scale: float | None, X: Any, y: FloatArray, weights: Any = None) -> Self:
+    def _calibrate(
+        self,
+        estimator: Any,
+        scale: float | None,
+        X: Any,
+        y: FloatArray,
+        weights: Any = None,
+        clusters: IntArray | None = None,
+    ) -> Self:
         """Calibrate a fitted model, then set all learned attributes; after an error none of them is changed."""
         calibrator = self._checked_calibrator()
         check_weights_are_used(weights, calibrator)
-        rows = Rows.with_checked_target(predictions_of(estimator, X), X, y, weights)
+        check_clusters_are_used(clusters, calibrator)
+        rows = Rows.with_checked_target(predictions_of(estimator, X), X, y, weights, clusters)
         score = self._nonconformity()
         learned = checked_learned(calibrator.learn(rows, score if scale is None else with_scale(score, scale)))
         remember_features(self, X)

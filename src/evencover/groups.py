@@ -35,7 +35,7 @@ class Groups:
         of taxonomies has its own bit. A calibration row is used for a new row of its group only if all its bits are
         also set for the new row; `evencover._internal.bins` explains why.
     n_edge_bits : int
-        Number of bits in `edge`.
+        Number of bits in `edge`: one for each set of edges that was learned from the calibration rows.
 
     Examples
     --------
@@ -245,16 +245,22 @@ def shared_groups(parts: Sequence["Groups | None"]) -> "Groups | None":
     return first if all(np.array_equal(each.codes, first.codes) for each in others if each is not None) else None
 
 
-def cluster_codes(clusters: Any, n: int) -> IntArray:
-    """Return the clusters of n rows as codes 0, 1, ... Raise ValueError unless there are at least 2 clusters."""
+def one_row_of_each(clusters: IntArray, rng: np.random.Generator) -> IntArray:
+    """Return the positions of one random row of each cluster, in increasing order. `clusters` has shape (n,)."""
+    order = rng.permutation(len(clusters))
+    return np.sort(order[np.unique(clusters[order], return_index=True)[1]])
+
+
+def cluster_codes(clusters: Any, n: int, *, matched: str = "X", min_clusters: int = 2) -> IntArray:
+    """Return the clusters of n rows as codes 0, 1, ... Raise ValueError unless there are enough clusters."""
     n_given = len(clusters) if hasattr(clusters, "__len__") and not isinstance(clusters, str) else None
     if n_given != n:
         raise ValueError(
-            f"clusters must have {n} rows, as many as X; got {repr(clusters) if n_given is None else n_given}"
+            f"clusters must have {n} rows, as many as {matched}; got {repr(clusters) if n_given is None else n_given}"
         )
     encoded = Groups.from_labels(clusters, name="clusters")
-    if len(encoded.labels) < 2:
-        raise ValueError(f"clusters must hold at least 2 different clusters; got {len(encoded.labels)}")
+    if len(encoded.labels) < min_clusters:
+        raise ValueError(f"clusters must hold at least {min_clusters} different clusters; got {len(encoded.labels)}")
     return encoded.codes
 
 

@@ -18,6 +18,14 @@ EXCHANGEABLE = (
     f"{_HELD_OUT} (2) new rows are exchangeable with the calibration rows, for example all rows are independent and "
     "from one source"
 )
+CLUSTERED = (
+    "(1) the model was not fitted on rows of the calibration clusters, and (2) the new row is a random row of a new "
+    "cluster, which is exchangeable with the calibration clusters"
+)
+LEARNED_FROM_CLUSTERS = (
+    "(3) there are many calibration clusters: the edges of the groups were learned from their rows, so the level is "
+    "not guaranteed; edges that are given, or learned from training rows, guarantee it"
+)
 SHIFTED = f"{_HELD_OUT} (2) the weights are the likelihood ratios of the features: new rows against calibration rows"
 NEW_ROWS = (
     "new rows are exchangeable with the rows that were passed to fit, for example all rows are independent and from "
@@ -34,6 +42,10 @@ _KIND_TEXTS: dict[Kind, str] = {
 }
 
 
+_OTHER_CLUSTERS = (
+    "It is an average over new clusters: rows of one of them can be covered less often. Nothing is guaranteed for rows "
+    "of clusters that the model was fitted or calibrated on."
+)
 _MAX_NAMED_GROUPS = 20  # a text names so many, and counts the others
 _THREE_DIGITS_UP = Context(prec=3, rounding=ROUND_CEILING)
 
@@ -181,6 +193,9 @@ class Guarantee:
     replaces_empty : bool
         Whether intervals without a possible target become the nearest possible target (`Bounded`), which also raises
         coverage.
+    clusters : mapping from label to int, optional
+        If the rows of a cluster weigh as much as one new row: the weight of each group's calibration rows, in clusters,
+        rounded down. It is the number n of independent rows whose coverage varies at least as much; `audit` uses it.
 
     Examples
     --------
@@ -197,6 +212,7 @@ class Guarantee:
     tail_shares: TailShares = field(default=None, kw_only=True)
     tied: tuple[Label, ...] = field(default=(), kw_only=True)
     replaces_empty: bool = field(default=False, kw_only=True)
+    clusters: Mapping[Label, int] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.kind not in (*_KIND_TEXTS, "none"):
@@ -243,12 +259,14 @@ class Guarantee:
             return "No guarantee." if self.sizes else "No guarantee: there are no groups."
         several = self.kind == "per group" or len(self.sizes) > 1
         rows = _first([f"{label} {n}" if several else str(n) for label, n in self.sizes.items()])
+        clusters = _first([f"{label} {n}" if several else str(n) for label, n in (self.clusters or {}).items()])
+        rows += f"; as clusters: {clusters}. {_OTHER_CLUSTERS}" if self.clusters else "."
         unseen = _first(list(map(str, self.without)))
         exceptions = f" No guarantee for rows of unseen groups: {unseen}." if self.without else ""
         return (
             f"{self._kind_text}, a target lies in its interval with probability {self._probability_text}"
             f"{self._tails_text}. "
-            f"This holds if {self.assumption}. Calibration rows: {rows}.{exceptions}{self._raised_text}"
+            f"This holds if {self.assumption}. Calibration rows: {rows}{exceptions}{self._raised_text}"
         )
 
     def misses(self, level: Level) -> tuple[Fraction, Fraction]:

@@ -138,6 +138,11 @@ class PredictiveDistribution:
             As in `ConformalRegressor.predict_distribution`.
         """
         rows = prediction if isinstance(prediction, Rows) else Rows(prediction)
+        if calibration.clustered:
+            raise ValueError(
+                "a predictive distribution takes no clusters; calibrate on one random row of each cluster, or use "
+                "predict_interval and p_values, which take clusters"
+            )
         if calibration.weighted or rows.weights is not None:
             raise ValueError(
                 "a predictive distribution takes no weights for covariate shift; calibrate without weights, or use "

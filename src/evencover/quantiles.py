@@ -2,6 +2,7 @@
 
 import math
 import operator
+from bisect import bisect_left
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
@@ -9,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray, checked_nonnegative, checked_vector
+from evencover._internal.arrays import FloatArray, IntArray, checked_nonnegative, checked_vector
 
 Level: TypeAlias = float | Fraction
 Levels: TypeAlias = Level | Sequence[Level]
@@ -181,3 +182,45 @@ def weighted_thresholds(
         quantiles[test_weights == weights[0]] = thresholds(scores, levels)
     quantiles[needed == 0] = np.inf  # all weights are 0, so the data give no threshold
     return quantiles
+
+
+def cluster_weight(sizes: IntArray) -> Fraction:
+    """Return the total weight of rows that weigh 1 / size each, size being the number of rows of their cluster."""
+    distinct, counts = np.unique(sizes, return_counts=True)
+    return sum((Fraction(int(n), int(size)) for size, n in zip(distinct, counts, strict=True)), Fraction(0))
+
+
+def clustered_thresholds(scores: FloatArray, levels: tuple[Fraction, ...], sizes: IntArray) -> FloatArray:
+    """Return the conformal quantile at each level for a random row of a new cluster. Shape (L,).
+
+    A row of a cluster of m rows weighs 1 / m, and the new row weighs 1. The quantile is the smallest score t for which
+    the scores up to t have at least the level of the total weight, the new row's included; inf if there is none. Sums
+    of weights are whole numbers here, in units of one over the least common multiple of the sizes, so they are exact.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        Calibration scores.
+    levels : tuple of L fractions
+        Nominal coverages.
+    sizes : ndarray of int, shape (n,)
+        Number of all calibration rows in the cluster of each row, also those of other groups.
+
+    References
+    ----------
+    Lee, Barber, Willett (2023), Distribution-free inference with hierarchical data.
+    """
+    order = np.argsort(scores, kind="stable")
+    distinct, codes = np.unique(sizes[order], return_inverse=True)
+    unit = math.lcm(*distinct.tolist())
+    row_weights = [unit // size for size in distinct.tolist()]
+
+    def weight(n: int) -> int:
+        """Return the weight of the n smallest scores."""
+        counts = np.bincount(codes[:n], minlength=len(distinct)).tolist()
+        return sum(map(operator.mul, counts, row_weights))
+
+    total = weight(len(scores)) + unit
+    needed = (-(-total * level.numerator // level.denominator) for level in levels)
+    positions = [bisect_left(range(1, len(scores) + 1), each, key=weight) for each in needed]
+    return np.append(scores[order], np.inf)[positions]

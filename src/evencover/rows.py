@@ -1,4 +1,4 @@
-"""Rows: predictions with features, targets and weights, the input of calibrators and taxonomies."""
+"""Rows: predictions with features, targets, and weights or clusters, the input of calibrators and taxonomies."""
 
 from copy import copy
 from dataclasses import dataclass
@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray, checked_nonnegative, checked_vector, row_selection
+from evencover._internal.arrays import FloatArray, IntArray, checked_nonnegative, checked_vector, row_selection
 from evencover._internal.frames import n_rows, take
+from evencover.groups import cluster_codes
 from evencover.predictions import Prediction, as_prediction
 
 
@@ -30,6 +31,8 @@ class Rows:
         Weights for covariate shift, 0 or more.
     fold_predictions : tuple of Predictions of n rows
         The prediction of each model, if there are several: those of the folds of `CrossConformalRegressor`.
+    clusters : array-like of shape (n,), optional
+        The cluster of each calibration row, such as a patient; kept as codes.
     """
 
     prediction: Prediction
@@ -37,6 +40,7 @@ class Rows:
     y: FloatArray | None = None
     weights: FloatArray | None = None
     fold_predictions: tuple[Prediction, ...] = ()
+    clusters: IntArray | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prediction", as_prediction(self.prediction))
@@ -47,11 +51,18 @@ class Rows:
         if self.weights is not None:
             weights = checked_nonnegative(self.weights, "weights", length=len(self), matched="the prediction")
             object.__setattr__(self, "weights", weights)
+        if self.clusters is not None:
+            codes = cluster_codes(self.clusters, len(self), matched="the prediction", min_clusters=0)
+            object.__setattr__(self, "clusters", codes)
+        if self.weights is not None and self.clusters is not None:
+            raise ValueError("weights for covariate shift and clusters cannot be combined; got both")
 
     @classmethod
-    def with_checked_target(cls, prediction: Prediction, X: Any, y: FloatArray | None, weights: Any = None) -> "Rows":
+    def with_checked_target(
+        cls, prediction: Prediction, X: Any, y: FloatArray | None, weights: Any = None, clusters: Any = None
+    ) -> "Rows":
         """Return rows with targets that were already checked, without checking them again."""
-        rows = cls(prediction, X, weights=weights)
+        rows = cls(prediction, X, weights=weights, clusters=clusters)
         if y is not None and len(y) != len(rows):
             raise ValueError(f"y must have {len(rows)} rows, as many as the prediction; got {len(y)}")
         vars(rows).update(y=y)
@@ -74,10 +85,12 @@ class Rows:
 
     def __getitem__(self, rows: Any) -> "Rows":
         positions = np.arange(len(self))[row_selection(rows)]
-        y, weights = (None if each is None else each[positions] for each in (self.y, self.weights))
-        part = Rows.with_checked_target(self.prediction[positions], take(self.X, positions), y, weights)
+        y, weights, clusters = (
+            None if each is None else each[positions] for each in (self.y, self.weights, self.clusters)
+        )
+        part = Rows.with_checked_target(self.prediction[positions], take(self.X, positions), y, weights, clusters)
         return part.with_folds(tuple(each[positions] for each in self.fold_predictions))
 
     def __repr__(self) -> str:
-        parts = [part for part in ("prediction", "X", "y", "weights") if getattr(self, part) is not None]
+        parts = [part for part in ("prediction", "X", "y", "weights", "clusters") if getattr(self, part) is not None]
         return f"Rows({len(self)} rows of {', '.join(parts)})"

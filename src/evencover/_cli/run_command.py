@@ -115,8 +115,8 @@ def run(
     test_size
         Share of the rows for testing. Only for a split.
     clusters
-        A column of clusters, such as patients. All rows of a cluster are in the same part; calibration and test use
-        one row of each.
+        A column of clusters, such as patients. All rows of a cluster are in the same part. In the calibration, each
+        cluster counts as one row; the test uses one row of each.
     time
         A column of dates or numbers. The rows are split in its order: the first to fit, the last to test.
     drop

@@ -24,6 +24,8 @@ With n <= K every bin has at most one row, and the last two bins are not merged.
 
 **Rounding.** Learned bins compare values rounded to 30 bits, a relative precision of 1e-9. So values that differ by
 rounding errors are tied. Each row is rounded by itself, so the guarantee stays exact.
+
+Rows of clusters are not exchangeable one by one, so this does not hold for them: their edges must be given.
 """
 
 from dataclasses import dataclass
@@ -48,6 +50,7 @@ class Bins:
     n_requested: int = 0  # number of equal-frequency bins before merging; 0 for given edges
     largest_tie: float = 0.0  # largest share of calibration rows that are tied with an edge
     rounded: bool = False  # whether values are compared without rounding errors
+    learned: bool = False  # whether the edges are values of calibration rows
 
     @classmethod
     def from_settings(cls, values: FloatArray, name: str, *, n_groups: Any, edges: Any, min_rows: Any) -> Self:
@@ -84,7 +87,8 @@ class Bins:
             edges, has_edge_rows = edges[:-1], has_edge_rows[:-1]
         n_requested = max(1, min(n_groups, len(values)))
         largest_tie = float(np.max((last - first) / max(len(values), 1), initial=0.0))
-        return cls(edges, has_edge_rows, name, float(top), n_requested, largest_tie, rounded=True)
+        learned = len(edges) > 0
+        return cls(edges, has_edge_rows, name, float(top), n_requested, largest_tie, rounded=True, learned=learned)
 
     @property
     def merged(self) -> bool:
@@ -119,7 +123,7 @@ class Bins:
         labels = labels or _ordinal_labels(len(self.edges) + 1)
         has_edge_rows = np.append(self.has_edge_rows, not np.isnan(self.top))
         if not has_edge_rows.any():
-            return Groups(codes, labels, rules)
+            return Groups(codes, labels, rules, n_edge_bits=int(self.learned))
         is_edge_row = (upper_ends[codes] <= values) & has_edge_rows[codes]
         return Groups(codes, labels, rules, is_edge_row.astype(np.intp), 1)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from math import floor
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -57,6 +58,11 @@ class GroupedPools:
     def sizes(self) -> dict[Label, int]:
         """Number of calibration rows behind each group's threshold."""
         return {label: len(self.pool((group, 0))) for group, label in enumerate(self.labels)}
+
+    @property
+    def n_units(self) -> dict[Label, int]:
+        """The weight of each group's calibration rows, in rows or clusters, rounded down."""
+        return {label: floor(self.pool((group, 0)).n_units) for group, label in enumerate(self.labels)}
 
     def threshold_table(self, levels: tuple[Fraction, ...], weights: FloatArray | None = None) -> FloatArray:
         """Return the threshold of each group at each of L levels. Shape (n_groups, L)."""

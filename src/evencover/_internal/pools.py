@@ -5,18 +5,21 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import islice
-from math import floor
-from typing import Protocol, Self
+from math import ceil, floor, lcm
+from typing import Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 
 from evencover._internal.arrays import FloatArray, IntArray, warn_user
 from evencover.groups import Label, first_few, rows_by_code
 from evencover.guarantees import TooFewRowsWarning
-from evencover.quantiles import rows_for_finite_threshold, thresholds, weighted_thresholds
+from evencover.quantiles import cluster_weight, clustered_thresholds, thresholds, weighted_thresholds
 
 _MAX_NAMED_GROUPS = 5  # a warning names so many groups and counts the others
 _MAX_CACHED_LEVELS = 100  # a pool keeps its thresholds for so many requests of different levels
+_MAX_EXACT_SUM = 2**53  # whole numbers up to this are exact as floating-point numbers
+
+Unit: TypeAlias = Literal["row", "cluster"]
 
 
 class ScorePool(Protocol):
@@ -37,15 +40,38 @@ class ScorePool(Protocol):
     def concatenate(cls, pools: Sequence[Self], /) -> Self:
         """Return one pool with the rows of all these pools."""
 
+    @property
+    def unit(self) -> Unit:
+        """What weighs as much as a new row."""
+
+    @property
+    def n_units(self) -> int | Fraction:
+        """The weight of all scores, if a new row weighs 1."""
+
     def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Calibration scores of shape (n,), with weights of the same shape for covariate shift."""
+    """Calibration scores of shape (n,), with weights of the same shape for covariate shift or for clusters.
+
+    A row of a cluster of m rows weighs 1 / m, and every new row weighs 1: `cluster_sizes` are these m. They count the
+    rows of the cluster in all pools.
+    """
 
     scores: FloatArray
     weights: FloatArray | None = None
+    cluster_sizes: IntArray | None = None
+
+    @property
+    def unit(self) -> Unit:
+        """What weighs as much as a new row."""
+        return "row" if self.cluster_sizes is None else "cluster"
+
+    @cached_property
+    def n_units(self) -> int | Fraction:
+        """The number of scores, or their weight in clusters."""
+        return len(self) if self.cluster_sizes is None else cluster_weight(self.cluster_sizes)
 
     def thresholds(self, levels: tuple[Fraction, ...], test_weights: FloatArray | None = None) -> FloatArray:
         """Return the threshold at each of L levels: shape (1, L) for all new rows, or (m, L) for m test weights."""
@@ -69,8 +95,13 @@ class Pool:
             if len(self._threshold_cache) >= _MAX_CACHED_LEVELS:
                 self._threshold_cache.clear()
                 self._tie_cache.clear()
-            found = self._threshold_cache[levels] = thresholds(self.scores, levels)
+            found = self._threshold_cache[levels] = self._new_thresholds(levels)
         return found
+
+    def _new_thresholds(self, levels: tuple[Fraction, ...]) -> FloatArray:
+        if self.cluster_sizes is None:
+            return thresholds(self.scores, levels)
+        return clustered_thresholds(self.scores, levels, self.cluster_sizes)
 
     def p_values(
         self, scores: FloatArray, tie_shares: FloatArray | None = None, test_weights: FloatArray | None = None
@@ -80,7 +111,7 @@ class Pool:
         It is 1 if the total weight is 0. With `tie_shares` (smoothed p-values), only this share of the weight of ties
         and of the row itself counts.
         """
-        own = 1.0 if test_weights is None else test_weights / self._common_weight
+        own = self._cluster_unit if test_weights is None else test_weights / self._common_weight
         counted = self._tail_weights[np.searchsorted(self._sorted_scores, scores, side="left")] + own
         if tie_shares is not None:
             larger = self._tail_weights[np.searchsorted(self._sorted_scores, scores, side="right")]
@@ -104,7 +135,8 @@ class Pool:
 
     @cached_property
     def _sorted_scores(self) -> FloatArray:
-        return np.sort(self.scores) if self.weights is None else self.scores[self._sort_order]
+        unweighted = self.weights is None and self.cluster_sizes is None
+        return np.sort(self.scores) if unweighted else self.scores[self._sort_order]
 
     @cached_property
     def _common_weight(self) -> float:
@@ -114,11 +146,21 @@ class Pool:
         return float(self.weights[0])
 
     @cached_property
+    def _cluster_unit(self) -> float:
+        """The weight of a new row: 1, or with clusters a multiple of all sizes, in which sums of weights are exact."""
+        sizes = [] if self.cluster_sizes is None else np.unique(self.cluster_sizes).tolist()
+        unit = lcm(*sizes)
+        return float(unit) if unit * (len(self) + 1) <= _MAX_EXACT_SUM else 1.0
+
+    @cached_property
     def _tail_weights(self) -> FloatArray:
         """Total weight of the i-th smallest score and all larger ones, over the common weight. Shape (n + 1,)."""
-        if self.weights is None:
+        if self.cluster_sizes is not None:
+            sorted_weights = self._cluster_unit / self.cluster_sizes[self._sort_order]
+        elif self.weights is None:
             return np.arange(len(self), -1.0, -1.0)
-        sorted_weights = self.weights[self._sort_order] / self._common_weight
+        else:
+            sorted_weights = self.weights[self._sort_order] / self._common_weight
         return np.append(np.cumsum(sorted_weights[::-1])[::-1], 0.0)
 
     def __len__(self) -> int:
@@ -130,7 +172,12 @@ class Pool:
         if len(pools) == 1:
             return pools[0]
         weights = [pool.weights for pool in pools if pool.weights is not None]
-        return cls(np.concatenate([pool.scores for pool in pools]), np.concatenate(weights) if weights else None)
+        sizes = [pool.cluster_sizes for pool in pools if pool.cluster_sizes is not None]
+        return cls(
+            np.concatenate([pool.scores for pool in pools]),
+            np.concatenate(weights) if weights else None,
+            np.concatenate(sizes) if sizes else None,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +206,9 @@ class PoolAssignment:
         """Return for each level the rows' thresholds, shape (m,), or one number for all. Warn if some are infinite."""
         if weights is not None:
             return self._weighted_thresholds(levels, weights)
-        warn_if_too_few(self.pool_codes, self.names, list(map(len, self.pools)), max(levels), self.tail_share)
+        sizes = [pool.n_units for pool in self.pools]
+        unit = self.pools[0].unit if self.pools else "row"
+        warn_if_too_few(self.pool_codes, self.names, sizes, max(levels), self.tail_share, unit)
         by_pool = [pool.thresholds(levels) for pool in self.pools]
         table = np.concatenate([np.empty((0, len(levels))), *by_pool])  # (pools, L)
         if len(table) == 1:
@@ -200,9 +249,10 @@ class PoolAssignment:
 def warn_if_too_few(
     pool_codes: IntArray,
     names: Sequence[Label | None],
-    sizes: Sequence[int],
+    sizes: Sequence[int | Fraction],
     level: Fraction,
     tail_share: Fraction = Fraction(1),
+    unit: Unit = "row",
 ) -> None:
     """Warn once of all groups of new rows whose threshold is infinite, with the number of rows they need.
 
@@ -210,34 +260,38 @@ def warn_if_too_few(
     ----------
     pool_codes : ndarray of int, shape (m,)
         The pool of each new row.
-    names, sizes : sequence of labels, sequence of int
-        The group of each pool, and its number of scores. Of several pools of a group, the smallest counts.
+    names, sizes : sequence of labels, sequence of int or Fraction
+        The group of each pool, and its number of scores, or their weight in clusters. Of several pools of a group, the
+        smallest counts.
     level : Fraction
         The level of the threshold.
     tail_share : Fraction
         The share of 1 − level of the intervals that each threshold may miss; the warning names their level.
+    unit : {"row", "cluster"}
+        What the sizes count.
     """
-    needed = rows_for_finite_threshold(level)
+    needed = level / (1 - level)
     if min(sizes, default=needed) >= needed:
         return
-    too_small: dict[Label, int] = {}
+    too_small: dict[Label, int | Fraction] = {}
     for code in np.unique(pool_codes):
         name, n = names[code], sizes[code]
         if n < needed and name is not None:
             too_small[name] = min(n, too_small.get(name, n))
     if too_small:
-        groups = ", ".join(f"group {name!r} has {n}" for name, n in islice(too_small.items(), _MAX_NAMED_GROUPS))
+        named = islice(too_small.items(), _MAX_NAMED_GROUPS)
+        groups = ", ".join(f"group {name!r} has {floor(100 * n) / 100:g}" for name, n in named)
         n_more = len(too_small) - _MAX_NAMED_GROUPS
         more = f", and {n_more} more groups have too few" if n_more > 0 else ""
-        rows = f"{needed} row{'s' * (needed > 1)}"
+        rows = f"{ceil(needed)} {unit}{'s' * (needed > 1)}"
         warn_user(
-            f"too few calibration rows, so intervals are infinite: {_level_text(level, tail_share)} needs {rows} in "
+            f"too few calibration {unit}s, so intervals are infinite: {_level_text(level, tail_share)} needs {rows} in "
             f"each group; {groups}{more}{_finite_level_text(min(too_small.values()), tail_share)}",
             TooFewRowsWarning,
         )
 
 
-def _finite_level_text(n: int, tail_share: Fraction) -> str:
+def _finite_level_text(n: int | Fraction, tail_share: Fraction) -> str:
     """Return the largest level, rounded down, at which n rows are enough for a finite interval; empty if there is none.
 
     n rows are enough for a threshold of level n / (n + 1).

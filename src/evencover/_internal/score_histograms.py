@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,12 @@ class ScoreHistogram:
     indices: Int64Array
     counts: Int64Array
     exact: Mapping[int, float] = field(default_factory=dict)
+    unit: ClassVar[Literal["row"]] = "row"
+
+    @property
+    def n_units(self) -> int:
+        """The number of scores."""
+        return len(self)
 
     @classmethod
     def empty(cls, bits: int) -> "ScoreHistogram":

@@ -159,7 +159,7 @@ def one_threshold_section(contents: Contents, diagnosis: Diagnosis, recorder: Le
         "one-threshold",
         "Is one threshold enough?",
         tag("p", text),
-        *([tag("p", SEVERAL_MODELS)] if diagnosis.inputs.several_models else []),
+        *(tag("p", note) for note in diagnosis.notes),
         tag("p", recorder.text(diagnosis.advice)) if contents.own.audit is not None else "",
         figure(_coverage_picture(contents, diagnosis, recorder)),
         table,
@@ -281,7 +281,9 @@ def _region_text(audit: Audit) -> str:
 
 
 def guarantee_section(guarantee: Guarantee, level: float, recorder: LevelRecorder) -> Markup:
-    """Return the guarantee, its assumption, and the probability for each group."""
+    """Return the guarantee, its assumption, and the probability for each group if it is known."""
+    if not guarantee.exact:
+        return section("guarantee", "Guarantee", tag("p", str(guarantee)))
     lines = [
         (group, guarantee.sizes[group], recorder.text(f"{float(share):.4f}"))
         for group, share in guarantee.coverage(level).items()

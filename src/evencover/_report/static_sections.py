@@ -156,8 +156,9 @@ def _parts(study: Study) -> list[Markup]:
         "rows would cover, single rows, and coverage by feature."
     ) * (study.all_rows is not None)
     clusters = (
-        f" All rows with the same {study.clusters} are in the same part. The calibration and test parts use one random "
-        f"row of each {study.clusters}, because rows that belong together depend on each other."
+        f" All rows with the same {study.clusters} are in the same part. Rows that belong together depend on each "
+        f"other. So in the calibration, all rows with the same {study.clusters} count as much as one new row, and the "
+        f"test part has one random row of each {study.clusters}."
     ) * (study.clusters is not None)
     return [tag("p", text, large, clusters), split]
 

@@ -41,7 +41,7 @@ class ByGroup(BaseEstimator):  # type: ignore[misc]
     Calibration(Residual(); rows: low 2, high 2)
     """
 
-    takes_weights = True
+    takes_weights = takes_clusters = True
 
     def __init__(self, taxonomy: Taxonomy | None = None) -> None:
         self.taxonomy = taxonomy

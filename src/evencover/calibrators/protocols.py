@@ -65,8 +65,8 @@ class Calibrated(Protocol):
 class Calibrator(Protocol):
     """An object that learns from calibration rows. It holds only settings, and `learn` does not change it.
 
-    A calibrator that uses `rows.weights`, for covariate shift, sets ``takes_weights = True``. For all others, weights
-    are an error.
+    A calibrator that uses `rows.weights`, for covariate shift, sets ``takes_weights = True``; one that uses
+    `rows.clusters` sets ``takes_clusters = True``. For all others, weights or clusters are an error.
     """
 
     def learn(self, rows: Rows, nonconformity: Nonconformity, /) -> Calibrated:
@@ -106,3 +106,12 @@ def check_weights_are_used(weights: Any, calibrator: Any) -> None:
     """Raise if there are weights that the calibrator, or regressor, cannot use."""
     if weights is not None and not getattr(calibrator, "takes_weights", False):
         raise ValueError(f"{type(calibrator).__name__} takes no weights for covariate shift; leave weights out")
+
+
+def check_clusters_are_used(clusters: Any, calibrator: Any) -> None:
+    """Raise if there are clusters that the calibrator cannot use: rows of a cluster would count as independent."""
+    if clusters is not None and not getattr(calibrator, "takes_clusters", False):
+        raise ValueError(
+            f"{type(calibrator).__name__} takes no clusters; use ByGroup or TwoTails, or calibrate on one row of "
+            "each cluster, drawn at random, without clusters"
+        )

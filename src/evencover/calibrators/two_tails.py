@@ -68,7 +68,7 @@ class TwoTails(BaseEstimator):  # type: ignore[misc]
     Intervals(1 rows, mean width 9)
     """
 
-    takes_weights = True
+    takes_weights = takes_clusters = True
 
     def __init__(self, taxonomy: Taxonomy | None = None, *, lower_share: float = 0.5) -> None:
         self.taxonomy = taxonomy
@@ -241,7 +241,7 @@ class CalibratedTails:
 def _tail_calibration(tail: Nonconformity, rows: Rows, groups: Groups) -> Calibration:
     """Return the calibration of one tail, without the warnings that its two-sided score gives already."""
     scores = scores_by_group(tail, rows, groups.codes, groups.labels)
-    return Calibration(tail, checked_scores(scores, len(rows)), groups, rows.weights)
+    return Calibration(tail, checked_scores(scores, len(rows)), groups, rows.weights, clusters=rows.clusters)
 
 
 def _checked_share(share: Any) -> Fraction:

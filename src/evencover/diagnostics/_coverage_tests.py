@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from evencover._internal.arrays import BoolArray, FloatArray, IntArray, check_count, is_count
+from evencover.diagnostics._cluster_tests import clustered_large_sample_p_value, clustered_p_values
 from evencover.diagnostics._coverage_intervals import (
     CalibrationCounts,
     CoverageEstimates,
@@ -48,6 +49,7 @@ class CalibrationPools:
     codes: IntArray
     sizes: tuple[int | None, ...]
     tail_shares: TailShares = None
+    clustered: bool = False  # whether sizes are numbers of clusters
 
     @property
     def known(self) -> bool:
@@ -118,7 +120,7 @@ class RowResults:
         width, score = (float(each[rows].mean()) if n else np.nan for each in (self.widths, self.scores))
         counts = np.bincount(self.pools.codes[rows], minlength=len(self.pools.sizes))
         return CoverageCount(n, covered, inside, infinite, width, score, tuple(counts.tolist())).audit(
-            name, self.pools.sizes, self.level, self.pools.tail_shares
+            name, self.pools.sizes, self.level, self.pools.tail_shares, clustered=self.pools.clustered
         )
 
 
@@ -144,20 +146,32 @@ class CoverageCount:
     score: float
     by_pool: tuple[int, ...]
 
-    def audit(self, name: Label, sizes: Sequence[int | None], level: Fraction, tails: TailShares = None) -> GroupAudit:
+    def audit(
+        self,
+        name: Label,
+        sizes: Sequence[int | None],
+        level: Fraction,
+        tails: TailShares = None,
+        *,
+        clustered: bool = False,
+    ) -> GroupAudit:
         """Return the audit of these rows as one group, not yet adjusted for other tests.
 
-        The sizes are the numbers of calibration rows of the pools, None where they are not known. Targets on a bound
-        count as covered in the test for under-coverage, and as not covered in the test for over-coverage.
+        The sizes are the numbers of calibration rows, or of clusters, of the pools; None where they are not known.
+        Targets on a bound count as covered in the test for under-coverage, and as not covered in the test for
+        over-coverage.
         """
+        p_values, limit_p_value = coverage_p_values, large_sample_p_value
+        if clustered:
+            p_values, limit_p_value = clustered_p_values, clustered_large_sample_p_value
         n, covered = self.rows, self.covered
         pools = [(m, size) for m, size in zip(self.by_pool, sizes, strict=True) if m]
         known = any(size is not None for size in sizes)
         testable = n and (not known or all(size is not None for _, size in pools))
         under, over = np.nan, np.nan
         if testable:
-            under, over = coverage_p_values(pools, level, covered, tails)
-            over = over if self.inside == covered else coverage_p_values(pools, level, self.inside, tails)[1]
+            under, over = p_values(pools, level, covered, tails)
+            over = over if self.inside == covered else p_values(pools, level, self.inside, tails)[1]
         share = covered / n if n else np.nan
         known_alone = tested_coverage(np.array([covered]), np.array([n]), level)
         return GroupAudit(
@@ -170,7 +184,7 @@ class CoverageCount:
             p_under=under,
             p_over=over,
             adjusted=float(two_sided_p_value(under, over)),
-            p_limit=large_sample_p_value(pools, level, share, tails) if testable else np.nan,
+            p_limit=limit_p_value(pools, level, share, tails) if testable else np.nan,
             width=self.width,
             score=self.score,
             within=np.inf if self.infinite else float(known_alone.all_within),
@@ -235,6 +249,8 @@ class GroupCounts:
         Whether tied scores, or points that replace empty intervals, raise the coverage.
     tail_shares : tuple of two Fraction, optional
         Shares of 1 − level, if each tail has its own threshold.
+    clustered : bool
+        Whether the thresholds come from clusters. Then calibration rows do not count: the law is not that of rows.
     split_at_random : bool
         Whether the test rows were split off at random, so that they cannot differ from the calibration rows.
     """
@@ -246,6 +262,7 @@ class GroupCounts:
     calibration: CalibrationCounts | None = None
     raised: bool = False
     tail_shares: TailShares = None
+    clustered: bool = False
     split_at_random: bool = False
 
     @classmethod
@@ -259,6 +276,7 @@ class GroupCounts:
             sizes=results.pools.sizes_of(groups),
             calibration=None if diagnosis is None else _calibration_counts(diagnosis, groups, results),
             tail_shares=results.pools.tail_shares,
+            clustered=results.pools.clustered,
             **settings,
         )
 
@@ -278,8 +296,8 @@ class GroupCounts:
 
     @property
     def calibration_known(self) -> bool:
-        """Whether the calibration rows of each group are known."""
-        return self.sizes is not None or self.calibration is not None
+        """Whether the calibration rows of each group are known, and can count."""
+        return not self.clustered and (self.sizes is not None or self.calibration is not None)
 
     def evidence(self, smallest_p_value: float) -> Evidence:
         """Return the rows that count, given the smallest p-value of the groups and all rows."""
@@ -358,6 +376,8 @@ def _calibration_counts(diagnosis: Diagnosis, groups: Groups, results: RowResult
     """
     if not isinstance(diagnosis, Diagnosis):
         raise TypeError(f"diagnosis must be a Diagnosis, the result of diagnose; got {type(diagnosis).__name__}")
+    if results.pools.clustered:
+        raise ValueError("diagnosis must be left out: these thresholds come from clusters, which it does not know")
     level, sizes, n = results.level, results.pools.sizes, len(diagnosis.inputs.scores)
     if len(sizes) > 1 or sizes[0] not in (None, n):
         raise ValueError(
@@ -394,6 +414,12 @@ def calibration_pool_of_rows(intervals: Intervals | IntervalUnion, groups: Group
     if sizes is not None:
         check_count(sizes, "calibration_sizes")
         return CalibrationPools(np.zeros(len(intervals), dtype=np.intp), (int(sizes),), tails)
+    if guarantee is not None and guarantee.clusters is not None and isinstance(intervals, Intervals):
+        labels = guarantee.clusters if stored is None else stored.labels
+        if stored is not None or guarantee.kind == "marginal":
+            codes = np.zeros(len(intervals), dtype=np.intp) if stored is None else stored.codes
+            known = tuple(guarantee.clusters.get(label) for label in labels)
+            return CalibrationPools(codes, known, tails, clustered=True)
     if guarantee is not None and guarantee.exact and stored is not None:
         return CalibrationPools(stored.codes, tuple(guarantee.sizes.get(label) for label in stored.labels), tails)
     if guarantee is not None and guarantee.exact and guarantee.kind == "marginal" and isinstance(intervals, Intervals):

@@ -8,6 +8,7 @@ import numpy as np
 
 from evencover._internal.arrays import BoolArray, checked_vector
 from evencover.diagnostics._audit_advice import advice_on_audit
+from evencover.diagnostics._cluster_tests import THRESHOLDS_FROM_CLUSTERS, AuditInput
 from evencover.diagnostics._coverage_tests import (
     GroupCounts,
     JointTests,
@@ -35,6 +36,7 @@ def audit(
     *,
     X: Any = None,
     groups: Any = None,
+    clusters: Any = None,
     level: Level | None = None,
     tolerance: float | None = None,
     calibration_sizes: int | Mapping[Any, int] | None = None,
@@ -50,7 +52,9 @@ def audit(
     whose threshold comes from n calibration scores, the number of covered rows is BetaBinomial(m, k, n + 1 − k), where
     k is the conformal rank. A binomial test ignores this variation and rejects valid predictors too often. So the tests
     are BetaBinomial if n is known. If not, they are binomial, and do not include the random variation of the
-    calibration rows.
+    calibration rows. If the calibration had clusters, n is the number of clusters, at most, that the group's rows weigh
+    as much as. The tests then allow for the higher coverage of few clusters, and the intervals of the coverages use the
+    test rows alone.
 
     The intervals of the groups' coverages hold at the same time with 95 % confidence. If each group has its own
     threshold and n is known, calibration rows and test rows both count: the coverage of a group, of which x of m test
@@ -77,6 +81,9 @@ def audit(
         The group of each row. The default is the groups that the intervals were calibrated with, if there are several;
         otherwise thirds by width or, if all widths are equal, by the interval's center. In these two cases and without
         X, the center is also searched like a feature.
+    clusters : array-like of shape (n,), optional
+        Rows that belong together, for example rows of one patient. The tests need independent rows, so one random row
+        of each cluster is used, for everything. The result is about random rows of clusters.
     level : float, optional
         Nominal coverage. The default is the level stored in the intervals, otherwise 0.9.
     tolerance : float, optional
@@ -96,7 +103,7 @@ def audit(
         Whether the test rows were split off at random from the same rows as the calibration rows. By default they may
         be later, and may have changed.
     seed : int
-        Seed of the random halves and permutations of the search in features.
+        Seed of the random halves and permutations of the search in features, and of the rows of clusters.
 
     Returns
     -------
@@ -114,6 +121,8 @@ def audit(
     """
     checked = checked_intervals(intervals)
     settings = checked_settings(level_of(checked) if level is None else level, tolerance, seed)
+    given = AuditInput(checked, y, X, groups, prediction)
+    checked, y, X, groups, prediction, notes = given.one_row_of_each(clusters, settings.seed)
     scope = Scope.of(checked, groups, X)
     audited_groups = scope.groups
     without_group = np.count_nonzero(audited_groups.codes < 0)
@@ -123,6 +132,7 @@ def audit(
     results = RowResults.of(
         target, checked, calibration_pool_of_rows(checked, audited_groups, calibration_sizes), settings.level
     )
+    clustered = results.pools.clustered
     findings = _feature_findings(results, scope, settings.seed)
     overall = results.audit_rows("all rows", np.arange(len(checked)))
     family = JointTests.of(results.audit_groups(audited_groups), overall, findings.region)
@@ -149,7 +159,7 @@ def audit(
         n_infinite=int(results.infinite.sum()),
         rows_needed=results.rows_needed if results.infinite.any() else None,
         seed=settings.seed,
-        notes=scope.notes,
+        notes=(*scope.notes, *notes, *([THRESHOLDS_FROM_CLUSTERS] if clustered else [])),
     )
     return replace(audited, advice=str(advice_on_audit(audited)))
 

@@ -11,6 +11,7 @@ from evencover._internal.arrays import FloatArray, checked_vector
 from evencover.conformal import ConformalRegressor
 from evencover.cross_conformal import CrossConformalRegressor
 from evencover.diagnostics._advice import advice
+from evencover.diagnostics._cluster_tests import one_row_of_each_cluster
 from evencover.diagnostics._formatting import short_repr
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.diagnostics._options import Option, evaluate_options
@@ -19,7 +20,7 @@ from evencover.diagnostics._score_distributions import anderson_darling_p_value,
 from evencover.diagnostics._spread_dependence import dependence
 from evencover.diagnostics._verdict import Settings, checked_settings
 from evencover.diagnostics.diagnosis_result import Diagnosis, DiagnosisInputs
-from evencover.groups import checked_groups
+from evencover.groups import checked_groups, cluster_codes, one_row_of_each
 from evencover.models._validation import checked_target, cloned
 from evencover.models.predict import is_frozen, predictions_of, unwrap
 from evencover.quantiles import Level
@@ -39,6 +40,7 @@ def diagnose(
     taxonomy: Taxonomy | None = None,
     level: Level = 0.9,
     tolerance: float | None = None,
+    clusters: Any = None,
     seed: int = 0,
 ) -> Diagnosis:
     """Diagnose a model: find where one threshold for all rows under- or over-covers, test it, and give advice.
@@ -66,9 +68,12 @@ def diagnose(
         Nominal coverage.
     tolerance : float, optional
         Largest distance from the level that counts as even; min(0.03, 0.1 √(level (1 − level))) by default.
+    clusters : array-like of shape (n,), optional
+        The clusters of the rows of X, if rows belong together. The exact tests need exchangeable rows, so the diagnosis
+        is that of one random row of each cluster; so it is for a model that was calibrated with clusters.
     seed : int
         Seed of the random draws: the joint test of three groups or more, the bootstrap, the permutations of tied
-        scores.
+        scores, the rows of clusters.
 
     Returns
     -------
@@ -90,17 +95,18 @@ def diagnose(
     'uneven'
     """
     settings = checked_settings(level, tolerance, seed)
-    regressor, rows = _regressor_and_rows(model, X, y)
+    regressor, all_rows = _regressor_and_rows(model, X, y, clusters)
+    rows, scores = one_row_of_each_cluster(all_rows, _stored_scores(regressor, all_rows), settings.seed)
     score, learned = _single_score(regressor), _taxonomy_for(rows, taxonomy)
     groups = learned.learn(rows)
-    scores = _stored_scores(regressor, rows)
     scores = scores_of(score, rows) if scores is None else scores
     widths_known = not getattr(learned, "needs_target", False)
     in_use = len(groups.labels) > 1 and _is_same(learned, getattr(regressor, "taxonomy_", None))
     spread = rows.prediction.scored.spread
     several = isinstance(regressor, CrossConformalRegressor) and rows is regressor.calibration_rows_
+    n_clustered = 0 if rows is all_rows else len(all_rows)
     inputs = DiagnosisInputs(
-        scores, groups, spread, settings.seed, rows, score, widths_known, learned, several, tolerance
+        scores, groups, spread, settings.seed, rows, score, widths_known, learned, several, n_clustered, tolerance
     )
     return _diagnosis(inputs, settings, taxonomy=short_repr(learned), in_use=in_use)
 
@@ -112,6 +118,7 @@ def diagnose_scores(
     spread: Any = None,
     level: Level = 0.9,
     tolerance: float | None = None,
+    clusters: Any = None,
     seed: int = 0,
 ) -> Diagnosis:
     """Diagnose one threshold for all rows from calibration scores and their groups alone.
@@ -124,7 +131,7 @@ def diagnose_scores(
         The group of each row: labels of any kind, or the `Groups` that a taxonomy's `learn` returns.
     spread : array-like of shape (n,), optional
         The predicted spread of each row, to test whether the score depends on it.
-    level, tolerance, seed
+    level, tolerance, clusters, seed
         See `diagnose`.
 
     Examples
@@ -138,7 +145,13 @@ def diagnose_scores(
     scores = checked_vector(scores, "scores", finite=False)
     groups = checked_groups(groups, len(scores), "the scores")
     spread = None if spread is None else checked_vector(spread, "spread", length=len(scores), matched="scores")
-    return _diagnosis(DiagnosisInputs(scores, groups, spread, settings.seed, tolerance=tolerance), settings)
+    inputs = DiagnosisInputs(scores, groups, spread, settings.seed, tolerance=tolerance)
+    if clusters is not None:
+        codes = cluster_codes(clusters, len(scores), matched="the scores")
+        rows = one_row_of_each(codes, np.random.default_rng([settings.seed, 3]))
+        spread = None if spread is None else spread[rows]
+        inputs = replace(inputs, scores=scores[rows], groups=groups[rows], spread=spread, clustered_rows=len(scores))
+    return _diagnosis(inputs, settings)
 
 
 def at_level(diagnosis: Diagnosis, level: Level) -> Diagnosis:
@@ -191,10 +204,12 @@ def _options(inputs: DiagnosisInputs, marginal: MarginalThreshold, settings: Set
     return evaluate_options(inputs.rows, inputs.nonconformity, marginal, settings, per_group=inputs.group_widths_known)
 
 
-def _regressor_and_rows(model: Any, X: Any, y: Any) -> tuple[Conformal, Rows]:
+def _regressor_and_rows(model: Any, X: Any, y: Any, clusters: Any) -> tuple[Conformal, Rows]:
     """Return the conformal regressor inside a model, and the rows for its diagnosis."""
     if (X is None) != (y is None):
         raise ValueError(f"X and y must be passed together; got only {'y' if X is None else 'X'}")
+    if X is None and clusters is not None:
+        raise ValueError("clusters are those of the rows of X; got clusters without X and y")
     regressor, X = unwrap(model, X)
     if isinstance(getattr(regressor, "estimator", None), _MODELS):
         raise NotFittedError(f"model is not fitted yet: fit this {type(model).__name__} first")
@@ -203,7 +218,10 @@ def _regressor_and_rows(model: Any, X: Any, y: Any) -> tuple[Conformal, Rows]:
             "model must be a ConformalRegressor or a CrossConformalRegressor, or a pipeline or search that contains one"
             f"; got {model!r}. For scores of another model, use diagnose_scores"
         )
-    return regressor, _calibration_rows(regressor) if X is None else _new_rows(regressor, X, y)
+    if X is None:
+        return regressor, _calibration_rows(regressor)
+    rows = _new_rows(regressor, X, y)
+    return regressor, rows if clusters is None else replace(rows, clusters=cluster_codes(clusters, len(rows)))
 
 
 def _calibration_rows(model: Conformal) -> Rows:

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from evencover._internal.arrays import FloatArray
 from evencover._internal.text_output import number_text
+from evencover.diagnostics._cluster_tests import one_row_note
 from evencover.diagnostics._exact_tests import SIGNIFICANT
 from evencover.diagnostics._formatting import (
     COVERAGE_COLUMNS,
@@ -60,6 +61,8 @@ class DiagnosisInputs:
         The taxonomy of the groups, if the model is known.
     several_models : bool
         Whether the scores are out of fold, so that they come from several models.
+    clustered_rows : int
+        Number of calibration rows in clusters, if these are one random row of each of them; otherwise 0.
     tolerance : float, optional
         The tolerance that the user gave; by default it depends on the level.
     """
@@ -73,6 +76,7 @@ class DiagnosisInputs:
     group_widths_known: bool = True
     taxonomy: Taxonomy | None = None
     several_models: bool = False
+    clustered_rows: int = 0
     tolerance: float | None = None
 
 
@@ -153,6 +157,13 @@ class Diagnosis:
         return "scores do not depend on the group"
 
     @property
+    def notes(self) -> list[str]:
+        """What else is to know about the calibration rows, in sentences."""
+        n = self.inputs.clustered_rows
+        clusters = [one_row_note(n, len(self.inputs.scores))] if n else []
+        return [*([SEVERAL_MODELS] if self.inputs.several_models else []), *clusters]
+
+    @property
     def off(self) -> tuple[GroupForecast, ...]:
         """The groups that are off."""
         return tuple(row for row in self.table if is_off(row, self.level, self.tolerance))
@@ -190,8 +201,7 @@ class Diagnosis:
             lines.append(f"Score distributions of the groups: {differ} (Anderson-Darling test, {p_value}).")
         if self.dependence is not None:
             lines.append(f"Score and spread: {self.dependence}.")
-        if self.inputs.several_models:
-            lines.append(SEVERAL_MODELS)
+        lines += self.notes
         if self.in_use:
             lines.append(
                 "The model is already calibrated per group with these groups. The results above are for one threshold "

@@ -11,7 +11,7 @@ from evencover.quantiles import rows_for_finite_threshold
 from evencover.rows import Rows
 from evencover.studies._columns import PreparedTable
 from evencover.studies._messages import Message
-from evencover.studies._splits import has_rows_for_split, split_table
+from evencover.studies._splits import clusters_of, has_rows_for_split, one_row_per_cluster, split_table
 from evencover.studies.plan import Plan
 from evencover.taxonomies import (
     ByFeature,
@@ -36,6 +36,7 @@ def reason_for_cross(table: PreparedTable, plan: Plan) -> str | None:
     if not has_rows_for_split(table, plan):
         return _TOO_FEW
     _, calibration, _ = split_table(table, plan)
+    calibration = one_row_per_cluster(calibration, clusters_of(table, calibration), plan.seed)
     needed = rows_for_finite_threshold(plan.level)
     if plan.taxonomy is not None:
         return _small_group(plan.taxonomy, table, calibration, needed)

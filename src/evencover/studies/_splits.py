@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from evencover._internal.arrays import FloatArray, IntArray
 from evencover._internal.frames import column, take
+from evencover.groups import one_row_of_each
 from evencover.model_selection import Part, three_way_split
 from evencover.studies._columns import PreparedTable
 from evencover.studies._messages import Message
@@ -20,11 +21,16 @@ _MIN_TRAINING_ROWS = 10  # two for each fold
 def split_table(table: PreparedTable, plan: Plan) -> tuple[Part, Part, Part]:
     """Return the training, calibration and test parts; their positions are those in the given table.
 
-    With clusters, the calibration and test parts have one row of each cluster. With times, the parts follow each other.
+    With clusters, the test part has one row of each cluster. With times, the parts follow each other.
     """
     _check_size(table, plan)
     parts = _split_by_time(table, plan) if table.times is not None else _split_at_random(table, plan)
     return tuple(Part(part.X, part.y, table.rows[part.positions]) for part in parts)  # type: ignore[return-value]
+
+
+def clusters_of(table: PreparedTable, part: Part) -> IntArray | None:
+    """Return the cluster of each row of a part of `split_table`, as a number; None without clusters."""
+    return None if table.clusters is None else table.clusters.codes[np.searchsorted(table.rows, part.positions)]
 
 
 def time_notes(table: Any, time: str | None, parts: Sequence[Part]) -> list[Message]:
@@ -85,14 +91,14 @@ def _split_at_random(table: PreparedTable, plan: Plan) -> tuple[Part, Part, Part
     )
     if codes is None:
         return training, calibration, test
-    rng = np.random.default_rng([plan.seed, 3])
-    return training, _one_row_per_cluster(calibration, codes, rng), _one_row_per_cluster(test, codes, rng)
+    return training, calibration, one_row_per_cluster(test, codes[test.positions], plan.seed)
 
 
-def _one_row_per_cluster(part: Part, codes: IntArray, rng: np.random.Generator) -> Part:
-    """Return one random row of each cluster, in the order of the rows."""
-    order = rng.permutation(len(part))
-    rows = np.sort(order[np.unique(codes[part.positions][order], return_index=True)[1]])
+def one_row_per_cluster(part: Part, clusters: IntArray | None, seed: int) -> Part:
+    """Return one random row of each cluster, in the order of the rows; all rows without clusters."""
+    if clusters is None:
+        return part
+    rows = one_row_of_each(clusters, np.random.default_rng([seed, 3]))
     return Part(take(part.X, rows), take(part.y, rows), part.positions[rows])
 
 

@@ -71,8 +71,8 @@ class Study:
     plan : Plan
         The settings.
     clusters, time : str or None
-        The column of clusters: calibration and test parts have one row of each. The column of times: the parts follow
-        each other.
+        The column of clusters: the test part has one row of each, and each calibrates as much as one row. The column of
+        times: the parts follow each other.
     regressor : ConformalRegressor or CrossConformalRegressor
         The calibrated model; takes tables with the columns of the features.
     recommendation : Recommendation or None
@@ -325,7 +325,9 @@ class Study:
 
     @property
     def _cluster_text(self) -> str:
-        return "" if self.clusters is None else f" (calibration and test: one row of each {self.clusters})"
+        if self.clusters is None:
+            return ""
+        return f" (calibration: each {self.clusters} counts as one row; test: one row of each {self.clusters})"
 
     def _repr_html_(self) -> str:
         model = tag("p", f"{self!r}. Model: {self.method}. {self.quality.summary}")

@@ -38,7 +38,7 @@ from evencover.studies._calibration_choice import cross_notes, reason_for_cross
 from evencover.studies._columns import ColumnRoles, MissingTarget, PreparedTable, grouping_columns, prepare_table
 from evencover.studies._cross_fitting import CrossFitted, CrossSettings, cross_fitted, units_of
 from evencover.studies._messages import Message, TableWarning
-from evencover.studies._splits import split_table, time_notes
+from evencover.studies._splits import clusters_of, split_table, time_notes
 from evencover.studies._targets import support_notes, support_warnings
 from evencover.studies.plan import Plan
 from evencover.studies.study_result import Study
@@ -95,9 +95,10 @@ def study(
         Columns to treat as categories, such as numeric codes.
     clusters : str, optional
         A column that says which rows belong together, such as a patient; it is not a feature. All rows of a cluster are
-        in the same part. Calibration and test parts use one random row of each cluster: rows of one cluster depend on
-        each other, and the guarantee and the tests are exact for rows that do not (Dunn, Wasserman and Ramdas, 2022).
-        The guarantee then holds for a row of a new cluster.
+        in the same part. All rows of the calibration part are used, and each cluster counts as much as one new row, so
+        the guarantee holds for a random row of a new cluster (see `Calibration`). It is approximate for groups whose
+        edges are learned from the calibration rows, such as those of the spread. The tests need independent rows, so
+        they use one random row of each cluster.
     time : str, optional
         A column of dates or numbers in whose order the rows are split: the model is fitted on the first rows,
         calibrated on the next ones and tested on the last ones. Rows of the same time are in the same part. The
@@ -224,10 +225,11 @@ def _fit_split(table: Any, roles: ColumnRoles, prepared: PreparedTable, plan: Pl
     _warn_of(prepared)
     outside, support_note = _support_messages(plan, parts)
     model = Pipeline([("table", decided.encoder), ("model", cloned(plan.estimator()))])
-    clusters = None if prepared.clusters is None else prepared.clusters.codes[training.positions]
-    regressor = _fitted_regressor(model, training, clusters, (len(calibration), len(test)), plan, progress)
+    clusters, held_out = (clusters_of(prepared, part) for part in (training, calibration))
+    n_calibration = len(calibration) if held_out is None else len(np.unique(held_out))
+    regressor = _fitted_regressor(model, training, clusters, (n_calibration, len(test)), plan, progress)
     progress("calibrating")
-    regressor.calibrate(calibration.X, calibration.y)
+    regressor.calibrate(calibration.X, calibration.y, clusters=held_out)
     rows = regressor.rows(test.X, test.y)
     notes = [*time_notes(table, roles.time, parts), *support_note, *_log_notes(regressor)]
     test = Part(decided.shown(decided.places(test.positions)), test.y, test.positions)
@@ -364,7 +366,8 @@ def _fitted_regressor(
 ) -> ConformalRegressor:
     """Return the fitted model with the plan's score and groups, or with those selected on the training part.
 
-    `clusters` are those of the training rows; `other_rows` are the numbers of rows for calibration and for testing.
+    `clusters` are those of the training rows; `other_rows` are the numbers of rows, or clusters, for calibration and
+    for testing.
     """
     support = plan.target_support(training.y)
     if plan.nonconformity is not None and plan.taxonomy is not None:
