@@ -157,7 +157,7 @@ def outcome(name, job, folder, random_numbers):
     work, marks = folder / "work", folder / "marks"
     before = _copied(job.inputs, work)
     process = _started(job.words, work, marks)
-    _wait(process, job, work, before, random_numbers)
+    _wait(process, job, work, random_numbers)
     sent = _sent(process, number)
     if random_numbers.random() < 0.2:
         with suppress(subprocess.TimeoutExpired):
@@ -176,13 +176,13 @@ def outcome(name, job, folder, random_numbers):
     return Outcome(name, number, moment, process.returncode, tuple(problems))
 
 
-def _wait(process, job, work, before, random_numbers):
+def _wait(process, job, work, random_numbers):
     """Wait until a random moment: any, or soon after the start, or soon after the first output."""
     kind, seconds = random_numbers.random(), random_numbers.uniform(0, 0.15)
     if kind < 0.7:
         seconds = random_numbers.uniform(0, 1.1) * job.seconds
     elif kind < 0.85:
-        wait_until(lambda: process.poll() is not None or {path for path, _ in job.outputs & (contents(work) - before)})
+        wait_until(lambda: process.poll() is not None or any((work / path).exists() for path, _ in job.outputs))
     with suppress(subprocess.TimeoutExpired):
         process.wait(seconds)
 
