@@ -1,9 +1,11 @@
 """Signals at random moments of the commands: `python -m tests.signals --signals 1000` sends them and counts.
 
-Every process notes when the first line of evencover runs and when it exits, by a clock that all processes share. A
-signal counts if it was sent in between. Then the exit status must be 130 or 143, and nothing may be left behind. Before
-the first line Python itself ends by the signal, and after the exit there is nobody to receive it; such signals are
-counted apart, and also leave nothing behind. If a moment cannot be told apart from the first or the last, both count.
+Every process notes when the first line of evencover runs, when it has its handlers of signals, and when it exits, by a
+clock that all processes share. A signal counts if it was sent between the last two: then the exit status must be 130 or
+143, and nothing may be left behind. Before, Python itself ends by the signal, and after the exit there is nobody to
+receive it. Such signals are counted apart: before the first line, early (less than a millisecond, in which the package
+and its `__main__` are loaded), and after the exit. They leave nothing behind, either. If it cannot be known on which
+side of a border a signal was, both answers are right.
 """
 
 import argparse
@@ -20,17 +22,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from tests.processes import heard_signals, processes_of_group, wait_until
+from tests.processes import LIMIT, heard_signals, processes_of_group, wait_until
 
-LIMIT = 120  # seconds for a process to end; far more than any needs
 DRIVER = """
-import os, sys, time
-exit, marks = os._exit, os.open(sys.argv.pop(1), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+import _signal, os, sys, time
+handle, exit, marks = _signal.signal, os._exit, os.open(sys.argv.pop(1), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 def mark(name):
     os.write(marks, f"{name} {time.monotonic_ns()}\\n".encode())
@@ -40,12 +42,17 @@ def note_the_first_line(event, arguments, noted=[]):
         noted.append(event)
         mark("first")
 
+def marked_handle(number, handler):
+    handle(number, handler)
+    if number == _signal.SIGTERM:
+        mark("handled")
+
 def marked_exit(status):
     mark("last")
     exit(status)
 
 sys.addaudithook(note_the_first_line)
-os._exit = marked_exit
+_signal.signal, os._exit = marked_handle, marked_exit
 from evencover.__main__ import main
 main()
 """
@@ -195,20 +202,19 @@ def _sent(process, number):
 
 
 def _moment(sent, marks):
-    """Return when a signal was sent: before the first line, during the command, after it, or at the first or last."""
-    times = dict(line.split() for line in marks.read_text().splitlines()) if marks.exists() else {}
-    first, last = (int(times.get(name, sys.maxsize)) for name in ("first", "last"))
+    """Return when a signal was sent: "before" the first line, "early", "during" the command, "after" it, or "edge"."""
+    lines = marks.read_text().splitlines() if marks.exists() else []
+    times = dict(line.split() for line in reversed(lines))  # of several marks with a name, the first
+    borders = [0, *(int(times.get(name, sys.maxsize)) for name in ("first", "handled", "last")), sys.maxsize]
     before, after = sent
-    if after < first:
-        return "before"
-    if first < before and after < last:
-        return "during"
-    return "after" if last < before else "edge"
+    periods = zip(("before", "early", "during", "after"), pairwise(borders), strict=True)
+    return next((name for name, (start, end) in periods if start < before and after < end), "edge")
 
 
 def _status_problems(status, number, moment, natural):
     allowed = {
-        "before": (-number, 128 + number, 1),  # 1: of Python itself
+        "before": (-number, 1),  # 1: if Python cannot import its own modules
+        "early": (-number, 128 + number),
         "during": (128 + number,),
         "after": (natural,),
         "edge": (-number, 128 + number, 1, natural),

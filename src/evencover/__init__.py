@@ -5,11 +5,10 @@ A prediction interval is the set of targets whose score is at most a calibrated 
 Names are loaded on first use, so importing the package is fast.
 """
 
-from evencover._version import __version__ as __version__
-
 TYPE_CHECKING = False  # type checkers take it for that of `typing`, which takes milliseconds to import
 if TYPE_CHECKING:
     from evencover._report.writing import write_report as write_report
+    from evencover._version import __version__ as __version__
     from evencover.calibration import Calibration as Calibration
     from evencover.calibration import calibrate as calibrate
     from evencover.calibrators.by_group import ByGroup as ByGroup
@@ -81,6 +80,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "_report.writing": ("write_report",),
+    "_version": ("__version__",),
     "calibration": ("Calibration", "calibrate"),
     "calibrators.by_group": ("ByGroup",),
     "calibrators.histogram": ("HistogramByGroup",),
@@ -147,7 +147,7 @@ _MODULES = {
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = ["__version__", *sorted(_MODULE_OF)]
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> object:
