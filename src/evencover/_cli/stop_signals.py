@@ -41,8 +41,8 @@ class StopSignals:
     def run(self, command: Callable[[], object]) -> NoReturn:
         """Run the command of this process, whose main thread calls this, and exit with its status.
 
-        No other handler of signals is in force from the call until the end of the process. Exit functions that were
-        registered before are not called, because the last one is `_exit`.
+        Signals are handled until the process ends. Exit functions that were registered before this call are not called,
+        because `_exit` is the last one.
         """
         self._prepare()
         try:
