@@ -96,8 +96,7 @@ IGNORED = {
     "a destructor": "class Freed:\n    __del__ = send_signal\nFreed()\nwait()",
     "another thread": "threading.Thread(target=send_signal).start()\nwith suppress(BaseException):\n    wait()\nwait()",
     "code that catches everything": "with suppress(BaseException):\n    send_signal()\nwait()",
-    "compiled code": "import hashlib\nthreading.Timer(0, send_signal).start()\n"
-    "hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)",
+    "compiled code": "os.system(f'exec >&- 2>&-; kill -{number} $PPID; while kill -0 $PPID; do sleep 1; done')",
 }
 
 
