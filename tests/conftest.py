@@ -5,6 +5,8 @@ import os
 import pytest
 from hypothesis import settings
 
+from tests.processes import heard_signals
+
 # Tests run in several processes, and threads that outnumber the cores wait for each other.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
@@ -12,6 +14,13 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 # A slow machine is no failure, and a new example found in passing should not be either.
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def signals():
+    """Tests may run in the background of a shell, which ignores SIGINT."""
+    with heard_signals():
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

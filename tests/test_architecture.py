@@ -19,7 +19,7 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     {f"_internal.{name}" for name in ("optional", "saved_files", "saved_objects", "ecdf", "html", "json_values")}
     | {f"_internal.{name}" for name in ("arrays", "booster_files", "frames", "dates", "drawing", "quantile_functions")}
     | {"_internal", "_internal.monotone_maps", "_internal.worker_processes", "_internal.text_output"}
-    | {"_internal.normal_distribution"},
+    | {"_internal.normal_distribution", "_internal.unfinished_files"},
     {
         "quantiles",
         "groups",
@@ -106,7 +106,7 @@ LAYERS = [  # a module imports from its own layer or from layers above, never fr
     {"reproduction.benchmark.result_files", "reproduction.benchmark"},
     {f"_report.{name}" for name in ("level_recorder", "axes", "charts", "contents", "level_sections", "first_screen")},
     {f"_report.{name}" for name in ("static_sections", "page", "writing", "json_data", "output_folders")} | {"_report"},
-    {f"_cli.{name}" for name in ("progress_lines", "terminal", "invocation", "reproduce_commands")},
+    {f"_cli.{name}" for name in ("progress_lines", "stop_signals", "terminal", "invocation", "reproduce_commands")},
     {
         f"_cli.{name}"
         for name in (

@@ -369,7 +369,7 @@ def slow(seconds):
 
 
 if __name__ == "__main__":
-    for seconds in _mapped(slow, [(0,), (60,), (60,)], workers=2):
+    for seconds in _mapped(slow, [(0,), (600,), (600,)], workers=2):
         print(seconds, flush=True)
 """
 

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,9 +14,10 @@ import pytest
 from benchmarks.table_sources import TABLES, Table, read_frame
 from benchmarks.tables import COLUMNS, PAGE_MARKS, error_message, main, named_options, records, with_table
 
+from tests.processes import LIMIT, wait_until
+
 ROOT = Path(__file__).parent.parent
 TABLE = Table("fake", "memory", "fake", "y")
-LIMIT = 60.0
 # Stands in for the command line: its answer depends on the target, and it notes how it was called.
 FAKE_COMMAND = """
 import json, os, sys, time
@@ -209,11 +209,11 @@ def test_an_interrupt_ends_the_running_command(fake_command, stop):
     log = fake_command / "calls.txt"
     pid = None
     try:
-        assert wait_until(lambda: log.exists() and log.read_text().endswith("\n"))
+        wait_until(lambda: log.exists() and log.read_text().endswith("\n"))
         pid = json.loads(log.read_text())[0]
         benchmark.send_signal(stop)
         assert benchmark.wait(timeout=LIMIT) != 0
-        assert wait_until(lambda: not is_running(pid))
+        wait_until(lambda: not is_running(pid))
         assert not (fake_command / "fake.json").exists()
     finally:
         benchmark.kill()
@@ -221,16 +221,6 @@ def test_an_interrupt_ends_the_running_command(fake_command, stop):
         if pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-
-
-def wait_until(condition):
-    """Return whether a condition comes true within the limit."""
-    end = time.monotonic() + LIMIT
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def is_running(pid):

@@ -5,9 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import warnings
-import weakref
 from inspect import signature
 
 import numpy as np
@@ -20,8 +18,9 @@ from evencover._cli.terminal import plain_warnings
 from evencover.reproduction import audit_rates, coverage_tables, paper_figures, verdict_rates
 from evencover.reproduction import claims as claims_module
 from evencover.reproduction.claims import Claim
+from tests.processes import LIMIT
 
-SCRIPT = [sys.executable, "-c", "from evencover._cli import main; main()"]
+SCRIPT = [sys.executable, "-m", "evencover"]
 
 
 def run(*arguments, **settings):
@@ -43,7 +42,7 @@ def test_the_script_is_installed():
     from importlib.metadata import entry_points
 
     (script,) = entry_points(group="console_scripts", name="evencover")
-    assert script.value == "evencover._cli:main"
+    assert script.value == "evencover.__main__:main"
 
 
 def test_help_and_version(capsys):
@@ -156,32 +155,12 @@ def test_an_interruption_is_not_a_traceback(tmp_path):
         assert "two_subgroups" in process.stdout.readline()  # it is under way
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(timeout=60)
+            process.wait(timeout=LIMIT)
         finally:
             process.kill()  # a failure must not leave it running
             _, error = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in error
-
-
-def test_an_interrupt_that_python_ignores_is_repeated(monkeypatch):
-    """Python ignores all errors in callbacks of weak references, also a KeyboardInterrupt."""
-
-    def interrupted(_):
-        raise KeyboardInterrupt
-
-    def endless(_):
-        freed = set()
-        reference = weakref.ref(freed, interrupted)
-        del freed
-        assert reference() is None
-        time.sleep(30)
-
-    monkeypatch.setattr(_cli, "_run", endless)
-    started = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        _cli.main([])
-    assert time.monotonic() - started < 20
 
 
 def test_defaults_are_the_librarys():
@@ -340,19 +319,6 @@ def test_a_wrong_benchmark_is_an_error_before_any_work(capsys, tmp_path, argumen
     status, _, error = run_command_line(capsys, "benchmark", *arguments, "--output", str(tmp_path / "out"))
     assert (status, message in error) == (1, True)
     assert not (tmp_path / "out").exists()
-
-
-def test_an_interrupted_benchmark_prints_how_to_continue(own_file, tmp_path):
-    command = [*SCRIPT, "benchmark", own_file, "--models", "MV", "--epochs", "1000000", "--workers", "1"]
-    with subprocess.Popen([*command, "--output", str(tmp_path)], stderr=subprocess.PIPE, text=True) as process:
-        while not (tmp_path / "benchmark.json").exists():
-            assert process.poll() is None
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "run the same command again to continue" in error
-    assert "Traceback" not in error
 
 
 @pytest.mark.parametrize(

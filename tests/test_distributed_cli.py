@@ -1,10 +1,6 @@
 """The commands for tables of any size: calibrate, predict with a calibration, and audits in parts."""
 
 import json
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +10,7 @@ import pytest
 from evencover import Normalized, Prediction, calibrate
 from evencover._cli import audit_command
 from evencover.distributed import TableCalibration, table_audit
-from tests.test_cli import SCRIPT, run, run_command_line
+from tests.test_cli import run, run_command_line
 
 
 def write(path, n=900, seed=0, **changes):
@@ -148,26 +144,6 @@ def test_a_folder_is_audited_in_parts(tmp_path, capsys, monkeypatch):
     status, as_json, _ = run_command_line(capsys, *one_file)
     assert status == 3
     assert sum(row["rows"] for row in json.loads(as_json)["table"]) == n
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_prediction_leaves_no_files(tmp_path, capsys, number):
-    """Neither after Ctrl-C nor after kill; the process ends."""
-    write(tmp_path / "old.parquet")
-    run_command_line(capsys, *arguments(tmp_path))
-    data = tmp_path / "data"
-    for position in range(6):
-        write(data / f"{position}.parquet", 400_000)
-    words = ("predict", str(data), "--calibration", str(tmp_path / "cal.json"), "--output", str(tmp_path / "out"))
-    with subprocess.Popen([*SCRIPT, *words], stderr=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 60
-        while not list(tmp_path.glob(".evencover-*/output/*.part")) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        process.send_signal(number)
-        process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["cal.json", "data", "old.parquet"]
 
 
 def test_the_help_names_the_command():

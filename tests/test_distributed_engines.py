@@ -1,12 +1,15 @@
 """Calibration, prediction and audits of Dask and Spark DataFrames: equal to one machine, in any partition."""
 
+import itertools
 import os
 import pickle
 import re
 import signal
-import time
-from dataclasses import fields
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
 from threading import Thread
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -26,6 +29,7 @@ from evencover.studies import Plan, study
 from evencover.table_columns import TableColumns
 from tests.clusters import dask_cluster, joined, partitions, spark_session
 from tests.distributed_tables import COLUMNS, HOSTILE, in_memory, table
+from tests.processes import wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 
@@ -303,31 +307,38 @@ def test_one_column_is_no_table(engine):
         distributed.calibrate(engine.frame([table(5)])["y"], **COLUMNS)
 
 
-class SlowScore(Normalized):
-    """A score that takes a while, so that a worker can be killed before it has finished."""
+@dataclass(frozen=True)
+class WaitingScore(Normalized):
+    """A score whose fourth call in a process waits for a file, so that a worker can be killed before it has finished."""
+
+    file: Path = Path()
+    n_calls: ClassVar[Iterator[int]] = itertools.count()
 
     def __call__(self, y, prediction):
-        time.sleep(0.05)
+        if next(self.n_calls) >= 3:
+            wait_until(self.file.exists)
         return super().__call__(y, prediction)
 
 
-def test_the_result_is_the_same_if_a_worker_is_killed(dask_engine):
+def test_the_result_is_the_same_if_a_worker_is_killed(dask_engine, tmp_path):
     """The cluster starts another process, and computes the lost partitions again."""
-    tables = partitions(table(3000), [100] * 30)
-    cluster, killed = dask_engine.cluster, []
+    tables, is_killed = partitions(table(3000), [100] * 30), tmp_path / "killed"
+    cluster = dask_engine.cluster
+
+    def busy():
+        return [each for each in cluster.scheduler.workers.values() if len(each.has_what) > 2 and each.processing]
 
     def kill():
-        while not (busy := [w for w in cluster.scheduler.workers.values() if len(w.has_what) > 3 and w.processing]):
-            time.sleep(0.001)
-        nanny = next(nanny for nanny in cluster.workers.values() if nanny.worker_address == busy[0].address)
+        wait_until(busy)
+        nanny = next(nanny for nanny in cluster.workers.values() if nanny.worker_address == busy()[0].address)
         os.kill(nanny.pid, signal.SIGKILL)
-        killed.append(nanny.pid)
+        is_killed.touch()
 
     killer = Thread(target=kill)
     killer.start()
-    found = distributed.calibrate(dask_engine.frame(tables), **COLUMNS, nonconformity=SlowScore())
+    found = distributed.calibrate(dask_engine.frame(tables), **COLUMNS, nonconformity=WaitingScore(file=is_killed))
     killer.join()
-    assert killed
+    assert is_killed.exists()
     assert found.sizes == in_memory(table(3000)).sizes
     np.testing.assert_array_equal(found.calibration.threshold(0.9), in_memory(table(3000)).threshold(0.9))
 

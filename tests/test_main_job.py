@@ -6,9 +6,7 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
-import time
 from inspect import signature
 from pathlib import Path
 
@@ -268,18 +266,6 @@ class TestRun:
         houses().assign(patient=np.arange(600) // 4).to_csv(csv, index=False)
         _, text, _ = run_again(capsys, "--clusters", "patient")
         assert "(calibration: each patient counts as one row; test: one row of each patient)" in text
-
-    @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, (130, -signal.SIGINT)), (signal.SIGTERM, (143,))])
-    def test_an_interrupted_run_leaves_no_files(self, csv, number, status):
-        command = [*SCRIPT, "run", csv, "--target", "price", "--drop", "name"]
-        job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        while not list(Path().glob(".evencover-*")) and job.poll() is None:
-            time.sleep(0.02)
-        time.sleep(0.2)  # so that the run is past the call that creates the folder
-        job.send_signal(number)
-        job.communicate()
-        assert job.returncode in status
-        assert names_in() == [csv]
 
     def test_every_model_can_be_named(self):
         (model,) = (each for each in app()["run"].assemble_argument_collection() if each.name == "--model")

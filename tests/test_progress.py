@@ -12,25 +12,30 @@ import pytest
 from evencover._cli import progress_lines as module
 from evencover._cli import terminal
 from evencover._cli.progress_lines import ProgressLines, duration_text, progress_lines
+from tests.processes import LIMIT
 
 SLOW_RUN = """
-import sys, time
-from evencover._cli import loaded_table, main, progress_lines
+import sys, threading
+from evencover._cli import loaded_table, main, progress_lines, terminal
 from evencover.studies import table_study
 
 loaded_table._EXAMPLE_ROWS = 2000
 progress_lines._SECONDS_BETWEEN_LINES = {interval}
-diagnose = table_study.diagnose
+diagnose, print_error, printed = table_study.diagnose, terminal.print_error, threading.Event()
 
 def slow_diagnose(*given, **settings):
-    time.sleep({pause})
+    printed.wait({pause})
     return diagnose(*given, **settings)
 
-table_study.diagnose = slow_diagnose
+def noted_print(text):
+    print_error(text)
+    if "diagnosing" in text:
+        printed.set()
+
+table_study.diagnose, terminal.print_error = slow_diagnose, noted_print
 try:
     main(["run", "--model", "linear", "--output", sys.argv[1], "--json"])
 finally:
-    import threading
     assert threading.active_count() == 1, threading.enumerate()
 """
 
@@ -42,7 +47,7 @@ def run_with_slow_step(folder, *, interval, pause):
 
 def test_a_slow_step_is_printed_to_the_standard_error(tmp_path):
     """The standard output is still JSON, and no thread is left."""
-    done = run_with_slow_step(tmp_path / "out", interval=0.1, pause=1)
+    done = run_with_slow_step(tmp_path / "out", interval=0.1, pause=LIMIT)
     assert "evencover: diagnosing the calibration rows, " in done.stderr
     assert json.loads(done.stdout)["kind"] == "study"
     assert "Error" not in done.stderr

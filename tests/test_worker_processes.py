@@ -24,7 +24,7 @@ def work(parent):
     end_with_parent(parent)
     if WHEN == "early":
         print("watched", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 
 
 def exists(process):
@@ -37,7 +37,7 @@ def exists(process):
 
 if __name__ == "__main__":
     multiprocessing.get_context(METHOD).Process(target=work, args=(os.getpid(),)).start()
-    time.sleep(60)
+    time.sleep(600)
 """
 
 

@@ -5,13 +5,10 @@ A prediction interval is the set of targets whose score is at most a calibrated 
 Names are loaded on first use, so importing the package is fast.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from evencover._version import __version__ as __version__
-
+TYPE_CHECKING = False  # type checkers take it for that of `typing`, which takes milliseconds to import
 if TYPE_CHECKING:
     from evencover._report.writing import write_report as write_report
+    from evencover._version import __version__ as __version__
     from evencover.calibration import Calibration as Calibration
     from evencover.calibration import calibrate as calibrate
     from evencover.calibrators.by_group import ByGroup as ByGroup
@@ -83,6 +80,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "_report.writing": ("write_report",),
+    "_version": ("__version__",),
     "calibration": ("Calibration", "calibrate"),
     "calibrators.by_group": ("ByGroup",),
     "calibrators.histogram": ("HistogramByGroup",),
@@ -149,12 +147,14 @@ _MODULES = {
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = ["__version__", *sorted(_MODULE_OF)]
+__all__ = sorted(_MODULE_OF)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value

@@ -4,7 +4,9 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any, get_origin
 
 from evencover._cli.audit_command import audit
@@ -14,7 +16,8 @@ from evencover._cli.invocation import HYPHEN, HYPHEN_AS_PATH, with_repeated_flag
 from evencover._cli.predict_command import predict
 from evencover._cli.reproduce_commands import claims, figures, tables, verdicts
 from evencover._cli.run_command import run
-from evencover._cli.terminal import lost_interrupts_repeated, message_text, plain_warnings, termination_cleans_up
+from evencover._cli.stop_signals import STOP_SIGNALS
+from evencover._cli.terminal import message_text, plain_warnings
 from evencover._internal.optional import import_optional
 from evencover._version import __version__
 
@@ -96,15 +99,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Parameters
     ----------
     arguments : sequence of str, optional
-        The words after ``evencover``; by default those of the process.
+        The words after ``evencover``. By default those of the process, which then handles signals, too, and ends.
     """
+    if arguments is None and current_thread() is main_thread():
+        STOP_SIGNALS.run(partial(main, sys.argv[1:]))
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a character that the terminal lacks is not an error
     # More threads than free cores can be a hundred times slower. Scikit-learn reads this when it is imported.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // 2)))
     _keep_freed_memory()
     try:
-        with plain_warnings(), lost_interrupts_repeated(), termination_cleans_up():
+        with plain_warnings():
             _run(arguments)
     except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

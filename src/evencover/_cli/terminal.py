@@ -1,20 +1,17 @@
 """What commands print: results to the standard output; errors, warnings and progress to the standard error."""
 
 import json
-import signal
 import sys
 import warnings
-from _thread import interrupt_main
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Timer, current_thread, main_thread
 from typing import Any
 
 from evencover._cli.progress_lines import progress_lines
+from evencover._cli.stop_signals import STOP_SIGNALS
 from evencover._internal.optional import import_optional
 
 _PURPOSE = "the command line"
-_PAUSE = 0.05  # seconds until a lost interrupt is repeated
 
 
 def print_result(text: str) -> None:
@@ -45,7 +42,7 @@ def plain_warnings() -> Iterator[None]:
 
         def show(message: Warning | str, *_: Any, **__: Any) -> None:
             text = message_text(message)
-            if text not in printed:
+            if text not in printed and not STOP_SIGNALS.received:  # otherwise it may be a consequence of the signal
                 print_error(text)
             printed.add(text)
 
@@ -125,46 +122,3 @@ def _work_text(done: float, total: float | None, unit: str) -> str:
 
 def _console() -> Any:
     return import_optional("rich.console", extra="cli", purpose=_PURPOSE).Console(stderr=True)
-
-
-@contextmanager
-def lost_interrupts_repeated() -> Iterator[None]:
-    """Interrupt again if Python has lost an interrupt (Ctrl-C).
-
-    Python ignores errors in callbacks that run when an object is freed, also a KeyboardInterrupt. So a command that
-    draws figures would go on after some interrupts.
-    """
-    previous = sys.unraisablehook
-
-    def repeat(unraisable: Any) -> None:
-        if unraisable.exc_type is not None and issubclass(unraisable.exc_type, KeyboardInterrupt):
-            Timer(_PAUSE, _interrupt_again).start()  # later: an interrupt here would be ignored, too
-        else:
-            previous(unraisable)
-
-    sys.unraisablehook = repeat
-    try:
-        yield
-    finally:
-        sys.unraisablehook = previous
-
-
-@contextmanager
-def termination_cleans_up() -> Iterator[None]:
-    """Let SIGTERM, which `kill` and `timeout` send, end the command by an exit: unfinished files are removed."""
-    if current_thread() is not main_thread():  # only the main thread can handle signals
-        yield
-        return
-    previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-
-
-def _interrupt_again() -> None:
-    """Interrupt the main thread, also while it waits for something, if the system can do that."""
-    if hasattr(signal, "pthread_kill"):
-        signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
-    else:
-        interrupt_main()

@@ -12,12 +12,11 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
 from evencover._internal.saved_files import IncompatibleFileError
+from evencover._internal.unfinished_files import temporary_folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,8 +159,8 @@ def _read_xgboost(model: Any, saved: SavedBooster) -> None:
 
 
 def _write_catboost(model: Any) -> bytes:
-    with TemporaryDirectory(prefix="evencover") as folder:
-        path = Path(folder) / "model.cbm"
+    with temporary_folder() as folder:
+        path = folder / "model.cbm"
         model.save_model(str(path), format="cbm")
         return path.read_bytes()
 

@@ -22,6 +22,7 @@ from zlib import error as ZlibError  # noqa: N812
 import numpy as np
 from numpy.typing import NDArray
 
+from evencover._internal.unfinished_files import unfinished_file
 from evencover._version import __version__
 
 VERSION = 4  # of the format, the same for every kind of file; tests/files holds examples of each version
@@ -61,14 +62,12 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
     if path.exists() and not path.is_file():
         raise OSError(f"a file can be written only in place of a file; {path} is none")
     unfinished = Path(f"{path}.{os.getpid()}.part")
-    try:
-        with unfinished.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+    with unfinished_file(unfinished) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+        file.close()  # Windows does not rename a file that is open
         unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def write_archive(path: str | Path, kind: Kind, archive: Archive) -> None:

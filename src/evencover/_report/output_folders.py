@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from evencover._internal.frames import join_columns
 from evencover._internal.predictor_files import PREDICTOR, RESULTS
+from evencover._internal.unfinished_files import moves_into_place, temporary_folder
 from evencover._report.json_data import data_of
 from evencover._report.writing import write_report
 from evencover.datasets._table_files import write_table
@@ -33,18 +33,18 @@ def new_files(folder: Path, kind: Kind) -> Iterator[Path]:
         The kind of the result.
     """
     _check_output(folder, kind)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = TemporaryDirectory(dir=folder.parent, prefix=".evencover-")
-    except OSError as error:
-        raise OSError(f"output must be a folder that can be written to; {folder}: {error.strerror}") from None
-    with unfinished as temporary:
-        yield Path(temporary)
-        folder.mkdir(exist_ok=True)
-        for earlier in INTERVALS:
-            (folder / earlier).unlink(missing_ok=True)
-        for path in Path(temporary).iterdir():
-            path.replace(folder / path.name)
+    with ExitStack() as stack:
+        try:
+            temporary = stack.enter_context(temporary_folder(folder.parent))
+        except OSError as error:
+            raise OSError(f"output must be a folder that can be written to; {folder}: {error.strerror}") from None
+        yield temporary
+        with moves_into_place():
+            folder.mkdir(parents=True, exist_ok=True)
+            for earlier in INTERVALS:
+                (folder / earlier).unlink(missing_ok=True)
+            for path in temporary.iterdir():
+                path.replace(folder / path.name)
 
 
 def write_study(

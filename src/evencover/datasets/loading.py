@@ -5,10 +5,10 @@ import sys
 from collections.abc import Callable
 from hashlib import file_digest, sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from evencover._internal.arrays import warn_user
 from evencover._internal.saved_files import atomic_write
+from evencover._internal.unfinished_files import temporary_folder
 from evencover.datasets._downloads import DownloadError, DownloadProgress, download
 from evencover.datasets._originals import ORIGINALS
 from evencover.datasets._table_files import csv_text
@@ -117,8 +117,8 @@ def download_dataset(
         raise ValueError(f"the cache must be a folder; {folder} is a file")
     folder.mkdir(parents=True, exist_ok=True)
     progress = None if downloading is None else downloading(card.name)
-    with TemporaryDirectory(dir=folder) as temporary:
-        original = Path(temporary) / "original"
+    with temporary_folder(folder) as temporary:
+        original = temporary / "original"
         reasons = []
         for url in card.urls:
             try:

@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import fsum, inf, nan
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from evencover._internal.saved_files import atomic_write
+from evencover._internal.unfinished_files import moves_into_place, temporary_folder
 from evencover.distributed._arrow_data import ArrowData, RowCounter, check_output
 from evencover.distributed._batches import InvalidPartError, import_arrow
 from evencover.distributed._data_parts import Part
@@ -207,11 +207,12 @@ def _output_paths(output: Path, data: ArrowData) -> Iterator[list[Path]]:
         return
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise FileExistsError(f"output must be a new folder, because the data is a folder; {output} exists")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=output.parent, prefix=".evencover-") as unfinished:
-        folder = Path(unfinished) / "output"
+    with temporary_folder(output.parent) as unfinished:
+        folder = unfinished / "output"
         names = (f"part-{position:05}.parquet" for position in range(len(data.parts)))
         yield [folder / (part.name if part.path else name) for part, name in zip(data.parts, names, strict=True)]
-        if output.exists():
-            output.rmdir()
-        folder.replace(output)
+        with moves_into_place():
+            output.parent.mkdir(parents=True, exist_ok=True)
+            if output.exists():
+                output.rmdir()
+            folder.replace(output)

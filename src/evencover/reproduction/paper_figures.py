@@ -10,6 +10,7 @@ from scipy.stats import norm
 
 from evencover._internal.arrays import FloatArray, IntArray
 from evencover._internal.optional import import_optional
+from evencover._internal.saved_files import atomic_write
 from evencover.plots import (
     BLACK,
     BLUE,
@@ -63,7 +64,8 @@ def write_figures(folder: Path, *, repeats: int = REPEATS) -> Iterator[Path]:
             files = picture_files(draw())
         for ending, content in files.items():
             path = folder / f"{name}.{ending}"
-            path.write_bytes(content)
+            with atomic_write(path) as file:
+                file.write(content)
             yield path
 
 

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Event, Thread
+
+from evencover._internal.unfinished_files import temporary_folder
 
 _SECONDS_BETWEEN_REPORTS = 0.5
 
@@ -37,8 +38,8 @@ class ProgressFile:
 @contextmanager
 def progress_files(n: int) -> Iterator[list[ProgressFile]]:
     """Yield a progress file for each of n tasks, in a temporary folder."""
-    with TemporaryDirectory(prefix="evencover") as folder:
-        yield [ProgressFile(Path(folder) / str(number)) for number in range(n)]
+    with temporary_folder() as folder:
+        yield [ProgressFile(folder / str(number)) for number in range(n)]
 
 
 @contextmanager
