@@ -19,7 +19,7 @@ from evencover._cli import loaded_table
 from evencover._internal import score_histograms
 from evencover._internal.sql_writer import DIALECTS
 from evencover.diagnostics import _feature_strata, _marginal_threshold, _regions
-from evencover.diagnostics._coverage_intervals import tested_coverage
+from evencover.diagnostics._coverage_intervals import binomial_coverage
 from evencover.distributed import _data_parts, _score_counts, _spark_data, table_audit
 from evencover.quantiles import conformal_rank, rows_for_finite_threshold
 
@@ -139,7 +139,7 @@ def test_links_and_marks_are_ignored_in_quotes():
         ("docs/scale.md", "Of a table with more than {} rows", loaded_table._MAX_ROWS_IN_MEMORY),
         (
             "docs/scale.md",
-            "{} of its rows fit the model",
+            "{} of its rows decide which columns are ids or dates, fit the model",
             inspect.signature(distributed.study).parameters["training_rows"].default,
         ),
         ("docs/scale.md", "With more than {} groups, scores are sorted", score_histograms._MAX_CODES_IN_ARRAY),
@@ -195,7 +195,7 @@ def test_the_dialects_are_those_of_the_package():
 def test_a_million_rows_show_a_coverage_up_to_a_thousandth():
     """Of three groups, for which the intervals hold jointly."""
     rows = np.full(3, 10**6)
-    known = tested_coverage(9 * rows // 10, rows, 0.9)
+    known = binomial_coverage(9 * rows // 10, rows, 0.9)
     assert max(0.9 - known.low.min(), known.high.max() - 0.9) < 0.001
 
 

@@ -86,7 +86,7 @@ class CoverageEstimates:
         )
 
 
-def tested_coverage(covered: IntArray, rows: IntArray, level: Level) -> CoverageEstimates:
+def binomial_coverage(covered: IntArray, rows: IntArray, level: Level) -> CoverageEstimates:
     """Return what test rows alone show: Clopper-Pearson intervals, and two one-sided tests of each group at 5 %.
 
     The coverage of a group is a fixed number. All groups are shown to lie within a distance if the tests of each group
@@ -164,7 +164,7 @@ def shared_threshold_coverage(
     as computed, and that of the test rows, which is valid whatever the calibration rows are. So their combination by
     Lancaster's method is valid, too: each p-value becomes a χ² quantile with as many degrees of freedom as it has rows,
     and the sum is compared with the χ² distribution of all rows. The interval holds the candidates that are not
-    rejected. As in `tested_coverage`, the tests of each group are one-sided, at 5 %.
+    rejected. As in `binomial_coverage`, the tests of each group are one-sided, at 5 %.
     """
     known = calibration.rows
 

@@ -12,9 +12,9 @@ from evencover.diagnostics._cluster_tests import clustered_large_sample_p_value,
 from evencover.diagnostics._coverage_intervals import (
     CalibrationCounts,
     CoverageEstimates,
+    binomial_coverage,
     own_threshold_coverage,
     shared_threshold_coverage,
-    tested_coverage,
 )
 from evencover.diagnostics._exact_tests import (
     CONTRADICTION,
@@ -173,7 +173,7 @@ class CoverageCount:
             under, over = p_values(pools, level, covered, tails)
             over = over if self.inside == covered else p_values(pools, level, self.inside, tails)[1]
         share = covered / n if n else np.nan
-        known_alone = tested_coverage(np.array([covered]), np.array([n]), level)
+        known_alone = binomial_coverage(np.array([covered]), np.array([n]), level)
         return GroupAudit(
             group=name,
             rows=n,
@@ -307,7 +307,7 @@ class GroupCounts:
     def estimates(self, evidence: Evidence) -> CoverageEstimates:
         """Return what these rows show; test rows that may have changed must show it by themselves, too."""
         if evidence == "test rows":
-            return tested_coverage(self.covered, self.rows, self.level)
+            return binomial_coverage(self.covered, self.rows, self.level)
         known = self._from_all_rows()
         return known if self.split_at_random else known.confirmed_by(self.covered, self.rows, self.level)
 

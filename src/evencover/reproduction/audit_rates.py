@@ -18,7 +18,7 @@ from scipy.special import gammaln
 from scipy.stats import binom
 
 from evencover._internal.arrays import BoolArray, FloatArray, IntArray, check_count
-from evencover.diagnostics._coverage_intervals import CalibrationCounts, CoverageEstimates, tested_coverage
+from evencover.diagnostics._coverage_intervals import CalibrationCounts, CoverageEstimates, binomial_coverage
 from evencover.diagnostics._coverage_tests import GroupCounts
 from evencover.diagnostics._exact_tests import holm, two_sided_p_value
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
@@ -222,7 +222,7 @@ def _verdicts(counts: GroupCounts, known: CoverageEstimates, adjusted: FloatArra
     """Yield the verdict of each repeat."""
     level, tolerance = float(counts.level), default_tolerance(counts.level)
     total, covered = (each.sum(axis=1, keepdims=True) for each in (counts.rows, counts.covered))
-    overall = tested_coverage(covered, total, level)
+    overall = binomial_coverage(covered, total, level)
     overall = replace(overall, within=np.minimum(overall.within, known.all_within[:, None]))
     ends = [
         np.concatenate([getattr(known, name), getattr(overall, name)], axis=1) for name in ("low", "high", "within")
