@@ -50,7 +50,7 @@ class Bins:
     n_requested: int = 0  # number of equal-frequency bins before merging; 0 for given edges
     largest_tie: float = 0.0  # largest share of calibration rows that are tied with an edge
     rounded: bool = False  # whether values are compared without rounding errors
-    learned: bool = False  # whether the edges are values of calibration rows
+    learned: bool = False  # whether the calibration rows decide which bins there are
 
     @classmethod
     def from_settings(cls, values: FloatArray, name: str, *, n_groups: Any, edges: Any, min_rows: Any) -> Self:
@@ -87,7 +87,7 @@ class Bins:
             edges, has_edge_rows = edges[:-1], has_edge_rows[:-1]
         n_requested = max(1, min(n_groups, len(values)))
         largest_tie = float(np.max((last - first) / max(len(values), 1), initial=0.0))
-        learned = len(edges) > 0
+        learned = n_requested > 1  # also if the bins were merged to one
         return cls(edges, has_edge_rows, name, float(top), n_requested, largest_tie, rounded=True, learned=learned)
 
     @property
