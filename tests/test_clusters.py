@@ -11,6 +11,7 @@ from sklearn.linear_model import Ridge
 
 from evencover import (
     ByFeature,
+    ByPrediction,
     ByTarget,
     Calibration,
     ConformalRegressor,
@@ -190,6 +191,14 @@ class TestDiagnosis:
         assert np.array_equal(found.inputs.scores, again.inputs.scores)
         n = len(model.calibration_rows_)
         assert f"One random row of each of 20 clusters was tested, of {n} rows" in str(found)
+
+    def test_learned_groups_are_not_called_guaranteed(self):
+        found = {}
+        for name, taxonomy in (("learned", ByPrediction(2)), ("given", ByPrediction(edges=[0.0]))):
+            model = ConformalRegressor(Ridge(), taxonomy=taxonomy, random_state=0).fit(X, Y, clusters=CLUSTERS)
+            found[name] = diagnose(model, taxonomy=taxonomy, level=0.5).advice
+        assert "which makes them more even" in found["learned"]
+        assert "which guarantees the coverage of every group" in found["given"]
 
     def test_clusters_of_new_rows(self):
         model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y)

@@ -313,7 +313,7 @@ def weaker_guarantee_section(study: Study, level: float, recorder: LevelRecorder
 
 def options_section(contents: Contents, diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
     """Return the alternatives that were evaluated on the calibration rows."""
-    exact = not diagnosis.inputs.several_models
+    exact = diagnosis.inputs.groups_are_guaranteed
     lines = [
         (
             score_text(each.nonconformity),
@@ -336,7 +336,12 @@ def options_section(contents: Contents, diagnosis: Diagnosis, recorder: LevelRec
         + ", so widths differ from those of test rows" * (not one_sided)
     )
     table = scrolling_table(header, lines, caption)
-    return section("options", "Alternatives", table, tag("p", note if exact else SEVERAL_MODELS, class_="note"))
+    return section(
+        "options",
+        "Alternatives",
+        table,
+        tag("p", SEVERAL_MODELS if diagnosis.inputs.several_models else note, class_="note"),
+    )
 
 
 def _option_verdict(option: Option, *, exact: bool) -> str:

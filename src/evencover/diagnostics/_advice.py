@@ -47,7 +47,7 @@ def _advice_if_even(diagnosis: Diagnosis, spelling: Spelling) -> str:
     keep = "Keep one threshold for all rows"
     if diagnosis.in_use:
         groups = _groups_setting(diagnosis, spelling)
-        verb = "aims at" if diagnosis.inputs.several_models else "guarantees"
+        verb = "guarantees" if diagnosis.inputs.groups_are_guaranteed else "aims at"
         keep = f"One threshold for all rows would be even in these groups, too; {groups} {verb} it"
     return (
         f"{keep}. All groups are shown to lie within {diagnosis.tolerance:.2g} of the level. This was estimated from "
@@ -80,15 +80,18 @@ def _advice_if_undecided(diagnosis: Diagnosis, spelling: Spelling) -> str:
 def _if_not_shown(diagnosis: Diagnosis, spelling: Spelling) -> str:
     """Return what to do if the calibration rows cannot show whether one threshold is even."""
     groups = f" with {_groups_setting(diagnosis, spelling)}" if diagnosis.taxonomy else ""
+    guaranteed = diagnosis.inputs.groups_are_guaranteed
     shown = " ".join(shown_sentences(diagnosis, diagnosis.shown_within, spelling))
     if diagnosis.in_use:
-        more = "makes them more even" if diagnosis.inputs.several_models else "guarantees the coverage of every group"
+        more = "guarantees the coverage of every group" if guaranteed else "makes them more even"
         return f"Keep one threshold per group{groups}, which {more}. {shown}"
     if diagnosis.inputs.several_models:  # rows are few, so groups would have wide intervals
         return f"Keep one threshold for all rows. {shown}"
     small = any(group.rows and group.threshold == np.inf for group in diagnosis.table)
     if small or len(diagnosis.scores) < 2:
         return f"Keep one threshold for all rows, or compare fewer groups. {shown}"
+    if not guaranteed:
+        return f"One threshold per group{groups} makes coverage more even. {shown}"
     return f"To be sure, use one threshold per group{groups}: it guarantees the coverage of every group. {shown}"
 
 

@@ -79,6 +79,11 @@ class DiagnosisInputs:
     clustered_rows: int = 0
     tolerance: float | None = None
 
+    @property
+    def groups_are_guaranteed(self) -> bool:
+        """Whether thresholds per group guarantee the coverage of these groups, and not only approximately."""
+        return not self.several_models and not (self.clustered_rows and self.groups.n_edge_bits)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
