@@ -9,6 +9,7 @@ import warnings
 from inspect import signature
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import evencover
@@ -374,3 +375,34 @@ def test_options_with_several_values_come_before_each_value(tmp_path, monkeypatc
         "predict folder data --keep a data": "predict folder data --keep a --keep data",
     }.items():
         assert " ".join(with_repeated_flags(words.split(), commands)) == expected
+
+
+def test_an_audit_of_clusters_tests_one_row_of_each(capsys, tmp_path):
+    """Rows of a cluster repeat each other, so all of them together would look like ten times the evidence."""
+    rng = np.random.default_rng(0)
+    path, noise = tmp_path / "rows.csv", np.repeat(rng.normal(size=60), 10)
+    columns = {
+        "patient": np.repeat(np.arange(60), 10),
+        "y": noise,
+        "lower": np.full(600, -1.2),
+        "upper": np.full(600, 1.2),
+    }
+    pd.DataFrame(columns).to_csv(path, index=False)
+    words = (
+        "audit",
+        str(path),
+        "--target",
+        "y",
+        "--lower",
+        "lower",
+        "--upper",
+        "upper",
+        "--features",
+        "none",
+        "--json",
+    )
+    found = [json.loads(run_command_line(capsys, *words, *more)[1]) for more in ((), ("--clusters", "patient"))]
+    assert [each["overall"]["rows"] for each in found] == [600, 60]
+    assert any("One random row of each of 60 clusters was tested" in note for note in found[1]["notes"])
+    status, _, error = run_command_line(capsys, *words, "--clusters", "patients")
+    assert (status, "did you mean 'patient'" in error) == (1, True)

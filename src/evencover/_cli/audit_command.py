@@ -26,6 +26,7 @@ def audit(
     lower: str,
     upper: str,
     group: str | None = None,
+    clusters: str | None = None,
     prediction: str | None = None,
     features: tuple[str, ...] | None = None,
     missing_values: tuple[str, ...] | None = None,
@@ -55,6 +56,9 @@ def audit(
         The column of groups whose coverage is tested. Numbers with more than 10 different values are split into
         thirds, except in data that is read in parts. By default three groups by interval width or, if all widths are
         equal, by the interval's center.
+    clusters
+        A column that says which rows belong together, such as a patient. One random row of each is tested, because rows
+        that belong together depend on each other. Not for data that is read in parts.
     prediction
         The column of point predictions, which is no feature; by default the column named prediction, if there is one.
     features
@@ -88,6 +92,7 @@ def audit(
     if calibration_rows is not None:
         check_count(calibration_rows, "calibration_rows")
     roles = {"target": target, "lower": lower, "upper": upper, "group": group, "prediction": prediction}
+    roles["clusters"] = clusters
     settings = {"level": level, "tolerance": tolerance, "calibration_sizes": calibration_rows, "seed": seed}
     with ExitStack() as stack:
         folder = None if output is None else stack.enter_context(new_files(output, "audit"))
@@ -123,7 +128,7 @@ def _audit_in_memory(
 ) -> "Audit":
     """Return the audit of a file that is read as a whole."""
     from evencover._cli.audit_columns import grouped_rows
-    from evencover._internal.frames import row_numbers
+    from evencover._internal.frames import column, row_numbers
     from evencover.datasets._table_files import check_column, column_named, file_name, number_column, read_table
 
     table, name_of_file = read_table(file, missing=missing_values), file_name(file)
@@ -138,14 +143,16 @@ def _audit_in_memory(
     if given["prediction"] is not None and roles["prediction"] is not None:
         number_column(table, roles["prediction"], f"prediction of {name_of_file}")
     named = [("features", name) for name in features or () if name not in ("all", "none")]
-    for role, name in [("group", roles["group"]), *named]:
+    for role, name in [("group", roles["group"]), ("clusters", roles["clusters"]), *named]:
         if name is not None:
             check_column(table, name, f"{role} of {name_of_file}")
     _warn_of_swapped_bounds(lower, upper, row_numbers(table))
     with status() as show:
         show("testing the coverage")
         groups, notes = (None, []) if roles["group"] is None else grouped_rows(table, roles["group"])
-        result = _audit_table(table, y, (lower, upper), roles, features, {**settings, "groups": groups})
+        clusters = None if roles["clusters"] is None else column(table, roles["clusters"], "clusters")
+        by_row = {"groups": groups, "clusters": clusters}
+        result = _audit_table(table, y, (lower, upper), roles, features, {**settings, **by_row})
         return _for_command_line(replace(result, notes=(*notes, *result.notes)))
 
 
@@ -165,7 +172,9 @@ def _audit_in_parts(
 
     if missing_values:
         raise ValueError("missing_values is for text in a table that is read at once; leave it out for large data")
-    columns = TableColumns(**{role: name for role, name in given.items() if role != "prediction"})
+    if given["clusters"] is not None:
+        raise ValueError("clusters is for a table that is read at once; keep one row of each cluster of large data")
+    columns = TableColumns(**{role: name for role, name in given.items() if role not in ("prediction", "clusters")})
     with progress_bar(f"Auditing {file.name}") as progress:
         source = arrow_data(file, progress=progress)
         names = [
