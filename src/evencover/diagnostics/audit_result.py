@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from operator import or_
 from typing import Literal, TypeAlias
 
 from evencover._internal.text_output import number_text
@@ -208,11 +207,16 @@ class Audit:
 
     @property
     def is_as_even_as_possible(self) -> bool:
-        """Whether groups are not even only because some of them cannot be narrower; see `as_narrow_as_possible`."""
-        groups = [row for row in self.table if row.rows]
-        tight = [is_as_narrow_as_possible(row, self.level) for row in groups]
-        near = [row.within <= self.tolerance for row in groups]
-        return self.verdict == "undecided" and any(tight) and all(map(or_, tight, near))
+        """Whether groups are not even only because some of them cannot be narrower.
+
+        No group is covered too rarely, some rows are shown to be covered more often than the level, and every group
+        that is not shown to lie within the tolerance is `as_narrow_as_possible`.
+        """
+        tight, groups = self.as_narrow_as_possible, [row for row in self.table if row.rows]
+        shown = any(is_as_narrow_as_possible(row, self.level) for row in (*tight, self.overall))
+        enough = all(row.low >= self.level - self.tolerance for row in groups)
+        wide = [row for row in groups if row.within > self.tolerance]
+        return self.verdict == "undecided" and shown and enough and len(wide) == len(tight)
 
     def name_of(self, row: GroupAudit) -> str:
         """Return a group with its coverage for a sentence; the worst region by its rule."""
@@ -221,8 +225,9 @@ class Audit:
 
     @property
     def as_narrow_as_possible(self) -> tuple[GroupAudit, ...]:
-        """Groups that are covered more often than the level, but would be covered too rarely if they were narrower."""
-        return tuple(row for row in self.table if is_as_narrow_as_possible(row, self.level))
+        """Groups that may be covered too often, but whose targets strictly inside are no more than the level."""
+        wide = (row for row in self.table if row.rows and row.within > self.tolerance)
+        return tuple(row for row in wide if row.inside <= self.level < row.coverage)
 
     @property
     def share_text(self) -> str:
