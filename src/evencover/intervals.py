@@ -431,7 +431,7 @@ def moved_note(intervals: Intervals, rows: str = "rows") -> str:
         return ""
     return (
         f"The prediction lies outside the interval for {100 * share:.0f} % of the {rows}; shown is the nearest bound. "
-        "A model that predicts the mean of a skewed target does this."
+        "A model that predicts the mean of a skewed or heavy-tailed target does this."
     )
 
 
