@@ -126,7 +126,7 @@ class BySpread(_PredictionBins, BaseEstimator):  # type: ignore[misc]
     ----------
     labels_ : tuple of str
         ``("low", "medium", "high")`` for three bins; for other numbers of bins likewise, ``("all",)`` for one.
-    edges_ : ndarray of shape (len(labels_) - 1,)
+    edges_ : ndarray of shape (number of labels - 1,)
         Upper edges of all bins but the last.
 
     Notes
