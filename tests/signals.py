@@ -3,8 +3,8 @@
 Every process notes when the first line of evencover runs, when it has its handlers of signals, and when it exits, by a
 clock that all processes share. A signal counts if it was sent between the last two: then the exit status must be 130 or
 143, and nothing may be left behind. Before, Python itself ends by the signal, and after the exit there is nobody to
-receive it. Such signals are counted apart: before the first line, early (less than a millisecond, in which the package
-and its `__main__` are loaded), and after the exit. They leave nothing behind, either. If it cannot be known on which
+receive it. Such signals are counted apart: before the first line, early (half a millisecond, in which the package and
+its `__main__` are loaded), and after the exit. They leave nothing behind, either. If it cannot be known on which
 side of a border a signal was, both answers are right.
 """
 
