@@ -114,8 +114,8 @@ def own_threshold_coverage(
     Binomial(m, p). So if x of them are covered, p has the distribution Beta(k + x, n + 1 − k + m − x), and its
     quantiles contain p with the stated probability. Groups are independent: all of them lie within a distance of the
     level if the product of their probabilities is at least 95 %. Tied scores, and points that replace empty intervals,
-    raise coverage. Then only the lower ends follow from this law, and the upper ends from the test rows alone. An
-    infinite threshold covers every row, and is not near any level.
+    raise coverage. Then only the lower ends follow from this law, and the upper ends and the estimates from the test
+    rows alone, unless these are smaller. An infinite threshold covers every row, and is not near any level.
 
     Parameters
     ----------
@@ -135,8 +135,10 @@ def own_threshold_coverage(
     a, b = ranks + covered, np.where(finite, sizes + 1 - ranks, 1) + rows - covered
     error = tail_error(_groups_with_rows(rows))
     low, high = (np.where(finite, betaincinv(a, b, share), 1.0) for share in (error, 1 - error))
+    estimate = np.where(finite, a / (a + b), 1.0)
     if raised:
         high = np.maximum(high, clopper_pearson_upper(covered, rows, _groups_with_rows(rows)))
+        estimate = np.maximum(estimate, _share(covered, rows))
 
     def probability(distance: FloatArray) -> FloatArray:
         """Return the probability that each group lies within a distance; with ties, that it is not below."""
@@ -152,7 +154,7 @@ def own_threshold_coverage(
         own, together = np.maximum(own, above), np.maximum(together, _largest(above, rows))
     own = np.where(finite & (rows > 0), own, np.inf)
     together = np.maximum(together, _largest(np.where(finite, 0.0, np.inf), rows))
-    return CoverageEstimates(low, high, np.where(finite, a / (a + b), 1.0), own, together)
+    return CoverageEstimates(low, high, estimate, own, together)
 
 
 def shared_threshold_coverage(
