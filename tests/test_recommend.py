@@ -113,8 +113,9 @@ def test_one_threshold_must_be_even_over_five_groups():
 
 def test_groups_that_the_test_rows_cannot_show_to_be_even_are_not_chosen():
     sample = toy().sample(4500, seed=0)
-    for test_rows, expected in ((None, {1, 3, 5, 10}), (300, {1, 3}), (10**6, {1, 3, 5})):
-        model = recommend(RecordingOracle(), sample.X, sample.y, test_rows=test_rows)
+    cases = ((4500, None, {1, 3, 5, 10}), (4500, 300, {1, 3, 5}), (3000, None, {1, 3, 5}), (3000, 300, {1, 3}))
+    for rows, test_rows, expected in cases:
+        model = recommend(RecordingOracle(), sample.X, sample.y, calibration_rows=rows, test_rows=test_rows)
         assert {getattr(each.taxonomy, "n_groups", 1) for each in model.recommendation_.candidates} == expected
 
 
