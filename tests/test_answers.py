@@ -303,7 +303,7 @@ class TestWholeNumbers:
         y, groups = self.counts(0.97)
         found = audit(y, (np.full(3000, 2.0), np.full(3000, 2.0)), groups=groups)
         assert (found.verdict, found.off) == ("undecided", ())
-        assert [row.group for row in found.as_narrow_as_possible] == [0, 1]
+        assert [row.group for row in found.cannot_be_narrower] == [0, 1]
         assert found.advice == "Use the intervals: they are right more often than asked, and cannot be narrower."
         assert answers(found)["Is it even"].startswith(
             "As even as possible. No group is right too rarely. Right more often than asked: 0 ("

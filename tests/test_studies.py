@@ -38,7 +38,6 @@ from evencover.diagnostics._spelling import COMMAND_LINE
 from evencover.diagnostics.recommendation_result import Candidate, Recommendation
 from evencover.models import QuantileForest, TableEncoder, WithSpread
 from evencover.studies import MODELS, Plan, study, table_study
-from evencover.studies._calibrated_models import tied_scores
 from tests.synthetic import TwoLines
 
 QUICK = Plan(model="linear")
@@ -440,8 +439,7 @@ def test_ties_in_a_tail_are_found():
     table = pd.DataFrame({"x": rng.uniform(size=400), "y": y})
     constant = DummyRegressor(strategy="constant", constant=0.0)
     plan = Plan(model=constant, nonconformity=Residual(), taxonomy=Marginal(), tails="separate")
-    share, n = tied_scores(study(table, "y", plan=plan).regressor, 0.9)
-    assert (0.3 < share < 0.5, n > 30) == (True, True)
+    assert study(table, "y", plan=plan).intervals.guarantee.tied == ("all",)
 
 
 def test_score_and_groups_are_selected_for_separate_tails():

@@ -77,12 +77,17 @@ def _verdict_rule(contents: Contents, snapshot: LevelSnapshot) -> str:
 def _how_shown(result: Diagnosis | Audit) -> str:
     """Return how groups are shown to lie within the tolerance, as a sentence."""
     if not isinstance(result, Audit) or not result.own_thresholds or result.evidence == "test rows":
-        shown = "This is shown if one-sided tests at 5 % reject, for each group, that it is farther below or above."
+        shown = (
+            "This is shown if one-sided tests at 5 % reject, for each group, that it is farther away on either side."
+        )
     else:
-        shown = "This is shown if the joint distribution of their coverages puts at least 95 % on it."
+        shown = "This is shown if the joint distribution of their coverages gives it a probability of at least 95 %."
     if not isinstance(result, Audit) or result.split_at_random or result.evidence == "test rows":
         return shown
-    return f"{shown} The test rows may have changed since the calibration, so they alone must show it, too, at 20 %."
+    return (
+        f"{shown} The rows may have changed since the calibration, so tests of the test rows alone must reject this, "
+        "too, at 20 %."
+    )
 
 
 def _kept_text(contents: Contents) -> str:

@@ -59,7 +59,7 @@ def is_even(audit: Audit) -> str:
     if audit.n_infinite:
         return f"Not known yet. {_infinite_text(audit)}"
     if audit.is_as_even_as_possible:
-        named = join_first(map(audit.name_of, audit.as_narrow_as_possible))
+        named = join_first(map(audit.name_of, audit.cannot_be_narrower))
         return f"As even as possible. No group is right too rarely. Right more often than asked: {named}. {ON_A_BOUND}"
     asked = range_text(*tolerance_range(audit))
     groups = "No group is shown to be off" if several else "It is not shown to be off"

@@ -125,8 +125,7 @@ def _use_the_intervals(audit: Audit) -> list[str]:
         return [f"Use the {audit.quality.noun}."]
     return [
         f"Do not rely on the level yet: {percent_text(audit.overall.coverage)} of {count_text(audit.overall.rows)} "
-        f"test rows are covered, not {percent_text(audit.level)}. Chance can explain this, but only more rows can show "
-        "that it does."
+        f"test rows are covered, not {percent_text(audit.level)}. This can be chance; only more rows can tell."
     ]
 
 

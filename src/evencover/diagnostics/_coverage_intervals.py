@@ -76,13 +76,13 @@ class CoverageEstimates:
         reject that it lies outside, on each side at the error 0.2; the intervals are widened accordingly.
         """
         low, high = _one_sided_bounds(covered, rows, NEW_ROWS_ERROR)
-        within = np.where(rows > 0, _distance(low, high, level), np.inf)
+        within = np.where(rows > 0, farthest_distance(low, high, level), np.inf)
         return replace(
             self,
             low=np.minimum(self.low, low),
             high=np.maximum(self.high, high),
             within=np.maximum(self.within, within),
-            all_within=np.maximum(self.all_within, _largest(within, rows)),
+            all_within=np.maximum(self.all_within, largest_distance(within, rows)),
         )
 
 
@@ -94,8 +94,8 @@ def binomial_coverage(covered: IntArray, rows: IntArray, level: Level) -> Covera
     """
     groups = _groups_with_rows(rows)
     low, high = clopper_pearson_lower(covered, rows, groups), clopper_pearson_upper(covered, rows, groups)
-    within = np.where(rows > 0, _distance(*_one_sided_bounds(covered, rows, SIGNIFICANT), level), np.inf)
-    return CoverageEstimates(low, high, _share(covered, rows), within, _largest(within, rows))
+    within = np.where(rows > 0, farthest_distance(*_one_sided_bounds(covered, rows, SIGNIFICANT), level), np.inf)
+    return CoverageEstimates(low, high, _share(covered, rows), within, largest_distance(within, rows))
 
 
 def own_threshold_coverage(
@@ -151,9 +151,9 @@ def own_threshold_coverage(
     )
     if raised:
         above = upper_confidence_bound(covered, rows, SIGNIFICANT) - float(level)
-        own, together = np.maximum(own, above), np.maximum(together, _largest(above, rows))
+        own, together = np.maximum(own, above), np.maximum(together, largest_distance(above, rows))
     own = np.where(finite & (rows > 0), own, np.inf)
-    together = np.maximum(together, _largest(np.where(finite, 0.0, np.inf), rows))
+    together = np.maximum(together, largest_distance(np.where(finite, 0.0, np.inf), rows))
     return CoverageEstimates(low, high, estimate, own, together)
 
 
@@ -175,21 +175,21 @@ def shared_threshold_coverage(
         return low, _upper_ends(((calibration.covered, known), (covered, rows)), error)
 
     low, high = ends(tail_error(_groups_with_rows(rows)))
-    within = np.where(rows > 0, _distance(*ends(SIGNIFICANT), level), np.inf)
+    within = np.where(rows > 0, farthest_distance(*ends(SIGNIFICANT), level), np.inf)
     estimate = _share(calibration.covered + covered, known + rows)
-    return CoverageEstimates(low, high, estimate, within, _largest(within, rows))
+    return CoverageEstimates(low, high, estimate, within, largest_distance(within, rows))
 
 
 def _one_sided_bounds(covered: IntArray, rows: IntArray, error: float) -> tuple[FloatArray, FloatArray]:
     return lower_confidence_bound(covered, rows, error), upper_confidence_bound(covered, rows, error)
 
 
-def _distance(low: FloatArray, high: FloatArray, level: Level) -> FloatArray:
+def farthest_distance(low: FloatArray, high: FloatArray, level: Level) -> FloatArray:
     """Return how far from the level the farther end of an interval is."""
     return np.maximum(np.maximum(float(level) - low, high - float(level)), 0.0)
 
 
-def _largest(distances: FloatArray, rows: IntArray) -> FloatArray:
+def largest_distance(distances: FloatArray, rows: IntArray) -> FloatArray:
     """Return the largest distance of the groups that have rows; infinite if none has. Shape (...)."""
     largest = np.where(rows > 0, distances, -np.inf).max(axis=-1, initial=-np.inf)
     return np.asarray(np.where(np.any(rows > 0, axis=-1), largest, np.inf))

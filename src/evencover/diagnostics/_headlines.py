@@ -81,7 +81,8 @@ def groups_sentence(result: HasVerdict, off: Sequence[tuple[float, str]]) -> str
     between = f"between {range_text(*shown_range(result))}"
     if not several:
         return f"The true share lies {between}."
-    state = "Every group is within the tolerance" if result.verdict == "even" else "No group is shown to be off"
+    within = f"Every group is within {result.tolerance:.2g} of the level"
+    state = within if result.verdict == "even" else "No group is shown to be off"
     return f"{state}; each lies {between}."
 
 

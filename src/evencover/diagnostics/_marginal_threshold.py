@@ -7,7 +7,7 @@ import numpy as np
 from scipy.stats import hypergeom
 
 from evencover._internal.arrays import BoolArray, FloatArray, IntArray
-from evencover.diagnostics._coverage_intervals import CalibrationCounts
+from evencover.diagnostics._coverage_intervals import CalibrationCounts, farthest_distance, largest_distance
 from evencover.diagnostics._exact_tests import (
     SIGNIFICANT,
     clopper_pearson_lower,
@@ -130,13 +130,12 @@ class MarginalThreshold:
         counts = self.counts
         low = lower_confidence_bound(counts.certain, counts.rows, SIGNIFICANT)
         high = upper_confidence_bound(counts.covered, counts.rows, SIGNIFICANT)
-        level = float(level_fraction(self.level))
-        return np.where(self.sizes > 0, np.maximum(np.maximum(level - low, high - level), 0.0), np.inf)
+        return np.where(self.sizes > 0, farthest_distance(low, high, self.level), np.inf)
 
     @property
     def shown_within(self) -> float:
         """The smallest distance from the level within which all groups that have rows are shown to lie."""
-        return float(np.max(self.distances[self.sizes > 0], initial=-np.inf)) if self.sizes.any() else np.inf
+        return float(largest_distance(self.distances, self.sizes))
 
     @property
     def inside_low(self) -> FloatArray:
@@ -146,12 +145,9 @@ class MarginalThreshold:
         would be missed. Without ties in a group, it is the lower end of the interval of its coverage.
         """
         below = self._counts(self.scores < self.threshold)
+        tied = self.covered - below > 1  # the one score that the threshold comes from is no tie
         bounds = clopper_pearson_lower(below, self.sizes, int(np.count_nonzero(self.sizes)))
-        return np.where(self._ties_matter(below), bounds, self.coverage_intervals[0])
-
-    def _ties_matter(self, below: IntArray) -> BoolArray:
-        """Return in which groups several scores equal the threshold; the one that it comes from is no tie."""
-        return self.covered - below > 1
+        return np.where(tied, bounds, self.coverage_intervals[0])
 
     @property
     def counts(self) -> CalibrationCounts:

@@ -210,9 +210,9 @@ class Audit:
         """Whether groups are not even only because some of them cannot be narrower.
 
         No group is covered too rarely, some rows are shown to be covered more often than the level, and every group
-        that is not shown to lie within the tolerance is `as_narrow_as_possible`.
+        that is not shown to lie within the tolerance cannot be narrower.
         """
-        tight, groups = self.as_narrow_as_possible, [row for row in self.table if row.rows]
+        tight, groups = self.cannot_be_narrower, [row for row in self.table if row.rows]
         shown = any(is_as_narrow_as_possible(row, self.level) for row in (*tight, self.overall))
         enough = all(row.low >= self.level - self.tolerance for row in groups)
         wide = [row for row in groups if row.within > self.tolerance]
@@ -224,8 +224,8 @@ class Audit:
         return coverage_text(named)
 
     @property
-    def as_narrow_as_possible(self) -> tuple[GroupAudit, ...]:
-        """Groups that may be covered too often, but whose targets strictly inside are no more than the level."""
+    def cannot_be_narrower(self) -> tuple[GroupAudit, ...]:
+        """Groups that are not shown to lie within the tolerance, and whose targets strictly inside are too few."""
         wide = (row for row in self.table if row.rows and row.within > self.tolerance)
         return tuple(row for row in wide if row.inside <= self.level < row.coverage)
 

@@ -23,7 +23,7 @@ from evencover.intervals import Intervals, bound_side
 from evencover.model_selection import Part
 from evencover.quantiles import level_fraction
 from evencover.studies import Study, TableWarning
-from evencover.studies._calibrated_models import tied_scores, warn_of_groups_with_few_rows
+from evencover.studies._calibrated_models import warn_of_groups_with_few_rows
 from evencover.studies._messages import Message
 from evencover.studies._targets import outside_warnings
 from evencover.studies.table_study import audit_of_study, audit_taxonomy
@@ -131,14 +131,11 @@ class ModelTest:
         warn_of_groups_with_few_rows(regressor, sampled.plan.level)
         with catch_warnings():
             simplefilter("ignore", TooFewRowsWarning)  # of other levels
-            intervals = regressor.predict_interval(sampled.test_rows, level=levels)
+            intervals = [regressor.predict_interval(sampled.test_rows, level=level) for level in levels]
         several = len(regressor.calibration_.labels) > 1
         taxonomy = regressor.taxonomy_ if several else fixed_taxonomy(audit_taxonomy(sampled.regressor))
         labels = taxonomy.assign(sampled.test_rows).labels
-        by_level = {
-            level: _LevelCounts.of(regressor, _at(intervals, position), level, labels)
-            for position, level in enumerate(levels)
-        }
+        by_level = {level: _LevelCounts.of(each, level, labels) for level, each in zip(levels, intervals, strict=True)}
         return cls(sampled, regressor, taxonomy, by_level, outside, warnings)
 
     @property
@@ -233,13 +230,11 @@ class _LevelCounts:
     n_replaced: list[int] = field(default_factory=list)
 
     @classmethod
-    def of(
-        cls, regressor: ConformalRegressor, sampled: Intervals, level: float, labels: tuple[Label, ...]
-    ) -> "_LevelCounts":
+    def of(cls, sampled: Intervals, level: float, labels: tuple[Label, ...]) -> "_LevelCounts":
         """Return counts without rows."""
         widths = Strata.of(width_feature(sampled.width), "width")
         counter = CoverageCounts(_COLUMNS, level_fraction(level), widths, _no_groups, bound_side(sampled))
-        return cls(sampled, counter, labels, tied_scores(regressor, level)[1] > 1)
+        return cls(sampled, counter, labels, sampled.guarantee is not None and bool(sampled.guarantee.tied))
 
     def add(self, y: FloatArray, intervals: Intervals, groups: Groups) -> None:
         """Count some rows."""
