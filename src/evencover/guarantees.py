@@ -290,9 +290,8 @@ class Guarantee:
     @property
     def _raised_text(self) -> str:
         """What raises coverage above the level, as sentences after a space."""
-        tied = f" Tied scores raise the coverage of these groups: {_first(list(map(str, self.tied)))}." * bool(
-            self.tied
-        )
+        groups = _first(list(map(str, self.tied)))
+        tied = f" Tied scores raise the coverage of these groups: {groups}." if self.tied else ""
         return tied + " Points that replace empty intervals raise coverage." * self.replaces_empty
 
     @property
