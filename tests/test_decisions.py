@@ -251,12 +251,13 @@ class TestEncoder:
 
     def test_row_numbers_of_some_rows(self):
         """They are told from other whole numbers by the number of rows of the table."""
-        some = np.array([3, 8, 12, 19, 23, 24, 31, 35, 38, 39])
+        some = np.array([1, 3, 6, 8, 10, 12, 13, 16, 19, 21, 23, 24, 27, 29, 31, 33, 35, 38, 39])
         assert Recognition(table_rows=40).kind("c", some).left_out == "row numbers"
         assert Recognition(table_rows=40).kind("c", some + 1).left_out == "row numbers"
         assert not Recognition(table_rows=40).kind("c", np.append(some, 41)).left_out
         assert not Recognition(table_rows=40).kind("c", np.append(some, 3)).left_out
         assert not Recognition().kind("c", some).left_out
+        assert not Recognition(table_rows=200).kind("c", some).left_out  # so few can be different by chance
 
 
 def test_a_new_table_needs_the_columns_that_a_fold_uses(tmp_path, capsys):
@@ -272,3 +273,29 @@ def test_a_new_table_needs_the_columns_that_a_fold_uses(tmp_path, capsys):
     np.testing.assert_allclose(written["lower"], found.regressor.predict_interval(new).lower)
     loaded = CrossConformalRegressor.load(paths[0])
     np.testing.assert_array_equal(loaded.predict(new), found.regressor.predict(new))
+
+
+def days(n, late):
+    """Return n dates as text with days up to the 12th; in some rows they are later, which shows that days are first."""
+    rng = np.random.default_rng(1)
+    texts = [f"{day:02d}/{month:02d}/2020" for day, month in zip(*rng.integers(1, 13, size=(2, n)), strict=True)]
+    for row in late:
+        texts[row] = f"2{row % 9}/10/2020"
+    return pd.DataFrame({"when": texts, "x": rng.normal(size=n), "y": rng.normal(size=n)})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_folds_of_the_training_rows_read_dates_as_all_training_rows_do(seed):
+    """A fold without the late days would take the month for the day, and could not read them."""
+    plan = Plan(model=LinearRegression(), seed=seed, calibration="split")
+    table = days(300, [])
+    training = study(table.drop(columns="when"), "y", plan=plan).training  # the same rows, with the same seed
+    table = table.assign(when=days(300, training[:2].tolist()).when)
+    when = next(each for each in study(table, "y", plan=plan).columns if each.name == "when")
+    assert when.pattern == "%d/%m/%Y"
+
+
+def test_a_fold_of_a_small_table_that_cannot_read_a_date_is_one_error():
+    with pytest.raises(TableError, match=r"column 'when' holds dates in the format %m/%d/%Y .* in row") as caught:
+        study(days(40, [3, 17]), "y", plan=Plan(model=LinearRegression(), calibration="cross"))
+    assert "day_first" in str(caught.value)

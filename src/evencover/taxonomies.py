@@ -92,11 +92,16 @@ class _PredictionBins:
         return self.bins_.groups(self._values(rows))
 
     @property
+    def merged(self) -> bool:
+        """Whether it has learned fewer groups than requested, because many rows have the same value."""
+        return hasattr(self, "bins_") and self.bins_.merged
+
+    @property
     def merged_text(self) -> str:
         """Why there are fewer groups than requested, in a sentence; empty if there are not."""
-        bins: Bins | None = getattr(self, "bins_", None)
-        if bins is None or not bins.merged:
+        if not self.merged:
             return ""
+        bins = self.bins_
         share = "All" if bins.largest_tie == 1 else f"{100 * bins.largest_tie:.0f} % of the"
         n_groups = f"{len(self.labels_)} groups" if len(self.labels_) > 1 else "one group"
         same = f"{share} calibration rows have the same {self._quantity}"
@@ -115,7 +120,8 @@ class BySpread(_PredictionBins, BaseEstimator):  # type: ignore[misc]
         Number of equal-frequency bins, learned from the calibration rows; 3 by default. Bins that cannot have rows are
         left out: there are fewer if many rows have the same spread, up to rounding errors, or if there are fewer rows
         than bins. A constant spread gives one group. If no calibration row is above the last edge, larger spreads of
-        new rows belong to the bin below it. `evencover._internal.bins` explains why the guarantee stays exact.
+        new rows belong to the bin below it. The guarantee stays exact for the first, second, ...
+        group from below, whatever it is called; `evencover._internal.bins` explains why.
     edges : sequence of float, optional
         Fixed inner edges instead of learned ones, increasing; bins are closed above.
     min_rows : int, optional
@@ -361,6 +367,11 @@ class Product(BaseEstimator):  # type: ignore[misc]
     def needs_target(self) -> bool:
         """Whether one of the taxonomies depends on the target."""
         return any(getattr(taxonomy, "needs_target", False) for taxonomy in self.taxonomies)
+
+    @property
+    def merged(self) -> bool:
+        """Whether one of its taxonomies has learned fewer groups than requested."""
+        return any(getattr(each, "merged", False) for each in getattr(self, "taxonomies_", ()))
 
     @property
     def merged_text(self) -> str:

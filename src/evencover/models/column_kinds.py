@@ -15,6 +15,7 @@ from evencover._internal.frames import as_numbers, is_missing, numbers_in_text
 
 MAX_CATEGORIES = 30  # different texts of a column that are categories without question
 _MIN_ROWS = 10  # in a shorter table, different values mean nothing
+_MIN_EXPECTED_PAIRS = 3  # of equal numbers, if numbers were random
 _KEY_SHARE = 0.9  # share of different values in a column of ids
 _INDEX_NAMES = re.compile(r"(column|unnamed:) \d+|__index_level_\d+__|rownames?|row|index", re.IGNORECASE)
 _ID_NAMES = re.compile(
@@ -87,7 +88,7 @@ class Recognition:
     --------
     >>> Recognition().kind("sold", np.array(["31.12.2020", "24.12.2021"]))
     ColumnKind(left_out='', pattern='%d.%m.%Y', numbers=False)
-    >>> Recognition(table_rows=40).kind("number", np.arange(1, 40, 3)).left_out
+    >>> Recognition(table_rows=40).kind("number", np.arange(1, 40, 2)).left_out
     'row numbers'
     """
 
@@ -150,8 +151,13 @@ def _why_number_is_id(name: str, numbers: FloatArray, table_rows: int | None) ->
 
 
 def _are_row_numbers(distinct: FloatArray, table_rows: int | None) -> bool:
-    """Return whether different whole numbers, in order, are row numbers of a table, counted from 0 or 1."""
-    n = len(distinct) if table_rows is None else table_rows
+    """Return whether different whole numbers, in order, are row numbers of a table, counted from 0 or 1.
+
+    Of so many random whole numbers below the number of rows, three pairs or more would be equal on average.
+    """
+    m, n = len(distinct), len(distinct) if table_rows is None else table_rows
+    if m * (m - 1) / (2 * n) < _MIN_EXPECTED_PAIRS:
+        return False
     return any(start <= distinct[0] and distinct[-1] < start + n for start in (0, 1))
 
 

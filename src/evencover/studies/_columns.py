@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from evencover._internal.arrays import BoolArray, FloatArray, IntArray, lookup, similar_name
 from evencover._internal.frames import (
@@ -151,15 +152,25 @@ class PreparedTable:
             name: decision.decided(self.encoder.kind(name, columns[name][rows]) for rows in fits)
             for name, decision in self.decisions.items()
         }
-        problems = [
-            *(self._unreadable(name, kind) for name, each in decisions.items() for kind in each.unlike_all_rows)
-        ]
+        pairs = [(name, kind) for name, each in decisions.items() for kind in each.unlike_all_rows]
+        problems = [problem for pair in pairs if (problem := self._unreadable(*pair)) is not None]
         if all(each.left_out for each in decisions.values()):
             problems.append(no_features(decisions))
-        if found := [each for each in problems if each is not None]:
-            raise TableError(found)
+        if problems:
+            raise TableError(problems)
         names = [name for name in column_names(self.features) or () if not decisions.get(name, USED).left_out]
         return replace(self, features=columns_of(self.features, names), decisions=decisions)
+
+    @property
+    def fixed_encoder(self) -> TableEncoder:
+        """The encoder with the decisions of one model, so that folds inside its rows do not decide otherwise."""
+        kinds = {name: each.by_fits[0] for name, each in self.decisions.items() if not each.left_out}
+        encoder, plain = clone(self.encoder), [name for name, kind in kinds.items() if kind == ColumnKind()]
+        unchanged = (*encoder.recognition.unchanged, *plain)
+        recognition = replace(encoder.recognition, keep=tuple(kinds), unchanged=unchanged)
+        dates = {name: kind.pattern for name, kind in kinds.items() if kind.pattern is not None}
+        fixed: TableEncoder = encoder.set_params(dates=dates, recognition=recognition)
+        return fixed
 
     def _unreadable(self, name: str, kind: ColumnKind) -> Message | None:
         """Return the problem of a column with values that a model cannot read; None if it can read all of them."""

@@ -85,7 +85,7 @@ class CrossFitted:
     def _merges_differ(self) -> bool:
         """Whether bins were merged in some folds only, so that the same label has different meanings."""
         labels = {each.calibration_.labels for each in self.regressors}
-        return len(labels) > 1 and any(getattr(each.taxonomy_, "merged_text", "") for each in self.regressors)
+        return len(labels) > 1 and any(getattr(each.taxonomy_, "merged", False) for each in self.regressors)
 
     def _intervals_by_fold(self, level: Levels) -> list[Intervals]:
         """Return the intervals of each fold; warn once of groups with too few rows, which differ a little by fold."""
@@ -163,6 +163,15 @@ class CrossSettings:
         rng = np.random.default_rng([self.plan.seed, 4])
         return units.folds(calibration_units(len(units), self.needed, rng, alone=self._has_groups_of_features))
 
+    def held_out(self, units: Units) -> list[IntArray]:
+        """Return the units that each fold of the test leaves out."""
+        return held_out_units(len(units), self.needed, np.random.default_rng([self.plan.seed, 5]))
+
+    def test_fits(self, units: Units) -> list[IntArray]:
+        """Return the rows of each model that tests rows out of sample."""
+        parts = [units.without(left_out) for left_out in self.held_out(units)]
+        return [training[rows] for others, training in parts for rows, _ in self.folds(others)]
+
     def fitted(self, X: Any, y: FloatArray, units: Units) -> CrossConformalRegressor:
         """Return the model, fitted and calibrated on these rows."""
         score = with_support(self.nonconformity, self.plan.target_support(y))
@@ -188,7 +197,7 @@ def cross_fitted(
     settings: CrossSettings, table: PreparedTable, units: Units, guarantee: Guarantee, progress: Progress
 ) -> tuple[CrossFitted, Part]:
     """Return the models that test the rows of a table, and these rows in the order of the table."""
-    held_out = held_out_units(len(units), settings.needed, np.random.default_rng([settings.plan.seed, 5]))
+    held_out = settings.held_out(units)
     regressors, rows = [], []
     for number, (_, tested) in enumerate(folds := units.folds(held_out)):
         progress(f"testing the rows out of sample: {number} of {len(folds)} folds")

@@ -30,7 +30,7 @@ def split_table(table: PreparedTable, plan: Plan) -> tuple[Part, Part, Part]:
 
 def clusters_of(table: PreparedTable, part: Part) -> IntArray | None:
     """Return the cluster of each row of a part of `split_table`, as a number; None without clusters."""
-    return None if table.clusters is None else table.clusters.codes[np.searchsorted(table.rows, part.positions)]
+    return None if table.clusters is None else table.clusters.codes[table.places(part.positions)]
 
 
 def time_notes(table: Any, time: str | None, parts: Sequence[Part]) -> list[Message]:

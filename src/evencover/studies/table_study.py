@@ -243,7 +243,7 @@ def _decided_on_training_rows(
     decided = table.decided_by([table.places(parts[0].positions)])
     names = column_names(decided.features) or []
     training, calibration, test = (Part(columns_of(part.X, names), part.y, part.positions) for part in parts)
-    return decided, (training, calibration, test)
+    return replace(decided, encoder=decided.fixed_encoder), (training, calibration, test)
 
 
 def _fit_cross(table: PreparedTable, plan: Plan, progress: Progress) -> _Fitted:
@@ -253,6 +253,7 @@ def _fit_cross(table: PreparedTable, plan: Plan, progress: Progress) -> _Fitted:
     progress("fitting and calibrating the model on all rows")
     settings = CrossSettings.of(plan, table, len(units))
     decided = table.decided_by([rows for rows, _ in settings.folds(units)])
+    table.decided_by(settings.test_fits(units))  # an error now, if a model that tests cannot read some value
     regressor = settings.fitted(decided.features, table.y, units)
     cross, test = cross_fitted(settings, table, units, regressor.guarantee_, progress)
     support = plan.target_support(table.y)
