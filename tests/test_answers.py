@@ -252,6 +252,15 @@ class TestAdvice:
         assert found.headline.startswith("About nine in ten were asked; 76.6 % of 64 test rows are covered, and chance")
         assert found.advice.startswith("Do not rely on the level yet: 76.6 % of 64 test rows are covered, not 90.0 %.")
 
+    def test_one_row_from_the_level_is_as_asked(self):
+        """15 of 16 is as near to 90 % as 14 of 16."""
+        assert counted_audit([(15, 16)]).headline.startswith("As asked, about nine in ten")
+
+    def test_all_rows_can_be_off_although_no_group_is(self):
+        found = counted_audit([(82, 96), (82, 96), (82, 96), (82, 96)])
+        assert (found.verdict, [row for row in found.table if row in found.off]) == ("uneven", [])
+        assert found.headline.endswith("No single group is shown to be off, but all rows together are.")
+
     def test_more_than_asked_is_said_only_if_it_is_shown(self):
         """Clopper-Pearson alone would say so, but few calibration rows can explain it."""
         found = counted_audit([(98, 100)], sizes=[25])
@@ -304,12 +313,14 @@ class TestWholeNumbers:
         found = audit(y, (np.full(3000, 2.0), np.full(3000, 2.0)), groups=groups)
         assert (found.verdict, found.off) == ("undecided", ())
         assert [row.group for row in found.cannot_be_narrower] == [0, 1]
-        assert found.advice == "Use the intervals: they are right more often than asked, and cannot be narrower."
+        assert found.advice.startswith(
+            "Use the intervals: they are right more often than asked, because many targets lie"
+        )
         assert answers(found)["Is it even"].startswith(
             "As even as possible. No group is right too rarely. Right more often than asked: 0 ("
         )
-        assert "as whole numbers do" in answers(found)["Is it even"]
-        assert "narrower intervals would be right too rarely" in found.headline
+        assert "are covered or missed all together" in answers(found)["Is it even"]
+        assert "and targets that lie exactly on a bound can explain the difference" in found.headline
 
     def test_intervals_that_could_be_narrower_are_too_wide(self):
         """The same targets strictly inside: from 1 to 3."""
@@ -318,6 +329,14 @@ class TestWholeNumbers:
         assert found.verdict == "uneven"
         assert found.headline.startswith("More than asked")
         assert found.advice.startswith("Use narrower intervals")
+
+    @pytest.mark.parametrize(("low", "high"), [(-0.4, 0.4), (-1.0, 0.0), (0.0, 0.9)])
+    def test_intervals_that_hold_the_same_whole_numbers_get_the_same_verdict(self, low, high):
+        y, groups = self.counts(0.97)
+        point, wider = (
+            audit(y, (np.full(3000, 2 + a), np.full(3000, 2 + b)), groups=groups) for a, b in ((0, 0), (low, high))
+        )
+        assert (wider.verdict, wider.headline) == (point.verdict, point.headline)
 
     def test_too_rarely_covered_points_are_uneven(self):
         y, groups = self.counts(0.8)
@@ -516,4 +535,4 @@ class TestStudy:
         found = study(table, "y", plan=Plan(model="boosting", nonconformity=Residual(), taxonomy=Marginal()))
         assert found.audit.overall.coverage > 0.93
         assert (found.verdict, found.audit.off) == ("undecided", ())
-        assert "narrower intervals would be right too rarely" in found.headline
+        assert "and targets that lie exactly on a bound can explain the difference" in found.headline

@@ -82,7 +82,7 @@ def test_the_same_wrong_coverage_in_every_group_is_uneven():
     assert found.joint_p_value == found.overall.adjusted
     assert found.verdict == "uneven"
     assert "86.0 % instead of 90.0 % of all rows are covered" in found.advice
-    assert found.headline.startswith("Fewer than asked: 86.0 % of 1200 test rows, not about nine in ten. No group is")
+    assert found.headline.startswith("Fewer than asked: 86.0 % of 1200 test rows, not about nine in ten. No single")
     alone = audit(np.where(covered, 0.5, 2.0), (np.zeros(1200), np.ones(1200)), groups=np.zeros(1200))
     assert alone.joint_p_value == alone.overall.adjusted == alone.table[0].adjusted  # not counted twice
 
@@ -212,6 +212,11 @@ def test_infinite_intervals_are_never_even():
     assert (found.verdict, found.shown_within) == ("undecided", np.inf)
     assert "200 of 200 intervals are infinite" in found.advice
     assert "because infinite intervals are right for every target" in found.headline
+
+
+def test_infinite_intervals_of_others_are_not_uneven():
+    found = audit(np.zeros(600), (np.full(600, -np.inf), np.full(600, np.inf)), level=0.99)
+    assert (found.verdict, found.off) == ("undecided", ())
 
 
 @pytest.mark.filterwarnings("ignore:too few calibration rows")

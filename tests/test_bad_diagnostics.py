@@ -189,6 +189,10 @@ CASES = {
         lambda: audit_rates("residual, oracle", 100, repeats=0),
         "repeats must be a positive whole number; got 0",
     ),
+    "split_at_random as text": (
+        lambda: audit(np.zeros(9), (np.zeros(9), np.ones(9)), split_at_random="no"),
+        "split_at_random must be True or False; got 'no'",
+    ),
     "repeats of situations": (
         lambda: situation_rates(SITUATIONS["study, thresholds per group"], 0.9, 100, 3, repeats=-1),
         "repeats must be a positive whole number; got -1",

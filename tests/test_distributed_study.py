@@ -427,7 +427,7 @@ class TestCalibrationInParts:
     def test_other_errors(self):
         model, X, y = self.fitted()
         with pytest.raises(
-            ValueError, match="parts must be pairs of X and y, at least one of which has rows; got none"
+            ValueError, match=r"parts must be \(X, y\) or \(X, y, clusters\), at least one of which has rows; got none"
         ):
             model.calibrate_parts([])
         from sklearn.exceptions import NotFittedError

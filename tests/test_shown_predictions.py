@@ -154,7 +154,7 @@ class TestCommandLine:
         intervals = Intervals(np.zeros(20), np.ones(20), prediction=np.append(np.full(18, 0.5), [3.0, -3.0]))
         assert moved_note(intervals) == ""
         assert prediction_text(intervals).endswith("outside the interval (2 of 20 rows)")
-        assert "for 11 % of the rows; shown is the nearest bound." in moved_note(intervals[2:])
+        assert "for 11 % of the rows; the nearest bound is shown instead." in moved_note(intervals[2:])
         assert moved_note(intervals[:0]) == ""
 
 

@@ -239,7 +239,7 @@ class ConformalRegressor(
         all_rows = self._rows_of_parts(parts, calibrator)
         learned = [checked_learned(calibrator.learn(rows, score)) for rows in all_rows if len(rows)]
         if not learned:
-            raise ValueError("parts must be pairs of X and y, at least one of which has rows; got none")
+            raise ValueError("parts must be (X, y) or (X, y, clusters), at least one of which has rows; got none")
         if not hasattr(learned[0], "merge"):
             raise TypeError(f"calibrator must return an object with merge; {type(learned[0]).__name__} has none")
         try:
@@ -259,12 +259,12 @@ class ConformalRegressor(
         known: set[Label] = set()
         for X, y, *given in parts:
             rows = self.rows(X, y)
-            if given:
+            if given and given[0] is not None:
                 check_clusters_are_used(given[0], calibrator)
                 labels = Groups.from_labels(given[0], name="clusters").labels
-                if repeated := known.intersection(labels):
+                if repeated := [label for label in labels if label in known]:
                     raise ValueError(
-                        f"all rows of a cluster must be in the same part; in several parts: {first_few([*repeated])}"
+                        f"all rows of a cluster must be in the same part; in several parts: {first_few(repeated)}"
                     )
                 known.update(labels)
                 rows = replace(rows, clusters=given[0])

@@ -24,7 +24,7 @@ CLUSTERED = (
 )
 LEARNED_FROM_CLUSTERS = (
     "(3) there are many calibration clusters: the edges of the groups were learned from their rows, so the level is "
-    "not guaranteed; edges that are given, or learned from training rows, guarantee it"
+    "not guaranteed; with given edges it is, for example those of training rows in BySpread(edges=[...])"
 )
 SHIFTED = f"{_HELD_OUT} (2) the weights are the likelihood ratios of the features: new rows against calibration rows"
 NEW_ROWS = (
@@ -116,7 +116,7 @@ class FoldBound:
     >>> FoldBound(18, Fraction(1))(0.9), FoldBound(100, Fraction(10))(0.9)
     (Fraction(18, 19), Fraction(41, 55))
     >>> print(FoldBound(100, Fraction(10)))
-    1 − (2 r + 8) / 110 with r = ⌊101 (1 − level)⌋ (1 if r < 1)
+    1 − (2 r + 8) / 110 with r = ⌊101 (1 − level)⌋; the bound is 1 if r < 1
     """  # noqa: D400
 
     n: int
@@ -134,7 +134,7 @@ class FoldBound:
         over, added = self.k.denominator, self.k.numerator - 2 * self.k.denominator  # k = (added + 2 over) / over
         misses = f"{2 * over} r" if not added else f"({2 * over} r {'+' if added > 0 else '−'} {abs(added)})"
         rank = f"⌊{self.repeats * (self.n + 1)} (1 − level)⌋" + f" / {self.repeats}" * (self.repeats > 1)
-        return f"1 − {misses} / {over * self.n + self.k.numerator} with r = {rank} (1 if r < 1)"
+        return f"1 − {misses} / {over * self.n + self.k.numerator} with r = {rank}; the bound is 1 if r < 1"
 
 
 @dataclass(frozen=True)

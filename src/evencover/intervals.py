@@ -430,8 +430,8 @@ def moved_note(intervals: Intervals, rows: str = "rows") -> str:
     if share <= _MANY_MOVED:
         return ""
     return (
-        f"The prediction lies outside the interval for {100 * share:.0f} % of the {rows}; shown is the nearest bound. "
-        "A model that predicts the mean of a skewed or heavy-tailed target does this."
+        f"The prediction lies outside the interval for {100 * share:.0f} % of the {rows}; the nearest bound is shown "
+        "instead. A model that predicts the mean of a skewed or heavy-tailed target does this."
     )
 
 

@@ -194,9 +194,12 @@ def test_the_bound_is_never_below_the_one_without_ranks(k, repeats):
 
 
 def test_the_bound_as_text():
-    assert str(FoldBound(18, Fraction(1))) == "1 − (2 r − 1) / 19 with r = ⌊19 (1 − level)⌋ (1 if r < 1)"
-    assert str(FoldBound(18, Fraction(2))) == "1 − 2 r / 20 with r = ⌊19 (1 − level)⌋ (1 if r < 1)"
-    assert str(FoldBound(20, Fraction(7, 2), 2)) == "1 − (4 r + 3) / 47 with r = ⌊42 (1 − level)⌋ / 2 (1 if r < 1)"
+    assert str(FoldBound(18, Fraction(1))) == "1 − (2 r − 1) / 19 with r = ⌊19 (1 − level)⌋; the bound is 1 if r < 1"
+    assert str(FoldBound(18, Fraction(2))) == "1 − 2 r / 20 with r = ⌊19 (1 − level)⌋; the bound is 1 if r < 1"
+    assert (
+        str(FoldBound(20, Fraction(7, 2), 2))
+        == "1 − (4 r + 3) / 47 with r = ⌊42 (1 − level)⌋ / 2; the bound is 1 if r < 1"
+    )
     assert {FoldBound(18, Fraction(1)): 1}[FoldBound(18, Fraction(1))] == 1 != FoldBound(18, Fraction(2))
 
 
@@ -342,13 +345,19 @@ def test_each_group_has_its_own_bound():
     assert list(guarantee.lower_bounds.values()) == [FoldBound(8, Fraction(2)), FoldBound(12, Fraction(3))]
     assert [bound(0.9) for bound in guarantee.lower_bounds.values()] == [1, 1 - Fraction(3, 15)]
     assert [guarantee.lower_bound(level) for level in (0.9, 0.8)] == [1 - Fraction(3, 15), 1 - Fraction(5, 15)]
-    assert str(guarantee.lower_bound).startswith("the smallest of: 1 − 2 r / 10 with r = ⌊9 (1 − level)⌋ (1 if r < 1)")
-    assert "at least the bound of its group (0.0: 1 − 2 r / 10 with r = ⌊9 (1 − level)⌋ (1 if r < 1); 1.0: " in str(
-        guarantee
+    assert str(guarantee.lower_bound).startswith(
+        "the smallest of: 1 − 2 r / 10 with r = ⌊9 (1 − level)⌋; the bound is 1 if r < 1"
+    )
+    assert (
+        "at least the bound of its group (0.0: 1 − 2 r / 10 with r = ⌊9 (1 − level)⌋; the bound is 1 if r < 1; 1.0: "
+        in str(guarantee)
     )
     jackknife = fitted(method="jackknife+", taxonomy=ByFeature(1), feature=np.arange(20) >= 10).guarantee_
     assert "in every group, a target lies in its interval with probability usually about the level" in str(jackknife)
-    assert "and at least 1 − (2 r − 1) / 11 with r = ⌊11 (1 − level)⌋ (1 if r < 1). This holds if new" in str(jackknife)
+    assert (
+        "and at least 1 − (2 r − 1) / 11 with r = ⌊11 (1 − level)⌋; the bound is 1 if r < 1. This holds if new"
+        in str(jackknife)
+    )
     assert jackknife.lower_bound(0.9) == Fraction(10, 11)
 
 

@@ -128,10 +128,12 @@ def _exit_status(error: BaseException) -> int:
 
 
 def _default_signals() -> None:
-    """Handle signals as Python does by default: in a process that was forked from this one."""
+    """Handle signals as Python does by default, in a process that was forked from this one; ignored ones stay so."""
     signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGTERM) != signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _end_children() -> None:

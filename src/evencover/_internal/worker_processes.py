@@ -39,6 +39,6 @@ def _exists(process: int) -> bool:
     """Return whether there is a process with this id."""
     try:
         os.kill(process, 0)  # no signal is sent
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):  # no such process, or one of another user that has its number now
         return False
     return True

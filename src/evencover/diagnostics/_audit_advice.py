@@ -9,7 +9,7 @@ from evencover._internal.text_output import count_text
 from evencover.diagnostics._formatting import coverage_text, join_first, percent_text
 from evencover.diagnostics._headlines import is_close
 from evencover.diagnostics._spelling import PYTHON, Spelling, shown_sentences
-from evencover.diagnostics._verdict import is_off
+from evencover.diagnostics._verdict import explained_by_bounds, is_off
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.sample_sizes import groups_judged, rows_needed
 from evencover.taxonomies import ByPrediction, BySpread
@@ -110,7 +110,8 @@ def advice_on_audit(audit: Audit, spelling: Spelling = PYTHON, context: StudyCon
         *_calibrate_on_more_rows(audit),
     ]
     sentences = sentences or _use_the_intervals(audit)
-    if audit.verdict == "undecided" and not audit.n_infinite and not audit.is_as_even_as_possible:
+    is_plain = not audit.n_infinite and not _by_bounds(audit) and is_close(audit.overall, audit.level, audit.tolerance)
+    if audit.verdict == "undecided" and is_plain:
         sentences += _show_more(audit, spelling, context)
     return Advice([*sentences, *_check_features(audit)], changes[0].option if changes else ())
 
@@ -119,14 +120,20 @@ def _use_the_intervals(audit: Audit) -> list[str]:
     """Return how far the intervals can be relied on, if nothing else is to be done."""
     if audit.verdict == "even":
         return [f"Nothing to do: use the {audit.quality.noun}."]
-    if audit.is_as_even_as_possible:
-        return [f"Use the {audit.quality.noun}: they are right more often than asked, and cannot be {_tighter(audit)}."]
+    if _by_bounds(audit):
+        many = "because many targets lie exactly on a bound"
+        return [f"Use the {audit.quality.noun}: they are right more often than asked, {many}."]
     if audit.n_infinite or is_close(audit.overall, audit.level, audit.tolerance):
         return [f"Use the {audit.quality.noun}."]
     return [
         f"Do not rely on the level yet: {percent_text(audit.overall.coverage)} of {count_text(audit.overall.rows)} "
-        f"test rows are covered, not {percent_text(audit.level)}. This can be chance; only more rows can tell."
+        f"test rows are covered, not {percent_text(audit.level)}. This can be chance. Test more rows first."
     ]
+
+
+def _by_bounds(audit: Audit) -> bool:
+    """Return whether targets on bounds are the reason that coverage is above the level."""
+    return audit.is_as_even_as_possible or explained_by_bounds(audit.overall, audit.level)
 
 
 def _if_uneven(audit: Audit, spelling: Spelling, context: StudyContext | None) -> Advice:

@@ -90,7 +90,8 @@ class RowResults:
         """Return the results of the intervals for the targets."""
         scores = interval_scores(y, intervals, level) if isinstance(intervals, Intervals) else np.full(len(y), np.nan)
         infinite = infinite_intervals(intervals)
-        return cls(intervals.covers(y), intervals.covers_inside(y), infinite, intervals.width, scores, pools, level)
+        inside = _strictly_inside(y, intervals) & ~infinite  # an infinite interval cannot be too wide by choice
+        return cls(intervals.covers(y), inside, infinite, intervals.width, scores, pools, level)
 
     @property
     def rows_needed(self) -> int | None:
@@ -122,6 +123,13 @@ class RowResults:
         return CoverageCount(n, covered, inside, infinite, width, score, tuple(counts.tolist())).audit(
             name, self.pools.sizes, self.level, self.pools.tail_shares, clustered=self.pools.clustered
         )
+
+
+def _strictly_inside(y: FloatArray, intervals: Intervals | IntervalUnion) -> BoolArray:
+    """Return which targets lie strictly inside; if all are whole, an interval ends at the whole numbers in it."""
+    if isinstance(intervals, Intervals) and not np.any(y % 1):
+        intervals = replace(intervals, lower=np.ceil(intervals.lower), upper=np.floor(intervals.upper))
+    return intervals.covers_inside(y)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ from evencover.diagnostics._verdict import (
     GroupCoverage,
     HasVerdict,
     excludes_level,
-    is_as_narrow_as_possible,
+    explained_by_bounds,
     shown_range,
 )
 from evencover.quantiles import Level
 
+_ROUNDING_MARGIN = 1e-9
 _TENTHS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
@@ -50,14 +51,14 @@ def share_sentence(overall: GroupCoverage, level: Level, tolerance: float, cover
         noticeable = differs and abs(overall.coverage - float(level)) > tolerance / 3
         asked = f"{less_or_more} asked" if noticeable else "As asked"
         return f"{asked}, about {share_words(level)}: {share}."
-    tight = is_as_narrow_as_possible(overall, level)
-    reason = "narrower intervals would be right too rarely" if tight else "chance can explain the difference"
-    return f"About {share_words(level)} were asked; {share}{are_covered}, and {reason}."
+    cause = "targets that lie exactly on a bound" if explained_by_bounds(overall, level) else "chance"
+    return f"About {share_words(level)} were asked; {share}{are_covered}, and {cause} can explain the difference."
 
 
 def is_close(overall: GroupCoverage, level: Level, tolerance: float) -> bool:
-    """Return whether the measured coverage is near the level."""
-    return bool(abs(overall.coverage - float(level)) <= _largest_close_distance(level, tolerance))
+    """Return whether the measured coverage is near the level, or as near as the number of rows allows."""
+    distance = abs(overall.coverage - float(level))
+    return bool(distance <= _largest_close_distance(level, tolerance) or distance * overall.rows < 1 - _ROUNDING_MARGIN)
 
 
 def _largest_close_distance(level: Level, tolerance: float) -> float:
@@ -77,6 +78,8 @@ def groups_sentence(result: HasVerdict, off: Sequence[tuple[float, str]]) -> str
     """
     if off:
         return off_sentences(off, result.level, "Covered too rarely", "Covered too often")
+    if result.verdict == "uneven":
+        return "No single group is shown to be off, but all rows together are."
     several = sum(row.rows > 0 for row in result.table) > 1
     between = f"between {range_text(*shown_range(result))}"
     if not several:

@@ -164,9 +164,13 @@ def excludes_level(group: GroupCoverage, level: Level) -> bool:
     return group.high < float(level) or group.inside_low > float(level)
 
 
-def is_as_narrow_as_possible(group: GroupCoverage, level: Level) -> bool:
-    """Return whether a group is covered more often than the level, but would be covered too rarely if narrower."""
-    return bool(group.rows) and group.low > float(level) >= group.inside_low
+def explained_by_bounds(group: GroupCoverage, level: Level) -> bool:
+    """Return whether a group is covered more often than the level only because targets lie exactly on a bound.
+
+    Without these targets, it is not shown to be covered more often.
+    """
+    shown = group.low > float(level) and group.inside_low < group.low
+    return bool(group.rows) and shown and group.adjusted >= SIGNIFICANT
 
 
 def coverage_range(table: Sequence[GroupCoverage]) -> tuple[float, float]:

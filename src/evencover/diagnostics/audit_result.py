@@ -17,15 +17,15 @@ from evencover.diagnostics._formatting import (
     verdict_html,
 )
 from evencover.diagnostics._headlines import groups_sentence, share_sentence
-from evencover.diagnostics._verdict import Verdict, excludes_level, is_as_narrow_as_possible, is_off
+from evencover.diagnostics._verdict import Verdict, excludes_level, explained_by_bounds, is_off
 from evencover.diagnostics.quality import Quality
 from evencover.groups import Label
 
 Evidence: TypeAlias = Literal["calibration and test rows", "test rows"]
 
 ON_A_BOUND = (
-    "Many of their targets lie exactly on a bound, as whole numbers do. Narrower intervals would miss these, and be "
-    "right too rarely."
+    "Many of their targets lie exactly on a bound. Equal targets, such as whole numbers, are covered or missed all "
+    "together, so they cannot always be covered less often."
 )
 AUDIT_COLUMNS = (*COVERAGE_COLUMNS[:3], "estimate", *COVERAGE_COLUMNS[3:], "p (Holm)", "mean width")
 _HEADER = (*AUDIT_COLUMNS, "Winkler score")
@@ -213,7 +213,7 @@ class Audit:
         that is not shown to lie within the tolerance cannot be narrower.
         """
         tight, groups = self.cannot_be_narrower, [row for row in self.table if row.rows]
-        shown = any(is_as_narrow_as_possible(row, self.level) for row in (*tight, self.overall))
+        shown = any(explained_by_bounds(row, self.level) for row in (*tight, self.overall))
         enough = all(row.low >= self.level - self.tolerance for row in groups)
         wide = [row for row in groups if row.within > self.tolerance]
         return self.verdict == "undecided" and shown and enough and len(wide) == len(tight)

@@ -123,6 +123,7 @@ def audit(
     settings = checked_settings(level_of(checked) if level is None else level, tolerance, seed)
     given = AuditInput(checked, y, X, groups, prediction)
     checked, y, X, groups, prediction, notes = given.one_row_of_each(clusters, settings.seed)
+    _check_flags(split_at_random=split_at_random, tied_scores=False if tied_scores is None else tied_scores)
     scope = Scope.of(checked, groups, X)
     audited_groups = scope.groups
     without_group = np.count_nonzero(audited_groups.codes < 0)
@@ -196,6 +197,13 @@ def _feature_findings(results: RowResults, scope: Scope, seed: int) -> _FeatureF
     # chance, so the p-value is multiplied by their number. Simulations in the tests show that this suffices.
     inside = replace(inside, adjusted=min(1.0, inside.p_under * len(results.pools.sizes)))
     return _FeatureFindings(by_feature, inside, region.rule(), risk)
+
+
+def _check_flags(**flags: Any) -> None:
+    """Raise TypeError unless each flag is True or False: a text such as "no" would count as true."""
+    for name, value in flags.items():
+        if not isinstance(value, bool | np.bool_):
+            raise TypeError(f"{name} must be True or False; got {value!r}")
 
 
 def _is_raised(intervals: Intervals | IntervalUnion) -> bool:

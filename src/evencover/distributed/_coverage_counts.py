@@ -144,7 +144,7 @@ class CoverageCounts:
         is_wide, scores_high = np.isinf(width), np.isinf(score)
         infinite = is_wide if self.side is None else np.isinf(getattr(intervals, self.side))
         misses = y < intervals.lower, y > intervals.upper
-        covered = intervals.covers(y), intervals.covers_inside(y)
+        covered = intervals.covers(y), intervals.covers_inside(y) & ~infinite
         counts = np.ones(len(y)), *covered, intervals.empty, infinite, *misses, is_wide, scores_high
         sums = np.where(is_wide, 0.0, width) * _UNIT, np.where(scores_high, 0.0, score) * _UNIT
         by_code = np.stack([np.bincount(codes, weights=column) for column in (*counts, *sums)], axis=1)
