@@ -32,6 +32,7 @@ from evencover.diagnostics._audit_advice import StudyContext, advice_on_audit
 from evencover.diagnostics._formatting import range_text
 from evencover.diagnostics._headlines import share_words
 from evencover.diagnostics._spelling import COMMAND_LINE, PYTHON
+from evencover.diagnostics._verdict import cannot_be_narrower
 from evencover.studies import Plan, study
 
 
@@ -188,9 +189,9 @@ class TestAdvice:
     def test_undecided(self):
         found = counted_audit([(174, 195)] * 3)
         assert found.advice == (
-            "Use the intervals. The rows show that every group lies between 84 % and 96 %, but not yet between 87 % "
-            "and 93 %. If the wider range is good enough for you, nothing more is needed. (With tolerance=0.06, it "
-            "would count as even.) To know more, compare fewer groups."
+            "Use the intervals. It is not shown yet that every group lies between 87 % and 93 %. If anything between "
+            "84 % and 96 % is good enough for you, nothing more is needed: with tolerance=0.06, the groups count as "
+            "even. To know more, compare fewer groups."
         )
         assert counted_audit([(174, 195)] * 3, tolerance=0.06).verdict == "even"
 
@@ -312,7 +313,7 @@ class TestWholeNumbers:
         y, groups = self.counts(0.97)
         found = audit(y, (np.full(3000, 2.0), np.full(3000, 2.0)), groups=groups)
         assert (found.verdict, found.off) == ("undecided", ())
-        assert [row.group for row in found.cannot_be_narrower] == [0, 1]
+        assert [row.group for row in cannot_be_narrower(found)] == [0, 1]
         assert found.advice.startswith(
             "Use the intervals: they are right more often than asked, because many targets lie"
         )

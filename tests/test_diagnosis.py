@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from evencover import (
+    Bounded,
     ByFeature,
     ByPrediction,
     BySpread,
@@ -25,6 +26,7 @@ from evencover import (
     Residual,
     Rows,
     Standardized,
+    audit,
     conformal_quantile,
     diagnose,
     diagnose_scores,
@@ -157,7 +159,7 @@ def test_if_undecided_the_result_tells_what_is_shown():
     assert found.shown_within < max(max(0.9 - row.low, row.high - 0.9) for row in found.table)  # these hold jointly
     tolerance = sufficient_tolerance(found.shown_within)
     assert found.shown_within <= tolerance < found.shown_within + 0.01
-    assert f"(With tolerance={tolerance:g}, it would count as even.)" in found.advice
+    assert f"with tolerance={tolerance:g}, the groups count as even" in found.advice
     assert "more rows" not in found.advice
     assert found.headline.startswith("No group is shown to be off; each lies between ")
 
@@ -329,6 +331,14 @@ class TestUnusualScores:
         assert found.threshold == conformal_quantile(scores, 0.9)
         assert sum(row.rows for row in found.table) == 300
 
+    def test_groups_with_infinite_thresholds_are_not_kept(self):
+        model = ConformalRegressor(FrozenEstimator(ORACLE), taxonomy=BySpread(10))
+        rows = draw(np.random.default_rng(0), 60)
+        found = diagnose(model.fit(rows.X, rows.y), taxonomy=BySpread(10))
+        assert found.in_use
+        assert found.verdict == "undecided"
+        assert found.advice.startswith("Use fewer groups: a group needs at least 9 rows for its own threshold (")
+
     def test_the_advice_on_tiny_groups(self):
         labels = np.repeat(["many", "few"], [500, 5])
         scores = np.where(labels == "many", np.linspace(0, 1, 505), 10.0)
@@ -492,6 +502,53 @@ class TestModels:
             assert [type(option.nonconformity) for option in found[::2]] == expected
             assert [option.per_group for option in found] == [False, True] * len(expected)
         np.testing.assert_allclose([found[0].width, found[0].widths["a"]], 12.0)  # twice the 7th smallest of 0, ..., 11
+
+
+def counts_model(rates, score, taxonomy=None):
+    """Return a model of whole numbers: two groups of 3000 calibration rows have about these means."""
+    rng, group = np.random.default_rng(0), np.repeat([0.0, 1.0], 3000)
+    X = np.column_stack([group, 0.01 * rng.random(6000)])  # without ties
+    center = LinearRegression().fit([[0, 0], [1, 0], [0, 1]], [*rates, rates[0] + 1])
+    y = rng.poisson(center.predict(X)).astype(float)
+    return ConformalRegressor(FrozenEstimator(center), nonconformity=score, taxonomy=taxonomy).fit(X, y)
+
+
+class TestCounts:
+    """Rows count as the intervals treat them."""
+
+    def test_rows_covered_by_a_point_are_not_covered_too_rarely(self):
+        """At level 0.3, the threshold is so small that no whole number is within it of the centers of one group."""
+        model = counts_model((0.01, 0.4), Bounded(y_min=0, whole=True))
+        found = diagnose(model, taxonomy=ByFeature(0), level=0.3)
+        rows = model.calibration_rows_
+        given = model.predict_interval(rows.X, level=0.3)
+        assert given.n_replaced > 3000
+        covered = given.covers(rows.y)
+        assert [group.coverage for group in found.table] == [covered[rows.X[:, 0] == g].mean() for g in (0, 1)]
+        assert all(group.low < group.coverage < group.high for group in found.table)
+        assert found.off == ()
+        assert found.verdict == "undecided"
+        assert found.advice.startswith(
+            "Keep one threshold for all rows: no group is covered too rarely. Covered more often than asked: 0.0 (98."
+        )
+        assert "cannot always be covered less often" in found.advice
+        checked = audit(rows.y, given, groups=ByFeature(0).learn(rows), diagnosis=found, level=0.3)
+        assert checked.evidence == "test rows"  # the law of calibration scores does not know the points
+
+    @pytest.mark.parametrize("score", [Bounded(y_min=0, whole=True), Residual()])
+    def test_whole_numbers_on_a_bound_are_not_covered_too_often(self, score):
+        """Intervals that hold one whole number cannot be narrower, whatever score their middle has."""
+        found = diagnose(counts_model((0.05, 0.1), score), taxonomy=ByFeature(0))
+        quiet, _ = found.table
+        assert quiet.low > 0.9
+        assert quiet.inside == 0
+        assert quiet.adjusted < 0.05
+        assert quiet not in found.off
+
+    def test_intervals_that_could_be_narrower_are_still_too_wide(self):
+        found = diagnose(counts_model((5.0, 60.0), Bounded(y_min=0, whole=True)), taxonomy=ByFeature(0))
+        assert found.headline.startswith("Covered too rarely: 1.0 (")
+        assert "Covered too often: 0.0 (" in found.headline
 
 
 class TestDependence:

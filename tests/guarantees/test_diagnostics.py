@@ -13,6 +13,7 @@ from evencover.diagnostics._exact_tests import covered_count_pmf, one_sided_p_va
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.diagnostics._quantile_differences import quantile_differences
 from evencover.groups import Groups
+from evencover.scores import Bounded
 from tests.synthetic import ONE_IN_A_MILLION
 
 REPEATS = 2000
@@ -117,6 +118,28 @@ def test_intervals_contain_the_true_coverage(level, factors, decimals):
     assert wrong <= max_count(0.05)
     if decimals is None and (factors == (1, 1, 1) or level == 0.5):  # with few uncovered rows or ties they are wider
         assert wrong >= binom.ppf(ONE_IN_A_MILLION, REPEATS, 0.02)
+
+
+def test_points_that_replace_empty_intervals_count_as_covered():
+    """Half of the rows have the impossible center -3, so the point 0 is their interval, which is often right."""
+    rng, level, groups = np.random.default_rng(10), 0.4, groups_of(120, 90)
+    at_zero, below, above, scores_only = np.array([0.6, 0.8]), np.zeros(2), np.zeros(2), 0
+    impossible, n = np.arange(len(groups)) % 2 == 0, len(groups)
+    prediction, score = Prediction(np.where(impossible, -3.0, 5.0)), Bounded(y_min=0)
+    for _ in range(REPEATS):
+        positive = np.where(impossible, np.abs(rng.normal(size=n)), np.maximum(5 + rng.normal(size=n), 0))
+        zero = impossible & (rng.random(n) < at_zero[groups.codes])
+        marginal = MarginalThreshold.of_rows(Rows(prediction, y=np.where(zero, 0, positive)), groups, score, level)
+        spread = 2 * norm.cdf(marginal.threshold) - 1
+        beyond = 2 * norm.cdf(max(marginal.threshold - 3, 0)) - 1
+        truth = (at_zero + (1 - at_zero) * beyond) / 2 + spread / 2
+        low, high = marginal.coverage_intervals
+        below += truth < low
+        above += truth > high
+        scores_only += (truth > replace(marginal, rows=None).coverage_intervals[1]).all()
+    assert (below <= max_count(0.05 / 4)).all()
+    assert (above <= max_count(0.05 / 4)).all()
+    assert scores_only == REPEATS
 
 
 def test_a_single_edge_row_is_not_counted():

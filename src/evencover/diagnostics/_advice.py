@@ -3,9 +3,10 @@
 import numpy as np
 
 from evencover._internal.text_output import number_text
-from evencover.diagnostics._formatting import join_first
+from evencover.diagnostics._formatting import coverage_text, join_first
 from evencover.diagnostics._options import MARGIN, Option
 from evencover.diagnostics._spelling import PYTHON, Spelling, shown_sentences
+from evencover.diagnostics._verdict import ON_A_BOUND, cannot_be_narrower, is_as_even_as_possible
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.quantiles import rows_for_finite_threshold
 
@@ -68,6 +69,10 @@ def _advice_if_undecided(diagnosis: Diagnosis, spelling: Spelling) -> str:
             f"Use another score: so many scores are infinite that the threshold at level {diagnosis.level:g} is "
             "infinite, too, and the intervals hold all possible targets."
         )
+    if is_as_even_as_possible(diagnosis):
+        kept = "one threshold per group" if diagnosis.in_use else "one threshold for all rows"
+        named = join_first(map(coverage_text, cannot_be_narrower(diagnosis)))
+        return f"Keep {kept}: no group is covered too rarely. Covered more often than asked: {named}. {ON_A_BOUND}"
     tied = np.mean(scores == diagnosis.threshold) if len(scores) else 0.0
     if len(scores) * tied > 1 and tied > diagnosis.tolerance:
         return (
@@ -82,12 +87,14 @@ def _if_not_shown(diagnosis: Diagnosis, spelling: Spelling) -> str:
     groups = f" with {_groups_setting(diagnosis, spelling)}" if diagnosis.taxonomy else ""
     guaranteed = diagnosis.inputs.groups_are_guaranteed
     shown = " ".join(shown_sentences(diagnosis, diagnosis.shown_within, spelling))
+    small = any(group.rows and group.threshold == np.inf for group in diagnosis.table)
+    if diagnosis.in_use and small:
+        return f"Use fewer groups: {_rows_for_own_threshold(diagnosis)}. {shown}"
     if diagnosis.in_use:
         more = "guarantees the coverage of every group" if guaranteed else "makes them more even"
         return f"Keep one threshold per group{groups}, which {more}. {shown}"
     if diagnosis.inputs.several_models:  # rows are few, so groups would have wide intervals
         return f"Keep one threshold for all rows. {shown}"
-    small = any(group.rows and group.threshold == np.inf for group in diagnosis.table)
     if small or len(diagnosis.scores) < 2:
         return f"Keep one threshold for all rows, or compare fewer groups. {shown}"
     if not guaranteed:
@@ -106,13 +113,17 @@ def _use_other_score(diagnosis: Diagnosis, option: Option, spelling: Spelling) -
 
 
 def _use_fewer_groups(diagnosis: Diagnosis) -> str:
+    return (
+        "Use fewer groups: with one threshold for all rows, coverage is uneven, and "
+        f"{_rows_for_own_threshold(diagnosis)}."
+    )
+
+
+def _rows_for_own_threshold(diagnosis: Diagnosis) -> str:
+    """Return how many rows a group needs for a finite threshold, and which groups have fewer."""
     small = [group for group in diagnosis.table if group.rows and group.threshold == np.inf]
     named = join_first(f"{group.group} has {group.rows}" for group in small)
-    needed = rows_for_finite_threshold(diagnosis.level)
-    return (
-        "Use fewer groups: with one threshold for all rows, coverage is uneven, and a "
-        f"group needs at least {needed} rows for its own threshold ({named})."
-    )
+    return f"a group needs at least {rows_for_finite_threshold(diagnosis.level)} rows for its own threshold ({named})"
 
 
 def _calibrate_per_group(diagnosis: Diagnosis, option: Option, spelling: Spelling) -> str:

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from evencover._internal.text_output import count_text, number_text
-from evencover.diagnostics._formatting import join_first, range_text
+from evencover.diagnostics._formatting import coverage_text, join_first, range_text
 from evencover.diagnostics._headlines import off_sentences
-from evencover.diagnostics._verdict import shown_range, tolerance_range
-from evencover.diagnostics.audit_result import ON_A_BOUND, Audit, GroupAudit
+from evencover.diagnostics._verdict import ON_A_BOUND, cannot_be_narrower, shown_range, tolerance_range
+from evencover.diagnostics.audit_result import Audit, GroupAudit
 from evencover.taxonomies import ByFeature, ByPrediction, BySpread, Product
 
 HOW_OFTEN, HOW_WIDE, IS_EVEN, WHAT_TO_DO = "How often right", "How wide", "Is it even", "What to do"
@@ -59,7 +59,7 @@ def is_even(audit: Audit) -> str:
     if audit.n_infinite:
         return f"Not known yet. {_infinite_text(audit)}"
     if audit.is_as_even_as_possible:
-        named = join_first(map(audit.name_of, audit.cannot_be_narrower))
+        named = join_first(map(coverage_text, cannot_be_narrower(audit)))
         return f"As even as possible. No group is right too rarely. Right more often than asked: {named}. {ON_A_BOUND}"
     asked = range_text(*tolerance_range(audit))
     groups = "No group is shown to be off" if several else "It is not shown to be off"

@@ -26,7 +26,7 @@ from evencover.diagnostics._exact_tests import (
     large_sample_p_value,
     two_sided_p_value,
 )
-from evencover.diagnostics._marginal_threshold import MarginalThreshold
+from evencover.diagnostics._interval_input import strictly_inside
 from evencover.diagnostics._verdict import verdict
 from evencover.diagnostics.audit_result import Evidence, GroupAudit
 from evencover.diagnostics.diagnosis_result import Diagnosis
@@ -90,7 +90,7 @@ class RowResults:
         """Return the results of the intervals for the targets."""
         scores = interval_scores(y, intervals, level) if isinstance(intervals, Intervals) else np.full(len(y), np.nan)
         infinite = infinite_intervals(intervals)
-        inside = _strictly_inside(y, intervals) & ~infinite  # an infinite interval cannot be too wide by choice
+        inside = strictly_inside(y, intervals) & ~infinite  # an infinite interval cannot be too wide by choice
         return cls(intervals.covers(y), inside, infinite, intervals.width, scores, pools, level)
 
     @property
@@ -123,13 +123,6 @@ class RowResults:
         return CoverageCount(n, covered, inside, infinite, width, score, tuple(counts.tolist())).audit(
             name, self.pools.sizes, self.level, self.pools.tail_shares, clustered=self.pools.clustered
         )
-
-
-def _strictly_inside(y: FloatArray, intervals: Intervals | IntervalUnion) -> BoolArray:
-    """Return which targets lie strictly inside; if all are whole, an interval ends at the whole numbers in it."""
-    if isinstance(intervals, Intervals) and not np.any(y % 1):
-        intervals = replace(intervals, lower=np.ceil(intervals.lower), upper=np.floor(intervals.upper))
-    return intervals.covers_inside(y)
 
 
 @dataclass(frozen=True)
@@ -377,7 +370,9 @@ def judged_groups(family: JointTests, counts: GroupCounts, tolerance: float) -> 
 
 
 def _calibration_counts(diagnosis: Diagnosis, groups: Groups, results: RowResults) -> CalibrationCounts | None:
-    """Return the calibration rows of the audited groups; None if the threshold is infinite.
+    """Return the calibration rows of the audited groups; None if they do not tell the coverage.
+
+    That is so if the threshold is infinite, or if points replace empty intervals, which raises the coverage.
 
     Raise TypeError if it is no diagnosis, and ValueError if it cannot be that of the intervals: other groups, another
     level, other thresholds.
@@ -397,8 +392,8 @@ def _calibration_counts(diagnosis: Diagnosis, groups: Groups, results: RowResult
         raise ValueError(f"diagnosis must have the groups of the audit: {list(own)}; got {list(other)}")
     if diagnosis.level != float(level):
         raise ValueError(f"diagnosis must have the level of the audit, {float(level):g}; got {diagnosis.level:g}")
-    marginal = MarginalThreshold(diagnosis.inputs.scores, diagnosis.inputs.groups, level)
-    return marginal.counts if np.isfinite(marginal.threshold) else None
+    marginal = diagnosis.inputs.marginal_threshold(level)
+    return marginal.counts if np.isfinite(marginal.threshold) and not marginal.replaces_empty else None
 
 
 def holm_adjusted(rows: Sequence[GroupAudit]) -> tuple[GroupAudit, ...]:

@@ -1,9 +1,11 @@
 """Intervals as users pass them: `Intervals`, unions, or plain bounds of any library."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from evencover._internal.arrays import BoolArray, FloatArray
 from evencover.interval_unions import IntervalUnion
 from evencover.intervals import Intervals
 from evencover.quantiles import Level
@@ -46,6 +48,18 @@ def _from_bounds(bounds: Any) -> Intervals:
     if len(intervals) and np.all(intervals.lower > intervals.upper):
         raise ValueError("intervals must have lower <= upper; in every row, lower is above upper: are the two swapped?")
     return intervals
+
+
+def strictly_inside(y: FloatArray, intervals: Intervals | IntervalUnion) -> BoolArray:
+    """Return which targets lie strictly inside; if all are whole, an interval ends at the whole numbers in it."""
+    if isinstance(intervals, Intervals) and are_whole(y):
+        intervals = replace(intervals, lower=np.ceil(intervals.lower), upper=np.floor(intervals.upper))
+    return intervals.covers_inside(y)
+
+
+def are_whole(y: FloatArray) -> bool:
+    """Return whether all targets are whole numbers."""
+    return not np.any(y % 1)
 
 
 def level_of(intervals: Intervals | IntervalUnion) -> Level:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from scipy.stats import hypergeom
@@ -11,15 +12,20 @@ from evencover.diagnostics._coverage_intervals import CalibrationCounts, farthes
 from evencover.diagnostics._exact_tests import (
     SIGNIFICANT,
     clopper_pearson_lower,
-    clopper_pearson_upper,
     holm,
     lower_confidence_bound,
+    tail_error,
     two_sided_p_value,
     upper_confidence_bound,
 )
+from evencover.diagnostics._interval_input import are_whole, strictly_inside
 from evencover.diagnostics._verdict import Verdict, verdict
 from evencover.groups import Groups, Label
+from evencover.intervals import Intervals
 from evencover.quantiles import Level, conformal_quantile, conformal_rank, level_fraction, thresholds
+from evencover.rows import Rows
+from evencover.scores import Bounded, Score, scores_of
+from evencover.scores.evaluation import interval_by
 
 N_DRAWS = 9999  # tables drawn by the joint test of three groups or more
 _ROUNDING_MARGIN = 1e-9
@@ -36,7 +42,7 @@ class GroupForecast:
     rows : int
         Number of its calibration rows.
     coverage : float
-        Share of these rows whose score is at most the threshold; NaN without rows.
+        Share of these rows that the threshold covers; NaN without rows.
     low, high : float
         Interval for the probability that the threshold, as computed, covers a future row of the group. The intervals
         of all groups hold at the same time with 95 % confidence.
@@ -47,8 +53,10 @@ class GroupForecast:
         The threshold from the rows of this group alone; inf if they are too few.
     within : float
         The smallest distance from the level within which the coverage of this group is shown to lie.
+    inside : float
+        Share of these rows whose target lies strictly inside its interval; NaN without rows.
     inside_low : float
-        Lower end of the interval for the share of rows whose score is below the threshold, and not equal to it.
+        Lower end of the interval for that share.
     """
 
     group: Label
@@ -60,6 +68,7 @@ class GroupForecast:
     adjusted: float
     threshold: float
     within: float
+    inside: float
     inside_low: float
 
     @property
@@ -81,11 +90,21 @@ class MarginalThreshold:
         because it is not a random draw from its group.
     level : float
         Nominal coverage.
+    rows, nonconformity : Rows of n rows and Score, optional
+        The rows and their score, if they are known. Then rows count as the intervals treat them: points that replace
+        empty intervals cover their target, and whole numbers can lie on a bound although their score is smaller.
     """
 
     scores: FloatArray
     groups: Groups
     level: Level
+    rows: Rows | None = None
+    nonconformity: Score | None = None
+
+    @classmethod
+    def of_rows(cls, rows: Rows, groups: Groups, score: Score, level: Level) -> Self:
+        """Return the marginal threshold of rows with targets."""
+        return cls(scores_of(score, rows), groups, level, rows, score)
 
     @cached_property
     def threshold(self) -> float:
@@ -99,8 +118,13 @@ class MarginalThreshold:
 
     @cached_property
     def covered(self) -> IntArray:
-        """Number of rows of each group whose score is at most the threshold. Shape (G,)."""
-        return self._counts(self.scores <= self.threshold)
+        """Number of covered rows of each group: by their score, or by a point that replaces an interval. Shape (G,)."""
+        return self._scored + self._counts(self._at_a_point)
+
+    @cached_property
+    def replaces_empty(self) -> bool:
+        """Whether points replace empty intervals of these rows."""
+        return self._intervals is not None and self._intervals.n_replaced > 0
 
     @property
     def coverage_intervals(self) -> tuple[FloatArray, FloatArray]:
@@ -113,9 +137,7 @@ class MarginalThreshold:
         """
         if self.threshold == np.inf:
             return np.ones(len(self.sizes)), np.ones(len(self.sizes))
-        counts, groups = self.counts, int(np.count_nonzero(self.sizes))
-        low = clopper_pearson_lower(counts.certain, counts.rows, groups)
-        return low, clopper_pearson_upper(counts.covered, counts.rows, groups)
+        return self._bounds(tail_error(int(np.count_nonzero(self.sizes))))
 
     @property
     def distances(self) -> FloatArray:
@@ -127,35 +149,58 @@ class MarginalThreshold:
         """
         if self.threshold == np.inf:
             return np.full(len(self.sizes), np.inf)
-        counts = self.counts
-        low = lower_confidence_bound(counts.certain, counts.rows, SIGNIFICANT)
-        high = upper_confidence_bound(counts.covered, counts.rows, SIGNIFICANT)
-        return np.where(self.sizes > 0, farthest_distance(low, high, self.level), np.inf)
+        return np.where(self.sizes > 0, farthest_distance(*self._bounds(SIGNIFICANT), self.level), np.inf)
+
+    def _bounds(self, error: float | FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the bounds of each group's coverage with a finite threshold, one-sided at this error. Shapes (G,).
+
+        A row is missed if its score is above the threshold and, given that, no replaced point is its target. The rows
+        above the threshold are independent, whatever the threshold is. So with points, each of the two shares gets
+        bounds at half the error (Bonferroni), and the bounds of the missed share are their products.
+        """
+        counts, error = self.counts, error / (1 + self.replaces_empty)
+        low = lower_confidence_bound(counts.certain, counts.rows, error)
+        high = upper_confidence_bound(counts.covered, counts.rows, error)
+        if not self.replaces_empty:
+            return low, high
+        points, above = self._counts(self._at_a_point), counts.rows - counts.covered
+        fewest, most = (bound(points, above, error) for bound in (lower_confidence_bound, upper_confidence_bound))
+        return 1 - (1 - low) * (1 - fewest), 1 - (1 - high) * (1 - most)
 
     @property
     def shown_within(self) -> float:
         """The smallest distance from the level within which all groups that have rows are shown to lie."""
         return float(largest_distance(self.distances, self.sizes))
 
+    @cached_property
+    def inside(self) -> IntArray:
+        """Number of rows of each group strictly inside: a smaller threshold would cover them, too. Shape (G,).
+
+        Their score is below the threshold. If whole numbers are the targets, they do not lie on a bound either.
+        """
+        below = self.scores < self.threshold
+        if self._intervals is not None and self.rows is not None:
+            below &= strictly_inside(self.rows.required_target(by="a score"), self._intervals)
+        return self._counts(below)
+
     @property
     def inside_low(self) -> FloatArray:
-        """Lower ends of intervals for the shares of rows with a score below the threshold. Shape (G,).
+        """Lower ends of intervals for the shares of rows strictly inside. Shape (G,).
 
-        A group is covered too often only if these rows are too many: with a smaller threshold, rows that tie with it
-        would be missed. Without ties in a group, it is the lower end of the interval of its coverage.
+        A group is covered too often only if these rows are too many: with a smaller threshold, the others would be
+        missed. Without ties in a group, it is the lower end of the interval of its coverage.
         """
-        below = self._counts(self.scores < self.threshold)
-        tied = self.covered - below > 1  # the one score that the threshold comes from is no tie
-        bounds = clopper_pearson_lower(below, self.sizes, int(np.count_nonzero(self.sizes)))
+        tied = self.covered - self.inside > 1  # the one score that the threshold comes from is no tie
+        bounds = clopper_pearson_lower(self.inside, self.sizes, int(np.count_nonzero(self.sizes)))
         return np.where(tied, bounds, self.coverage_intervals[0])
 
     @property
     def counts(self) -> CalibrationCounts:
-        """The rows of each group, and how many of them a finite threshold covers."""
+        """The rows of each group, and how many of them score at most a finite threshold."""
         tied = self.scores == self.threshold
         own, needed = self._counts(tied), self._rank - np.count_nonzero(self.scores < self.threshold)
-        certain = self.covered - own + np.maximum(0, needed - (np.count_nonzero(tied) - own))
-        return CalibrationCounts(self.sizes, certain, self.covered)
+        certain = self._scored - own + np.maximum(0, needed - (np.count_nonzero(tied) - own))
+        return CalibrationCounts(self.sizes, certain, self._scored)
 
     @cached_property
     def p_values(self) -> FloatArray:
@@ -190,10 +235,9 @@ class MarginalThreshold:
     @cached_property
     def forecasts(self) -> tuple[GroupForecast, ...]:
         """The expected coverage of future rows in each group."""
-        shares = np.divide(self.covered, self.sizes, out=np.full(len(self.sizes), np.nan), where=self.sizes > 0)
         columns = (
-            *(shares, *self.coverage_intervals, self.p_values, holm(self.p_values)),
-            *(self.group_thresholds, self.distances, self.inside_low),
+            *(self._share(self.covered), *self.coverage_intervals, self.p_values, holm(self.p_values)),
+            *(self.group_thresholds, self.distances, self._share(self.inside), self.inside_low),
         )
         rows = zip(self.groups.labels, self.sizes.tolist(), *(column.tolist() for column in columns), strict=True)
         return tuple(GroupForecast(*row) for row in rows)
@@ -210,6 +254,32 @@ class MarginalThreshold:
     @property
     def _rank(self) -> int:
         return conformal_rank(len(self.scores), self.level)
+
+    @cached_property
+    def _scored(self) -> IntArray:
+        """Number of rows of each group whose score is at most the threshold. Shape (G,)."""
+        return self._counts(self.scores <= self.threshold)
+
+    @cached_property
+    def _intervals(self) -> Intervals | None:
+        """The intervals of the rows, if they tell more than the scores: for targets with a support, or whole ones."""
+        if self.rows is None or self.nonconformity is None or self.threshold == np.inf:
+            return None
+        if not (isinstance(self.nonconformity, Bounded) or are_whole(self.rows.required_target(by="a score"))):
+            return None
+        return interval_by(self.nonconformity, self.threshold, self.rows.prediction)
+
+    @cached_property
+    def _at_a_point(self) -> BoolArray:
+        """Whether each row is covered by a point that replaces an empty interval. Shape (n,)."""
+        if self._intervals is None or self.rows is None:
+            return np.zeros(len(self.scores), dtype=bool)
+        covered = self._intervals.covers(self.rows.required_target(by="a score"))
+        return self._intervals.replaced & covered & (self.scores > self.threshold)
+
+    def _share(self, counts: IntArray) -> FloatArray:
+        """Return a count of each group as a share of its rows; NaN without rows."""
+        return np.where(self.sizes > 0, counts / np.maximum(self.sizes, 1), np.nan)
 
     def _counts(self, rows: BoolArray) -> IntArray:
         """Return how many of the selected rows each group has."""

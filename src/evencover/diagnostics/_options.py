@@ -23,7 +23,6 @@ from evencover.scores import (
     RelativeIntervalDistance,
     Residual,
     Score,
-    scores_of,
 )
 from evencover.scores.evaluation import interval_by
 from evencover.scores.one_sided import Side, is_one_sided
@@ -74,9 +73,7 @@ def evaluate_options(
     result: list[Option] = []
     groups = current.groups
     for score in usable_scores(rows.prediction, nonconformity):
-        marginal = (
-            current if score is nonconformity else MarginalThreshold(scores_of(score, rows), groups, settings.level)
-        )
+        marginal = current if score is nonconformity else MarginalThreshold.of_rows(rows, groups, score, settings.level)
         marginal_verdict = marginal.verdict(settings.tolerance)
         result.append(_option(rows, groups, score, marginal.threshold, marginal_verdict, settings.level))
         # Rows without a group have code -1, and so get the last threshold: the marginal one.
@@ -91,7 +88,7 @@ def two_tails_quality(rows: Rows, groups: Groups, score: Score, level: Fraction)
     bounds = []
     for side in _SIDES:
         tail = one_tail(score, side)
-        marginal = MarginalThreshold(scores_of(tail, rows), groups, (1 + level) / 2)
+        marginal = MarginalThreshold.of_rows(rows, groups, tail, (1 + level) / 2)
         row_thresholds = np.append(marginal.group_thresholds, marginal.threshold)[groups.codes]
         bounds.append(interval_by(tail, row_thresholds, rows.prediction))
     lower, upper = bounds

@@ -65,19 +65,19 @@ PYTHON, COMMAND_LINE = Spelling(command_line=False), Spelling(command_line=True)
 
 
 def shown_sentences(result: HasVerdict, shown_within: float, spelling: Spelling) -> list[str]:
-    """Return what the rows show if they cannot show evenness, and the tolerance that would count as even.
+    """Return what the rows do not show yet, and the tolerance with which they would count as even.
 
-    With very few rows, no tolerance is named: it would be too large to be of use.
+    With very few rows, no tolerance is named: it would be too large to be of use. What the rows do show stands in the
+    headline; a second range here would differ from it, because a tolerance extends to both sides of the level.
     """
     tolerance = sufficient_tolerance(shown_within)
-    shown = range_text(max(result.level - tolerance, 0.0), min(result.level + tolerance, 1.0))
     if tolerance > _LARGEST_TOLERANCE:
-        return [f"The rows are too few to show more than that every group lies between {shown}."]
+        return ["The rows are too few to show more."]
+    counted = range_text(max(result.level - tolerance, 0.0), min(result.level + tolerance, 1.0))
     return [
-        f"The rows show that every group lies between {shown}, but not yet between "
-        f"{range_text(*tolerance_range(result))}.",
-        "If the wider range is good enough for you, nothing more is needed. (With "
-        f"{spelling.setting('tolerance', tolerance)}, it would count as even.)",
+        f"It is not shown yet that every group lies between {range_text(*tolerance_range(result))}.",
+        f"If anything between {counted} is good enough for you, nothing more is needed: with "
+        f"{spelling.setting('tolerance', tolerance)}, the groups count as even.",
     ]
 
 

@@ -18,6 +18,12 @@ _LARGEST_DEFAULT = 0.03
 _DEFAULT_IN_DEVIATIONS = 0.1
 
 
+ON_A_BOUND = (
+    "Many of their targets lie exactly on a bound. Equal targets, such as whole numbers, are covered or missed all "
+    "together, so they cannot always be covered less often."
+)
+
+
 def default_tolerance(level: Level) -> float:
     """Return the tolerance that is used if none is given: min(0.03, 0.1 √(level (1 − level))).
 
@@ -67,6 +73,10 @@ class GroupCoverage(Protocol):
     @property
     def within(self) -> float:
         """The smallest distance from the level within which the group, by itself, is shown to lie."""
+
+    @property
+    def inside(self) -> float:
+        """Share of the targets strictly inside their intervals, not on a bound; NaN without rows."""
 
     @property
     def inside_low(self) -> float:
@@ -170,7 +180,27 @@ def explained_by_bounds(group: GroupCoverage, level: Level) -> bool:
     Without these targets, it is not shown to be covered more often.
     """
     shown = group.low > float(level) and group.inside_low < group.low
-    return bool(group.rows) and shown and group.adjusted >= SIGNIFICANT
+    too_often = group.adjusted < SIGNIFICANT and excludes_level(group, level)
+    return bool(group.rows) and shown and not too_often
+
+
+def cannot_be_narrower(result: HasVerdict) -> list[GroupCoverage]:
+    """Return the groups that are not shown to lie within the tolerance, and whose targets strictly inside are few."""
+    wide = (row for row in result.table if row.rows and row.within > result.tolerance)
+    return [row for row in wide if row.inside <= result.level < row.coverage]
+
+
+def is_as_even_as_possible(result: HasVerdict, overall: GroupCoverage | None = None) -> bool:
+    """Return whether groups are not even only because some of them cannot be narrower.
+
+    No group is covered too rarely, some rows are shown to be covered more often than the level, and every group that is
+    not shown to lie within the tolerance cannot be narrower.
+    """
+    tight, groups = cannot_be_narrower(result), [row for row in result.table if row.rows]
+    shown = any(explained_by_bounds(row, result.level) for row in [*tight, *([] if overall is None else [overall])])
+    enough = all(row.low >= result.level - result.tolerance for row in groups)
+    wide = [row for row in groups if row.within > result.tolerance]
+    return result.verdict == "undecided" and shown and enough and len(wide) == len(tight)
 
 
 def coverage_range(table: Sequence[GroupCoverage]) -> tuple[float, float]:

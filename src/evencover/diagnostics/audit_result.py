@@ -17,16 +17,12 @@ from evencover.diagnostics._formatting import (
     verdict_html,
 )
 from evencover.diagnostics._headlines import groups_sentence, share_sentence
-from evencover.diagnostics._verdict import Verdict, excludes_level, explained_by_bounds, is_off
+from evencover.diagnostics._verdict import Verdict, excludes_level, is_as_even_as_possible, is_off
 from evencover.diagnostics.quality import Quality
 from evencover.groups import Label
 
 Evidence: TypeAlias = Literal["calibration and test rows", "test rows"]
 
-ON_A_BOUND = (
-    "Many of their targets lie exactly on a bound. Equal targets, such as whole numbers, are covered or missed all "
-    "together, so they cannot always be covered less often."
-)
 AUDIT_COLUMNS = (*COVERAGE_COLUMNS[:3], "estimate", *COVERAGE_COLUMNS[3:], "p (Holm)", "mean width")
 _HEADER = (*AUDIT_COLUMNS, "Winkler score")
 
@@ -207,27 +203,13 @@ class Audit:
 
     @property
     def is_as_even_as_possible(self) -> bool:
-        """Whether groups are not even only because some of them cannot be narrower.
-
-        No group is covered too rarely, some rows are shown to be covered more often than the level, and every group
-        that is not shown to lie within the tolerance cannot be narrower.
-        """
-        tight, groups = self.cannot_be_narrower, [row for row in self.table if row.rows]
-        shown = any(explained_by_bounds(row, self.level) for row in (*tight, self.overall))
-        enough = all(row.low >= self.level - self.tolerance for row in groups)
-        wide = [row for row in groups if row.within > self.tolerance]
-        return self.verdict == "undecided" and shown and enough and len(wide) == len(tight)
+        """Whether groups are not even only because some of them cannot be narrower."""
+        return is_as_even_as_possible(self, self.overall)
 
     def name_of(self, row: GroupAudit) -> str:
         """Return a group with its coverage for a sentence; the worst region by its rule."""
         named = replace(row, group=f"rows with {self.region_rule}") if row is self.worst_region else row
         return coverage_text(named)
-
-    @property
-    def cannot_be_narrower(self) -> tuple[GroupAudit, ...]:
-        """Groups that are not shown to lie within the tolerance, and whose targets strictly inside are too few."""
-        wide = (row for row in self.table if row.rows and row.within > self.tolerance)
-        return tuple(row for row in wide if row.inside <= self.level < row.coverage)
 
     @property
     def share_text(self) -> str:
@@ -289,9 +271,16 @@ class Audit:
     def _regions(self) -> list[GroupAudit]:
         return [] if self.worst_region is None else [self.worst_region]
 
+    def _region_line(self, region: GroupAudit) -> str:
+        """Return where coverage is lowest, as the first half of the rows has it and the second half tests it."""
+        if region.coverage < self.level:
+            return f"Worst region (lowest coverage by the features): {self.region_rule}."
+        found = f"Worst region of one half of the rows, by the features: {self.region_rule}"
+        return f"{found}; in the other half, it is covered often enough."
+
     def _feature_lines(self) -> list[str]:
         """Return the results by the features, as lines of text."""
-        lines = [f"Worst region (lowest coverage by the features): {self.region_rule}."] if self.worst_region else []
+        lines = [] if self.worst_region is None else [self._region_line(self.worst_region)]
         if self.by_feature:
             off = join_first(self.features_off_the_level) or "none"
             lines.append(f"Rows by feature whose coverage differs from the level: {off}.")

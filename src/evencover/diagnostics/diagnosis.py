@@ -182,7 +182,7 @@ def _diagnosis(inputs: DiagnosisInputs, settings: Settings, *, taxonomy: str = "
 
 def _level_parts(inputs: DiagnosisInputs, settings: Settings) -> dict[str, Any]:
     """Return the parts of a diagnosis that depend on the level, by name."""
-    marginal = MarginalThreshold(inputs.scores, inputs.groups, settings.level)
+    marginal = inputs.marginal_threshold(settings.level)
     rng = np.random.default_rng([settings.seed, 1])
     return {
         "verdict": marginal.verdict(settings.tolerance),

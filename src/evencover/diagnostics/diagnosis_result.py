@@ -19,13 +19,14 @@ from evencover.diagnostics._formatting import (
     verdict_html,
 )
 from evencover.diagnostics._headlines import groups_sentence
-from evencover.diagnostics._marginal_threshold import GroupForecast
+from evencover.diagnostics._marginal_threshold import GroupForecast, MarginalThreshold
 from evencover.diagnostics._options import Option
 from evencover.diagnostics._quantile_differences import MIN_ROWS_ABOVE, QuantileDifference
 from evencover.diagnostics._score_distributions import DistributionDifference
 from evencover.diagnostics._spread_dependence import Dependence
 from evencover.diagnostics._verdict import Verdict, is_off
 from evencover.groups import Groups, Label
+from evencover.quantiles import Level
 from evencover.rows import Rows
 from evencover.scores import Score
 from evencover.taxonomies import Taxonomy
@@ -83,6 +84,10 @@ class DiagnosisInputs:
     def groups_are_guaranteed(self) -> bool:
         """Whether thresholds per group guarantee the coverage of these groups, and not only approximately."""
         return not self.several_models and not (self.clustered_rows and self.groups.n_edge_bits)
+
+    def marginal_threshold(self, level: Level) -> MarginalThreshold:
+        """Return the threshold for all rows at a level."""
+        return MarginalThreshold(self.scores, self.groups, level, self.rows, self.nonconformity)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -34,7 +34,7 @@ from evencover.models.target_transforms import check_target_transform, with_targ
 from evencover.predictions import Prediction
 from evencover.quantiles import Level, rows_for_finite_threshold
 from evencover.rows import Rows
-from evencover.scores import IntervalDistance, Normalized, Residual, Score, scores_of
+from evencover.scores import IntervalDistance, Normalized, Residual, Score
 from evencover.scores.one_sided import is_one_sided
 from evencover.scores.score import checked_score, needs_scale, with_scale
 from evencover.scores.support import with_support, without_support
@@ -338,7 +338,7 @@ def _candidate(option: Option, taxonomy: Taxonomy) -> Candidate:
 def _options(rows: Rows, taxonomy: Taxonomy, choices: _Choices, settings: Settings) -> Iterator[Option]:
     """Yield the options of the scores that can be chosen, with the groups of a taxonomy."""
     score = choices.nonconformity or with_support(Residual(), choices.support)
-    marginal = MarginalThreshold(scores_of(score, rows), fresh_taxonomy(taxonomy).learn(rows), settings.level)
+    marginal = MarginalThreshold.of_rows(rows, fresh_taxonomy(taxonomy).learn(rows), score, settings.level)
     for option in evaluate_options(rows, score, marginal, settings):
         if choices.nonconformity in (None, option.nonconformity):
             yield option

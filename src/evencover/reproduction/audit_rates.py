@@ -157,6 +157,11 @@ class _GroupResult:
         return self.coverage
 
     @property
+    def inside(self) -> float:
+        """The measured coverage: no target lies on a bound."""
+        return self.coverage
+
+    @property
     def inside_low(self) -> float:
         """The lower end: no target lies on a bound."""
         return self.low
