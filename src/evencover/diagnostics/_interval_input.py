@@ -53,8 +53,13 @@ def _from_bounds(bounds: Any) -> Intervals:
 def strictly_inside(y: FloatArray, intervals: Intervals | IntervalUnion) -> BoolArray:
     """Return which targets lie strictly inside; if all are whole, an interval ends at the whole numbers in it."""
     if isinstance(intervals, Intervals) and are_whole(y):
-        intervals = replace(intervals, lower=np.ceil(intervals.lower), upper=np.floor(intervals.upper))
+        intervals = ending_at_whole_numbers(intervals)
     return intervals.covers_inside(y)
+
+
+def ending_at_whole_numbers(intervals: Intervals) -> Intervals:
+    """Return intervals that hold the same whole numbers, and end at them."""
+    return replace(intervals, lower=np.ceil(intervals.lower), upper=np.floor(intervals.upper))
 
 
 def are_whole(y: FloatArray) -> bool:

@@ -18,14 +18,14 @@ from evencover.diagnostics._exact_tests import (
     two_sided_p_value,
     upper_confidence_bound,
 )
-from evencover.diagnostics._interval_input import are_whole, strictly_inside
+from evencover.diagnostics._interval_input import are_whole, ending_at_whole_numbers
 from evencover.diagnostics._verdict import Verdict, verdict
 from evencover.groups import Groups, Label
 from evencover.intervals import Intervals
 from evencover.quantiles import Level, conformal_quantile, conformal_rank, level_fraction, thresholds
 from evencover.rows import Rows
 from evencover.scores import Bounded, Score, scores_of
-from evencover.scores.evaluation import interval_by
+from evencover.scores.evaluation import interval_by, scores_by
 
 N_DRAWS = 9999  # tables drawn by the joint test of three groups or more
 _ROUNDING_MARGIN = 1e-9
@@ -174,14 +174,20 @@ class MarginalThreshold:
 
     @cached_property
     def inside(self) -> IntArray:
-        """Number of rows of each group strictly inside: a smaller threshold would cover them, too. Shape (G,).
+        """Number of rows of each group strictly inside: narrower intervals would cover them, too. Shape (G,).
 
-        Their score is below the threshold. If whole numbers are the targets, they do not lie on a bound either.
+        Their score is below the threshold, and below that of an end of their interval: of possible targets, the end
+        with the larger score is the first that a narrower interval misses.
         """
         below = self.scores < self.threshold
-        if self._intervals is not None and self.rows is not None:
-            below &= strictly_inside(self.rows.required_target(by="a score"), self._intervals)
-        return self._counts(below)
+        if self._intervals is None or self.rows is None or self.nonconformity is None:
+            return self._counts(below)
+        with np.errstate(all="ignore"):  # a score need not be defined at an infinite end
+            ends = [
+                scores_by(self.nonconformity, end, self.rows.prediction)
+                for end in (self._intervals.lower, self._intervals.upper)
+            ]
+            return self._counts(below & ~(self.scores >= np.fmax(*ends)))
 
     @property
     def inside_low(self) -> FloatArray:
@@ -265,9 +271,11 @@ class MarginalThreshold:
         """The intervals of the rows, if they tell more than the scores: for targets with a support, or whole ones."""
         if self.rows is None or self.nonconformity is None or self.threshold == np.inf:
             return None
-        if not (isinstance(self.nonconformity, Bounded) or are_whole(self.rows.required_target(by="a score"))):
+        whole = are_whole(self.rows.required_target(by="a score"))
+        if not (whole or isinstance(self.nonconformity, Bounded)):
             return None
-        return interval_by(self.nonconformity, self.threshold, self.rows.prediction)
+        intervals = interval_by(self.nonconformity, self.threshold, self.rows.prediction)
+        return ending_at_whole_numbers(intervals) if whole else intervals
 
     @cached_property
     def _at_a_point(self) -> BoolArray:
