@@ -115,12 +115,15 @@ class Intervals:
         target = target if self.lower.ndim == 1 else target[:, None]
         return (self.lower <= target) & (target <= self.upper)
 
-    def covers_inside(self, y: Any) -> BoolArray:
+    def covers_inside(self, y: Any, *, whole: bool = False) -> BoolArray:
         """Return whether each target lies strictly inside its interval, not on a bound; shapes as in `covers`.
 
         A target on a bound would be missed by any narrower interval. Bounds are computed with rounding errors, so
-        targets up to a relative distance of 1e-9 from a bound count as on it.
+        targets up to a relative distance of 1e-9 from a bound count as on it. If all targets are whole numbers
+        (`whole`), an interval ends at the whole numbers in it.
         """
+        if whole:
+            return replace(self, lower=np.ceil(self.lower), upper=np.floor(self.upper)).covers_inside(y)
         target = checked_vector(y, "y", length=len(self), matched="the intervals")
         target = target if self.lower.ndim == 1 else target[:, None]
         margin = ROUNDING * self.magnitude

@@ -127,8 +127,8 @@ class RowResults:
 
 def _strictly_inside(y: FloatArray, intervals: Intervals | IntervalUnion) -> BoolArray:
     """Return which targets lie strictly inside; if all are whole, an interval ends at the whole numbers in it."""
-    if isinstance(intervals, Intervals) and not np.any(y % 1):
-        intervals = replace(intervals, lower=np.ceil(intervals.lower), upper=np.floor(intervals.upper))
+    if isinstance(intervals, Intervals):
+        return intervals.covers_inside(y, whole=not np.any(y % 1))
     return intervals.covers_inside(y)
 
 

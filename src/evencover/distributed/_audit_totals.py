@@ -150,9 +150,8 @@ class AuditTotals:
         every = sum(totals.values(), RowTotals())
         by_group = tuple(each.rows for each in totals.values())
         by_pool = by_group if len(sizes) == len(by_group) else (every.rows,)
-        count = CoverageCount(
-            every.rows, every.covered, every.inside, every.n_infinite, every.width, every.score, by_pool
-        )
+        inside = every.inside if self.everything.n_fractional else every.inside_whole
+        count = CoverageCount(every.rows, every.covered, inside, every.n_infinite, every.width, every.score, by_pool)
         return count.audit(name, sizes, level, self.tails)
 
 
