@@ -220,6 +220,20 @@ class TestAudit:
         assert f"One random row of each of 40 clusters was tested, of {N} rows" in str(found)
         assert audit(Y, bounds, clusters=CLUSTERS, seed=3).overall != found.overall
 
+    def test_rows_without_their_clusters_have_a_note(self):
+        """The tests take them for independent. With clusters, also if each has one row, there is nothing to say."""
+        model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, clusters=CLUSTERS)
+        note = (
+            "The thresholds come from clusters, but the test rows were treated as independent: pass their clusters "
+            "(clusters=, on the command line --clusters), unless each row is of another cluster."
+        )
+        for intervals in (model.predict_interval(X, level=0.5), model.predict_union(X, level=0.5)):
+            assert note in audit(Y, intervals).notes
+            for clusters in (CLUSTERS, np.arange(N)):
+                assert "as independent" not in str(audit(Y, intervals, clusters=clusters))
+        assert "One random row" not in str(audit(Y, intervals, clusters=np.arange(N)))
+        assert "as independent" not in str(audit(Y, ConformalRegressor(Ridge()).fit(X, Y).predict_interval(X)))
+
     def test_a_diagnosis_cannot_be_used_with_thresholds_from_clusters(self):
         model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, clusters=CLUSTERS)
         diagnosis = diagnose(model, level=0.5)
