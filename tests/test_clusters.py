@@ -224,7 +224,7 @@ class TestAudit:
         """The tests take them for independent. With clusters, also if each has one row, there is nothing to say."""
         model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, clusters=CLUSTERS)
         note = (
-            "The thresholds come from clusters, but the test rows were treated as independent: pass their clusters "
+            "The calibration had clusters, but the test rows were treated as independent: pass their clusters "
             "(clusters=, on the command line --clusters), unless each row is of another cluster."
         )
         for intervals in (model.predict_interval(X, level=0.5), model.predict_union(X, level=0.5)):

@@ -35,8 +35,8 @@ THRESHOLDS_FROM_CLUSTERS = (
     "With few of them, coverage can be above the level, which the tests allow for."
 )
 _TREATED_AS_INDEPENDENT = (
-    "The thresholds come from clusters, but the test rows were treated as independent: pass their clusters (clusters=, "
-    "on the command line --clusters), unless each row is of another cluster."
+    "The calibration had clusters, but the test rows were treated as independent: pass their clusters (clusters=, on "
+    "the command line --clusters), unless each row is of another cluster."
 )
 
 
@@ -62,8 +62,8 @@ class AuditInput(NamedTuple):
         """Return one random row of each cluster. Without clusters, or if each has one row, return all rows."""
         if clusters is None:
             guarantee = self.intervals.guarantee
-            from_clusters = guarantee is not None and guarantee.clusters is not None
-            return self._replace(notes=(_TREATED_AS_INDEPENDENT,)) if from_clusters else self
+            are_of_clusters = guarantee is not None and guarantee.for_new_clusters
+            return self._replace(notes=(_TREATED_AS_INDEPENDENT,)) if are_of_clusters else self
         n = len(self.intervals)
         rows = _one_row_of_each(cluster_codes(clusters, n, matched="the intervals"), seed)
         if len(rows) == n:

@@ -321,12 +321,12 @@ def audit_of_study(
 
     The test rows are of different clusters, if there are clusters.
     """
-    from_clusters = intervals.guarantee is not None and intervals.guarantee.clusters is not None
+    have_clusters = intervals.guarantee is not None and intervals.guarantee.for_new_clusters
     audited = audit(
         rows.y,
         intervals,
         groups=groups,
-        clusters=np.arange(len(rows)) if from_clusters else None,
+        clusters=np.arange(len(rows)) if have_clusters else None,
         diagnosis=diagnosis if _is_of_its_threshold(diagnosis, regressor) else None,
         **settings,
     )
