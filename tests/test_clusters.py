@@ -134,6 +134,20 @@ class TestMerge:
         with pytest.raises(ValueError, match=r"must be in the same part; in several parts: \[3\]"):
             model.calibrate_parts([(X[:5], Y[:5], [1, 1, 2, 2, 3]), (X[5:9], Y[5:9], [3, 3, 4, 4])])
 
+    def test_calibrate_parts_of_which_some_have_clusters(self):
+        """The error names the parts, and says what to pass."""
+        model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, clusters=CLUSTERS)
+        with_clusters, without = (X[:90], Y[:90], CLUSTERS[:90]), (X[90:], Y[90:])
+        advice = r"Pass \(X, y, clusters\) for every part, or \(X, y\) for every part if all rows are independent"
+        for parts, found in (
+            ([with_clusters, without], "part 0 has clusters, part 1 has none"),
+            ([without, without, with_clusters], "part 0 has no clusters, part 2 has some"),
+            ([with_clusters, (*without, None)], "part 0 has clusters, part 1 has none"),
+        ):
+            text = rf"^clusters must be given for all parts, or for none; {found} \(counted from 0\)\. {advice}$"
+            with pytest.raises(ValueError, match=text):
+                model.calibrate_parts(parts)
+
 
 class TestRegressor:
     def test_a_frozen_estimator_is_calibrated_with_all_clusters(self):
