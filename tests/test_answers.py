@@ -339,6 +339,16 @@ class TestWholeNumbers:
         )
         assert (wider.verdict, wider.headline) == (point.verdict, point.headline)
 
+    @pytest.mark.parametrize("sign", [1, -1])
+    @pytest.mark.parametrize(("end", "expected"), [(3.5, "uneven"), (0.0, "undecided")])
+    def test_a_limit_of_the_target_is_no_bound(self, sign, end, expected):
+        """Zeros stay covered if [0, 3.5] ends earlier, so it is too wide; the point 0 cannot be narrower."""
+        rng = np.random.default_rng(0)
+        y = np.where(rng.random(3000) < 0.95, 0.0, rng.exponential(size=3000))
+        found = audit(sign * y, np.sort(np.column_stack([np.zeros(3000), np.full(3000, sign * end)]), axis=1))
+        assert found.overall.coverage > 0.93
+        assert found.verdict == expected
+
     def test_too_rarely_covered_points_are_uneven(self):
         y, groups = self.counts(0.8)
         found = audit(y, (np.full(3000, 2.0), np.full(3000, 2.0)), groups=groups)

@@ -362,6 +362,14 @@ CASES = {
         lambda: MODEL.fit(X, Y, clusters=[None, "a"] * 10),
         "clusters must have a label for every row; missing labels: 10 of 20",
     ),
+    "clusters that are no labels": (
+        lambda: MODEL.fit(X, Y, clusters=["a", {}] * 10),
+        "clusters must be text, numbers or other hashable labels; got {} (the first in row 1, counted from 0)",
+    ),
+    "groups that are no labels": (
+        lambda: calibrate(Y, Y, groups=pd.Series([[1], [2]] * 10)),
+        "groups must be text, numbers or other hashable labels; got [1] (the first in row 0, counted from 0)",
+    ),
     "no target": (lambda: MODEL.fit(X, None), "requires y to be passed, but the target y is None"),
     "two targets": (
         lambda: MODEL.fit(X, np.column_stack([Y, Y])),

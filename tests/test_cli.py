@@ -132,6 +132,9 @@ def test_figures_prints_the_path_of_each_file(capsys, tmp_path, monkeypatch):
         (("reproduce", "figures", "--output", ""), "must be a path; got an empty text"),
         (("reproduce", "claims", "--repeats", "many"), "must be a whole number; got 'many'"),
         (("reproduce", "tables", "--repeats", "1.5"), "must be a whole number; got '1.5'"),
+        (("run", "--tolerance", "abc"), "--tolerance: must be a number between 0 and 1, such as 0.03; got 'abc'"),
+        (("run", "--level", "90 %"), "--level: must be a number between 0 and 1, such as 0.9; got '90 %'"),
+        (("run", "--test-size", "0,2"), "--test-size: must be a number between 0 and 1, such as 0.2; got '0,2'"),
         (("reproduce", "tables", "--repeats", "1"), "evencover: repeats must be a whole number, 2 or more"),
         (("reprodce", "claims"), "reproduce"),
     ],
@@ -406,3 +409,23 @@ def test_an_audit_of_clusters_tests_one_row_of_each(capsys, tmp_path):
     assert any("One random row of each of 60 clusters was tested" in note for note in found[1]["notes"])
     status, _, error = run_command_line(capsys, *words, "--clusters", "patients")
     assert (status, "did you mean 'patient'" in error) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("clusters", "role"),
+    [
+        ("y", "the target"),
+        ("1", "the target"),
+        ("lo", "the lower bounds"),
+        ("hi", "the upper bounds"),
+        ("p", "the predictions"),
+    ],
+)
+def test_clusters_of_an_audit_are_a_column_of_their_own(capsys, tmp_path, clusters, role):
+    path = tmp_path / "rows.csv"
+    path.write_text("y,lo,hi,p\n1,0,2,1\n2,1,3,2\n")
+    words = ("--target", "y", "--lower", "lo", "--upper", "hi", "--prediction", "p", "--clusters", clusters)
+    status, out, error = run_command_line(capsys, "audit", str(path), *words)
+    name = "y" if clusters == "1" else clusters
+    assert (status, out) == (1, "")
+    assert error == f"evencover: clusters must not name {role}; got {name!r}"

@@ -134,6 +134,20 @@ class TestMerge:
         with pytest.raises(ValueError, match=r"must be in the same part; in several parts: \[3\]"):
             model.calibrate_parts([(X[:5], Y[:5], [1, 1, 2, 2, 3]), (X[5:9], Y[5:9], [3, 3, 4, 4])])
 
+    def test_calibrate_parts_of_which_some_have_clusters(self):
+        """The error names the parts, and says what to pass."""
+        model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, clusters=CLUSTERS)
+        with_clusters, without = (X[:90], Y[:90], CLUSTERS[:90]), (X[90:], Y[90:])
+        advice = r"Pass \(X, y, clusters\) for every part, or \(X, y\) for every part if all rows are independent"
+        for parts, found in (
+            ([with_clusters, without], "part 0 has clusters, part 1 has none"),
+            ([without, without, with_clusters], "part 0 has no clusters, part 2 has some"),
+            ([with_clusters, (*without, None)], "part 0 has clusters, part 1 has none"),
+        ):
+            text = rf"^clusters must be given for all parts, or for none; {found} \(counted from 0\)\. {advice}$"
+            with pytest.raises(ValueError, match=text):
+                model.calibrate_parts(parts)
+
 
 class TestRegressor:
     def test_a_frozen_estimator_is_calibrated_with_all_clusters(self):
@@ -219,6 +233,20 @@ class TestAudit:
         assert (found.overall.rows, found.sizes_known) == (40, False)
         assert f"One random row of each of 40 clusters was tested, of {N} rows" in str(found)
         assert audit(Y, bounds, clusters=CLUSTERS, seed=3).overall != found.overall
+
+    def test_rows_without_their_clusters_have_a_note(self):
+        """The tests take them for independent. With clusters, also if each has one row, there is nothing to say."""
+        model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, clusters=CLUSTERS)
+        note = (
+            "The calibration had clusters, but the test rows were treated as independent: pass their clusters "
+            "(clusters=, on the command line --clusters), unless each row is of another cluster."
+        )
+        for intervals in (model.predict_interval(X, level=0.5), model.predict_union(X, level=0.5)):
+            assert note in audit(Y, intervals).notes
+            for clusters in (CLUSTERS, np.arange(N)):
+                assert "as independent" not in str(audit(Y, intervals, clusters=clusters))
+        assert "One random row" not in str(audit(Y, intervals, clusters=np.arange(N)))
+        assert "as independent" not in str(audit(Y, ConformalRegressor(Ridge()).fit(X, Y).predict_interval(X)))
 
     def test_a_diagnosis_cannot_be_used_with_thresholds_from_clusters(self):
         model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, clusters=CLUSTERS)

@@ -44,6 +44,7 @@ from evencover import (
     OneSided,
     Product,
     Residual,
+    audit,
     intervals_of,
 )
 from evencover.models import FromStd, TableEncoder
@@ -282,6 +283,25 @@ class TestClusters:
         expected = bounds(cross(cv=list(GroupKFold(5).split(X, Y, clusters))).fit(X, Y))
         np.testing.assert_allclose(bounds(cross(cv=GroupKFold(5)).fit(X, Y, clusters=clusters)), expected)
         assert len(cross(cv=LeaveOneGroupOut()).fit(X, Y, clusters=clusters).estimators_) == 20
+
+    @each_method
+    def test_nothing_is_guaranteed_for_rows_of_known_clusters(self, method, tmp_path):
+        """The text says so, also after the model was saved, and only with clusters."""
+        model = cross(method=method, random_state=0).fit(X, Y, clusters=self.CLUSTERS)
+        model.save(tmp_path / "model.evencover")
+        text = "Nothing is guaranteed for rows of clusters that the model was fitted or calibrated on."
+        for each in (model, CrossConformalRegressor.load(tmp_path / "model.evencover")):
+            assert str(each.guarantee_).endswith(
+                f"Calibration rows: 60. It is an average over new clusters: rows of one "
+                f"of them can be covered less often. {text}"
+            )
+        assert "clusters" not in str(cross(method=method, random_state=0).fit(X, Y).guarantee_)
+
+    def test_an_audit_without_clusters_has_a_note(self):
+        model = cross(random_state=0).fit(X, Y, clusters=self.CLUSTERS)
+        note = "The calibration had clusters, but the test rows were treated as independent"
+        assert note in str(audit(NEW.y, model.predict_interval(NEW.X)))
+        assert note not in str(audit(NEW.y, model.predict_interval(NEW.X), clusters=np.arange(len(NEW.y))))
 
 
 class TestFitParameters:

@@ -150,6 +150,15 @@ class TestOutOfSample:
         assert before.regressor.guarantee_.lower_bound(0.9) == 1 - Fraction(2 * 2, 20 + 2)  # folds of two clusters
         text = "80 rows to train; 20 of them, one of each patient, also to calibrate and to test in turn."
         assert text in str(before)
+        assert (
+            "For rows of new clusters, at least 81 % is guaranteed; usually it is close to 90 %. For rows of known "
+            "clusters, nothing is guaranteed."
+        ) in before.answers()["How often right"]
+        assert before.law_text.startswith(
+            "One row of each cluster was tested once, by models that were fitted and calibrated without any row of its "
+            "cluster. They had fewer clusters than the model for new rows"
+        )
+        assert not any("as independent" in note for note in before.audit.notes)
 
     def test_an_interval_has_the_rank_of_the_other_rows(self):
         """For a model that predicts 0, the half width is an order statistic of the other folds' absolute targets."""
@@ -378,6 +387,9 @@ class TestTexts:
         }
         for text, guarantee in cases.items():
             assert guarantee_sentence(guarantee, 0.9) == f"For new rows, {text}; usually it is close to 90 %."
+            of_clusters = guarantee_sentence(replace(guarantee, for_new_clusters=True), 0.9)
+            known = " For rows of known clusters, nothing is guaranteed." * text.startswith("at least")
+            assert of_clusters == f"For rows of new clusters, {text}; usually it is close to 90 %.{known}"
 
     @pytest.mark.parametrize(
         ("n", "text"),
@@ -452,6 +464,17 @@ class TestReport:
         several = found.intervals_at([0.5, 0.9])
         np.testing.assert_array_equal(several.lower[:, 1], found.intervals.lower)
         assert several.level == (0.5, 0.9)
+
+    def test_it_speaks_of_clusters(self):
+        """Only one row of each cluster is tested, by models without any row of the cluster."""
+        page = report(study(small(60).assign(patient=np.arange(60) // 4), "y", plan=SIMPLE, clusters="patient"))
+        for text in (
+            "For rows of known clusters, nothing is guaranteed.",
+            "One row of each patient was tested, by models that have not seen any row of it.",
+            "A row is calibrated, and tested, by models that were fitted without any row of its patient.",
+        ):
+            assert text in page, text
+        assert "Every row was tested" not in page
 
     def test_it_states_the_guarantee_and_the_folds(self, found):
         page = report(found)

@@ -73,6 +73,38 @@ def test_groups_of_all_rows_are_tested(tmp_path, kind, sizes, workers):
     assert "All 6000 rows were counted" in str(found)
 
 
+@pytest.mark.parametrize("n_fractional", [0, 1])
+@pytest.mark.usefixtures("small_sample")
+def test_whole_targets_are_on_a_bound_as_in_memory(n_fractional):
+    """An interval ends at the whole numbers in it, unless a single target of all parts is not whole."""
+    rng, n = np.random.default_rng(0), 6000
+    y, group = rng.poisson(2.0, n).astype(float), np.arange(n) % 2
+    y[n - n_fractional :] = 0.5
+    low, high = np.full(n, -0.3), 4.4 + 0.3 * group
+    whole = pa.table({"y": y, "low": low, "high": high, "g": group})
+    found = distributed.audit(whole, **COLUMNS, group="g", calibration_sizes=20_000)
+    expected = audit_in_memory(y, (low, high), groups=group, calibration_sizes=20_000)
+    assert (expected.overall.inside < expected.overall.coverage) == (n_fractional == 0)
+    for mine, other in zip((*found.table, found.overall), (*expected.table, expected.overall), strict=True):
+        assert_equal(mine, other)
+    assert found.verdict == expected.verdict == ("uneven" if n_fractional else "undecided")
+
+
+@pytest.mark.usefixtures("small_sample")
+def test_limits_of_the_target_are_no_bounds_as_in_memory():
+    """Three in four targets are 0, where all intervals end."""
+    rng, n = np.random.default_rng(0), 6000
+    y, group = np.maximum(rng.normal(-0.7, 1, n), 0), np.arange(n) % 2
+    low, high = np.zeros(n), 1.0 + group
+    whole = pa.table({"y": y, "low": low, "high": high, "g": group})
+    found = distributed.audit(whole, **COLUMNS, group="g", calibration_sizes=20_000)
+    expected = audit_in_memory(y, (low, high), groups=group, calibration_sizes=20_000)
+    assert found.overall.inside == found.overall.coverage
+    for mine, other in zip((*found.table, found.overall), (*expected.table, expected.overall), strict=True):
+        assert_equal(mine, other)
+    assert found.verdict == expected.verdict == "uneven"
+
+
 @pytest.mark.parametrize("kind", ["normalized", "constant", "upper", "empty"])
 @pytest.mark.usefixtures("small_sample")
 def test_default_groups_are_those_of_the_sample(kind):

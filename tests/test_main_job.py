@@ -581,7 +581,10 @@ CASES = {
         ["run", "--level", "90"],
         r"level must lie strictly between 0 and 1; got 90.0; did you mean 0.9",
     ),
-    "level in words": (["run", "--level", "much"], r'Invalid value for --level: unable to convert "much" into float.'),
+    "level in words": (
+        ["run", "--level", "much"],
+        r"Invalid value for --level: must be a number between 0 and 1, such as 0.9; got 'much'",
+    ),
     "no such option": (["run", "--lavel", "0.9"], r"Unknown option: --lavel. Did you mean --level"),
     "no such command": (["rum"], r'Unknown command "rum"'),
     "no such model": (["run", "--model", "bosting"], r"Invalid value .*bosting"),

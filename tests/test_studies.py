@@ -198,6 +198,8 @@ class TestClusters:
             "600 calibration, 60 test rows (calibration: each patient counts as one row; test: one row of each patient)"
         )
         assert sizes in str(found)
+        assert any("thresholds come from clusters" in note for note in found.audit.notes)
+        assert not any("as independent" in note for note in found.audit.notes)
 
     def test_rows_without_a_target_do_not_shift_the_clusters(self):
         """Clusters are those of the rows that are left, not of the rows at the same positions of the table."""

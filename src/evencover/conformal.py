@@ -230,7 +230,7 @@ class ConformalRegressor(
         ----------
         parts : iterable of (X, y) or (X, y, clusters)
             Features and targets of each part, which the model was not fitted on. With `clusters`, as in `calibrate`,
-            all rows of a cluster must be in the same part.
+            all rows of a cluster must be in the same part, and all parts must have clusters.
         """
         if not hasattr(self, "calibrator_"):
             raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' or 'calibrate'")
@@ -255,11 +255,16 @@ class ConformalRegressor(
         return self
 
     def _rows_of_parts(self, parts: Iterable[tuple[Any, ...]], calibrator: Calibrator) -> Iterator[Rows]:
-        """Yield the rows of each part. Raise ValueError if a cluster is in several of them."""
+        """Yield the rows of each part. Raise ValueError if a cluster is in several, or if only some have clusters."""
         known: set[Label] = set()
-        for X, y, *given in parts:
+        first = None  # the first part with rows, and whether it has clusters
+        for position, (X, y, *given) in enumerate(parts):
             rows = self.rows(X, y)
-            if given and given[0] is not None:
+            has_clusters = bool(given) and given[0] is not None
+            if len(rows):
+                first = first or (position, has_clusters)
+                _check_same_kind(*first, position, has_clusters)
+            if has_clusters:
                 check_clusters_are_used(given[0], calibrator)
                 labels = Groups.from_labels(given[0], name="clusters").labels
                 if repeated := [label for label in labels if label in known]:
@@ -405,3 +410,16 @@ class ConformalRegressor(
 
     def __sklearn_tags__(self) -> Tags:
         return with_inputs_of(self.estimator, super().__sklearn_tags__())
+
+
+def _check_same_kind(first: int, first_has_clusters: bool, position: int, has_clusters: bool) -> None:
+    """Raise ValueError if one of two parts has clusters, and the other has none."""
+    if has_clusters == first_has_clusters:
+        return
+    found = f"part {first} has clusters, part {position} has none"
+    if has_clusters:
+        found = f"part {first} has no clusters, part {position} has some"
+    raise ValueError(
+        f"clusters must be given for all parts, or for none; {found} (counted from 0). Pass (X, y, clusters) for every "
+        "part, or (X, y) for every part if all rows are independent"
+    )

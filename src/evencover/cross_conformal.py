@@ -182,8 +182,9 @@ class CrossConformalRegressor(
             Targets, in the order of the rows of X.
         clusters : array-like of shape (n,), optional
             Rows that belong together, for example rows of one patient: they are left out together. The guarantee is
-            then for rows of new clusters, and has a lower bound if all clusters have the same number of rows. Clusters
-            are not groups: the taxonomy sets the groups.
+            then for random rows of new clusters, and has a lower bound if all clusters have the same number of rows.
+            Nothing is guaranteed for rows of clusters that were passed here. Clusters are not groups: the taxonomy sets
+            the groups.
         **fit_params
             Passed to the `fit` of the models. Of an argument with n rows, such as ``sample_weight``, only the training
             rows are passed.

@@ -297,6 +297,7 @@ def _encode(values: NDArray[Any], name: str) -> tuple[IntArray, tuple[Label, ...
     if values.dtype.kind in "mM":  # microseconds, because nanoseconds would become integers
         values = values.astype(f"{values.dtype.kind}8[us]").astype(object)
     if values.dtype.kind == "O":
+        _check_hashable(values, name)
         values = _with_python_scalars(values)
     missing = is_missing(values)
     if missing.any():
@@ -311,6 +312,18 @@ def _encode(values: NDArray[Any], name: str) -> tuple[IntArray, tuple[Label, ...
         code_of: dict[Label, int] = {}
         codes = np.array([code_of.setdefault(value, len(code_of)) for value in values.tolist()], dtype=np.intp)
         return codes, tuple(code_of)
+
+
+def _check_hashable(values: NDArray[Any], name: str) -> None:
+    """Raise TypeError if a value cannot be a label, such as a list."""
+    for row, value in enumerate(values):
+        try:
+            hash(value)
+        except TypeError:
+            raise TypeError(
+                f"{name} must be text, numbers or other hashable labels; got {value!r:.80} (the first in row {row}, "
+                "counted from 0)"
+            ) from None
 
 
 def _with_python_scalars(values: NDArray[Any]) -> NDArray[Any]:

@@ -196,6 +196,9 @@ class Guarantee:
     clusters : mapping from label to int, optional
         If the rows of a cluster weigh as much as one new row: the weight of each group's calibration rows, in clusters,
         rounded down. It is the number n of independent rows whose coverage varies at least as much; `audit` uses it.
+    for_new_clusters : bool
+        Whether nothing is guaranteed for rows of known clusters: those that the model was fitted or calibrated on. With
+        `clusters`, it is always True.
 
     Examples
     --------
@@ -213,10 +216,12 @@ class Guarantee:
     tied: tuple[Label, ...] = field(default=(), kw_only=True)
     replaces_empty: bool = field(default=False, kw_only=True)
     clusters: Mapping[Label, int] | None = field(default=None, kw_only=True)
+    for_new_clusters: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.kind not in (*_KIND_TEXTS, "none"):
             raise ValueError(f"kind must be one of {', '.join([*_KIND_TEXTS, 'none'])}; got {self.kind!r}")
+        object.__setattr__(self, "for_new_clusters", self.for_new_clusters or self.clusters is not None)
 
     @property
     def lower_bound(self) -> Bound:
@@ -260,7 +265,8 @@ class Guarantee:
         several = self.kind == "per group" or len(self.sizes) > 1
         rows = _first([f"{label} {n}" if several else str(n) for label, n in self.sizes.items()])
         clusters = _first([f"{label} {n}" if several else str(n) for label, n in (self.clusters or {}).items()])
-        rows += f"; as clusters: {clusters}. {_OTHER_CLUSTERS}" if self.clusters else "."
+        rows += f"; as clusters: {clusters}." if self.clusters else "."
+        rows += f" {_OTHER_CLUSTERS}" * self.for_new_clusters
         unseen = _first(list(map(str, self.without)))
         exceptions = f" No guarantee for rows of unseen groups: {unseen}." if self.without else ""
         return (

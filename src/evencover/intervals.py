@@ -115,16 +115,31 @@ class Intervals:
         target = target if self.lower.ndim == 1 else target[:, None]
         return (self.lower <= target) & (target <= self.upper)
 
-    def covers_inside(self, y: Any) -> BoolArray:
+    def covers_inside(
+        self, y: Any, *, whole: bool = False, limits: tuple[float, float] = (-np.inf, np.inf)
+    ) -> BoolArray:
         """Return whether each target lies strictly inside its interval, not on a bound; shapes as in `covers`.
 
         A target on a bound would be missed by any narrower interval. Bounds are computed with rounding errors, so
         targets up to a relative distance of 1e-9 from a bound count as on it.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,)
+            Targets.
+        whole : bool
+            Whether all targets are whole numbers. Then an interval ends at the whole numbers in it.
+        limits : tuple of two float
+            The smallest and the largest possible target. An end there is no bound, unless the interval is one point.
         """
+        if whole:
+            return ending_at_whole_numbers(self).covers_inside(y, limits=limits)
         target = checked_vector(y, "y", length=len(self), matched="the intervals")
         target = target if self.lower.ndim == 1 else target[:, None]
-        margin = ROUNDING * self.magnitude
-        return (self.lower + margin < target) & (target < self.upper - margin)
+        margin, several, (low, high) = ROUNDING * self.magnitude, self.lower < self.upper, limits
+        above = (self.lower + margin < target) | (several & (self.lower <= low) & (target <= low))
+        below = (target < self.upper - margin) | (several & (self.upper >= high) & (target >= high))
+        return above & below & self.covers(y)
 
     @property
     def magnitude(self) -> FloatArray:
@@ -361,6 +376,21 @@ def bound_side(intervals: Any) -> Side | None:
         if np.isposinf(other).all() and (bound > -np.inf).all() and np.isfinite(bound).any():
             return side
     return None
+
+
+def limits_reached(y: FloatArray, intervals: Intervals) -> tuple[float, float]:
+    """Return the smallest and the largest target, if intervals end there and not beyond; otherwise −inf and inf.
+
+    Then they are limits of the target, such as 0 for prices, and not bounds that a threshold moves.
+    """
+    low, high = y.min(initial=np.inf), y.max(initial=-np.inf)
+    lowest, highest = np.fmin.reduce(intervals.lower, initial=np.inf), np.fmax.reduce(intervals.upper, initial=-np.inf)
+    return float(low) if low == lowest else -np.inf, float(high) if high == highest else np.inf
+
+
+def ending_at_whole_numbers(intervals: Intervals) -> Intervals:
+    """Return intervals that hold the same whole numbers, and end at them."""
+    return replace(intervals, lower=np.ceil(intervals.lower), upper=np.floor(intervals.upper))
 
 
 def empty_intervals(n: int) -> Intervals:

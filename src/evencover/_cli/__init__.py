@@ -47,6 +47,7 @@ The exit status of `run` and `audit` is 3 if coverage is uneven or differs from 
 otherwise 0. With --strict, it is 4 if there are too few rows to decide. A pipeline can use it as a check. Every command
 has --json and --help."""
 _REPRODUCE = "Reproduce the paper's tables and synthetic figures, and check its claims and the diagnostics."
+_EXAMPLES = {"--tolerance": 0.03, "--calibration-size": 0.4, "--test-size": 0.2}  # of shares; otherwise a level
 
 
 def app() -> Any:
@@ -54,7 +55,7 @@ def app() -> Any:
     cyclopts = import_optional("cyclopts", extra="cli", purpose="the command line")
 
     def convert(kind: Any, tokens: Sequence[Any]) -> Any:
-        """Convert a typed value; raise ValueError for an empty path and for a whole number with a fraction."""
+        """Convert a typed value; raise ValueError for an empty path and for a text that is not such a number."""
         values = tuple(HYPHEN if token.value == HYPHEN_AS_PATH else token.value for token in tokens)
         if get_origin(kind) is tuple:
             return values
@@ -63,6 +64,9 @@ def app() -> Any:
             raise ValueError("must be a path; got an empty text")
         if kind is int and not typed.lstrip("+-").isdecimal():
             raise ValueError(f"must be a whole number; got {typed!r}")
+        if kind is float and not _is_number(typed):
+            example = _EXAMPLES.get(tokens[0].keyword, 0.9)
+            raise ValueError(f"must be a number between 0 and 1, such as {example}; got {typed!r}")
         return typed if kind is str else cyclopts.convert(kind, tokens)
 
     defaults = cyclopts.Parameter(  # no --no-json next to --json, and no "default: False" in the help
@@ -116,6 +120,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(1)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         sys.exit(f"evencover: {message_text(error)}")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _keep_freed_memory() -> None:

@@ -142,6 +142,7 @@ def _audit_in_memory(
     roles["prediction"] = _prediction_column(roles, table.column_names)
     if given["prediction"] is not None and roles["prediction"] is not None:
         number_column(table, roles["prediction"], f"prediction of {name_of_file}")
+    _check_clusters(roles)
     named = [("features", name) for name in features or () if name not in ("all", "none")]
     for role, name in [("group", roles["group"]), ("clusters", roles["clusters"]), *named]:
         if name is not None:
@@ -192,6 +193,14 @@ def _audit_in_parts(
             return _audit_table(table, y, bounds, roles, features, {**settings, "groups": groups})
 
         return _for_command_line(audit_all_rows(source, columns, others, audit_sample, settings["calibration_sizes"]))
+
+
+def _check_clusters(roles: Mapping[str, str | None]) -> None:
+    """Raise ValueError if the column of clusters has another role, whose numbers say nothing about clusters."""
+    others = {"target": "target", "lower": "lower bounds", "upper": "upper bounds", "prediction": "predictions"}
+    for role, text in others.items():
+        if roles["clusters"] is not None and roles["clusters"] == roles[role]:
+            raise ValueError(f"clusters must not name the {text}; got {roles[role]!r}")
 
 
 def _prediction_column(roles: Mapping[str, str | None], names: Sequence[str]) -> str | None:

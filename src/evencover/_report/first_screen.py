@@ -87,6 +87,8 @@ def _kept_text(contents: Contents) -> str:
         return ""
     if contents.study.cross is None:
         return " The test rows were kept aside: the model has not seen them."
+    if contents.study.clusters is not None:
+        return f" One row of each {contents.study.clusters} was tested, by models that have not seen any row of it."
     return " Every row was tested, by models that have not seen it."
 
 

@@ -307,10 +307,11 @@ def guarantee_section(guarantee: Guarantee, level: float, recorder: LevelRecorde
 
 def weaker_guarantee_section(study: Study, level: float, recorder: LevelRecorder) -> Markup:
     """Return the guarantee of a cross-fitted study: what is guaranteed, what is usual, and why."""
+    left_out = "it" if study.clusters is None else f"any row of its {study.clusters}"
     text = (
         "The rows took turns to fit models, to calibrate the intervals and to test them. A row is calibrated, and "
-        "tested, by models that were fitted without it. This uses all rows, which matters if there are few. The price "
-        "is a weaker guarantee than that of rows which were kept aside."
+        f"tested, by models that were fitted without {left_out}. This uses all rows, which matters if there are few. "
+        "The price is a weaker guarantee than that of rows which were kept aside."
     )
     guarantee = tag("p", recorder.text(study.guarantee_text(level)))
     return section("guarantee", "Guarantee", guarantee, tag("p", text), tag("p", str(study.regressor.guarantee_)))

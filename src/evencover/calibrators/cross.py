@@ -162,9 +162,14 @@ class CalibratedFolds:
         """
         assumption = numbered(list(self._conditions()))
         bounds = {label: bound for label, bound in self._bounds.items() if bound is not None}
-        if not self._has_fixed_groups or len(bounds) < len(self.sizes):
-            return Guarantee("approximate", self.sizes, assumption=assumption)
-        return Guarantee("approximate", self.sizes, bound=bounds, assumption=assumption)
+        proven = self._has_fixed_groups and len(bounds) == len(self.sizes)
+        return Guarantee(
+            "approximate",
+            self.sizes,
+            bound=bounds if proven else None,
+            assumption=assumption,
+            for_new_clusters=self.folds.clusters is not None,
+        )
 
     def _conditions(self) -> Iterator[str]:
         """Yield the conditions of the guarantee."""

@@ -34,6 +34,10 @@ THRESHOLDS_FROM_CLUSTERS = (
     "The thresholds come from clusters of calibration rows, so numbers of calibration rows are numbers of clusters. "
     "With few of them, coverage can be above the level, which the tests allow for."
 )
+_TREATED_AS_INDEPENDENT = (
+    "The calibration had clusters, but the test rows were treated as independent: pass their clusters (clusters=, on "
+    "the command line --clusters), unless each row is of another cluster."
+)
 
 
 def one_row_note(n_rows: int, n_clusters: int) -> str:
@@ -55,11 +59,15 @@ class AuditInput(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def one_row_of_each(self, clusters: Any, seed: int) -> "AuditInput":
-        """Return one random row of each cluster; all rows without clusters."""
+        """Return one random row of each cluster. Without clusters, or if each has one row, return all rows."""
         if clusters is None:
-            return self
+            guarantee = self.intervals.guarantee
+            are_of_clusters = guarantee is not None and guarantee.for_new_clusters
+            return self._replace(notes=(_TREATED_AS_INDEPENDENT,)) if are_of_clusters else self
         n = len(self.intervals)
         rows = _one_row_of_each(cluster_codes(clusters, n, matched="the intervals"), seed)
+        if len(rows) == n:
+            return self
         target = checked_vector(self.y, "y", length=n, matched="the intervals")
         groups = None if self.groups is None else checked_groups(self.groups, n, "the intervals")[rows]
         return AuditInput(

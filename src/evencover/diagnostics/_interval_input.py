@@ -1,13 +1,12 @@
 """Intervals as users pass them: `Intervals`, unions, or plain bounds of any library."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from evencover._internal.arrays import BoolArray, FloatArray
 from evencover.interval_unions import IntervalUnion
-from evencover.intervals import Intervals
+from evencover.intervals import Intervals, limits_reached
 from evencover.quantiles import Level
 
 
@@ -52,14 +51,9 @@ def _from_bounds(bounds: Any) -> Intervals:
 
 def strictly_inside(y: FloatArray, intervals: Intervals | IntervalUnion) -> BoolArray:
     """Return which targets lie strictly inside; if all are whole, an interval ends at the whole numbers in it."""
-    if isinstance(intervals, Intervals) and are_whole(y):
-        intervals = ending_at_whole_numbers(intervals)
+    if isinstance(intervals, Intervals):
+        return intervals.covers_inside(y, whole=are_whole(y), limits=limits_reached(y, intervals))
     return intervals.covers_inside(y)
-
-
-def ending_at_whole_numbers(intervals: Intervals) -> Intervals:
-    """Return intervals that hold the same whole numbers, and end at them."""
-    return replace(intervals, lower=np.ceil(intervals.lower), upper=np.floor(intervals.upper))
 
 
 def are_whole(y: FloatArray) -> bool:

@@ -18,10 +18,10 @@ from evencover.diagnostics._exact_tests import (
     two_sided_p_value,
     upper_confidence_bound,
 )
-from evencover.diagnostics._interval_input import are_whole, ending_at_whole_numbers
+from evencover.diagnostics._interval_input import are_whole
 from evencover.diagnostics._verdict import Verdict, verdict
 from evencover.groups import Groups, Label
-from evencover.intervals import Intervals
+from evencover.intervals import Intervals, ending_at_whole_numbers
 from evencover.quantiles import Level, conformal_quantile, conformal_rank, level_fraction, thresholds
 from evencover.rows import Rows
 from evencover.scores import Bounded, Score, scores_of

@@ -83,7 +83,8 @@ def audit(
         X, the center is also searched like a feature.
     clusters : array-like of shape (n,), optional
         Rows that belong together, for example rows of one patient. The tests need independent rows, so one random row
-        of each cluster is used, for everything. The result is about random rows of clusters.
+        of each cluster is used, for everything. The result is about random rows of clusters. If the calibration had
+        clusters, and the test rows have none here, a note says so.
     level : float, optional
         Nominal coverage. The default is the level stored in the intervals, otherwise 0.9.
     tolerance : float, optional

@@ -13,7 +13,7 @@ from evencover.distributed._coverage_counts import Cell, CoverageCounts, RowTota
 from evencover.distributed._passes import TableData
 from evencover.groups import Label
 from evencover.guarantees import TailShares
-from evencover.intervals import Intervals, bound_side
+from evencover.intervals import Intervals, bound_side, limits_reached
 from evencover.quantiles import level_fraction
 from evencover.table_columns import TableColumns
 
@@ -49,13 +49,15 @@ class AuditTotals:
     tied: bool = False
 
     @classmethod
-    def counted(cls, source: TableData, columns: TableColumns, sampled: Intervals, level: Fraction) -> "AuditTotals":
-        """Count all rows; the edges of strata and of default groups are those of the sample."""
+    def counted(
+        cls, source: TableData, columns: TableColumns, y: FloatArray, sampled: Intervals, level: Fraction
+    ) -> "AuditTotals":
+        """Count all rows; limits of the target, and edges of strata and default groups, are those of the sample."""
         from evencover.diagnostics._scope import default_feature, width_feature
 
         widths = Strata.of(width_feature(sampled.width), "width")
         default = Strata.of(*default_feature(sampled))
-        one_pass = CoverageCounts(columns, level, widths, default, bound_side(sampled))
+        one_pass = CoverageCounts(columns, level, widths, default, bound_side(sampled), limits_reached(y, sampled))
         cells: Mapping[Any, RowTotals] = source.reduce(one_pass)
         strata = widths.labels_among({stratum for _, stratum in cells})
         if columns.group is not None:
@@ -150,9 +152,8 @@ class AuditTotals:
         every = sum(totals.values(), RowTotals())
         by_group = tuple(each.rows for each in totals.values())
         by_pool = by_group if len(sizes) == len(by_group) else (every.rows,)
-        count = CoverageCount(
-            every.rows, every.covered, every.inside, every.n_infinite, every.width, every.score, by_pool
-        )
+        inside = every.inside if self.everything.n_fractional else every.inside_whole
+        count = CoverageCount(every.rows, every.covered, inside, every.n_infinite, every.width, every.score, by_pool)
         return count.audit(name, sizes, level, self.tails)
 
 

@@ -27,9 +27,12 @@ class RowTotals:
 
     Parameters
     ----------
-    rows, covered, inside, n_empty, n_infinite : int
-        Number of rows, of covered targets, of targets strictly inside their intervals, of empty intervals and of
-        infinite ones.
+    rows, covered, n_empty, n_infinite : int
+        Number of rows, of covered targets, of empty intervals and of infinite ones.
+    inside, inside_whole : int
+        Number of targets strictly inside their intervals, and inside intervals that end at the whole numbers in them.
+    n_fractional : int
+        Number of targets that are not whole numbers. If all rows together have none, `inside_whole` counts.
     below, above : int
         Number of targets below the lower bound, and above the upper one.
     widths, scores : int
@@ -41,6 +44,8 @@ class RowTotals:
     rows: int = 0
     covered: int = 0
     inside: int = 0
+    inside_whole: int = 0
+    n_fractional: int = 0
     n_empty: int = 0
     n_infinite: int = 0
     below: int = 0
@@ -86,6 +91,8 @@ class CoverageCounts:
         Returns the group of each interval if there is no column of groups.
     side : {"lower", "upper"}, optional
         The side of one-sided bounds.
+    limits : tuple of two float
+        The smallest and the largest possible target, where intervals end that are not bounds.
     """
 
     columns: TableColumns
@@ -93,6 +100,7 @@ class CoverageCounts:
     strata: Codes
     default_groups: Codes
     side: Side | None = None
+    limits: tuple[float, float] = (-np.inf, np.inf)
 
     @property
     def names(self) -> list[str]:
@@ -144,7 +152,8 @@ class CoverageCounts:
         is_wide, scores_high = np.isinf(width), np.isinf(score)
         infinite = is_wide if self.side is None else np.isinf(getattr(intervals, self.side))
         misses = y < intervals.lower, y > intervals.upper
-        covered = intervals.covers(y), intervals.covers_inside(y) & ~infinite
+        inside = (intervals.covers_inside(y, whole=whole, limits=self.limits) & ~infinite for whole in (False, True))
+        covered = intervals.covers(y), *inside, y % 1 != 0
         counts = np.ones(len(y)), *covered, intervals.empty, infinite, *misses, is_wide, scores_high
         sums = np.where(is_wide, 0.0, width) * _UNIT, np.where(scores_high, 0.0, score) * _UNIT
         by_code = np.stack([np.bincount(codes, weights=column) for column in (*counts, *sums)], axis=1)

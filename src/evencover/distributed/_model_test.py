@@ -19,7 +19,7 @@ from evencover.distributed._coverage_counts import Cell, CoverageCounts, RowTota
 from evencover.distributed._large_table import UsedRows
 from evencover.groups import Groups, Label
 from evencover.guarantees import TooFewRowsWarning
-from evencover.intervals import Intervals, bound_side
+from evencover.intervals import Intervals, bound_side, limits_reached
 from evencover.model_selection import Part
 from evencover.quantiles import level_fraction
 from evencover.studies import Study, TableWarning
@@ -134,8 +134,10 @@ class ModelTest:
             intervals = [regressor.predict_interval(sampled.test_rows, level=level) for level in levels]
         several = len(regressor.calibration_.labels) > 1
         taxonomy = regressor.taxonomy_ if several else fixed_taxonomy(audit_taxonomy(sampled.regressor))
-        labels = taxonomy.assign(sampled.test_rows).labels
-        by_level = {level: _LevelCounts.of(each, level, labels) for level, each in zip(levels, intervals, strict=True)}
+        labels, y = taxonomy.assign(sampled.test_rows).labels, sampled.test_rows.required_target(by="a test")
+        by_level = {
+            level: _LevelCounts.of(y, each, level, labels) for level, each in zip(levels, intervals, strict=True)
+        }
         return cls(sampled, regressor, taxonomy, by_level, outside, warnings)
 
     @property
@@ -230,10 +232,11 @@ class _LevelCounts:
     n_replaced: list[int] = field(default_factory=list)
 
     @classmethod
-    def of(cls, sampled: Intervals, level: float, labels: tuple[Label, ...]) -> "_LevelCounts":
-        """Return counts without rows."""
+    def of(cls, y: FloatArray, sampled: Intervals, level: float, labels: tuple[Label, ...]) -> "_LevelCounts":
+        """Return counts without rows, for targets and intervals like those of the sample."""
         widths = Strata.of(width_feature(sampled.width), "width")
-        counter = CoverageCounts(_COLUMNS, level_fraction(level), widths, _no_groups, bound_side(sampled))
+        side, limits = bound_side(sampled), limits_reached(y, sampled)
+        counter = CoverageCounts(_COLUMNS, level_fraction(level), widths, _no_groups, side, limits)
         return cls(sampled, counter, labels, sampled.guarantee is not None and bool(sampled.guarantee.tied))
 
     def add(self, y: FloatArray, intervals: Intervals, groups: Groups) -> None:

@@ -127,8 +127,8 @@ def audit_all_rows(
     sampled = audit_sample(sample)
     if sum(sizes.values()) <= _SAMPLE_ROWS:
         return sampled
-    _, intervals = targets_and_intervals(sample, columns)
-    counted = AuditTotals.counted(source, columns, intervals, level_fraction(sampled.level))
+    y, intervals = targets_and_intervals(sample, columns)
+    counted = AuditTotals.counted(source, columns, y, intervals, level_fraction(sampled.level))
     audited = counted.audit(sampled, counted.calibration_sizes(calibration_sizes))
     return replace(audited, notes=(*audited.notes, _note(sampled, audited.overall.rows)))
 

@@ -5,28 +5,36 @@ from math import floor
 from evencover.guarantees import NO_BOUND, Guarantee
 from evencover.quantiles import level_fraction
 
-LAW = (
-    "Every row was tested once, by models that were fitted and calibrated without it. They had fewer rows than the "
-    "model for new rows, so their intervals can be wider, above all in tables of fewer than 50 rows. The tests use the "
-    "binomial law, as if the tests of different rows were independent. This is an approximation, because the models "
-    "share most of their rows."
-)
+
+def law_text(*, clusters: bool) -> str:
+    """Return which models tested the rows, and by which law the tests were made."""
+    tested, without, units = "Every row", "it", "rows"
+    if clusters:
+        tested, without, units = "One row of each cluster", "any row of its cluster", "clusters"
+    return (
+        f"{tested} was tested once, by models that were fitted and calibrated without {without}. They had fewer "
+        f"{units} than the model for new rows, so their intervals can be wider, above all in tables of fewer than 50 "
+        f"{units}. The tests use the binomial law, as if the tests of different rows were independent. This is an "
+        f"approximation, because the models share most of their {units}."
+    )
 
 
 def guarantee_sentence(guarantee: Guarantee, level: float) -> str:
     """Return what is guaranteed at a level, and what is usual, for readers who know no statistics."""
     usual = f"usually it is close to {100 * level:g} %"
+    new = "For rows of new clusters" if guarantee.for_new_clusters else "For new rows"
+    known = " For rows of known clusters, nothing is guaranteed." * guarantee.for_new_clusters
     if guarantee.lower_bound == NO_BOUND:
-        return f"For new rows, no share is guaranteed, because the groups depend on predictions; {usual}."
+        return f"{new}, no share is guaranteed, because the groups depend on predictions; {usual}."
     bound = guarantee.lower_bound(level)
     percent, where = floor(100 * bound), " in every group" * (len(guarantee.sizes) > 1)
     if not percent:
-        return f"For new rows, nothing is guaranteed at so low a level; {usual}."
+        return f"{new}, nothing is guaranteed at so low a level; {usual}."
     if bound == 1:
-        return f"For new rows, the intervals are infinite{where}, so that no target is missed."
+        return f"{new}, the intervals are infinite{where}, so that no target is missed."
     if bound >= level_fraction(level):  # few rows: the next narrower interval would miss too often
-        return f"For new rows, at least {percent} % is guaranteed{where}."
-    return f"For new rows, at least {percent} % is guaranteed{where}; {usual}."
+        return f"{new}, at least {percent} % is guaranteed{where}.{known}"
+    return f"{new}, at least {percent} % is guaranteed{where}; {usual}.{known}"
 
 
 def rows_text(n_rows: int, n_tested: int, n_calibration: int, clusters: str | None) -> str:

@@ -32,7 +32,7 @@ from evencover.quantiles import Levels
 from evencover.rows import Rows
 from evencover.scores.support import outside_support
 from evencover.studies._cross_fitting import CrossFitted
-from evencover.studies._cross_texts import LAW, guarantee_sentence, rows_text
+from evencover.studies._cross_texts import guarantee_sentence, law_text, rows_text
 from evencover.studies._leaks import too_good
 from evencover.studies._messages import Message
 from evencover.studies.plan import Plan
@@ -160,17 +160,17 @@ class Study:
 
     @property
     def headline(self) -> str:
-        """The result in two sentences; if the study is cross-fitted, a third one states the weaker guarantee."""
+        """The result in two sentences; if the study is cross-fitted, the guarantee, which is weaker, follows."""
         return " ".join(filter(None, [self.audit.headline, self.guarantee_text(self.plan.level)]))
 
     def guarantee_text(self, level: float) -> str:
-        """Return what is guaranteed at a level if the study is cross-fitted, in a sentence; otherwise nothing."""
+        """Return what is guaranteed at a level if the study is cross-fitted, in sentences; otherwise nothing."""
         return "" if self.cross is None else guarantee_sentence(self.regressor.guarantee_, level)
 
     @property
     def law_text(self) -> str:
         """By which law the tests of a cross-fitted study were made, in sentences; otherwise nothing."""
-        return "" if self.cross is None else LAW
+        return "" if self.cross is None else law_text(clusters=self.clusters is not None)
 
     @property
     def advice(self) -> str:

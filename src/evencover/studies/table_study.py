@@ -317,11 +317,16 @@ def audit_of_study(
     diagnosis: Diagnosis,
     **settings: Any,
 ) -> Audit:
-    """Return the audit of the test rows; if one threshold serves all rows, the calibration rows are evidence, too."""
+    """Return the audit of the test rows; if one threshold serves all rows, the calibration rows are evidence, too.
+
+    The test rows are of different clusters, if there are clusters.
+    """
+    have_clusters = intervals.guarantee is not None and intervals.guarantee.for_new_clusters
     audited = audit(
         rows.y,
         intervals,
         groups=groups,
+        clusters=np.arange(len(rows)) if have_clusters else None,
         diagnosis=diagnosis if _is_of_its_threshold(diagnosis, regressor) else None,
         **settings,
     )
