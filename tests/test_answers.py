@@ -189,9 +189,8 @@ class TestAdvice:
     def test_undecided(self):
         found = counted_audit([(174, 195)] * 3)
         assert found.advice == (
-            "Use the intervals. It is not shown yet that every group lies between 87 % and 93 %. If anything between "
-            "84 % and 96 % is good enough for you, nothing more is needed: with tolerance=0.06, the groups count as "
-            "even. To know more, compare fewer groups."
+            "Use the intervals. If anything between 84 % and 96 % in every group is good enough for you, nothing more "
+            "is needed: with tolerance=0.06, the groups count as even. To know more, compare fewer groups."
         )
         assert counted_audit([(174, 195)] * 3, tolerance=0.06).verdict == "even"
 

@@ -5,7 +5,7 @@ import numpy as np
 from evencover._internal.text_output import number_text
 from evencover.diagnostics._formatting import coverage_text, join_first
 from evencover.diagnostics._options import MARGIN, Option
-from evencover.diagnostics._spelling import PYTHON, Spelling, shown_sentences
+from evencover.diagnostics._spelling import PYTHON, Spelling, good_enough_text
 from evencover.diagnostics._verdict import ON_A_BOUND, cannot_be_narrower, is_as_even_as_possible
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.quantiles import rows_for_finite_threshold
@@ -86,7 +86,7 @@ def _if_not_shown(diagnosis: Diagnosis, spelling: Spelling) -> str:
     """Return what to do if the calibration rows cannot show whether one threshold is even."""
     groups = f" with {_groups_setting(diagnosis, spelling)}" if diagnosis.taxonomy else ""
     guaranteed = diagnosis.inputs.groups_are_guaranteed
-    shown = " ".join(shown_sentences(diagnosis, diagnosis.shown_within, spelling))
+    shown = good_enough_text(diagnosis, diagnosis.shown_within, spelling)
     small = any(group.rows and group.threshold == np.inf for group in diagnosis.table)
     if diagnosis.in_use and small:
         return f"Use fewer groups: {_rows_for_own_threshold(diagnosis)}. {shown}"

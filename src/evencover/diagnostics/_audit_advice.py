@@ -8,7 +8,7 @@ from typing import Any
 from evencover._internal.text_output import count_text
 from evencover.diagnostics._formatting import coverage_text, join_first, percent_text
 from evencover.diagnostics._headlines import is_close
-from evencover.diagnostics._spelling import PYTHON, Spelling, shown_sentences
+from evencover.diagnostics._spelling import PYTHON, Spelling, good_enough_text, is_of_use
 from evencover.diagnostics._verdict import explained_by_bounds, is_off
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.sample_sizes import groups_judged, rows_needed
@@ -271,15 +271,15 @@ def _use_groups(spelling: Spelling, context: StudyContext | None) -> Advice | No
 
 def _show_more(audit: Audit, spelling: Spelling, context: StudyContext | None) -> list[str]:
     """Return how far coverage is known, and what would tell more."""
-    known = shown_sentences(audit, audit.shown_within, spelling)
-    if len(known) < 2:
-        return known
+    known = good_enough_text(audit, audit.shown_within, spelling)
+    if not is_of_use(audit.shown_within):
+        return [known]
     ways = [] if context is None else _ways_to_decide(audit, spelling, context)
     if context is None and sum(row.rows > 0 for row in audit.table) > 2:
         ways = ["compare fewer groups"]
     if context is not None and not ways:
-        return [*known, "Only a larger table can show more."]
-    return [*known, *([f"To know more, {' or '.join(ways)}."] if ways else [])]
+        return [known, "Only a larger table can show more."]
+    return [known, *([f"To know more, {' or '.join(ways)}."] if ways else [])]
 
 
 def _ways_to_decide(audit: Audit, spelling: Spelling, context: StudyContext) -> list[str]:

@@ -5,7 +5,7 @@ from shlex import quote
 from typing import Any
 
 from evencover.diagnostics._formatting import range_text, short_repr
-from evencover.diagnostics._verdict import HasVerdict, sufficient_tolerance, tolerance_range
+from evencover.diagnostics._verdict import HasVerdict, sufficient_tolerance
 from evencover.scores import (
     IntervalDistance,
     Normalized,
@@ -64,21 +64,24 @@ class Spelling:
 PYTHON, COMMAND_LINE = Spelling(command_line=False), Spelling(command_line=True)
 
 
-def shown_sentences(result: HasVerdict, shown_within: float, spelling: Spelling) -> list[str]:
-    """Return what the rows do not show yet, and the tolerance with which they would count as even.
+def is_of_use(shown_within: float) -> bool:
+    """Return whether the tolerance that rows would meet is small enough to tell something."""
+    return sufficient_tolerance(shown_within) <= _LARGEST_TOLERANCE
 
-    With very few rows, no tolerance is named: it would be too large to be of use. What the rows do show stands in the
-    headline; a second range here would differ from it, because a tolerance extends to both sides of the level.
+
+def good_enough_text(result: HasVerdict, shown_within: float, spelling: Spelling) -> str:
+    """Return with which tolerance the groups would count as even, if it is of use.
+
+    What the rows show stands in the headline. A tolerance extends to both sides of the level, so its range is another.
     """
+    if not is_of_use(shown_within):
+        return "The rows are too few to show more."
     tolerance = sufficient_tolerance(shown_within)
-    if tolerance > _LARGEST_TOLERANCE:
-        return ["The rows are too few to show more."]
     counted = range_text(max(result.level - tolerance, 0.0), min(result.level + tolerance, 1.0))
-    return [
-        f"It is not shown yet that every group lies between {range_text(*tolerance_range(result))}.",
-        f"If anything between {counted} is good enough for you, nothing more is needed: with "
-        f"{spelling.setting('tolerance', tolerance)}, the groups count as even.",
-    ]
+    return (
+        f"If anything between {counted} in every group is good enough for you, nothing more is needed: with "
+        f"{spelling.setting('tolerance', tolerance)}, the groups count as even."
+    )
 
 
 def _group_option(taxonomy: Any) -> str | None:
