@@ -8,6 +8,7 @@ import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from evencover import (
+    Bounded,
     ByFeature,
     ByPrediction,
     BySpread,
@@ -22,6 +23,7 @@ from evencover import (
     Residual,
     Rows,
     audit,
+    calibrate,
     diagnose_scores,
 )
 from evencover._internal.text_output import count_text, number_text
@@ -347,6 +349,15 @@ class TestWholeNumbers:
         found = audit(sign * y, np.sort(np.column_stack([np.zeros(3000), np.full(3000, sign * end)]), axis=1))
         assert found.overall.coverage > 0.93
         assert found.verdict == expected
+
+    def test_the_bound_of_many_zeros_is_no_limit(self):
+        """Nearly all scores are 0.4, and so is the threshold: with a smaller one, the zeros in [0, 0.8] are missed."""
+        rng = np.random.default_rng(0)
+        y, center = np.where(rng.random(6000) < 0.95, 0.0, rng.exponential(size=6000)), np.full(3000, 0.4)
+        made = calibrate(y[:3000], center, nonconformity=Bounded(y_min=0)).interval(center)
+        assert made.guarantee.tied
+        assert (made.lower == 0).all()
+        assert audit(y[3000:], made).verdict == "undecided"
 
     def test_too_rarely_covered_points_are_uneven(self):
         y, groups = self.counts(0.8)

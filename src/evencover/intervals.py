@@ -381,8 +381,11 @@ def bound_side(intervals: Any) -> Side | None:
 def limits_reached(y: FloatArray, intervals: Intervals) -> tuple[float, float]:
     """Return the smallest and the largest target, if intervals end there and not beyond; otherwise −inf and inf.
 
-    Then they are limits of the target, such as 0 for prices, and not bounds that a threshold moves.
+    Then they are limits of the target, such as 0 for prices, and not bounds that a threshold moves. If scores are tied
+    at a threshold, it can be the bound of many equal targets at the limit, so no limit is returned.
     """
+    if intervals.guarantee is not None and intervals.guarantee.tied:
+        return -np.inf, np.inf
     low, high = y.min(initial=np.inf), y.max(initial=-np.inf)
     lowest, highest = np.fmin.reduce(intervals.lower, initial=np.inf), np.fmax.reduce(intervals.upper, initial=-np.inf)
     return float(low) if low == lowest else -np.inf, float(high) if high == highest else np.inf
