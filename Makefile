@@ -6,7 +6,7 @@ BENCH_VENV ?= .venv-bench
 BIN = $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all check docs bench bench-tables bench-intervals pictures clean
+.PHONY: demo test test-system test-all check docs bench bench-tables bench-intervals pictures clean
 
 demo: $(VENV)/.package
 	@$(BIN)/python examples/demo.py
@@ -14,8 +14,11 @@ demo: $(VENV)/.package
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
+test-system: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "system and not slow"
+
 test-all: $(ALL_VENV)/.all
-	$(ALL_VENV)/bin/python -m pytest -n auto --dist worksteal -m ""
+	$(ALL_VENV)/bin/python -m pytest -n auto --dist worksteal -m "" --hypothesis-profile thorough
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
