@@ -296,6 +296,7 @@ def test_an_incomplete_line_runs_again_from_saved_predictions(whole_run, tmp_pat
     assert json.dumps(run_benchmark(small(), [data], tmp_path)) == json.dumps(rows)
 
 
+@pytest.mark.system
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="attempts are forked, so that none imports anything")
 def test_a_run_killed_at_any_write_continues_to_the_same_bytes(whole_run_with_files, tmp_path):
     """Attempt i is killed at its i-th file or lines, once they are written but before they are on the disk."""
@@ -415,6 +416,7 @@ def sorted_lines(output):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="on Windows a process keeps the id of its dead parent")
+@pytest.mark.system
 def test_two_workers_give_the_same_bytes_and_end_when_their_parent_is_killed(whole_run, tmp_path):
     """At the end one worker is busy and one is idle; the resource trackers that joblib starts must end as well."""
     path, reference, _ = whole_run

@@ -374,6 +374,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.system
 def test_workers_end_when_their_parent_is_killed(tmp_path):
     driver = tmp_path / "driver.py"
     driver.write_text(KILLED_WHILE_MEASURING)

@@ -185,6 +185,7 @@ def test_a_page_without_marks_is_an_error():
         with_table("a page", ["| row |"])
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     "stop",
     [

@@ -41,6 +41,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.system
 @pytest.mark.skipif(sys.platform == "win32", reason="on Windows a process keeps the id of its dead parent")
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 @pytest.mark.parametrize("when", ["early", "late"])
