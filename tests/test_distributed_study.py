@@ -31,9 +31,10 @@ from evencover import (
     distributed,
 )
 from evencover._report.writing import report
-from evencover.models import WithSpread
+from evencover.models import NeighborSpread, WithSpread
 from evencover.studies import Plan, TableError, TableWarning
 from evencover.taxonomies import ByTarget
+from tests.canonical_studies import few_levels, light_linear_model
 from tests.test_cli import run_command_line
 
 LINEAR = Plan("linear", Normalized(), BySpread(3), seed=3)
@@ -54,6 +55,19 @@ def table(n=6000, seed=0, *, positive=False):
             "y": np.round(10 + np.abs(y)) if positive else y,
         }
     )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_studies():
+    """Neither models nor reports are the point here."""
+    with few_levels(), light_linear_model():
+        yield
+
+
+@pytest.fixture(scope="module")
+def canonical(tmp_path_factory, quick_studies):
+    """The study of a table, and its file of intervals."""
+    return studied(table(), tmp_path_factory.mktemp("canonical"))
 
 
 def in_files(folder, whole, sizes):
@@ -123,11 +137,11 @@ def test_each_other_row_calibrates_or_tests(tmp_path, plan):
 
 
 @pytest.mark.parametrize("kind", ["one file", "folder", "dataset", "table"])
-def test_the_result_does_not_depend_on_files_and_batches(tmp_path, kind):
+def test_the_result_does_not_depend_on_files_and_batches(tmp_path, canonical, kind):
     """The use of a row depends on its position only."""
+    expected, rows = canonical
     whole = table()
     folder = in_files(tmp_path / "data", whole, [1, 4999, 1000])
-    expected, rows = studied(folder, tmp_path)
     if kind == "one file":
         pq.write_table(whole, tmp_path / "whole.parquet", row_group_size=6000)
     data = {"one file": tmp_path / "whole.parquet", "folder": folder, "dataset": ds.dataset(folder), "table": whole}
@@ -137,8 +151,8 @@ def test_the_result_does_not_depend_on_files_and_batches(tmp_path, kind):
     np.testing.assert_array_equal(found.regressor.calibration_.scores, expected.regressor.calibration_.scores)
 
 
-def test_the_seed_changes_the_sample(tmp_path):
-    first, rows = studied(table(), tmp_path)
+def test_the_seed_changes_the_sample(tmp_path, canonical):
+    first, rows = canonical
     second, other_rows = studied(table(), tmp_path, plan=Plan("linear", Normalized(), BySpread(3), seed=4))
     assert not np.array_equal(first.training, second.training)
     assert rows["row"].to_pylist() != other_rows["row"].to_pylist()
@@ -174,8 +188,8 @@ def test_the_report_has_the_counts_of_all_rows_at_every_level(tmp_path):
         assert snapshot.audit.overall.coverage == pytest.approx(share, rel=1e-12)
 
 
-def test_a_saved_predictor_has_the_thresholds_of_all_rows(tmp_path):
-    found, _ = studied(table(), tmp_path)
+def test_a_saved_predictor_has_the_thresholds_of_all_rows(tmp_path, canonical):
+    found, _ = canonical
     found.regressor.save(tmp_path / "predictor")
     loaded = ConformalRegressor.load(tmp_path / "predictor")
     new = table(50, seed=1).select(["x", "z", "word"])
@@ -383,7 +397,7 @@ class TestCalibrationInParts:
         X = rng.normal(size=(600, 2))
         y = X[:, 0] + (0.5 + np.abs(X[:, 1])) * rng.normal(size=600)
         model = ConformalRegressor(
-            WithSpread(DecisionTreeRegressor(max_depth=3, random_state=0)), random_state=0, **settings
+            WithSpread(DecisionTreeRegressor(max_depth=3, random_state=0), NeighborSpread()), random_state=0, **settings
         ).fit(X[:300], y[:300])
         return model, X[300:], y[300:]
 
@@ -449,7 +463,7 @@ class TestCommandLine:
         monkeypatch.setattr("evencover._cli.loaded_table._MAX_ROWS_IN_MEMORY", 5000)
 
     def run(self, capsys, *arguments):
-        return run_command_line(capsys, "run", *map(str, arguments), "--model", "linear")
+        return run_command_line(capsys, "run", *map(str, arguments), "--model", "linear", "--score", "normalized")
 
     @pytest.mark.parametrize("kind", ["parquet", "folder", "csv"])
     def test_a_large_table_is_studied_in_batches(self, capsys, tmp_path, kind):
