@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -17,9 +16,10 @@ from tests.processes import LIMIT
 SLOW_RUN = """
 import sys, threading
 from evencover._cli import loaded_table, main, progress_lines, terminal
+from evencover._report import contents
 from evencover.studies import table_study
 
-loaded_table._EXAMPLE_ROWS = 2000
+loaded_table._EXAMPLE_ROWS, contents._MANY_LEVELS = 500, (50, 95)
 progress_lines._SECONDS_BETWEEN_LINES = {interval}
 diagnose, print_error, printed = table_study.diagnose, terminal.print_error, threading.Event()
 
@@ -34,7 +34,8 @@ def noted_print(text):
 
 table_study.diagnose, terminal.print_error = slow_diagnose, noted_print
 try:
-    main(["run", "--model", "linear", "--output", sys.argv[1], "--json"])
+    options = ["--model", "linear", "--score", "residual", "--groups", "none"]
+    main(["run", *options, "--output", sys.argv[1], "--json"])
 finally:
     assert threading.active_count() == 1, threading.enumerate()
 """
@@ -45,6 +46,7 @@ def run_with_slow_step(folder, *, interval, pause):
     return subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.system
 def test_a_slow_step_is_printed_to_the_standard_error(tmp_path):
     """The standard output is still JSON, and no thread is left."""
     done = run_with_slow_step(tmp_path / "out", interval=0.1, pause=LIMIT)
@@ -53,6 +55,7 @@ def test_a_slow_step_is_printed_to_the_standard_error(tmp_path):
     assert "Error" not in done.stderr
 
 
+@pytest.mark.system
 def test_a_quick_command_prints_no_progress(tmp_path):
     done = run_with_slow_step(tmp_path / "out", interval=600, pause=0)
     assert (done.stderr, json.loads(done.stdout)["kind"]) == ("", "study")
@@ -106,8 +109,8 @@ def test_a_closed_standard_error_is_no_error():
 
 
 def test_the_thread_ends_with_the_context():
-    """Also after an error, and at once."""
-    before, began = threading.active_count(), time.monotonic()
+    """Also after an error, and at once: the interval between lines is an hour here."""
+    before = threading.active_count()
 
     def fail():
         with progress_lines(print):
@@ -117,7 +120,6 @@ def test_the_thread_ends_with_the_context():
     with pytest.raises(RuntimeError):
         fail()
     assert threading.active_count() == before
-    assert time.monotonic() - began < 60  # the interval is longer
 
 
 @pytest.mark.parametrize(
@@ -138,8 +140,6 @@ def test_a_progress_bar_without_a_terminal_is_lines(monkeypatch, unit, done, tot
     monkeypatch.setattr(module, "_SECONDS_BETWEEN_LINES", 0.02)
     monkeypatch.setattr(terminal, "print_error", print_line)
     with terminal.progress_bar("copying", unit=unit, visible=False) as show:
-        time.sleep(0.1)
-        assert printed == []  # invisible before the first update
         show(done, total)
         assert is_printed.wait(60)
     assert printed[0].startswith(text)

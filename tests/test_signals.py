@@ -18,7 +18,10 @@ import pytest
 from tests.processes import LIMIT, processes_of_group, wait_until
 from tests.signals import send_signals
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows does not send these signals to a process")
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(sys.platform == "win32", reason="Windows does not send these signals to a process"),
+]
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 both_signals = pytest.mark.parametrize("number", SIGNALS)
 
