@@ -177,10 +177,9 @@ class TestRun:
         assert "Verdict: " in run_with_input(intervals, "audit", "-", *columns)[1]
 
     @pytest.mark.system
-    def test_a_table_from_a_pipe(self, finished, tmp_path):
-        intervals = (finished[0] / "evencover-houses/intervals.csv").read_text(encoding="utf-8")
-        columns = ("--target", "price", "--lower", "lower", "--upper", "upper")
-        done = run("audit", "-", *columns, input=intervals, cwd=tmp_path)
+    def test_a_table_from_a_pipe(self):
+        table = "y,lo,hi\n" + "0,-1,1\n" * 50
+        done = run("audit", "-", "--target", "y", "--lower", "lo", "--upper", "hi", input=table)
         assert "Verdict: " in done.stdout
 
     def test_separate_tails(self, capsys, csv):
