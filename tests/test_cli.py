@@ -1,5 +1,6 @@
 """The command line: output, errors and exit status of every command."""
 
+import io
 import json
 import os
 import signal
@@ -49,7 +50,7 @@ def test_the_script_is_installed():
 
 
 def test_help_and_version(capsys):
-    assert run("--version").stdout.strip() == evencover.__version__
+    assert run_command_line(capsys, "--version")[1].strip() == evencover.__version__
     assert "reproduce" in run_command_line(capsys, "--help")[1]
     for command in ("tables", "figures", "claims", "verdicts"):
         assert command in run_command_line(capsys, "reproduce", "--help")[1]
@@ -182,10 +183,14 @@ def test_help_does_not_import_numpy():
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
 
 
-def test_characters_that_the_terminal_lacks_are_replaced():
-    done = run("reproduce", "tables", env={**os.environ, "PYTHONIOENCODING": "ascii"})
-    assert done.returncode == 0
-    assert "0.905 ? 0.008" in done.stdout
+def test_characters_that_the_terminal_lacks_are_replaced(monkeypatch):
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    with pytest.raises(SystemExit) as left:
+        _cli.main(["reproduce", "tables"])
+    terminal.flush()
+    assert not left.value.code
+    assert b"0.905 ? 0.008" in terminal.buffer.getvalue()
 
 
 def test_python_dash_m_runs_it():

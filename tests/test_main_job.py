@@ -729,8 +729,8 @@ def test_one_clear_line(case, capsys, workplace, monkeypatch):
     assert names_in() == before
 
 
-def test_help_is_a_page():
-    text = run("--help").stdout
+def test_help_is_a_page(capsys):
+    text = run_command_line(capsys, "--help")[1]
     assert text.index("run  ") < text.index("predict  ") < text.index("audit  ") < text.index("reproduce  ")
     assert "evencover run houses.csv --target price" in text
     assert "is 3 if coverage is uneven or differs from the level, 1 after an error" in " ".join(text.split())
