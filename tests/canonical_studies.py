@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression
 
+from evencover import write_report
 from evencover.models import NeighborSpread, WithSpread
 from evencover.studies import MODELS, Plan, study
 from tests.synthetic import TwoLines
@@ -19,6 +20,13 @@ def few_levels():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("evencover._report.contents._MANY_LEVELS", (50, 95))
         yield
+
+
+def report_text(result, folder):
+    """Return the report of a result as text, at three levels."""
+    with few_levels():
+        write_report(result, folder / "report.html")
+    return (folder / "report.html").read_text(encoding="utf-8")
 
 
 @contextmanager

@@ -30,11 +30,11 @@ from evencover import (
     audit,
     distributed,
 )
-from evencover._report.writing import report
+from evencover._report.contents import contents_of
 from evencover.models import NeighborSpread, WithSpread
 from evencover.studies import Plan, TableError, TableWarning
 from evencover.taxonomies import ByTarget
-from tests.canonical_studies import few_levels, light_linear_model
+from tests.canonical_studies import few_levels, light_linear_model, report_text
 from tests.test_cli import run_command_line
 
 LINEAR = Plan("linear", Normalized(), BySpread(3), seed=3)
@@ -168,12 +168,10 @@ def test_the_report_has_the_counts_of_all_rows_at_every_level(tmp_path):
     """The slider has the levels at which all rows were counted."""
     found, written = studied(table(), tmp_path, plan=Plan("linear", Normalized(), BySpread(3), level=0.85))
     assert found.all_rows.levels == (0.5, 0.8, 0.85, 0.9, 0.95, 0.99)
-    text = report(found)
+    text = report_text(found, tmp_path)
     n = f"{len(written)}"
     assert text.count(f'"{n}"') + text.count(f">{n}<") >= 1
     assert "The diagnosis part is the rest of the random sample" in text
-    from evencover._report.contents import contents_of
-
     snapshots = contents_of(found).snapshots
     assert [snapshot.level for snapshot in snapshots] == [0.5, 0.8, 0.85, 0.9, 0.95, 0.99]
     assert {snapshot.audit.overall.rows for snapshot in snapshots} == {len(written)}

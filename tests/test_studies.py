@@ -29,16 +29,14 @@ from evencover import (
     conformal_rank,
     diagnose,
     misses_by_group,
-    write_report,
 )
-from evencover._report import json_data, writing
 from evencover._report.json_data import data_of
 from evencover.diagnostics._answers import is_even
 from evencover.diagnostics._spelling import COMMAND_LINE
 from evencover.diagnostics.recommendation_result import Candidate, Recommendation
 from evencover.models import QuantileForest, TableEncoder, WithSpread
 from evencover.studies import MODELS, Plan, study, table_study
-from tests.canonical_studies import few_levels, prices, study_of_prices
+from tests.canonical_studies import prices, report_text, study_of_prices
 from tests.synthetic import ONE_IN_A_MILLION, TwoLines
 
 LINEAR = Plan(model="linear")
@@ -423,22 +421,21 @@ def test_a_study_with_separate_tails_has_the_intervals_of_two_tails(separate):
     assert made.audit.own_thresholds
 
 
-def test_a_study_with_separate_tails_says_so(separate):
+def test_a_study_with_separate_tails_says_so(separate, tmp_path):
     """In its method, its text, its JSON data, and on the report's page at every level."""
     _, made = separate
     assert made.method == "TwoLines; score: Normalized(); groups: BySpread(n_groups=2); one threshold for each end"
     assert re.search(
         r"\nTest rows below and above their intervals: low \d\.\d % and .*, all rows \d\.\d % and", str(made)
     )
-    data = json_data.data_of(made)
+    data = data_of(made)
     assert (data["tails"], data["taxonomy"]) == ("separate", "BySpread(n_groups=2)")
     lower, upper = made.regressor.calibrator_.thresholds(0.9)
     assert data["thresholds"] == {
         "low": {"lower": lower[0], "upper": upper[0]},
         "high": {"lower": lower[1], "upper": upper[1]},
     }
-    with few_levels():
-        page = writing.report(made)
+    page = report_text(made, tmp_path)
     assert "Test rows below and above their intervals: low" in page
     assert "above its upper bound with at most 0.5 (1 − level)" in page
 
@@ -529,7 +526,7 @@ def test_targets_outside_a_wrong_support_are_the_reason_for_low_coverage():
 
 
 @pytest.mark.filterwarnings("ignore:too few calibration rows")
-def test_separate_tails_in_words():
+def test_separate_tails_in_words(tmp_path):
     """Groups without test rows have no shares, and what is said about one threshold is about both ends."""
     table = houses(60)
     taxonomy = BySpread(edges=[1e-9])  # nobody is below
@@ -542,8 +539,7 @@ def test_separate_tails_in_words():
     assert not (found.groups.codes == 0).any()
     assert "nan" not in text
     assert "With one threshold for all rows and both ends of their intervals, from the calibration rows: " in text
-    with few_levels():
-        page = writing.report(found)
+    page = report_text(found, tmp_path)
     assert "One threshold for all rows and both ends of their intervals, " in page
     assert ", with the same threshold for both ends of an interval" in page
 
@@ -591,9 +587,7 @@ class TestEqualSpreads:
         assert (low.group, high.group, low.rows + high.rows) == ("low", "high", len(found.test))
         assert f"Rows: low {low.rows}, high {high.rows}." in found.group_meaning
         assert "have the same spread, so it gives 2 groups instead of 3." in str(found)
-        with few_levels():
-            write_report(found, tmp_path / "report.html")
-        page = (tmp_path / "report.html").read_text(encoding="utf-8")
+        page = report_text(found, tmp_path)
         assert found.group_meaning in page
         assert "third of the rows" not in page
         assert "easiest third" not in page
