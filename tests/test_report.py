@@ -22,6 +22,7 @@ from evencover.diagnostics._headlines import share_sentence
 from evencover.diagnostics.diagnosis import at_level
 from evencover.studies import Plan, study
 from tests.canonical_studies import few_levels, light_linear_model, study_of_prices
+from tests.processes import LIMIT
 
 CHROMIUM = shutil.which("chromium")
 NASTY = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</script><script>alert(1)</script>"]
@@ -425,11 +426,12 @@ class TestInABrowser:
 
     def test_choosing_a_group_fades_the_others(self, opened, found):
         (first, second, *_) = [str(row.group) for row in found.audit.table]
+        from playwright.sync_api import expect
+
         opened.get_by_role("radio", name=first).check()
-        opened.wait_for_timeout(300)
-        for group, opacity in ((0, "1"), (1, "0.12")):
+        for group, opacity in ((1, "0.12"), (0, "1")):
             element = opened.locator(f'#verdict [data-group="{group}"]').first
-            assert element.evaluate("each => getComputedStyle(each).opacity") == opacity
+            expect(element).to_have_css("opacity", opacity, timeout=1000 * LIMIT)  # once the fading has ended
         assert opened.get_by_role("radio", name=second).is_visible()
 
     def test_without_scripts_there_is_no_slider(self, browser, file, found):
