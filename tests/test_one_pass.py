@@ -29,7 +29,14 @@ from evencover import (
 from evencover._cli import main
 from evencover._internal import arrays, pools
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
-from evencover.models import AutoRegressor, NeighborSpread, QuantileForest, TableEncoder, WithSpread
+from evencover.models import (
+    AutoRegressor,
+    NeighborSpread,
+    QuantileForest,
+    ResidualSpread,
+    TableEncoder,
+    WithSpread,
+)
 from evencover.synthetic import heteroskedastic
 from tests.calibrators import SignedTails, SlidingWindow
 from tests.canonical_studies import few_levels
@@ -204,14 +211,16 @@ def eager_threads():
     sys.setswitchinterval(before)
 
 
+# While a forest predicts, scikit-learn changes the warning filters of all threads, and may then find none.
+@pytest.mark.filterwarnings("ignore:`sklearn.utils.parallel.delayed` should be used:UserWarning")
 @pytest.mark.parametrize(
     "calibrator", [None, SlidingWindow(50), TwoTails(), SignedTails()], ids=["groups", "window", "tails", "own tails"]
 )
 def test_several_threads_get_the_same_numbers(calibrator, tmp_path, eager_threads):
     """A loaded predictor with single rows at several levels, in eight threads at once."""
     data, new = heteroskedastic(600, seed=0), heteroskedastic(40, seed=1)
-    forest = QuantileForest(n_estimators=4, random_state=0)
-    estimator = forest if calibrator is None else WithSpread(LinearRegression(), NeighborSpread(), random_state=0)
+    forest, linear_spread = QuantileForest(n_estimators=4, random_state=0), ResidualSpread(LinearRegression())
+    estimator = forest if calibrator is None else WithSpread(LinearRegression(), linear_spread, random_state=0)
     taxonomy = BySpread(3) if calibrator is None else None
     model = ConformalRegressor(
         estimator, nonconformity=Standardized(), taxonomy=taxonomy, calibrator=calibrator, random_state=0
