@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import pickle
 import re
 import signal
 from collections.abc import Iterator
@@ -20,18 +19,16 @@ from sklearn.linear_model import LinearRegression
 
 from evencover import BySpread, ConformalRegressor, Normalized, Prediction, distributed
 from evencover.distributed import table_audit
-from evencover.distributed._batches import Batch, InvalidPartError
-from evencover.distributed._interval_columns import renamed
-from evencover.distributed._partitions import Outcome, merged_outcomes, partition_outcome
-from evencover.distributed._score_counts import ScoreCounts
 from evencover.models import WithSpread
 from evencover.studies import Plan, study
-from evencover.table_columns import TableColumns
 from tests.clusters import dask_cluster, joined, partitions, spark_session
 from tests.distributed_tables import COLUMNS, HOSTILE, in_memory, table
 from tests.processes import wait_until
 
-pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -394,42 +391,6 @@ def test_spark_takes_names_in_any_case_for_the_same(spark_engine):
     found = distributed.predict(frame, calibration)
     assert found.columns == ["table_Lower", "c", "s", "g", "lower", "upper"]
     assert found.select("lower").count() == 20
-
-
-def test_columns_are_renamed_next_to_new_ones():
-    """Only where a name would stand twice; for Spark in any case of its letters."""
-    outputs = ["lower", "upper"]
-    assert renamed(["a", "lower", "table_lower", "Upper"], outputs) == [
-        "a",
-        "table_lower",
-        "table_table_lower",
-        "Upper",
-    ]
-    assert renamed(["A", "a", "Upper", "İ"], outputs, ignore_case=True) == ["A", "a", "table_Upper", "İ"]
-
-
-def test_outcomes_merge_in_any_order():
-    """The first partition with an error is reported, however the outcomes were grouped."""
-    one_pass = ScoreCounts(TableColumns("y", "c", "s"), Normalized(), 10)
-    tables = partitions(table(900), [300] * 3)
-    outcomes = [partition_outcome(one_pass, part.to_batches(), position) for position, part in enumerate(tables)]
-    failed = [Outcome(position=position, message=f"wrong {position}", n_errors=1) for position in (4, 3)]
-    first = merged_outcomes(one_pass, [outcomes[2], failed[0]])
-    second = merged_outcomes(one_pass, [failed[1], outcomes[0], outcomes[1]])
-    with pytest.raises(InvalidPartError, match=r"^partition 3: wrong 3; 2 partitions have such errors$"):
-        merged_outcomes(one_pass, [first, second]).result(one_pass.columns)
-    two = merged_outcomes(one_pass, [outcomes[2], outcomes[0]])
-    nested = merged_outcomes(one_pass, [two, outcomes[1]]).result(one_pass.columns)
-    whole = one_pass([Batch(batch) for batch in table(900).to_batches()])
-    np.testing.assert_array_equal(nested["all"].counts, whole["all"].counts)
-    assert merged_outcomes(one_pass, []).result(one_pass.columns) == {}
-    many = merged_outcomes(one_pass, outcomes * 11).result(one_pass.columns)
-    np.testing.assert_array_equal(many["all"].counts, 11 * whole["all"].counts)
-
-
-def test_errors_can_be_pickled():
-    error = pickle.loads(pickle.dumps(InvalidPartError("partition 3", "wrong")))  # noqa: S301
-    assert (str(error), error.part, error.message) == ("partition 3: wrong", "partition 3", "wrong")
 
 
 def test_changed_data_is_an_error(dask_engine):

@@ -30,10 +30,11 @@ from evencover import (
     audit,
     distributed,
 )
-from evencover._report.writing import report
-from evencover.models import WithSpread
+from evencover._report.contents import contents_of
+from evencover.models import NeighborSpread, WithSpread
 from evencover.studies import Plan, TableError, TableWarning
 from evencover.taxonomies import ByTarget
+from tests.canonical_studies import few_levels, light_linear_model, report_text
 from tests.test_cli import run_command_line
 
 LINEAR = Plan("linear", Normalized(), BySpread(3), seed=3)
@@ -56,12 +57,25 @@ def table(n=6000, seed=0, *, positive=False):
     )
 
 
-def in_files(folder, whole, sizes):
+@pytest.fixture(autouse=True, scope="module")
+def quick_studies():
+    """Neither models nor reports are the point here."""
+    with few_levels(), light_linear_model():
+        yield
+
+
+@pytest.fixture(scope="module")
+def canonical(tmp_path_factory, quick_studies):
+    """The study of a table, and its file of intervals."""
+    return studied(table(), tmp_path_factory.mktemp("canonical"))
+
+
+def in_files(folder, whole, sizes, row_group_size=1000):
     """Write a table as files of these sizes, with small row groups."""
     folder.mkdir()
     start = 0
     for position, size in enumerate(sizes):
-        pq.write_table(whole.slice(start, size), folder / f"{position}.parquet", row_group_size=500)
+        pq.write_table(whole.slice(start, size), folder / f"{position}.parquet", row_group_size=row_group_size)
         start += size
     return folder
 
@@ -95,11 +109,11 @@ PLANS = {
 @pytest.mark.filterwarnings("ignore::evencover.TooFewRowsWarning")
 def test_each_other_row_calibrates_or_tests(tmp_path, plan):
     """Thresholds and counts are those of the same rows in memory, bit by bit."""
-    whole = table()
-    found, written = studied(in_files(tmp_path / "data", whole, [2500, 0, 3500]), tmp_path, plan=plan)
+    whole = table(3000)
+    found, written = studied(in_files(tmp_path / "data", whole, [1200, 0, 1800]), tmp_path, plan=plan)
     assert found.sizes["training"] == 400
-    assert sum(found.sizes.values()) == 6000
-    rows = calibration_rows(found, written, 6000)
+    assert sum(found.sizes.values()) == 3000
+    rows = calibration_rows(found, written, 3000)
     assert found.sizes["calibration"] == len(rows)
     assert abs(len(rows) / (len(rows) + len(written)) - 2 / 3) < 0.05
     regressor, level = found.regressor, plan.level
@@ -123,11 +137,11 @@ def test_each_other_row_calibrates_or_tests(tmp_path, plan):
 
 
 @pytest.mark.parametrize("kind", ["one file", "folder", "dataset", "table"])
-def test_the_result_does_not_depend_on_files_and_batches(tmp_path, kind):
+def test_the_result_does_not_depend_on_files_and_batches(tmp_path, canonical, kind):
     """The use of a row depends on its position only."""
+    expected, rows = canonical
     whole = table()
     folder = in_files(tmp_path / "data", whole, [1, 4999, 1000])
-    expected, rows = studied(folder, tmp_path)
     if kind == "one file":
         pq.write_table(whole, tmp_path / "whole.parquet", row_group_size=6000)
     data = {"one file": tmp_path / "whole.parquet", "folder": folder, "dataset": ds.dataset(folder), "table": whole}
@@ -137,8 +151,8 @@ def test_the_result_does_not_depend_on_files_and_batches(tmp_path, kind):
     np.testing.assert_array_equal(found.regressor.calibration_.scores, expected.regressor.calibration_.scores)
 
 
-def test_the_seed_changes_the_sample(tmp_path):
-    first, rows = studied(table(), tmp_path)
+def test_the_seed_changes_the_sample(tmp_path, canonical):
+    first, rows = canonical
     second, other_rows = studied(table(), tmp_path, plan=Plan("linear", Normalized(), BySpread(3), seed=4))
     assert not np.array_equal(first.training, second.training)
     assert rows["row"].to_pylist() != other_rows["row"].to_pylist()
@@ -154,12 +168,10 @@ def test_the_report_has_the_counts_of_all_rows_at_every_level(tmp_path):
     """The slider has the levels at which all rows were counted."""
     found, written = studied(table(), tmp_path, plan=Plan("linear", Normalized(), BySpread(3), level=0.85))
     assert found.all_rows.levels == (0.5, 0.8, 0.85, 0.9, 0.95, 0.99)
-    text = report(found)
+    text = report_text(found, tmp_path)
     n = f"{len(written)}"
     assert text.count(f'"{n}"') + text.count(f">{n}<") >= 1
     assert "The diagnosis part is the rest of the random sample" in text
-    from evencover._report.contents import contents_of
-
     snapshots = contents_of(found).snapshots
     assert [snapshot.level for snapshot in snapshots] == [0.5, 0.8, 0.85, 0.9, 0.95, 0.99]
     assert {snapshot.audit.overall.rows for snapshot in snapshots} == {len(written)}
@@ -174,8 +186,8 @@ def test_the_report_has_the_counts_of_all_rows_at_every_level(tmp_path):
         assert snapshot.audit.overall.coverage == pytest.approx(share, rel=1e-12)
 
 
-def test_a_saved_predictor_has_the_thresholds_of_all_rows(tmp_path):
-    found, _ = studied(table(), tmp_path)
+def test_a_saved_predictor_has_the_thresholds_of_all_rows(tmp_path, canonical):
+    found, _ = canonical
     found.regressor.save(tmp_path / "predictor")
     loaded = ConformalRegressor.load(tmp_path / "predictor")
     new = table(50, seed=1).select(["x", "z", "word"])
@@ -326,7 +338,7 @@ def test_wrong_features_and_labels_name_the_file(tmp_path):
     row = next(row for row in range(3600, 6000) if row not in sampled)
     values = whole["q"].to_pylist()
     values[row] = "oops"
-    folder = in_files(tmp_path / "data", with_column(whole, "q", values), [3000, 3000])
+    folder = in_files(tmp_path / "data", with_column(whole, "q", values), [3000, 3000], row_group_size=500)
     with pytest.raises(ValueError, match=r"^1\.parquet, rows 500 to 999: column 'q' must hold numbers.*got 'oops'"):
         studied(folder, tmp_path, training_rows=100)
     words = whole["word"].to_pylist()
@@ -383,7 +395,7 @@ class TestCalibrationInParts:
         X = rng.normal(size=(600, 2))
         y = X[:, 0] + (0.5 + np.abs(X[:, 1])) * rng.normal(size=600)
         model = ConformalRegressor(
-            WithSpread(DecisionTreeRegressor(max_depth=3, random_state=0)), random_state=0, **settings
+            WithSpread(DecisionTreeRegressor(max_depth=3, random_state=0), NeighborSpread()), random_state=0, **settings
         ).fit(X[:300], y[:300])
         return model, X[300:], y[300:]
 
@@ -446,25 +458,26 @@ class TestCommandLine:
 
     @pytest.fixture(autouse=True)
     def small_limit(self, monkeypatch):
-        monkeypatch.setattr("evencover._cli.loaded_table._MAX_ROWS_IN_MEMORY", 5000)
+        monkeypatch.setattr("evencover._cli.loaded_table._MAX_ROWS_IN_MEMORY", 1000)
 
     def run(self, capsys, *arguments):
-        return run_command_line(capsys, "run", *map(str, arguments), "--model", "linear")
+        return run_command_line(capsys, "run", *map(str, arguments), "--model", "linear", "--score", "normalized")
 
     @pytest.mark.parametrize("kind", ["parquet", "folder", "csv"])
     def test_a_large_table_is_studied_in_batches(self, capsys, tmp_path, kind):
         """The text says so; the predictor of the folder predicts new rows."""
-        whole, output = table(), tmp_path / "out"
+        whole, output = table(1500), tmp_path / "out"
         data = tmp_path / f"data.{kind}"
         if kind == "parquet":
             pq.write_table(whole, data)
         elif kind == "csv":
             pa_csv.write_csv(whole, data)
         else:
-            in_files(data, whole, [3000, 3000])
-        status, out, error = self.run(capsys, data, "--target", "y", "--output", output, "--groups", "column:word")
+            in_files(data, whole, [700, 800])
+        options = ("--target", "y", "--groups", "column:word", "--level", "0.8", "--output", output)
+        status, out, error = self.run(capsys, data, *options)
         assert status in (0, 3, 4), error
-        assert "a random sample of 3000 rows was used to choose the method" in out
+        assert "a random sample of 750 rows was used to choose the method" in out
         assert {path.name for path in output.iterdir()} == {
             "report.html",
             "results.json",
@@ -480,41 +493,41 @@ class TestCommandLine:
         assert len(new[1].splitlines()) == 21
 
     def test_a_table_of_the_limit_is_studied_in_memory(self, capsys, tmp_path):
-        pq.write_table(table(5000), tmp_path / "data.parquet")
+        pq.write_table(table(1000), tmp_path / "data.parquet")
         _, out, _ = self.run(capsys, tmp_path / "data.parquet", "--target", "y", "--output", tmp_path / "out")
-        assert "2000 training, 2000 calibration, 1000 test rows" in out
+        assert "400 training, 400 calibration, 200 test rows" in out
 
     def test_a_small_folder_is_studied_in_memory(self, capsys, tmp_path):
-        in_files(tmp_path / "data", table(2000), [500, 1500])
+        in_files(tmp_path / "data", table(800), [300, 500])
         _, out, _ = self.run(capsys, tmp_path / "data", "--target", "y", "--output", tmp_path / "out")
-        assert "800 training, 800 calibration, 400 test rows" in out
+        assert "320 training, 320 calibration, 160 test rows" in out
         assert (tmp_path / "out" / "intervals.parquet").exists()
 
     def test_time_needs_the_whole_table(self, capsys, tmp_path):
-        pq.write_table(table(), tmp_path / "data.parquet")
+        pq.write_table(table(1500), tmp_path / "data.parquet")
         options = ("--target", "y", "--time", "x", "--output", tmp_path / "out")
         _, out, _ = self.run(capsys, tmp_path / "data.parquet", *options)
-        assert "2400 training, 2400 calibration, 1200 test rows" in out
-        folder = in_files(tmp_path / "folder", table(), [6000])
+        assert "600 training, 600 calibration, 300 test rows" in out
+        folder = in_files(tmp_path / "folder", table(1500), [1500])
         status, _, error = self.run(capsys, folder, *options)
         assert status == 1
         assert "clusters, time and calibration=cross need one file, read as a whole; got a folder" in error
 
     def test_errors_name_options(self, capsys, tmp_path):
-        whole = table()
+        whole = table(1500)
         values = whole["y"].to_pylist()
         values[17] = None
         pq.write_table(whole.set_column(4, "y", pa.array(values)), tmp_path / "data.parquet")
         status, _, error = self.run(capsys, tmp_path / "data.parquet", "--target", "y", "--output", tmp_path / "out")
         assert status == 1
-        assert "data.parquet: target: column 'y' has no value in 1 of 6000 rows (the first in row 17" in error
+        assert "data.parquet: target: column 'y' has no value in 1 of 1500 rows (the first in row 17" in error
         assert "--missing-target drop" in error
         assert not (tmp_path / "out").exists()
         status, _, error = self.run(capsys, tmp_path / "data.parquet", "--target", "Y")
         assert "no column named 'Y'; did you mean 'y'?" in error
 
     def test_many_groups_are_an_error(self, capsys, tmp_path):
-        pq.write_table(table(), tmp_path / "data.parquet")
+        pq.write_table(table(1500), tmp_path / "data.parquet")
         options = ("--target", "y", "--groups", "column:id", "--output", tmp_path / "out")
         _, _, error = self.run(capsys, tmp_path / "data.parquet", *options)
-        assert re.search("groups: column 'id' must have at most 50 different values.*got 6000", error)
+        assert re.search("groups: column 'id' must have at most 50 different values.*got 1500", error)

@@ -20,6 +20,7 @@ from evencover._cli import app
 from evencover._cli.invocation import command_text
 from evencover._cli.run_command import run as run_command
 from evencover.studies import MODELS
+from tests.canonical_studies import few_levels, light_linear_model
 from tests.test_cli import SCRIPT, run, run_command_line
 
 QUICK = ("--model", "linear", "--score", "residual", "--groups", "none")
@@ -47,15 +48,14 @@ def names_in(folder="."):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def few_levels():
-    """Reports with three levels: test_report checks the slider, and every level takes a tenth of a second."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evencover._report.contents._MANY_LEVELS", (50, 95))
+def quick_runs():
+    """Neither models nor reports are the point here."""
+    with few_levels(), light_linear_model():
         yield
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory, few_levels):
+def finished(tmp_path_factory, quick_runs):
     """A folder with a table and the output of one run at level 0.8, and what that run returned."""
     folder = tmp_path_factory.mktemp("finished")
     houses().to_csv(folder / "houses.csv", index=False)
@@ -114,9 +114,18 @@ class TestRun:
             "--target price houses.csv --drop name code --strict",
         ],
     )
-    def test_several_columns_to_drop(self, words, capsys, csv):
+    def test_several_columns_to_drop(self, words, capsys, csv, monkeypatch):
         """After one option or after several, by name or position, before or after the file."""
-        _, text, errors = run_command_line(capsys, "run", *words.split(), *QUICK)
+
+        def studied(table, target, *, drop, name, **_):
+            raise ValueError(f"{name}: {len(table)} rows, target {target}, without {drop}")
+
+        monkeypatch.setattr("evencover.studies.study", studied)
+        _, _, errors = run_command_line(capsys, "run", *words.split(), *QUICK)
+        assert errors == "evencover: houses.csv: 600 rows, target price, without ['name', 'code']"
+
+    def test_dropped_columns_are_no_features_and_kept_next_to_the_intervals(self, capsys, csv):
+        _, text, errors = run_command_line(capsys, "run", csv, "--target", "price", "--drop", "name", "code", *QUICK)
         assert errors == ""
         assert "Data: houses.csv, target price;" in text
         assert {"name", "code"} <= set(pd.read_csv("evencover-houses/intervals.csv").columns)
@@ -145,21 +154,32 @@ class TestRun:
             assert (bounds.min() >= 0, (bounds % 1 == 0).all()) == (whole, whole)
             shutil.rmtree("out")
 
-    def test_a_table_from_standard_input(self, finished, tmp_path):
+    def test_a_table_from_standard_input(self, capsys, finished, tmp_path, monkeypatch):
         """The same intervals as from the file; `predict` and `audit` read it, too."""
-        table = (finished[0] / "houses.csv").read_text(encoding="utf-8")
-        done = run("run", "-", *RUN[2:], "--level", "0.8", input=table, cwd=tmp_path)
-        assert all(line.endswith(" s") for line in done.stderr.splitlines())  # progress, on a slow machine
-        assert "Data: stdin, target price;" in done.stdout
-        assert "evencover run - --target price" in (tmp_path / "evencover-stdin/report.html").read_text(
-            encoding="utf-8"
+        monkeypatch.chdir(tmp_path)
+        table, intervals = (
+            (finished[0] / name).read_text(encoding="utf-8")
+            for name in ("houses.csv", "evencover-houses/intervals.csv")
         )
-        intervals = (tmp_path / "evencover-stdin/intervals.csv").read_text(encoding="utf-8")
-        assert intervals == (finished[0] / "evencover-houses/intervals.csv").read_text(encoding="utf-8")
-        done = run("predict", "evencover-stdin", "--keep", "name", "-", input=table, cwd=tmp_path)
-        assert (done.stderr, len(done.stdout.splitlines())) == ("", 601)
+
+        def run_with_input(text, *words):
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+            return run_command_line(capsys, *words)
+
+        _, text, errors = run_with_input(table, "run", "-", *RUN[2:], "--level", "0.8")
+        assert errors == ""
+        assert "Data: stdin, target price;" in text
+        assert "evencover run - --target price" in Path("evencover-stdin/report.html").read_text(encoding="utf-8")
+        assert Path("evencover-stdin/intervals.csv").read_text(encoding="utf-8") == intervals
+        status, text, errors = run_with_input(table, "predict", "evencover-stdin", "--keep", "name", "-")
+        assert (status, errors, len(text.splitlines())) == (0, "", 601)
         columns = ("--target", "price", "--lower", "lower", "--upper", "upper")
-        done = run("audit", "-", *columns, input=intervals, cwd=tmp_path)
+        assert "Verdict: " in run_with_input(intervals, "audit", "-", *columns)[1]
+
+    @pytest.mark.system
+    def test_a_table_from_a_pipe(self):
+        table = "y,lo,hi\n" + "0,-1,1\n" * 50
+        done = run("audit", "-", "--target", "y", "--lower", "lo", "--upper", "hi", input=table)
         assert "Verdict: " in done.stdout
 
     def test_separate_tails(self, capsys, csv):
@@ -222,9 +242,10 @@ class TestRun:
 
     def test_no_data_is_needed(self, capsys, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr("evencover._cli.loaded_table._EXAMPLE_ROWS", 2000)
         status, text, _ = run_command_line(capsys, "run", *QUICK)
         assert status == 3  # one threshold for data whose noise grows tenfold
-        assert "8000 training, 8000 calibration, 4000 test rows" in text
+        assert "800 training, 800 calibration, 400 test rows" in text
         assert names_in() == ["evencover-heteroskedastic"]
 
     def test_json_is_what_the_file_holds(self, capsys, csv):
@@ -708,8 +729,8 @@ def test_one_clear_line(case, capsys, workplace, monkeypatch):
     assert names_in() == before
 
 
-def test_help_is_a_page():
-    text = run("--help").stdout
+def test_help_is_a_page(capsys):
+    text = run_command_line(capsys, "--help")[1]
     assert text.index("run  ") < text.index("predict  ") < text.index("audit  ") < text.index("reproduce  ")
     assert "evencover run houses.csv --target price" in text
     assert "is 3 if coverage is uneven or differs from the level, 1 after an error" in " ".join(text.split())

@@ -14,6 +14,7 @@ from evencover._internal.html import Markup, html_table, joined, tag
 from evencover._report.json_data import data_of, json_value
 from evencover.models import FromQuantiles, TableEncoder, WithSpread
 from evencover.synthetic import heteroskedastic
+from tests.synthetic import TwoLines
 
 SCRIPT = "<script>alert(1)</script>"
 
@@ -77,7 +78,7 @@ class TestResults:
 
     def test_a_recommendation(self):
         sample = heteroskedastic(300, seed=0)
-        html = recommend(LinearRegression(), sample.X, sample.y).recommendation_._repr_html_()
+        html = recommend(TwoLines(), sample.X, sample.y).recommendation_._repr_html_()
         assert html.count("&lt;-") == 1
         assert "Normalized()" in html
 

@@ -1,6 +1,7 @@
 """No repeated work: each row is predicted once, each target checked once, each joint test drawn once."""
 
 import json
+import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
@@ -28,9 +29,17 @@ from evencover import (
 from evencover._cli import main
 from evencover._internal import arrays, pools
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
-from evencover.models import AutoRegressor, QuantileForest, TableEncoder, WithSpread
+from evencover.models import (
+    AutoRegressor,
+    NeighborSpread,
+    QuantileForest,
+    ResidualSpread,
+    TableEncoder,
+    WithSpread,
+)
 from evencover.synthetic import heteroskedastic
 from tests.calibrators import SignedTails, SlidingWindow
+from tests.canonical_studies import few_levels
 from tests.synthetic import Oracle, draw
 
 OLD, NEW = draw(np.random.default_rng(0), 300), draw(np.random.default_rng(1), 50)
@@ -124,21 +133,9 @@ def test_a_run_predicts_each_row_exactly_once(tmp_path, monkeypatch):
 
     monkeypatch.setattr(AutoRegressor, "predict_full", counted_predict)
     monkeypatch.setattr(TableEncoder, "transform", counted_transform)
-    with pytest.raises(SystemExit):
-        main(
-            [
-                "run",
-                str(tmp_path / "table.csv"),
-                "--target",
-                "y",
-                "--keep",
-                "number",
-                "--output",
-                str(tmp_path / "found"),
-                "--effort",
-                "fast",
-            ]
-        )
+    words = ("--target", "y", "--keep", "number", "--output", str(tmp_path / "found"), "--effort", "fast")
+    with few_levels(), pytest.raises(SystemExit):
+        main(["run", str(tmp_path / "table.csv"), *words])
     results = json.loads((tmp_path / "found" / "results.json").read_text(encoding="utf-8"))
     assert len(predicted) == results["rows"]["calibration"] + results["rows"]["test"] == 240
     assert set(predicted.values()) == {1}
@@ -177,8 +174,8 @@ def test_a_diagnosis_neither_scores_nor_draws_twice(monkeypatch):
         "joint_p_value",
         lambda self, seed: drawn.update([self.scores.tobytes()]) or draw_p_value(self, seed),
     )
-    data = heteroskedastic(2000, seed=0)
-    model = ConformalRegressor(WithSpread(LinearRegression()), taxonomy=BySpread(3), random_state=0)
+    data = heteroskedastic(1000, seed=0)
+    model = ConformalRegressor(WithSpread(LinearRegression(), NeighborSpread()), taxonomy=BySpread(3), random_state=0)
     model.fit(data.X, data.y)
     assert (diagnose(model).verdict, scored[Residual]) == ("uneven", 1)
     assert scored == {Residual: 1, Normalized: 1, IntervalDistance: 1}
@@ -205,21 +202,32 @@ def test_the_cache_of_thresholds_stays_small():
     assert [fresh.threshold(level)[0] for level in np.linspace(0.01, 0.99, 250)] == expected
 
 
+@pytest.fixture
+def eager_threads():
+    """Threads that take turns after every few instructions, so that few calls meet in all places."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+# While a forest predicts, scikit-learn changes the warning filters of all threads, and may then find none.
+@pytest.mark.filterwarnings("ignore:`sklearn.utils.parallel.delayed` should be used:UserWarning")
 @pytest.mark.parametrize(
     "calibrator", [None, SlidingWindow(50), TwoTails(), SignedTails()], ids=["groups", "window", "tails", "own tails"]
 )
-def test_several_threads_get_the_same_numbers(calibrator, tmp_path):
+def test_several_threads_get_the_same_numbers(calibrator, tmp_path, eager_threads):
     """A loaded predictor with single rows at several levels, in eight threads at once."""
     data, new = heteroskedastic(600, seed=0), heteroskedastic(40, seed=1)
-    forest = QuantileForest(n_estimators=4, random_state=0)
-    estimator = forest if calibrator is None else WithSpread(LinearRegression(), random_state=0)
+    forest, linear_spread = QuantileForest(n_estimators=4, random_state=0), ResidualSpread(LinearRegression())
+    estimator = forest if calibrator is None else WithSpread(LinearRegression(), linear_spread, random_state=0)
     taxonomy = BySpread(3) if calibrator is None else None
     model = ConformalRegressor(
         estimator, nonconformity=Standardized(), taxonomy=taxonomy, calibrator=calibrator, random_state=0
     )
     model.fit(data.X, data.y).save(tmp_path / "model")
     levels = [0.5, 0.8, 0.9]
-    jobs = [(row, level) for row in range(20) for level in levels] * 3
+    jobs = [(row, level) for row in range(8) for level in levels] * 2
 
     def answer(loaded, job):
         row, level = job

@@ -1,7 +1,7 @@
 """Counts of covered rows in parts of the data, and a random sample of its rows."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -56,7 +56,7 @@ class RowTotals:
     n_infinite_scores: int = 0
 
     def __add__(self, other: "RowTotals") -> "RowTotals":
-        return RowTotals(*(mine + yours for mine, yours in zip(astuple(self), astuple(other), strict=True)))
+        return RowTotals(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
     @property
     def width(self) -> float:

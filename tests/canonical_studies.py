@@ -1,0 +1,52 @@
+"""Studies that several test files look at: each is computed once in a process, and no test changes it."""
+
+from contextlib import contextmanager
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression
+
+from evencover import write_report
+from evencover.models import NeighborSpread, WithSpread
+from evencover.studies import MODELS, Plan, study
+from tests.synthetic import TwoLines
+
+
+@contextmanager
+def few_levels():
+    """Reports with three levels: test_report checks the slider, and every level takes a twentieth of a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evencover._report.contents._MANY_LEVELS", (50, 95))
+        yield
+
+
+def report_text(result, folder):
+    """Return the report of a result as text, at three levels."""
+    with few_levels():
+        write_report(result, folder / "report.html")
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+@contextmanager
+def light_linear_model():
+    """The model named linear with a spread of neighbours: boosting, its own, takes most of the time of a study."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(
+            MODELS, "linear", lambda _, seed: WithSpread(LinearRegression(), NeighborSpread(), random_state=seed)
+        )
+        yield
+
+
+def prices(n=400):
+    """Return a table of prices whose log is linear in the feature, with equal noise."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=n)
+    return pd.DataFrame({"x": x, "price": np.exp(4 * x + rng.normal(scale=0.2, size=n))})
+
+
+@cache
+def study_of_prices():
+    """Return a study that selects a model of the log of the target."""
+    return study(prices(), "price", plan=Plan(model=TwoLines()))
