@@ -85,13 +85,13 @@ def test_simulated_pit_is_uniform_on_skewed_data(score):
 
 @pytest.mark.parametrize("score", [Residual(), IntervalDistance(), ProbabilityDistance()], ids=repr)
 def test_smoothed_pit_is_uniform_with_ties(score):
-    """Of n + 1 rows, c tied ones share a range of c / (n + 1): without a seed in its middle, smoothed anywhere in it."""
+    """Of n + 1 rows, c tied ones share a range of c / (n + 1): without a seed its middle, smoothed any of it."""
     n = 99
     distribution, y = with_each_row_as_new(tied_data, score, n=n, seed=1)
     middle = (n + 1) * distribution.pit(y)
     np.testing.assert_allclose(middle, rankdata(middle) - 0.5)
     _, tied, n_tied = np.unique(middle, return_inverse=True, return_counts=True)
-    assert n_tied.max() > 5
+    assert n_tied.max() > 3
     smoothed, y = with_each_row_as_new(tied_data, score, n=n, seed=1, smoothed=True)
     share_of_range = 0.5 + ((n + 1) * smoothed.pit(y) - middle) / n_tied[tied]
     assert kstest(share_of_range, "uniform").pvalue > ONE_IN_A_MILLION
