@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import betabinom, binom, kstest
+from scipy.stats import betabinom, kstest
 from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 
@@ -36,6 +36,7 @@ from evencover import (
     diagnose,
 )
 from tests.calibrators import SignedTails, SlidingWindow, Tails, ThresholdLine, Window
+from tests.repeats import each_row_as_new
 from tests.synthetic import ONE_IN_A_MILLION, Oracle, draw
 
 LEVELS = (Fraction(1, 2), Fraction(4, 5), Fraction(9, 10))
@@ -245,37 +246,26 @@ WITH_GUARANTEE = [name for name in CASES if "by target" not in name and name != 
 
 @pytest.mark.parametrize("name", WITH_GUARANTEE)
 def test_the_guarantee_holds(name):
-    """Exact ones: the numbers covered are BetaBinomial. Others: an exact test does not reject the lower bound.
+    """Exact ones cover k of n + 1 rows of each group, if each row is the new one in turn. Others cover no fewer.
 
-    For two tails, the numbers within each bound are BetaBinomial: see tests/guarantees/test_two_tails.
+    Given the rows, each is equally likely to be the new one, so a wrong rank or edge row is found with certainty. For
+    two tails, the numbers beyond each end are exact: see tests/guarantees/test_two_tails.
     """
     calibrator, score = CASES[name]
-    rng = np.random.default_rng(3)
-    uniform, covered, repeats = [], 0, 600
-    for _ in range(repeats):
-        old, new = (draw(rng, n) for n in (60, 40))
-        learned = calibrator.learn(Rows(old.prediction, old.X, old.y), score)
-        rows = Rows(new.prediction, new.X, new.y)
-        hits = learned.intervals(rows, LEVELS[1:2]).covers(rows.y)[:, 0]
-        covered += bool(hits[0])
-        if is_exact(learned.guarantee):
-            codes = learned.groups(rows).codes if hasattr(learned, "groups") else np.zeros(len(rows), dtype=int)
-            n = list(learned.guarantee.sizes.values())[codes[0]]
-            uniform.append(randomized_pit(hits[codes == codes[0]], n, LEVELS[1], rng))
-    assert binom.cdf(covered, repeats, float(learned.guarantee.lower_bound(LEVELS[1]))) > ONE_IN_A_MILLION
+    rows, level, covered = synthetic_rows(3, 61), LEVELS[1], {}
+    for old, new in each_row_as_new(rows):
+        learned = calibrator.learn(old, score)
+        code = int(learned.groups(new).codes[0]) if hasattr(learned, "groups") else 0
+        n = list(learned.guarantee.sizes.values())[code]
+        covered.setdefault((code, n), []).append(bool(learned.intervals(new, (level,)).covers(new.y)[0, 0]))
+    shares = {group: Fraction(sum(hits), len(hits)) for group, hits in covered.items()}
+    assert learned.guarantee.lower_bound(level) <= min(shares.values()) < 1
     if is_exact(learned.guarantee):
-        assert kstest(uniform, "uniform").pvalue > ONE_IN_A_MILLION
+        assert shares == {(code, n): Fraction(conformal_rank(n, level), n + 1) for code, n in covered}
 
 
 def is_exact(guarantee):
     return guarantee.exact and guarantee.tail_shares is None
-
-
-def randomized_pit(hits, n, level, rng):
-    """Return the randomized probability integral transform of the number covered: uniform if it is BetaBinomial."""
-    k = conformal_rank(n, level)
-    expected = betabinom(len(hits), k, n + 1 - k)
-    return expected.cdf(hits.sum() - 1) + rng.random() * expected.pmf(hits.sum())
 
 
 def test_two_tails_cover_a_beta_binomial_number():

@@ -93,8 +93,15 @@ class Simulated:
 
     def coverages(self, level):
         """Return the coverage of each repeat for a random row of a new cluster."""
-        found = [calibrate(y, np.zeros(len(y)), clusters=self.clusters).threshold(level)[0] for y in self.y]
-        return 2 * norm.cdf(found) - 1
+        repeats, clusters = in_each_repeat(len(self.y), self.clusters)
+        calibration = calibrate(self.y.ravel(), np.zeros(self.y.size), groups=repeats, clusters=clusters)
+        return 2 * norm.cdf(calibration.threshold(level)) - 1
+
+
+def in_each_repeat(n_repeats, clusters):
+    """Return the repeat of each row, and its cluster, which differs from those of other repeats."""
+    repeats = np.repeat(np.arange(n_repeats), len(clusters))
+    return repeats, repeats * len(clusters) + np.tile(clusters, n_repeats)
 
 
 def clustered(rng, n_clusters, share_between):
@@ -132,21 +139,19 @@ def group_excess(weigh_by_group, repeats=800):
 
     Half of the clusters have 9 of 10 rows in the group, with scores of scale 3; the others have one, of scale 1.
     """
-    rng = np.random.default_rng(7)
-    clusters, level = np.repeat(np.arange(60), 10), 0.9
-    excess = []
-    for _ in range(repeats):
-        many = rng.random(60) < 0.5
-        inside = np.arange(600) % 10 < np.where(many, 9, 1)[clusters]
-        y = rng.normal(size=60)[clusters] * np.where(many, 3.0, 1.0)[clusters]
-        if weigh_by_group:
-            kept = calibrate(y[inside], np.zeros(inside.sum()), clusters=clusters[inside])
-            threshold = kept.threshold(level)[0]
-        else:
-            threshold = calibrate(y, np.zeros(600), groups=inside, clusters=clusters).threshold(level)[1]
-        covered = 2 * norm.cdf([threshold, threshold / 3]) - 1
-        excess.append(0.5 * 0.1 * (covered[0] - level) + 0.5 * 0.9 * (covered[1] - level))
-    return np.array(excess)
+    rng, level = np.random.default_rng(7), 0.9
+    many = rng.random((repeats, 60)) < 0.5
+    inside = (np.arange(600) % 10 < np.where(many, 9, 1).repeat(10, axis=1)).ravel()
+    y = (rng.normal(size=many.shape) * np.where(many, 3.0, 1.0)).repeat(10, axis=1).ravel()
+    groups, clusters = in_each_repeat(repeats, np.repeat(np.arange(60), 10))
+    if weigh_by_group:
+        calibration = calibrate(y[inside], np.zeros(inside.sum()), groups=groups[inside], clusters=clusters[inside])
+        thresholds = calibration.threshold(level)
+    else:
+        calibration = calibrate(y, np.zeros(len(y)), groups=2 * groups + inside, clusters=clusters)
+        thresholds = calibration.threshold(level)[1::2]
+    covered = 2 * norm.cdf([thresholds, thresholds / 3]) - 1
+    return 0.5 * 0.1 * (covered[0] - level) + 0.5 * 0.9 * (covered[1] - level)
 
 
 def test_coverage_in_a_group_needs_the_rows_of_the_cluster_in_all_groups():
@@ -174,16 +179,16 @@ def test_the_regressor_covers_new_clusters_also_with_both_tails():
 
 
 def test_p_values_of_new_clusters_are_not_too_small():
-    rng = np.random.default_rng(11)
-    clusters = np.repeat(np.arange(15), 6)
-    p_values = []
-    for _ in range(1500):
-        y = rng.normal(size=16)[np.append(clusters, 15)]
-        calibration = calibrate(y[:-1], np.zeros(90), clusters=clusters)
-        p_values.append(calibration.p_values(y[-1:], [0.0])[0])
+    rng, n_repeats = np.random.default_rng(11), 1500
+    y = rng.normal(size=(n_repeats, 16))
+    repeats, clusters = in_each_repeat(n_repeats, np.repeat(np.arange(15), 6))
+    calibration = calibrate(
+        y[:, :15].repeat(6, axis=1).ravel(), np.zeros(len(repeats)), groups=repeats, clusters=clusters
+    )
+    p_values = calibration.p_values(y[:, 15], np.zeros(n_repeats), groups=np.arange(n_repeats))
     for share in (0.125, 0.25, 0.5):
-        n = np.count_nonzero(np.array(p_values) <= share)
-        assert n <= 1500 * share + ONE_IN_A_MILLION * np.sqrt(1500 * share * (1 - share))
+        n = np.count_nonzero(p_values <= share)
+        assert n <= n_repeats * share + ONE_IN_A_MILLION * np.sqrt(n_repeats * share * (1 - share))
 
 
 def test_learned_edges_make_the_guarantee_approximate_and_given_edges_do_not():

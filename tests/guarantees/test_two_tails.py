@@ -9,6 +9,7 @@ from scipy.stats import betabinom, binom, kstest
 from evencover import (
     BySpread,
     IntervalDistance,
+    Marginal,
     Normalized,
     Prediction,
     ProbabilityDistance,
@@ -19,9 +20,11 @@ from evencover import (
     TwoTails,
 )
 from evencover.quantiles import conformal_rank
+from tests.repeats import InEachRepeat, each_row_as_new
 from tests.synthetic import ONE_IN_A_MILLION, draw
 
 LEVEL, N, M, REPEATS = Fraction(4, 5), 60, 40, 600
+OPPOSITE_TAILS = [Residual(), Normalized(), Standardized(), ProbabilityDistance()]
 
 
 def skewed(rng, n):
@@ -38,59 +41,95 @@ def tail_ranks(n, share):
     return conformal_rank(n, 1 - share * (1 - LEVEL)), conformal_rank(n, 1 - (1 - share) * (1 - LEVEL))
 
 
-def randomized_pit(count, expected, rng):
-    """Return a number that is uniform if the count has the expected distribution."""
-    return expected.cdf(count - 1) + rng.random() * expected.pmf(count)
+def outcomes(calibrator, score):
+    """Return what happened to each of N + 1 rows as the new one, and what must happen to a share of them.
 
-
-def count_pits(calibrator, score, share, seed, gaps):
-    """Return the randomized transforms of the numbers covered, below and above, of a group of each repeat, by name.
-
-    `gaps` gives the numbers of gaps between calibration scores that a new score must hit, from both ranks and n.
+    Both are dictionaries by group and size of the numbers of rows below, above and covered, and of all rows.
     """
-    rng, pits = np.random.default_rng(seed), {}
-    for repeat in range(REPEATS):
-        old, new = skewed(rng, N), skewed(rng, M)
+    found, expected = {}, {}
+    for old, new in each_row_as_new(skewed(np.random.default_rng(1), N + 1)):
         learned = calibrator.learn(old, score)
-        intervals = learned.intervals(new, (LEVEL,))
-        codes = learned.groups(new).codes
-        code = repeat % len(learned.guarantee.sizes)
-        n, own = list(learned.guarantee.sizes.values())[code], codes == code
-        below, above = new.y < intervals.lower[:, 0], new.y > intervals.upper[:, 0]
-        counts = {"below": below, "above": above, "covered": intervals.covers(new.y)[:, 0]}
-        for name, gap in gaps(*tail_ranks(n, share), n).items():
-            if own.any():
-                expected = betabinom(own.sum(), gap, n + 1 - gap)
-                pits.setdefault(name, []).append(randomized_pit(counts[name][own].sum(), expected, rng))
+        intervals, code = learned.intervals(new, (LEVEL,)), int(learned.groups(new).codes[0])
+        below, above = new.y[0] < intervals.lower[0, 0], new.y[0] > intervals.upper[0, 0]
+        n = list(learned.guarantee.sizes.values())[code]
+        happened = [below, above, intervals.covers(new.y)[0, 0], True]
+        found[code, n] = found.get((code, n), 0) + np.array(happened, dtype=int)
+        expected[code, n] = [*expected_outcomes(n, calibrator.lower_share), n + 1]
+    return found, expected
+
+
+def expected_outcomes(n, share):
+    """Return how many of n + 1 rows are below, above and covered: each tail misses the gaps beyond its rank."""
+    lower, upper = tail_ranks(n, share)
+    return n + 1 - lower, n + 1 - upper, lower + upper - n - 1
+
+
+@pytest.mark.parametrize(
+    ("taxonomy", "share"),
+    [
+        (None, 0.5),
+        (BySpread(2), 0.2),
+        pytest.param(None, 0.2, marks=pytest.mark.slow),
+        pytest.param(BySpread(2), 0.5, marks=pytest.mark.slow),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("score", [*OPPOSITE_TAILS, IntervalDistance(), RelativeIntervalDistance()], ids=repr)
+def test_each_tail_misses_exactly_its_share(score, taxonomy, share):
+    """In each group of n rows, n + 1 − k of n + 1 new rows are beyond the end whose rank is k.
+
+    Given the rows, each is equally likely to be the new one, so no chance is left. Opposite tails cover
+    k_l + k_u − n − 1 of the n + 1 gaps between calibration scores. Those of asymmetric CQR may cover others, too.
+    """
+    found, expected = outcomes(TwoTails(taxonomy, lower_share=share), score)
+    assert len(found) == (1 if taxonomy is None else 2)
+    compared = [0, 1, 2, 3] if score in OPPOSITE_TAILS else [0, 1, 3]
+    for group, numbers in found.items():
+        np.testing.assert_array_equal(numbers[compared], np.array(expected[group])[compared], err_msg=str(group))
+
+
+def count_pits(taxonomy, score, share, seed, gaps):
+    """Return the randomized transforms of the numbers covered, below and above, of all groups of all repeats, by name.
+
+    They are uniform if the numbers are BetaBinomial. `gaps` gives the numbers of gaps between calibration scores that a
+    new score must hit, from n.
+    """
+    rng = np.random.default_rng(seed)
+    old, new = skewed(rng, REPEATS * N), skewed(rng, REPEATS * M)
+    learned = TwoTails(InEachRepeat(taxonomy, REPEATS), lower_share=share).learn(old, score)
+    intervals, groups = learned.intervals(new, (LEVEL,)), learned.groups(new)
+    below, above = new.y < intervals.lower[:, 0], new.y > intervals.upper[:, 0]
+    m, sizes = groups.counts, np.array(list(learned.guarantee.sizes.values()))
+    pits = {}
+    for name, hits in {"below": below, "above": above, "covered": intervals.covers(new.y)[:, 0]}.items():
+        count, gap = np.bincount(groups.codes, hits, len(m)), np.array([gaps(n)[name] for n in sizes])
+        at_most, less = (betabinom.cdf(each, m, gap, sizes + 1 - gap) for each in (count, count - 1))
+        pits[name] = (less + rng.random(len(m)) * (at_most - less))[m > 0]
     return pits
 
 
-@pytest.mark.parametrize("share", [0.5, pytest.param(0.2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("taxonomy", [None, BySpread(2)], ids=repr)
-@pytest.mark.parametrize("score", [Residual(), Normalized(), Standardized(), ProbabilityDistance()], ids=repr)
-def test_coverage_between_two_order_statistics_is_beta_binomial(score, taxonomy, share):
-    """For opposite tails, k_l + k_u − n − 1 of the n + 1 gaps between calibration scores are covered."""
-    calibrator = TwoTails(taxonomy, lower_share=share)
-    pits = count_pits(calibrator, score, share, 1, lambda lower, upper, n: {"covered": lower + upper - n - 1})
-    assert kstest(pits["covered"], "uniform").pvalue > ONE_IN_A_MILLION
+@pytest.mark.parametrize(("taxonomy", "share"), [(Marginal(), 0.5), (BySpread(2), 0.2)], ids=repr)
+def test_the_numbers_below_above_and_covered_are_beta_binomial(taxonomy, share):
+    """A rank off by one is found with certainty by the test of all rows as new ones."""
 
+    def gaps(n):
+        return dict(zip(("below", "above", "covered"), expected_outcomes(n, share), strict=True))
 
-@pytest.mark.parametrize("share", [0.2, pytest.param(0.5, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("taxonomy", [None, BySpread(2)], ids=repr)
-@pytest.mark.parametrize("score", [IntervalDistance(), RelativeIntervalDistance(), Normalized()], ids=repr)
-def test_the_misses_of_each_tail_are_beta_binomial(score, taxonomy, share):
-    """Also for asymmetric CQR, whose two tails are not opposite."""
-    calibrator = TwoTails(taxonomy, lower_share=share)
-    gaps = count_pits(calibrator, score, share, 2, lambda low, up, n: {"below": n + 1 - low, "above": n + 1 - up})
-    assert min(kstest(pits, "uniform").pvalue for pits in gaps.values()) > ONE_IN_A_MILLION
+    pits = count_pits(taxonomy, Normalized(), share, 2, gaps)
+    assert min(kstest(each, "uniform").pvalue for each in pits.values()) > ONE_IN_A_MILLION
 
 
 def test_a_wrong_rank_is_detected():
     """The same test with the rank of the other tail."""
-    pits = count_pits(
-        TwoTails(lower_share=0.2), IntervalDistance(), 0.2, 2, lambda low, up, n: {"below": n + 1 - up, "above": 1}
-    )
-    assert kstest(pits["below"], "uniform").pvalue < ONE_IN_A_MILLION
+
+    def gaps(n):
+        below, above, covered = expected_outcomes(n, 0.2)
+        return {"below": above, "above": below, "covered": covered}
+
+    pits = count_pits(Marginal(), Normalized(), 0.2, 2, gaps)
+    for name in ("below", "above"):
+        assert kstest(pits[name], "uniform").pvalue < ONE_IN_A_MILLION
+    assert kstest(pits["covered"], "uniform").pvalue > ONE_IN_A_MILLION
 
 
 def test_one_threshold_for_both_tails_misses_more_above():
@@ -108,11 +147,13 @@ def test_one_threshold_for_both_tails_misses_more_above():
 @pytest.mark.parametrize("score", [IntervalDistance(), Normalized()], ids=repr)
 @pytest.mark.parametrize("seed", [None, 0])
 def test_p_values_are_valid(score, seed):
-    """P(p <= u) <= u: an exact one-sided test of one new row per repeat, at several u."""
-    rng, p_values = np.random.default_rng(4), []
-    for repeat in range(1500):
-        learned = TwoTails(lower_share=0.3).learn(skewed(rng, 30), score)
-        p_values += learned.p_values(skewed(rng, 1), seed=None if seed is None else seed + repeat).tolist()
+    """P(p <= u) <= u: an exact one-sided test of one new row per repeat, at several u.
+
+    If a row did not count itself, p <= 0.05 would have probability 0.097, which is found with probability 0.995.
+    """
+    rng, repeats = np.random.default_rng(4), 1500
+    calibrator = TwoTails(InEachRepeat(Marginal(), repeats), lower_share=0.3)
+    p_values = calibrator.learn(skewed(rng, 30 * repeats), score).p_values(skewed(rng, repeats), seed=seed)
     for u in (0.05, 0.1, 0.2, 0.5):
-        assert binom.sf(np.count_nonzero(np.array(p_values) <= u) - 1, len(p_values), u) > ONE_IN_A_MILLION
-    assert np.mean(np.array(p_values) <= 0.1) > 0.02
+        assert binom.sf(np.count_nonzero(p_values <= u) - 1, repeats, u) > ONE_IN_A_MILLION
+    assert np.mean(p_values <= 0.1) > 0.02
