@@ -30,7 +30,7 @@ from evencover import (
     threshold_intervals,
 )
 from tests.guarantees.test_exact_distributions import M, N, smallest_p_value
-from tests.synthetic import ONE_IN_A_MILLION, Oracle, draw
+from tests.synthetic import ONE_IN_A_MILLION, Oracle, TwoLines, draw
 
 COUNTS = Bounded(Normalized(), y_min=0, whole=True)
 
@@ -361,8 +361,8 @@ class TestRecommend:
     def test_a_given_score_is_bounded(self):
         rng = np.random.default_rng(10)
         X, y = rng.uniform(size=(300, 1)), rng.exponential(size=300)
-        found = recommend(LinearRegression(), X, y, nonconformity=Residual(), support=Support(y_min=0))
+        found = recommend(TwoLines(), X, y, nonconformity=Residual(), support=Support(y_min=0))
         assert found.nonconformity == Bounded(Residual(), y_min=0)
         given = Bounded(Residual(), y_min=-1)
-        found = recommend(LinearRegression(), X, y, nonconformity=given, support=Support(y_min=0))
+        found = recommend(TwoLines(), X, y, nonconformity=given, support=Support(y_min=0))
         assert found.nonconformity == given
