@@ -31,7 +31,7 @@ from evencover import (
 )
 from evencover._internal import depth_sets, fold_selection
 from evencover._internal.fold_selection import FoldScores
-from evencover.models import WithSpread
+from evencover.models import ResidualSpread, WithSpread
 from evencover.models.predict import predictions_of
 from evencover.predictions import averaged
 from evencover.scores.evaluation import scores_of, threshold_intervals
@@ -61,8 +61,9 @@ def folds(n_folds, n=N_ROWS, seed=0):
 
 
 REPEATED = folds(4, seed=1) + folds(7, seed=2) + folds(3, seed=3)
-SPREAD = WithSpread(LinearRegression(), random_state=0)
-TREE = WithSpread(DecisionTreeRegressor(max_depth=3, random_state=0), random_state=0)
+STEPS = ResidualSpread(DecisionTreeRegressor(max_depth=2, random_state=0))  # fitted at once, with many equal spreads
+SPREAD = WithSpread(LinearRegression(), STEPS, cv=2, random_state=0)
+TREE = WithSpread(DecisionTreeRegressor(max_depth=3, random_state=0), STEPS, cv=2, random_state=0)
 METHODS = {
     "cv+": {"cv": folds(5)},
     "repeated": {"cv": REPEATED},
@@ -84,9 +85,11 @@ SCORES = {
     "bounded": (LinearRegression(), Bounded(y_min=0.5, y_max=4)),
     "whole": (LinearRegression(), Bounded(whole=True)),
 }
-SOME_SCORES = [  # in the default run
-    name if name in ("residual", "normalized", "distance") else pytest.param(name, marks=pytest.mark.slow)
-    for name in SCORES
+SOME_SCORES, SOME_METHODS = ("residual", "normalized", "distance"), ("cv+", "cross-conformal")
+METHODS_AND_SCORES = [  # in the default run, all methods with some scores and all scores with some methods
+    pytest.param(method, score, marks=() if score in SOME_SCORES or method in SOME_METHODS else pytest.mark.slow)
+    for method in METHODS
+    for score in SCORES
 ]
 
 
@@ -107,11 +110,12 @@ class Definition:
     @classmethod
     def of(cls, model, X, y, new, score):
         without = models_without(model, len(y))
+        own, others = ([predictions_of(each, rows) for each in model.estimators_] for rows in (X, new))
         scores, predictions = [], []
         for row, models in without:
-            at_row = averaged_prediction(models, X[row : row + 1])
-            scores.append(scores_of(score, Rows(at_row, y=y[row : row + 1]))[0])
-            predictions.append(averaged_prediction(models, new))
+            at_row = averaged_prediction([own[m][[row]] for m in models])
+            scores.append(scores_of(score, Rows(at_row, y=y[[row]]))[0])
+            predictions.append(averaged_prediction([others[m] for m in models]))
         inner = without_support(score)
         bounds = [
             threshold_intervals(inner, np.full((1, 1), each), prediction)
@@ -155,7 +159,7 @@ class Definition:
         """Return whether (1 + #{i : L_i <= y <= U_i} / R) / (n + 1) is larger than alpha."""
         counts = ((self.lower <= y) & (y <= self.upper)).sum(axis=0)
         alpha = 1 - Fraction(str(level))
-        return np.array([Fraction(self.n_repeats + int(c), self.n_repeats) > alpha * (self.n + 1) for c in counts])
+        return counts > floor(self.n_repeats * (alpha * (self.n + 1) - 1))
 
     def possible(self, y):
         """Return whether targets are in the support of the score."""
@@ -172,24 +176,22 @@ class Definition:
 
 
 def models_without(model, n):
-    """Return pairs of a calibration row and the models whose mean prediction is that of the model without it."""
+    """Return pairs of a calibration row and the numbers of the models whose mean is the model without it."""
     left_out = model.calibrator_.folds.left_out
     if left_out is not None:
-        return [(i, [model.estimators_[b] for b in np.flatnonzero(left_out[i])]) for i in range(n)]
+        return [(i, np.flatnonzero(left_out[i])) for i in range(n)]
     if model.method == "jackknife+":
-        return [(i, [model.estimators_[i]]) for i in range(n)]
-    repeats, seen = [], []
-    for fitted, (_, test) in zip(model.estimators_, model.cv, strict=True):
-        if not seen:
+        return [(i, [i]) for i in range(n)]
+    repeats = [{}]
+    for number, (_, test) in enumerate(model.cv):
+        if len(repeats[-1]) == n:
             repeats.append({})
-        repeats[-1] |= {i: [fitted] for i in test}
-        seen = [] if len(repeats[-1]) == n else [1]
+        repeats[-1] |= {i: [number] for i in test}
     return [(i, each[i]) for each in repeats for i in range(n)]
 
 
-def averaged_prediction(models, X):
-    predictions = [predictions_of(each, X) for each in models]
-    return predictions[0] if len(models) == 1 else averaged(predictions, lambda values: values.mean(axis=0))
+def averaged_prediction(predictions):
+    return predictions[0] if len(predictions) == 1 else averaged(predictions, lambda values: values.mean(axis=0))
 
 
 def fitted(estimator, score, X, y, **settings):
@@ -223,8 +225,7 @@ def check_sets(model, definition, sets, level, rows=slice(None)):
     np.testing.assert_allclose(sets.upper[rows][kept], upper[kept], rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("score_name", SOME_SCORES)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("method", "score_name"), METHODS_AND_SCORES)
 def test_sets_and_p_values_follow_the_definition(table, method, score_name):
     X, y, new = table
     estimator, score = SCORES[score_name]
@@ -273,7 +274,7 @@ def test_groups_use_their_own_rows(table, method, by_group):
         definition.check_p_values(model.p_values(new, y[: len(new)])[members], y[members])
 
 
-@pytest.mark.parametrize("score_name", SOME_SCORES)
+@pytest.mark.parametrize("score_name", SCORES)
 @pytest.mark.parametrize(
     "method", ["cross-conformal", pytest.param("repeated cross-conformal", marks=pytest.mark.slow)]
 )
@@ -284,15 +285,16 @@ def test_a_target_is_in_the_union_exactly_if_its_p_value_is_above_alpha(table, m
     wider = fitted(estimator, score, X, y, **(METHODS[method] | {"method": "cv+"}))
     rows = model.rows(new)
     definition = Definition.of(model, X, y, new, score)
-    for level in (0.3, *LEVELS):
-        union, intervals = (quietly(predict, new, level) for predict in (model.predict_union, wider.predict_interval))
-        for targets in definition.targets():
-            p_values = model.calibrator_.p_values(
-                Rows(rows.prediction, X=new, y=targets).with_folds(rows.fold_predictions)
-            )
+    levels = (0.3, *LEVELS)
+    unions, intervals = (
+        [quietly(predict, new, level) for level in levels] for predict in (model.predict_union, wider.predict_interval)
+    )
+    for targets in definition.targets():
+        p_values = model.calibrator_.p_values(Rows(rows.prediction, X=new, y=targets).with_folds(rows.fold_predictions))
+        for level, union, wide in zip(levels, unions, intervals, strict=True):
             covered = union.covers(targets)
             np.testing.assert_array_equal(covered, (p_values > 1 - level) & definition.possible(targets))
-            assert not (covered & ~intervals.covers(targets)).any()
+            assert not (covered & ~wide.covers(targets)).any()
 
 
 # --- selection over sorted arrays
@@ -331,10 +333,8 @@ def random_case(rng):
 def all_values(own, n_rows, values):
     """Return the values of all rows and scores. Shape (n, m)."""
     folds = np.repeat(np.arange(len(own.sizes)), own.sizes)
-    return np.array([
-        [values(np.array([fold * n_rows + row]), np.array([score]))[0] for row in range(n_rows)]
-        for fold, score in zip(folds, own.scores, strict=True)
-    ]).reshape(len(own), n_rows)  # fmt: skip
+    cells = folds[:, None] * n_rows + np.arange(n_rows)
+    return values(cells.ravel(), np.repeat(own.scores, n_rows)).reshape(len(own), n_rows)
 
 
 @pytest.mark.parametrize("steps", ["all", "windows", "bisection"])
@@ -419,10 +419,9 @@ def test_pieces_hold_the_targets_in_enough_intervals(monkeypatch, ends_at_once):
         at = np.concatenate([-negated_lower, upper])
         at = np.sort(np.where(np.isfinite(at), at, 0.0), axis=0)
         between = np.concatenate([at[:1] - 1, (at[:-1] + at[1:]) / 2, at[-1:] + 1, at])
-        for y in between:
-            expected = ((-negated_lower <= y) & (y <= upper)).sum(axis=0) >= needed
-            found = np.any([(piece.lower <= y) & (y <= piece.upper) for piece in pieces], axis=0)
-            np.testing.assert_array_equal(found, expected)
+        inside = (-negated_lower[:, None] <= between) & (between <= upper[:, None])  # (n, targets, m)
+        found = np.any([(piece.lower <= between) & (between <= piece.upper) for piece in pieces], axis=0)
+        np.testing.assert_array_equal(found, inside.sum(axis=0) >= needed)
         if 0 < needed <= len(own):
             one = depth_sets._is_one_interval(n_rows, own, ends, needed)
             known, swept = known + one.sum(), swept + (~one).sum()
@@ -433,18 +432,22 @@ def test_pieces_hold_the_targets_in_enough_intervals(monkeypatch, ends_at_once):
 # --- blocks
 
 
-@pytest.mark.parametrize("method", ["cv+", "cross-conformal", "jackknife+-after-bootstrap"])
-@pytest.mark.parametrize("unseen", ["marginal", "inf"])
-def test_blocks_do_not_change_results(monkeypatch, table, method, unseen):
+@pytest.fixture(scope="module", params=["cv+", "cross-conformal", "jackknife+-after-bootstrap"])
+def grouped(request, table):
+    """A model with groups, fitted to a frame."""
     X, y, _ = table
-    X, columns = X.copy(), ["a", "b", "group"]
-    frame = pd.DataFrame(X, columns=columns)
+    frame = pd.DataFrame(X, columns=["a", "b", "group"])
+    settings = {"n_bootstraps": 20} if "bootstrap" in request.param else {}
+    tree = DecisionTreeRegressor(random_state=0)
+    return fitted(tree, Residual(), frame, y, method=request.param, taxonomy=ByFeature("group"), **settings)
+
+
+@pytest.mark.parametrize("unseen", ["marginal", "inf"])
+def test_blocks_do_not_change_results(monkeypatch, table, grouped, unseen):
+    model, (_, y, _) = grouped, table
     rng = np.random.default_rng(0)
-    new = pd.DataFrame(np.column_stack([rng.normal(size=(40, 2)), rng.integers(5, size=40)]), columns=columns)
-    new.index = pd.Index(np.arange(40) * 10)
-    model = fitted(
-        DecisionTreeRegressor(random_state=0), Residual(), frame, y, method=method, taxonomy=ByFeature("group")
-    )
+    new = np.column_stack([rng.normal(size=(40, 2)), rng.integers(5, size=40)])
+    new = pd.DataFrame(new, columns=["a", "b", "group"], index=np.arange(40) * 10)
     whole = [quietly(model.predict_union, new, level, unseen=unseen) for level in (0.2, [0.2, 0.8])]
     intervals, p_values = (
         quietly(model.predict_interval, new, 0.8, unseen=unseen),
@@ -458,7 +461,7 @@ def test_blocks_do_not_change_results(monkeypatch, table, method, unseen):
         union = quietly(model.predict_union, new, level, unseen=unseen)
         assert len(union.pieces) == len(before.pieces)
         for piece, other in zip(union.pieces, before.pieces, strict=True):
-            rounding = 1e-12 if "bootstrap" in method else 0.0  # means of predictions depend on the number of rows
+            rounding = 1e-12 if "bootstrap" in model.method else 0.0  # means depend on the number of rows
             np.testing.assert_allclose(np.asarray(piece), np.asarray(other), rtol=rounding)
             assert list(np.asarray(piece.groups.labels)[piece.groups.codes]) == list(
                 np.asarray(other.groups.labels)[other.groups.codes]

@@ -2,6 +2,8 @@
 
 import io
 import json
+import shutil
+from contextlib import redirect_stdout
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -28,6 +30,7 @@ from evencover import (
     Residual,
     Support,
     TooFewRowsWarning,
+    _cli,
     diagnose,
 )
 from evencover._report.contents import contents_of
@@ -72,6 +75,11 @@ def small(n=40, seed=0):
     return pd.DataFrame({"x": x, "kind": kind, "y": x + rng.normal(size=n)})
 
 
+def patients():
+    """Return a table with four rows of each of 20 patients."""
+    return small(80).assign(patient=np.arange(80) // 4)
+
+
 def bounds(found):
     return np.asarray(found.intervals)
 
@@ -79,6 +87,19 @@ def bounds(found):
 @pytest.fixture(scope="module")
 def found():
     return study(small(), "y", plan=SIMPLE, name="small")
+
+
+@pytest.fixture(scope="module")
+def clustered():
+    return study(patients(), "y", plan=SIMPLE, clusters="patient")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_levels():
+    """Reports with three levels: test_report checks the slider."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evencover._report.contents._MANY_LEVELS", (50, 95))
+        yield
 
 
 class TestFolds:
@@ -129,17 +150,18 @@ class TestOutOfSample:
         assert found.sizes == {"training": 40, "calibration": 40, "test": 40}
         assert found.n_rows == 40
 
-    @pytest.mark.parametrize("row", [0, 17, 39])
-    def test_its_own_target_does_not_change_its_interval(self, found, row):
+    def test_its_own_target_does_not_change_its_interval(self, found):
+        """Nor do the targets of the rows that are tested with it."""
         changed = small()
-        changed.loc[row, "y"] += 50
+        tested = np.isin(changed["y"], found.cross.rows[3].y)
+        changed.loc[tested, "y"] += 50
         again = study(changed, "y", plan=SIMPLE)
-        np.testing.assert_array_equal(bounds(again)[row], bounds(found)[row])
-        assert not np.array_equal(bounds(again), bounds(found))
+        np.testing.assert_array_equal(bounds(again)[tested], bounds(found)[tested])
+        assert tested.sum() == 4
+        assert (bounds(again) != bounds(found))[~tested].any(axis=1).all()
 
-    def test_targets_of_its_cluster_do_not_change_its_interval(self):
-        table = small(80).assign(patient=np.arange(80) // 4)
-        before = study(table, "y", plan=SIMPLE, clusters="patient")
+    def test_targets_of_its_cluster_do_not_change_its_interval(self, clustered):
+        before, table = clustered, patients()
         assert "random rows of new clusters" in before.regressor.guarantee_.assumption
         assert len(before.test) == len(before.calibration) == 20
         assert sorted(before.test.positions // 4) == list(range(20))
@@ -186,7 +208,7 @@ class TestOutOfSample:
         assert [row.rows for row in found.audit.table] == [13, 13, 14]
 
     def test_a_group_that_a_fold_lacks_gets_an_interval_from_all_rows(self):
-        table = small().assign(kind=["rare"] + ["usual"] * 39)
+        table = small(23).assign(kind=["rare"] + ["usual"] * 22)
         found = study(table, "y", plan=replace(SIMPLE, taxonomy=ByFeature("kind")))
         assert np.isfinite(bounds(found)).all()
         with pytest.warns(TooFewRowsWarning, match="group 'rare' has 1"):
@@ -195,7 +217,7 @@ class TestOutOfSample:
 
     def test_a_warning_is_given_once(self):
         with pytest.warns(TooFewRowsWarning) as caught:
-            study(small(), "y", plan=replace(SIMPLE, level=0.98))
+            study(small(23), "y", plan=replace(SIMPLE, level=0.98))
         assert [str(each.filename) for each in caught] == [__file__]
 
 
@@ -216,7 +238,7 @@ class TestSettings:
         assert [type(model) for model in models] == [LinearRegression, WithSpread]
 
     def test_the_support_is_that_of_the_rows_that_train(self):
-        table = small().assign(y=lambda each: each.y.abs())
+        table = small(23).assign(y=lambda each: each.y.abs())
         table.loc[5, "y"] = -0.5
         found = study(table, "y", plan=SIMPLE)
         assert found.intervals.lower[table.y > 0].min() < 0
@@ -224,11 +246,11 @@ class TestSettings:
         given = replace(SIMPLE, support=Support(y_min=0))
         with pytest.warns(UserWarning, match="outside the support"):
             found = study(table, "y", plan=given)
-        assert found.warnings[0].startswith("1 of 40 test targets are outside the support (at least 0)")
+        assert found.warnings[0].startswith("1 of 23 test targets are outside the support (at least 0)")
 
     def test_a_support_that_all_rows_decide_is_a_condition_of_the_guarantee(self):
         """If all targets have it, the intervals lose no target: each holds all possible ones that it held without."""
-        table = small().assign(y=lambda each: np.rint(4 * each.y.abs()))
+        table = small(23).assign(y=lambda each: np.rint(4 * each.y.abs()))
         with_support, without = (study(table, "y", plan=replace(SIMPLE, support=each)) for each in ("auto", "none"))
         condition = "all targets are whole numbers of at least 0"
         assert condition in with_support.regressor.guarantee_.assumption
@@ -240,14 +262,14 @@ class TestSettings:
             assert (inside | ~before).all()
 
     def test_one_sided_bounds(self):
-        found = study(small(), "y", plan=replace(SIMPLE, nonconformity=OneSided(Residual(), side="upper")))
+        found = study(small(23), "y", plan=replace(SIMPLE, nonconformity=OneSided(Residual(), side="upper")))
         assert np.isneginf(found.intervals.lower).all()
         assert found.quality.side == "upper"
         report(found)
 
-    @pytest.mark.parametrize("n_jobs", [1, 2])
-    def test_the_same_seed_gives_the_same(self, found, n_jobs):
-        with parallel_config(n_jobs=n_jobs):
+    def test_the_same_seed_gives_the_same(self, found):
+        """Also with several processes."""
+        with parallel_config(n_jobs=2):
             again = study(small(), "y", plan=SIMPLE)
         np.testing.assert_array_equal(bounds(again), bounds(found))
         other = study(small(), "y", plan=replace(SIMPLE, seed=1))
@@ -255,7 +277,7 @@ class TestSettings:
 
     def test_progress_is_reported(self):
         steps = []
-        study(small(20), "y", plan=SIMPLE, progress=steps.append)
+        study(small(23), "y", plan=SIMPLE, progress=steps.append)
         assert steps[:2] == ["checking the columns", "fitting and calibrating the model on all rows"]
         assert steps[2:12] == [f"testing the rows out of sample: {fold} of 10 folds" for fold in range(10)]
         assert steps[12:] == ["diagnosing the calibration rows", "auditing the test rows"]
@@ -465,9 +487,9 @@ class TestReport:
         np.testing.assert_array_equal(several.lower[:, 1], found.intervals.lower)
         assert several.level == (0.5, 0.9)
 
-    def test_it_speaks_of_clusters(self):
+    def test_it_speaks_of_clusters(self, clustered):
         """Only one row of each cluster is tested, by models without any row of the cluster."""
-        page = report(study(small(60).assign(patient=np.arange(60) // 4), "y", plan=SIMPLE, clusters="patient"))
+        page = report(clustered)
         for text in (
             "For rows of known clusters, nothing is guaranteed.",
             "One row of each patient was tested, by models that have not seen any row of it.",
@@ -518,25 +540,40 @@ class TestDiagnosis:
         assert "out of fold" not in str(found)
 
 
+def point_model(level, seed):
+    """Return a model without a spread, which would take long to learn."""
+    return LinearRegression()
+
+
+RUN = ("run", "small.csv", "--target", "y", "--drop", "name", "--model", "linear", "--score", "residual")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder with a small table and the output of one run at level 0.8, and what that run printed."""
+    folder, output = tmp_path_factory.mktemp("finished"), io.StringIO()
+    table = small(30).assign(name=[f"row {i}" for i in range(30)], kind=["a", "b", "c"] * 10)
+    table.to_csv(folder / "small.csv", index=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setitem(MODELS, "linear", point_model)
+        with redirect_stdout(output), pytest.raises(SystemExit) as left:
+            _cli.main([*RUN, "--groups", "none", "--calibration", "cross", "--level", "0.8"])
+    assert not left.value.code
+    return folder, output.getvalue()
+
+
 class TestCommandLine:
     @pytest.fixture
-    def work(self, tmp_path, monkeypatch):
-        """A small table in the current folder."""
+    def work(self, finished, tmp_path, monkeypatch):
+        """The table of a copy of this folder, which is the current folder."""
+        shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr("evencover._report.contents._MANY_LEVELS", (50, 95))
-        monkeypatch.setitem(MODELS, "linear", lambda level, seed: LinearRegression())  # a spread takes long to learn
-        table = small(30).assign(name=[f"row {i}" for i in range(30)], kind=["a", "b", "c"] * 10)
-        table.to_csv("small.csv", index=False)
-        return table
+        monkeypatch.setitem(MODELS, "linear", point_model)
+        return pd.read_csv("small.csv")
 
-    @staticmethod
-    def run(capsys, *options):
-        words = ("run", "small.csv", "--target", "y", "--drop", "name", "--model", "linear", "--score", "residual")
-        return run_command_line(capsys, *words, "--groups", "none", *options)
-
-    def test_run_and_predict(self, capsys, work):
-        status, text, _ = self.run(capsys, "--calibration", "cross", "--level", "0.8")
-        assert status == 0
+    def test_run_and_predict(self, capsys, finished, work):
+        text = finished[1]
         assert "30 rows, each used to train, to calibrate and to test in turn." in text
         assert "For new rows, at least 60 % is guaranteed; usually it is close to 80 %." in text
         intervals = pd.read_csv("evencover-small/intervals.csv")
@@ -559,7 +596,6 @@ class TestCommandLine:
         assert widths[0] > widths[1]
 
     def test_a_value_that_a_fold_has_seen_is_no_surprise(self, capsys, work):
-        self.run(capsys, "--calibration", "cross")
         new = work.drop(columns="y")
         new.loc[0, "kind"] = "z"
         new.to_csv("new.csv", index=False)
@@ -567,14 +603,14 @@ class TestCommandLine:
         assert error == "evencover: 'kind' has values never seen before, such as 'z'; rows: 1\n"
 
     def test_auto(self, capsys, work):
-        words = ("run", "small.csv", "--target", "y", "--drop", "name", "--model", "linear", "--score", "residual")
-        _, text, _ = run_command_line(capsys, *words, "--groups", "column:kind", "--level", "0.8")
+        _, text, _ = run_command_line(capsys, *RUN, "--groups", "column:kind", "--level", "0.8")
         assert "because a split would leave " in text
         assert "To split them into three parts, use --calibration split." in text
 
     def test_errors(self, capsys, work):
-        status, _, error = self.run(capsys, "--calibration", "cross", "--test-size", "0.3")
+        options = (*RUN, "--groups", "none")
+        status, _, error = run_command_line(capsys, *options, "--calibration", "cross", "--test-size", "0.3")
         assert (status, "calibration must be 'split' or 'auto' for test_size=0.3; got 'cross'" in error) == (1, True)
         work[:12].to_csv("small.csv", index=False)
-        status, _, error = self.run(capsys)
+        status, _, error = run_command_line(capsys, *options)
         assert (status, error.startswith("evencover: table must have at least 13 rows: some are left out")) == (1, True)

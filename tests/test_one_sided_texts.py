@@ -27,15 +27,24 @@ from evencover import (
 from evencover._report.writing import report
 from evencover.diagnostics._answers import is_even
 from evencover.intervals import bound_side
-from evencover.models import WithSpread
+from evencover.models import ResidualSpread, WithSpread
 from evencover.studies import Plan, study
 from evencover.synthetic import heteroskedastic
 
+SPREAD = WithSpread(LinearRegression(), ResidualSpread(LinearRegression()), random_state=0)  # fitted at once
 NONSENSE = ("infinite", "width", " wide ", "narrow", "intervals are", "Winkler")
 INFINITE = np.full(300, np.inf)
 CENTER = np.linspace(0.0, 10.0, 300)
 Y = CENTER + np.tile([-1.0, 0.0, 1.0, 0.5, -0.5, 0.2, -0.2, 0.7, -0.7, 2.5], 30)
 BOUNDS = {"upper": Intervals(-INFINITE, CENTER + 2), "lower": Intervals(CENTER - 0.8, INFINITE)}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_levels():
+    """Reports with few levels, of which the highest needs many rows: test_report checks the slider."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evencover._report.contents._MANY_LEVELS", (50, 95, 99))
+        yield
 
 
 def plain(text):
@@ -47,7 +56,7 @@ def plain(text):
 def found(request):
     data = heteroskedastic(900, seed=0)
     table = pd.DataFrame(data.X).add_prefix("x").assign(y=data.y)
-    plan = Plan(model="linear", nonconformity=OneSided(Normalized(), side=request.param))
+    plan = Plan(model=SPREAD, nonconformity=OneSided(Normalized(), side=request.param))
     return request.param, study(table, "y", plan=plan)
 
 
@@ -151,8 +160,7 @@ def test_a_report_on_an_audit_without_predictions():
 
 def test_a_recommendation_has_no_widths():
     data = heteroskedastic(300, seed=0)
-    model = WithSpread(LinearRegression(), random_state=0)
-    text = str(recommend(model, data.X, data.y, nonconformity=OneSided(Normalized())).recommendation_)
+    text = str(recommend(SPREAD, data.X, data.y, nonconformity=OneSided(Normalized())).recommendation_)
     assert "width" not in text
     assert "narrow" not in text
 
@@ -163,7 +171,7 @@ def test_a_report_at_a_level_where_all_bounds_are_infinite():
     data = heteroskedastic(300, seed=0)
     table = pd.DataFrame(data.X).add_prefix("x").assign(y=data.y)
     plan = Plan(
-        model="linear", level=0.99, nonconformity=OneSided(Normalized()), taxonomy=BySpread(3), calibration="split"
+        model=SPREAD, level=0.99, nonconformity=OneSided(Normalized()), taxonomy=BySpread(3), calibration="split"
     )
     text = plain(report(study(table, "y", plan=plan)))
     assert "How far are the upper bounds from the predictions?" in text
@@ -210,7 +218,7 @@ def test_a_report_on_few_rows_calls_intervals_intervals():
     """At the highest levels they are from 0 to infinity."""
     data = heteroskedastic(300, seed=0)
     table = pd.DataFrame(data.X).add_prefix("x").assign(y=20 + data.y)
-    result = study(table, "y", plan=Plan(model="linear", taxonomy=BySpread(3), nonconformity=Normalized()))
+    result = study(table, "y", plan=Plan(model=SPREAD, taxonomy=BySpread(3), nonconformity=Normalized()))
     text = plain(report(result))
     assert "How often are the intervals right?" in text
     assert "lower bound" not in text
@@ -221,10 +229,10 @@ def test_a_recommendation_of_bounds_has_no_widths_with_a_support_and_no_log():
     rng = np.random.default_rng(0)
     X = rng.exponential(size=(400, 1))
     y = 3 + 10 * X[:, 0] + rng.normal(size=400)
-    usual = recommend(LinearRegression(), X, y).recommendation_
+    usual = recommend(SPREAD, X, y).recommendation_
     assert {each.transform for each in usual.candidates} == {None, "log"}
     for support in (None, Support(y_min=0)):
-        model = recommend(LinearRegression(), X, y, nonconformity=OneSided(Normalized()), support=support)
+        model = recommend(SPREAD, X, y, nonconformity=OneSided(Normalized()), support=support)
         found = model.recommendation_
         assert {(each.transform, each.width) for each in found.candidates} == {(None, np.inf)}
         assert "width" not in str(found)

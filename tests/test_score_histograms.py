@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from scipy.stats import betabinom, kstest
@@ -58,7 +58,7 @@ def rounded(scores, bits):
     return grid_value(grid_index(np.asarray(scores, dtype=float), bits), bits)
 
 
-@settings(max_examples=300, deadline=None)
+@example(np.array(SPECIAL), 10)
 @given(arrays_of_scores, bits_of_grid)
 def test_rounding_up_keeps_the_order_and_is_the_nearest_number_of_the_grid_above(scores, bits):
     """The next smaller number of the grid is smaller than the score, and rounding again changes nothing."""
@@ -71,7 +71,7 @@ def test_rounding_up_keeps_the_order_and_is_the_nearest_number_of_the_grid_above
     np.testing.assert_array_equal(rounded(found, bits), found)
 
 
-@settings(max_examples=200, deadline=None)
+@example(np.array(SPECIAL), 10)
 @given(arrays_of_scores, bits_of_grid)
 def test_the_relative_error_of_rounding_is_at_most_one_bin(scores, bits):
     """Except below the smallest normal number, where the absolute error is as small, and above the largest number."""
@@ -94,7 +94,6 @@ def test_zero_has_no_sign():
     assert grid_index(np.array([0.0, -0.0, -SMALLEST]), 10).tolist() == [0, 0, 0]
 
 
-@settings(max_examples=200, deadline=None)
 @given(arrays_of_scores, bits_of_grid, st.sampled_from(LEVELS))
 def test_the_threshold_is_the_exact_threshold_rounded_up(scores, bits, level):
     """Brute force agrees: never smaller, and equal to the quantile of the rounded scores."""
@@ -105,7 +104,6 @@ def test_the_threshold_is_the_exact_threshold_rounded_up(scores, bits, level):
     assert found == conformal_quantile(rounded(scores, bits), level)
 
 
-@settings(max_examples=100, deadline=None)
 @given(arrays_of_scores, bits_of_grid, st.sampled_from(LEVELS))
 def test_the_excess_bounds_the_rows_between_the_two_thresholds(scores, bits, level):
     histogram, fraction = ScoreHistogram.of(scores, bits), Fraction(str(level))
@@ -114,7 +112,6 @@ def test_the_excess_bounds_the_rows_between_the_two_thresholds(scores, bits, lev
     assert between / len(scores) <= histogram.excess(fraction)
 
 
-@settings(max_examples=100, deadline=None)
 @given(arrays_of_scores, arrays_of_scores, bits_of_grid)
 def test_p_values_are_at_least_the_exact_ones(old, new, bits):
     """They equal those of the rounded scores, smoothed or not; with all bits they are exact."""
@@ -206,7 +203,6 @@ def test_pairs_that_do_not_fit_in_one_integer_are_added_too():
     assert [each.tolist() for each in found] == [[0, 0, 3], [-(2**62), 5, 2**62], [1, 1, 5]]
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(arrays_of_scores, min_size=1, max_size=5), bits_of_grid)
 def test_histograms_of_parts_add_up(parts, bits):
     merged = ScoreHistogram.concatenate([ScoreHistogram.of(part, bits) for part in parts])

@@ -586,7 +586,8 @@ def test_labels_read_back_in_every_dialect(dialect):
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_names_read_back_in_every_dialect(dialect):
     """The same for the names of tables and columns, in the query and in the expressions."""
-    for table, target, center, group in zip(HOSTILE, HOSTILE[1:], HOSTILE[2:], HOSTILE[3:], strict=False):
+    for start in range(0, len(HOSTILE), 4):
+        table, target, center, group = (HOSTILE * 2)[start : start + 4]
         query = calibrate_sql(("s", table), target=target, center=center, group=group, dialect=dialect)
         parsed = sqlglot.parse_one(query, dialect=dialect)
         assert table in {each.name for each in parsed.find_all(sqlglot.exp.Table) if each.db == "s"}

@@ -30,7 +30,7 @@ from evencover import (
     threshold_intervals,
 )
 from tests.guarantees.test_exact_distributions import M, N, smallest_p_value
-from tests.synthetic import ONE_IN_A_MILLION, Oracle, draw
+from tests.synthetic import ONE_IN_A_MILLION, Oracle, TwoLines, draw
 
 COUNTS = Bounded(Normalized(), y_min=0, whole=True)
 
@@ -316,14 +316,13 @@ class TestGuarantees:
         assert smallest_p_value(bounded) > ONE_IN_A_MILLION
 
     def test_counts_are_covered_at_least_at_the_level(self):
-        """One new row for each calibration, so the rows are independent: an exact one-sided binomial test."""
+        """Each group has one new row, so the rows are independent: an exact one-sided binomial test."""
         rng = np.random.default_rng(7)
         repeats, n, levels = 2000, 19, (0.3, 0.6, 0.9)
-        covered = np.zeros(3, dtype=int)
-        for _ in range(repeats):
-            prediction, y = count_rows(rng, n + 1)
-            calibration = calibrate(y[:n], prediction[:n], nonconformity=COUNTS)
-            covered += calibration.interval(prediction[n:], level=levels).covers(y[n:])[0]
+        (prediction, y), (new, new_y) = count_rows(rng, n * repeats), count_rows(rng, repeats)
+        each = np.arange(repeats)
+        calibration = calibrate(y, prediction, nonconformity=COUNTS, groups=np.repeat(each, n))
+        covered = calibration.interval(new, groups=each, level=levels).covers(new_y).sum(axis=0)
         for level, hits in zip(levels, covered.tolist(), strict=True):
             assert binom.cdf(hits, repeats, conformal_rank(n, level) / (n + 1)) > ONE_IN_A_MILLION
 
@@ -361,8 +360,8 @@ class TestRecommend:
     def test_a_given_score_is_bounded(self):
         rng = np.random.default_rng(10)
         X, y = rng.uniform(size=(300, 1)), rng.exponential(size=300)
-        found = recommend(LinearRegression(), X, y, nonconformity=Residual(), support=Support(y_min=0))
+        found = recommend(TwoLines(), X, y, nonconformity=Residual(), support=Support(y_min=0))
         assert found.nonconformity == Bounded(Residual(), y_min=0)
         given = Bounded(Residual(), y_min=-1)
-        found = recommend(LinearRegression(), X, y, nonconformity=given, support=Support(y_min=0))
+        found = recommend(TwoLines(), X, y, nonconformity=given, support=Support(y_min=0))
         assert found.nonconformity == given

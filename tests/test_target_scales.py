@@ -1,11 +1,12 @@
 """Models of transformed targets: scores on their scale, intervals mapped back, and the estimator around them."""
 
 import gc
+from functools import cache
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn import config_context
@@ -39,14 +40,15 @@ from evencover import (
 from evencover._internal import monotone_maps
 from evencover._internal.monotone_maps import MonotoneMap
 from evencover._internal.target_scales import on_target_scale
-from evencover.models import LogTransform, QuantileForest, WithSpread, predictions_of
+from evencover.models import LogTransform, QuantileForest, ResidualSpread, WithSpread, predictions_of
 from evencover.scores.evaluation import interval_by, scores_of
-from evencover.studies import Plan, study
-from tests.synthetic import ALL_SCORES
+from evencover.studies import MODELS, Plan, study
+from tests.synthetic import ALL_SCORES, TwoLines
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 2))
 Y = np.round(np.exp(1 + X[:, 0] + RNG.normal(size=400) * 0.5), 1) + 0.1
+SPREAD = WithSpread(Ridge(), ResidualSpread(Ridge()), random_state=0)  # fitted at once
 TRANSFORMERS = {
     "log": LogTransform(),
     "log1p": LogTransform(shift=1.0),
@@ -63,6 +65,7 @@ TRANSFORMERS = {
 }
 FITTED = {name: clone(each).fit(Y[:, None]) for name, each in TRANSFORMERS.items()}
 each_transformer = pytest.mark.parametrize("name", TRANSFORMERS)
+MOVES = [0.0, 1e-9, -1e-3, 2.0, np.inf, -np.inf]
 targets = arrays(float, 6, elements=st.one_of(st.sampled_from(Y), st.floats(0.01, 1e4)))
 
 
@@ -77,29 +80,76 @@ def prediction_on(name, y, spread):
     return on_target_scale(Prediction(np.ravel(FITTED[name].transform(y[:, None])), spread), FITTED[name])
 
 
+@cache
+def map_of(name):
+    return MonotoneMap.around(FITTED[name], Y[:9])
+
+
 def by_hand(score, level, *, spread=False):
     """Return intervals of the first rows from a calibration of the logs, mapped back by the exponential function."""
-    inner = WithSpread(Ridge(), random_state=0) if spread else Ridge()
+    inner = SPREAD if spread else Ridge()
     model = inner.fit(X[:200], np.log(Y[:200]))
     calibration = calibrate(np.log(Y[200:]), predictions_of(model, X[200:]), nonconformity=score)
     intervals = calibration.interval(predictions_of(model, X[:50]), level=level)
     return np.exp(intervals.lower), np.exp(intervals.upper)
 
 
-@each_transformer
-@settings(max_examples=30)
-@given(y=targets, other=targets, moved=st.sampled_from([0.0, 1e-9, -1e-3, 2.0, np.inf, -np.inf]))
-def test_the_inverse_is_exact(name, y, other, moved):
-    """A target is beyond the mapped value exactly if its transformed value is beyond the value, ties included."""
-    target_map = MonotoneMap.around(FITTED[name], Y[:9])
-    values = transformed(name, other) + moved
+def some_targets(n, seed):
+    """Return targets of which the first half, in random places, are frequent ones and the others of any size."""
+    rng = np.random.default_rng(seed)
+    return rng.permutation(np.r_[rng.choice(Y, n // 2), np.exp(rng.uniform(np.log(0.01), np.log(1e4), n - n // 2))])
+
+
+def check_inverse(name, y, values):
+    """Check that a target is beyond the mapped value exactly if its transformed value is beyond the value."""
+    target_map = map_of(name)
     lower, upper = target_map.smallest_at_least(values), target_map.largest_at_most(values)
     np.testing.assert_array_equal(lower <= y, transformed(name, y) >= values)
     np.testing.assert_array_equal(y <= upper, transformed(name, y) <= values)
 
 
 @each_transformer
-@settings(max_examples=30)
+def test_the_inverse_is_exact(name):
+    """A target is beyond the mapped value exactly if its transformed value is beyond the value, ties included."""
+    y, other = some_targets(300, 1), some_targets(300, 2)
+    other[:30] = y[:30]
+    check_inverse(name, y, transformed(name, other) + np.tile(MOVES, 50))
+    check_inverse(name, y, np.nextafter(transformed(name, y), np.tile([np.inf, -np.inf], 150)))
+
+
+@pytest.mark.slow
+@each_transformer
+@given(y=targets, other=targets, moved=st.sampled_from(MOVES))
+def test_the_inverse_is_exact_for_any_targets(name, y, other, moved):
+    check_inverse(name, y, transformed(name, other) + moved)
+
+
+def check_intervals(score, prediction, y, spread, thresholds):
+    """Check that intervals hold exactly the targets whose score is at most a threshold, the score itself, or inf."""
+    scores = scores_of(score, Rows(prediction, y=y))
+    n, thresholds = len(y), np.broadcast_to(thresholds, y.shape)
+    rows = np.tile(np.arange(n), 3)
+    intervals = interval_by(score, np.r_[thresholds, scores, np.full(n, np.inf)], prediction[rows])
+    covered = intervals.covers(y[rows])
+    distance = np.abs(scores - thresholds) / (1 + np.abs(scores)) / (1 + np.abs(prediction.scored.center) / spread)
+    not_tied = distance > 1e-9
+    np.testing.assert_array_equal(covered[:n][not_tied], (scores <= thresholds)[not_tied], repr(score))
+    assert covered[n:].all(), score
+    assert not np.isnan(np.asarray(intervals)[2 * n :]).any(), score
+
+
+@each_transformer
+def test_an_interval_holds_exactly_the_targets_that_score_at_most_the_threshold(name):
+    """Also if a score equals the threshold."""
+    rng = np.random.default_rng(0)
+    spread, thresholds = rng.uniform(0.1, 5.0, 60), np.exp(rng.uniform(np.log(0.01), np.log(5.0), 60))
+    prediction, y = prediction_on(name, some_targets(60, 1), spread), some_targets(60, 2)
+    for score in ALL_SCORES:
+        check_intervals(score, prediction, y, spread, thresholds)
+
+
+@pytest.mark.slow
+@each_transformer
 @given(
     score=st.sampled_from(ALL_SCORES),
     y=targets,
@@ -107,21 +157,10 @@ def test_the_inverse_is_exact(name, y, other, moved):
     threshold=st.floats(0.01, 5.0),
     spread=arrays(float, 6, elements=st.floats(0.1, 5.0)),
 )
-def test_an_interval_holds_exactly_the_targets_that_score_at_most_the_threshold(
+def test_an_interval_holds_exactly_any_targets_that_score_at_most_the_threshold(
     name, score, y, center, threshold, spread
 ):
-    """Also if a score equals the threshold."""
-    prediction = prediction_on(name, center, spread)
-    scores = scores_of(score, Rows(prediction, y=y))
-    not_tied = np.abs(scores - threshold) > 1e-9 * (1 + np.abs(scores)) * (
-        1 + np.abs(prediction.scored.center) / spread
-    )
-    covered = interval_by(score, threshold, prediction).covers(y)
-    np.testing.assert_array_equal(covered[not_tied], (scores <= threshold)[not_tied])
-    assert interval_by(score, scores, prediction).covers(y).all()
-    everything = interval_by(score, np.inf, prediction)
-    assert everything.covers(y).all()
-    assert not np.isnan(np.asarray(everything)).any()
+    check_intervals(score, prediction_on(name, center, spread), y, spread, threshold)
 
 
 @pytest.mark.parametrize(
@@ -255,9 +294,9 @@ def test_rows_are_selected_and_joined_with_their_scales():
     ids=["itself", "frozen", "pipeline", "search"],
 )
 def test_predictions_of_finds_the_transformed_target(wrap):
-    inner = TransformedTargetRegressor(WithSpread(Ridge(), random_state=0), func=np.log, inverse_func=np.exp)
+    inner = TransformedTargetRegressor(SPREAD, func=np.log, inverse_func=np.exp)
     prediction = predictions_of(wrap(inner.fit(X, Y)).fit(X, Y), X)
-    expected = predictions_of(WithSpread(Ridge(), random_state=0).fit(X, np.log(Y)), X)
+    expected = predictions_of(SPREAD.fit(X, np.log(Y)), X)
     np.testing.assert_allclose(prediction.lower, np.exp(expected.lower))
     np.testing.assert_allclose(prediction.scored.spread, expected.spread)
 
@@ -271,7 +310,7 @@ def test_a_spread_around_a_transformed_target_is_in_the_unit_of_the_target():
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.999])
 @pytest.mark.parametrize("score", [Residual(), Normalized(), IntervalDistance()], ids=repr)
 def test_intervals_are_those_of_the_logs_mapped_back(score, level):
-    inner = Ridge() if isinstance(score, Residual) else WithSpread(Ridge(), random_state=0)
+    inner = Ridge() if isinstance(score, Residual) else SPREAD
     model = TransformedTargetRegressor(inner, transformer=LogTransform()).fit(X[:200], Y[:200])
     regressor = ConformalRegressor(FrozenEstimator(model), nonconformity=score).calibrate(X[200:], Y[200:])
     intervals = regressor.predict_interval(X[:50], level=level)
@@ -298,7 +337,7 @@ def test_the_transform_of_the_regressor_is_that_of_scikit_learn():
 def test_the_regressor_with_all_that_belongs_to_it(transform, nonconformity):
     """Groups, the scale of a score, diagnosis, audit and quality work, in the unit of the target."""
     model = ConformalRegressor(
-        make_pipeline(StandardScaler(), WithSpread(Ridge(), random_state=0)),
+        make_pipeline(StandardScaler(), SPREAD),
         target_transform=transform,
         nonconformity=nonconformity,
         taxonomy=BySpread(2),
@@ -338,9 +377,8 @@ def test_fit_arguments_reach_the_model_inside():
 
 def test_clusters_reach_a_spread_inside():
     """Rows of the same cluster are in the same fold, so other residuals are learned from."""
-    spread = WithSpread(Ridge(), random_state=0)
-    clustered = TransformedTargetRegressor(spread, transformer=LogTransform()).fit(X, Y, clusters=np.arange(400) // 80)
-    plain = TransformedTargetRegressor(spread, transformer=LogTransform()).fit(X, Y)
+    clustered = TransformedTargetRegressor(SPREAD, transformer=LogTransform()).fit(X, Y, clusters=np.arange(400) // 80)
+    plain = TransformedTargetRegressor(SPREAD, transformer=LogTransform()).fit(X, Y)
     assert clustered.regressor_.spread_floor_ != plain.regressor_.spread_floor_
 
 
@@ -354,9 +392,7 @@ def test_frames_keep_their_index():
 
 @pytest.mark.parametrize("transform", ["log", "log1p", PowerTransformer(), StandardScaler()], ids=repr)
 def test_files_need_no_trust(tmp_path, transform, recwarn):
-    model = ConformalRegressor(
-        WithSpread(Ridge(), random_state=0), nonconformity=Normalized(), target_transform=transform, random_state=0
-    ).fit(X, Y)
+    model = ConformalRegressor(SPREAD, nonconformity=Normalized(), target_transform=transform, random_state=0).fit(X, Y)
     model.save(tmp_path / "model.evencover")
     loaded = ConformalRegressor.load(tmp_path / "model.evencover")
     np.testing.assert_array_equal(np.asarray(loaded.predict_interval(X)), np.asarray(model.predict_interval(X)))
@@ -430,7 +466,9 @@ def test_recommend_evaluates_the_log_of_positive_skewed_targets():
 
 @pytest.mark.parametrize("nonconformity", [None, Residual(), Normalized(floor=0.1)], ids=repr)
 def test_recommend_uses_the_given_score_on_the_log_scale(nonconformity):
-    model = recommend(make_pipeline(StandardScaler(), Ridge()), X, Y, nonconformity=nonconformity, taxonomy=BySpread(2))
+    model = recommend(
+        make_pipeline(StandardScaler(), TwoLines()), X, Y, nonconformity=nonconformity, taxonomy=BySpread(2)
+    )
     names = {type(each.nonconformity) for each in model.recommendation_.candidates if each.transform == "log"}
     assert names == {type(nonconformity)} or nonconformity is None
     model.calibrate(X, Y)
@@ -439,12 +477,12 @@ def test_recommend_uses_the_given_score_on_the_log_scale(nonconformity):
 @pytest.mark.parametrize(
     ("estimator", "y"),
     [
-        (Ridge(), Y - Y.min()),
-        (Ridge(), np.abs(X[:, 0]) + 5),
-        (Ridge(), -np.log(1 - (np.arange(400) + 0.5) / 400)),
-        (TransformedTargetRegressor(Ridge(), transformer=StandardScaler()), Y),
-        (make_pipeline(StandardScaler(), TransformedTargetRegressor(WithSpread(Ridge()))), Y),
-        (FrozenEstimator(Ridge().fit(X, Y)), Y),
+        (TwoLines(), Y - Y.min()),
+        (TwoLines(), np.abs(X[:, 0]) + 5),
+        (TwoLines(), -np.log(1 - (np.arange(400) + 0.5) / 400)),
+        (TransformedTargetRegressor(TwoLines(), transformer=StandardScaler()), Y),
+        (make_pipeline(StandardScaler(), TransformedTargetRegressor(TwoLines())), Y),
+        (FrozenEstimator(TwoLines().fit(X, Y)), Y),
     ],
     ids=["zero", "not skewed", "log is skewed", "transformed", "transformed in a pipeline", "frozen"],
 )
@@ -457,7 +495,7 @@ def test_recommend_does_not_evaluate_the_log_of_others(estimator, y):
 @pytest.mark.parametrize("share", [0.5, 0.2])
 def test_separate_tails_are_those_of_the_logs(share):
     """Each end has its own threshold, on the scale of the model."""
-    model = TransformedTargetRegressor(WithSpread(Ridge(), random_state=0), transformer=LogTransform())
+    model = TransformedTargetRegressor(SPREAD, transformer=LogTransform())
     regressor = ConformalRegressor(
         FrozenEstimator(model.fit(X[:200], Y[:200])),
         nonconformity=Normalized(),
@@ -499,7 +537,9 @@ def test_limits_are_in_the_unit_of_the_target():
     assert bounded.upper.max() <= 50
 
 
-def test_a_study_selects_the_log_and_writes_its_results(tmp_path):
+def test_a_study_selects_the_log_and_writes_its_results(tmp_path, monkeypatch):
+    monkeypatch.setitem(MODELS, "linear", lambda level, seed: SPREAD)
+    monkeypatch.setattr("evencover._report.contents._MANY_LEVELS", (50, 95))
     table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y})
     found = study(table, "y", plan=Plan(model="linear"))
     assert found.recommendation.chosen.transform == "log"
@@ -514,7 +554,7 @@ def test_a_study_selects_the_log_and_writes_its_results(tmp_path):
 
 
 def test_a_predictive_distribution_is_that_of_the_logs():
-    model = TransformedTargetRegressor(WithSpread(Ridge(), random_state=0), transformer=LogTransform())
+    model = TransformedTargetRegressor(SPREAD, transformer=LogTransform())
     frozen = FrozenEstimator(model.fit(X[:200], Y[:200]))
     own = ConformalRegressor(frozen, nonconformity=Normalized()).calibrate(X[200:], Y[200:]).predict_distribution(X)
     logs = ConformalRegressor(FrozenEstimator(model.regressor_), nonconformity=Normalized())
