@@ -15,15 +15,15 @@ from tests.synthetic import TwoLines
 
 
 @contextmanager
-def few_levels():
-    """Reports with three levels: test_report checks the slider, and every level takes a twentieth of a second."""
+def few_levels(*percentages):
+    """Reports with two levels besides their own: test_report checks the slider, and each level takes time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evencover._report.contents._MANY_LEVELS", (50, 95))
+        patch.setattr("evencover._report.contents._MANY_LEVELS", percentages or (50, 95))
         yield
 
 
 def report_text(result, folder):
-    """Return the report of a result as text, at three levels."""
+    """Return the report of a result as text, at few levels."""
     with few_levels():
         write_report(result, folder / "report.html")
     return (folder / "report.html").read_text(encoding="utf-8")

@@ -49,6 +49,7 @@ from evencover.studies._cross_fitting import CrossSettings
 from evencover.studies._cross_texts import guarantee_sentence
 from evencover.studies._small_tables import small_table_choice
 from evencover.studies._study_folds import MIN_UNITS, Units, calibration_units, held_out_units
+from tests.canonical_studies import few_levels
 from tests.synthetic import TwoLines
 from tests.test_cli import run_command_line
 
@@ -95,10 +96,8 @@ def clustered():
 
 
 @pytest.fixture(autouse=True, scope="module")
-def few_levels():
-    """Reports with three levels: test_report checks the slider."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evencover._report.contents._MANY_LEVELS", (50, 95))
+def reports_with_few_levels():
+    with few_levels():
         yield
 
 

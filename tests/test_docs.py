@@ -21,6 +21,7 @@ import evencover.reproduction.benchmark
 import evencover.synthetic
 import evencover.theory
 from evencover.reproduction.claims import claims
+from tests.canonical_studies import few_levels
 from tests.test_boosting import LINES
 
 ROOT = Path(__file__).parent.parent
@@ -48,10 +49,10 @@ def test_there_are_pages():
 def test_code_runs_and_prints_the_output_on_the_page(page, tmp_path, monkeypatch):
     """The blocks of a page run one after another, as a reader would paste them."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("evencover._report.contents._MANY_LEVELS", (50, 95))  # few levels: no page shows the others
     names = {"__name__": "page"}
     for language, code, expected in BLOCK.findall(text_of(page)):
-        printed = command_output(code) if language == "sh" else python_output(code, names)
+        with few_levels():  # no page shows the others
+            printed = command_output(code) if language == "sh" else python_output(code, names)
         printed, expected = (WEIGHTS.sub("", text) for text in (printed, expected))
         assert NUMBER.sub("#", printed) == NUMBER.sub("#", expected)
         numbers, on_page = ([float(number) for number in NUMBER.findall(text)] for text in (printed, expected))

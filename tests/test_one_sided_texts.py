@@ -30,6 +30,7 @@ from evencover.intervals import bound_side
 from evencover.models import ResidualSpread, WithSpread
 from evencover.studies import Plan, study
 from evencover.synthetic import heteroskedastic
+from tests.canonical_studies import few_levels
 
 SPREAD = WithSpread(LinearRegression(), ResidualSpread(LinearRegression()), random_state=0)  # fitted at once
 NONSENSE = ("infinite", "width", " wide ", "narrow", "intervals are", "Winkler")
@@ -40,10 +41,9 @@ BOUNDS = {"upper": Intervals(-INFINITE, CENTER + 2), "lower": Intervals(CENTER -
 
 
 @pytest.fixture(autouse=True, scope="module")
-def few_levels():
-    """Reports with few levels, of which the highest needs many rows: test_report checks the slider."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evencover._report.contents._MANY_LEVELS", (50, 95, 99))
+def reports_with_few_levels():
+    """The highest of them needs many rows."""
+    with few_levels(50, 95, 99):
         yield
 
 

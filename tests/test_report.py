@@ -278,11 +278,11 @@ class TestPictures:
         assert first["y1"] != first["y2"]
         assert second["y1"] == second["y2"]
 
-    def test_of_many_groups_seven_distributions_are_drawn(self, monkeypatch):
-        monkeypatch.setattr("evencover._report.contents._MANY_LEVELS", (50, 95))  # fewer levels of the slider
+    def test_of_many_groups_seven_distributions_are_drawn(self):
         rng = np.random.default_rng(0)
         groups = np.arange(3000) % 12
-        text = report(diagnose_scores(np.abs(rng.normal(size=3000)) * (1 + (groups > 8)), groups))
+        with few_levels():
+            text = report(diagnose_scores(np.abs(rng.normal(size=3000)) * (1 + (groups > 8)), groups))
         (part,) = re.findall(r'<details aria-labelledby="distributions-title".*?</details>', text, re.DOTALL)
         assert part.count('class="line group-') == 14  # and as many in the legend
         assert "Only the 7 groups with the smallest p-values are drawn." in part

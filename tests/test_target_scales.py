@@ -35,7 +35,6 @@ from evencover import (
     calibrate,
     diagnose,
     recommend,
-    write_report,
 )
 from evencover._internal import monotone_maps
 from evencover._internal.monotone_maps import MonotoneMap
@@ -43,6 +42,7 @@ from evencover._internal.target_scales import on_target_scale
 from evencover.models import LogTransform, QuantileForest, ResidualSpread, WithSpread, predictions_of
 from evencover.scores.evaluation import interval_by, scores_of
 from evencover.studies import MODELS, Plan, study
+from tests.canonical_studies import report_text
 from tests.synthetic import ALL_SCORES, TwoLines
 
 RNG = np.random.default_rng(0)
@@ -539,13 +539,11 @@ def test_limits_are_in_the_unit_of_the_target():
 
 def test_a_study_selects_the_log_and_writes_its_results(tmp_path, monkeypatch):
     monkeypatch.setitem(MODELS, "linear", lambda level, seed: SPREAD)
-    monkeypatch.setattr("evencover._report.contents._MANY_LEVELS", (50, 95))
     table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y})
     found = study(table, "y", plan=Plan(model="linear"))
     assert found.recommendation.chosen.transform == "log"
     assert "linear, fitted to the log of the target; score: " in str(found)
-    write_report(found, tmp_path / "report.html")
-    assert "of the log of the target" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "of the log of the target" in report_text(found, tmp_path)
     found.regressor.save(tmp_path / "model.evencover")
     loaded = ConformalRegressor.load(tmp_path / "model.evencover")
     intervals = found.regressor.predict_interval(table[["a", "b"]])
