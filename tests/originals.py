@@ -94,10 +94,10 @@ def star(header, rows, path):
 
 
 def excel(path, member, sheet, lines):
-    workbook = openpyxl.Workbook()
-    workbook.active.title = sheet
+    workbook = openpyxl.Workbook(write_only=True)
+    rows = workbook.create_sheet(sheet)
     for line in lines:
-        workbook.active.append(list(line))
+        rows.append(list(line))
     workbook.save(content := io.BytesIO())
     with ZipFile(path, "w") as archive:
         archive.writestr(member, content.getvalue())

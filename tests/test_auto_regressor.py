@@ -10,6 +10,7 @@ import pytest
 from sklearn import config_context
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, RidgeCV
 from sklearn.model_selection import GroupKFold, KFold
 from sklearn.neural_network import MLPRegressor
@@ -27,7 +28,7 @@ from evencover import (
     write_report,
 )
 from evencover._report.json_data import data_of
-from evencover.models import AutoRegressor, TableEncoder, auto
+from evencover.models import AutoRegressor, TableEncoder, _stack_members, auto
 from evencover.models._best_regressor import PENALTIES
 from evencover.models._kernel_regressor import KernelRegressor
 from evencover.models._residual_distributions import LeafDistribution, ScaledShape
@@ -56,6 +57,13 @@ def ignored():
 @pytest.fixture(scope="module")
 def fitted():
     return AutoRegressor(effort="fast", random_state=0).fit(DATA.X, DATA.y)
+
+
+@pytest.fixture
+def linear_stack(monkeypatch):
+    """With effort "fast", two linear models and one tree of residuals, for tests in which they need not learn much."""
+    sizes = {"members": ("linear", "products"), "distributions": ("extra trees",), "n_distribution_trees": 1}
+    monkeypatch.setitem(EFFORTS, "fast", replace(EFFORTS["fast"], **sizes))
 
 
 class FixedQuantiles:
@@ -213,8 +221,8 @@ class TestDistributions:
         "model",
         [
             ScaledShape(PROBABILITIES),
-            LeafDistribution(PROBABILITIES, splits="best"),
-            LeafDistribution(PROBABILITIES, splits="random"),
+            LeafDistribution(PROBABILITIES, splits="best", n_trees=30),
+            LeafDistribution(PROBABILITIES, splits="random", n_trees=30),
         ],
     )
     def test_the_spread_and_the_skewness_of_residuals_are_learned(self, model):
@@ -321,7 +329,7 @@ class TestAutoRegressor:
         full, expected = model.predict_full(1024.0 * NEW.X), fitted.predict_full(NEW.X)
         np.testing.assert_allclose(full.quantiles, 4096.0 * expected.quantiles, rtol=1e-6)
 
-    def test_progress_counts_every_fit(self):
+    def test_progress_counts_every_fit(self, linear_stack):
         seen = []
         AutoRegressor(effort="fast", random_state=0).fit(DATA.X, DATA.y, progress=lambda *each: seen.append(each))
         n_members, n_folds = len(stack_members(EFFORTS["fast"], 400, DATA.X.shape[1], 0)), EFFORTS["fast"].n_folds
@@ -331,7 +339,7 @@ class TestAutoRegressor:
         assert [each[0] for each in seen] == sorted(each[0] for each in seen)
 
     @pytest.mark.parametrize("way", ["fit", "recommend", "routing", "study", "study of a given score"])
-    def test_clusters_stay_together(self, monkeypatch, way):
+    def test_clusters_stay_together(self, monkeypatch, linear_stack, way):
         folds = []
         original = auto.out_of_fold
 
@@ -357,29 +365,30 @@ class TestAutoRegressor:
         for cluster in set(clusters):
             assert len(set(found[clusters == cluster])) == 1
 
-    @pytest.mark.parametrize("unit", [2.0**-980, 2.0**-500, 2.0**500, 2.0**990])
-    def test_the_units_of_features_and_target_do_not_matter(self, unit):
+    @pytest.mark.parametrize(
+        "unit", [2.0**-980, 2.0**990, *(pytest.param(unit, marks=pytest.mark.slow) for unit in (2.0**-500, 2.0**500))]
+    )
+    def test_the_units_of_features_and_target_do_not_matter(self, fitted, unit):
         """Squares of these numbers overflow or vanish. A power of 2 changes no digit."""
-        model, same = (AutoRegressor(effort="fast", random_state=0) for _ in range(2))
-        model.fit(DATA.X * unit, DATA.y * unit)
-        same.fit(DATA.X, DATA.y)
-        np.testing.assert_allclose(model.predict(NEW.X * unit) / unit, same.predict(NEW.X), rtol=1e-12)
-        np.testing.assert_allclose(model.predict_full(NEW.X * unit).upper / unit, same.predict_full(NEW.X).upper)
+        model = AutoRegressor(effort="fast", random_state=0).fit(DATA.X * unit, DATA.y * unit)
+        np.testing.assert_allclose(model.predict(NEW.X * unit) / unit, fitted.predict(NEW.X), rtol=1e-12)
+        np.testing.assert_allclose(model.predict_full(NEW.X * unit).upper / unit, fitted.predict_full(NEW.X).upper)
 
-    def test_enormous_features_and_constant_targets(self):
-        model = AutoRegressor(effort="fast", random_state=0).fit(DATA.X, DATA.y)
-        predicted = model.predict(np.full((2, DATA.X.shape[1]), 1.7e308))
+    def test_predictions_of_enormous_features_are_limited(self, fitted):
+        predicted = fitted.predict(np.full((2, DATA.X.shape[1]), 1.7e308))
         assert np.all(np.abs(predicted - DATA.y.mean()) < 2 * np.ptp(DATA.y))
-        for value in (1e300, 1e-300, 0.0):
-            constant = model.fit(DATA.X, np.full(400, value)).predict_full(NEW.X)
-            np.testing.assert_allclose(constant.center, value)
+
+    @pytest.mark.parametrize("value", [1e300, 1e-300, 0.0])
+    def test_constant_targets(self, value):
+        model = AutoRegressor(effort="fast", random_state=0).fit(DATA.X[:60], np.full(60, value))
+        np.testing.assert_allclose(model.predict_full(NEW.X).center, value)
 
     def test_regressors_that_are_left_out_for_many_columns_are_named(self):
         rng = np.random.default_rng(0)
         model = AutoRegressor(effort="fast", random_state=0).fit(rng.normal(size=(60, 31)), rng.normal(size=60))
         assert model.report_.notes == ("There are too many columns for products.",)
 
-    def test_many_rows_are_chosen_from_some_of_them_and_this_is_said(self, monkeypatch):
+    def test_many_rows_are_chosen_from_some_of_them_and_this_is_said(self, monkeypatch, linear_stack):
         monkeypatch.setattr(auto, "_MAX_CHOICE_ROWS", 250)
         monkeypatch.setitem(EFFORTS, "fast", replace(EFFORTS["fast"], max_rows=200))
         model = AutoRegressor(effort="fast", random_state=0).fit(DATA.X, DATA.y)
@@ -394,7 +403,10 @@ class TestAutoRegressor:
         assert len(found.calibrate(NEW.X, NEW.y).predict_interval(DATA.X)) == 400
 
     @pytest.mark.parametrize("n", [6, 15, 40])
-    def test_few_rows(self, n):
+    def test_few_rows(self, monkeypatch, n):
+        """With all regressors, although with few trees and short training."""
+        monkeypatch.setitem(EFFORTS, "normal", replace(EFFORTS["normal"], n_folds=3, n_trees=5, n_distribution_trees=5))
+        monkeypatch.setattr(_stack_members, "_NETWORK_EPOCHS", (5, 10))
         full = AutoRegressor(random_state=0).fit(DATA.X[:n], DATA.y[:n]).predict_full(NEW.X)
         assert np.isfinite(full.quantiles).all()
         assert (full.spread > 0).all()
@@ -419,11 +431,11 @@ class TestAutoRegressor:
         copy = pickle.loads(pickle.dumps(fitted))  # noqa: S301
         assert not hasattr(copy, "out_of_fold_prediction_")
         np.testing.assert_array_equal(copy.predict_full(NEW.X).quantiles, fitted.predict_full(NEW.X).quantiles)
-        model = ConformalRegressor(AutoRegressor(effort="fast", random_state=0), random_state=0).fit(DATA.X, DATA.y)
+        model = ConformalRegressor(FrozenEstimator(fitted)).fit(NEW.X, NEW.y)
         model.save(tmp_path / "model.evencover")
         loaded = ConformalRegressor.load(tmp_path / "model.evencover")
         np.testing.assert_array_equal(loaded.predict_interval(NEW.X), model.predict_interval(NEW.X))
-        assert loaded.estimator_.report_ == model.estimator_.report_
+        assert loaded.estimator_.report_ == fitted.report_
 
 
 class TestRecommend:
@@ -441,7 +453,7 @@ class TestRecommend:
         return seen
 
     @pytest.mark.parametrize("wrap", [lambda model: model, lambda model: make_pipeline(StandardScaler(), model)])
-    def test_the_model_is_fitted_once(self, fits, wrap):
+    def test_the_model_is_fitted_once(self, fits, linear_stack, wrap):
         progress = []
         model = recommend(
             wrap(AutoRegressor(effort="fast", random_state=0)),
@@ -461,7 +473,7 @@ class TestRecommend:
         assert len(own) == 400
         assert model.recommendation_.chosen.width == pytest.approx(calibrated.width.mean(), rel=0.2)
 
-    def test_tables_with_text(self):
+    def test_tables_with_text(self, linear_stack):
         pd = pytest.importorskip("pandas", reason="pandas is not installed")
         X = pd.DataFrame({"x": DATA.X[:, 0], "kind": np.where(DATA.X[:, 1] > 0.5, "a", "b")})
         model = make_pipeline(TableEncoder(), AutoRegressor(effort="fast", random_state=0)).fit(X, DATA.y)
@@ -485,7 +497,7 @@ class TestStudy:
         assert data_of(found)["stack"]["members"][0]["weight"] == report.members[0].weight
 
     def test_other_models_have_no_such_report(self, tmp_path):
-        found = study(self.table(), "y", plan=Plan(model="linear"))
+        found = study(self.table(), "y", plan=Plan(model="linear", nonconformity=Residual(), taxonomy=Marginal()))
         assert found.stack_report is None
         assert data_of(found)["stack"] is None
         write_report(found, tmp_path / "report.html")

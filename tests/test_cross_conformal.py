@@ -233,6 +233,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.system
 def test_no_process_is_left_over_if_there_are_fewer_folds_than_jobs(tmp_path):
     driver = tmp_path / "driver.py"
     driver.write_text(KILLED_WITH_FEW_FOLDS)
@@ -244,6 +245,7 @@ def test_no_process_is_left_over_if_there_are_fewer_folds_than_jobs(tmp_path):
     assert not still_there(workers)
 
 
+@pytest.mark.system
 def test_processes_end_when_their_parent_is_killed(tmp_path):
     """Also in the middle of a fit; the resource tracker that joblib starts must end as well."""
     driver = tmp_path / "driver.py"

@@ -3,6 +3,7 @@
 import json
 import re
 import zipfile
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from evencover._internal import predictor_files
 from evencover._internal.predictor_files import without_scale
 from evencover._internal.predictor_loading import load_predictor
 from evencover.calibrators.cross import CrossFolds
-from evencover.models import FromStd, TableEncoder, WithSpread
+from evencover.models import FromStd, NeighborSpread, TableEncoder, WithSpread
 from evencover.models.encoding import joined_encoder
 from evencover.synthetic import heteroskedastic
 from tests.test_predictor_files import Own, Twice
@@ -41,7 +42,10 @@ DATA, NEW = heteroskedastic(60, seed=0), heteroskedastic(30, seed=1)
 STD = FromStd(BayesianRidge())
 METHODS = ["cv+", "jackknife+", "jackknife+-after-bootstrap", "cross-conformal"]
 MODELS = {
-    **{method: CrossConformalRegressor(LinearRegression(), method=method, random_state=0) for method in METHODS},
+    **{
+        method: CrossConformalRegressor(LinearRegression(), method=method, n_bootstraps=60, random_state=0)
+        for method in METHODS
+    },
     "groups": CrossConformalRegressor(
         STD, nonconformity=Normalized(floor=0.1), taxonomy=ByFeature(0, edges=[0.5]), cv=4, random_state=0
     ),
@@ -50,9 +54,17 @@ MODELS = {
     "repeated": CrossConformalRegressor(LinearRegression(), cv=RepeatedKFold(n_splits=3, n_repeats=2, random_state=0)),
     "quantiles": CrossConformalRegressor(STD, nonconformity=IntervalDistance(), cv=3),
     "log": CrossConformalRegressor(LinearRegression(), target_transform="log", cv=3, random_state=0),
-    "learned spread": CrossConformalRegressor(WithSpread(LinearRegression(), random_state=0), cv=3, random_state=0),
+    "learned spread": CrossConformalRegressor(
+        WithSpread(LinearRegression(), NeighborSpread(5), random_state=0), cv=3, random_state=0
+    ),
 }
 Y = np.exp(DATA.y / 10)
+
+
+@cache
+def fitted(name):
+    """Return a fitted model, for tests that do not change it."""
+    return clone(MODELS[name]).fit(DATA.X, Y)
 
 
 def answers(model, X=NEW.X, y=None):
@@ -81,7 +93,7 @@ def loaded(model, tmp_path, **options):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_loaded_model_gives_the_same_answers(name, tmp_path):
-    model = clone(MODELS[name]).fit(DATA.X, Y)
+    model = fitted(name)
     result = loaded(model, tmp_path)
     assert_same(answers(result), answers(model))
     assert str(result.guarantee_) == str(model.guarantee_)
@@ -92,7 +104,7 @@ def test_a_loaded_model_gives_the_same_answers(name, tmp_path):
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in ("repeated", "product", "quantiles")])
 def test_a_loaded_model_can_be_fitted_again(name, tmp_path):
     """It has the parameters of the saved model, so that it learns the same from the same rows."""
-    model = clone(MODELS[name]).fit(DATA.X, Y)
+    model = fitted(name)
     result = loaded(model, tmp_path)
     names = ("cv", "method", "n_bootstraps", "random_state")
     assert [getattr(result, each) for each in names] == [getattr(model, each) for each in names]
@@ -103,7 +115,7 @@ def test_a_loaded_model_can_be_fitted_again(name, tmp_path):
 
 
 def test_a_splitter_is_not_saved(tmp_path):
-    result = loaded(clone(MODELS["repeated"]).fit(DATA.X, Y), tmp_path)
+    result = loaded(fitted("repeated"), tmp_path)
     assert result.cv == 10
     assert len(result.fit(DATA.X, Y).estimators_) == 10
 
@@ -158,7 +170,7 @@ CORRUPT = {
 @pytest.mark.parametrize("case", CORRUPT)
 def test_a_corrupt_file_is_one_error(case, tmp_path):
     name, changes, message = CORRUPT[case]
-    model, path = MODELS[name].fit(DATA.X, Y), tmp_path / "model"
+    model, path = fitted(name), tmp_path / "model"
     calibrator = CrossFolds(method="other" if case == "method" else name)
     notes = {"level": 0.9, "scale": None, "n_features": 2, "features": None}
     predictor_files.write(path, model.estimator_, calibrator, Corrupt(model.calibrator_, changes), notes)
@@ -180,7 +192,7 @@ def test_a_file_holds_scores_but_no_features_and_no_targets(tmp_path):
 @pytest.mark.parametrize("name", ["spread", "repeated", "jackknife+-after-bootstrap"])
 def test_the_members_and_the_header_are_those_of_the_documentation(name, tmp_path):
     page = (Path(__file__).parent.parent / "docs" / "howto" / "saved_files.md").read_text(encoding="utf-8")
-    clone(MODELS[name]).fit(DATA.X, Y).save(tmp_path / "model")
+    fitted(name).save(tmp_path / "model")
     with zipfile.ZipFile(tmp_path / "model") as archive:
         assert all(f"| `{name}` |" in page for name in archive.namelist())
         assert json.loads(archive.read("header.json"))["parameters"].keys() <= {"cv", "n_bootstraps", "random_state"}

@@ -91,8 +91,16 @@ def test_the_default_settings_are_those_of_the_paper():
     assert (forest.n_estimators, forest.min_samples_leaf, forest.max_samples_leaf) == (100, 10, None)
 
 
+def test_a_forest_in_read_only_memory_predicts_the_same(tmp_path):
+    """Joblib passes large arrays to workers as such files."""
+    model = QuantileForest(n_estimators=10, random_state=0).fit(DATA.X, DATA.y)
+    joblib.dump(model, tmp_path / "model")
+    found = joblib.load(tmp_path / "model", mmap_mode="r")
+    np.testing.assert_array_equal(found.predict(NEW.X), model.predict(NEW.X))
+
+
+@pytest.mark.slow
 def test_workers_can_predict_with_a_fitted_forest():
-    """Joblib passes large arrays to workers read-only."""
     model = QuantileForest(n_estimators=10, random_state=0).fit(DATA.X, DATA.y)
     found = joblib.Parallel(n_jobs=2, max_nbytes=1)(joblib.delayed(model.predict)(part) for part in np.split(NEW.X, 2))
     np.testing.assert_array_equal(np.concatenate(found), model.predict(NEW.X))

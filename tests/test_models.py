@@ -81,7 +81,8 @@ def test_from_std_needs_a_regressor_with_return_std():
 
 
 def test_from_quantiles_with_two_or_three_regressors():
-    low, high = (HistGradientBoostingRegressor(loss="quantile", quantile=q, random_state=0) for q in (0.1, 0.9))
+    settings = {"loss": "quantile", "max_iter": 10, "random_state": 0}
+    low, high = (HistGradientBoostingRegressor(quantile=q, **settings) for q in (0.1, 0.9))
     middle = FromQuantiles(low, high, level=0.8).fit(X, Y)
     prediction = middle.predict_full(X)
     np.testing.assert_allclose(prediction.center, (prediction.lower + prediction.upper) / 2)

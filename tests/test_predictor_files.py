@@ -7,7 +7,7 @@ import subprocess
 import sys
 import zipfile
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -64,10 +64,13 @@ from evencover.models import (
     NeighborSpread,
     QuantileForest,
     QuantileNetwork,
+    ResidualSpread,
     TableEncoder,
     WithSpread,
+    _stack_members,
 )
 from evencover.models._best_regressor import small_table_regressor
+from evencover.models._stack_members import EFFORTS
 from evencover.synthetic import heteroskedastic
 from tests.calibrators import SlidingWindow
 
@@ -91,9 +94,10 @@ MODELS = {
     "deep": DeepEnsemble(MeanVarianceNetwork(**QUICK), members=2, random_state=0),
     "pipeline": make_pipeline(StandardScaler(), WithSpread(LinearRegression(), random_state=0)),
 }
+LINEAR_SPREAD = ResidualSpread(LinearRegression())
 COMMON = {  # models whose parts skops does not trust: those of our documentation, and similar ones
     "process": FromStd(GaussianProcessRegressor(RBF() + WhiteKernel(), alpha=0.1)),
-    "splines": make_pipeline(SplineTransformer(), WithSpread(LinearRegression(), random_state=0)),
+    "splines": make_pipeline(SplineTransformer(), WithSpread(LinearRegression(), LINEAR_SPREAD, random_state=0)),
     "network": MLPRegressor(hidden_layer_sizes=(2,), max_iter=300, tol=0.1, random_state=0),
     "search": GridSearchCV(LinearRegression(), {"positive": [True, False]}, cv=2),
     "scored search": GridSearchCV(
@@ -101,9 +105,9 @@ COMMON = {  # models whose parts skops does not trust: those of our documentatio
     ),
     "vote": VotingRegressor([("line", LinearRegression()), ("ridge", BayesianRidge())]),
     "stack": StackingRegressor([("line", LinearRegression()), ("ridge", BayesianRidge())]),
-    "spread of a stack": WithSpread(StackingRegressor([("line", LinearRegression())]), random_state=0),
+    "spread of a stack": WithSpread(StackingRegressor([("line", LinearRegression())]), LINEAR_SPREAD, random_state=0),
     "stack in a pipeline": make_pipeline(StandardScaler(), StackingRegressor([("line", LinearRegression())])),
-    "spread of a vote": WithSpread(VotingRegressor([("line", LinearRegression())]), random_state=0),
+    "spread of a vote": WithSpread(VotingRegressor([("line", LinearRegression())]), LINEAR_SPREAD, random_state=0),
     "ball tree": KNeighborsRegressor(algorithm="ball_tree", metric="manhattan"),
     "transformed": TransformedTargetRegressor(LinearRegression(), func=np.sinh, inverse_func=np.arcsinh),
 }
@@ -145,7 +149,11 @@ class Twice:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_model_is_restored(name, tmp_path):
+def test_every_model_is_restored(name, tmp_path, monkeypatch):
+    """The stack has regressors of all kinds, but small ones."""
+    sizes = {"n_folds": 2, "n_trees": 3, "n_distribution_trees": 3, "n_kernels": 20}
+    monkeypatch.setitem(EFFORTS, "normal", replace(EFFORTS["normal"], **sizes))
+    monkeypatch.setattr(_stack_members, "_NETWORK_EPOCHS", (3, 3))
     model = ConformalRegressor(MODELS[name], random_state=0).fit(DATA.X, DATA.y)
     model.save(tmp_path / "model")
     loaded = ConformalRegressor.load(tmp_path / "model")
@@ -171,7 +179,9 @@ def test_every_taxonomy_is_restored(taxonomy, tmp_path):
     assert loaded.scale_ == model.scale_
 
 
+@pytest.mark.slow
 def test_another_process_reads_it(tmp_path):
+    """By default, `test_saved_files` reads files that other processes wrote."""
     model = ConformalRegressor(MODELS["boosting"], taxonomy=BySpread(2), random_state=0).fit(DATA.X, DATA.y)
     model.save(tmp_path / "model")
     np.save(tmp_path / "X.npy", NEW.X)
@@ -200,7 +210,7 @@ def test_a_loaded_model_can_be_calibrated_and_diagnosed(tmp_path):
 def test_tables_with_text(tmp_path):
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"x": rng.uniform(size=300), "category": rng.choice(["a", "b", None], 300)})
-    model = ConformalRegressor(make_pipeline(TableEncoder(), MODELS["boosting"]), random_state=0)
+    model = ConformalRegressor(make_pipeline(TableEncoder(), MODELS["neighbours"]), random_state=0)
     model.fit(table, rng.normal(size=300)).save(tmp_path / "model")
     loaded = ConformalRegressor.load(tmp_path / "model")
     np.testing.assert_array_equal(bounds(loaded, table), bounds(model, table))
@@ -444,7 +454,7 @@ def test_a_user_defined_score_with_a_user_defined_calibrator(tmp_path):
 
 
 def test_by_group_is_restored_as_its_taxonomy(tmp_path):
-    model = ConformalRegressor(MODELS["boosting"], calibrator=ByGroup(BySpread(3)), random_state=0).fit(DATA.X, DATA.y)
+    model = ConformalRegressor(MODELS["std"], calibrator=ByGroup(BySpread(3)), random_state=0).fit(DATA.X, DATA.y)
     model.save(tmp_path / "model")
     loaded = ConformalRegressor.load(tmp_path / "model")
     assert (repr(loaded.taxonomy), loaded.calibrator) == ("BySpread(n_groups=3)", None)

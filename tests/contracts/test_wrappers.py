@@ -1,5 +1,7 @@
 """What every model and adapter passes on: sample weights, routed metadata, names of features, and one target only."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -50,6 +52,7 @@ from evencover.models import (
     TableEncoder,
     WithSpread,
 )
+from evencover.models._stack_members import EFFORTS
 from evencover.synthetic import heteroskedastic
 
 DATA = heteroskedastic(120, seed=0)
@@ -121,6 +124,13 @@ NO_WEIGHTS = {
 ALL = WRAPPERS | NO_WEIGHTS
 over_wrappers = pytest.mark.parametrize("model", WRAPPERS.values(), ids=WRAPPERS)
 over_all = pytest.mark.parametrize("model", ALL.values(), ids=ALL)
+
+
+@pytest.fixture(autouse=True)
+def small_stack(monkeypatch):
+    """With effort "fast", two linear models and one tree of residuals: what is passed on does not depend on them."""
+    sizes = {"members": ("linear", "products"), "distributions": ("extra trees",), "n_distribution_trees": 1}
+    monkeypatch.setitem(EFFORTS, "fast", replace(EFFORTS["fast"], **sizes))
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ _DAYS = (  # in the notation of datetime.strptime; where two fit, the first is u
 )
 _WITHOUT_COLONS = "%Y%m%dT%H%M%S"
 _CLOCK = re.compile(r"(\d{1,2}:\d\d)(:\d\d)?(\.\d{1,6})?( ?[AaPp][Mm])?( ?(?:Z|[+-]\d\d:?\d\d))?$")
+_DIGIT_OR_SEPARATOR = re.compile(r"\A\d|[\s-]")  # a day begins with a digit, or has a separator after a name
 _NUMBERS = "%Y%m%d"
 _NUMBER_RANGE = (18_000_101, 21_001_231)  # numbers that may be dates
 MIN_NUMBERS = 5  # numbers are dates only if there are so many different ones
@@ -136,6 +137,8 @@ def _patterns_of(text: str) -> Iterator[str]:
     clock = _CLOCK.search(text)
     day = text if clock is None else text[: clock.start()].rstrip("T, ")
     rest = "" if clock is None else text[len(day) : clock.start()] + _clock_pattern(clock)
+    if day and not _DIGIT_OR_SEPARATOR.search(text):
+        return
     for pattern in ("",) if not day else _DAYS if clock else (*_DAYS, _WITHOUT_COLONS):
         if _moment(text, pattern + rest) is not None:
             yield pattern + rest
