@@ -106,9 +106,9 @@ class TestHeadline:
             "About nine in ten were asked; 80.0 % of 10 test rows are covered, and chance can"
         )
 
-    def test_a_million_rows_at_0907_are_even(self):
+    def test_many_rows_at_0907_are_even(self):
         """Significant, but within the tolerance."""
-        found = counted_audit([(907_000, 1_000_000)])
+        found = counted_audit([(90_700, 100_000)])
         assert found.table[0].adjusted < 1e-6
         assert (found.verdict, found.off) == ("even", ())
 

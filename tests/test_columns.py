@@ -28,6 +28,12 @@ TABLE = pd.DataFrame({"x": X, "y": X + Y})
 QUICK = Plan(model="linear", nonconformity=Residual(), taxonomy=Marginal())
 
 
+@pytest.fixture(scope="module")
+def plain_study():
+    """The study of the table as it is."""
+    return study(TABLE, "y", plan=QUICK)
+
+
 def left_out(name, values):
     return recognize(name, np.array(values, dtype=object if isinstance(values[0], str) else None)).left_out
 
@@ -328,19 +334,19 @@ class TestDates:
 
 class TestText:
     @pytest.mark.parametrize("library", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas])
-    def test_numbers_as_text_are_numbers(self, library):
+    def test_numbers_as_text_are_numbers(self, library, plain_study):
         table = library(TABLE.assign(x=TABLE["x"].astype(str), y=TABLE["y"].astype(str)))
         found = study(table, "y", plan=QUICK)
         assert found.columns[0].categories is None
         assert found.notes[0] == "Read as numbers: x. To use one as categories, add categorical=NAME."
         new = table.select(["x"]) if hasattr(table, "select") else table[["x"]]
-        same = study(TABLE, "y", plan=QUICK).regressor.predict_interval(TABLE[["x"]])
+        same = plain_study.regressor.predict_interval(TABLE[["x"]])
         assert np.array_equal(found.regressor.predict_interval(new).lower, same.lower)
 
     @pytest.mark.parametrize("value", ["late", 3.0])
-    def test_a_column_may_have_values_outside_the_training_part_only(self, value):
+    def test_a_column_may_have_values_outside_the_training_part_only(self, value, plain_study):
         values = np.full(N, None, dtype=object)
-        values[study(TABLE, "y", plan=QUICK).test.positions[:2]] = value
+        values[plain_study.test.positions[:2]] = value
         found = study(TABLE.assign(note=values), "y", plan=QUICK)
         assert found.columns[-1].outputs == ["note missing"]
 

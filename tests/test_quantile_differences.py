@@ -36,9 +36,9 @@ def test_the_bootstrap_is_that_of_sorted_resamples(n, probability):
     rng = np.random.default_rng(n)
     values = np.round(rng.exponential(size=n), 2)
     fast = resampled_quantiles(values, probability, 3000, rng).round(9)
-    plain = np.round([harrell_davis(values[rng.integers(0, n, n)], probability) for _ in range(3000)], 9)
+    plain = np.round([harrell_davis(values[rng.integers(0, n, n)], probability) for _ in range(1000)], 9)
     if n == 1:
-        np.testing.assert_allclose(fast, plain)
+        np.testing.assert_allclose(fast, plain[0])
     else:
         assert ks_2samp(fast, plain).pvalue > ONE_IN_A_MILLION
         np.testing.assert_allclose(np.std(fast), np.std(plain), rtol=0.15)
@@ -117,7 +117,7 @@ class TestDistributions:
     @pytest.mark.parametrize("distribution", ["continuous", "counts", "mostly zero", "one decimal"])
     def test_the_anderson_darling_test_keeps_its_size(self, distribution, repeats, monkeypatch):
         """With any number of permutations, so that few are enough here."""
-        monkeypatch.setattr(_score_distributions, "_PERMUTATIONS", 199)
+        monkeypatch.setattr(_score_distributions, "_PERMUTATIONS", 99)
         rng = np.random.default_rng(0)
         groups = Groups.from_labels(np.arange(300) % 3)
         draws = {

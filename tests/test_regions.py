@@ -49,11 +49,11 @@ PLANTED = {  # which rows are missed more often, and the rule that should be fou
 
 @pytest.mark.parametrize("case", PLANTED)
 def test_a_planted_region_is_found(case):
-    X = mixed_table(12_000)
+    X = mixed_table(6000)
     missed_more_often, rule = PLANTED[case]
     bad = missed_more_often(X).to_numpy()
-    covered = np.random.default_rng(1).random(12_000) < np.where(bad, 0.6, 0.93)
-    found = audit(np.where(covered, 0.5, 2.0), (np.zeros(12_000), np.ones(12_000)), X=X)
+    covered = np.random.default_rng(1).random(6000) < np.where(bad, 0.6, 0.93)
+    found = audit(np.where(covered, 0.5, 2.0), (np.zeros(6000), np.ones(6000)), X=X)
     assert re.fullmatch(rule, found.region_rule)
     assert found.worst_region.high < 0.7
     assert found.worst_region.adjusted < 0.001

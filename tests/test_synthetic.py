@@ -374,9 +374,9 @@ def test_the_oracle_knows_mean_and_spread():
 def test_the_oracle_distribution_has_the_true_quantiles(name):
     """So its cdf differs from the true one by less than the step between two probabilities; if smooth, far less."""
     data = (ALL_DATA | DISCRETE)[name]
-    sample = data.sample(60, seed=0)
+    sample = data.sample(20, seed=0)
     prediction = sample.oracle_distribution(level=0.8)
-    assert prediction.quantiles.shape == (60, 161)
+    assert prediction.quantiles.shape == (20, 161)
     assert (prediction.crossings, prediction.level) == (0, 0.8)
     np.testing.assert_array_equal(prediction.center, sample.mean)
     np.testing.assert_array_equal(prediction.spread, sample.spread)

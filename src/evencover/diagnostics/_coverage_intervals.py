@@ -216,13 +216,19 @@ def _groups_with_rows(rows: IntArray) -> IntArray:
 
 
 def _upper_ends(parts: Sequence[tuple[IntArray, IntArray]], error: float | FloatArray) -> FloatArray:
-    """Return the largest candidates that the combined p-value of several parts (covered, rows) does not reject."""
-    low, high = np.zeros(np.shape(parts[0][0])), np.ones(np.shape(parts[0][0]))
+    """Return the largest candidates that the combined p-value of several parts (covered, rows) does not reject.
+
+    Many of the repeats of a simulation have the same counts. Each distinct one is evaluated once.
+    """
+    counts = np.broadcast_arrays(*(count for part in parts for count in part), error)
+    columns, position = np.unique(np.reshape(counts, (len(counts), -1)), axis=1, return_inverse=True)
+    distinct, errors = [(columns[i], columns[i + 1]) for i in range(0, len(counts) - 1, 2)], columns[-1]
+    low, high = np.zeros(len(errors)), np.ones(len(errors))
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        rejected = _combined_p_value(parts, middle) <= error
+        rejected = _combined_p_value(distinct, middle) <= errors
         low, high = np.where(rejected, low, middle), np.where(rejected, middle, high)
-    return high
+    return high[position].reshape(counts[0].shape)
 
 
 def _combined_p_value(parts: Sequence[tuple[IntArray, IntArray]], p: FloatArray) -> FloatArray:

@@ -211,8 +211,8 @@ class MarginalThreshold:
     @cached_property
     def p_values(self) -> FloatArray:
         """Exact p-value of each group: if scores do not depend on groups, its count is hypergeometric. Shape (G,)."""
-        null = hypergeom(self.sizes.sum(), self.covered.sum(), self.sizes)
-        p_values = two_sided_p_value(null.cdf(self.covered), null.sf(self.covered - 1))
+        null = (self.sizes.sum(), self.covered.sum(), self.sizes)  # SciPy's frozen distributions are slow to make
+        p_values = two_sided_p_value(hypergeom.cdf(self.covered, *null), hypergeom.sf(self.covered - 1, *null))
         return np.where(self.sizes > 0, p_values, np.nan)
 
     def joint_p_value(self, seed: int) -> float:
@@ -230,7 +230,7 @@ class MarginalThreshold:
             first = np.arange(max(0, k - sizes[1]), min(k, sizes[0]) + 1)
             tables = np.stack([first, k - first], axis=1)
             extreme = _at_least_as_uneven(tables, covered, sizes)
-            return min(1.0, float(hypergeom(n, k, sizes[0]).pmf(first[extreme]).sum()))
+            return min(1.0, float(hypergeom.pmf(first[extreme], n, k, sizes[0]).sum()))
         tables = np.random.default_rng(seed).multivariate_hypergeometric(sizes, k, size=N_DRAWS, method="marginals")
         return float(1 + np.count_nonzero(_at_least_as_uneven(tables, covered, sizes))) / (N_DRAWS + 1)
 

@@ -219,10 +219,10 @@ def _solutions(slopes: tuple[Any, ...], t: Any, z: Any, level: float) -> tuple[f
     return tuple(float(number) for number in numbers if number.is_number)
 
 
-def _values_at_points(expression: Any) -> list[float]:
-    """Return the expression's finite real values at a fixed set of points."""
+def _values_at_points(expression: Any) -> Iterator[float]:
+    """Yield the expression's finite real values at a fixed set of points: to evaluate one takes milliseconds."""
     found = (expression.subs(point).evalf() for point in _points(expression.free_symbols))
-    return [float(value) for value in found if value.is_real and value.is_finite]
+    return (float(value) for value in found if value.is_real and value.is_finite)
 
 
 def _points(symbols: Any) -> Iterator[dict[Any, float]]:
@@ -275,7 +275,7 @@ def _check_monotone(score: Any, slope: Any, family: SymbolicFamily) -> None:
             f"score must contain only {family.y} and the family's parameters; got {score}. Not parameters of the "
             f"family: {', '.join(sorted(map(str, unknown)))}"
         )
-    slopes = _values_at_points(slope)
+    slopes = list(_values_at_points(slope))
     if not slopes or min(slopes) < 0 < max(slopes) or not any(slopes):
         found = f"between {min(slopes):.3g} and {max(slopes):.3g}" if slopes else "not real"
         raise ValueError(
