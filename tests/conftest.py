@@ -11,7 +11,7 @@ from tests.processes import heard_signals
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
-# A slow machine is no failure, and a new example found in passing should not be either. `make test-all` tries many more.
+# A slow machine is no failure, and a new example found in passing should not be either; `make test-all` tries many.
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("thorough", deadline=None, derandomize=True, max_examples=300)
 settings.load_profile("steady")

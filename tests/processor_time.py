@@ -4,17 +4,39 @@ A pytest plugin. Processor time, unlike the time on the clock, does not depend o
 --record-times FILE`` stores the times, and ``python -m tests.processor_time FILE`` prints them by kind and by file.
 """
 
-import argparse
 import json
 import os
+import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-MINUTES = 9.0  # above this, the tests that grew most are printed
+BUDGET = 9.0  # minutes; above it, the tests that grew most are printed
 RECORDED = Path(__file__).with_name("processor_time.json")
 SHOWN = 10
+KINDS = {  # by the first beginning of a test's path that fits
+    "scikit-learn's estimator checks": ("contracts/test_estimators",),
+    "contracts of scores, taxonomies, calibrators, models": ("contracts/",),
+    "guarantees against their exact distributions": ("guarantees/",),
+    "pages, pictures and docstrings": ("test_docs", "test_site", "test_claims", "test_plots", "test_notebooks", "src/"),
+    "studies, reports and the command line": (
+        *(
+            "test_studies",
+            "test_cross_studies",
+            "test_main_job",
+            "test_cli",
+            "test_report",
+            "test_one_pass",
+            "test_decisions",
+        ),
+        *("test_recommend", "test_columns", "test_one_sided_texts", "test_progress", "test_signals", "test_start"),
+    ),
+    "tables of any size, arrays and SQL": ("test_distributed", "test_array_api", "test_sql"),
+    "reproduction of the paper and benchmarks": ("test_reproduction", "test_benchmark", "test_verdict_rates"),
+    "parts on their own": ("",),
+}
 
 
 def seconds() -> float:
@@ -61,21 +83,48 @@ class Summary:
         self.seconds[report.nodeid.partition("[")[0]] += report.processor_seconds
 
     def pytest_terminal_summary(self, terminalreporter):
-        minutes = seconds() / 60
-        terminalreporter.write_line(f"processor time: {minutes:.1f} minutes")
         if self.file is not None:
             self.file.write_text(json.dumps({test: round(s, 2) for test, s in sorted(self.seconds.items())}, indent=0))
-        if minutes > MINUTES:
-            terminalreporter.write_line(f"That is more than {MINUTES:g} minutes. Grew most since {RECORDED.name}:")
-            for test, grown in growth(self.seconds, recorded()).most_common(SHOWN):
-                terminalreporter.write_line(f"{grown:+8.1f} s  {test}")
+        for line in summary(seconds() / 60, self.seconds, recorded()):
+            terminalreporter.write_line(line)
+
+
+def summary(minutes: float, now: Counter[str], before: Counter[str]) -> list[str]:
+    """Return the total, and above the budget the tests whose seconds grew most."""
+    lines = [f"processor time: {minutes:.1f} minutes"]
+    if minutes > BUDGET:
+        grown = Counter({test: now[test] - before[test] for test in now})
+        lines.append(f"That is more than {BUDGET:g}. Seconds now, and more than in {RECORDED.name}:")
+        lines += [f"{now[test]:7.1f} {more:+7.1f}  {test}" for test, more in grown.most_common(SHOWN) if more > 0]
+    return lines
 
 
 def recorded() -> Counter[str]:
     """Return the recorded seconds of each test."""
-    return Counter(json.loads(RECORDED.read_text())) if RECORDED.exists() else Counter()
+    return Counter(json.loads(RECORDED.read_text()) if RECORDED.exists() else {})
 
 
-def growth(now: Counter[str], before: Counter[str]) -> Counter[str]:
-    """Return by how many seconds each test became slower."""
-    return Counter({test: grown for test in now if (grown := now[test] - before[test]) > 0})
+def totals(times: Counter[str], name_of: Callable[[str], str]) -> Counter[str]:
+    """Return the seconds by a name for each test, such as its file or its kind."""
+    sums: Counter[str] = Counter()
+    for test, each in times.items():
+        sums[name_of(test)] += each
+    return sums
+
+
+def kind(test: str) -> str:
+    path = test.removeprefix("tests/")
+    return next(name for name, starts in KINDS.items() if path.startswith(starts))
+
+
+def main(file: str) -> None:
+    """Print the seconds in a file by kind and by test file."""
+    times = Counter(json.loads(Path(file).read_text()))
+    for name_of in (kind, lambda test: test.partition("::")[0]):
+        for name, total in totals(times, name_of).most_common():
+            print(f"{total:8.1f} s  {name}")  # noqa: T201
+        print()  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -27,7 +27,7 @@ from evencover import (
     recommend,
 )
 from evencover.diagnostics.recommendations import Candidate, Recommendation, _best_even
-from evencover.models import FromQuantiles, ResidualSpread, WithSpread
+from evencover.models import FromQuantiles, ResidualSpread, WithSpread, predictions_of
 from evencover.synthetic import heteroskedastic, toy
 
 DATA = heteroskedastic(1500, seed=0)
@@ -169,6 +169,12 @@ def test_the_same_seed_gives_the_same_choice():
     assert str(first) == str(again)
     assert [each.width for each in first.candidates] == [each.width for each in again.candidates]
     assert [each.width for each in first.candidates] != [each.width for each in other.candidates]
+
+
+def test_the_same_seed_gives_the_same_added_spread():
+    first, again = (recommend(LinearRegression(), FEW.X, FEW.y, seed=3) for _ in range(2))
+    assert str(first.recommendation_) == str(again.recommendation_)
+    np.testing.assert_array_equal(*(predictions_of(model.estimator, FEW.X).spread for model in (first, again)))
 
 
 def test_more_groups_only_with_enough_rows():
