@@ -1,4 +1,4 @@
-"""The site lists every public name, its links have targets, and it loads nothing from another host."""
+"""The site lists every public name; `make docs` finds broken links and what would be loaded from another host."""
 
 import inspect
 import re
@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SITE = ROOT / "build" / "site"
 MODULES = (
     "",
     ".distributed",
@@ -87,8 +86,3 @@ def test_style_sheets_are_checked(tmp_path):
 
 def test_an_empty_folder_is_a_problem(tmp_path):
     assert list(problems(tmp_path)) == [f"{tmp_path}: no pages"]
-
-
-@pytest.mark.skipif(not SITE.exists(), reason="the site has not been built: make docs")
-def test_the_built_site_has_no_problems():
-    assert list(problems(SITE)) == []
