@@ -4,6 +4,7 @@ VENV ?= .venv
 ALL_VENV ?= .venv-all
 BENCH_VENV ?= .venv-bench
 BIN = $(VENV)/bin
+PYTEST = $(BIN)/python -m pytest -n auto --dist worksteal -p no:randomly
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo test test-system test-all check docs bench bench-tables bench-intervals pictures clean
@@ -12,10 +13,10 @@ demo: $(VENV)/.package
 	@$(BIN)/python examples/demo.py
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(PYTEST)
 
 test-system: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "system and not slow"
+	$(PYTEST) -m "system and not slow"
 
 test-all: $(ALL_VENV)/.all
 	$(ALL_VENV)/bin/python -m pytest -n auto --dist worksteal -m "" --hypothesis-profile thorough
