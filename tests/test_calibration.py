@@ -219,6 +219,16 @@ def test_saving_and_loading_changes_nothing(nonconformity, weighted, old, new, t
     assert list(tmp_path.iterdir()) == [tmp_path / "calibration"]
 
 
+def test_saving_keeps_rows_without_a_group(tmp_path):
+    """They count in no threshold."""
+    groups = Groups(np.array([0, -1, 1, 0, -1, 1]), ("a", "b"))
+    calibration = calibrate(np.arange(1.0, 7.0), np.zeros(6), groups=groups)
+    calibration.save(tmp_path / "calibration")
+    loaded = Calibration.load(tmp_path / "calibration")
+    assert loaded.sizes == calibration.sizes == {"a": 2, "b": 2}
+    np.testing.assert_array_equal(loaded.threshold([0.3, 0.6]), calibration.threshold([0.3, 0.6]))
+
+
 def test_a_score_passed_to_load_must_match_the_file(old, tmp_path):
     calibrate(old.y, old.prediction, nonconformity=Normalized()).save(tmp_path / "c.npz")
     with pytest.raises(ValueError, match="its nonconformity is"):

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.stats import betabinom
 from sklearn.dummy import DummyRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge
@@ -22,8 +23,9 @@ from evencover import (
     calibrate,
     diagnose,
 )
+from evencover.diagnostics._cluster_tests import clustered_p_values
 from evencover.groups import Groups
-from evencover.quantiles import clustered_thresholds
+from evencover.quantiles import clustered_thresholds, conformal_rank
 
 RNG = np.random.default_rng(0)
 CLUSTERS = np.repeat(np.arange(40), RNG.integers(1, 9, size=40))
@@ -307,6 +309,18 @@ def test_errors(name):
     function, message = ERRORS[name]
     with pytest.raises(ValueError, match=message):
         function()
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.9])
+def test_p_values_of_few_clusters_are_at_least_the_exact_ones(level):
+    """If the rows of each cluster are identical, the number of covered clusters has an exact distribution."""
+    covered = np.arange(31)
+    for n in range(9, 25):
+        k = conformal_rank(n, level)
+        exact = betabinom(30, k, n + 1 - k)
+        under, over = np.transpose([clustered_p_values([(30, n)], Fraction(str(level)), each) for each in covered])
+        assert (under >= exact.cdf(covered) - 1e-12).all()
+        assert (over >= exact.sf(covered - 1) - 1e-12).all()
 
 
 def test_groups_of_features_keep_a_guarantee_per_group():

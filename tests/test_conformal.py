@@ -314,6 +314,8 @@ def test_the_scale_of_floors_is_learned_on_the_training_rows():
     assert here.scale_ > 0
     np.testing.assert_allclose(there.scale_, 1000 * here.scale_)
     assert here.calibration_.nonconformity.scale == here.scale_
+    training = ~np.isin(data.X[:, 0], here.calibration_rows_.X[:, 0])
+    assert here.scale_ == np.median(here.estimator_.predict_full(data.X[training]).spread)
     np.testing.assert_allclose(
         there.predict_interval(data.X).lower, 1000 * here.predict_interval(data.X).lower, rtol=1e-6
     )

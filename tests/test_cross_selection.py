@@ -241,6 +241,16 @@ def test_sets_and_p_values_follow_the_definition(table, method, score_name):
     definition.check_p_values(model.p_values(new, targets), targets, rounding)
 
 
+def test_ties_count_in_p_values():
+    """All of them, or with a seed a random share of them and of the new row."""
+    X, y = np.zeros((40, 1)), np.repeat([0.0, 1.0, 2.0, 3.0], 10)
+    model = CrossConformalRegressor(DummyRegressor(strategy="constant", constant=0.0), cv=5, random_state=0).fit(X, y)
+    new = np.array([0.0, 1.0, 2.5])
+    np.testing.assert_allclose(model.p_values(X[:3], new), np.array([41, 31, 11]) / 41)
+    shares = np.random.default_rng(7).random(3)
+    np.testing.assert_allclose(model.p_values(X[:3], new, seed=7), ([30, 20, 10] + shares * [11, 11, 1]) / 41)
+
+
 @pytest.mark.parametrize("method", ["cv+", "cross-conformal", "repeated", "bootstrap"])
 def test_transformed_targets_follow_the_definition(table, method):
     X, y, new = table

@@ -52,6 +52,17 @@ def test_edge_rows_are_calibrated_separately():
     assert calibration.sizes == {"low": 2, "medium": 2, "high": 4}
 
 
+def test_values_that_differ_by_rounding_errors_are_in_the_same_learned_bin():
+    """Given edges are taken literally."""
+    learned = BySpread(2)
+    learned.learn(spread_rows(np.repeat([0.3, 0.7], 10)))
+    new = spread_rows(np.array([0.3, 0.1 + 0.2, 0.3 * (1 + 1e-12), 0.3 * (1 + 1e-6)]))
+    assert learned.assign(new).codes.tolist() == [0, 0, 0, 1]
+    given = BySpread(edges=[0.3])
+    given.learn(new)
+    assert given.assign(new).codes.tolist() == [0, 1, 1, 1]
+
+
 def test_rows_tied_with_the_edge_below_its_rank_are_ordinary_members():
     """The edge of 1 2 2 | 2 3 3 is 2, and a row with a lower rank is tied with it."""
     groups = BySpread(2).learn(spread_rows(np.array([1.0, 2.0, 2.0, 2.0, 3.0, 3.0])))
