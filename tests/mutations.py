@@ -393,8 +393,8 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "diagnosis and sample sizes": (
         Mutation(
             "diagnostics/_marginal_threshold.py",
-            "null.sf(self.covered - 1)",
-            "null.sf(self.covered)",
+            "hypergeom.sf(self.covered - 1, *null)",
+            "hypergeom.sf(self.covered, *null)",
             "the p-value of a group that is covered too often leaves out the observed number",
             "test_diagnosis",
         ),
@@ -509,7 +509,7 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
             "kept[:] = [ScoreHistogram.concatenate(kept)]",
             "kept[:] = [ScoreHistogram.concatenate(kept[:-1])]",
             "the scores of every sixteenth part of the data are lost",
-            "test_distributed_engines",
+            "test_partitions",
         ),
         Mutation(
             "_internal/score_histograms.py",
