@@ -9,7 +9,7 @@ from scipy import stats
 
 from evencover import Normalized, Prediction, Residual, calibrate, coverage, mean_width
 from evencover.reproduction import claims as claims_module
-from evencover.reproduction import coverage_tables, scenarios
+from evencover.reproduction import coverage_tables, scenarios, simulation
 from evencover.reproduction.claims import claims
 from evencover.reproduction.exact_coverages import SharedLatentState, latent_state_counts, pooled_coverage
 from evencover.reproduction.paper_figures import figures
@@ -222,11 +222,18 @@ def test_the_numbers_of_the_claims_agree_with_independent_code(checked):
         np.testing.assert_allclose(checked[number - 1].found[name], shares, atol=0.006)
 
 
+def few_claims(patch, repeats, **how):
+    """Yield the claims of so few repeats that they are drawn as one block, without rows to spare."""
+    patch.setattr(simulation, "_BLOCK", repeats)
+    return claims(repeats=repeats, seed=0, **how)
+
+
 @pytest.fixture(scope="module")
 def few_repeats():
     """The verdicts by number, and the messages of their progress."""
     messages = []
-    found = {claim.number: claim.verdict for claim in claims(repeats=5, seed=0, progress=messages.append)}
+    with pytest.MonkeyPatch.context() as patch:
+        found = {claim.number: claim.verdict for claim in few_claims(patch, 5, progress=messages.append)}
     return found, messages
 
 
@@ -262,7 +269,7 @@ def broken():
         )
         dependent = SharedLatentState(group_1=SharedLatentState().group_1[::-1])
         patch.setattr(claims_module, "SharedLatentState", lambda: dependent)
-        return {claim.number for claim in claims(repeats=30, seed=0) if claim.verdict == "fails"}
+        return {claim.number for claim in few_claims(patch, 30) if claim.verdict == "fails"}
 
 
 def test_a_broken_normalised_score_makes_the_claims_fail(broken):
@@ -272,7 +279,7 @@ def test_a_broken_normalised_score_makes_the_claims_fail(broken):
 def test_a_broken_residual_score_makes_a_claim_fail(monkeypatch):
     """A scaled spread must not change the counts of the residual score."""
     monkeypatch.setattr(scenarios, "SCORES", {**SCORES, "residual": Normalized(epsilon=0.1, scale=1.0)})
-    first_three = islice(claims(repeats=10, seed=0), 3)
+    first_three = islice(few_claims(monkeypatch, 10), 3)
     assert [claim.verdict for claim in first_three][-1] == "fails"
 
 
