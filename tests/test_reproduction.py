@@ -9,7 +9,7 @@ from scipy import stats
 
 from evencover import Normalized, Prediction, Residual, calibrate, coverage, mean_width
 from evencover.reproduction import claims as claims_module
-from evencover.reproduction import coverage_tables, scenarios
+from evencover.reproduction import coverage_tables, scenarios, simulation
 from evencover.reproduction.claims import claims
 from evencover.reproduction.exact_coverages import SharedLatentState, latent_state_counts, pooled_coverage
 from evencover.reproduction.paper_figures import figures
@@ -193,7 +193,10 @@ def test_all_misspecifications_use_the_same_rows():
 
 @pytest.fixture(scope="module")
 def checked():
-    return list(claims(repeats=200, seed=1))
+    """A repeat of claims 7 and 8 has few test rows, so these claims need more repeats than the others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(claims_module, "_REPEATS_FACTOR", 2 * claims_module._REPEATS_FACTOR)
+        return list(claims(repeats=100, seed=1))
 
 
 def test_all_eight_claims_hold(checked):
@@ -211,7 +214,10 @@ def test_a_claim_is_one_line_with_its_evidence(checked):
 
 
 def test_the_numbers_of_the_claims_agree_with_independent_code(checked):
-    """Another implementation with more repeats, within the sampling error of 200 repeats."""
+    """Another implementation with more repeats, within the sampling error of 100 repeats: a standard error is 0.002.
+
+    An even coverage of Type 4, 0.9 instead of 0.916, is found with probability 0.999 (normal).
+    """
     known = {
         4: ("normalised Type 1 as run", (0.70, 1.00, 1.00)),
         5: ("normalised paper's oracle as run", (0.916, 0.898, 0.888)),
@@ -219,14 +225,21 @@ def test_the_numbers_of_the_claims_agree_with_independent_code(checked):
         8: ("exact", (0.872, 0.929)),
     }
     for number, (name, shares) in known.items():
-        np.testing.assert_allclose(checked[number - 1].found[name], shares, atol=0.006)
+        np.testing.assert_allclose(checked[number - 1].found[name], shares, atol=0.008)
+
+
+def few_claims(patch, repeats, **how):
+    """Yield the claims of so few repeats that they are drawn as one block, without rows to spare."""
+    patch.setattr(simulation, "_BLOCK", repeats)
+    return claims(repeats=repeats, seed=0, **how)
 
 
 @pytest.fixture(scope="module")
 def few_repeats():
     """The verdicts by number, and the messages of their progress."""
     messages = []
-    found = {claim.number: claim.verdict for claim in claims(repeats=5, seed=0, progress=messages.append)}
+    with pytest.MonkeyPatch.context() as patch:
+        found = {claim.number: claim.verdict for claim in few_claims(patch, 5, progress=messages.append)}
     return found, messages
 
 
@@ -262,7 +275,7 @@ def broken():
         )
         dependent = SharedLatentState(group_1=SharedLatentState().group_1[::-1])
         patch.setattr(claims_module, "SharedLatentState", lambda: dependent)
-        return {claim.number for claim in claims(repeats=30, seed=0) if claim.verdict == "fails"}
+        return {claim.number for claim in few_claims(patch, 30) if claim.verdict == "fails"}
 
 
 def test_a_broken_normalised_score_makes_the_claims_fail(broken):
@@ -272,7 +285,7 @@ def test_a_broken_normalised_score_makes_the_claims_fail(broken):
 def test_a_broken_residual_score_makes_a_claim_fail(monkeypatch):
     """A scaled spread must not change the counts of the residual score."""
     monkeypatch.setattr(scenarios, "SCORES", {**SCORES, "residual": Normalized(epsilon=0.1, scale=1.0)})
-    first_three = islice(claims(repeats=10, seed=0), 3)
+    first_three = islice(few_claims(monkeypatch, 10), 3)
     assert [claim.verdict for claim in first_three][-1] == "fails"
 
 

@@ -370,7 +370,9 @@ def test_the_oracle_knows_mean_and_spread():
     np.testing.assert_array_equal(sample.source.oracle(sample.X).center, sample.mean)
 
 
-@pytest.mark.parametrize("name", ["toy, exponential", "skewed", "bimodal, normal", "counts"])
+@pytest.mark.parametrize(
+    "name", ["toy, exponential", "skewed", "counts", pytest.param("bimodal, normal", marks=pytest.mark.slow)]
+)
 def test_the_oracle_distribution_has_the_true_quantiles(name):
     """So its cdf differs from the true one by less than the step between two probabilities; if smooth, far less."""
     data = (ALL_DATA | DISCRETE)[name]
@@ -389,9 +391,16 @@ def test_the_oracle_distribution_has_the_true_quantiles(name):
         np.testing.assert_allclose(sample.coverage(prediction.interval()), 0.8, atol=2e-4)
 
 
-def test_the_oracle_distribution_at_few_probabilities():
-    data = skewed()
-    X = data.sample(5, seed=0).X
-    prediction = data.oracle_distribution(X.tolist(), probabilities=[0.1, 0.5, 0.9])
-    np.testing.assert_array_equal(prediction.quantiles[:, 1], data.distribution.quantile(0.5, X))
-    np.testing.assert_allclose(data.coverage(prediction.interval(0.8), X), 0.8)
+@pytest.mark.parametrize("name", ["skewed", "bimodal, normal"])
+def test_the_oracle_distribution_at_few_probabilities(name):
+    data = ALL_DATA[name]
+    sample = data.sample(20, seed=0)
+    probabilities = [0.1, 0.5, 0.9]
+    prediction = data.oracle_distribution(sample.X.tolist(), probabilities=probabilities)
+    np.testing.assert_array_equal(prediction.center, sample.mean)
+    np.testing.assert_array_equal(prediction.spread, sample.spread)
+    for column, p in enumerate(probabilities):
+        quantiles = prediction.quantiles[:, column]
+        np.testing.assert_array_equal(quantiles, data.distribution.quantile(p, sample.X))
+        np.testing.assert_allclose(prediction.cdf(quantiles), p)
+    np.testing.assert_allclose(data.coverage(prediction.interval(0.8), sample.X), 0.8)

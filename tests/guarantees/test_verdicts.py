@@ -123,8 +123,13 @@ def test_intervals_from_all_rows_rarely_miss():
 @more_repeats
 @pytest.mark.parametrize("rows", [300, pytest.param(4000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_with_one_threshold_the_verdicts_are_rarely_wrong(scenario, rows, repeats):
-    """For pivotal scores, and for scores whose coverage is uneven."""
+def test_with_one_threshold_the_verdicts_are_rarely_wrong(scenario, rows, repeats, monkeypatch):
+    """For pivotal scores, and for scores whose coverage is uneven.
+
+    True coverages from 20 000 rows have a standard error of at most 0.002. With 300 rows, the intervals are 0.1 wide.
+    """
+    if rows == 300:
+        monkeypatch.setattr(rates_module, "_REFERENCE_ROWS", 20_000)
     repeats //= 2
     found = cached_audit_rates(scenario, rows, repeats=repeats)
     assert bounded(found.false_even, 0.05, repeats)
@@ -178,7 +183,8 @@ def verdict_shares(rates):
 
 
 @pytest.mark.parametrize(("scenario", "rows"), [("normalised, oracle", 4000), ("residual, oracle", 1200)])
-def test_rates_of_one_threshold_are_those_of_audit(scenario, rows):
+def test_rates_of_one_threshold_are_those_of_audit(scenario, rows, monkeypatch):
+    monkeypatch.setattr(rates_module, "_REFERENCE_ROWS", 1000)  # the verdicts do not depend on the true coverage
     rng = np.random.default_rng(seed_of(0, "audit", scenario, str(rows)))
     audits, score = [], SCENARIOS[scenario].score
     for _ in range(25):

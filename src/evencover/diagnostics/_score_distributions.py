@@ -2,7 +2,7 @@
 
 import warnings
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations
 
 import numpy as np
@@ -112,10 +112,13 @@ def _merge_ranks(ranks: IntArray, limit: int) -> IntArray:
 
 def _permuted_tables(table: IntArray, rng: np.random.Generator) -> IntArray:
     """Return random tables with the same margins, for scores independent of groups. Shape (draws, groups, ranks)."""
-    remaining = np.tile(table.sum(axis=0), (max(99, min(_PERMUTATIONS, 30_000 // len(table))), 1))
-    drawn = []
-    for size in table.sum(axis=1)[:-1]:
-        drawn.append(np.stack([rng.multivariate_hypergeometric(each, size, method="marginals") for each in remaining]))
+    n_draws = max(99, min(_PERMUTATIONS, 30_000 // len(table)))
+    ties, (first, *others, _) = table.sum(axis=0), table.sum(axis=1)
+    draw = partial(rng.multivariate_hypergeometric, method="marginals")
+    drawn = [draw(ties, first, n_draws)]
+    remaining = ties - drawn[0]
+    for size in others:
+        drawn.append(np.stack([draw(each, size) for each in remaining]))
         remaining = remaining - drawn[-1]
     return np.stack([*drawn, remaining], axis=1)
 

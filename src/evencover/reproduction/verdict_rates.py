@@ -78,7 +78,8 @@ class Scenario:
         sample, prediction = self.draw(_MANY, rng)
         intervals = self.score.interval(float(conformal_quantile(self.score(sample.y, prediction), LEVEL)), prediction)
         codes = BySpread(GROUPS).learn(Rows(prediction)).codes
-        return [float(sample.coverage(intervals)[codes == group].mean()) for group in range(GROUPS)]
+        coverage = sample.coverage(intervals)
+        return [float(coverage[codes == group].mean()) for group in range(GROUPS)]
 
 
 SCENARIOS: Mapping[str, Scenario] = {  # the names enter the seeds: a changed name changes the draws

@@ -221,7 +221,9 @@ def _solutions(slopes: tuple[Any, ...], t: Any, z: Any, level: float) -> tuple[f
 
 def _values_at_points(expression: Any) -> Iterator[float]:
     """Yield the expression's finite real values at a fixed set of points: to evaluate one takes milliseconds."""
-    found = (expression.subs(point).evalf() for point in _points(expression.free_symbols))
+    symbols = expression.free_symbols
+    points = _points(symbols) if symbols else [{}]  # a constant has one value
+    found = (expression.subs(point).evalf() for point in points)
     return (float(value) for value in found if value.is_real and value.is_finite)
 
 
