@@ -594,7 +594,7 @@ class TestFeatures:
             assert f"covered too rarely or too often: {features}." in advice
         assert found.features_off_the_level[0].startswith("column 2")
 
-    @pytest.mark.parametrize("repeats", [100, pytest.param(1000, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("repeats", [50, pytest.param(1000, marks=pytest.mark.slow)])
     def test_region_and_excess_risk_tests_keep_their_size(self, repeats):
         """The worst region of a perfect predictor is not significant on rows that were not used to select it."""
         rng = np.random.default_rng(1)
