@@ -160,7 +160,7 @@ def test_scores_of_rows_that_the_models_were_fitted_on_are_detected(folds, monke
 def test_a_very_small_group_is_covered_only_with_its_own_scores(taxonomy):
     """6 of 120 rows have fifteen times the noise of the others; with 2 folds the bound is at least 0.7.
 
-    With the scores of all rows, fewer than 0.15 of them are covered, which is found with probability 0.99999 (binomial).
+    With the scores of all rows, less than 0.15 of them are covered, which is found with probability 0.9999 (binomial).
     """
     rng, group, covered = np.random.default_rng(4), np.append(np.arange(120) % 20 == 0, 1.0), 0
     for _ in range(50):

@@ -52,19 +52,21 @@ def group_null(covered):
 
 @pytest.mark.parametrize("decimals", [None, 1])
 def test_the_test_of_a_group_is_exact(decimals):
-    """The randomised p-value is uniform; the p-value itself keeps its size.
+    """Randomised p-values, of one side and of both, are uniform; the p-value itself keeps its size.
 
-    A count that is off by one moves the randomised p-values by 0.2 or more; the bound of the Kolmogorov-Smirnov test is
-    0.11.
+    If counts were off by one, the largest difference of the one-sided distributions would be above 0.2; the test rejects
+    from 0.11 on.
     """
     rng, repeats = np.random.default_rng(1), 600
-    randomised, rejected = [], 0
+    one_sided, randomised, rejected = [], [], 0
     for marginal in marginal_thresholds(rng, (40, 25, 70), (1, 1, 1), decimals=decimals, repeats=repeats):
         count, null = int(marginal.covered[1]), group_null(int(marginal.covered.sum()))
         lower = null[:count].sum() + rng.random() * null[count]
+        one_sided.append(lower)
         randomised.append(2 * min(lower, 1 - lower))
         rejected += marginal.p_values[1] <= 0.05
         assert marginal.p_values[1] >= randomised[-1] - 1e-9
+    assert kstest(one_sided, "uniform").pvalue > ONE_IN_A_MILLION
     assert kstest(randomised, "uniform").pvalue > ONE_IN_A_MILLION
     assert rejected <= max_count(0.05, repeats)
 
