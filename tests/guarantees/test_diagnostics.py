@@ -54,8 +54,7 @@ def group_null(covered):
 def test_the_test_of_a_group_is_exact(decimals):
     """Randomised p-values, of one side and of both, are uniform; the p-value itself keeps its size.
 
-    If counts were off by one, the largest difference of the one-sided distributions would be above 0.2; the test rejects
-    from 0.11 on.
+    If counts were off by one, the one-sided ones would differ from uniform by about 0.3; the test rejects from 0.11 on.
     """
     rng, repeats = np.random.default_rng(1), 600
     one_sided, randomised, rejected = [], [], 0
