@@ -594,7 +594,7 @@ class TestFeatures:
             assert f"covered too rarely or too often: {features}." in advice
         assert found.features_off_the_level[0].startswith("column 2")
 
-    @pytest.mark.parametrize("repeats", [100, pytest.param(1000, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("repeats", [50, pytest.param(1000, marks=pytest.mark.slow)])
     def test_region_and_excess_risk_tests_keep_their_size(self, repeats):
         """The worst region of a perfect predictor is not significant on rows that were not used to select it."""
         rng = np.random.default_rng(1)
@@ -641,8 +641,11 @@ class TestRaisedCoverage:
         assert make(rng.normal(size=1000), groups).guarantee.tied == ()
 
     def test_a_group_that_ties_raise_beyond_the_tolerance_is_not_even(self):
-        """The true coverage of one of three groups is 0.94 at level 0.9."""
-        rng, groups, repeats = np.random.default_rng(1), np.arange(6000) % 3, 60
+        """The true coverage of one of three groups is 0.94 at level 0.9.
+
+        If ties were ignored, nearly all verdicts would be `even`, and more than 8 of 20 are too many.
+        """
+        rng, groups, repeats = np.random.default_rng(1), np.arange(6000) % 3, 20
         known, untold = [], []
         for _ in range(repeats):
             y = np.where(groups, rng.normal(size=6000), self.targets(rng, 6000))

@@ -96,7 +96,7 @@ def calibrated(nonconformity=None, taxonomy=None, n=3000, seed=0):
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_the_papers_toy_model(score, changes, expected, seed):
     """The residual score is uneven and the normalised score even; with the wrong variance it is reversed."""
-    scores, groups, spread = toy_scores(score, 20_000, *changes, seed=seed)
+    scores, groups, spread = toy_scores(score, 12_000, *changes, seed=seed)
     found = diagnose_scores(scores, groups, spread=spread, tolerance=0.02)
     assert found.verdict == expected
     assert f"Verdict: {expected}." in str(found)
@@ -616,11 +616,14 @@ class TestDependence:
         assert found.remedies == ()
 
     def test_the_test_keeps_its_size(self):
-        """Also with few rows, ties, or a spread of two values."""
+        """Also with few rows, ties, or a spread of two values.
+
+        A test of twice its size is found with probability 0.999 in one of the three (binomial).
+        """
         rng = np.random.default_rng(3)
         for spread in (np.arange(25.0), np.arange(60.0) % 2, np.ceil(np.arange(200.0) / 50)):
             p_values = [
-                dependence(np.round(rng.exponential(size=len(spread)), 1), spread, rng).p_value for _ in range(1000)
+                dependence(np.round(rng.exponential(size=len(spread)), 1), spread, rng).p_value for _ in range(400)
             ]
             assert np.mean(np.array(p_values) < 0.05) <= 0.08
             assert np.mean(p_values) > 0.4

@@ -103,14 +103,14 @@ def test_bounds_of_a_score_without_tails_are_the_targets_that_score_at_most_the_
 @pytest.mark.parametrize("score", [SquaredResidual(), CubedResidual()], ids=repr)
 def test_bounds_of_a_score_without_tails_have_the_exact_distribution(score, side):
     """The number covered among 30 new rows is BetaBinomial, as there are no ties above the center."""
-    rng, uniform, (n, m, level) = np.random.default_rng(2), [], (40, 30, 0.9)
+    rng, repeats, (n, m, level) = np.random.default_rng(2), np.arange(800), (40, 30, 0.9)
     k = conformal_rank(n, level)
     expected = betabinom(m, k, n + 1 - k)
-    for _ in range(800):
-        old, new = draw(rng, n), draw(rng, m)
-        calibration = calibrate(old.y, old.prediction, nonconformity=OneSided(score, side))
-        hits = calibration.interval(new.prediction, level=level).covers(new.y).sum()
-        uniform.append(expected.cdf(hits - 1) + rng.random() * expected.pmf(hits))
+    old, new = (draw(rng, len(repeats) * size) for size in (n, m))
+    calibration = calibrate(old.y, old.prediction, nonconformity=OneSided(score, side), groups=np.repeat(repeats, n))
+    intervals = calibration.interval(new.prediction, groups=np.repeat(repeats, m), level=level)
+    hits = intervals.covers(new.y).reshape(-1, m).sum(axis=1)
+    uniform = expected.cdf(hits - 1) + rng.random(len(repeats)) * expected.pmf(hits)
     assert kstest(uniform, "uniform").pvalue > ONE_IN_A_MILLION
 
 

@@ -29,7 +29,7 @@ from evencover import (
     scores_of,
     threshold_intervals,
 )
-from tests.guarantees.test_exact_distributions import M, N, smallest_p_value
+from tests.guarantees.test_exact_distributions import M, N, counts_by_size, repeats_of, smallest_p_value
 from tests.synthetic import ONE_IN_A_MILLION, Oracle, TwoLines, draw
 
 COUNTS = Bounded(Normalized(), y_min=0, whole=True)
@@ -294,17 +294,13 @@ class TestCalibrations:
 
 def covered_counts(score, *, repeats, seed, levels=(0.05, 0.5, 0.9)):
     """Return the number covered among M positive new targets in each repeat, by (label, calibration size, level)."""
-    rng = np.random.default_rng(seed)
-    counts = {}
-    for _ in range(repeats):
-        center = rng.uniform(-1, 3, N + M)
-        y = np.abs(center + rng.normal(size=N + M))
-        prediction = Prediction(center, np.ones(N + M))
-        calibration = calibrate(y[:N], prediction[:N], nonconformity=score)
-        covered = calibration.interval(prediction[N:], level=levels).covers(y[N:])
-        for level, hits in zip(levels, covered.sum(axis=0), strict=True):
-            counts.setdefault(("all", N, level), []).append(hits)
-    return counts
+    rng, groups = np.random.default_rng(seed), [repeats_of(repeats, size) for size in (N, M)]
+    centers = [rng.uniform(-1, 3, len(each)) for each in groups]
+    y, new_y = (np.abs(center + rng.normal(size=len(center))) for center in centers)
+    prediction, new = (Prediction(center, np.ones(len(center))) for center in centers)
+    calibration = calibrate(y, prediction, nonconformity=score, groups=groups[0])
+    covered = calibration.interval(new, groups=groups[1], level=levels).covers(new_y)
+    return counts_by_size(covered, groups[1], calibration.sizes, levels)
 
 
 class TestGuarantees:

@@ -141,12 +141,13 @@ def test_coverage_of_a_fitted_log_model_has_its_exact_distribution():
 def test_coverage_of_small_bins_has_its_exact_distribution(n_groups):
     """A few rows in each bin; some thresholds are infinite.
 
-    A rank off by one is found with probability 0.9999 in each bin (noncentral chi-square, at level 0.01). So many
-    repeats are there for edge rows as ordinary members, which change less: p is 1e-17 with 2 and with 4 bins.
+    A rank off by one is found with probability 0.9999 in each bin (noncentral chi-square, at level 0.01). More repeats
+    are there for edge rows as ordinary members, which change less: p is 1e-17 with 2 and with 4 bins.
     """
+    repeats = 500 if n_groups == 1 else 1500  # one bin has no edge rows
     with pytest.warns(TooFewRowsWarning):
         counts = covered_counts(
-            Residual(), BySpread(n_groups), repeats=1500, seed=2, levels=[0.01, 0.3, 0.6, 0.99], n=13
+            Residual(), BySpread(n_groups), repeats=repeats, seed=2, levels=[0.01, 0.3, 0.6, 0.99], n=13
         )
     assert smallest_p_value(counts) > ONE_IN_A_MILLION
 
@@ -206,8 +207,11 @@ def test_a_single_row_above_the_last_edge_in_its_own_bin_is_detected():
 
 
 def test_the_union_over_target_groups_has_its_exact_distribution():
-    """With groups of the target, the union of the groups' pieces has exact coverage in every group."""
-    rng, repeats = np.random.default_rng(3), 600
+    """With groups of the target, the union of the groups' pieces has exact coverage in every group.
+
+    A rank off by one is found with probability 0.999 in one of the three groups (noncentral chi-square, at level 0.9).
+    """
+    rng, repeats = np.random.default_rng(3), 500
     covered, sizes, codes, hull_excess = [], {}, [], []
     for repeat in range(repeats):
         old, new = draw(rng, 9 * N), draw(rng, 12 * M)

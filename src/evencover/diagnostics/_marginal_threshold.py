@@ -297,6 +297,8 @@ class MarginalThreshold:
     @cached_property
     def _codes(self) -> IntArray:
         """The group of each row; -1 for rows without a group, and for a single edge row."""
+        if self.groups.edge is None:
+            return self.groups.codes
         codes = self.groups.codes.copy()
         for (_, bits), rows in self.groups.cells():
             if bits and len(rows) == 1:
