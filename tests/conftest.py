@@ -1,11 +1,14 @@
 """How the tests run anywhere: one thread a process, and the same examples every time."""
 
+import gc
 import os
 
 import pytest
 from hypothesis import settings
 
 from tests.processes import heard_signals
+
+gc.disable()  # until the tests are collected
 
 # Tests run in several processes, and threads that outnumber the cores wait for each other.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -30,3 +33,13 @@ def no_progress_lines():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("evencover._cli.progress_lines._SECONDS_BETWEEN_LINES", 3600.0)
         yield
+
+
+def pytest_collection_finish():
+    """Let the garbage collector pass over the imported libraries and the collected tests: they stay to the end."""
+    gc.enable()
+    gc.freeze()
+
+
+def pytest_unconfigure():
+    gc.unfreeze()  # at the end, libraries complain about what is left

@@ -84,7 +84,8 @@ class Summary:
 
     def pytest_terminal_summary(self, terminalreporter):
         if self.file is not None:
-            self.file.write_text(json.dumps({test: round(s, 2) for test, s in sorted(self.seconds.items())}, indent=0))
+            shown = {test: round(each, 2) for test, each in sorted(self.seconds.items()) if each >= 0.05}
+            self.file.write_text(json.dumps(shown, indent=0) + "\n")
         for line in summary(seconds() / 60, self.seconds, recorded()):
             terminalreporter.write_line(line)
 

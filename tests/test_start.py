@@ -57,12 +57,14 @@ def printed(predictor):
     return subprocess.check_output([sys.executable, "-c", PREDICT, *arguments], text=True).splitlines()
 
 
+@pytest.mark.system
 def test_predict_loads_only_what_it_needs(printed):
     """Whether it prints a table or JSON."""
     assert [line for line in printed if line.startswith("loaded: ")] == ["loaded: []"] * 2
     assert [line for line in printed if "prediction" in line]
 
 
+@pytest.mark.system
 def test_skops_trusts_the_same_estimators(printed):
     """Although modules of scikit-learn that define no estimator are not imported with it."""
     ours, plain = [line for line in printed if line.startswith("trusted: ")]
