@@ -1,6 +1,7 @@
-"""Studies that several test files look at: each is computed once in a process, and no test changes it."""
+"""Studies that several test files look at, each computed once in a process; cheap models and reports."""
 
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.linear_model import LinearRegression
 
 from evencover import write_report
 from evencover.models import NeighborSpread, WithSpread
+from evencover.models._stack_members import EFFORTS
 from evencover.studies import MODELS, Plan, study
 from tests.synthetic import TwoLines
 
@@ -37,6 +39,12 @@ def light_linear_model():
             MODELS, "linear", lambda _, seed: WithSpread(LinearRegression(), NeighborSpread(), random_state=seed)
         )
         yield
+
+
+def use_light_stack(patch):
+    """With effort "fast", a stack is two linear models and one tree, for tests in which it need not learn much."""
+    members = {"members": ("linear", "products"), "distributions": ("extra trees",)}
+    patch.setitem(EFFORTS, "fast", replace(EFFORTS["fast"], **members, n_folds=2, n_distribution_trees=1))
 
 
 def prices(n=400):

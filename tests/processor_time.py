@@ -1,12 +1,12 @@
 """The processor time of the tests: of each, in total, and what grew if the total is too high.
 
-A pytest plugin. Processor time, unlike the time on the clock, does not depend on what else the machine does. ``pytest
+A pytest plugin. Processor time depends less on what else the machine does than the time on the clock. ``pytest
 --record-times FILE`` stores the times, and ``python -m tests.processor_time FILE`` prints them by kind and by file.
 """
 
+import argparse
 import json
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -22,18 +22,11 @@ KINDS = {  # by the first beginning of a test's path that fits
     "guarantees against their exact distributions": ("guarantees/",),
     "pages, pictures and docstrings": ("test_docs", "test_site", "test_claims", "test_plots", "test_notebooks", "src/"),
     "studies, reports and the command line": (
-        *(
-            "test_studies",
-            "test_cross_studies",
-            "test_main_job",
-            "test_cli",
-            "test_report",
-            "test_one_pass",
-            "test_decisions",
-        ),
-        *("test_recommend", "test_columns", "test_one_sided_texts", "test_progress", "test_signals", "test_start"),
+        *("test_studies", "test_cross_studies", "test_recommend", "test_decisions", "test_columns", "test_main_job"),
+        *("test_cli", "test_report", "test_one_pass", "test_one_sided_texts", "test_progress", "test_signals"),
+        "test_start",
     ),
-    "tables of any size, arrays and SQL": ("test_distributed", "test_array_api", "test_sql"),
+    "tables of any size, arrays and SQL": ("test_distributed", "test_partitions", "test_array_api", "test_sql"),
     "reproduction of the paper and benchmarks": ("test_reproduction", "test_benchmark", "test_verdict_rates"),
     "parts on their own": ("",),
 }
@@ -95,7 +88,9 @@ def summary(minutes: float, now: Counter[str], before: Counter[str]) -> list[str
     lines = [f"processor time: {minutes:.1f} minutes"]
     if minutes > BUDGET:
         grown = Counter({test: now[test] - before[test] for test in now})
-        lines.append(f"That is more than {BUDGET:g}. Seconds now, and more than in {RECORDED.name}:")
+        lines.append(
+            f"This is above the budget of {BUDGET:g} minutes. Grew most (seconds now, and since {RECORDED.name}):"
+        )
         lines += [f"{now[test]:7.1f} {more:+7.1f}  {test}" for test, more in grown.most_common(SHOWN) if more > 0]
     return lines
 
@@ -118,9 +113,11 @@ def kind(test: str) -> str:
     return next(name for name, starts in KINDS.items() if path.startswith(starts))
 
 
-def main(file: str) -> None:
+def main() -> None:
     """Print the seconds in a file by kind and by test file."""
-    times = Counter(json.loads(Path(file).read_text()))
+    parser = argparse.ArgumentParser(prog="python -m tests.processor_time", description=main.__doc__)
+    parser.add_argument("file", type=argparse.FileType(), metavar="FILE", help="times from pytest --record-times FILE")
+    times = Counter(json.load(parser.parse_args().file))
     for name_of in (kind, lambda test: test.partition("::")[0]):
         for name, total in totals(times, name_of).most_common():
             print(f"{total:8.1f} s  {name}")  # noqa: T201
@@ -128,4 +125,4 @@ def main(file: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -44,6 +44,7 @@ from evencover.models._stacking import (
 )
 from evencover.studies import Plan, study
 from evencover.synthetic import heteroskedastic
+from tests.canonical_studies import use_light_stack
 
 DATA = heteroskedastic(400, seed=0)
 NEW = heteroskedastic(300, seed=1)
@@ -61,9 +62,7 @@ def fitted():
 
 @pytest.fixture
 def linear_stack(monkeypatch):
-    """With effort "fast", two linear models and one tree of residuals, for tests in which they need not learn much."""
-    sizes = {"members": ("linear", "products"), "distributions": ("extra trees",), "n_distribution_trees": 1}
-    monkeypatch.setitem(EFFORTS, "fast", replace(EFFORTS["fast"], **sizes))
+    use_light_stack(monkeypatch)
 
 
 class FixedQuantiles:

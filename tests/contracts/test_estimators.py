@@ -1,7 +1,5 @@
 """scikit-learn's estimator checks for every estimator of the package; all must pass."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from joblib import parallel_config
@@ -33,7 +31,8 @@ from evencover.models import (
 )
 from evencover.models._best_regressor import BestRegressor, KernelFeatures, small_table_regressor
 from evencover.models._kernel_regressor import KernelRegressor
-from evencover.models._stack_members import EFFORTS, StackMember
+from evencover.models._stack_members import StackMember
+from tests.canonical_studies import use_light_stack
 
 GAUSSIAN = GaussianProcessRegressor(alpha=0.1, optimizer=None)
 QUICK = {"hidden": (8,), "learning_rate": 0.05, "epochs": 20}
@@ -132,9 +131,7 @@ def failed_checks(estimator):
 
 @pytest.fixture
 def small_stack(monkeypatch):
-    """Two linear models and a tree, so that an `AutoRegressor` is fitted quickly."""
-    members = {"members": ("linear", "products"), "distributions": ("extra trees",)}
-    monkeypatch.setitem(EFFORTS, "fast", replace(EFFORTS["fast"], n_folds=2, n_distribution_trees=1, **members))
+    use_light_stack(monkeypatch)
 
 
 @pytest.mark.parametrize("estimator", [*ESTIMATORS, *PARTS], ids=settings_of)

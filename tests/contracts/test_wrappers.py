@@ -1,7 +1,5 @@
 """What every model and adapter passes on: sample weights, routed metadata, names of features, and one target only."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -52,8 +50,8 @@ from evencover.models import (
     TableEncoder,
     WithSpread,
 )
-from evencover.models._stack_members import EFFORTS
 from evencover.synthetic import heteroskedastic
+from tests.canonical_studies import use_light_stack
 
 DATA = heteroskedastic(120, seed=0)
 TABLE = pd.DataFrame(DATA.X, columns=["a", "b", "c"])
@@ -128,9 +126,8 @@ over_all = pytest.mark.parametrize("model", ALL.values(), ids=ALL)
 
 @pytest.fixture(autouse=True)
 def small_stack(monkeypatch):
-    """With effort "fast", two linear models and one tree of residuals: what is passed on does not depend on them."""
-    sizes = {"members": ("linear", "products"), "distributions": ("extra trees",), "n_distribution_trees": 1}
-    monkeypatch.setitem(EFFORTS, "fast", replace(EFFORTS["fast"], **sizes))
+    """What is passed on does not depend on the models of a stack."""
+    use_light_stack(monkeypatch)
 
 
 @pytest.fixture
