@@ -109,46 +109,37 @@ def test_the_code_of_pages_is_found():
     assert set(ROOT.glob("docs/howto/*.md")) <= set(WITH_CODE)
 
 
-@pytest.mark.parametrize("name", [name for name in evencover.__all__ if not name.startswith("_")])
-def test_every_public_name_is_documented(name):
+PAGES_OF_NAMES = {
+    evencover: ("guide.md", "architecture.md"),
+    evencover.models: ("models.md", "guide.md"),
+    evencover.theory: ("theory.md", "architecture.md"),
+    evencover.distributed: ("scale.md", "architecture.md"),
+    evencover.array_api: ("scale.md", "architecture.md"),
+    evencover.synthetic: ("reproduction.md", "architecture.md"),
+    evencover.datasets: ("real_data.md", "architecture.md"),
+    evencover.reproduction.benchmark: ("real_data.md", "architecture.md"),
+}
+
+
+@pytest.mark.parametrize("module", PAGES_OF_NAMES, ids=lambda module: module.__name__)
+def test_every_public_name_is_documented(module):
     """It has a docstring that names its parameters, and a page mentions it."""
-    value = getattr(evencover, name)
-    doc = inspect.getdoc(value)
-    assert doc
-    if not (inspect.isclass(value) and (issubclass(value, Warning) or getattr(value, "_is_protocol", False))):
-        assert [each for each in inspect.signature(value).parameters if each not in doc] == []
-    assert any(name in text_of(page) for page in PAGES if page.name in ("guide.md", "architecture.md"))
+    pages = "".join(text_of(ROOT / "docs" / page) for page in PAGES_OF_NAMES[module])
+    names = [name for name in module.__all__ if not name.startswith("_")]
+    assert [name for name in names if name not in pages] == []
+    assert {name: missing for name in names if (missing := undocumented(getattr(module, name)))} == {}
 
 
-@pytest.mark.parametrize("name", evencover.models.__all__)
-def test_every_model_is_documented(name):
-    assert inspect.getdoc(getattr(evencover.models, name))
-    assert name in text_of(ROOT / "docs/models.md") + text_of(ROOT / "docs/guide.md")
-
-
-@pytest.mark.parametrize(
-    ("page", "module", "name"),
-    [
-        (page, module, name)
-        for page, module in (
-            ("theory.md", evencover.theory),
-            ("scale.md", evencover.distributed),
-            ("scale.md", evencover.array_api),
-            ("reproduction.md", evencover.synthetic),
-            ("real_data.md", evencover.datasets),
-            ("real_data.md", evencover.reproduction.benchmark),
-        )
-        for name in module.__all__
-    ],
-)
-def test_every_name_of_a_package_is_documented(page, module, name):
-    value = getattr(module, name)
-    if inspect.isclass(value) or inspect.isfunction(value):
-        doc = inspect.getdoc(value)
-        assert doc
-        if inspect.isfunction(value) or not getattr(value, "_is_protocol", False):
-            assert [each for each in inspect.signature(value).parameters if each not in doc] == []
-    assert name in text_of(ROOT / "docs" / page) + text_of(ROOT / "docs/architecture.md")
+def undocumented(value):
+    """Return the parameters that the docstring of a class or function does not name, or that there is none."""
+    if not callable(value):
+        return []
+    if not (doc := inspect.getdoc(value)):
+        return ["docstring"]
+    is_class = inspect.isclass(value)
+    if is_class and (issubclass(value, Warning) or getattr(value, "_is_protocol", False)):
+        return []
+    return [name for name in inspect.signature(value).parameters if name not in doc]
 
 
 def test_every_command_is_documented():
