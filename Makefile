@@ -6,6 +6,7 @@ BENCH_VENV ?= .venv-bench
 BIN = $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest -n auto --dist worksteal -p no:randomly
 export OMP_NUM_THREADS ?= 1
+unexport PYTHONDONTWRITEBYTECODE # with it, every process compiles the package and the tests anew
 
 .PHONY: demo test test-system test-all check docs bench bench-tables bench-intervals pictures clean
 
