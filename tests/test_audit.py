@@ -238,7 +238,7 @@ def test_one_group_with_an_infinite_threshold_is_not_even():
     found = audit(rng.normal(size=20_020), intervals, split_at_random=True)
     assert (found.verdict, found.off) == ("undecided", ())
     assert [row.within < 0.01 for row in found.table] == [False, True]
-    answer = report_text(found).partition("equally often in all groups?")[2]
+    answer = report_text(found).partition("equally often in all groups? ")[2]
     assert answer.startswith("Not known yet. 20 of 20020 intervals are infinite, so they are right for every target.")
     assert "A finite threshold at level 0.99 needs at least 99 calibration rows." in answer
 
