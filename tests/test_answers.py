@@ -170,11 +170,11 @@ class TestEvidence:
         for narrow, wide in zip(both.table, alone.table, strict=True):
             assert narrow.high - narrow.low < wide.high - wide.low
             assert narrow.low < narrow.estimate < narrow.high
-        with pytest.raises(ValueError, match=r"diagnosis must have the groups of the audit: \[0, 1\]; got"):
+        with pytest.raises(ValueError, match=r"diagnosis .* groups .* \[0, 1\]; got \[0, 1, 2\]"):
             audit(new, bounds, groups=groups % 2, diagnosis=diagnosis)
-        with pytest.raises(TypeError, match="diagnosis must be a Diagnosis, the result of diagnose; got str"):
+        with pytest.raises(TypeError, match=r"diagnosis must be a Diagnosis.* got str"):
             audit(new, bounds, groups=groups, diagnosis="uneven")
-        with pytest.raises(ValueError, match=r"diagnosis must have the level of the audit, 0\.8; got 0\.9"):
+        with pytest.raises(ValueError, match=r"diagnosis .* level .*0\.8; got 0\.9"):
             audit(new, bounds, groups=groups, diagnosis=diagnosis, level=0.8)
 
 
@@ -194,10 +194,12 @@ class TestAdvice:
         found = counted_audit([(540, 600)] * 5, sizes=[1200] * 5)
         assert found.verdict == "even"
         undecided = replace(found, verdict="undecided", shown_within=0.04)
-        text = advice_text(undecided, COMMAND_LINE, context(BySpread(5), rows=8000))
-        assert "use fewer groups (--groups spread:3) or calibrate on more of the rows (--calibration-size 0.5)." in text
-        text = advice_text(undecided, PYTHON, context(BySpread(5), rows=8000))
-        assert "(taxonomy=BySpread(n_groups=3)) or calibrate on more of the rows (calibration_size=0.5)." in text
+        for spelling, groups, size in (
+            (COMMAND_LINE, "--groups spread:3", "--calibration-size 0.5"),
+            (PYTHON, "taxonomy=BySpread(n_groups=3)", "calibration_size=0.5"),
+        ):
+            text = advice_text(undecided, spelling, context(BySpread(5), rows=8000))
+            assert re.search(rf"fewer groups \({re.escape(groups)}\) or .* more of the rows \({size}\)", text)
         shared = replace(undecided, own_thresholds=False)
         assert "(--test-size 0.3)" in advice_text(shared, COMMAND_LINE, context(BySpread(5), rows=10_000))
         few = advice_text(undecided, COMMAND_LINE, context(BySpread(5), rows=300))
@@ -397,7 +399,7 @@ class TestReviewedCases:
     def test_the_diagnosis_must_belong_to_the_intervals(self):
         diagnosis = diagnose_scores(np.arange(1200.0), np.repeat(["a", "b", "c"], 400))
         for sizes in ({"a": 400, "b": 400, "c": 400}, 900):
-            with pytest.raises(ValueError, match="diagnosis must be that of the one threshold of these intervals"):
+            with pytest.raises(ValueError, match=r"diagnosis must .* one threshold .* 1200 calibration rows"):
                 audit(
                     np.zeros(300),
                     (np.zeros(300), np.ones(300)),
@@ -479,15 +481,18 @@ def test_groups_of_other_sizes_are_not_called_thirds():
     assert text.endswith("Rows: low 29, medium 0, high 0.")
     taxonomy = BySpread(3)
     taxonomy.learn(Rows(Prediction(np.zeros(30), spread=np.repeat([1.0, 2.0], [21, 9]))))
-    assert group_meaning(taxonomy, taxonomy.labels_, [21, 9]) == (
-        "The rows are in 2 groups by how large an error the model expects, from low, the rows that it finds easiest, "
-        "to high, those that it finds hardest. Rows: low 21, high 9. 70 % of the calibration rows have the same "
-        "spread, so it gives 2 groups instead of 3."
-    )
+    text = group_meaning(taxonomy, taxonomy.labels_, [21, 9])
+    facts = [
+        "2 groups by how large an error",
+        "from low, ",
+        "to high, ",
+        "Rows: low 21, high 9.",
+        "70 % ",
+        "instead of 3",
+    ]
+    assert [fact for fact in facts if fact not in text] == []
     taxonomy.learn(Rows(Prediction(np.zeros(30), spread=np.ones(30))))
-    assert group_meaning(taxonomy, ("all",), [30]) == (
-        "All calibration rows have the same spread, so it gives one group instead of 3."
-    )
+    assert re.fullmatch(r"All .* the same spread, .* one group instead of 3\.", group_meaning(taxonomy, ("all",), [30]))
     product = Product([BySpread(2), ByFeature("region", categories=["a", "b"])])
     X = pd.DataFrame({"region": ["a", "b"] * 10})
     product.learn(Rows(Prediction(np.zeros(20), spread=np.arange(1.0, 21.0)), X))
@@ -534,7 +539,7 @@ class TestStudy:
 
     def test_a_constant_target_is_an_error(self):
         table = pd.DataFrame({"x": np.arange(100.0), "y": np.full(100, 3.5)})
-        with pytest.raises(ValueError, match=r"target: column 'y' must vary; it is 3\.5 in every row, so there"):
+        with pytest.raises(ValueError, match=r"target: column 'y' must vary; it is 3\.5 in every row"):
             study(table, "y")
 
     def test_the_answers_come_first_in_their_order(self):

@@ -239,8 +239,8 @@ def test_one_group_with_an_infinite_threshold_is_not_even():
     assert (found.verdict, found.off) == ("undecided", ())
     assert [row.within < 0.01 for row in found.table] == [False, True]
     answer = report_text(found).partition("equally often in all groups? ")[2]
-    assert answer.startswith("Not known yet. 20 of 20020 intervals are infinite, so they are right for every target.")
-    assert "A finite threshold at level 0.99 needs at least 99 calibration rows." in answer
+    assert answer.startswith("Not known yet. 20 of 20020 intervals are infinite")
+    assert "at level 0.99 needs at least 99 calibration rows." in answer
 
 
 def test_the_text_shows_at_most_30_groups():
@@ -364,10 +364,8 @@ class TestGroups:
         position = lines.index(found.notes[0])
         assert lines[position - 1].startswith("  all rows")
         assert lines[position : position + 3] == list(found.notes)
-        assert found.notes[1:] == (
-            "Coverage by expected noise cannot be assessed: the intervals do not say which rows are harder.",
-            "No features were given, so the search for low coverage used only the interval's center.",
-        )
+        assert "expected noise cannot be assessed" in found.notes[1]
+        assert "used only the interval's center" in found.notes[2]
         assert result_data(found)["notes"] == list(found.notes)
 
     def test_infinite_widths_are_a_separate_group(self):

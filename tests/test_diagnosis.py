@@ -402,10 +402,8 @@ class TestModels:
     def test_the_advice_says_that_one_threshold_would_do(self):
         found = diagnose(calibrated(Normalized(), BySpread(3), n=20_000))
         assert found.verdict == "even"
-        assert (
-            "One threshold for all rows would be even in these groups, too; taxonomy=BySpread(n_groups=3)"
-            in found.advice
-        )
+        assert "One threshold for all rows would be even" in found.advice
+        assert "taxonomy=BySpread(n_groups=3)" in found.advice
         assert "Keep one threshold for all rows" in diagnose(calibrated(Normalized(), n=20_000)).advice
         assert not diagnose(calibrated(n=300), taxonomy=Marginal()).in_use  # one group means one threshold
 
@@ -413,9 +411,8 @@ class TestModels:
         """Also if another score would be even without them."""
         found = diagnose(calibrated(Residual(), BySpread(3), n=20_000))
         assert any(option.verdict == "even" and not option.per_group for option in found.options)
-        assert found.advice.startswith(
-            "Keep taxonomy=BySpread(n_groups=3): with one threshold for all rows, coverage would be uneven."
-        )
+        assert found.advice.startswith("Keep taxonomy=BySpread(n_groups=3): ")
+        assert "one threshold for all rows, coverage would be uneven" in found.advice
 
     def test_new_rows_instead_of_the_calibration_rows(self):
         model, rows = calibrated(), draw(np.random.default_rng(9), 500)
@@ -529,9 +526,8 @@ class TestCounts:
         assert all(group.low < group.coverage < group.high for group in found.table)
         assert found.off == ()
         assert found.verdict == "undecided"
-        assert found.advice.startswith(
-            "Keep one threshold for all rows: no group is covered too rarely. Covered more often than asked: 0.0 (98."
-        )
+        assert found.advice.startswith("Keep one threshold for all rows: no group is covered too rarely.")
+        assert "more often than asked: 0.0 (98." in found.advice
         assert "cannot always be covered less often" in found.advice
         checked = audit(rows.y, given, groups=ByFeature(0).learn(rows), diagnosis=found, level=0.3)
         assert checked.evidence == "test rows"  # the law of calibration scores does not know the points

