@@ -430,7 +430,13 @@ class TestReviewedCases:
         found = counted_audit([(166, 195), (178, 195)])
         assert (found.table[0].low, found.table[1].high) == pytest.approx((0.78492, 0.95237), abs=1e-5)
         assert found.headline.endswith("each lies between 78.4 % and 95.3 %.")
-        assert "in the shaded box, between 87 % and 93 %." in report_text(found)  # 0.9 ± 0.03, up to rounding errors
+        assert "in the shaded box, between 87 % and 93 %." in report_text(found)
+
+    @pytest.mark.parametrize(("level", "ends"), [(0.95, "91 % and 99 %"), (0.9, "86 % and 94 %")])
+    def test_rounding_errors_do_not_move_the_ends_of_a_range(self, level, ends):
+        """0.95 - 0.04 is a little less than 0.91, and 0.9 + 0.04 a little more than 0.94."""
+        found = counted_audit([(166, 195)], level=level, tolerance=0.04)
+        assert f"in the shaded box, between {ends}." in report_text(found)
 
     def test_very_few_rows_get_no_tolerance(self):
         found = counted_audit([(1, 1), (1, 2), (3, 3)])
