@@ -1,5 +1,6 @@
 """The answers of a result: headlines, advice that fits the case, settings as they are spelled."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -26,16 +27,11 @@ from evencover import (
     calibrate,
     diagnose_scores,
 )
-from evencover._internal.text_output import count_text, number_text
-from evencover._report.charts import coverage_chart
-from evencover._report.level_recorder import LevelRecorder
-from evencover.diagnostics._answers import answers, group_meaning, thirds_text
+from evencover.diagnostics._answers import group_meaning
 from evencover.diagnostics._audit_advice import StudyContext, advice_on_audit
-from evencover.diagnostics._formatting import range_text
-from evencover.diagnostics._headlines import share_words
 from evencover.diagnostics._spelling import COMMAND_LINE, PYTHON
-from evencover.diagnostics._verdict import cannot_be_narrower
 from evencover.studies import Plan, study
+from tests.report_pages import report_page, report_text
 
 
 def advice_text(audited, spelling, context):
@@ -68,7 +64,8 @@ class TestHeadline:
         [(0.5, "half"), (0.9, "nine in ten"), (0.95, "19 in 20"), (0.97, "97 in 100"), (0.999, "99.9 %")],
     )
     def test_levels_in_words(self, level, expected):
-        assert share_words(level) == expected
+        found = counted_audit([(round(1000 * level), 1000)], level=level)
+        assert found.headline.startswith(f"As asked, about {expected}: ")
 
     def test_undecided(self):
         found = counted_audit([(174, 195), (174, 195), (173, 196)])
@@ -117,11 +114,7 @@ def test_pictures_follow_the_rule():
     """A group inside the tolerance is not orange, however small its p-value; one that is off is."""
     found = counted_audit([(45_900, 50_000), (420, 500), (9000, 10_000)])
     assert [row.adjusted < 0.05 for row in found.table] == [True, True, False]
-    recorder = LevelRecorder()
-    numbers = {row.group: number for number, row in enumerate(found.table)}
-    coverage_chart(found.table, numbers, level=0.9, tolerance=0.03, recorder=recorder)
-    kinds = [each["class"] for each in recorder.attributes if each.get("class", "").startswith("span")]
-    assert kinds == ["span on", "span off", "span on"]
+    assert re.findall('class="(span [^"]*)"', report_page(found)) == ["span on", "span off", "span on"]
     assert [row.group for row in found.off] == ["b"]
 
 
@@ -177,11 +170,11 @@ class TestEvidence:
         for narrow, wide in zip(both.table, alone.table, strict=True):
             assert narrow.high - narrow.low < wide.high - wide.low
             assert narrow.low < narrow.estimate < narrow.high
-        with pytest.raises(ValueError, match=r"diagnosis must have the groups of the audit: \[0, 1\]; got"):
+        with pytest.raises(ValueError, match=r"diagnosis .* groups .* \[0, 1\]; got \[0, 1, 2\]"):
             audit(new, bounds, groups=groups % 2, diagnosis=diagnosis)
-        with pytest.raises(TypeError, match="diagnosis must be a Diagnosis, the result of diagnose; got str"):
+        with pytest.raises(TypeError, match=r"diagnosis must be a Diagnosis.* got str"):
             audit(new, bounds, groups=groups, diagnosis="uneven")
-        with pytest.raises(ValueError, match=r"diagnosis must have the level of the audit, 0\.8; got 0\.9"):
+        with pytest.raises(ValueError, match=r"diagnosis .* level .*0\.8; got 0\.9"):
             audit(new, bounds, groups=groups, diagnosis=diagnosis, level=0.8)
 
 
@@ -201,10 +194,12 @@ class TestAdvice:
         found = counted_audit([(540, 600)] * 5, sizes=[1200] * 5)
         assert found.verdict == "even"
         undecided = replace(found, verdict="undecided", shown_within=0.04)
-        text = advice_text(undecided, COMMAND_LINE, context(BySpread(5), rows=8000))
-        assert "use fewer groups (--groups spread:3) or calibrate on more of the rows (--calibration-size 0.5)." in text
-        text = advice_text(undecided, PYTHON, context(BySpread(5), rows=8000))
-        assert "(taxonomy=BySpread(n_groups=3)) or calibrate on more of the rows (calibration_size=0.5)." in text
+        for spelling, groups, size in (
+            (COMMAND_LINE, "--groups spread:3", "--calibration-size 0.5"),
+            (PYTHON, "taxonomy=BySpread(n_groups=3)", "calibration_size=0.5"),
+        ):
+            text = advice_text(undecided, spelling, context(BySpread(5), rows=8000))
+            assert re.search(rf"fewer groups \({re.escape(groups)}\) or .* more of the rows \({size}\)", text)
         shared = replace(undecided, own_thresholds=False)
         assert "(--test-size 0.3)" in advice_text(shared, COMMAND_LINE, context(BySpread(5), rows=10_000))
         few = advice_text(undecided, COMMAND_LINE, context(BySpread(5), rows=300))
@@ -314,14 +309,14 @@ class TestWholeNumbers:
         y, groups = self.counts(0.97)
         found = audit(y, (np.full(3000, 2.0), np.full(3000, 2.0)), groups=groups)
         assert (found.verdict, found.off) == ("undecided", ())
-        assert [row.group for row in cannot_be_narrower(found)] == [0, 1]
+        assert found.is_as_even_as_possible
         assert found.advice.startswith(
             "Use the intervals: they are right more often than asked, because many targets lie"
         )
-        assert answers(found)["Is it even"].startswith(
-            "As even as possible. No group is right too rarely. Right more often than asked: 0 ("
-        )
-        assert "are covered or missed all together" in answers(found)["Is it even"]
+        text = report_text(found)
+        right = ", ".join(f"{row.group} ({100 * row.coverage:.1f} % of 1500 rows)" for row in found.table)
+        assert f"As even as possible. No group is right too rarely. Right more often than asked: {right}." in text
+        assert "are covered or missed all together" in text
         assert "and targets that lie exactly on a bound can explain the difference" in found.headline
 
     def test_intervals_that_could_be_narrower_are_too_wide(self):
@@ -404,7 +399,7 @@ class TestReviewedCases:
     def test_the_diagnosis_must_belong_to_the_intervals(self):
         diagnosis = diagnose_scores(np.arange(1200.0), np.repeat(["a", "b", "c"], 400))
         for sizes in ({"a": 400, "b": 400, "c": 400}, 900):
-            with pytest.raises(ValueError, match="diagnosis must be that of the one threshold of these intervals"):
+            with pytest.raises(ValueError, match=r"diagnosis must .* one threshold .* 1200 calibration rows"):
                 audit(
                     np.zeros(300),
                     (np.zeros(300), np.ones(300)),
@@ -426,14 +421,22 @@ class TestReviewedCases:
         assert found.advice.startswith("Use fewer groups, more calibration rows or a lower level: 300 of 600")
 
     def test_levels_close_to_0_and_1(self):
-        assert share_words(0.999999999) == "99.9999999 %"
-        assert share_words(1e-9) == "1e-07 %"
+        for level, covered, words in ((0.999999999, 10, "99.9999999 %"), (1e-9, 0, "1e-07 %")):
+            assert counted_audit([(covered, 10)], level=level).headline.startswith(f"As asked, about {words}: ")
         found = counted_audit([(96_700, 100_000)], level=0.99)
         assert found.headline.startswith("Fewer than asked: 96.7 % of 100 000 test rows, not about 99 in 100.")
 
     def test_ranges_are_rounded_outwards(self):
-        assert range_text(0.8697, 0.9291) == "86.9 % and 93 %"
-        assert range_text(0.87, 0.93) == "87 % and 93 %"
+        found = counted_audit([(166, 195), (178, 195)])
+        assert (found.table[0].low, found.table[1].high) == pytest.approx((0.78492, 0.95237), abs=1e-5)
+        assert found.headline.endswith("each lies between 78.4 % and 95.3 %.")
+        assert "in the shaded box, between 87 % and 93 %." in report_text(found)
+
+    @pytest.mark.parametrize(("level", "ends"), [(0.95, "91 % and 99 %"), (0.9, "86 % and 94 %")])
+    def test_rounding_errors_do_not_move_the_ends_of_a_range(self, level, ends):
+        """0.95 - 0.04 is a little less than 0.91, and 0.9 + 0.04 a little more than 0.94."""
+        found = counted_audit([(166, 195)], level=level, tolerance=0.04)
+        assert f"in the shaded box, between {ends}." in report_text(found)
 
     def test_very_few_rows_get_no_tolerance(self):
         found = counted_audit([(1, 1), (1, 2), (3, 3)])
@@ -443,10 +446,7 @@ class TestReviewedCases:
     def test_three_widths_are_not_always_thirds(self):
         width = np.repeat([1.0, 2.0, 3.0], [240, 45, 15])
         found = audit(np.zeros(300), Intervals(-width / 2, width / 2))
-        assert (
-            thirds_text(found.by_width, number_text)
-            == "On average 1 for the narrowest intervals, 3 for the widest ones."
-        )
+        assert "On average 1 for the narrowest intervals, 3 for the widest ones." in report_text(found)
 
 
 def test_settings_are_spelled_for_python_or_the_command_line():
@@ -487,15 +487,18 @@ def test_groups_of_other_sizes_are_not_called_thirds():
     assert text.endswith("Rows: low 29, medium 0, high 0.")
     taxonomy = BySpread(3)
     taxonomy.learn(Rows(Prediction(np.zeros(30), spread=np.repeat([1.0, 2.0], [21, 9]))))
-    assert group_meaning(taxonomy, taxonomy.labels_, [21, 9]) == (
-        "The rows are in 2 groups by how large an error the model expects, from low, the rows that it finds easiest, "
-        "to high, those that it finds hardest. Rows: low 21, high 9. 70 % of the calibration rows have the same "
-        "spread, so it gives 2 groups instead of 3."
-    )
+    text = group_meaning(taxonomy, taxonomy.labels_, [21, 9])
+    facts = [
+        "2 groups by how large an error",
+        "from low, ",
+        "to high, ",
+        "Rows: low 21, high 9.",
+        "70 % ",
+        "instead of 3",
+    ]
+    assert [fact for fact in facts if fact not in text] == []
     taxonomy.learn(Rows(Prediction(np.zeros(30), spread=np.ones(30))))
-    assert group_meaning(taxonomy, ("all",), [30]) == (
-        "All calibration rows have the same spread, so it gives one group instead of 3."
-    )
+    assert re.fullmatch(r"All .* the same spread, .* one group instead of 3\.", group_meaning(taxonomy, ("all",), [30]))
     product = Product([BySpread(2), ByFeature("region", categories=["a", "b"])])
     X = pd.DataFrame({"region": ["a", "b"] * 10})
     product.learn(Rows(Prediction(np.zeros(20), spread=np.arange(1.0, 21.0)), X))
@@ -506,11 +509,15 @@ def test_groups_of_other_sizes_are_not_called_thirds():
 def test_widths_of_the_narrowest_and_the_widest_third():
     width = np.repeat([1.0, 2.0, 30_000.0], 100)
     found = audit(np.zeros(300), Intervals(-width / 2, width / 2))
-    text = thirds_text(found.by_width, number_text)
-    assert text == "On average 1 for the narrowest third of the intervals, 30 000 for the widest third."
+    expected = "On average 1 for the narrowest third of the intervals, 30 000 for the widest third."
+    assert expected in report_text(found)
     same = audit(np.zeros(300), Intervals(np.full(300, -1.0), np.ones(300)))
-    assert thirds_text(same.by_width, number_text) == "All intervals are equally wide."
-    assert [count_text(n) for n in (586, 9999, 10_788)] == ["586", "9999", "10 788"]
+    assert "All intervals are equally wide." in report_text(same)
+
+
+@pytest.mark.parametrize(("n", "text"), [(586, "586"), (9999, "9999"), (10_788, "10 788")])
+def test_numbers_of_rows_have_spaces_from_ten_thousand_on(n, text):
+    assert f" % of {text} test rows" in counted_audit([(n, n)]).headline
 
 
 class Constant(RegressorMixin, BaseEstimator):
@@ -538,7 +545,7 @@ class TestStudy:
 
     def test_a_constant_target_is_an_error(self):
         table = pd.DataFrame({"x": np.arange(100.0), "y": np.full(100, 3.5)})
-        with pytest.raises(ValueError, match=r"target: column 'y' must vary; it is 3\.5 in every row, so there"):
+        with pytest.raises(ValueError, match=r"target: column 'y' must vary; it is 3\.5 in every row"):
             study(table, "y")
 
     def test_the_answers_come_first_in_their_order(self):
@@ -546,7 +553,7 @@ class TestStudy:
         x = rng.uniform(size=600)
         found = study(pd.DataFrame({"x": x, "y": x + rng.normal(size=600) * x}), "y", plan=Plan(model="linear"))
         questions = [line.partition(":")[0] for line in str(found).splitlines()[3:7]]
-        assert questions == list(answers(found.audit)) == ["How often right", "How wide", "Is it even", "What to do"]
+        assert questions == list(found.answers()) == ["How often right", "How wide", "Is it even", "What to do"]
 
     def test_intervals_that_cannot_be_narrower_are_not_uneven(self):
         """The target has two values, and the model knows which, up to noise in a few rows: intervals are points."""

@@ -14,14 +14,9 @@ import numpy as np
 import pytest
 
 import evencover._cli
-from evencover import Intervals, distributed, rows_needed
-from evencover._cli import loaded_table
-from evencover._internal import score_histograms
-from evencover._internal.sql_writer import DIALECTS
-from evencover.diagnostics import _feature_strata, _marginal_threshold, _regions
-from evencover.diagnostics._coverage_intervals import binomial_coverage
-from evencover.distributed import _data_parts, _score_counts, _spark_data, table_audit
-from evencover.quantiles import conformal_rank, rows_for_finite_threshold
+from evencover import Intervals, audit, calibrate_sql, conformal_rank, diagnose_scores, distributed, rows_needed
+from evencover.quantiles import rows_for_finite_threshold
+from tests.coverage_laws import clopper_pearson_lower
 
 ROOT = Path(__file__).parent.parent
 PAGES = {
@@ -131,29 +126,60 @@ def test_links_and_marks_are_ignored_in_quotes():
     assert plain("**No**\n`row` is [dropped](a.md#b).") == "No row is dropped."
 
 
+@cache
+def source():
+    return "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+
+
+def constants(name):
+    """Return the values of the constants with this name in the source, in whichever modules they stand."""
+    found = re.findall(rf"^{name} = ([\d_]+)(?:\*\*(\d+))?(?:  #.*)?$", source(), re.MULTILINE)
+    return [int(base) ** int(power or 1) for base, power in found]
+
+
+def default(function, name):
+    return inspect.signature(function).parameters[name].default
+
+
 @pytest.mark.parametrize(
-    ("page", "phrase", "number"),
+    ("page", "phrase", "numbers"),
     [
-        ("docs/scale.md", "read in batches of {} rows", _data_parts._BATCH_ROWS),
-        ("docs/scale.md", "uses {} random rows", table_audit._SAMPLE_ROWS),
-        ("docs/scale.md", "Of a table with more than {} rows", loaded_table._MAX_ROWS_IN_MEMORY),
+        ("docs/scale.md", "read in batches of {} rows", constants("_BATCH_ROWS")),
+        ("docs/scale.md", "uses {} random rows", constants("_SAMPLE_ROWS")),
+        ("docs/scale.md", "Of a table with more than {} rows", constants("_MAX_ROWS_IN_MEMORY")),
         (
             "docs/scale.md",
             "{} of its rows decide which columns are ids or dates, fit the model",
-            inspect.signature(distributed.study).parameters["training_rows"].default,
+            [default(distributed.study, "training_rows")],
         ),
-        ("docs/scale.md", "With more than {} groups, scores are sorted", score_histograms._MAX_CODES_IN_ARRAY),
-        ("docs/scale.md", "The second pass keeps up to {} million", _score_counts._MAX_VALUES // 10**6),
-        ("docs/scale.md", "{} tasks merge the results of all partitions", _spark_data._MERGERS),
-        ("docs/guide.md", "of up to {} rows, sorted", inspect.signature(Intervals.plot).parameters["most"].default),
-        ("docs/diagnostics.md", "it comes from {} random tables", _marginal_threshold.N_DRAWS),
-        ("docs/diagnostics.md", "(at most {} of them)", _regions._MAX_SEARCHED_ROWS),
-        ("docs/diagnostics.md", "the {} most frequent ones", _feature_strata._MAX_CATEGORIES),
+        ("docs/scale.md", "With more than {} groups, scores are sorted", constants("_MAX_CODES_IN_ARRAY")),
+        ("docs/scale.md", "The second pass keeps up to {} million", [n // 10**6 for n in constants("_MAX_VALUES")]),
+        ("docs/scale.md", "{} tasks merge the results of all partitions", constants("_MERGERS")),
+        ("docs/guide.md", "of up to {} rows, sorted", [default(Intervals.plot, "most")]),
+        ("docs/diagnostics.md", "(at most {} of them)", constants("_MAX_SEARCHED_ROWS")),
     ],
 )
-def test_numbers_on_the_pages_are_those_of_the_code(page, phrase, number):
-    spelled = WORDS.get(number, str(number) if number < 10_000 else f"{number:,}".replace(",", " "))
-    assert phrase.format(spelled) in plain_text_of(page)
+def test_numbers_on_the_pages_are_those_of_the_code(page, phrase, numbers):
+    """Of constants with the same name, one must have the number."""
+    assert any(phrase.format(spelled(number)) in plain_text_of(page) for number in numbers)
+
+
+def spelled(number):
+    """Return a number as the pages write it."""
+    return WORDS.get(number, str(number) if number < 10_000 else f"{number:,}".replace(",", " "))
+
+
+def test_the_number_of_random_tables_is_that_of_the_joint_test():
+    """No table is as uneven as this one, so the p-value is that of the observed table alone."""
+    found = diagnose_scores(np.arange(300.0), np.arange(300) // 100, level=0.5)
+    assert f"it comes from {round(1 / found.joint_p_value) - 1} random tables" in plain_text_of("docs/diagnostics.md")
+
+
+def test_the_number_of_categories_is_that_of_an_audit():
+    """The others are pooled."""
+    found = audit(np.zeros(120), (-np.ones(120), np.ones(120)), X=np.arange(120)[:, None].astype(str))
+    *categories, _ = found.by_feature
+    assert f"the {len(categories)} most frequent ones" in plain_text_of("docs/diagnostics.md")
 
 
 def project():
@@ -188,15 +214,16 @@ def test_rows_for_a_finite_interval():
 
 
 def test_the_dialects_are_those_of_the_package():
-    *first, last = DIALECTS
+    with pytest.raises(ValueError, match="unknown SQL dialect 'none'") as raised:
+        calibrate_sql("t", target="y", center="p", dialect="none")
+    *first, last = str(raised.value).rpartition(": ")[2].split(", ")
     assert f"The dialects are {', '.join(first)} and {last}." in plain_text_of("docs/scale.md")
 
 
 def test_a_million_rows_show_a_coverage_up_to_a_thousandth():
-    """Of three groups, for which the intervals hold jointly."""
-    rows = np.full(3, 10**6)
-    known = binomial_coverage(9 * rows // 10, rows, 0.9)
-    assert max(0.9 - known.low.min(), known.high.max() - 0.9) < 0.001
+    """Of three groups, for which the intervals hold jointly; the misses have the upper end."""
+    low, high = clopper_pearson_lower(900_000, 10**6, 3), 1 - clopper_pearson_lower(100_000, 10**6, 3)
+    assert max(0.9 - low, high - 0.9) < 0.001
 
 
 def test_the_coverage_of_a_billion_calibration_rows():

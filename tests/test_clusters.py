@@ -124,7 +124,7 @@ class TestMerge:
         assert np.array_equal(parts[0].merge(parts[1]).threshold(LEVELS), whole.threshold(LEVELS))
 
     def test_clusters_in_some_parts_only_are_an_error(self):
-        with pytest.raises(ValueError, match="merge needs clusters in all calibrations, or in none; got 1"):
+        with pytest.raises(ValueError, match=r"merge needs clusters in all .* or in none; got 1"):
             calibrate(Y, X[:, 0], clusters=CLUSTERS).merge(calibrate(Y, X[:, 0]))
 
     def test_calibrate_parts(self):
@@ -254,7 +254,7 @@ class TestAudit:
         model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, clusters=CLUSTERS)
         diagnosis = diagnose(model, level=0.5)
         intervals = model.predict_interval(X, level=0.5)
-        with pytest.raises(ValueError, match="diagnosis must be left out: these thresholds come from clusters"):
+        with pytest.raises(ValueError, match=r"diagnosis must be left out: .* clusters"):
             audit(Y, intervals, groups=diagnosis.inputs.taxonomy.assign(model.rows(X)), diagnosis=diagnosis)
 
     def test_groups_that_depend_on_the_target(self):

@@ -1,16 +1,18 @@
-"""p-values of more than a million test rows against exact ones, at levels where many rows or hardly any are missed."""
+"""p-values of a number of covered rows: by hand, and of more than a million rows against exact ones."""
 
 import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.special import betainc, betaincc
+from scipy.special import betainc, betaincc, ndtr
 from scipy.stats import beta, betabinom, binom
 
+from evencover import conformal_rank
 from evencover.diagnostics import _exact_tests
-from evencover.diagnostics._exact_tests import coverage_p_values, covered_count_pmf, one_sided_p_values
-from evencover.quantiles import conformal_rank
+from tests.coverage_laws import covered_count_pmf
+
+coverage_p_values = _exact_tests.coverage_p_values
 
 LEVELS = [Fraction(each) for each in ("0.5", "0.9", "0.99", "0.9999", "0.999999")]
 STEPS = (-4, -1.5, -0.5, 0, 0.2, 1, 3)  # from the mean, in standard deviations
@@ -30,6 +32,22 @@ def exact_p_values(m, n, level, covered):
     under = betainc(missed, covered + 1, rate) if missed else np.ones(rate.shape)
     over = betaincc(missed + 1, covered, rate) if covered else np.ones(rate.shape)
     return float((density * under).sum() / density.sum()), float((density * over).sum() / density.sum())
+
+
+def tails(pmf, covered):
+    """Return P(X <= covered) and P(X >= covered)."""
+    return float(pmf[: covered + 1].sum()), float(pmf[covered:].sum())
+
+
+def test_p_values_by_hand():
+    assert coverage_p_values([(2, 3)], 0.9, 2) == (1, 1)  # an infinite threshold covers all
+    assert coverage_p_values([(2, 3)], 0.9, 1) == (0, 1)
+    for covered, expected in enumerate([(0.01, 1.0), (0.19, 0.99), (1.0, 0.81)]):
+        assert coverage_p_values([(2, None)], 0.9, covered) == pytest.approx(expected)
+    law = np.convolve([0.1, 0.9], [0.01, 0.18, 0.81])  # 9 calibration rows cover 9 of 10 new ones
+    for covered in range(4):
+        assert coverage_p_values([(1, 9), (2, None)], 0.9, covered) == pytest.approx(tails(law, covered))
+    assert law[3] == pytest.approx(0.729)
 
 
 def numbers_of_rows(m, mean, deviation):
@@ -79,9 +97,10 @@ def test_several_pools(pools, level, monkeypatch):
     counts = np.arange(len(pmf))
     mean = float(pmf @ counts)
     deviation = math.sqrt(float(pmf @ (counts - mean) ** 2))
+    assert coverage_p_values(pools, level, round(mean)) == pytest.approx(tails(pmf, round(mean)), abs=1e-9)
     monkeypatch.setattr(_exact_tests, "_MAX_COUNTS", 1)
     for covered in numbers_of_rows(len(pmf) - 1, mean, deviation):
-        expected = one_sided_p_values(pmf, covered)
+        expected = tails(pmf, covered)
         assert coverage_p_values(pools, level, covered) == pytest.approx(expected, abs=1e-5)
 
 
@@ -100,3 +119,47 @@ def test_several_large_pools_of_which_few_rows_are_missed(level):
         expected = 1 - float(pmf[:missed].sum()), float(pmf[: missed + 1].sum())
         found = coverage_p_values(pools, level, sum(m for m, _ in pools) - missed)
         assert found == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("pools", "covered"),
+    [
+        ([(200_000, 50)], 170_000),
+        ([(200_000, 10**6)], 180_200),
+        ([(200_000, None)], 179_800),
+        ([(200_000, 5)], 200_000),
+        ([(200_000, 5)], 199_999),
+        ([(200_000, 2000)], 0),
+        ([(100_000, 20)] * 2, 150_000),
+        ([(100_000, 20)] * 2, 198_000),
+        ([(100_000, 1000), (90_000, None), (10_000, 5)], 180_300),
+    ],
+)
+def test_p_values_of_very_many_rows_agree_with_the_exact_ones(pools, covered, monkeypatch):
+    """Also for pools of few calibration rows, whose coverage is skewed."""
+    expected = tails(covered_count_pmf(pools, 0.9), covered)
+    monkeypatch.setattr(_exact_tests, "_MAX_COUNTS", 1)
+    found = coverage_p_values(pools, 0.9, covered)
+    assert found == pytest.approx(expected, rel=1e-3, abs=1e-12)
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+def test_p_values_of_a_billion_rows_are_finite_and_add_up():
+    for pools in ([(10**9, 10**6)], [(10**9, None)], [(10**8, 10**6)] * 10, [(10**8, 5)] * 3, [(10**7, 1000)] * 300):
+        total = sum(m for m, _ in pools)
+        covered = total if pools[0][1] == 5 else round(0.9 * total)
+        under, over = coverage_p_values(pools, 0.9, covered)
+        assert 1 <= under + over <= 2
+        assert not math.isnan(under)
+
+
+@pytest.mark.parametrize("n", [10**7, 10**9, 10**11])
+@pytest.mark.parametrize("tails", [None, (Fraction(1, 2), Fraction(1, 2))])
+def test_p_values_of_very_many_calibration_rows(n, tails):
+    """The number of covered rows is nearly normal, with the variance of test rows and calibration rows."""
+    m, level = n // 2, Fraction(9, 10)
+    mean, deviation = m * 0.9, math.sqrt(m * 0.09 * (1 + m / n))
+    for steps in (-2, 0, 1.5):
+        under, over = coverage_p_values([(m, n)], level, round(mean + steps * deviation), tails)
+        assert under == pytest.approx(float(ndtr(steps)), abs=0.002)
+        assert over == pytest.approx(float(ndtr(-steps)), abs=0.002)

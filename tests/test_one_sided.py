@@ -21,11 +21,12 @@ from evencover import (
     Standardized,
     calibrate,
     conformal_rank,
+    diagnose,
     is_pivotal,
 )
-from evencover.diagnostics._formatting import short_repr
 from evencover.models import WithSpread
 from evencover.theory import NORMAL
+from tests.report_pages import result_data
 from tests.synthetic import ONE_IN_A_MILLION, Oracle, draw
 
 SIDES = ("lower", "upper")
@@ -162,9 +163,18 @@ def test_pivotality_of_one_tail_is_that_of_the_score():
     assert "proved" in str(is_pivotal(OneSided(Normalized(), "lower"), NORMAL))
 
 
-def test_one_sided_scores_as_python_code():
-    assert short_repr(OneSided(Normalized(floor=0.1), side="lower")) == "OneSided(Normalized(floor=0.1), side='lower')"
-    assert short_repr(OneSided(Residual())) == "OneSided(Residual())"
+@pytest.mark.parametrize(
+    ("score", "text"),
+    [
+        (OneSided(Normalized(scale=0.1), side="lower"), "OneSided(Normalized(scale=0.1), side='lower')"),
+        (OneSided(Residual()), "OneSided(Residual())"),
+    ],
+)
+def test_results_store_one_sided_scores_as_python_code(score, text):
+    rows = draw(np.random.default_rng(0), 30)
+    model = ConformalRegressor(FrozenEstimator(Oracle().fit(rows.X, rows.y)), nonconformity=score)
+    options = result_data(diagnose(model.fit(rows.X, rows.y)))["options"]
+    assert options[0]["nonconformity"] == text
 
 
 def test_wrong_settings_raise():

@@ -1,6 +1,5 @@
 """The quality of a model and its intervals: how much it explains, and what using no model would give."""
 
-import json
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -21,9 +20,8 @@ from evencover import (
     conformal_quantile,
     quality,
 )
-from evencover._internal.text_output import number_text
-from evencover._report.json_data import data_of
 from evencover.studies import Plan, study
+from tests.report_pages import result_data
 from tests.synthetic import ONE_IN_A_MILLION
 
 Y = np.array([1.0, 2.0, 3.0, 6.0])
@@ -331,8 +329,8 @@ class TestSummary:
     def test_numbers_for_people(self):
         numbers = {0.95821: "0.9582", 9999.4: "9999", 9999.7: "10 000", -36_830.4: "-36 830", 3e12: "3 000 000 000 000"}
         numbers |= {2e15: "2e+15", np.inf: "infinite", -np.inf: "minus infinite"}
-        assert {number: number_text(number) for number in numbers} == numbers
-        assert number_text(np.nan) == "not known"
+        for number, text in [*numbers.items(), (np.nan, "not known")]:
+            assert f"against {text} without any model" in replace(self.FOUND, no_model_width=number).width_text
 
 
 class TestErrors:
@@ -395,7 +393,7 @@ class TestStudy:
         assert "with one threshold for all rows" in found.quality.summary
 
     def test_the_summary_is_in_the_data(self, found):
-        data = json.loads(json.dumps(data_of(found)))["quality"]
+        data = result_data(found)["quality"]
         assert data["summary"] == found.quality.summary
         assert data["explains_nothing"] is False
         assert data["r2"] == found.quality.r2

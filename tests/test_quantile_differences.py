@@ -4,30 +4,48 @@ import numpy as np
 import pytest
 import scipy
 import scipy.stats
-from scipy.stats import binom, ks_2samp
+from scipy.stats import beta, binom, ks_2samp
 
-from evencover.diagnostics import _score_distributions
-from evencover.diagnostics._quantile_differences import harrell_davis, quantile_differences, resampled_quantiles
-from evencover.diagnostics._score_distributions import anderson_darling_p_value, distribution_differences
-from evencover.groups import Groups
+from evencover import Groups, diagnose_scores
+from evencover.diagnostics import _quantile_differences, _score_distributions
 from tests.synthetic import ONE_IN_A_MILLION
 
 SCIPY_HAS_IT = tuple(map(int, scipy.__version__.split(".")[:2])) >= (1, 16)
+resampled_quantiles = _quantile_differences.resampled_quantiles
 
 
-@pytest.mark.skipif(not SCIPY_HAS_IT, reason="SciPy has the Harrell-Davis estimator from 1.16 on")
+def harrell_davis(samples, probability):
+    """Return the Harrell-Davis estimate of a sample, or of each of several, by its definition."""
+    n = np.shape(samples)[-1]
+    weights = np.diff(beta.cdf(np.arange(n + 1) / n, (n + 1) * probability, (n + 1) * (1 - probability)))
+    return np.sort(samples) @ weights
+
+
+def estimated_difference(first, second, probability):
+    """Return the difference of two groups at a probability, which is level × (1 + 1/n)."""
+    n = len(first) + len(second)
+    labels, level = np.repeat(["a", "b"], [len(first), len(second)]), probability * n / (n + 1)
+    (found,) = diagnose_scores(np.append(first, second), labels, level=level).quantile_differences
+    return found.difference
+
+
 @pytest.mark.parametrize("n", [1, 2, 9, 100, 1500])
 @pytest.mark.parametrize("probability", [0.01, 0.5, 0.9, 0.995])
 def test_the_estimate_is_scipys(n, probability):
-    values = np.random.default_rng(n).lognormal(size=n)
-    expected = scipy.stats.quantile(values, probability, method="harrell-davis")
-    np.testing.assert_allclose(harrell_davis(values, probability), expected, rtol=1e-12)
+    samples = np.random.default_rng(n).lognormal(size=(2, n))
+    first, second = harrell_davis(samples, probability)
+    np.testing.assert_allclose(estimated_difference(*samples, probability), first - second, rtol=1e-9, atol=1e-12)
+    if SCIPY_HAS_IT:
+        expected = scipy.stats.quantile(samples, probability, axis=1, method="harrell-davis")
+        np.testing.assert_allclose([first, second], expected, rtol=1e-12)
 
 
 def test_a_score_without_weight_can_be_infinite():
-    values = np.append(np.arange(2000.0), np.inf)
-    np.testing.assert_allclose(harrell_davis(values, 0.1), harrell_davis(np.append(values[:-1], 1e9), 0.1))
-    assert harrell_davis(values, 0.999) == np.inf
+    values, large = (np.append(np.arange(2000.0), last) for last in (np.inf, 1e9))
+    low = estimated_difference(values, np.zeros(10), 0.1)
+    np.testing.assert_allclose(low, estimated_difference(large, np.zeros(10), 0.1))
+    np.testing.assert_allclose(low, harrell_davis(large, 0.1))
+    assert np.isnan(estimated_difference(values, np.zeros(10), 0.999))
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 30, 400])
@@ -36,7 +54,7 @@ def test_the_bootstrap_is_that_of_sorted_resamples(n, probability):
     rng = np.random.default_rng(n)
     values = np.round(rng.exponential(size=n), 2)
     fast = resampled_quantiles(values, probability, 3000, rng).round(9)
-    plain = np.round([harrell_davis(values[rng.integers(0, n, n)], probability) for _ in range(1000)], 9)
+    plain = harrell_davis(values[rng.integers(0, n, (1000, n))], probability).round(9)
     if n == 1:
         np.testing.assert_allclose(fast, plain[0])
     else:
@@ -45,10 +63,8 @@ def test_the_bootstrap_is_that_of_sorted_resamples(n, probability):
 
 
 def test_the_block_size_does_not_change_the_distribution(monkeypatch):
-    from evencover.diagnostics import _quantile_differences as module
-
     values = np.random.default_rng(0).random(500)
-    monkeypatch.setattr(module, "_MAX_COUNTS", 1000)
+    monkeypatch.setattr(_quantile_differences, "_MAX_COUNTS", 1000)
     small = resampled_quantiles(values, 0.9, 2000, np.random.default_rng(1))
     assert len(small) == 2000
     monkeypatch.undo()
@@ -59,7 +75,7 @@ def test_every_pair_is_comparison_at_the_same_probability():
     rng = np.random.default_rng(0)
     labels = np.repeat(["a", "b", "c"], [200, 300, 500])
     scores = rng.exponential(size=1000) * np.where(labels == "c", 3.0, 1.0)
-    found = quantile_differences(scores, Groups.from_labels(labels), 0.9, rng)
+    found = diagnose_scores(scores, labels).quantile_differences
     assert [each.groups for each in found] == [("a", "b"), ("a", "c"), ("b", "c")]
     probability = 0.9 * (1 + 1 / 1000)
     expected = harrell_davis(scores[labels == "a"], probability) - harrell_davis(scores[labels == "c"], probability)
@@ -71,21 +87,29 @@ def test_every_pair_is_comparison_at_the_same_probability():
     assert all(each.p_value <= each.adjusted for each in found)
 
 
-def test_intervals_and_p_values_by_hand():
-    """2 of 400 resampled differences are above 0. The interval for 2 pairs excludes 5 at either end."""
-    from evencover.diagnostics._quantile_differences import _bootstrap_test
-
+def test_intervals_and_p_values_by_hand(monkeypatch):
+    """2 of 400 resampled differences are above 0. The intervals of 3 pairs exclude a third of 10 at either end."""
     resampled = np.append(-np.arange(1.0, 399.0), [1.0, 2.0])
-    difference, low, high, p_value = _bootstrap_test(-5.0, resampled, 2)
-    assert (difference, p_value) == (-5.0, 2 * 3 / 401)
-    np.testing.assert_allclose([low, high], np.quantile(resampled, [0.0125, 0.9875]))
-    assert np.isnan(_bootstrap_test(np.nan, resampled, 2)).all()
+    drawn = iter([resampled, np.zeros(400), np.zeros(400)])
+    monkeypatch.setattr(_quantile_differences, "resampled_quantiles", lambda *_: next(drawn))
+    scores, labels = np.append(np.full(50, -5.0), np.zeros(100)), np.repeat(["a", "b", "c"], 50)
+    first, _, equal = diagnose_scores(scores, labels).quantile_differences
+    assert (first.difference, first.p_value) == (pytest.approx(-5), 2 * 3 / 401)
+    assert first.adjusted == 3 * first.p_value
+    np.testing.assert_allclose([first.low, first.high], np.quantile(resampled, [0.05 / 6, 1 - 0.05 / 6]))
+    assert (equal.difference, equal.low, equal.high, equal.p_value) == (0, 0, 0, 1)
+
+
+def test_a_difference_from_an_infinite_quantile_is_not_known():
+    scores = np.where(np.arange(80) % 4, np.arange(80.0), np.inf)
+    found, *_ = diagnose_scores(scores, np.arange(80) % 2, level=0.8).quantile_differences
+    assert np.isnan([found.difference, found.low, found.high, found.p_value, found.adjusted]).all()
 
 
 def test_many_pairs_get_enough_resamples_to_reject():
     labels = np.arange(12 * 60) % 12
     scores = np.random.default_rng(0).random(720) + 5 * (labels == 11)
-    found = quantile_differences(scores, Groups.from_labels(labels), 0.8, np.random.default_rng(1))
+    found = diagnose_scores(scores, labels, level=0.8).quantile_differences
     assert len(found) == 66
     assert {each.groups for each in found if each.adjusted < 0.05} == {(label, 11) for label in range(11)}
 
@@ -97,19 +121,18 @@ class TestDistributions:
         rng = np.random.default_rng(0)
         labels = np.arange(900) % 3
         scores = rng.random(900) + (labels == 2)
-        found = distribution_differences(scores, Groups.from_labels(labels))
+        found = diagnose_scores(scores, labels).distribution_differences
         assert [each.groups for each in found] == [(0, 1), (0, 2), (1, 2)]
         np.testing.assert_allclose(found[0].p_value, ks_2samp(scores[labels == 0], scores[labels == 1]).pvalue)
         assert [each.adjusted < 0.05 for each in found] == [False, True, True]
         assert found[1].distance == 1.0
 
     def test_the_anderson_darling_statistic_is_that_of_the_paper(self):
-        from evencover.diagnostics._score_distributions import _contingency_table, _statistics
-
         rng = np.random.default_rng(0)
         labels = np.repeat([0, 1, 2], [20, 35, 60])
         for scores in (rng.random(115), np.round(rng.random(115), 1)):
-            (statistic,) = _statistics(_contingency_table(labels, np.unique(scores, return_inverse=True)[1])[None])
+            table = _score_distributions._contingency_table(labels, np.unique(scores, return_inverse=True)[1])
+            (statistic,) = _score_distributions._statistics(table[None])
             brute = sum(_sample_term(scores, labels == label) for label in range(3)) * 114 / 115
             np.testing.assert_allclose(statistic, brute)
 
@@ -126,30 +149,27 @@ class TestDistributions:
             "mostly zero": lambda: np.where(rng.random(300) < 0.6, 0.0, rng.random(300)),
             "one decimal": lambda: rng.exponential(size=300).round(1),
         }
-        p_values = np.array([anderson_darling_p_value(draws[distribution](), groups, rng) for _ in range(repeats)])
+        p_value = _score_distributions.anderson_darling_p_value
+        p_values = np.array([p_value(draws[distribution](), groups, rng) for _ in range(repeats)])
         rejected = np.sum(p_values <= 0.05)
         assert binom.ppf(ONE_IN_A_MILLION, repeats, 0.045) <= rejected <= binom.isf(ONE_IN_A_MILLION, repeats, 0.055)
         assert ks_2samp(p_values, rng.random(2000)).pvalue > ONE_IN_A_MILLION
 
     def test_the_limit_distribution_has_its_mean_and_variance(self):
-        from evencover.diagnostics._score_distributions import _limit_draws
-
         for n_groups in (2, 5):
-            draws, expected = _limit_draws(n_groups), 2 * (n_groups - 1) * (np.pi**2 / 3 - 3)
+            draws, expected = _score_distributions._limit_draws(n_groups), 2 * (n_groups - 1) * (np.pi**2 / 3 - 3)
             assert abs(draws.mean() - (n_groups - 1)) < 5 * np.sqrt(expected / len(draws))
             np.testing.assert_allclose(draws.var(), expected, rtol=0.1)
 
     def test_the_anderson_darling_test_finds_differences_with_ties(self):
         rng = np.random.default_rng(0)
         labels = np.arange(3000) % 3
-        scores = np.where(rng.random(3000) < 0.5 + 0.05 * labels, 0.0, rng.random(3000))
-        assert anderson_darling_p_value(scores, Groups.from_labels(labels), rng) <= 0.002
+        scores = np.where(rng.random(3000) < 0.5 + 0.07 * labels, 0.0, rng.random(3000))
+        assert diagnose_scores(scores, labels).anderson_darling <= 0.002
 
     def test_more_than_30_groups_are_not_compared_in_pairs(self):
-        groups = Groups.from_labels(np.arange(310) % 31)
-        scores = np.random.default_rng(0).random(310)
-        assert distribution_differences(scores, groups) == ()
-        assert quantile_differences(scores, groups, 0.9, np.random.default_rng(0)) == ()
+        found = diagnose_scores(np.random.default_rng(0).random(310), np.arange(310) % 31)
+        assert found.distribution_differences == found.quantile_differences == ()
 
 
 def _sample_term(scores, own_rows):

@@ -9,11 +9,16 @@ from sklearn.tree import DecisionTreeRegressor
 
 from evencover import Intervals, audit, conformal_rank
 from evencover.diagnostics import audits
-from evencover.diagnostics._feature_strata import Feature, features_of, full_number_text, round_between
+from evencover.diagnostics._feature_strata import Feature
 from evencover.diagnostics._regions import Categories, FeatureSearch, Range, Region, RegionSearch
 from tests.synthetic import ONE_IN_A_MILLION
 
 pd = pytest.importorskip("pandas", reason="pandas is not installed")
+
+
+def features_of(X):
+    """Return the columns of a table as features."""
+    return FeatureSearch.of(X, len(X), 0).features.columns
 
 
 def mixed_table(n, seed=0):
@@ -31,6 +36,8 @@ def mixed_table(n, seed=0):
         }
     )
 
+
+NUMBERS = Feature("x", np.array([1.0, 2.0, np.nan, 36_830.5]))
 
 PLANTED = {  # which rows are missed more often, and the rule that should be found
     "two-sided range": (lambda X: (X["carat"] > 0.5) & (X["carat"] <= 1.1), r"0\.(49|5\d?) < carat <= 1\.[01]\d*"),
@@ -61,13 +68,14 @@ def test_a_planted_region_is_found(case, monkeypatch):
     assert found.verdict == "uneven"
 
 
-def test_a_region_of_one_of_many_features_is_found():
+def test_a_region_of_one_of_many_features_is_found(monkeypatch):
+    monkeypatch.setattr(audits, "excess_risk", lambda *_: None)  # not tested here
     rng = np.random.default_rng(0)
     X = rng.normal(size=(4000, 60))
-    bad = X[:, 7] > 0.8
-    region = FeatureSearch.of(X, 4000, 0).worst_region(~bad | (rng.random(4000) < 0.5))
-    assert [feature.name for feature in region.features] == ["column 7"]
-    assert bad[region.contains()].mean() > 0.95
+    covered = (X[:, 7] <= 0.8) | (rng.random(4000) < 0.5)
+    found = audit(np.where(covered, 0.5, 2.0), (np.zeros(4000), np.ones(4000)), X=X, groups=np.zeros(4000))
+    name, _, edge = found.region_rule.partition(" > ")
+    assert (name, float(edge)) == ("column 7", pytest.approx(0.8, abs=0.03))
 
 
 def worst_node(search, covered):
@@ -134,7 +142,7 @@ def test_conditions_on_one_column_are_merged():
 
 
 def test_the_texts_of_conditions():
-    x = Feature("x", np.array([1.0, 2.0, np.nan, 36_830.5]))
+    x = NUMBERS
     texts = {
         Range(missing=False, low=0.3): "x > 0.3",
         Range(missing=False, high=36_830.0): "x <= 36 830",
@@ -177,16 +185,16 @@ def test_the_texts_of_conditions():
     ],
 )
 def test_edges_are_round_numbers(low, high, edge):
-    assert round_between(float(low), float(high)) == edge
+    assert NUMBERS.edge_between(float(low), float(high)) == edge
 
 
 def test_edges_lie_between_their_neighbours():
     rng = np.random.default_rng(0)
     for _ in range(500):
         low, high = np.sort(rng.normal(size=2) * 10.0 ** rng.integers(-20, 20))
-        assert low <= round_between(low, high) < high
-        assert low <= round_between(low, np.nextafter(low, np.inf)) < np.nextafter(low, np.inf)
-    assert [full_number_text(value) for value in (0.3, 36_830.0, 36_830.25, -1e6, 5.0, 1e20)] == [
+        assert low <= NUMBERS.edge_between(low, high) < high
+        assert low <= NUMBERS.edge_between(low, np.nextafter(low, np.inf)) < np.nextafter(low, np.inf)
+    assert [NUMBERS.edge_text(value) for value in (0.3, 36_830.0, 36_830.25, -1e6, 5.0, 1e20)] == [
         *("0.3", "36 830", "36 830.25", "-1 000 000", "5", "1e+20")
     ]
 
@@ -198,6 +206,19 @@ def test_edges_of_dates_are_the_start_of_a_day_or_an_hour():
     assert edges == ["2020-03-01 14:00:00", "2020-03-03 00:00:00"]
     (day,) = features_of(pd.DataFrame({"day": times.normalize()}))
     assert day.edge_text(day.edge_between(*day.values[[1, 2]])) == "2020-03-02"
+
+
+def test_the_excess_risk_sees_standardized_features():
+    """Median 0 and standard deviation 1, also of huge numbers; 0 if constant or missing."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.random(100) * 1e302 + 1e305, np.ones(100), rng.random(100)])
+    X[::7, 2] = np.nan
+    scaled = FeatureSearch.of(X, 100, 0).features.matrix
+    np.testing.assert_allclose(np.median(scaled[:, 0]), 0.0, atol=1e-12)
+    np.testing.assert_allclose(scaled[:, 0].std(), 1.0)
+    assert (scaled[:, 1] == 0).all()
+    assert (scaled[::7, 2] == 0).all()
+    assert np.isfinite(scaled).all()
 
 
 def test_missing_values_that_the_search_did_not_see_lie_in_no_range():

@@ -7,16 +7,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom, hypergeom, kstest, norm
 
-from evencover import BySpread, Prediction, Rows, audit, calibrate
+from evencover import Bounded, BySpread, Groups, Prediction, Rows, audit, calibrate
 from evencover.diagnostics import _marginal_threshold
-from evencover.diagnostics._exact_tests import covered_count_pmf, one_sided_p_values
-from evencover.diagnostics._marginal_threshold import MarginalThreshold
-from evencover.diagnostics._quantile_differences import quantile_differences
-from evencover.groups import Groups
-from evencover.scores import Bounded
+from evencover.reproduction.verdict_rates import rejections
 from tests.synthetic import ONE_IN_A_MILLION
 
 REPEATS = 2000
+MarginalThreshold = _marginal_threshold.MarginalThreshold  # a diagnosis has more tests, which take longer
 
 
 def max_count(rate, repeats=REPEATS):
@@ -179,11 +176,8 @@ def test_false_alarms_are_rare():
 
 @pytest.mark.slow
 def test_the_bootstrap_keeps_its_size_with_100_rows_per_group():
-    rng, repeats = np.random.default_rng(5), 4000
-    rejected = 0
-    for marginal in marginal_thresholds(rng, (100, 100, 100), np.ones(3), repeats=repeats):
-        found = quantile_differences(marginal.scores, marginal.groups, 0.9, rng)
-        rejected += min(each.adjusted for each in found) < 0.05
+    repeats = 2000
+    rejected = round(repeats * rejections(100, repeats=repeats)["bootstrap (Holm)"])
     assert rejected <= max_count(0.07, repeats)
     assert rejected >= binom.ppf(ONE_IN_A_MILLION, repeats, 0.02)
 
@@ -205,20 +199,17 @@ def test_audits_rarely_reject_a_valid_predictor():
 
 
 def test_counts_over_several_pools_have_their_exact_distribution():
-    """Rows of a region with several thresholds: a sum of independent BetaBinomial counts."""
-    rng = np.random.default_rng(7)
-    spread, new_spread = rng.random((REPEATS, 90)), rng.random((REPEATS, 15))
-    groups, assigned = (2 * np.arange(REPEATS)[:, None] + (each > 0.3) for each in (spread, new_spread))
+    """Rows with several thresholds: a sum of independent BetaBinomial counts. Each repeat is a group of the audit.
+
+    If counts were off by one, p-values would differ from uniform by about 0.3; the test rejects from 0.11 on.
+    """
+    rng, repeats = np.random.default_rng(7), 600
+    spread, new_spread = rng.random((repeats, 90)), rng.random((repeats, 15))
+    groups, assigned = (2 * np.arange(repeats)[:, None] + (each > 0.3) for each in (spread, new_spread))
     y, new_y = (rng.normal(size=each.size) * each.ravel() for each in (spread, new_spread))
     calibration = calibrate(y, centered_prediction(spread.ravel()), groups=groups.ravel())
     made = calibration.interval(centered_prediction(new_spread.ravel()), groups=assigned.ravel())
-    covered = made.covers(new_y).reshape(new_spread.shape).sum(axis=1)
-    rows = np.bincount(assigned.ravel(), minlength=2 * REPEATS).reshape(-1, 2)
-    rows_of = calibration.sizes
-    sizes = np.array([rows_of[label] for label in range(2 * REPEATS)]).reshape(-1, 2)
-    p_values = []
-    for count, *pools in zip(covered.tolist(), rows.tolist(), sizes.tolist(), strict=True):
-        pmf = covered_count_pmf(zip(*pools, strict=True), 0.9)
-        lower, _ = one_sided_p_values(pmf, count)
-        p_values.append(lower - rng.random() * pmf[count])
-    assert kstest(p_values, "uniform").pvalue > ONE_IN_A_MILLION
+    table = audit(new_y, made, groups=np.repeat(np.arange(repeats), 15)).table
+    under, over = np.transpose([(row.p_under, row.p_over) for row in table])
+    randomised = under - rng.random(repeats) * (under + over - 1)  # both count the observed number
+    assert kstest(randomised, "uniform").pvalue > ONE_IN_A_MILLION

@@ -18,6 +18,7 @@ from evencover import (
     Groups,
     Marginal,
     Normalized,
+    Prediction,
     ProbabilityDistance,
     Residual,
     Rows,
@@ -27,7 +28,7 @@ from evencover import (
     predictions_of,
     quantiles,
 )
-from evencover._internal.bins import Bins
+from tests.guarantees.test_p_values import SimplerEdgeRows
 from tests.repeats import InEachRepeat, joined
 from tests.synthetic import ALL_SCORES, ONE_IN_A_MILLION, Oracle, draw
 
@@ -158,35 +159,40 @@ def test_a_rank_off_by_one_is_detected(monkeypatch):
     assert smallest_p_value(covered_counts(Residual(), Marginal(), repeats=1500, seed=1)) < ONE_IN_A_MILLION
 
 
-def test_edge_rows_as_ordinary_members_are_detected(monkeypatch):
+def test_edge_rows_as_ordinary_members_are_detected():
     """The same bins are then not exactly valid."""
-    equal_frequency = Bins.equal_frequency
-
-    def without_edge_rows(values, n_groups, name):
-        bins = equal_frequency(values, n_groups, name)
-        return Bins(bins.edges, np.zeros_like(bins.has_edge_rows), name)
-
-    monkeypatch.setattr(Bins, "equal_frequency", without_edge_rows)
-    counts = covered_counts(Residual(), BySpread(3), repeats=1000, seed=1, levels=[0.5, 0.7], n=9)
+    counts = covered_counts(Residual(), SimplerEdgeRows(), repeats=1000, seed=1, levels=[0.5, 0.7], n=9)
     assert smallest_p_value(counts) < ONE_IN_A_MILLION
 
 
-def cell_of(values, new, n_groups, learn=Bins.calibration_groups):
+class LearnedAsAssigned(BySpread):
+    """The same bins, in which calibration rows are treated as new rows."""
+
+    def learn(self, rows):
+        super().learn(rows)
+        return self.assign(rows)
+
+
+def cell_of(values, new, taxonomy):
     """Return the rows that are compared if one of the rows is new: it and the calibration rows that count; its bin."""
     old = np.delete(np.arange(len(values)), new)
-    bins = Bins.equal_frequency(values[old], n_groups, "spread")
-    groups, assigned = learn(bins, values[old]), bins.groups(values[[new]])
+    groups, assigned = taxonomy.learn(spreads(values[old])), taxonomy.assign(spreads(values[[new]]))
     bits, own_bits = (0 if each.edge is None else each.edge for each in (groups, assigned))
     counts = (groups.codes == assigned.codes) & ((bits & ~np.asarray(own_bits)) == 0)
     return frozenset(old[counts]) | {new}, assigned.codes[0]
 
 
-def inexact_cells(sizes, **settings):
+def spreads(values):
+    """Return rows with these spreads."""
+    return Rows(Prediction(np.zeros(len(values)), values))
+
+
+def inexact_cells(sizes, bins=BySpread):
     """Return the number of new rows whose cell differs if another of its rows is the new one, over all ties."""
     inexact = 0
     for n, n_groups in sizes:
         for values in combinations_with_replacement((1.0, 2.0, 3.0, 4.0), n + 1):
-            cells = [cell_of(np.array(values), new, n_groups, **settings) for new in range(n + 1)]
+            cells = [cell_of(np.array(values), new, bins(n_groups)) for new in range(n + 1)]
             with_rows = (cell for cell in cells if len(cell[0]) > 1)  # alone, a row gets an infinite interval
             inexact += sum(any(cells[other] != cell for other in cell[0]) for cell in with_rows)
     return inexact
@@ -203,7 +209,7 @@ def test_bins_with_any_ties_are_exact():
 
 def test_a_single_row_above_the_last_edge_in_its_own_bin_is_detected():
     """Larger values of new rows belong to the bin below only if this row counts there, too."""
-    assert inexact_cells([(5, 3)], learn=Bins.groups) > 0
+    assert inexact_cells([(5, 3)], LearnedAsAssigned) > 0
 
 
 def test_the_union_over_target_groups_has_its_exact_distribution():
