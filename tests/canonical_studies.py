@@ -1,12 +1,14 @@
 """Studies that several test files look at, each computed once in a process; cheap models and reports."""
 
-from contextlib import contextmanager
+import warnings
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression
 
 from evencover import write_report
@@ -45,6 +47,36 @@ def use_light_stack(patch):
     """With effort "fast", a stack is two linear models and one tree, for tests in which it need not learn much."""
     members = {"members": ("linear", "products"), "distributions": ("extra trees",)}
     patch.setitem(EFFORTS, "fast", replace(EFFORTS["fast"], **members, n_folds=2, n_distribution_trees=1))
+
+
+class StopStudyError(Exception):
+    """Ends a study before anything is fitted."""
+
+
+class NeverFitted(RegressorMixin, BaseEstimator):
+    """A model that ends the study when it is to be fitted."""
+
+    def fit(self, X, y):
+        raise StopStudyError
+
+    def predict(self, X):
+        raise StopStudyError
+
+
+def checked_table(table, target="y", *, plan=None, **roles):
+    """Return the warnings of a study, and whether it is a split or cross-fitted; it ends when the table is checked."""
+    steps = []
+
+    def begin(step):
+        steps.append(step)
+        if len(steps) > 1:
+            raise StopStudyError
+
+    with warnings.catch_warnings(record=True) as caught, suppress(StopStudyError):
+        warnings.simplefilter("always")
+        study(table, target, plan=replace(plan or Plan(), model=NeverFitted()), progress=begin, **roles)
+    cross = steps[1:] == ["fitting and calibrating the model on all rows"]
+    return [each.message for each in caught], "cross" if cross else "split"
 
 
 def prices(n=400):
