@@ -43,10 +43,15 @@ def light_linear_model():
         yield
 
 
-def use_light_stack(patch):
+def use_effort(patch, name="fast", **settings):
+    """Change what a stack with this effort fits."""
+    patch.setitem(EFFORTS, name, replace(EFFORTS[name], **settings))
+
+
+def use_light_stack(patch, *members):
     """With effort "fast", a stack is two linear models and one tree, for tests in which it need not learn much."""
-    members = {"members": ("linear", "products"), "distributions": ("extra trees",)}
-    patch.setitem(EFFORTS, "fast", replace(EFFORTS["fast"], **members, n_folds=2, n_distribution_trees=1))
+    names = members or ("linear", "products")
+    use_effort(patch, members=names, distributions=("extra trees",), n_folds=2, n_distribution_trees=1)
 
 
 class StopStudyError(Exception):
