@@ -26,7 +26,6 @@ from evencover import (
     calibration,
     diagnose,
 )
-from evencover._cli import main
 from evencover._internal import arrays, pools
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.models import (
@@ -40,6 +39,7 @@ from evencover.models import (
 from evencover.synthetic import heteroskedastic
 from tests.calibrators import SignedTails, SlidingWindow
 from tests.canonical_studies import few_levels
+from tests.command_line import main
 from tests.synthetic import Oracle, draw
 
 OLD, NEW = draw(np.random.default_rng(0), 300), draw(np.random.default_rng(1), 50)
