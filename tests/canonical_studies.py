@@ -11,7 +11,7 @@ import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression
 
-from evencover import write_report
+from evencover import CrossConformalRegressor, write_report
 from evencover.models import NeighborSpread, WithSpread
 from evencover.models._stack_members import EFFORTS
 from evencover.studies import MODELS, Plan, study
@@ -82,6 +82,21 @@ def checked_table(table, target="y", *, plan=None, **roles):
         study(table, target, plan=replace(plan or Plan(), model=NeverFitted()), progress=begin, **roles)
     cross = steps[1:] == ["fitting and calibrating the model on all rows"]
     return [each.message for each in caught], "cross" if cross else "split"
+
+
+def cross_regressor(table, plan):
+    """Return the regressor of a cross-fitted study as it is before it is fitted."""
+    made = []
+
+    def fit(self, X, y, **settings):
+        made.append(self)
+        raise StopStudyError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CrossConformalRegressor, "fit", fit)
+        with pytest.raises(StopStudyError):
+            study(table, "y", plan=plan)
+    return made[0]
 
 
 def prices(n=400):

@@ -32,7 +32,7 @@ from evencover.models._kernel_regressor import KernelRegressor
 from evencover.models._residual_distributions import LeafDistribution, ScaledShape
 from evencover.models._ridge import RidgeRegressor
 from evencover.models._stack_members import EFFORTS, StackMember, stack_members
-from evencover.models._stacking import cautious_weights, choose_mixture, conformal_interval_score, stacking_weights
+from evencover.models._stacking import cautious_weights, choose_mixture, stacking_weights
 from evencover.studies import Plan, study
 from evencover.synthetic import heteroskedastic
 from tests.canonical_studies import use_effort, use_light_stack
@@ -297,13 +297,12 @@ class TestDistributions:
         quantiles = model.fit_cross_fitted(features, residuals, np.arange(200) % 3, ignored)
         assert np.abs(quantiles).max() < 10
 
-    def test_the_interval_score_is_that_after_calibration(self):
-        rng = np.random.default_rng(0)
-        y, width = rng.normal(size=200), rng.uniform(1, 2, size=200)
-        threshold = conformal_quantile(np.maximum(-width / 2 - y, y - width / 2) / width, 0.9)
-        expected = Intervals(-width / 2 - threshold * width, width / 2 + threshold * width)
-        found = conformal_interval_score(-width / 2, width / 2, y, 0.9)
-        assert found == pytest.approx(interval_score(y, expected, level=0.9))
+    def test_the_interval_score_is_that_after_calibration(self, fitted):
+        own = fitted.out_of_fold_prediction_
+        width = own.upper - own.lower
+        threshold = conformal_quantile(np.maximum(own.lower - DATA.y, DATA.y - own.upper) / width, 0.9)
+        expected = Intervals(own.lower - threshold * width, own.upper + threshold * width)
+        assert fitted.report_.interval_score == pytest.approx(interval_score(DATA.y, expected, level=0.9))
 
 
 class TestAutoRegressor:

@@ -41,7 +41,7 @@ from evencover._report.contents import contents_of
 from evencover.guarantees import FoldBound, LowerBound
 from evencover.models import WithSpread
 from evencover.studies import MODELS, Plan, study
-from tests.canonical_studies import StopStudyError, checked_table, few_levels
+from tests.canonical_studies import StopStudyError, checked_table, cross_regressor, few_levels
 from tests.command_line import main, run_command_line
 from tests.report_pages import report_page, result_data
 from tests.synthetic import TwoLines
@@ -80,21 +80,6 @@ def patients():
 
 def bounds(found):
     return np.asarray(found.intervals)
-
-
-def regressor_of(table, plan, **roles):
-    """Return the regressor of a cross-fitted study as it is before it is fitted."""
-    made = []
-
-    def fit(self, X, y, **settings):
-        made.append(self)
-        raise StopStudyError
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CrossConformalRegressor, "fit", fit)
-        with pytest.raises(StopStudyError):
-            study(table, "y", plan=plan, **roles)
-    return made[0]
 
 
 def number_of_test_folds(n, level=0.9):
@@ -136,7 +121,7 @@ def reports_with_few_levels():
 class TestFolds:
     @pytest.mark.parametrize("n", [13, 19, 20, 29, 32, 99, 143])
     def test_calibration_folds_have_the_same_size(self, n):
-        folds = [held_out for _, held_out in regressor_of(small(n), SIMPLE).cv]
+        folds = [held_out for _, held_out in cross_regressor(small(n), SIMPLE).cv]
         rows = np.concatenate(folds)
         assert len({len(fold) for fold in folds}) == 1
         assert 10 <= len(folds) <= 19
@@ -145,7 +130,7 @@ class TestFolds:
     def test_rows_can_be_left_out_one_by_one(self):
         """Each group of features has a guarantee of its own, which folds of several rows would weaken."""
         plan = replace(SIMPLE, taxonomy=ByFeature("kind"))
-        assert [len(regressor_of(with_kinds(n), plan).cv) for n in (100, 101)] == [100, 10]
+        assert [len(cross_regressor(with_kinds(n), plan).cv) for n in (100, 101)] == [100, 10]
 
     @pytest.mark.parametrize("n", [13, 45])
     def test_ten_folds_test_the_rows(self, n):
@@ -154,7 +139,7 @@ class TestFolds:
     def test_enough_units_for_a_finite_interval_are_left(self):
         """At level 0.95 an interval needs 19 rows: of 20, one at a time is held out, and none is left over."""
         assert [number_of_test_folds(n, level=0.95) for n in (19, 20, 21, 22)] == [10, 20, 11, 10]
-        folds = [regressor_of(small(21), replace(SIMPLE, level=level)).cv for level in (0.9, 0.952, 0.954)]
+        folds = [cross_regressor(small(21), replace(SIMPLE, level=level)).cv for level in (0.9, 0.952, 0.954)]
         assert [sum(len(held_out) for _, held_out in pairs) for pairs in folds] == [20, 20, 21]
 
     def test_clusters_stay_together_and_one_row_of_each_counts(self, clustered):
@@ -259,13 +244,13 @@ class TestSettings:
         assert found.regressor.calibration_.nonconformity == ProbabilityDistance()
         assert found.recommendation is None
         assert {str(each.taxonomy) for each in (found.regressor, *found.cross.regressors)} == {"Marginal()"}
-        many = regressor_of(small(400), Plan(model=TwoLines(), calibration="cross"))
+        many = cross_regressor(small(400), Plan(model=TwoLines(), calibration="cross"))
         assert many.nonconformity == ProbabilityDistance()
         assert str(many.taxonomy) == "BySpread(n_groups=3)"
 
     def test_a_model_without_a_spread_gets_one_if_the_score_is_not_given(self):
         plans = SIMPLE, replace(SIMPLE, nonconformity=None)
-        models = [regressor_of(small(), plan).estimator[-1] for plan in plans]
+        models = [cross_regressor(small(), plan).estimator[-1] for plan in plans]
         assert [type(model) for model in models] == [LinearRegression, WithSpread]
 
     def test_the_support_is_that_of_the_rows_that_train(self):

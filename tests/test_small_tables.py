@@ -29,7 +29,8 @@ from evencover.models._best_regressor import choices_text
 from evencover.models.target_transforms import with_target_transform
 from evencover.quantiles import rows_for_finite_threshold
 from evencover.studies import Plan, study
-from evencover.studies._small_tables import small_table_choice
+from tests.canonical_studies import cross_regressor
+from tests.synthetic import TwoLines
 
 
 def targets(X):
@@ -215,17 +216,17 @@ class TestPlan:
 
 
 class TestChoice:
-    @pytest.mark.parametrize("n", [10, 50, 100, 299])
+    @pytest.mark.parametrize("n", [13, 50, 100, 299])
     def test_one_group_below_300_rows(self, n):
-        score, taxonomy = small_table_choice(n, 0.9)
-        assert score == ProbabilityDistance()
-        assert isinstance(taxonomy, Marginal)
+        made = cross_regressor(table(n)[["x", "y"]], Plan(model=TwoLines(), calibration="cross", support="none"))
+        assert made.nonconformity == ProbabilityDistance()
+        assert isinstance(made.taxonomy, Marginal)
 
     @pytest.mark.parametrize(("n", "level", "several"), [(300, 0.9, True), (593, 0.99, False), (594, 0.99, True)])
     def test_three_groups_need_rows(self, n, level, several):
         """At level 0.99, a finite interval needs 99 rows."""
-        taxonomy = small_table_choice(n, level)[1]
-        assert (repr(taxonomy) == repr(BySpread(3))) == several
+        made = cross_regressor(table(n)[["x", "y"]], Plan(model=TwoLines(), calibration="cross", level=level))
+        assert (repr(made.taxonomy) == repr(BySpread(3))) == several
 
 
 class TestPossibleLevel:
