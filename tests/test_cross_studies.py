@@ -330,7 +330,7 @@ class TestChoice:
             assert self.way(200, Plan(taxonomy=ByFeature("kind")), table) == way
 
     def test_groups_of_unknown_sizes_are_split(self):
-        assert self.way(40, Plan(taxonomy=BySpread(edges=[1.0]))) == "split"
+        assert self.way(40, Plan(taxonomy=BySpread(edges=[8.0]))) == "split"
         assert self.way(40, Plan(taxonomy=ByTarget([0.0]), nonconformity=Residual())) == "split"
 
     @pytest.mark.parametrize(
