@@ -187,16 +187,11 @@ class TestOutOfSample:
         np.testing.assert_array_equal(bounds(after)[2], bounds(before)[2])
         assert not np.array_equal(bounds(after), bounds(before))
         assert before.regressor.guarantee_.lower_bound(0.9) == 1 - Fraction(2 * 2, 22 + 2)  # folds of two clusters
-        text = "92 rows to train; 23 of them, one of each patient, also to test, and 22 to calibrate, in turn."
-        assert text in str(before)
-        assert (
-            "For rows of new clusters, at least 83 % is guaranteed; usually it is close to 90 %. For rows of known "
-            "clusters, nothing is guaranteed."
-        ) in before.answers()["How often right"]
-        assert before.law_text.startswith(
-            "One row of each cluster was tested once, by models that were fitted and calibrated without any row of its "
-            "cluster. They had fewer clusters than the model for new rows"
-        )
+        for text in ("92 rows to train", "23 of them, one of each patient", "22 to calibrate"):
+            assert text in str(before), text
+        assert "For rows of new clusters, at least 83 % is guaranteed" in before.answers()["How often right"]
+        assert "without any row of its cluster" in before.law_text
+        assert "fewer clusters than the model for new rows" in before.law_text
         assert not any("as independent" in note for note in before.audit.notes)
 
     def test_an_interval_has_the_rank_of_the_other_rows(self):
@@ -355,10 +350,8 @@ class TestChoice:
     def test_a_note_tells_why(self):
         found = study(small(), "y", plan=Plan(model=TwoLines()))
         assert isinstance(found.regressor, CrossConformalRegressor)
-        assert found.notes[0] == (
-            "The rows take turns to train, to calibrate and to test, because a split would leave 16 rows for "
-            "calibration, too few for groups. To split them into three parts, use calibration='split'."
-        )
+        assert "because a split would leave 16 rows for calibration, too few for groups." in found.notes[0]
+        assert found.notes[0].endswith("use calibration='split'.")
         split = study(small(), "y", plan=replace(SIMPLE, calibration="split"))
         assert split.cross is None
         assert not any("in turn" in note for note in split.notes)
@@ -387,11 +380,7 @@ class TestErrors:
             study(table, "y", plan=SIMPLE, time="day")
 
     def test_too_few_rows(self):
-        text = (
-            "table must have at least 13 rows: some are left out to test, others to calibrate, and 10 remain to train; "
-            "got 12"
-        )
-        with pytest.raises(ValueError, match=text):
+        with pytest.raises(ValueError, match=r"table must have at least 13 rows: .* 10 remain to train; got 12"):
             study(small(12), "y", plan=replace(SIMPLE, calibration="auto"))
         found = study(small(13), "y", plan=replace(SIMPLE, calibration="auto"))
         assert found.notes[0].endswith("because they are too few for three parts.")

@@ -188,10 +188,9 @@ class TestValuesThatTrainingRowsDoNotHave:
         whole = table(200).assign(day=day + 0.5, code=code)
         with pytest.raises(TableError) as error:
             study(whole, "y", plan=QUICK, time="day")
-        assert str(error.value) == (
-            "column 'code' holds numbers in the rows that the model is fitted on, and 'w2' in row 80 (counted from 0): "
-            "use drop=['code'] or categorical=['code']"
-        )
+        problem, _, remedies = str(error.value).partition(": use ")
+        assert [fact for fact in ("'code'", "numbers", "'w2' in row 80") if fact not in problem] == []
+        assert remedies == "drop=['code'] or categorical=['code']"
         found = study(whole, "y", plan=QUICK, time="day", categorical=["code"])
         assert found.columns[-1].categories is not None
 
@@ -218,10 +217,10 @@ class TestValuesThatTrainingRowsDoNotHave:
         whole.loc[7, "sold"] = 0
         with pytest.raises(TableError) as error:
             study(whole, "y", plan=CROSS)
-        assert error.value.for_command_line() == (
-            "column 'sold' holds dates such as 20200101, and 0 in row 7 (counted from 0); not dates: 1 of 60 values: "
-            "use --missing-values 0 or --drop sold or --categorical sold"
-        )
+        problem, _, remedies = error.value.for_command_line().partition(": use ")
+        facts = "'sold'", "dates such as 20200101", "0 in row 7", "not dates: 1 of 60 values"
+        assert [fact for fact in facts if fact not in problem] == []
+        assert remedies == "--missing-values 0 or --drop sold or --categorical sold"
 
     def test_no_column_is_left(self):
         day = np.arange(200)
