@@ -43,15 +43,28 @@ def light_linear_model():
         yield
 
 
+def use_light_stack(patch):
+    """With effort "fast", a stack is two linear models and one tree, for tests in which it need not learn much."""
+    members = {"members": ("linear", "products"), "distributions": ("extra trees",)}
+    patch.setitem(EFFORTS, "fast", replace(EFFORTS["fast"], **members, n_folds=2, n_distribution_trees=1))
+
+
+def prices(n=400):
+    """Return a table of prices whose log is linear in the feature, with equal noise."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=n)
+    return pd.DataFrame({"x": x, "price": np.exp(4 * x + rng.normal(scale=0.2, size=n))})
+
+
+@cache
+def study_of_prices():
+    """Return a study that selects a model of the log of the target."""
+    return study(prices(), "price", plan=Plan(model=TwoLines()))
+
+
 def use_effort(patch, name="fast", **settings):
     """Change what a stack with this effort fits."""
     patch.setitem(EFFORTS, name, replace(EFFORTS[name], **settings))
-
-
-def use_light_stack(patch, *members):
-    """With effort "fast", a stack is two linear models and one tree, for tests in which it need not learn much."""
-    names = members or ("linear", "products")
-    use_effort(patch, members=names, distributions=("extra trees",), n_folds=2, n_distribution_trees=1)
 
 
 class StopStudyError(Exception):
@@ -97,16 +110,3 @@ def cross_regressor(table, plan):
         with pytest.raises(StopStudyError):
             study(table, "y", plan=plan)
     return made[0]
-
-
-def prices(n=400):
-    """Return a table of prices whose log is linear in the feature, with equal noise."""
-    rng = np.random.default_rng(0)
-    x = rng.uniform(size=n)
-    return pd.DataFrame({"x": x, "price": np.exp(4 * x + rng.normal(scale=0.2, size=n))})
-
-
-@cache
-def study_of_prices():
-    """Return a study that selects a model of the log of the target."""
-    return study(prices(), "price", plan=Plan(model=TwoLines()))

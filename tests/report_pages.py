@@ -19,9 +19,10 @@ def report_page(result):
 
 
 def report_text(result):
-    """Return the text of the report on a result, with one space between words."""
-    page = re.sub(r"<(style|script)\b.*?</\1>", "", report_page(result), flags=re.DOTALL)
-    return " ".join(unescape(re.sub("<[^>]+>", "", page)).split())
+    """Return the text that the report on a result shows at first, with one space between words."""
+    shown = re.sub(r"<(style|script)\b.*?</\1>", "", report_page(result), flags=re.DOTALL)
+    blocks = re.sub(r"</(p|h\d|li|t[dhr]|div|text|title)>", " ", shown)
+    return " ".join(unescape(re.sub("<[^>]+>", "", blocks)).split())
 
 
 def result_data(result):

@@ -120,8 +120,8 @@ class TestStack:
     @pytest.mark.parametrize(("n", "clusters"), [(20, None), (400, np.arange(400) % 5)])
     def test_predictions_are_out_of_fold(self, monkeypatch, n, clusters):
         """With as many folds as rows, or clusters, each of them is a fold."""
-        use_light_stack(monkeypatch, "linear")
-        use_effort(monkeypatch, n_folds=n if clusters is None else 5)
+        use_light_stack(monkeypatch)
+        use_effort(monkeypatch, members=("linear",), n_folds=n if clusters is None else 5)
         X, y = DATA.X[:n], DATA.y[:n]
         model = AutoRegressor(effort="fast", random_state=0).fit(X, y, clusters=clusters)
         linear, groups = make_pipeline(StandardScaler(), RidgeCV(PENALTIES)), np.arange(n)
@@ -163,7 +163,8 @@ class TestMembers:
         [(30, {"linear", "products", "splines"}), (31, {"linear", "splines"}), (301, {"linear"})],
     )
     def test_wide_tables_get_no_products_and_no_splines(self, monkeypatch, n_features, expected):
-        use_light_stack(monkeypatch, "linear", "splines", "products")
+        use_light_stack(monkeypatch)
+        use_effort(monkeypatch, members=("linear", "splines", "products"))
         rng = np.random.default_rng(0)
         model = AutoRegressor(effort="fast", random_state=0).fit(rng.normal(size=(6, n_features)), rng.normal(size=6))
         assert {each.name for each in model.report_.members} == expected

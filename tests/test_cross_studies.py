@@ -37,13 +37,13 @@ from evencover import (
     conformal_rank,
     diagnose,
 )
-from evencover._report.contents import contents_of
 from evencover.guarantees import FoldBound, LowerBound
 from evencover.models import WithSpread
 from evencover.studies import MODELS, Plan, study
 from tests.canonical_studies import StopStudyError, checked_table, cross_regressor, few_levels
 from tests.command_line import main, run_command_line
 from tests.report_pages import report_page, result_data
+from tests.slider import cells_of, levels_of, page_at, rows_of
 from tests.synthetic import TwoLines
 
 SIMPLE = Plan(model=LinearRegression(), nonconformity=Residual(), taxonomy=Marginal(), calibration="cross")
@@ -488,12 +488,19 @@ class TestTexts:
 
 class TestReport:
     def test_it_has_the_intervals_of_all_levels(self, found):
-        contents = contents_of(found)
-        for snapshot in (each for each in contents.snapshots if each.level < 0.97):
-            own = found.intervals_at(snapshot.level)
-            shown = own[contents.rows.positions]
-            np.testing.assert_array_equal(np.asarray(snapshot.intervals), np.asarray(shown))
-            assert snapshot.audit.overall.coverage == own.covers(found.test.y).mean()
+        page = report_page(found)
+        assert levels_of(page) == [0.5, 0.9, 0.95]
+        for index, level in enumerate(levels_of(page)):
+            own, text = found.intervals_at(level), page_at(page, index)
+            covered = own.covers(found.test.y)
+            expected = {
+                f"row {row}": f"{low:.4g} to {high:.4g}; target {y:.4g}, {'covered' if inside else 'missed'}"
+                for row, (low, high, y, inside) in enumerate(
+                    zip(own.lower, own.upper, found.test.y, covered, strict=True)
+                )
+            }
+            assert {row.partition(",")[0]: row.partition(": ")[2] for row in rows_of(text)} == expected
+            assert cells_of(text, "coverage")[-1][2] == f"{covered.mean():.3f}"
         several = found.intervals_at([0.5, 0.9])
         np.testing.assert_array_equal(several.lower[:, 1], found.intervals.lower)
         assert several.level == (0.5, 0.9)
