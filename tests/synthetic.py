@@ -1,9 +1,11 @@
 """Synthetic data that the tests share, and models that are right or fitted at once."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.compose import TransformedTargetRegressor
 
 from evencover import (
     Bounded,
@@ -15,6 +17,7 @@ from evencover import (
     RelativeIntervalDistance,
     Residual,
     Standardized,
+    predictions_of,
 )
 
 ALL_SCORES = [
@@ -98,3 +101,10 @@ class TwoLines(RegressorMixin, BaseEstimator):
     def predict_full(self, X):
         spread = np.maximum(np.polyval(self.spread_, np.asarray(X)[:, 0]), 0.01)
         return Prediction(self.predict(X), spread=spread)
+
+
+def on_target_scale(prediction, transformer):
+    """Return what a model of transformed targets predicts, if its regressor predicts this on their scale."""
+    model = TransformedTargetRegressor()
+    model.regressor_, model.transformer_ = SimpleNamespace(predict_full=lambda _: prediction), transformer
+    return predictions_of(model, np.zeros((len(prediction), 1)))

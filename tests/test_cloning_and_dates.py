@@ -16,7 +16,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from evencover import ByFeature, ConformalRegressor, recommend
-from evencover._internal.frames import date_columns
 from evencover.models import (
     FromOutputs,
     FromQuantiles,
@@ -27,7 +26,6 @@ from evencover.models import (
     ResidualSpread,
     WithSpread,
 )
-from evencover.models._validation import cloned
 from evencover.synthetic import heteroskedastic
 
 DATA = heteroskedastic(120, seed=0)
@@ -69,7 +67,6 @@ COPYING = CopiesItsList([0, 2])
 @pytest.mark.parametrize(
     "estimator",
     [
-        COPYING,
         ConformalRegressor(COPYING),
         WithSpread(COPYING, ResidualSpread(COPYING)),
         FromQuantiles(COPYING, COPYING),
@@ -82,11 +79,18 @@ def test_a_model_that_copies_its_lists_is_cloned(estimator):
     """scikit-learn's `clone` raises an error for the model itself."""
     with pytest.raises(RuntimeError, match="Cannot clone object"):
         clone(COPYING)
-    copy = cloned(estimator)
+    copy = clone(estimator)
     assert copy is not estimator
     assert repr(copy) == repr(estimator)
     fitted = ConformalRegressor(estimator, random_state=0).fit(DATA.X, DATA.y)
     assert len(fitted.predict_interval(DATA.X)) == 120
+
+
+def test_a_model_is_fitted_as_a_copy():
+    fitted = ConformalRegressor(COPYING, random_state=0).fit(DATA.X, DATA.y)
+    assert fitted.estimator_ is not COPYING
+    assert repr(fitted.estimator_) == repr(COPYING)
+    assert not hasattr(COPYING, "mean_")
 
 
 def test_a_grid_search_clones_what_is_inside():
@@ -98,13 +102,13 @@ def test_a_grid_search_clones_what_is_inside():
 def test_requested_metadata_are_copied():
     model = ConformalRegressor(COPYING)
     model._metadata_request = {"fit": {"clusters": True}}
-    assert cloned(model)._metadata_request == {"fit": {"clusters": True}}
-    assert cloned(model)._metadata_request is not model._metadata_request
+    assert clone(model)._metadata_request == {"fit": {"clusters": True}}
+    assert clone(model)._metadata_request is not model._metadata_request
 
 
 def test_a_constructor_that_changes_a_parameter_is_still_an_error():
     with pytest.raises(RuntimeError, match="Cannot clone object"):
-        cloned(ConformalRegressor(ChangesItsParameter([1])))
+        clone(ConformalRegressor(ChangesItsParameter([1])))
 
 
 class TestTwoOutputs:
@@ -199,10 +203,15 @@ def test_other_errors_stay_as_they_are():
 
 
 def test_columns_of_dates_are_found():
-    table = pd.DataFrame({"a": [1.0, 2.0], "b": [None, date(2024, 1, 2)], "c": ["2024-01-01", "x"], "d": [None, 3]})
-    table["d"] = table["d"].astype(object)
-    assert date_columns(table) == ["b"]
-    assert date_columns(table.to_numpy()) == [1]
-    assert date_columns(np.zeros((2, 2))) == []
-    assert date_columns([[1.0, 2.0]]) == []
-    assert date_columns(np.array([["2024-01-01"]], dtype="datetime64[D]")) == [0]
+    one = pd.DataFrame({"a": [1.0, 2.0], "b": [None, date(2024, 1, 2)], "c": ["2024-01-01", "x"], "d": [None, 3]})
+    table = pd.concat([one.astype({"d": object})] * 20, ignore_index=True)
+    model, y = ConformalRegressor(Ridge(), random_state=0), np.arange(40.0)
+    for X, found in (
+        (table, "'b'"),
+        (table.to_numpy(), "1"),
+        (np.full((40, 1), "2024-01-01", dtype="datetime64[D]"), "0"),
+    ):
+        with pytest.raises(TypeError, match=rf"got dates or times in {found}\."):
+            model.fit(X, y)
+    with pytest.raises(ValueError, match="could not convert string to float"):
+        model.fit(table[["a", "c", "d"]], y)

@@ -1,31 +1,30 @@
 """Columns of tables as they come: ids, dates, leaks, rows that depend on each other, and splits by time."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 from scipy.stats import betabinom
+from sklearn.dummy import DummyRegressor
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import SplineTransformer
 
-from evencover import ByFeature, Marginal, Residual
-from evencover._internal.frames import with_row_numbers
-from evencover.diagnostics._spelling import COMMAND_LINE, PYTHON
-from evencover.quantiles import conformal_rank
-from evencover.studies import Plan, study
-from evencover.studies._columns import ColumnRoles, prepare_table
-from evencover.studies._dependence import dependence_notes
-from evencover.studies._leaks import leak_warnings
-from evencover.studies._messages import Message, TableError, TableWarning
-from evencover.studies._recognition import recognize
+from evencover import ByFeature, ConformalRegressor, Marginal, Residual, conformal_rank
+from evencover.models import Recognition
+from evencover.studies import Plan, TableError, TableWarning, study
+from tests.canonical_studies import checked_table
+from tests.command_line import run_command_line
 
 N = 200
 RNG = np.random.default_rng(0)
 X, Y = RNG.uniform(1, 9, size=(2, N))
 TABLE = pd.DataFrame({"x": X, "y": X + Y})
-QUICK = Plan(model="linear", nonconformity=Residual(), taxonomy=Marginal())
+QUICK = Plan(model=LinearRegression(), nonconformity=Residual(), taxonomy=Marginal())
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +33,23 @@ def plain_study():
     return study(TABLE, "y", plan=QUICK)
 
 
+def warnings_of(table, **roles):
+    return checked_table(table, **roles)[0]
+
+
+def leaks(columns, y=Y):
+    """Return the warnings of a table with these columns and targets, as text."""
+    return list(map(str, warnings_of(pd.DataFrame({**columns, "y": y}), keep=list(columns))))
+
+
+def dependence_notes(**columns):
+    """Return the notes of a study on rows that depend on each other."""
+    table = pd.DataFrame({"x": X, **columns, "y": X + Y})
+    return [note for note in study(table, "y", plan=QUICK).notes if re.search("(clusters|time)=", note)]
+
+
 def left_out(name, values):
-    return recognize(name, np.array(values, dtype=object if isinstance(values[0], str) else None)).left_out
+    return Recognition().kind(name, np.array(values, dtype=object if isinstance(values[0], str) else None)).left_out
 
 
 class TestIds:
@@ -77,20 +91,19 @@ class TestIds:
 
     def test_they_are_named_and_can_be_kept(self):
         table = TABLE.assign(number=range(N), name=[f"n{i}" for i in range(N)])
-        prepared = prepare_table(table, ColumnRoles("y")).decided_by([np.arange(N)])
-        assert prepared.left_out == ("number", "name")
-        assert list(prepared.features.columns) == ["x"]
-        (note,) = prepared.notes
-        assert note.sentence(COMMAND_LINE) == (
-            "Not used as features: number (row numbers from 0 to 199), name (text with 200 different values in 200 "
-            "rows). To use one, add --keep NAME."
-        )
-        kept = prepare_table(table, ColumnRoles("y", keep=["number", "name"]))
-        assert (kept.left_out, list(kept.features.columns)) == ((), ["x", "number", "name"])
+        found = study(table, "y", plan=QUICK)
+        assert found.left_out == ("number", "name")
+        assert [column.name for column in found.columns] == ["x"]
+        note, *_ = found.notes
+        assert "number (row numbers from 0 to 199), name (text with 200 different values in 200 rows)" in note
+        assert note.endswith("add keep=NAME.")
+        kept = study(table, "y", plan=QUICK, keep=["number", "name"])
+        assert (kept.left_out, [column.name for column in kept.columns]) == ((), ["x", "number", "name"])
 
     def test_columns_of_groups_are_kept(self):
-        prepared = prepare_table(TABLE.assign(number=range(N)), ColumnRoles("y", grouping=("number",)))
-        assert list(prepared.features.columns) == ["x", "number"]
+        plan = Plan(model=LinearRegression(), nonconformity=Residual(), taxonomy=ByFeature("number", edges=[99]))
+        found = study(TABLE.assign(number=range(N)), "y", plan=plan)
+        assert [column.name for column in found.columns] == ["x", "number"]
 
 
 COPIES = {
@@ -109,25 +122,22 @@ COPIES = {
 class TestLeaks:
     @pytest.mark.parametrize("case", COPIES)
     def test_copies(self, case):
-        (warning,) = leak_warnings({"x": X, "copy": COPIES[case]}, "y", Y)
-        assert warning.spelled(PYTHON) == (
-            "leak? 'copy' determines the target 'y' almost exactly. If it is not known when you predict, the results "
-            "are too good to be true: use drop=['copy']"
-        )
+        (warning,) = leaks({"x": X, "copy": COPIES[case]})
+        assert warning.startswith("Leak? 'copy' determines the target 'y'")
+        assert warning.endswith("use drop=['copy'].")
 
     def test_parts(self):
         parts = {"a": X, "b": Y - X, "c": RNG.normal(size=N)}
-        (warning,) = leak_warnings(parts, "y", Y)
-        assert "'a', 'b' together determine" in warning.text
-        assert warning.remedies == ({"drop": ["a", "b"]},)
+        (warning,) = leaks(parts)
+        assert "'a', 'b' together determine" in warning
+        assert warning.endswith("use drop=['a', 'b'].")
 
     def test_no_leak(self):
         """A good feature is no leak, and neither is a fit with many columns."""
-        assert leak_warnings({"near": Y + RNG.normal(scale=0.1, size=N), "constant": np.ones(N)}, "y", Y) == []
-        many = {str(index): column for index, column in enumerate(RNG.normal(size=(N - 2, N)))}
-        assert leak_warnings(many, "y", Y) == []
-        assert leak_warnings({"mostly missing": np.where(np.arange(N) < 50, Y, np.nan)}, "y", Y) == []
-        assert leak_warnings({}, "y", Y) == []
+        assert leaks({"near": Y + RNG.normal(scale=0.1, size=N), "constant": np.ones(N)}) == []
+        assert leaks({str(index): column for index, column in enumerate(RNG.normal(size=(N - 1, N)))}) == []
+        assert leaks({"mostly missing": np.where(np.arange(N) < 50, Y, np.nan)}) == []
+        assert leaks({"text": ["a", "b"] * 100}) == []
 
     def test_a_model_that_is_too_good(self):
         table = TABLE.assign(y=X**2 + 30 * np.sin(X))  # of one column, but not a copy of it
@@ -137,8 +147,8 @@ class TestLeaks:
 
     def test_times_may_grow_with_the_target(self):
         table = pd.DataFrame({"year": np.arange(1900, 2100), "x": X, "y": np.sort(Y) ** 3})
-        assert prepare_table(table, ColumnRoles("y")).warnings == ()
-        assert len(prepare_table(table.rename(columns={"year": "z"}), ColumnRoles("y")).warnings) == 1
+        assert warnings_of(table) == []
+        assert len(warnings_of(table.rename(columns={"year": "z"}))) == 1
 
     def test_a_study_warns(self):
         with pytest.warns(
@@ -151,20 +161,18 @@ class TestLeaks:
 
 class TestDependence:
     def test_repeated_ids(self):
-        (note,) = dependence_notes({"country": np.repeat([f"c{i}" for i in range(50)], 4), "x": X})
-        assert note.sentence(COMMAND_LINE) == (
-            "'country' has 50 different values, with 4.0 rows each on average. A random split tests on values that the "
-            "model has seen. If you will predict for new ones, add --clusters country."
-        )
+        (note,) = dependence_notes(country=np.repeat([f"c{i}" for i in range(50)], 4))
+        assert note.startswith("'country' has 50 different values, with 4.0 rows each")
+        assert note.endswith("add clusters='country'.")
 
     @pytest.mark.parametrize("label", [lambda i: f"p{i}", lambda i: 7 * i + 3])
     def test_a_panel(self, label):
         """An id with any name, if it occurs once in each year."""
         ids = np.array([label(i) for i in range(50) for _ in range(4)])
         years = np.tile(np.arange(2000, 2004), 50)
-        (note,) = dependence_notes({"nr": ids, "year": years})
-        assert note.remedies == ({"clusters": "nr"},)
-        assert dependence_notes({"nr": ids, "year": np.roll(years, 1) % 3}) == []
+        (note,) = dependence_notes(nr=ids, year=years)
+        assert note.endswith("add clusters='nr'.")
+        assert dependence_notes(nr=ids, year=np.roll(years, 1) % 3) == []
 
     @pytest.mark.parametrize(
         ("name", "values"),
@@ -178,23 +186,24 @@ class TestDependence:
         ],
     )
     def test_no_repeated_ids(self, name, values):
-        assert dependence_notes({name: values}) == []
+        assert dependence_notes(**{name: values}) == []
 
     @pytest.mark.parametrize("order", [1, -1])
     def test_rows_in_the_order_of_time(self, order):
         days = np.arange(N).astype("datetime64[D]")[::order]
-        (note,) = dependence_notes({"x": X, "sold": days})
-        assert note.remedies == ({"time": "sold"},)
-        assert dependence_notes({"sold": RNG.permutation(days)}) == []
-        assert dependence_notes({"year": 1900 + np.arange(N)})[0].remedies == ({"time": "year"},)
-        assert dependence_notes({"x": np.arange(N) + 0.5}) == []
+        (note,) = dependence_notes(sold=days)
+        assert note.endswith("add time='sold'.")
+        assert dependence_notes(sold=RNG.permutation(days)) == []
+        assert dependence_notes(year=1900 + np.arange(N))[0].endswith("add time='year'.")
+        assert dependence_notes(z=np.arange(N) + 0.5) == []
 
 
 class TestMissingTargets:
     def test_clusters_and_times_of_rows_without_a_target_may_be_missing(self):
         table = TABLE.assign(y=TABLE["y"].where(TABLE.index > 1), z=[None, None, *range(N - 2)])
         for role in ("clusters", "time"):
-            assert len(prepare_table(table, ColumnRoles("y", **{role: "z"}, missing_target="drop")).y) == N - 2
+            found = study(table, "y", plan=QUICK, missing_target="drop", **{role: "z"})
+            assert found.n_rows == N - 2
 
     @pytest.mark.parametrize("library", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas])
     def test_rows_are_left_out_and_counted(self, library):
@@ -250,31 +259,21 @@ class TestTime:
     def test_the_number_covered_has_its_exact_distribution(self):
         """If rows do not change with time, the guarantee holds: BetaBinomial, as for a random split."""
         rng = np.random.default_rng(0)
-        tails = []
-        for seed in range(200):
-            x = rng.uniform(size=100)
-            table = pd.DataFrame({"x": x, "y": rng.normal(size=100), "day": np.arange(100) + 0.5})
-            plan = Plan(model="linear", nonconformity=Residual(), taxonomy=Marginal(), level=0.8, seed=seed)
-            prepared = prepare_table(table, ColumnRoles("y", time="day"))
-            tails.append(_tail(prepared, plan))
-        z = (np.mean(tails) - 0.5) * np.sqrt(12 * len(tails))
+        table = pd.DataFrame({"x": rng.uniform(size=100), "y": rng.normal(size=100), "day": np.arange(100) + 0.5})
+        found = study(table, "y", plan=QUICK, time="day")
+        parts = found.training, found.calibration, found.test.positions
+        z = (np.mean([_tail(rng.normal(size=100), *parts, level=0.8) for _ in range(200)]) - 0.5) * np.sqrt(12 * 200)
         assert abs(z) < 4.9
 
 
-def _tail(prepared, plan):
+def _tail(y, training, calibration, test, *, level):
     """Return the middle of the distribution function at the number of covered test rows."""
-    from sklearn.dummy import DummyRegressor
-    from sklearn.frozen import FrozenEstimator
-
-    from evencover import ConformalRegressor
-    from evencover.studies._splits import split_table
-
-    training, calibration, test = split_table(prepared, plan)
-    model = FrozenEstimator(DummyRegressor().fit(training.X, training.y))
-    regressor = ConformalRegressor(model, nonconformity=Residual()).calibrate(calibration.X, calibration.y)
-    covered = regressor.predict_interval(test.X, level=plan.level).covers(test.y).sum()
+    X = np.zeros((len(y), 1))
+    model = FrozenEstimator(DummyRegressor().fit(X[training], y[training]))
+    regressor = ConformalRegressor(model, nonconformity=Residual()).calibrate(X[calibration], y[calibration])
+    covered = regressor.predict_interval(X[test], level=level).covers(y[test]).sum()
     n = len(calibration)
-    k = conformal_rank(n, plan.level)
+    k = conformal_rank(n, level)
     exact = betabinom(len(test), k, n + 1 - k)
     return (exact.cdf(covered) + exact.cdf(covered - 1)) / 2
 
@@ -282,16 +281,14 @@ def _tail(prepared, plan):
 class TestTargets:
     @pytest.mark.parametrize("y", [X > 5, (X > 5).astype(int), np.where(X > 5, 3.0, 7.0)])
     def test_two_values_are_a_class(self, y):
-        (warning,) = prepare_table(TABLE.assign(y=y), ColumnRoles("y")).warnings
-        assert "has two values only" in warning.text
-        assert "classifier" in warning.text
+        (warning,) = map(str, warnings_of(TABLE.assign(y=y)))
+        assert "has two values only" in warning
+        assert "classifier" in warning
 
 
-def patterns(table, **roles):
-    """Return the formats of dates that an encoder recognises in all rows."""
-    prepared = prepare_table(table, ColumnRoles("y", **roles))
-    columns = prepared.encoder.fit(prepared.features).columns_
-    return {column.name: column.pattern for column in columns if getattr(column, "pattern", None)}
+def patterns(found):
+    """Return the formats of dates that the model of a study reads."""
+    return {column.name: column.pattern for column in found.columns if getattr(column, "pattern", None)}
 
 
 class TestDates:
@@ -301,8 +298,8 @@ class TestDates:
             at=[f"{hour}:{minute:02d}" for hour in range(10) for minute in range(20)],
             built=[20_200_000 + 100 * month + day for month in range(1, 11) for day in range(1, 21)],
         )
-        assert patterns(table) == {"sold": "%d.%m.%Y", "at": "%H:%M", "built": "%Y%m%d"}
         found = study(table, "y", plan=QUICK)
+        assert patterns(found) == {"sold": "%d.%m.%Y", "at": "%H:%M", "built": "%Y%m%d"}
         assert [column.outputs for column in found.columns[1:]] == [
             ["sold month", "sold weekday", "sold elapsed"],
             ["at hour"],
@@ -313,23 +310,25 @@ class TestDates:
 
     def test_ambiguous_dates_are_named_unless_the_user_decides(self):
         table = TABLE.assign(sold=["03/04/2020", "05/06/2020"] * 100)
-        prepared = prepare_table(table, ColumnRoles("y"))
-        assert patterns(table) == {"sold": "%m/%d/%Y"}
-        (warning,) = prepared.warnings
-        assert warning.spelled(COMMAND_LINE).endswith("two ways; read with the month first: use --day-first")
-        assert patterns(table, day_first=True) == {"sold": "%d/%m/%Y"}
-        assert prepare_table(table, ColumnRoles("y", day_first=True)).warnings == ()
+        with pytest.warns(TableWarning) as caught:
+            assert patterns(study(table, "y", plan=QUICK)) == {"sold": "%m/%d/%Y"}
+        (warning,) = (each.message for each in caught)
+        assert warning.for_command_line().endswith("two ways; read with the month first: use --day-first.")
+        assert patterns(study(table, "y", plan=QUICK, day_first=True)) == {"sold": "%d/%m/%Y"}
+        assert warnings_of(table, day_first=True) == []
 
     def test_an_ambiguous_time_is_named_also_if_it_is_no_feature(self):
         table = TABLE.assign(sold=[f"{1 + day % 12:02}/{1 + day // 12 % 12:02}/2020" for day in range(N)])
-        (warning,) = prepare_table(table, ColumnRoles("y", time="sold", drop=["sold"])).warnings
-        assert "two ways" in warning.text
+        (warning,) = warnings_of(table, time="sold", drop=["sold"])
+        assert "two ways" in str(warning)
 
     def test_columns_that_define_groups_stay_as_they_are(self):
         table = TABLE.assign(month=["2020-01", "2020-02"] * 100)
         groups = ByFeature("month", categories=["2020-01", "2020-02"])
         plan = Plan(model="linear", nonconformity=Residual(), taxonomy=groups)
-        assert study(table, "y", plan=plan).groups.labels == ("2020-01", "2020-02")
+        found = study(table, "y", plan=plan)
+        assert found.groups.labels == ("2020-01", "2020-02")
+        assert set(found.test.X["month"]) == {"2020-01", "2020-02"}
 
 
 class TestText:
@@ -359,34 +358,47 @@ class TestProblems:
         date=["2020-01-01", "2020-01-02", "2020-01-03", "soon"] * 50,
     )
 
-    def test_all_are_listed_with_what_solves_them(self):
-        with pytest.raises(TableError) as error:
-            prepare_table(with_row_numbers(pa.Table.from_pandas(self.TABLE), [4]), ColumnRoles("y"))
-        assert error.value.for_command_line().split("\n") == [
-            "the table has 4 problems:",
-            "- target: column 'y' has no value in 1 of 200 rows (the first in row 10 of the file): use "
-            "--missing-target drop",
-            "- column 'code' holds numbers, and '?' in row 6 of the file; not numbers: 50 of 200 values: use "
-            "--categorical code or --missing-values '?' or --drop code",
-            "- column 'size' must have finite or missing values; infinite values: 1 (the first in row 6 of the file): "
-            "use --drop size",
-            "- column 'date' holds dates such as '2020-01-01', and 'soon' in row 6 of the file; not dates: 50 of 200 "
-            "values: use --missing-values soon or --drop date or --categorical date",
-            "All at once: --missing-target drop --categorical code --drop size --missing-values soon",
+    def test_all_are_listed_with_what_solves_them(self, capsys, tmp_path):
+        header, *rows = self.TABLE.to_csv(index=False).splitlines()
+        path = tmp_path / "a.csv"
+        path.write_text("\n".join([header, *rows[:2], "", *rows[2:]]), encoding="utf-8")
+        status, _, error = run_command_line(capsys, "run", str(path), "--target", "y")
+        assert status == 1
+        first, *problems, together = error.splitlines()
+        assert "4 problems" in first
+        facts = [
+            ("'y'", "1 of 200 rows", "row 10 of the file"),
+            ("'code'", "'?' in row 6 of the file", "50 of 200 values"),
+            ("'size'", "infinite values: 1 ", "row 6 of the file"),
+            ("'date'", "'2020-01-01'", "'soon' in row 6 of the file", "50 of 200 values"),
         ]
+        for problem, expected in zip(problems, facts, strict=True):
+            assert [fact for fact in expected if fact not in problem] == [], problem
+        assert [problem.partition(": use ")[2] for problem in problems] == [
+            "--missing-target drop",
+            "--categorical code or --missing-values '?' or --drop code",
+            "--drop size",
+            "--missing-values soon or --drop date or --categorical date",
+        ]
+        assert together.endswith(": --missing-target drop --categorical code --drop size --missing-values soon")
 
     def test_what_solves_them_does(self):
-        roles = ColumnRoles("y", missing_target="drop", categorical=["code"], drop=["size", "date"])
-        assert list(prepare_table(self.TABLE, roles).features.columns) == ["x", "code"]
+        roles = {"missing_target": "drop", "categorical": ["code"], "drop": ["size", "date"]}
+        assert [column.name for column in study(self.TABLE, "y", plan=QUICK, **roles).columns] == ["x", "code"]
 
     def test_python_arguments(self):
         with pytest.raises(TableError, match=r"All at once: missing_target='drop', categorical=\['code'\], drop="):
-            prepare_table(self.TABLE, ColumnRoles("y"))
+            study(self.TABLE, "y", plan=QUICK)
 
     def test_values_that_read_as_options(self):
-        message = Message("a", ({"missing_values": ["-", "--"], "missing_target": "drop"},))
-        assert message.spelled(COMMAND_LINE) == "a: use --missing-values=- --missing-values=-- --missing-target drop"
+        table = TABLE.assign(code=[str(i % 40) for i in range(N - 2)] + ["-", "--"])
+        with pytest.raises(TableError) as error:
+            study(table, "y", plan=QUICK)
+        assert "use --missing-values=- --missing-values=-- or --categorical code" in error.value.for_command_line()
 
     def test_a_problem_without_a_solution(self):
-        error = TableError([Message("a", ({"drop": ["x"]},)), Message("b")])
-        assert str(error) == "the table has 2 problems:\n- a: use drop=['x']\n- b"
+        with pytest.raises(TableError) as error:
+            study(TABLE.assign(size=self.TABLE["size"]), "y", plan=QUICK, clusters="none")
+        first, *problems = str(error.value).split("\n")
+        assert first == "the table has 2 problems:"
+        assert [problem.partition(": use ")[2] for problem in problems] == ["", "drop=['size']"]

@@ -2,11 +2,13 @@
 
 import io
 import json
+import re
 import shutil
 from contextlib import redirect_stdout
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -26,32 +28,23 @@ from evencover import (
     Marginal,
     OneSided,
     Prediction,
+    ProbabilityDistance,
     Product,
     Residual,
     Support,
     TooFewRowsWarning,
-    _cli,
+    audit,
+    conformal_rank,
     diagnose,
 )
-from evencover._report.contents import contents_of
-from evencover._report.json_data import data_of
-from evencover._report.writing import report
-from evencover.diagnostics._audit_advice import StudyContext, advice_on_audit
-from evencover.diagnostics._spelling import COMMAND_LINE
-from evencover.diagnostics.audits import audit
 from evencover.guarantees import FoldBound, LowerBound
 from evencover.models import WithSpread
-from evencover.quantiles import conformal_rank
 from evencover.studies import MODELS, Plan, study
-from evencover.studies._calibration_choice import reason_for_cross
-from evencover.studies._columns import ColumnRoles, prepare_table
-from evencover.studies._cross_fitting import CrossSettings
-from evencover.studies._cross_texts import guarantee_sentence
-from evencover.studies._small_tables import small_table_choice
-from evencover.studies._study_folds import MIN_UNITS, Units, calibration_units, held_out_units
-from tests.canonical_studies import few_levels
+from tests.canonical_studies import StopStudyError, checked_table, cross_regressor, few_levels
+from tests.command_line import main, run_command_line
+from tests.report_pages import report_page, result_data
+from tests.slider import cells_of, levels_of, page_at, rows_of
 from tests.synthetic import TwoLines
-from tests.test_cli import run_command_line
 
 SIMPLE = Plan(model=LinearRegression(), nonconformity=Residual(), taxonomy=Marginal(), calibration="cross")
 
@@ -89,6 +82,20 @@ def bounds(found):
     return np.asarray(found.intervals)
 
 
+def number_of_test_folds(n, level=0.9):
+    """Return how many folds test the rows of a table, from the first step of the tests."""
+    steps = []
+
+    def begin(step):
+        steps.append(step)
+        if step.startswith("testing"):
+            raise StopStudyError
+
+    with pytest.raises(StopStudyError):
+        study(small(n), "y", plan=replace(SIMPLE, model=Zero(), level=level), progress=begin)
+    return int(re.search(r"(\d+) folds", steps[-1])[1])
+
+
 @pytest.fixture(scope="module")
 def steps():
     """The steps that the study `found` reports as its progress."""
@@ -114,42 +121,43 @@ def reports_with_few_levels():
 class TestFolds:
     @pytest.mark.parametrize("n", [13, 19, 20, 29, 32, 99, 143])
     def test_calibration_folds_have_the_same_size(self, n):
-        folds = calibration_units(n, 9, np.random.default_rng(0))
+        folds = [held_out for _, held_out in cross_regressor(small(n), SIMPLE).cv]
         rows = np.concatenate(folds)
         assert len({len(fold) for fold in folds}) == 1
         assert 10 <= len(folds) <= 19
         assert len(np.unique(rows)) == len(rows) > 0.9 * n
 
     def test_rows_can_be_left_out_one_by_one(self):
-        assert len(calibration_units(100, 9, np.random.default_rng(0), alone=True)) == 100
-        assert len(calibration_units(101, 9, np.random.default_rng(0), alone=True)) == 10
+        """Each group of features has a guarantee of its own, which folds of several rows would weaken."""
+        plan = replace(SIMPLE, taxonomy=ByFeature("kind"))
+        assert [len(cross_regressor(with_kinds(n), plan).cv) for n in (100, 101)] == [100, 10]
 
-    @pytest.mark.parametrize("n", [2, 13, 45])
-    def test_every_unit_is_tested_once(self, n):
-        folds = held_out_units(n, 9, np.random.default_rng(0))
-        assert sorted(np.concatenate(folds)) == list(range(n))
-        assert len(folds) == min(n, 10)
+    @pytest.mark.parametrize("n", [13, 45])
+    def test_ten_folds_test_the_rows(self, n):
+        assert number_of_test_folds(n) == 10
 
     def test_enough_units_for_a_finite_interval_are_left(self):
         """At level 0.95 an interval needs 19 rows: of 20, one at a time is held out, and none is left over."""
-        rng = np.random.default_rng(0)
-        assert [len(held_out_units(n, 19, rng)) for n in (19, 20, 21, 22)] == [10, 20, 11, 10]
-        assert [sum(map(len, calibration_units(21, needed, rng))) for needed in (9, 20, 21)] == [20, 20, 21]
+        assert [number_of_test_folds(n, level=0.95) for n in (19, 20, 21, 22)] == [10, 20, 11, 10]
+        folds = [cross_regressor(small(21), replace(SIMPLE, level=level)).cv for level in (0.9, 0.952, 0.954)]
+        assert [sum(len(held_out) for _, held_out in pairs) for pairs in folds] == [20, 20, 21]
 
-    def test_clusters_stay_together_and_one_row_of_each_counts(self):
-        clusters = np.array([0, 0, 1, 1, 1, 2, 3, 3])
-        units = Units.of(8, clusters, np.random.default_rng(0))
-        for training, tested in units.folds([np.array([0, 2]), np.array([1, 3])]):
-            assert not set(clusters[training]) & set(clusters[tested])
-            assert len(set(clusters[tested])) == len(tested) == 2
-        others, positions = units.without(np.array([1]))
-        np.testing.assert_array_equal(positions, [0, 1, 5, 6, 7])
-        np.testing.assert_array_equal(others.codes, [0, 0, 1, 2, 2])
-        np.testing.assert_array_equal(positions[others.rows], units.rows[[0, 2, 3]])
+    def test_clusters_stay_together_and_one_row_of_each_counts(self, clustered):
+        patient, y = patients()["patient"].to_numpy(), patients()["y"].to_numpy()
+        folds = [(np.arange(92), clustered.regressor.cv)]
+        for regressor, rows in zip(clustered.cross.regressors, clustered.cross.rows, strict=True):
+            others = np.flatnonzero(~np.isin(patient, patient[np.isin(y, rows.y)]))
+            folds.append((others, regressor.cv))
+        for positions, pairs in folds:
+            for training, tested in pairs:
+                own, held_out = patient[positions[training]], patient[positions[tested]]
+                assert not set(own) & set(held_out)
+                assert set(own) | set(held_out) == set(patient[positions])
+                assert len(set(held_out)) == len(held_out) == 2
+                assert np.isin(y[positions[tested]], clustered.test.y).all()
 
-    def test_the_row_of_a_cluster_is_random(self):
-        chosen = [Units.of(4, np.zeros(4, int), np.random.default_rng(seed)).rows[0] for seed in range(50)]
-        assert set(chosen) == {0, 1, 2, 3}
+    def test_the_row_of_a_cluster_is_random(self, clustered):
+        assert set(clustered.test.positions % 4) == {0, 1, 2, 3}
 
 
 class TestOutOfSample:
@@ -179,16 +187,11 @@ class TestOutOfSample:
         np.testing.assert_array_equal(bounds(after)[2], bounds(before)[2])
         assert not np.array_equal(bounds(after), bounds(before))
         assert before.regressor.guarantee_.lower_bound(0.9) == 1 - Fraction(2 * 2, 22 + 2)  # folds of two clusters
-        text = "92 rows to train; 23 of them, one of each patient, also to test, and 22 to calibrate, in turn."
-        assert text in str(before)
-        assert (
-            "For rows of new clusters, at least 83 % is guaranteed; usually it is close to 90 %. For rows of known "
-            "clusters, nothing is guaranteed."
-        ) in before.answers()["How often right"]
-        assert before.law_text.startswith(
-            "One row of each cluster was tested once, by models that were fitted and calibrated without any row of its "
-            "cluster. They had fewer clusters than the model for new rows"
-        )
+        for text in ("92 rows to train", "23 of them, one of each patient", "22 to calibrate"):
+            assert text in str(before), text
+        assert "For rows of new clusters, at least 83 % is guaranteed" in before.answers()["How often right"]
+        assert "without any row of its cluster" in before.law_text
+        assert "fewer clusters than the model for new rows" in before.law_text
         assert not any("as independent" in note for note in before.audit.notes)
 
     def test_an_interval_has_the_rank_of_the_other_rows(self):
@@ -233,17 +236,16 @@ class TestOutOfSample:
 class TestSettings:
     def test_they_depend_on_the_number_of_rows_alone(self):
         found = study(small(30), "y", plan=Plan(model=TwoLines(), calibration="cross"))
-        score, taxonomy = small_table_choice(30, 0.9)
-        assert found.regressor.calibration_.nonconformity == score
+        assert found.regressor.calibration_.nonconformity == ProbabilityDistance()
         assert found.recommendation is None
-        assert {str(each.taxonomy) for each in (found.regressor, *found.cross.regressors)} == {str(taxonomy)}
-        table = prepare_table(small(400), ColumnRoles(target="y"))
-        many = CrossSettings.of(Plan(model=TwoLines()), table, 400)
-        assert str(many.taxonomy) == str(small_table_choice(400, 0.9)[1]) == "BySpread(n_groups=3)"
+        assert {str(each.taxonomy) for each in (found.regressor, *found.cross.regressors)} == {"Marginal()"}
+        many = cross_regressor(small(400), Plan(model=TwoLines(), calibration="cross"))
+        assert many.nonconformity == ProbabilityDistance()
+        assert str(many.taxonomy) == "BySpread(n_groups=3)"
 
     def test_a_model_without_a_spread_gets_one_if_the_score_is_not_given(self):
-        table = prepare_table(small(), ColumnRoles(target="y"))
-        models = [CrossSettings.of(plan, table, 40).model[-1] for plan in (SIMPLE, replace(SIMPLE, nonconformity=None))]
+        plans = SIMPLE, replace(SIMPLE, nonconformity=None)
+        models = [cross_regressor(small(), plan).estimator[-1] for plan in plans]
         assert [type(model) for model in models] == [LinearRegression, WithSpread]
 
     def test_the_support_is_that_of_the_rows_that_train(self):
@@ -274,7 +276,7 @@ class TestSettings:
         found = study(small(23), "y", plan=replace(SIMPLE, nonconformity=OneSided(Residual(), side="upper")))
         assert np.isneginf(found.intervals.lower).all()
         assert found.quality.side == "upper"
-        report(found)
+        assert report_page(found)
 
     def test_the_same_seed_gives_the_same(self, found):
         """Also with several processes."""
@@ -295,64 +297,61 @@ class TestChoice:
     """`auto` takes "cross" where a split would leave a group with too few calibration rows."""
 
     @staticmethod
-    def reason(n, plan=None, table=None, **roles):
-        table = with_kinds(n) if table is None else table
-        return reason_for_cross(prepare_table(table, ColumnRoles(target="y", **roles)), plan or Plan())
+    def way(n, plan=None, table=None, **roles):
+        return checked_table(with_kinds(n) if table is None else table, plan=plan, **roles)[1]
 
     def test_three_groups_need_twice_the_rows_of_a_finite_threshold(self):
-        assert self.reason(141) == "a split would leave 56 rows for calibration, too few for groups"
-        assert self.reason(142) is None
-        assert self.reason(24) == "they are too few for three parts"
+        assert [self.way(n) for n in (24, 141, 142)] == ["cross", "cross", "split"]
 
     def test_given_groups_need_rows_for_a_finite_threshold(self):
-        assert self.reason(22, Plan(taxonomy=Marginal(), model="linear")) == "they are too few for three parts"
-        assert self.reason(40, Plan(taxonomy=Marginal())) is None
-        text = "a split would leave 6 rows to calibrate the group b, and finite intervals need 9"
-        assert self.reason(40, Plan(taxonomy=ByFeature("kind"))) == text
-        assert self.reason(60, Plan(taxonomy=ByFeature("kind"))) is None
-        assert self.reason(60, Plan(taxonomy=BySpread(3))) is not None
-        assert self.reason(90, Plan(taxonomy=ByPrediction(3))) is None
         both = Product([ByFeature("kind"), BySpread(2)])
-        assert self.reason(60, Plan(taxonomy=both)) is not None
-        assert self.reason(300, Plan(taxonomy=both)) is None
-        assert self.reason(60, Plan(taxonomy=ByFunction(lambda X: np.asarray(X["x"]) > 1))) is not None
+        needed = [
+            (22, Marginal(), "cross"),
+            (40, Marginal(), "split"),
+            (40, ByFeature("kind"), "cross"),
+            (60, ByFeature("kind"), "split"),
+            (60, BySpread(3), "cross"),
+            (90, ByPrediction(3), "split"),
+            (60, both, "cross"),
+            (300, both, "split"),
+            (60, ByFunction(lambda X: np.asarray(X["x"]) > 1), "cross"),
+        ]
+        for n, taxonomy, way in needed:
+            assert self.way(n, Plan(taxonomy=taxonomy)) == way, (n, taxonomy)
 
     def test_a_group_that_is_too_small_anyway_does_not_count(self):
-        table = small(200).assign(kind=["rare"] * 5 + ["usual"] * 195)
-        assert self.reason(200, Plan(taxonomy=ByFeature("kind")), table) is None
-        table = small(200).assign(kind=["rare"] * 12 + ["usual"] * 188)
-        assert "to calibrate the group rare" in self.reason(200, Plan(taxonomy=ByFeature("kind")), table)
+        for rare, way in ((5, "split"), (12, "cross")):
+            table = small(200).assign(kind=["rare"] * rare + ["usual"] * (200 - rare))
+            assert self.way(200, Plan(taxonomy=ByFeature("kind")), table) == way
 
     def test_groups_of_unknown_sizes_are_split(self):
-        assert self.reason(40, Plan(taxonomy=BySpread(edges=[1.0]))) is None
-        assert self.reason(40, Plan(taxonomy=ByTarget([0.0]))) is None
+        assert self.way(40, Plan(taxonomy=BySpread(edges=[8.0]))) == "split"
+        assert self.way(40, Plan(taxonomy=ByTarget([0.0]), nonconformity=Residual())) == "split"
 
     @pytest.mark.parametrize(
         "settings", [{"test_size": 0.3}, {"calibration_size": 0.5}, {"tails": "separate"}], ids=lambda each: str(*each)
     )
     def test_settings_of_a_split_ask_for_a_split(self, settings):
-        assert self.reason(100, Plan(**settings)) is None
+        assert self.way(100, Plan(**settings)) == "split"
 
     def test_times_ask_for_a_split(self):
-        table = small(100).assign(day=np.arange(100))
-        assert self.reason(100, None, table, time="day") is None
+        assert self.way(100, None, small(100).assign(day=np.arange(100)), time="day") == "split"
 
     def test_large_tables_are_split(self):
         table = small(1001).assign(kind=["rare"] * 12 + ["usual"] * 989)
-        assert self.reason(1000, Plan(taxonomy=ByFeature("kind")), table[:1000]) is not None
-        assert self.reason(1001, Plan(taxonomy=ByFeature("kind")), table) is None
+        assert self.way(1000, Plan(taxonomy=ByFeature("kind")), table[:1000]) == "cross"
+        assert self.way(1001, Plan(taxonomy=ByFeature("kind")), table) == "split"
 
     def test_clusters_are_counted(self):
         table = small(400).assign(patient=np.arange(400) // 4)
-        assert self.reason(400, None, table, clusters="patient").startswith("a split would leave 40 rows")
+        assert self.way(400, None, table, clusters="patient") == "cross"
+        assert self.way(400, None, small(400)) == "split"
 
     def test_a_note_tells_why(self):
         found = study(small(), "y", plan=Plan(model=TwoLines()))
         assert isinstance(found.regressor, CrossConformalRegressor)
-        assert found.notes[0] == (
-            "The rows take turns to train, to calibrate and to test, because a split would leave 16 rows for "
-            "calibration, too few for groups. To split them into three parts, use calibration='split'."
-        )
+        assert "because a split would leave 16 rows for calibration, too few for groups." in found.notes[0]
+        assert found.notes[0].endswith("use calibration='split'.")
         split = study(small(), "y", plan=replace(SIMPLE, calibration="split"))
         assert split.cross is None
         assert not any("in turn" in note for note in split.notes)
@@ -381,14 +380,10 @@ class TestErrors:
             study(table, "y", plan=SIMPLE, time="day")
 
     def test_too_few_rows(self):
-        assert MIN_UNITS == 13
-        text = (
-            "table must have at least 13 rows: some are left out to test, others to calibrate, and 10 remain to train; "
-            "got 12"
-        )
-        with pytest.raises(ValueError, match=text):
+        with pytest.raises(ValueError, match=r"table must have at least 13 rows: .* 10 remain to train; got 12"):
             study(small(12), "y", plan=replace(SIMPLE, calibration="auto"))
-        found = study(small(13), "y", plan=SIMPLE)
+        found = study(small(13), "y", plan=replace(SIMPLE, calibration="auto"))
+        assert found.notes[0].endswith("because they are too few for three parts.")
         assert len(found.intervals) == 13
         smallest = min(len(training) for each in found.cross.regressors for training, _ in each.cv)
         assert smallest == 10
@@ -408,7 +403,12 @@ class TestTexts:
         assert "folds" not in found.regressor.guarantee_.assumption  # those of a study are random
         assert f"How often right: {found.audit.share_text} {text}" in str(found)
 
-    def test_guarantees_of_all_kinds(self):
+    @staticmethod
+    def sentence(found, guarantee):
+        """Return what a study says of its guarantee, if it were this one."""
+        return replace(found, regressor=SimpleNamespace(guarantee_=guarantee)).guarantee_text(0.9)
+
+    def test_guarantees_of_all_kinds(self, found):
         sizes = {"a": 10, "b": 12}
         cases = {
             "no share is guaranteed, because the groups depend on predictions": Guarantee("approximate", sizes),
@@ -416,8 +416,8 @@ class TestTexts:
             "at least 80 % is guaranteed in every group": Guarantee("approximate", sizes, bound=LowerBound(2)),
         }
         for text, guarantee in cases.items():
-            assert guarantee_sentence(guarantee, 0.9) == f"For new rows, {text}; usually it is close to 90 %."
-            of_clusters = guarantee_sentence(replace(guarantee, for_new_clusters=True), 0.9)
+            assert self.sentence(found, guarantee) == f"For new rows, {text}; usually it is close to 90 %."
+            of_clusters = self.sentence(found, replace(guarantee, for_new_clusters=True))
             known = " For rows of known clusters, nothing is guaranteed." * text.startswith("at least")
             assert of_clusters == f"For rows of new clusters, {text}; usually it is close to 90 %.{known}"
 
@@ -429,9 +429,9 @@ class TestTexts:
             (40, "at least 82 % is guaranteed; usually it is close to 90 %."),
         ],
     )
-    def test_guarantees_of_few_rows(self, n, text):
+    def test_guarantees_of_few_rows(self, found, n, text):
         guarantee = Guarantee("approximate", {"all": n}, bound=FoldBound(n, Fraction(1)))
-        assert guarantee_sentence(guarantee, 0.9) == f"For new rows, {text}"
+        assert self.sentence(found, guarantee) == f"For new rows, {text}"
 
     def test_the_law_is_stated(self, found):
         assert "The tests use the binomial law" in str(found)
@@ -449,7 +449,7 @@ class TestTexts:
         assert "cross-fitted" in found._repr_html_()
 
     def test_results_as_data(self, found):
-        data = json.loads(json.dumps(data_of(found)))
+        data = result_data(found)
         assert data["calibration"] == "cross"
         assert data["headline"] == found.headline
         assert data["rows"] == {"training": 40, "calibration": 40, "test": 40}
@@ -462,42 +462,52 @@ class TestTexts:
         np.testing.assert_array_equal(columns["y"], small()["y"])
         np.testing.assert_array_equal(columns["prediction"], found.prediction.center)
 
+    @staticmethod
+    def advice(found, audited):
+        """Return the advice of a study, if its audit were this one."""
+        return str(found.advice_on(audited, found.diagnosis, found.spelling))
+
     def test_advice_if_coverage_is_off(self, found):
         """A split is named if coverage is too low; nothing of it if it is too high."""
         y = np.zeros(400)
         wide = np.stack([np.where(np.arange(400) < 280, -1.0, 1.0), np.full(400, 2.0)], axis=1)
-        context = StudyContext(BySpread(3), 400, 0.4, 0.2, False, "linear", False, 0.0, False, guaranteed=0.73)
         low, high = (
-            advice_on_audit(audit(y, intervals, groups=np.arange(400) % 2), COMMAND_LINE, context)
+            self.advice(found, audit(y, intervals, groups=np.arange(400) % 2))
             for intervals in (wide, np.stack([np.full(400, -1.0), np.full(400, 1.0)], axis=1))
         )
-        assert str(low).startswith("Split the rows (--calibration split) or ask for a higher level: 70.0 % instead of")
-        assert "(--clusters COLUMN)" in str(low)
-        assert str(high).startswith("Use the intervals, or ask for a lower level: 100.0 % instead of 90.0 %")
+        assert low.startswith("Split the rows (calibration='split') or ask for a higher level: 70.0 % instead of")
+        assert "(clusters=COLUMN)" in low
+        assert high.startswith("Use the intervals, or ask for a lower level: 100.0 % instead of 90.0 %")
 
-    def test_only_a_larger_table_can_show_more(self):
+    def test_only_a_larger_table_can_show_more(self, found):
         y = np.zeros(100)
         intervals = np.stack([np.where(np.arange(100) % 10, -1.0, 1.0), np.full(100, 2.0)], axis=1)
         audited = audit(y, intervals, groups=np.arange(100) % 3 == 0)
-        context = StudyContext(BySpread(3), 100, 0.4, 0.2, False, "linear", False, 0.0, False, guaranteed=0.73)
-        assert "Only a larger table can show more." in str(advice_on_audit(audited, COMMAND_LINE, context))
+        assert "Only a larger table can show more." in self.advice(found, audited)
 
 
 class TestReport:
     def test_it_has_the_intervals_of_all_levels(self, found):
-        contents = contents_of(found)
-        for snapshot in (each for each in contents.snapshots if each.level < 0.97):
-            own = found.intervals_at(snapshot.level)
-            shown = own[contents.rows.positions]
-            np.testing.assert_array_equal(np.asarray(snapshot.intervals), np.asarray(shown))
-            assert snapshot.audit.overall.coverage == own.covers(found.test.y).mean()
+        page = report_page(found)
+        assert levels_of(page) == [0.5, 0.9, 0.95]
+        for index, level in enumerate(levels_of(page)):
+            own, text = found.intervals_at(level), page_at(page, index)
+            covered = own.covers(found.test.y)
+            expected = {
+                f"row {row}": f"{low:.4g} to {high:.4g}; target {y:.4g}, {'covered' if inside else 'missed'}"
+                for row, (low, high, y, inside) in enumerate(
+                    zip(own.lower, own.upper, found.test.y, covered, strict=True)
+                )
+            }
+            assert {row.partition(",")[0]: row.partition(": ")[2] for row in rows_of(text)} == expected
+            assert cells_of(text, "coverage")[-1][2] == f"{covered.mean():.3f}"
         several = found.intervals_at([0.5, 0.9])
         np.testing.assert_array_equal(several.lower[:, 1], found.intervals.lower)
         assert several.level == (0.5, 0.9)
 
     def test_it_speaks_of_clusters(self, clustered):
         """Only one row of each cluster is tested, by models without any row of the cluster."""
-        page = report(clustered)
+        page = report_page(clustered)
         for text in (
             "For rows of known clusters, nothing is guaranteed.",
             "One row of each patient was tested, by models that have not seen any row of it.",
@@ -507,7 +517,7 @@ class TestReport:
         assert "Every row was tested" not in page
 
     def test_it_states_the_guarantee_and_the_folds(self, found):
-        page = report(found)
+        page = report_page(found)
         for text in (
             "For new rows, at least 77\u00a0% is guaranteed; usually it is close to 90\u00a0%.",
             "Every row was tested, by models that have not seen it.",
@@ -566,7 +576,7 @@ def finished(tmp_path_factory):
         patch.chdir(folder)
         patch.setitem(MODELS, "linear", point_model)
         with redirect_stdout(output), pytest.raises(SystemExit) as left:
-            _cli.main([*RUN, "--groups", "none", "--calibration", "cross", "--level", "0.8"])
+            main([*RUN, "--groups", "none", "--calibration", "cross", "--level", "0.8"])
     assert not left.value.code
     return folder, output.getvalue()
 
@@ -611,9 +621,11 @@ class TestCommandLine:
         assert error == "evencover: 'kind' has values never seen before, such as 'z'; rows: 1\n"
 
     def test_auto(self, capsys, work):
+        work.assign(number=range(30)).to_csv("small.csv", index=False)
         _, text, _ = run_command_line(capsys, *RUN, "--groups", "column:kind", "--level", "0.8")
-        assert "because a split would leave " in text
+        assert "because a split would leave 3 rows to calibrate the group b, and finite intervals need 4." in text
         assert "To split them into three parts, use --calibration split." in text
+        assert "number (row numbers from 0 to 29). To use one, add --keep NAME." in text
 
     def test_errors(self, capsys, work):
         options = (*RUN, "--groups", "none")

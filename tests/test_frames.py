@@ -14,7 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from evencover import ByFeature, ByFunction, ConformalRegressor, Intervals, calibrate, three_way_split
-from evencover._internal.frames import as_numbers, column, is_missing, row_numbers, take, with_row_numbers
+from evencover._internal.frames import row_numbers, take, with_row_numbers
+from evencover.models import TableEncoder
 from evencover.synthetic import heteroskedastic
 
 LIBRARIES = {
@@ -160,19 +161,26 @@ def test_the_error_without_narwhals_has_the_install_command(monkeypatch):
 
 
 def test_missing_values_in_pyarrow_dictionaries_stay_missing():
-    table = pa.table({"word": pa.array(["a", None, "b"]).dictionary_encode(), "deep": [[1], [2], None]})
-    assert column(table, "word", "test").tolist() == ["a", None, "b"]
-    assert column(table, "deep", "test")[2] is None
+    table = pa.table({"word": pa.array(["a", None, "b"]).dictionary_encode()})
+    encoder = TableEncoder().fit(table)
+    assert encoder.get_feature_names_out().tolist() == ["word=a", "word=b", "word missing"]
+    np.testing.assert_array_equal(encoder.transform(table), [[1, 0, 0], [0, 0, 1], [0, 1, 0]])
 
 
 def test_missing_values_in_a_column_of_objects():
     values = np.array([np.float64(1.5), np.int64(2), np.bool_(True), None, np.nan, pd.NA, pd.NaT, 3], dtype=object)
-    assert is_missing(values).tolist() == [False] * 3 + [True] * 4 + [False]
-    np.testing.assert_array_equal(as_numbers(values), [1.5, 2, 1, *[np.nan] * 4, 3])
-    lists = np.empty(2, dtype=object)
-    lists[:] = [np.zeros(2), [1]]
-    assert not is_missing(lists).any()
-    assert as_numbers(lists) is None
+    table = pd.DataFrame({"a": values})
+    numbers, missing = TableEncoder().fit(table).transform(table).T
+    assert missing.tolist() == [0] * 3 + [1] * 4 + [0]
+    np.testing.assert_array_equal(numbers, [1.5, 2, 1, *[1.75] * 4, 3])  # missing ones are the median
+
+
+@pytest.mark.parametrize("library", [pd.Series, pa.array])
+def test_lists_are_neither_numbers_nor_missing(library):
+    column = library([[0.0, 0.0], [1.0], None])
+    table = pa.table({"deep": column}) if library is pa.array else pd.DataFrame({"deep": column})
+    with pytest.raises(ValueError, match=r"column 'deep' must hold numbers or text; got .*0\.0?, 0\."):
+        TableEncoder().fit(table)
 
 
 def test_row_numbers_of_a_file_hold_for_columns_but_not_for_selected_rows():

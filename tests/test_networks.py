@@ -23,9 +23,7 @@ from evencover.models import (
     is_frozen,
 )
 from evencover.models.networks import _training
-from evencover.models.networks._layers import forward, initial_layers, thinned
 from evencover.models.networks._losses import GaussianLikelihood, NonCrossingPinball, Pinball
-from evencover.models.networks._training import train
 from evencover.models.networks._training_settings import TrainingSettings, TrainingTask
 from evencover.synthetic import heteroskedastic
 from tests.synthetic import ONE_IN_A_MILLION
@@ -38,7 +36,6 @@ LOSSES = [
     NonCrossingPinball((0.05, 0.25, 0.5, 0.9)),
     NonCrossingPinball((0.1, 0.2, 0.9), mean=True),
 ]
-SETTINGS = TrainingSettings.of(MeanVarianceNetwork(epochs=2, device="cpu"))
 QUICK = {"hidden": (16, 16), "epochs": 5, "random_state": 0}
 
 
@@ -50,6 +47,13 @@ def assert_same(some, others, **tolerance):
     for mine, theirs in zip(some, others, strict=True):
         for part, other in zip(mine, theirs, strict=True):
             np.testing.assert_allclose(part, other, **tolerance)
+
+
+def outputs_of(layers, X):
+    """Return the outputs of networks, shape (networks, n, outputs), layer by layer."""
+    for layer in layers[:-1]:
+        X = np.maximum(X @ layer.weight + layer.bias, 0)
+    return X @ layers[-1].weight + layers[-1].bias
 
 
 def eager_losses(loss, outputs, y):
@@ -70,7 +74,9 @@ def ordered_quantiles(loss, outputs):
     """Return the quantiles and the mean: one by one up and down from the level nearest to 1/2, from the formula."""
     n, middle = len(loss.levels), min(range(len(loss.levels)), key=lambda k: abs(loss.levels[k] - 0.5))
     steps = [
-        torch.nn.functional.softplus(outputs[..., k]) * float(np.diff(norm.ppf(loss.levels))[k - 1]) / np.log(2)
+        torch.nn.functional.softplus(outputs[..., k], threshold=40)
+        * float(np.diff(norm.ppf(loss.levels))[k - 1])
+        / np.log(2)
         for k in range(1, n)
     ]
     values = {middle: outputs[..., 0]}
@@ -114,16 +120,24 @@ def test_the_backward_pass_equals_autograd(loss, dropout):
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 def test_a_network_learns_the_same_with_any_others(dropout):
     """Also with networks of other rows, other losses and more outputs; up to rounding."""
-    settings = TrainingSettings.of(MeanVarianceNetwork(epochs=2, dropout=dropout, device="cpu"))
-    some, others = slice(0, 200), slice(200, 400)
-    tasks = [task(1, rows=some), task(2, LOSSES[1], others), task(3, rows=others), task(4, LOSSES[2], some)]
-    for (joint, _), own in zip(train(tasks, settings), tasks, strict=True):
-        assert_same(joint, train([own], settings)[0][0], rtol=1e-3, atol=1e-5)
+    settings = {"epochs": 2, "dropout": dropout, "device": "cpu"}
+    networks = [
+        MeanVarianceNetwork(random_state=1, **settings),
+        QuantileNetwork(random_state=2, **settings),
+        MeanVarianceNetwork(random_state=3, **settings),
+        QuantileNetwork(random_state=4, center="mean", **settings),
+    ]
+    some, others = np.arange(200), np.arange(200, 400)
+    rows = [some, others, others, some]
+    joint = fit_jointly([clone(network) for network in networks], DATA.X, DATA.y, rows=rows)
+    for network, own, together in zip(networks, rows, joint, strict=True):
+        assert_same(together.layers_, network.fit(DATA.X[own], DATA.y[own]).layers_, rtol=1e-3, atol=1e-5)
 
 
 def test_networks_differ_by_their_seed():
-    (first, _), (second, _) = train([task(1), task(2)], SETTINGS)
-    assert np.abs(first[0].weight - second[0].weight).max() > 0.1
+    networks = [MeanVarianceNetwork(epochs=1, random_state=seed) for seed in (1, 2)]
+    first, second = fit_jointly(networks, DATA.X, DATA.y)
+    assert np.abs(first.layers_[0].weight - second.layers_[0].weight).max() > 0.1
 
 
 def test_every_row_is_used_equally_often():
@@ -158,10 +172,14 @@ def test_units_are_dropped_with_the_requested_probability(dropout):
 
 
 def test_initial_weights_are_orthogonal_and_biases_zero():
-    for layer in initial_layers((5, 64, 64, 3), np.random.default_rng(0)):
+    """With steps this small, the weights stay as they were."""
+    network = MeanVarianceNetwork(hidden=(64, 64), learning_rate=1e-30, epochs=1, random_state=0)
+    layers = network.fit(DATA.X, DATA.y).layers_
+    assert [layer.weight.shape for layer in layers] == [(1, 3, 64), (1, 64, 64), (1, 64, 2)]
+    for layer in layers:
         weight = layer.weight[0] if layer.weight.shape[1] >= layer.weight.shape[2] else layer.weight[0].T
-        np.testing.assert_allclose(weight.T @ weight, np.eye(weight.shape[1]), atol=1e-12)
-        assert not layer.bias.any()
+        np.testing.assert_allclose(weight.T @ weight, np.eye(weight.shape[1]), atol=1e-6)
+        np.testing.assert_allclose(layer.bias, 0, atol=1e-20)
 
 
 def plain_pytorch(seed, X, y, *, epochs):
@@ -204,7 +222,9 @@ def test_losses_have_the_distribution_of_plain_pytorch():
         their_losses = [float(eager_losses(LOSSES[0], each(X_test), y_test[:, None]).mean()) for each in theirs]
         our_losses = [
             float(
-                eager_losses(LOSSES[0], torch.tensor(forward(each.layers_, X_test.numpy())[0]), y_test[:, None]).mean()
+                eager_losses(
+                    LOSSES[0], torch.tensor(outputs_of(each.layers_, X_test.numpy())[0]), y_test[:, None]
+                ).mean()
             )
             for each in own
         ]
@@ -361,7 +381,9 @@ def test_quantiles_of_new_rows_are_those_of_the_loss():
     """The quantiles at prediction, computed by numpy, equal those that the training minimises."""
     loss = NonCrossingPinball((0.05, 0.25, 0.5, 0.9), mean=True)
     outputs = torch.randn(1, 50, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 30
-    np.testing.assert_allclose(loss.quantiles(outputs[0].numpy()), loss._predicted(outputs)[0, :, :4], rtol=1e-12)
+    np.testing.assert_allclose(
+        loss.quantiles(outputs[0].numpy()), ordered_quantiles(loss, outputs)[0, :, :4], rtol=1e-12
+    )
 
 
 def test_many_quantiles_are_learned():
@@ -374,18 +396,15 @@ def test_many_quantiles_are_learned():
     np.testing.assert_allclose(found, np.quantile(DATA.y, network.plan_.levels), atol=0.15)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5])
-def test_a_thinned_network_is_the_network_without_the_dropped_units(share):
-    network = MeanVarianceNetwork(**QUICK).fit(DATA.X, DATA.y)
-    kept = [np.ones((1, 16)), np.ones((1, 16))]
-    kept[1][0, 3] = 0
-    removed = [type(layer)(*(part.copy() for part in layer)) for layer in network.layers_]
-    removed[2].weight[0, 3] = 0
-    for place in (1, 2):
-        removed[place].weight[:] /= 1 - share
-    np.testing.assert_allclose(
-        forward(thinned(network.layers_, kept, share), DATA.X), forward(tuple(removed), DATA.X), rtol=1e-5, atol=1e-6
-    )
+@pytest.mark.parametrize("share", [0.2, 0.5])
+def test_a_pass_is_the_network_without_the_dropped_units(share):
+    network = MeanVarianceNetwork(dropout=share, **QUICK).fit(DATA.X, DATA.y)
+    ensemble = DropoutEnsemble(FrozenEstimator(network), passes=7, random_state=0).fit(DATA.X, DATA.y)
+    for place, (thin, whole) in enumerate(zip(ensemble.layers_, network.layers_, strict=True)):
+        kept = thin.weight.any(axis=2, keepdims=True)
+        assert kept.all() == (place == 0)
+        np.testing.assert_allclose(thin.weight, kept * whole.weight / (1 - share if place else 1), rtol=1e-6)
+        np.testing.assert_array_equal(thin.bias, whole.bias)
 
 
 def test_a_fitted_network_becomes_an_ensemble_without_training():
@@ -394,7 +413,7 @@ def test_a_fitted_network_becomes_an_ensemble_without_training():
     ensemble = DropoutEnsemble(FrozenEstimator(network), passes=7, random_state=0)
     assert is_frozen(ensemble)
     ensemble.fit(DATA.X[:5], DATA.y[:5])
-    values = forward(ensemble.layers_, network.scaling_.features(DATA.X)[None])
+    values = outputs_of(ensemble.layers_, network.scaling_.features(DATA.X)[None])
     means, variances = values[..., 0], np.exp(values[..., 1]) + 1e-3
     total = np.mean(variances + means**2, axis=0) - np.mean(means, axis=0) ** 2
     prediction = ensemble.predict_full(DATA.X)

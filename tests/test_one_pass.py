@@ -26,7 +26,6 @@ from evencover import (
     calibration,
     diagnose,
 )
-from evencover._cli import main
 from evencover._internal import arrays, pools
 from evencover.diagnostics._marginal_threshold import MarginalThreshold
 from evencover.models import (
@@ -40,6 +39,7 @@ from evencover.models import (
 from evencover.synthetic import heteroskedastic
 from tests.calibrators import SignedTails, SlidingWindow
 from tests.canonical_studies import few_levels
+from tests.command_line import main
 from tests.synthetic import Oracle, draw
 
 OLD, NEW = draw(np.random.default_rng(0), 300), draw(np.random.default_rng(1), 50)
@@ -183,23 +183,34 @@ def test_a_diagnosis_neither_scores_nor_draws_twice(monkeypatch):
     assert model.calibrator_.scores.tobytes() in drawn
 
 
-def test_thresholds_are_found_once_for_each_choice_of_levels(monkeypatch):
-    """Predicting rows one by one does not search the calibration scores for each of them."""
+@pytest.fixture
+def searches(monkeypatch):
+    """The levels of each search of the calibration scores."""
     found, thresholds = [], pools.thresholds
     monkeypatch.setattr(pools, "thresholds", lambda scores, levels: found.append(levels) or thresholds(scores, levels))
+    return found
+
+
+def test_thresholds_are_found_once_for_each_choice_of_levels(searches):
+    """Predicting rows one by one does not search the calibration scores for each of them."""
     made = calibration.calibrate(OLD.y, OLD.prediction)
     for row in range(5):
         made.interval(NEW.prediction[row], level=0.9)
         made.interval(NEW.prediction[row], level=[0.5, 0.9])
-    assert len(found) == 2
+    assert len(searches) == 2
 
 
-def test_the_cache_of_thresholds_stays_small():
-    made = calibration.calibrate(OLD.y, OLD.prediction)
-    expected = [made.threshold(level)[0] for level in np.linspace(0.01, 0.99, 250)]
-    assert len(made._pools.pool((0, 0))._threshold_cache) <= pools._MAX_CACHED_LEVELS
+def test_the_cache_of_thresholds_stays_small(searches):
+    """Of 250 levels, the first are forgotten and found again."""
+    made, levels = calibration.calibrate(OLD.y, OLD.prediction), np.linspace(0.01, 0.99, 250)
+    expected = [made.threshold(level)[0] for level in levels]
+    assert len(searches) == 250
+    assert made.threshold(levels[-1])[0] == expected[-1]
+    assert len(searches) == 250
+    assert made.threshold(levels[0])[0] == expected[0]
+    assert len(searches) == 251
     fresh = calibration.calibrate(OLD.y, OLD.prediction)
-    assert [fresh.threshold(level)[0] for level in np.linspace(0.01, 0.99, 250)] == expected
+    assert [fresh.threshold(level)[0] for level in levels] == expected
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ Here both have 64 bits. So int64 is replaced by `np.longlong`, which is a type o
 import numpy as np
 import pyarrow as pa
 import pytest
+from sklearn.linear_model import LinearRegression
 
-from evencover.diagnostics._quantile_differences import resampled_quantiles
+from evencover import CrossConformalRegressor, diagnose_scores
 from evencover.distributed._batches import LabelCodes
 from evencover.groups import Groups
-from evencover.models._row_splits import bootstrap_splits
 
 
 class Int64Generator(np.random.Generator):
@@ -36,11 +36,16 @@ def strict(function, position):
 
 
 @pytest.fixture
-def rng(monkeypatch):
-    monkeypatch.setattr(np, "int64", np.longlong)
-    monkeypatch.setattr(np, "repeat", strict(np.repeat, 1))
-    monkeypatch.setattr(np, "bincount", strict(np.bincount, 0))
-    return Int64Generator(np.random.PCG64(0))
+def of_32_bits(monkeypatch):
+    """Return a function that makes numpy behave as on 32 bits."""
+
+    def change():
+        monkeypatch.setattr(np, "int64", np.longlong)
+        monkeypatch.setattr(np, "repeat", strict(np.repeat, 1))
+        monkeypatch.setattr(np, "bincount", strict(np.bincount, 0))
+        monkeypatch.setattr(np.random, "default_rng", lambda seed=None: Int64Generator(np.random.PCG64(seed)))
+
+    return change
 
 
 pytestmark = pytest.mark.skipif(
@@ -48,19 +53,27 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_quantiles_of_resamples(rng):
-    values = np.arange(200.0)
-    expected = resampled_quantiles(values, 0.9, 50, np.random.default_rng(0))
-    np.testing.assert_array_equal(resampled_quantiles(values, 0.9, 50, rng), expected)
+def test_quantiles_of_resamples(of_32_bits):
+    scores, groups = np.arange(200.0), ["a", "b"] * 100
+    expected = diagnose_scores(scores, groups).quantile_differences
+    of_32_bits()
+    assert diagnose_scores(scores, groups).quantile_differences == expected
+    assert len(expected) == 1
 
 
-@pytest.mark.parametrize("clusters", [None, np.arange(12) // 3])
-def test_bootstrap_samples(rng, clusters):
-    splits, left_out = bootstrap_splits(50, 12, clusters, rng)
-    assert left_out.shape == (12, len(splits))
+@pytest.mark.parametrize("clusters", [None, np.arange(36) // 3])
+def test_bootstrap_samples(of_32_bits, clusters):
+    model = CrossConformalRegressor(
+        LinearRegression(), method="jackknife+-after-bootstrap", n_bootstraps=50, random_state=0
+    )
+    X, y = np.arange(36.0)[:, None], np.sin(np.arange(36.0))
+    expected = model.fit(X, y, clusters=clusters).predict_interval(X, level=0.5)
+    of_32_bits()
+    np.testing.assert_array_equal(model.fit(X, y, clusters=clusters).predict_interval(X, level=0.5), expected)
 
 
-def test_codes_of_labels_can_be_counted(rng):
+def test_codes_of_labels_can_be_counted(of_32_bits):
+    of_32_bits()
     codes = LabelCodes().encode(pa.array(["b", "a", "b"]))
     assert np.bincount(codes).tolist() == [2, 1]
 

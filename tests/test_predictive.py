@@ -18,6 +18,7 @@ from evencover import (
     ConformalRegressor,
     Intervals,
     Normalized,
+    OneSided,
     Prediction,
     PredictiveDistribution,
     ProbabilityDistance,
@@ -29,7 +30,6 @@ from evencover import (
     crps,
 )
 from evencover._internal import pool_rows
-from evencover._internal.upper_scores import innermost
 from tests.calibrators import SlidingWindow
 from tests.synthetic import ALL_SCORES, ONE_IN_A_MILLION, Oracle, draw
 
@@ -64,6 +64,11 @@ every_case = pytest.mark.parametrize(("make_rows", "score"), CASES, ids=lambda c
 def distribution_of(old, new, score, **options):
     calibration = calibrate(old.y, old.prediction, nonconformity=score)
     return PredictiveDistribution.from_calibration(calibration, new.prediction, calibration_rows=old, **options)
+
+
+def innermost(score):
+    """Return the score of which only one side is used, or the score itself."""
+    return score.score if isinstance(score, OneSided) else score
 
 
 def upper(score, y, prediction):

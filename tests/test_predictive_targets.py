@@ -29,10 +29,9 @@ from evencover import (
     TwoTails,
     calibrate,
 )
-from evencover._internal.target_scales import on_target_scale
 from evencover.synthetic import counts
 from tests.guarantees.test_predictive_distributions import repeated, tied_data
-from tests.synthetic import ONE_IN_A_MILLION, Oracle, draw
+from tests.synthetic import ONE_IN_A_MILLION, Oracle, draw, on_target_scale
 from tests.test_predictive import distribution_of, integrated_crps, normal_rows, skewed_rows
 
 SCORES = [Residual(), Normalized(), Standardized(), ProbabilityDistance()]

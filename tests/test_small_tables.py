@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import KFold
+from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -25,13 +25,12 @@ from evencover import (
     TooFewRowsWarning,
 )
 from evencover.models import NeighborSpread, WithSpread
-from evencover.models._best_regressor import BestRegressor, KernelFeatures, choices_text, small_table_regressor
-from evencover.models._fold_models import out_of_fold_predictions
-from evencover.models._row_splits import checked_splitter
+from evencover.models._best_regressor import choices_text
 from evencover.models.target_transforms import with_target_transform
 from evencover.quantiles import rows_for_finite_threshold
 from evencover.studies import Plan, study
-from evencover.studies._small_tables import small_table_choice
+from tests.canonical_studies import cross_regressor
+from tests.synthetic import TwoLines
 
 
 def targets(X):
@@ -44,10 +43,21 @@ TARGETS = targets(FEATURES)
 MEAN_AND_LINE = (("mean", DummyRegressor()), ("line", LinearRegression()))
 
 
+def small_table_model(seed=0):
+    """Return the model of small tables: the best of three regressors, with a spread of neighbours."""
+    return Plan(model="best-of-three", seed=seed).estimator()
+
+
+def best_of(*candidates, seed=0):
+    """Return the best of these regressors by cross-validation, not yet fitted; by default of the usual three."""
+    model = small_table_model(seed).estimator
+    return model.set_params(candidates=candidates) if candidates else model
+
+
 @cache
 def best_of_three(kind):
     """Return the best of the three regressors for these targets, for tests that do not change it."""
-    return small_table_regressor(0).fit(FEATURES, TARGETS[kind])
+    return best_of().fit(FEATURES, TARGETS[kind])
 
 
 def table(n=60, seed=0):
@@ -64,38 +74,39 @@ class TestBestRegressor:
     @pytest.mark.parametrize("kind", TARGETS)
     def test_boosting_learns_less_from_38_rows(self, kind):
         new = np.random.default_rng(1).uniform(-1, 1, (500, 3))
-        models = (small_table_regressor(0), HistGradientBoostingRegressor(random_state=0))
+        models = (best_of(), HistGradientBoostingRegressor(random_state=0))
         predicted = [model.fit(FEATURES[:38], TARGETS[kind][:38]).predict(new) for model in models]
         best, boosting = (np.mean((each - targets(new)[kind]) ** 2) for each in predicted)
         assert best < 0.5 * boosting
 
     def test_it_is_the_one_with_the_smallest_error_fitted_on_all_rows(self):
         y = TARGETS["linear"]
-        model = BestRegressor(MEAN_AND_LINE, random_state=3).fit(FEATURES, y)
-        splitter = checked_splitter(5, len(y), 3, clustered=False)
-        predicted = {
-            name: out_of_fold_predictions(each, FEATURES, y, splitter, None, {}) for name, each in MEAN_AND_LINE
-        }
-        for name, (values, _) in predicted.items():
+        model = best_of(*MEAN_AND_LINE, seed=3).fit(FEATURES, y)
+        folds = KFold(5, shuffle=True, random_state=3)
+        predicted = {name: cross_val_predict(each, FEATURES, y, cv=folds) for name, each in MEAN_AND_LINE}
+        for name, values in predicted.items():
             assert model.errors_[name] == np.sqrt(np.mean((y - values) ** 2))
         assert model.best_ == "line"
-        np.testing.assert_array_equal(model.out_of_fold_, predicted["line"])
+        values, fold_of_rows = model.out_of_fold_
+        np.testing.assert_array_equal(values, predicted["line"])
+        for fold, (_, held_out) in enumerate(folds.split(FEATURES)):
+            np.testing.assert_array_equal(np.flatnonzero(fold_of_rows == fold), held_out)
         np.testing.assert_array_equal(model.predict(FEATURES), LinearRegression().fit(FEATURES, y).predict(FEATURES))
 
     def test_the_first_of_equally_good_ones(self):
         twice = (("first", DummyRegressor()), ("second", DummyRegressor()))
-        assert BestRegressor(twice).fit(FEATURES, TARGETS["linear"]).best_ == "first"
+        assert best_of(*twice).fit(FEATURES, TARGETS["linear"]).best_ == "first"
 
     def test_a_spread_uses_its_out_of_fold_predictions(self):
         y = TARGETS["kernel"]
         best = best_of_three("kernel")
-        model = WithSpread(small_table_regressor(0), NeighborSpread(), random_state=7).fit(FEATURES, y)
+        model = WithSpread(best_of(), NeighborSpread(), random_state=7).fit(FEATURES, y)
         expected = np.sqrt(np.pi / 2) * np.abs(y - best.out_of_fold_[0])
         np.testing.assert_array_equal(model.spread_.values_, expected)
 
     def test_clusters_stay_together_in_the_residuals_of_a_spread(self):
         y, clusters = TARGETS["linear"], np.arange(60) // 6
-        best = BestRegressor((("line", LinearRegression()),))
+        best = best_of(("line", LinearRegression()))
         model, other = (
             WithSpread(each, NeighborSpread()).fit(FEATURES, y, clusters=clusters)
             for each in (best, LinearRegression())
@@ -106,9 +117,7 @@ class TestBestRegressor:
         """The choice is a part of the fit: what a fold's model predicts does not depend on the held-out targets."""
         y = TARGETS["trees"]
         folds = list(KFold(2).split(FEATURES))
-        model = CrossConformalRegressor(
-            WithSpread(small_table_regressor(0), NeighborSpread()), cv=folds, random_state=0
-        )
+        model = CrossConformalRegressor(small_table_model(), cv=folds, random_state=0)
         first = model.fit(FEATURES, y).estimators_[0].predict_full(FEATURES)
         changed = np.where(np.isin(np.arange(60), folds[0][1]), 100 * TARGETS["linear"], y)
         second = model.fit(FEATURES, changed).estimators_[0].predict_full(FEATURES)
@@ -119,16 +128,16 @@ class TestBestRegressor:
     def test_very_few_rows(self, n):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            model = WithSpread(small_table_regressor(0), NeighborSpread()).fit(FEATURES[:n], TARGETS["linear"][:n])
+            model = small_table_model().fit(FEATURES[:n], TARGETS["linear"][:n])
         assert np.isfinite(model.predict_full(FEATURES).spread).all()
 
     def test_it_is_cloned(self):
-        model = small_table_regressor(4)
+        model = best_of(seed=4)
         assert repr(clone(model)) == repr(model)
 
 
 def test_kernel_features_do_not_depend_on_the_unit():
-    model, other = (make_pipeline(StandardScaler(), KernelFeatures()) for _ in range(2))
+    model, other = (dict(best_of().candidates)["kernel"][:-1] for _ in range(2))
     np.testing.assert_allclose(model.fit_transform(FEATURES), other.fit_transform(1024 * FEATURES), rtol=0, atol=1e-12)
 
 
@@ -144,7 +153,7 @@ class TestChoicesText:
 
     def test_inside_other_models(self):
         positive = np.exp(TARGETS["linear"])
-        inner = WithSpread(small_table_regressor(0), NeighborSpread(), random_state=0)
+        inner = small_table_model()
         model = with_target_transform(make_pipeline(StandardScaler(), inner), "log").fit(FEATURES, positive)
         assert choices_text([model]) == "linear"
         assert choices_text([ConformalRegressor(inner, random_state=0).fit(FEATURES, positive).estimator_])
@@ -207,17 +216,17 @@ class TestPlan:
 
 
 class TestChoice:
-    @pytest.mark.parametrize("n", [10, 50, 100, 299])
+    @pytest.mark.parametrize("n", [13, 50, 100, 299])
     def test_one_group_below_300_rows(self, n):
-        score, taxonomy = small_table_choice(n, 0.9)
-        assert score == ProbabilityDistance()
-        assert isinstance(taxonomy, Marginal)
+        made = cross_regressor(table(n)[["x", "y"]], Plan(model=TwoLines(), calibration="cross", support="none"))
+        assert made.nonconformity == ProbabilityDistance()
+        assert isinstance(made.taxonomy, Marginal)
 
     @pytest.mark.parametrize(("n", "level", "several"), [(300, 0.9, True), (593, 0.99, False), (594, 0.99, True)])
     def test_three_groups_need_rows(self, n, level, several):
         """At level 0.99, a finite interval needs 99 rows."""
-        taxonomy = small_table_choice(n, level)[1]
-        assert (repr(taxonomy) == repr(BySpread(3))) == several
+        made = cross_regressor(table(n)[["x", "y"]], Plan(model=TwoLines(), calibration="cross", level=level))
+        assert (repr(made.taxonomy) == repr(BySpread(3))) == several
 
 
 class TestPossibleLevel:

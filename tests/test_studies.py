@@ -30,13 +30,11 @@ from evencover import (
     diagnose,
     misses_by_group,
 )
-from evencover._report.json_data import data_of
-from evencover.diagnostics._answers import is_even
-from evencover.diagnostics._spelling import COMMAND_LINE
 from evencover.diagnostics.recommendation_result import Candidate, Recommendation
 from evencover.models import QuantileForest, TableEncoder, WithSpread
 from evencover.studies import MODELS, Plan, study, table_study
 from tests.canonical_studies import prices, report_text, study_of_prices
+from tests.report_pages import result_data
 from tests.synthetic import ONE_IN_A_MILLION, TwoLines
 
 LINEAR = Plan(model="linear")
@@ -102,7 +100,7 @@ def test_the_result_as_text(found):
     assert found.diagnosis.inputs.rows is found.regressor.calibration_rows_
     text = str(found)
     assert "Data: houses, target price; 600 training, 600 calibration, 300 test rows." in text
-    assert f"\nIs it even: {is_even(found.audit)}\nWhat to do: {found.advice}\n" in text
+    assert f"\nIs it even: {found.answers()['Is it even']}\nWhat to do: {found.advice}\n" in text
     assert f"\nVerdict: {found.verdict}. Coverage of the test rows at level 0.9; estimates and intervals use " in text
     assert "low is the third that it finds easiest" in text
     assert repr(found).startswith(f"Study(houses, target price: {found.verdict}; rows: training 600")
@@ -273,8 +271,7 @@ class TestSupportOfTheTarget:
         )
         assert note in found.notes
         assert f"Note: {note}" in str(found)
-        assert note.replace("support='none'", "--support none") in found.spelled(COMMAND_LINE).notes
-        results = data_of(found)
+        results = result_data(found)
         assert results["support"] == {"y_min": 0, "y_max": None, "whole": True}
         assert note in results["notes"]
         assert results["audit"]["n_replaced"] == found.intervals.n_replaced
@@ -283,7 +280,7 @@ class TestSupportOfTheTarget:
         plain = study(visits(), "visits", plan=replace(LINES, support="none"))
         assert plain.intervals.lower.min() < 0
         assert not plain.notes
-        assert data_of(plain)["support"] is None
+        assert result_data(plain)["support"] is None
         given = study(visits(), "visits", plan=replace(LINES, support=Support(y_min=-0.5, y_max=99)))
         assert given.intervals.lower.min() == -0.5 > plain.intervals.lower.min()
         assert "Intervals hold only targets that are at least -0.5 and at most 99, as the settings say." in given.notes
@@ -428,7 +425,7 @@ def test_a_study_with_separate_tails_says_so(separate, tmp_path):
     assert re.search(
         r"\nTest rows below and above their intervals: low \d\.\d % and .*, all rows \d\.\d % and", str(made)
     )
-    data = data_of(made)
+    data = result_data(made)
     assert (data["tails"], data["taxonomy"]) == ("separate", "BySpread(n_groups=2)")
     lower, upper = made.regressor.calibrator_.thresholds(0.9)
     assert data["thresholds"] == {
@@ -569,7 +566,7 @@ class TestEqualSpreads:
     def test_a_constant_spread(self):
         """The rows are tested in groups of the prediction, and all intervals are finite."""
         found = self.found(np.inf)
-        data = data_of(found)
+        data = result_data(found)
         assert list(data["thresholds"]) == ["all"]
         assert np.isfinite(data["thresholds"]["all"])
         assert "third of the rows" not in str(found)

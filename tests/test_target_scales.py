@@ -38,12 +38,11 @@ from evencover import (
 )
 from evencover._internal import monotone_maps
 from evencover._internal.monotone_maps import MonotoneMap
-from evencover._internal.target_scales import on_target_scale
 from evencover.models import LogTransform, QuantileForest, ResidualSpread, WithSpread, predictions_of
 from evencover.scores.evaluation import interval_by, scores_of
 from evencover.studies import MODELS, Plan, study
 from tests.canonical_studies import report_text
-from tests.synthetic import ALL_SCORES, TwoLines
+from tests.synthetic import ALL_SCORES, TwoLines, on_target_scale
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 2))

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from scipy.stats import betabinom
+from sklearn.dummy import DummyRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 
@@ -33,7 +34,6 @@ from evencover import (
     diagnose,
     recommend,
 )
-from evencover.calibrators._prediction_sets import prediction_sets
 from evencover.models import WithSpread
 from evencover.studies import Plan
 from tests.calibrators import SignedTails
@@ -41,6 +41,13 @@ from tests.synthetic import Oracle, draw, mirrored
 from tests.test_one_sided import SquaredResidual
 
 LEVELS = (Fraction(1, 2), Fraction(4, 5), Fraction(9, 10))
+
+
+def intervals_around_zero(y, n_new, calibrator, score):
+    """Return intervals of new rows by a model that predicts 0, calibrated on given targets."""
+    model = FrozenEstimator(DummyRegressor(strategy="constant", constant=0.0).fit([[0.0]], [0.0]))
+    regressor = ConformalRegressor(model, nonconformity=score, calibrator=calibrator)
+    return regressor.calibrate(np.zeros((len(y), 1)), y).predict_interval(np.zeros((n_new, 1)), level=0.9)
 
 
 def synthetic_rows(seed, n):
@@ -245,11 +252,10 @@ def test_wrong_scores_and_parts_raise():
 def test_an_audit_tests_the_ranks_that_both_tails_cover(n, covered_ranks):
     """With 30 rows, the conformal rank of level 0.9 is 28, but 29 of 31 ranks are covered. With 15 rows, all are."""
     rng = np.random.default_rng(0)
-    learned = TwoTails().learn(Rows(np.zeros(n), y=rng.normal(size=n)), Residual())
-    new = Rows(np.zeros(400), y=rng.normal(size=400))
-    intervals = prediction_sets(learned, new, 0.9, "error")
-    overall = audit(new.y, intervals).overall
-    hits = np.count_nonzero(intervals.covers(new.y))
+    intervals = intervals_around_zero(rng.normal(size=n), 400, TwoTails(), Residual())
+    y = rng.normal(size=400)
+    overall = audit(y, intervals).overall
+    hits = np.count_nonzero(intervals.covers(y))
     expected = betabinom(400, covered_ranks, n + 1 - covered_ranks).sf(hits - 1) if covered_ranks <= n else 1.0
     assert overall.p_over == pytest.approx(expected)
 
@@ -262,9 +268,8 @@ def test_an_audit_tests_the_ranks_that_both_tails_cover(n, covered_ranks):
 def test_advice_for_infinite_intervals(calibrator, score, n, needed):
     """Separate tails need more rows. One-sided bounds have no second end, so they do not count as infinite."""
     rng = np.random.default_rng(0)
-    learned = calibrator.learn(Rows(np.zeros(n), y=rng.normal(size=n)), score)
-    new = Rows(np.zeros(400), y=rng.normal(size=400))
-    found = audit(new.y, prediction_sets(learned, new, 0.9, "error"))
+    intervals = intervals_around_zero(rng.normal(size=n), 400, calibrator, score)
+    found = audit(rng.normal(size=400), intervals)
     assert found.n_infinite == (0 if needed is None else 400)
     assert found.rows_needed == needed
     assert ("needs at least" in found.advice) == (needed is not None)

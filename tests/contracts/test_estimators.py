@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from joblib import parallel_config
 from scipy.stats import norm
+from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import LinearRegression, QuantileRegressor, Ridge
@@ -29,9 +30,9 @@ from evencover.models import (
     TableEncoder,
     WithSpread,
 )
-from evencover.models._best_regressor import BestRegressor, KernelFeatures, small_table_regressor
 from evencover.models._kernel_regressor import KernelRegressor
 from evencover.models._stack_members import StackMember
+from evencover.studies import Plan
 from tests.canonical_studies import use_light_stack
 
 GAUSSIAN = GaussianProcessRegressor(alpha=0.1, optimizer=None)
@@ -78,9 +79,10 @@ ESTIMATORS = [
     FromOutputs(ThreeColumns()),
     FromDistribution(NormalDistributions()),
 ]
+BEST_OF_THREE = Plan(model="best-of-three").estimator()
 PARTS = [
-    BestRegressor((("linear", LinearRegression()), ("ridge", Ridge())), cv=2),
-    KernelFeatures(),
+    clone(BEST_OF_THREE.estimator).set_params(candidates=(("linear", LinearRegression()), ("ridge", Ridge())), cv=2),
+    dict(BEST_OF_THREE.estimator.candidates)["kernel"][1],
     KernelRegressor(),
     StackMember(LinearRegression()),
 ]
@@ -106,8 +108,8 @@ OTHER_SETTINGS = [
     WithSpread(LinearRegression(), NeighborSpread()),
     WithSpread(LinearRegression(), NeighborSpread(of="distance")),
     WithSpread(RandomForestRegressor(5, random_state=0), EnsembleSpread()),
-    WithSpread(small_table_regressor(0), NeighborSpread()),
-    small_table_regressor(0),
+    BEST_OF_THREE,
+    BEST_OF_THREE.estimator,
 ]
 
 

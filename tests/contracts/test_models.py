@@ -30,7 +30,7 @@ from evencover.models import (
     QuantileNetwork,
     WithSpread,
 )
-from evencover.models._best_regressor import small_table_regressor
+from evencover.studies import Plan
 from evencover.synthetic import heteroskedastic
 from tests.synthetic import ALL_SCORES, ONE_IN_A_MILLION
 
@@ -68,7 +68,7 @@ FIVE = (0.05, 0.25, 0.5, 0.75, 0.95)
 ALL_MODELS = noise_models(epochs=3, trees=10) | {
     "neighbours' distance": WithSpread(FOREST, NeighborSpread(of="distance"), random_state=0),
     "members": WithSpread(FOREST, EnsembleSpread(), random_state=0),
-    "best of three": WithSpread(small_table_regressor(0), NeighborSpread(), random_state=0),
+    "best of three": Plan(model="best-of-three").estimator(),
     "standard deviation": FromStd(GAUSSIAN),
     "linear quantiles": FromQuantiles(*LINEAR),
     "boosted quantiles": FromQuantiles(*BOOSTED),
