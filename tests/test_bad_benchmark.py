@@ -10,8 +10,8 @@ from pyarrow import parquet
 from sklearn.linear_model import LinearRegression
 
 from evencover import Residual
-from evencover.datasets import Dataset, load_dataset, read_dataset
-from evencover.datasets._downloads import download
+from evencover.datasets import Dataset, cards, load_dataset, read_dataset
+from evencover.datasets.loading import download_dataset
 from evencover.models import QuantileForest, WithSpread
 from evencover.reproduction.benchmark import Benchmark, BenchmarkModel, paper_models, run_benchmark
 
@@ -59,7 +59,10 @@ CASES = {
         "a table is a file that ends in .csv, .tsv, .txt, .csv.gz, .tsv.gz, .txt.gz, .parquet, .feather, .arrow, .xlsx or .xlsm; got 'mine.json'",
     ),
     "no file": (lambda folder: load_dataset(str(folder / "no.csv")), "there is no file "),
-    "address": (lambda folder: download("ftp://x", folder / "x"), "url must begin with http:// or https://; got 'ftp"),
+    "address": (
+        lambda folder: download_dataset(replace(cards()["star"], urls=("ftp://x",)), folder),
+        "url must begin with http:// or https://; got 'ftp",
+    ),
     "target": (
         lambda folder: csv(folder, "a,b\n1,2\n"),
         "target of mine.csv: no column named 'y'; the columns are ['a', 'b']",
