@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +23,8 @@ from evencover import (
     calibrate,
     conformal_quantile,
 )
-from evencover._internal.score_histograms import ScoreCounter
-from evencover.distributed import TableCalibration, _score_counts, predict
+from evencover.distributed import TableCalibration, predict
 from evencover.distributed import calibrate as calibrate_table
-from evencover.distributed._arrow_data import BatchReader, arrow_data
-from evencover.distributed._data_parts import RowGroup
 from tests.distributed_tables import COLUMNS, HOSTILE, in_memory, table
 
 
@@ -146,7 +144,7 @@ def test_thresholds_of_difficult_scores_are_exact(tmp_path, kind, monkeypatch):
     options |= {"spread": "s"} if kind == "negative" else {}
     expected = conformal_quantile(score(y, Prediction(center, spread=np.ones(n))), options["level"])
     for limit in (2**22, 10):
-        monkeypatch.setattr(_score_counts, "_MAX_VALUES", limit)
+        monkeypatch.setattr("evencover.distributed._score_counts._MAX_VALUES", limit)
         found = calibrate_table(tmp_path / "d.parquet", **options)
         np.testing.assert_array_equal(found.calibration.threshold(options["level"])[0], expected)
 
@@ -335,22 +333,20 @@ def test_wrong_options_are_errors(folder, options, message):
 
 
 @pytest.mark.parametrize("factor", [1.5, 1 + 1e-4, 0.99])
-def test_data_that_changes_between_the_passes_is_an_error(folder, monkeypatch, factor):
+def test_data_that_changes_between_the_passes_is_an_error(folder, factor):
     """Thresholds from two versions of the data would be wrong."""
-    first_pass = _score_counts.counted_scores
 
-    def and_change(*arguments):
-        found = first_pass(*arguments)
+    def change_at_the_end(done, total):
+        if done < total:
+            return
         part = table().slice(0, 1000)
         part = part.set_column(
             0, "y", pa.array(part["c"].to_numpy() + factor * (part["y"].to_numpy() - part["c"].to_numpy()))
         )
         pq.write_table(part, folder / "part-0.parquet", row_group_size=400)
-        return found
 
-    monkeypatch.setattr("evencover.distributed.table_calibration.counted_scores", and_change)
     with pytest.raises(RuntimeError, match="the data changed while it was read; calibrate again"):
-        calibrate_table(folder, **COLUMNS, level=[0.1, 0.5, 0.9])
+        calibrate_table(folder, **COLUMNS, level=[0.1, 0.5, 0.9], progress=change_at_the_end)
 
 
 def test_links_to_folders_are_followed_once(folder, tmp_path):
@@ -418,31 +414,41 @@ def test_existing_output_is_not_overwritten_by_a_folder(folder, tmp_path):
         predict(folder / "part-0.parquet", found, output=tmp_path / "out2")
 
 
-def test_files_are_read_in_batches(tmp_path, monkeypatch):
+@dataclass(frozen=True)
+class Watched:
+    """A score that notes the sizes of the batches, and the threads that compute it."""
+
+    sizes: list = field(default_factory=list)
+    threads: set = field(default_factory=set)
+
+    def __call__(self, y, prediction):
+        self.sizes.append(len(y))
+        self.threads.add(threading.get_ident())
+        return Normalized()(y, prediction)
+
+    def interval(self, threshold, prediction):
+        return Normalized().interval(threshold, prediction)
+
+
+def test_files_are_read_in_batches(tmp_path):
     """Also a file with one large row group: of 100 000 rows, at most 32 768 are in memory for each batch."""
     pq.write_table(table(100_000), tmp_path / "large.parquet", row_group_size=100_000)
-    sizes = []
-    with BatchReader(arrow_data(tmp_path / "large.parquet", workers=1), ["y", "c"], []) as reader:
-        sizes.extend(batch.table.num_rows for batch in reader.batches())
-    assert sum(sizes) == 100_000
-    assert max(sizes) == 2**15
+    score = Watched()
+    calibrate_table(tmp_path / "large.parquet", **COLUMNS, nonconformity=score, exact=False, workers=1)
+    assert sum(score.sizes) == 100_000
+    assert max(score.sizes) == 2**15
 
 
 def test_one_thread_counts_and_the_others_read(folder, monkeypatch):
-    counting, reading = set(), set()
-    add, batches = ScoreCounter.add, RowGroup.batches
-
-    def counted(self, *arguments):
-        counting.add(threading.get_ident())
-        return add(self, *arguments)
+    score, reading, iter_batches = Watched(), set(), pq.ParquetFile.iter_batches
 
     def read(self, *arguments, **options):
         reading.add(threading.get_ident())
-        return batches(self, *arguments, **options)
+        return iter_batches(self, *arguments, **options)
 
-    monkeypatch.setattr(ScoreCounter, "add", counted)
-    monkeypatch.setattr(RowGroup, "batches", read)
-    calibrate_table(folder, **COLUMNS, exact=False, workers=3)
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", read)
+    calibrate_table(folder, **COLUMNS, nonconformity=score, exact=False, workers=3)
+    counting = score.threads
     assert counting == {threading.get_ident()}
     assert counting.isdisjoint(reading)
     assert 1 <= len(reading) <= 2
