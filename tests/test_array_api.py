@@ -24,7 +24,6 @@ import evencover
 from evencover import BySpread, IntervalDistance, Normalized, Prediction, Residual, Rows, TooFewRowsWarning
 from evencover.array_api import ArrayCalibration, calibrate, groups_by_edges, scores, thresholds
 from evencover.array_api._rank_selection import _round_length as round_length
-from evencover.array_api._rank_selection import _selected as selected
 
 SELECTION = "evencover.array_api._rank_selection"
 LEVELS = [0.05, 0.5, 0.8, 0.9, 0.99]
@@ -247,18 +246,20 @@ def test_ties_are_not_sorted(share, sorted_sizes):
     ("low", "high"), list(combinations_with_replacement([-np.inf, -1.0, 0.0, 1.0, 2.0, 2.5, np.inf], 2))
 )
 @pytest.mark.parametrize("ends", [0, 2], ids=["finite", "infinite"])
-def test_every_rank_is_found_whatever_the_bounds_are(low, high, ends, sorted_sizes):
+def test_every_rank_is_found_whatever_the_bounds_are(low, high, ends, sorted_sizes, monkeypatch):
     """Only the scores between the bounds are sorted, unless the score of the rank is beyond them."""
     values = np.array([2.0, -1.0, 0.5, *[np.inf, -np.inf] * ends, 0.0, 1.5, 2.0, 0.0, 0.0, 3.0, -2.0, 1.0, 2.0])
-    ordered = np.sort(values)
-    for rank, expected in enumerate(ordered.tolist(), start=1):
+    monkeypatch.setattr(f"{SELECTION}._MAX_SORTED", 8)
+    monkeypatch.setattr(f"{SELECTION}._sample_bounds", lambda *_: (np.float64(low), np.float64(high)))
+    for rank, expected in enumerate(np.sort(values).tolist(), start=1):
         sorted_sizes.clear()
-        found = selected(array_api_compat.numpy, values, rank, np.float64(low), np.float64(high))
-        assert found == expected
+        found = thresholds(values, Fraction(rank, len(values) + 1))
+        assert found.item() == expected
+        _, *sizes = sorted_sizes  # after that of the sample
         if low < expected < high:
-            assert sorted_sizes == [((low < values) & (values < high)).sum()]
+            assert sizes == [((low < values) & (values < high)).sum()]
         else:
-            assert sorted_sizes == ([] if expected in (low, high) else [len(values)])
+            assert sizes == ([] if expected in (low, high) else [len(values)])
 
 
 def test_lengths_are_round():
