@@ -574,17 +574,14 @@ class TestAudit:
     def test_swapped_bounds_are_reported(self, capsys, csv):
         Path("a.csv").write_text("y,lo,hi\n0,-1,1\n0,1,-1\n0,-1,1\n", encoding="utf-8")
         _, text, errors = run_command_line(capsys, "audit", "a.csv", "--target", "y", "--lower", "lo", "--upper", "hi")
-        assert errors == (
-            "evencover: rows with lower above upper: 1 (the first in row 3 of the file); their intervals count as "
-            "empty\n"
-        )
+        assert re.fullmatch(r"evencover: .* lower above upper: 1 .* row 3 of the file.* empty\n", errors)
         assert "Empty intervals: 1" in text
 
 
 CASES = {
     "no target": (
         ["run", "houses.csv"],
-        r"target must name the column to predict; the columns of houses.csv are \['name', 'area'",
+        r"target must .* column .* houses.csv .*\['name', 'area'",
     ),
     "no file": (["run", "nope.csv", "--target", "y"], r"there is no file nope.csv"),
     "no table": (
@@ -615,12 +612,12 @@ CASES = {
     ),
     "too many groups": (
         ["run", "--groups", "column:x0"],
-        r"groups: column 'x0' must have at most 50 different values, because each gets its own threshold; got 20000",
+        r"groups: column 'x0' .* at most 50 .*; got 20000",
     ),
     "folder is a file": (["run", "--output", "houses.csv"], r"output must be a folder; houses.csv is a file"),
     "folder of others": (
         ["run", "--output", "."],
-        r"output must be a new folder, or the folder of an earlier study; . contains other files",
+        r"output must be a new folder, .* study; \. contains other files",
     ),
     "folder in a file": (
         ["run", "--output", "houses.csv/sub"],
@@ -641,7 +638,7 @@ CASES = {
     ),
     "columns missing": (
         ["predict", "evencover-houses", "other.csv"],
-        r"other.csv must have the columns that the model was fitted on; missing columns: \['area', '<script>', 'code'",
+        r"other.csv .* missing columns: \['area', '<script>', 'code'",
     ),
     "out to nowhere": (
         ["predict", "evencover-houses", "houses.csv", "--output", "a.xlsx"],
@@ -657,16 +654,15 @@ CASES = {
     ),
     "audit, target missing": (
         ["audit", "houses.csv", "--target", "area", "--lower", "price", "--upper", "price"],
-        r"target of houses.csv: column 'area' must hold a finite number in every row; "
-        r"missing or infinite values: \d+ of 600",
+        r"target of houses.csv: column 'area' must hold a finite number .* \d+ of 600",
     ),
     "audit, groups missing": (
         ["audit", "houses.csv", "--target", "price", "--lower", "price", "--upper", "price", "--group", "area"],
-        r"group: column 'area' must have a label for every row; missing labels: \d+ of 600",
+        r"group: column 'area' must have a label .* \d+ of 600",
     ),
     "audit, infinite groups": (
         ["audit", "infinite.csv", "--target", "y", "--lower", "l", "--upper", "u", "--group", "g"],
-        r"group: column 'g' must have finite or missing values; infinite values: 1 \(the first in row 3 of the file\)",
+        r"group: column 'g' must have finite .* infinite values: 1 .* row 3 of the file",
     ),
     "audit, no prediction": (
         ["audit", "houses.csv", "--target", "price", "--lower", "price", "--upper", "price", "--prediction", "p"],

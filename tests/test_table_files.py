@@ -248,11 +248,7 @@ class TestExcel:
     def test_formulas_without_a_value_get_a_warning(self, formula, tmp_path):
         """Programs other than Excel write formulas without their values."""
         path = sheet(tmp_path / "a.xlsx", ["a", "y"], [1, 2], [formula, 3], [formula, None])
-        message = (
-            r"a.xlsx: formulas without a stored value: 2, the first in cell A3; they were read as missing values; open "
-            r"the file in a spreadsheet program and save it$"
-        )
-        with pytest.warns(UserWarning, match=message):
+        with pytest.warns(UserWarning, match=r"a.xlsx: formulas .*: 2, the first in cell A3; .* missing values"):
             assert read_table(path)["a"].to_pylist() == [1, None]
 
     def test_a_formula_with_an_empty_text_gets_no_warning(self, tmp_path):
@@ -310,9 +306,7 @@ class TestNames:
         assert read_table(written(tmp_path, text)).column_names == names
 
     def test_duplicate_names_are_made_unique(self, tmp_path):
-        message = (
-            r"mine.csv has duplicate column names; their columns are now called 'a \(column 3\)', 'a \(column 4\)'"
-        )
+        message = r"mine.csv has duplicate column names; .* 'a \(column 3\)', 'a \(column 4\)'"
         with pytest.warns(UserWarning, match=message):
             table = read_table(written(tmp_path, "a,y,a, a\n1,2,3,4\n"))
         assert table.to_pydict() == {"a": [1], "y": [2], "a (column 3)": [3], "a (column 4)": [4]}
@@ -336,9 +330,7 @@ class TestNames:
     @pytest.mark.parametrize("names", [("1", "2"), ("first", "second"), ("12", "1e+05")])
     def test_row_names_or_delimiters_at_the_end_of_rows(self, names, tmp_path):
         message = (
-            r"mine.csv must have a column name for each cell; got rows with one more, in which the first cells, such "
-            rf"as '{re.escape(names[0])}', may be row names and the last ones are empty; if they are row names, "
-            r"write ',' at the beginning of the first line, otherwise at its end$"
+            rf"mine.csv .* rows with one more, .* '{re.escape(names[0])}', may be row names .* ',' at the beginning"
         )
         with pytest.raises(ValueError, match=message):
             read_table(written(tmp_path, rows := f"a,b,y\n{names[0]},1,2,\n{names[1]},3,4,\n"))
@@ -522,7 +514,7 @@ class TestNumbersAsText:
         assert read_table(written(tmp_path, "a,b\n1.234,1\n"))["a"].to_pylist() == [1.234]
 
     def test_a_comma_that_can_mean_both_gets_a_warning(self, tmp_path):
-        message = "column 'a' is read as text, because '1,234' can mean 1234 or 1.234; write one of these into the file"
+        message = "column 'a' is read as text, .*'1,234' can mean 1234 or 1.234"
         with pytest.warns(UserWarning, match=message):
             assert read_table(written(tmp_path, "a\ty\n1,234\t2\n5\t3\n"))["a"].to_pylist() == ["1,234", "5"]
 
