@@ -165,12 +165,19 @@ def test_every_format_holds_the_same_table(suffix, tmp_path):
     assert read_dataset(numbers).name == "my.rents"
 
 
-@pytest.mark.parametrize("suffix", OUTPUT_SUFFIXES)
-def test_what_is_written_can_be_read(suffix, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def predictor(tmp_path_factory):
+    """A folder with a model, and with rows to predict."""
+    folder = tmp_path_factory.mktemp("predictor")
     model = ConformalRegressor(LinearRegression()).fit(pd.DataFrame({"area": np.arange(20.0)}), np.arange(20.0))
-    model.save("model")
-    pd.DataFrame(ROWS).to_parquet("new.parquet")
+    model.save(folder / "model")
+    pd.DataFrame(ROWS).to_parquet(folder / "new.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("suffix", OUTPUT_SUFFIXES)
+def test_what_is_written_can_be_read(suffix, predictor, capsys, monkeypatch):
+    monkeypatch.chdir(predictor)
     status, _, errors = typed(capsys, "predict", "model", "new.parquet", "--keep", *ROWS, "--output", f"out{suffix}")
     assert (status, errors) == (0, "")
     assert read_table(f"out{suffix}").select(list(ROWS)).to_pydict() == ROWS
