@@ -49,6 +49,13 @@ def use_light_stack(patch):
     patch.setitem(EFFORTS, "fast", replace(EFFORTS["fast"], **members, n_folds=2, n_distribution_trees=1))
 
 
+def use_small_stack(patch):
+    """With effort "normal", a stack has regressors of all kinds, but small ones."""
+    sizes = {"n_folds": 2, "n_trees": 3, "n_distribution_trees": 3, "n_kernels": 20}
+    patch.setitem(EFFORTS, "normal", replace(EFFORTS["normal"], **sizes))
+    patch.setattr("evencover.models._stack_members._NETWORK_EPOCHS", (3, 3))
+
+
 def prices(n=400):
     """Return a table of prices whose log is linear in the feature, with equal noise."""
     rng = np.random.default_rng(0)

@@ -48,8 +48,6 @@ from evencover import (
     predictions_of,
     recommend,
 )
-from evencover._report.json_data import data_of
-from evencover._report.writing import report
 from evencover.datasets import load_dataset
 from evencover.models import WithSpread
 from evencover.studies import Plan, study
@@ -61,6 +59,7 @@ from evencover.synthetic import (
     two_modes,
     two_subgroups,
 )
+from tests.report_pages import report_page, result_data
 
 SYNTHETIC = {
     "homoskedastic": homoskedastic,
@@ -303,9 +302,9 @@ def of_diagnostics(sample: Sample, model: FrozenEstimator) -> Answers:
         regressor = ConformalRegressor(model, taxonomy=taxonomy).fit(sample.X[old], sample.y[old])
         for level in (0.5, 0.9):
             found = diagnose(regressor, taxonomy=taxonomy, level=level)
-            yield f"diagnose/{taxonomy}/{level}", text([str(found), data_of(found)])
+            yield f"diagnose/{taxonomy}/{level}", text([str(found), result_data(found)])
         audited = audit(sample.y[new], regressor.predict_interval(sample.X[new]), X=sample.X[new])
-        yield f"audit/{taxonomy}", text([str(audited), data_of(audited)])
+        yield f"audit/{taxonomy}", text([str(audited), result_data(audited)])
     chosen = recommend(RidgeCV(), sample.X[training], sample.y[training], level=0.8)
     yield "recommend", text(str(chosen.recommendation_))
 
@@ -320,10 +319,10 @@ def of_study(sample: Sample) -> Answers:
     names = ["default"] if sample.name.endswith("_ties") else list(plans)
     for name in names:
         found = study(table, "y", plan=plans[name], name=sample.name)
-        yield f"study/{name}", text([str(found), data_of(found)])
+        yield f"study/{name}", text([str(found), result_data(found)])
         columns = {key: np.asarray(values).tolist() for key, values in found.columns_of_intervals().items()}
         yield f"study/{name}/intervals", text(columns)
-        yield f"study/{name}/report", text(report(found))
+        yield f"study/{name}/report", text(report_page(found))
 
 
 def text(value: object) -> np.ndarray:

@@ -560,7 +560,7 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
             'return 4 if strict and verdict == "undecided" else 0',
             'return 4 if verdict == "undecided" else 0',
             "an undecided verdict is an exit status without --strict",
-            "test_cli",
+            "test_main_job",
         ),
     ),
     "error checks": (

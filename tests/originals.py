@@ -9,8 +9,6 @@ from zipfile import ZipFile
 import openpyxl
 import xlwt
 
-from evencover.datasets._originals import ORIGINALS, _star_codes
-
 
 def original(name, folder, path):
     """Write a file in the layout of a data set's source, and return its path."""
@@ -73,7 +71,7 @@ def crime(header, rows, path):
 
 def star(header, rows, path):
     """The source also has row names, scores, lunchk and a row with a missing value; quarters of a year are text."""
-    codes = _star_codes()
+    codes = star_codes()
     scores = [f"{subject}{grade}" for subject in ("read", "math") for grade in "k123"]
     lines = []
     for index, row in enumerate(rows):
@@ -93,6 +91,23 @@ def star(header, rows, path):
         writer.writerows(lines)
 
 
+def star_codes():
+    """Return the texts of the source whose codes are 0, 1, ... in the CSV file, by column."""
+    ladder = ["level1", "level2", "level3", "apprentice", "probation", "noladder", "notladder"]
+    codes = {"gender": ["female", "male"], "ethnicity": ["cauc", "afam", "asian", "hispanic", "amindian", "other"]}
+    for grade in "k123":
+        codes[f"star{grade}"] = ["regular", "small", "regular+aide"]
+        codes[f"lunch{grade}"] = ["free", "non-free"]
+        codes[f"school{grade}"] = ["inner-city", "suburban", "rural", "urban"]
+        codes[f"degree{grade}"] = ["bachelor", "master", "specialist", "phd"]
+        codes[f"ladder{grade}"] = ladder
+        codes[f"tethnicity{grade}"] = ["cauc", "afam", "asian"]
+    return codes | {
+        "degreek": ["bachelor", "master", "specialist", "master+"],
+        "ladderk": [*ladder[:5], "pending", "notladder"],
+    }
+
+
 def excel(path, member, sheet, lines):
     workbook = openpyxl.Workbook(write_only=True)
     rows = workbook.create_sheet(sheet)
@@ -107,4 +122,11 @@ def numbers(row):
     return [float(cell) for cell in row]
 
 
-MAKERS = dict(zip(ORIGINALS, (concrete, turbine, puma, residential, crime, star), strict=True))
+MAKERS = {
+    "concrete": concrete,
+    "turbine": turbine,
+    "puma32H": puma,
+    "residential": residential,
+    "crime2": crime,
+    "star": star,
+}

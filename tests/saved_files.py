@@ -2,7 +2,7 @@
 
     python -m tests.saved_files     writes the files of the current version of the format to its folder, tests/files/v4
 
-Run it when `VERSION` in `evencover._internal.saved_files` rises, commit the new folder, and keep the older ones.
+Run it when the version of the format rises, commit the new folder, and keep the older ones.
 Before the first release, run it again if the format changes. Next to each file, a JSON file holds the class of the
 object, rows to predict, and the answers that the object gave before it was saved.
 
@@ -13,11 +13,14 @@ files load with 1.6 and 1.9.
 """
 
 import json
+from functools import cache
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import BaggingRegressor
 from sklearn.frozen import FrozenEstimator
@@ -53,7 +56,6 @@ from evencover import (
     calibrate,
     models,
 )
-from evencover._internal.saved_files import VERSION
 from evencover.models import (
     DeepEnsemble,
     DropoutEnsemble,
@@ -69,8 +71,9 @@ from evencover.models import (
     TableEncoder,
     WithSpread,
 )
-from evencover.models._best_regressor import BestRegressor, KernelFeatures
+from evencover.studies import MODELS
 from evencover.synthetic import heteroskedastic
+from tests.archives import header
 
 FILES = Path(__file__).parent / "files"
 LEVELS = [0.5, 0.8]
@@ -85,11 +88,23 @@ BY_PROBABILITY = {p: QuantileRegressor(quantile=p, alpha=0) for p in (0.05, 0.25
 SHIFTED = LinearRegression().fit(DATA.X, np.column_stack([DATA.y + shift for shift in (0.0, -1.0, 3.0, -0.5)]))
 COLUMNS = FromOutputs(FrozenEstimator(SHIFTED), [0.5, 0.1, 0.9, 0.25], level=0.8)
 PROCESS = FrozenEstimator(GaussianProcessRegressor(RBF(0.3), alpha=0.5, optimizer=None).fit(DATA.X[:8], DATA.y[:8]))
-CURVED = make_pipeline(StandardScaler(), KernelFeatures(5), LinearRegression())
+BEST_OF_THREE = MODELS["best-of-three"](0.9, 0).estimator
+KERNEL = clone(dict(BEST_OF_THREE.candidates)["kernel"]["kernelfeatures"]).set_params(n_components=5)
+CURVED = make_pipeline(StandardScaler(), KERNEL, LinearRegression())
 BEST = WithSpread(
-    BestRegressor([("linear", LinearRegression()), ("kernel", CURVED)]), ResidualSpread(CURVED), random_state=0
+    clone(BEST_OF_THREE).set_params(candidates=[("linear", LinearRegression()), ("kernel", CURVED)]),
+    ResidualSpread(CURVED),
+    random_state=0,
 )
 NETWORK = {"hidden": (3,), "epochs": 3, "random_state": 0}
+
+
+@cache
+def current_version():
+    """Return the version of the format that files have now."""
+    with TemporaryDirectory() as folder:
+        calibrate([1.0], [0.0]).save(Path(folder) / "calibration")
+        return header(Path(folder) / "calibration")["version"]
 
 
 def load(path, kind):
@@ -257,7 +272,7 @@ def boosters():
 
 def main():
     """Write every object, and its answers, to the folder of the current version."""
-    folder = FILES / f"v{VERSION}"
+    folder = FILES / f"v{current_version()}"
     folder.mkdir(parents=True, exist_ok=True)
     for objects, rows in [
         (calibrations(), None),

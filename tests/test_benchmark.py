@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import cache
 from itertools import islice, pairwise
 
 import numpy as np
@@ -35,13 +37,10 @@ from evencover.reproduction.benchmark import (
     run_trial,
 )
 from evencover.reproduction.benchmark._benchmark_figures import benchmark_figure
-from evencover.reproduction.benchmark._model_fits import Split, SplitPredictions
 from evencover.reproduction.benchmark._progress_files import progress_files, report_progress
-from evencover.reproduction.benchmark._result_store import open_store
-from evencover.reproduction.benchmark._workers import map_unordered
 from evencover.reproduction.benchmark.result_files import write_results
-from evencover.reproduction.benchmark.runs import BenchmarkTask, run_task, unfinished_trials
-from evencover.reproduction.benchmark.summary import _probability_of_at_least, _tail_regions, summarize, summary_text
+from evencover.reproduction.benchmark.runs import run_task, unfinished_trials
+from evencover.reproduction.benchmark.summary import summarize, summary_text
 from evencover.reproduction.benchmark.variants import BINNING_METHODS
 from evencover.reproduction.simulation import seed_of
 from evencover.synthetic import heteroskedastic
@@ -66,7 +65,7 @@ def write_csv(folder, data):
 
 
 def small(**settings):
-    return Benchmark(paper_models(epochs=2), **{"splits": SPLITS, **settings})
+    return Benchmark(**{"models": paper_models(epochs=2), "splits": SPLITS, **settings})
 
 
 def imagined_predictions(n=300, m=200, seed=0):
@@ -76,7 +75,7 @@ def imagined_predictions(n=300, m=200, seed=0):
     center = rng.normal(size=n + m)
     prediction = Prediction(center, spread, center - 0.8 * spread, center + spread, level=0.8)
     y = center + spread * rng.normal(size=n + m)
-    return SplitPredictions(y, n, prediction, Prediction(center + 0.1, 1.1 * spread, level=LEVEL))
+    return _model_fits.SplitPredictions(y, n, prediction, Prediction(center + 0.1, 1.1 * spread, level=LEVEL))
 
 
 def trial(variant, binning="as run"):
@@ -112,7 +111,7 @@ def test_splits_are_those_of_the_paper():
     rows = np.arange(1030)
     rest, test = train_test_split(rows, test_size=0.2, random_state=13)
     training, calibration = train_test_split(rest, test_size=0.5, random_state=13)
-    split = Split.of(1030, 13)
+    split = _model_fits.Split.of(1030, 13)
     for found, expected in ((split.training, training), (split.calibration, calibration), (split.test, test)):
         np.testing.assert_array_equal(found, expected)
 
@@ -174,7 +173,9 @@ def test_a_group_without_test_rows_has_no_measures():
     predictions = imagined_predictions()
     calm = np.flatnonzero(predictions.prediction.spread[300:] < 1.0) + 300  # all of the lowest third
     rows = np.concatenate([np.arange(300), calm])
-    few = SplitPredictions(predictions.y[rows], 300, predictions.prediction[rows], predictions.baseline[rows])
+    few = _model_fits.SplitPredictions(
+        predictions.y[rows], 300, predictions.prediction[rows], predictions.baseline[rows]
+    )
     for row in run_trial(trial("NCP"), few)[2:]:
         assert (row["n_test"], row["covered"]) == (0, 0)
         assert np.isnan([row[name] for name in ("coverage", "width", "winkler", "r2")]).all()
@@ -204,28 +205,29 @@ def test_the_networks_of_all_splits_are_trained_jointly(tmp_path, monkeypatch):
     assert seeds == [seed_of(0, "mine", str(split), kind) % 2**32 for kind in kinds for split in SPLITS]
 
 
-def test_a_networks_seed_depends_only_on_data_set_split_and_class():
+def measures(rows, model, *, splits=SPLITS):
+    """Return the thresholds, widths and interval scores of a model, which depend on its predictions."""
+    names = ("threshold", "width", "winkler")
+    return np.array([[row[name] for name in names] for row in rows if row["model"] == model and row["split"] in splits])
+
+
+def test_a_networks_seed_depends_only_on_data_set_split_and_class(whole_run, tmp_path):
     """Not on the models that share the network, nor on the networks that are trained jointly with it."""
-    data = synthetic()
-    models = paper_models(epochs=2)
-    every, alone = (
-        dict(_model_fits.fit_and_predict(_model_fits.training_jobs("mine", some, SPLITS)[0], data, some, LEVEL))
-        for some in (models, {"MVE": models["MVE"]})
-    )
-    assert set(alone) == {(13, "MVE"), (2, "MVE")}
-    for fit, predictions in alone.items():
-        np.testing.assert_allclose(predictions.prediction.spread, every[fit].prediction.spread, rtol=1e-4)
-    first, second = (every[split, "MV"].prediction.center for split in SPLITS)
-    assert not np.allclose(first[:20], second[:20])
-    assert not np.allclose(every[13, "MV"].prediction.spread, every[13, "MVE"].prediction.spread)
+    path, _, every = whole_run
+    one = Benchmark({"MVE": paper_models(epochs=2)["MVE"]}, splits=SPLITS)
+    alone = run_benchmark(one, [load_dataset(str(path))], tmp_path)
+    np.testing.assert_allclose(measures(alone, "MVE"), measures(every, "MVE"), rtol=1e-4)
+    first, second = (measures(every, "MV", splits=[split]) for split in SPLITS)
+    assert not np.allclose(first, second, equal_nan=True)
+    assert not np.allclose(measures(every, "MV"), measures(every, "MVE"), equal_nan=True)
 
 
-def test_the_device_is_resolved_before_training():
+def test_the_device_is_resolved_before_training(whole_run):
     """So the configuration in the folder names it, and all processes use the same."""
-    resolved = _model_fits.resolve_devices(paper_models())
-    networks = [network for model in resolved.values() for network in _model_fits.networks_in(model)]
-    assert len(networks) == 4
-    assert {network.device for network in networks} == {"cuda" if torch.cuda.is_available() else "cpu"}
+    _, folder, _ = whole_run
+    models = (folder / "benchmark.json").read_text()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    assert models.count("Network(") == models.count(f"Network(device='{device}', ") == 4
 
 
 def test_baselines_are_at_the_level_and_calibrated_quantiles_have_twice_the_miss_rate():
@@ -245,7 +247,7 @@ def test_baselines_are_at_the_level_and_calibrated_quantiles_have_twice_the_miss
     forest = predictions[13, "QRF"]
     assert (forest.baseline.lower <= forest.prediction.lower).all()
     assert (forest.baseline.upper >= forest.prediction.upper).all()
-    split = Split.of(len(data.y), 13)
+    split = _model_fits.Split.of(len(data.y), 13)
     learned = data.y[split.training]
     rows = np.concatenate([split.calibration, split.test])
     for of_model in predictions.values():
@@ -253,15 +255,15 @@ def test_baselines_are_at_the_level_and_calibrated_quantiles_have_twice_the_miss
         assert of_model.n_calibration == len(split.calibration)
 
 
-def test_results_do_not_depend_on_the_targets_unit():
-    data, models = synthetic(), paper_models(epochs=2)
+def test_results_do_not_depend_on_the_targets_unit(whole_run, tmp_path):
+    path, _, rows = whole_run
+    data = load_dataset(str(path))
     scaled = replace(data, y=1e3 * data.y + 5e3)
-    for job in _model_fits.training_jobs("mine", models, SPLITS[:1]):
-        pairs = zip(*(_model_fits.fit_and_predict(job, each, models, LEVEL) for each in (data, scaled)), strict=True)
-        for (_, first), (_, second) in pairs:
-            np.testing.assert_allclose(second.y, first.y, atol=1e-9)
-            for part in ("center", "spread", "lower", "upper"):
-                np.testing.assert_allclose(getattr(second.prediction, part), getattr(first.prediction, part), atol=1e-4)
+    of_scaled = run_benchmark(small(splits=SPLITS[:1]), [scaled], tmp_path)
+    for model in paper_models():
+        np.testing.assert_allclose(
+            measures(of_scaled, model), measures(rows, model, splits=SPLITS[:1]), rtol=1e-4, atol=1e-4
+        )
 
 
 def test_rows_come_in_the_order_of_the_trials(whole_run):
@@ -517,22 +519,30 @@ def test_progress_never_goes_back(tmp_path, monkeypatch):
 
 
 def test_the_longest_tasks_come_first(tmp_path, monkeypatch):
-    costs = []
+    sizes = []
 
-    def recording(function, tasks, **settings):
-        costs.extend(task.cost for task in tasks)
-        return map_unordered(function, tasks, **settings)
+    def recording(task, *rest, **settings):
+        sizes.append(len(task.data.y))
+        return run_task(task, *rest, **settings)
 
-    monkeypatch.setattr("evencover.reproduction.benchmark.runs.map_unordered", recording)
+    monkeypatch.setattr("evencover.reproduction.benchmark.runs.run_task", recording)
     few = Benchmark({"linear": BenchmarkModel(WithSpread(LinearRegression()))}, splits=[1])
     run_benchmark(few, [synthetic(100), synthetic(400, "large"), synthetic(200, "larger")], tmp_path)
-    assert costs == sorted(costs, reverse=True)
-    assert len(set(costs)) == 3
+    assert sizes == [400, 200, 100]
 
 
-def test_a_folder_belongs_to_one_run_at_a_time(tmp_path):
-    with open_store(tmp_path, small().configuration([])), pytest.raises(ValueError, match="another run is writing to"):
-        run_benchmark(small(), [synthetic()], tmp_path)
+def test_a_folder_belongs_to_one_run_at_a_time(tmp_path, monkeypatch):
+    """A second run that starts while the first one trains is an error."""
+    few = Benchmark({"linear": BenchmarkModel(WithSpread(LinearRegression()))}, splits=[1])
+
+    def another_run(*_, **__):
+        with pytest.raises(ValueError, match="another run is writing to"):
+            run_benchmark(few, [synthetic()], tmp_path)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("evencover.reproduction.benchmark.runs.run_task", another_run)
+    with pytest.raises(KeyboardInterrupt):
+        run_benchmark(few, [synthetic()], tmp_path)
 
 
 def test_data_sets_can_be_added_to_a_folder(tmp_path):
@@ -578,30 +588,30 @@ def test_a_failed_training_does_not_stop_the_others(tmp_path):
     assert unfinished_trials(both, [synthetic()], tmp_path) == {"mine": len(both.trials("mine", ["broken"]))}
 
 
-def test_a_worker_with_other_package_versions_is_an_error():
-    few = Benchmark({"linear": BenchmarkModel(WithSpread(LinearRegression()))}, splits=SPLITS)
-    (task, *_) = (
-        BenchmarkTask(job, (), synthetic(), {}, few, {"numpy": "0.1"})
-        for job in _model_fits.training_jobs("mine", few.models, SPLITS)
-    )
-    assert run_task(task).error.startswith(
-        "ValueError: a worker must have the package versions of the main process, {'numpy': '0.1'}"
-    )
+def test_a_worker_with_other_package_versions_is_an_error(tmp_path, monkeypatch):
+    few = Benchmark({"linear": BenchmarkModel(WithSpread(LinearRegression()))}, splits=[1])
+
+    def in_old_process(task, *rest, **settings):
+        return run_task(replace(task, versions={"numpy": "0.1"}), *rest, **settings)
+
+    monkeypatch.setattr("evencover.reproduction.benchmark.runs.run_task", in_old_process)
+    message = "ValueError: a worker must have the package versions of the main process, {'numpy': '0.1'}"
+    with pytest.raises(RuntimeError, match=re.escape(message)):
+        run_benchmark(few, [synthetic()], tmp_path)
 
 
-def test_networks_with_different_seeds_are_trained_separately():
+def test_networks_with_different_seeds_are_trained_separately(tmp_path):
     models = {
         name: BenchmarkModel(MeanVarianceNetwork(epochs=2, random_state=seed)) for name, seed in (("a", 1), ("b", 2))
     }
-    (job,) = _model_fits.training_jobs("mine", models, SPLITS[:1])
-    predictions = dict(_model_fits.fit_and_predict(job, synthetic(), models, LEVEL))
-    assert not np.allclose(predictions[13, "a"].prediction.center, predictions[13, "b"].prediction.center)
+    rows = run_benchmark(small(splits=SPLITS[:1], models=models), [synthetic()], tmp_path)
+    assert not np.allclose(measures(rows, "a"), measures(rows, "b"), equal_nan=True)
 
 
 def test_the_sizes_of_a_split_are_known_without_drawing_it():
     for n in [*range(5, 300), 1030, 9568]:
-        split = Split.of(n, 1)
-        assert Split.sizes(n) == (len(split.training), len(split.calibration), len(split.test))
+        split = _model_fits.Split.of(n, 1)
+        assert _model_fits.Split.sizes(n) == (len(split.training), len(split.calibration), len(split.test))
 
 
 def test_only_unfinished_files_of_the_benchmark_are_removed(tmp_path):
@@ -701,25 +711,54 @@ def test_results_are_a_tidy_table(whole_run_with_files):
     assert drawn.count("<use") > 2 * 7 * 4 * 2 * 4  # a point for each variant, model, split and group
 
 
+@cache
+def tails(m, n):
+    """Return which counts of m covered rows are too few and too many, and the probabilities of both, by SciPy.
+
+    Each region has a probability of at most half a percent; with one more count it would have more.
+    """
+    k = int(np.ceil(0.9 * (n + 1)))
+    exact = betabinom.pmf(np.arange(m + 1), m, k, n + 1 - k)
+    at_most, at_least = np.cumsum(exact), np.cumsum(exact[::-1])[::-1]
+    few, many = at_most <= 0.005, at_least <= 0.005
+    return few, many, at_most[few].max(initial=0.0), at_least[many].max(initial=0.0)
+
+
+def probability_of_at_least(observed, probabilities):
+    """Return the probability that at least so many of independent events happen."""
+    distribution = np.ones(1)
+    for p in probabilities:
+        distribution = np.append((1 - p) * distribution, 0.0) + p * np.append(0.0, distribution)
+    return distribution[observed:].sum()
+
+
 @pytest.mark.parametrize(("m", "n"), [(60, 45), (200, 300), (3, 9)])
 def test_each_tail_region_has_at_most_half_a_percent(m, n):
-    """By the exact distribution of the count; with one more count it would have more."""
-    few, many, probabilities = _tail_regions(m, n, LEVEL)
-    k = int(np.ceil(0.9 * (n + 1)))
-    exact = betabinom(m, k, n + 1 - k)
-    np.testing.assert_allclose(probabilities, exact.pmf(np.arange(m + 1)), rtol=1e-9, atol=1e-12)
-    assert probabilities[few].sum() <= 0.005
-    assert probabilities[many].sum() <= 0.005
-    assert few[: few.sum()].all()
-    assert many[len(many) - many.sum() :].all()
-    assert probabilities[: few.sum() + 1].sum() > 0.005
-    assert probabilities[len(probabilities) - many.sum() - 1 :].sum() > 0.005
+    """By the exact distribution of the count."""
+    few, many, p_few, p_many = tails(m, n)
+    for covered in range(m + 1):
+        count = cell_count(("one", covered), n_test=m, n_calibration=n)
+        assert (count.below, count.above) == (few[covered], many[covered])
+        assert count.expected == pytest.approx(p_few + p_many, rel=1e-9, abs=1e-12)
+        assert count.p_value == pytest.approx(p_few if few[covered] else 1.0)
 
 
-def test_the_tail_of_a_sum_of_independent_events_is_exact():
-    probabilities = [0.1, 0.5, 0.9]
-    exact = {0: 1.0, 1: 1 - 0.9 * 0.5 * 0.1, 2: 0.1 * 0.5 + 0.1 * 0.9 + 0.5 * 0.9 - 2 * 0.045, 3: 0.045}
-    assert {seen: _probability_of_at_least(seen, probabilities) for seen in exact} == pytest.approx(exact)
+@pytest.mark.parametrize("seen", [0, 1, 2, 3])
+def test_the_tail_of_a_sum_of_independent_events_is_exact(seen):
+    """Some of three cells, with 60, 200 and 400 test rows, have too few covered rows."""
+    sizes = ((60, 45), (200, 300), (400, 400))
+    p = [tails(m, n)[2] for m, n in sizes]
+    rows = [row for m, n in sizes for row in cell_rows(("one", m), n_test=m, n_calibration=n)[:1]]
+    for row in rows[:seen]:
+        row["covered"] = 0
+    (count,) = summarize([*rows, {**rows[0], "group": "all"}]).counts
+    one = [p[0] * (1 - p[1]) * (1 - p[2]), p[1] * (1 - p[0]) * (1 - p[2]), p[2] * (1 - p[0]) * (1 - p[1])]
+    two = [p[0] * p[1] * (1 - p[2]), p[0] * p[2] * (1 - p[1]), p[1] * p[2] * (1 - p[0])]
+    three = p[0] * p[1] * p[2]
+    assert count.below == seen
+    exact = [1.0, sum(one) + sum(two) + three, sum(two) + three, three][seen]
+    assert count.p_value == pytest.approx(exact)
+    assert probability_of_at_least(seen, p) == pytest.approx(exact)
 
 
 def imagined_rows(seed, *, shift=0.0, tied=False, variants=VARIANTS, binnings=BINNING_METHODS):
@@ -733,7 +772,7 @@ def imagined_rows(seed, *, shift=0.0, tied=False, variants=VARIANTS, binnings=BI
             spread, noise = np.ceil(4 * spread) / 4, np.ceil(noise)
         y = spread * noise + shift * (np.arange(400) >= 250)
         prediction = Prediction(np.zeros(400), spread, level=LEVEL)
-        predictions = SplitPredictions(y, 250, prediction, prediction)
+        predictions = _model_fits.SplitPredictions(y, 250, prediction, prediction)
         for binning in binnings:
             for variant in variants:
                 rows += run_trial(Trial("imagined", "one", split, variant, binning, LEVEL), predictions)
@@ -749,20 +788,25 @@ def test_guaranteed_groups_are_outside_as_often_as_expected():
         outside, expected = sum(count.outside for count in counts), sum(count.expected for count in counts)
         assert sum(count.cells for count in counts) == 15 * 60
         probabilities = [expected / 900] * 900  # those of the cells differ little
-        assert _probability_of_at_least(outside, probabilities) > ONE_IN_A_MILLION
-        assert 1 - _probability_of_at_least(outside + 1, probabilities) > ONE_IN_A_MILLION
+        assert probability_of_at_least(outside, probabilities) > ONE_IN_A_MILLION
+        assert 1 - probability_of_at_least(outside + 1, probabilities) > ONE_IN_A_MILLION
     assert all(len(each.counts) == 4 and each.holds for each in summaries)
     marginal = [next(count for count in each.counts if count.variant == "mPointCP") for each in summaries]
     assert all(count.p_value < 1e-4 for count in marginal)
     assert all((count.lowest.group, count.highest.group) == ("high", "low") for count in marginal)
 
 
-def cell_count(*cells):
-    """Return the count for cells, each a model and a number of covered rows of 400, calibrated on 400 rows."""
+def cell_rows(*cells, n_test=400, n_calibration=400):
+    """Return rows of cells, each a model and a number of covered rows, and a row of all groups."""
     row = {"variant": "NCP", "binning": "exact", "level": LEVEL, "data": "mine", "group": "low", "threshold": 1.0}
-    sizes = {"n_test": 400, "n_calibration": 400, "width": 1.0, "winkler": 1.0}
-    rows = [{**row, **sizes, "model": model, "covered": n, "coverage": n / 400} for model, n in cells]
-    (count,) = summarize([*rows, {**rows[0], "group": "all"}]).counts
+    row |= {"n_test": n_test, "n_calibration": n_calibration, "width": 1.0, "winkler": 1.0}
+    rows = [{**row, "model": model, "covered": n, "coverage": n / n_test} for model, n in cells]
+    return [*rows, {**rows[0], "group": "all"}]
+
+
+def cell_count(*cells, **sizes):
+    """Return the count for cells, each a model and a number of covered rows."""
+    (count,) = summarize(cell_rows(*cells, **sizes)).counts
     return count
 
 
@@ -798,15 +842,15 @@ def test_tied_spreads_leave_the_distribution_exact():
         rng = np.random.default_rng(seed)
         spread = rng.integers(1, 4, 224).astype(float)
         prediction = Prediction(np.zeros(224), spread, level=LEVEL)
-        predictions = SplitPredictions(rng.normal(size=224) * (1 + spread), 149, prediction, prediction)
+        predictions = _model_fits.SplitPredictions(rng.normal(size=224) * (1 + spread), 149, prediction, prediction)
         for row in run_trial(trial("PointCP", "exact"), predictions)[1:]:
-            too_few, too_many, probabilities = _tail_regions(row["n_test"], row["n_calibration"], LEVEL)
+            too_few, too_many, *p = tails(row["n_test"], row["n_calibration"])
             few, many = few + too_few[row["covered"]], many + too_many[row["covered"]]
-            p_few.append(probabilities[too_few].sum())
-            p_many.append(probabilities[too_many].sum())
+            p_few.append(p[0])
+            p_many.append(p[1])
     for observed, probabilities in ((few, p_few), (many, p_many)):
-        assert _probability_of_at_least(observed, probabilities) > ONE_IN_A_MILLION
-    assert 1 - _probability_of_at_least(few + 1, p_few) > ONE_IN_A_MILLION
+        assert probability_of_at_least(observed, probabilities) > ONE_IN_A_MILLION
+    assert 1 - probability_of_at_least(few + 1, p_few) > ONE_IN_A_MILLION
 
 
 def test_infinite_intervals_are_counted_and_drawn():
@@ -824,7 +868,7 @@ def rows_with_infinite_intervals(split):
     rng = np.random.default_rng(split)
     spread = np.where(np.arange(100) < 92, 1.0, 2.0)
     prediction = Prediction(np.zeros(100), rng.permutation(spread), level=LEVEL)
-    predictions = SplitPredictions(rng.normal(size=100), 60, prediction, prediction)
+    predictions = _model_fits.SplitPredictions(rng.normal(size=100), 60, prediction, prediction)
     with pytest.warns(TooFewRowsWarning):
         return [
             row

@@ -3,6 +3,7 @@
 import dataclasses
 import sys
 from types import SimpleNamespace
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -12,8 +13,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 from evencover import ConformalRegressor, CrossConformalRegressor
-from evencover._internal import booster_files, saved_objects
-from evencover._internal.booster_files import SavedBooster, pack_boosters, unpack_boosters
+from evencover._internal import booster_files
 
 X, Y = np.arange(40.0)[:, None], np.arange(40.0)
 
@@ -52,24 +52,39 @@ def library(monkeypatch):
     monkeypatch.setattr(booster_files, "_LIBRARIES", {"shiftboost": entry})
 
 
-def load(saved):
-    """Return what a file with this object holds after loading."""
-    content, untrusted = saved_objects.dump_objects(saved, "predictor")
-    assert untrusted == []
-    return saved_objects.load_objects(content, "file", "predictor", [])
+@pytest.fixture
+def save(tmp_path):
+    """Save a model that holds some object, and return the file."""
+
+    def save_with(held):
+        line = LinearRegression().fit(X, Y)
+        line.held_ = held
+        ConformalRegressor(FrozenEstimator(line)).fit(X, Y).save(tmp_path / "file")
+        return tmp_path / "file"
+
+    return save_with
 
 
-def test_a_regressor_is_replaced_by_its_own_format():
-    saved = pack_boosters(Shift(2.0).fit(X, Y))
+def load(path):
+    """Return the object that the model in a file holds."""
+    return ConformalRegressor.load(path).estimator_.estimator.held_
+
+
+def saved_booster(version="2.0", content=b"", *, library="shiftboost", name="Shift", attributes=None):
+    return booster_files.SavedBooster(library, version, name, {}, attributes or {}, content)
+
+
+def test_a_regressor_is_replaced_by_its_own_format(save):
+    saved = booster_files.pack_boosters(Shift(2.0).fit(X, Y))
     assert (saved.library, saved.version, saved.name) == ("shiftboost", "2.0", "Shift")
     assert (saved.params, saved.attributes, saved.content) == ({"shift": 2.0}, {"rows_": 40}, b"21.5")
-    restored = unpack_boosters(saved)
+    restored = load(save(Shift(2.0).fit(X, Y)))
     assert type(restored) is Shift
     assert vars(restored) == {"shift": 2.0, "model_": 21.5, "rows_": 40}
 
 
-def test_a_regressor_that_is_not_fitted_stays_so():
-    assert vars(load(Shift(3.0))) == {"shift": 3.0}
+def test_a_regressor_that_is_not_fitted_stays_so(save):
+    assert vars(load(save(Shift(3.0)))) == {"shift": 3.0}
 
 
 @pytest.mark.parametrize(
@@ -82,27 +97,33 @@ def test_a_regressor_that_is_not_fitted_stays_so():
     ],
     ids=["alone", "containers", "pipeline", "mapping"],
 )
-def test_regressors_at_any_depth(hold):
+def test_regressors_at_any_depth(hold, save):
     """They are restored, and the original is not changed."""
     model = Shift().fit(X, Y)
     held = hold(model)
     before = repr(held)
-    restored = load(held)
-    assert repr(restored) == before == repr(held)
-    assert "SavedBooster" in repr(pack_boosters(held))
+    path = save(held)
+    assert "SavedBooster" in description(path)
+    assert repr(load(path)) == before == repr(held)
     assert model.predict(X[:1]) == 20.5
 
 
-def test_one_regressor_in_two_places_stays_one():
+def description(path):
+    """Return how a file describes the objects in it."""
+    with ZipFile(path) as archive, ZipFile(archive.open("objects.skops")) as objects:
+        return objects.read("schema.json").decode()
+
+
+def test_one_regressor_in_two_places_stays_one(save):
     model = Shift().fit(X, Y)
-    first, second = load([model, FrozenEstimator(model)])
+    first, second = load(save([model, FrozenEstimator(model)]))
     assert second.estimator is first
 
 
 def test_objects_without_such_regressors_are_not_copied():
     held = {"a": [LinearRegression().fit(X, Y)], "b": (1, "text", np.arange(3)), "c": Subclass(), "d": sys}
     held["itself"] = held
-    assert pack_boosters(held) is held
+    assert booster_files.pack_boosters(held) is held
 
 
 def test_a_predictor(tmp_path):
@@ -124,17 +145,17 @@ def test_the_models_of_folds(tmp_path):
 
 
 @pytest.mark.parametrize(("library", "name"), [("os", "system"), ("shiftboost", "Other")])
-def test_nothing_outside_the_table_is_imported(library, name):
-    content, _ = saved_objects.dump_objects(SavedBooster(library, "1", name, {}, {}, b""), "predictor")
+def test_nothing_outside_the_table_is_imported(library, name, save):
+    path = save(saved_booster("1", library=library, name=name))
     with pytest.raises(ValueError, match=rf"file: the file holds a {library}\.{name}, which evencover does not know"):
-        saved_objects.load_objects(content, "file", "predictor", [])
+        load(path)
 
 
-def test_a_missing_library_is_named(monkeypatch):
-    content, _ = saved_objects.dump_objects(Shift().fit(X, Y), "predictor")
+def test_a_missing_library_is_named(monkeypatch, save):
+    path = save(Shift().fit(X, Y))
     monkeypatch.setitem(sys.modules, "shiftboost", None)
-    with pytest.raises(ImportError, match=r"^file holds a model of shiftboost: pip install shiftboost$"):
-        saved_objects.load_objects(content, "file", "predictor", [])
+    with pytest.raises(ImportError, match=r"file holds a model of shiftboost: pip install shiftboost$"):
+        load(path)
 
 
 @pytest.mark.parametrize(
@@ -148,27 +169,27 @@ def test_a_missing_library_is_named(monkeypatch):
         ),
     ],
 )
-def test_a_model_that_the_library_cannot_read(version, message):
+def test_a_model_that_the_library_cannot_read(version, message, save):
     """An earlier version is not asked at all: it might read the model wrongly."""
-    content, _ = saved_objects.dump_objects(SavedBooster("shiftboost", version, "Shift", {}, {}, b"new"), "predictor")
+    path = save(saved_booster(version, b"new"))
     with pytest.raises(ValueError, match=message):
-        saved_objects.load_objects(content, "file", "predictor", [])
+        load(path)
 
 
 @pytest.mark.parametrize("name", ["model_", "__class__", "__dict__", "not a name", "", 3])
-def test_only_attributes_that_a_library_adds_are_restored(name):
+def test_only_attributes_that_a_library_adds_are_restored(name, save):
     """A file cannot replace the model in the library's own format, or the class."""
-    content, _ = saved_objects.dump_objects(SavedBooster("shiftboost", "2.0", "Shift", {}, {name: 5}, b""), "predictor")
-    with pytest.raises(ValueError, match=rf"^file: its Shift has the attribute {name!r}, which no file .* writes$"):
-        saved_objects.load_objects(content, "file", "predictor", [])
+    path = save(saved_booster(attributes={name: 5}))
+    with pytest.raises(ValueError, match=rf"file: its Shift has the attribute {name!r}, which no file .* writes$"):
+        load(path)
 
 
-def test_only_the_first_line_of_an_error_of_the_library_is_printed(monkeypatch):
+def test_only_the_first_line_of_an_error_of_the_library_is_printed(monkeypatch, save):
     def fail(model, saved):
         raise RuntimeError("\ncheck failed\nStack trace:\n  [bt] (0) main")
 
     entry = dataclasses.replace(booster_files._LIBRARIES["shiftboost"], read=fail)
     monkeypatch.setattr(booster_files, "_LIBRARIES", {"shiftboost": entry})
-    content, _ = saved_objects.dump_objects(Shift().fit(X, Y), "predictor")
-    with pytest.raises(ValueError, match=r"^file: its Shift .* cannot read it: check failed\Z"):
-        saved_objects.load_objects(content, "file", "predictor", [])
+    path = save(Shift().fit(X, Y))
+    with pytest.raises(ValueError, match=r"file: its Shift .* cannot read it: check failed\Z"):
+        load(path)

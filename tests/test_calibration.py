@@ -28,7 +28,7 @@ from evencover import (
     conformal_quantile,
     conformal_rank,
 )
-from evencover._internal import calibration_files
+from tests.archives import rewrite
 from tests.synthetic import ALL_SCORES, draw
 
 
@@ -481,9 +481,10 @@ def test_many_groups_are_loaded_from_a_file(n_groups, tmp_path):
 
 def test_weights_in_a_file_are_checked(old, tmp_path):
     """A file with inconsistent arrays is corrupt."""
-    state = calibrate(old.y, old.prediction, weights=np.ones(len(old.y))).state()
-    for weights in (state["weights"][:-1], -state["weights"]):
-        calibration_files.write(tmp_path / "c.npz", Residual(), state | {"weights": weights})
+    ones = np.ones(len(old.y))
+    for weights in (ones[:-1], -ones):
+        calibrate(old.y, old.prediction, weights=ones).save(tmp_path / "c.npz")
+        rewrite(tmp_path / "c.npz", arrays={"weights": weights})
         with pytest.raises(
             ValueError, match=r"c.npz is not a calibration file written by evencover, or it is corrupt: weights must"
         ):

@@ -8,20 +8,18 @@ import subprocess
 import sys
 import warnings
 from functools import cache
-from inspect import signature
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import evencover
-from evencover import _cli
-from evencover._cli.invocation import exit_status, flags_of_lists, with_repeated_flags
-from evencover._cli.terminal import plain_warnings
+from evencover._cli.invocation import with_repeated_flags
 from evencover.reproduction import audit_rates, coverage_tables, paper_figures, verdict_rates
 from evencover.reproduction import claims as claims_module
 from evencover.reproduction.claims import Claim
 from evencover.reproduction.simulation import Design
+from tests.command_line import app, main, run_command_line
 from tests.processes import LIMIT
 
 SCRIPT = [sys.executable, "-m", "evencover"]
@@ -29,17 +27,6 @@ SCRIPT = [sys.executable, "-m", "evencover"]
 
 def run(*arguments, **settings):
     return subprocess.run([*SCRIPT, *arguments], capture_output=True, text=True, check=False, **settings)
-
-
-def run_command_line(capsys, *arguments):
-    """Return exit status, output and errors of a command run in this process."""
-    with pytest.raises(SystemExit) as left:
-        _cli.main(arguments)
-    captured = capsys.readouterr()
-    status = left.value.code
-    if isinstance(status, str):  # what the interpreter does with it
-        return 1, captured.out, status
-    return status or 0, captured.out, captured.err
 
 
 def test_the_script_is_installed():
@@ -172,9 +159,9 @@ def test_an_interruption_is_not_a_traceback(tmp_path):
     assert "Traceback" not in error
 
 
-def test_defaults_are_the_librarys():
-    for command, module in ((_cli.claims, claims_module), (_cli.figures, paper_figures)):
-        assert signature(command).parameters["repeats"].default == module.REPEATS
+def test_defaults_are_the_librarys(capsys):
+    for command, module in (("claims", claims_module), ("figures", paper_figures)):
+        assert f"[default: {module.REPEATS}]" in run_command_line(capsys, "reproduce", command, "--help")[1]
 
 
 def test_help_does_not_import_numpy():
@@ -187,7 +174,7 @@ def test_characters_that_the_terminal_lacks_are_replaced(monkeypatch):
     terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", terminal)
     with pytest.raises(SystemExit) as left:
-        _cli.main(["reproduce", "tables"])
+        main(["reproduce", "tables"])
     terminal.flush()
     assert not left.value.code
     assert b"0.905 ? 0.008" in terminal.buffer.getvalue()
@@ -196,11 +183,6 @@ def test_characters_that_the_terminal_lacks_are_replaced(monkeypatch):
 def test_python_dash_m_runs_it():
     done = subprocess.run([sys.executable, "-m", "evencover", "--version"], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == evencover.__version__
-
-
-@pytest.mark.parametrize(("verdict", "status", "strict"), [("even", 0, 0), ("undecided", 0, 4), ("uneven", 3, 3)])
-def test_the_exit_status_of_a_verdict(verdict, status, strict):
-    assert (exit_status(verdict, strict=False), exit_status(verdict, strict=True)) == (status, strict)
 
 
 @pytest.mark.system
@@ -368,11 +350,15 @@ def test_half_of_the_cores_unless_the_environment_sets_another_number(given, thr
 
 
 @pytest.mark.filterwarnings("always")
-def test_a_warning_is_printed_once_in_one_line(capsys):
-    with plain_warnings():
+def test_a_warning_is_printed_once_in_one_line(capsys, monkeypatch):
+    def warning_claims(**_):
         for message in ("few rows", "few rows", "many rows"):
             warnings.warn(message, stacklevel=1)
-    assert capsys.readouterr().err == "evencover: few rows\nevencover: many rows\n"
+        return iter([])
+
+    monkeypatch.setattr(claims_module, "claims", warning_claims)
+    errors = run_command_line(capsys, "reproduce", "claims")[2]
+    assert errors == "evencover: few rows\nevencover: many rows\n"
 
 
 def test_options_with_several_values_come_before_each_value(tmp_path, monkeypatch):
@@ -380,11 +366,13 @@ def test_options_with_several_values_come_before_each_value(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").write_text("", encoding="utf-8")
     (tmp_path / "folder").mkdir()
-    commands = [_cli.run, _cli.predict, _cli.audit]
-    flags = flags_of_lists(commands)
-    assert flags >= {"--drop", "--categorical", "--groups", "--missing-values", "--features", "--keep"}
-    assert flags.isdisjoint({"--target", "--level", "--clusters"})
+    commands = [app()[name].default_command for name in ("run", "predict", "audit")]
     for words, expected in {
+        **{
+            f"run {flag} a b": f"run {flag} a {flag} b"
+            for flag in ("--drop", "--categorical", "--groups", "--missing-values", "--features", "--keep")
+        },
+        **{f"run {flag} a b": f"run {flag} a b" for flag in ("--target", "--level", "--clusters")},
         "run a.csv --drop a b --json": "run a.csv --drop a --drop b --json",
         "run a.csv --drop a --target b c": "run a.csv --drop a --target b c",
         "run --drop a b c.CSV": "run --drop a --drop b c.CSV",

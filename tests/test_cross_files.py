@@ -28,14 +28,11 @@ from evencover import (
     Product,
     Residual,
 )
-from evencover._cli import predict_command
-from evencover._internal import predictor_files
-from evencover._internal.predictor_files import without_scale
-from evencover._internal.predictor_loading import load_predictor
-from evencover.calibrators.cross import CrossFolds
 from evencover.models import FromStd, NeighborSpread, TableEncoder, WithSpread
 from evencover.models.encoding import joined_encoder
 from evencover.synthetic import heteroskedastic
+from tests.archives import rewrite
+from tests.command_line import run_command_line
 from tests.test_predictor_files import Own, Twice
 
 DATA, NEW = heteroskedastic(60, seed=0), heteroskedastic(30, seed=1)
@@ -127,8 +124,6 @@ def test_the_other_class_is_named(tmp_path):
         ConformalRegressor.load(tmp_path / "cross")
     with pytest.raises(ValueError, match="split: a ConformalRegressor was saved to this file; load it by Conf"):
         CrossConformalRegressor.load(tmp_path / "split")
-    assert type(load_predictor(tmp_path / "split")) is ConformalRegressor
-    assert type(load_predictor(tmp_path / "cross")) is CrossConformalRegressor
 
 
 def test_user_classes_must_be_trusted_or_passed(tmp_path):
@@ -144,36 +139,33 @@ def test_user_classes_must_be_trusted_or_passed(tmp_path):
     assert_same(answers(result), answers(model))
 
 
-class Corrupt:
-    """What a calibrator learned, whose state has some other values."""
-
-    def __init__(self, learned, changes):
-        self.learned, self.changes, self.nonconformity = learned, changes, learned.nonconformity
-
-    def state(self):
-        return {**self.learned.state(), **self.changes}
-
-
 FOLDS = np.zeros((1, 60), dtype=int)
 CORRUPT = {
-    "too large": ("cv+", {"folds": FOLDS + 10}, "folds must be numbers below 10 of 60 rows"),
-    "negative": ("cv+", {"folds": FOLDS - 1}, "folds must be numbers below 10 of 60 rows"),
-    "fewer rows": ("cv+", {"folds": FOLDS[:, 1:], "fold_scores": np.ones((1, 59))}, "of 60 rows; got shape (1, 59)"),
-    "one dimension": ("cv+", {"folds": FOLDS[0]}, "of 60 rows; got shape (60,)"),
-    "models": ("cv+", {"n_models": 12}, "it must have 12 models; got 10"),
-    "clusters": ("cv+", {"clusters": FOLDS[0, 1:]}, "clusters must be numbers of 60 rows"),
-    "samples": (METHODS[2], {"left_out": np.ones((60, 2), bool)}, "left_out must be true or false for 60 rows and"),
-    "method": ("cv+", {}, "method must be one of ('cv+', "),
+    "too large": ("cv+", {"arrays": {"folds": FOLDS + 10}}, "folds must be numbers below 10 of 60 rows"),
+    "negative": ("cv+", {"arrays": {"folds": FOLDS - 1}}, "folds must be numbers below 10 of 60 rows"),
+    "fewer rows": (
+        "cv+",
+        {"arrays": {"folds": FOLDS[:, 1:], "fold_scores": np.ones((1, 59))}},
+        "of 60 rows; got shape (1, 59)",
+    ),
+    "one dimension": ("cv+", {"arrays": {"folds": FOLDS[0]}}, "of 60 rows; got shape (60,)"),
+    "models": ("cv+", {"values": {"n_models": 12}}, "it must have 12 models; got 10"),
+    "clusters": ("cv+", {"arrays": {"clusters": FOLDS[0, 1:]}}, "clusters must be numbers of 60 rows"),
+    "samples": (
+        METHODS[2],
+        {"arrays": {"left_out": np.ones((60, 2), bool)}},
+        "left_out must be true or false for 60 rows and",
+    ),
+    "method": ("cv+", {"texts": {"cv+": "other"}}, "method must be one of ('cv+', "),
 }
 
 
 @pytest.mark.parametrize("case", CORRUPT)
 def test_a_corrupt_file_is_one_error(case, tmp_path):
     name, changes, message = CORRUPT[case]
-    model, path = fitted(name), tmp_path / "model"
-    calibrator = CrossFolds(method="other" if case == "method" else name)
-    notes = {"level": 0.9, "scale": None, "n_features": 2, "features": None}
-    predictor_files.write(path, model.estimator_, calibrator, Corrupt(model.calibrator_, changes), notes)
+    path = tmp_path / "model"
+    fitted(name).save(path)
+    rewrite(path, **changes)
     with pytest.raises(ValueError, match=f"is not a predictor file .*{re.escape(message)}"):
         CrossConformalRegressor.load(path)
 
@@ -198,12 +190,19 @@ def test_the_members_and_the_header_are_those_of_the_documentation(name, tmp_pat
         assert json.loads(archive.read("header.json"))["parameters"].keys() <= {"cv", "n_bootstraps", "random_state"}
 
 
-def test_a_learned_scale_is_removed_at_any_depth():
-    nested = Bounded(OneSided(Normalized(floor=0.1, scale=2.0)), y_min=2.0)
-    assert without_scale(nested, 2.0) == Bounded(OneSided(Normalized(floor=0.1)), y_min=2.0)
-    assert without_scale(nested, None) == without_scale(nested, 3.0) == nested
-    scores = {"low": Residual(), "high": Normalized(epsilon=1.0, scale=2.0)}
-    assert without_scale(scores, 2.0) == {"low": Residual(), "high": Normalized(epsilon=1.0)}
+@pytest.mark.parametrize(
+    "score",
+    [
+        Bounded(OneSided(Normalized(floor=0.1)), y_min=-99.0),
+        Bounded(OneSided(Normalized(floor=0.1, scale=2.0)), y_min=-99.0),
+        {"low": Residual(), "high": Normalized(epsilon=1.0)},
+    ],
+    ids=["learned", "given", "by group"],
+)
+def test_a_loaded_score_has_a_scale_only_if_it_was_given_one(score, tmp_path):
+    """At any depth; the scale that `fit` learned is an attribute of its own."""
+    model = CrossConformalRegressor(STD, cv=3, nonconformity=score, taxonomy=BySpread(2)).fit(DATA.X, DATA.y)
+    assert loaded(model, tmp_path).nonconformity == score
 
 
 class TestTables:
@@ -224,12 +223,12 @@ class TestTables:
         model.save(tmp_path / "model", level=0.8)
         new = pd.DataFrame({"x": [0.2, 0.4, 0.5], "size": ["big", "rare", "new"]})
         new.to_csv(tmp_path / "new.csv", index=False)
-        predict_command.predict(tmp_path / "model", tmp_path / "new.csv", output=tmp_path / "out.csv")
-        printed = capsys.readouterr()
+        words = [str(tmp_path / name) for name in ("model", "new.csv", "out.csv")]
+        _, printed, errors = run_command_line(capsys, "predict", *words[:2], "--output", words[2])
         written = pd.read_csv(tmp_path / "out.csv")
         np.testing.assert_allclose(written[["lower", "upper"]], np.asarray(model.predict_interval(new, level=0.8)))
-        assert "at level 0.8" in printed.out
-        assert "'size' has values never seen before, such as 'new'; rows: 1" in printed.err  # "rare" was in two folds
+        assert "at level 0.8" in printed
+        assert "'size' has values never seen before, such as 'new'; rows: 1" in errors  # "rare" was in two folds
 
     def test_joined_encoders_know_what_any_of_them_saw(self):
         tables = [

@@ -6,19 +6,17 @@ from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from pathlib import Path
+from zipfile import ZipFile
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
 from evencover.datasets import cards, load_dataset, read_dataset
-from evencover.datasets._downloads import DownloadError, download
-from evencover.datasets._originals import ORIGINALS
-from evencover.datasets._table_files import csv_text
 from evencover.datasets.loading import cache_folder, download_dataset, local_path
-from tests.originals import original
+from tests.originals import MAKERS, crime, original, turbine
 
 FOLDER = os.environ.get("EVENCOVER_DATA")
 NAMES = list(cards())
@@ -69,15 +67,10 @@ def truncated(content):
 
 
 @pytest.fixture
-def tiny(monkeypatch):
-    """Return an original file of two rows, and replace the reader of turbine by one that reads it."""
-    monkeypatch.setitem(ORIGINALS, "turbine", lambda path: _tiny_table(path.read_text()))
-    return b"original of two rows"
-
-
-def _tiny_table(text):
-    assert text == "original of two rows", text
-    return ["a", "y"], np.array([[1.0, 0.5], [2.0, 1.5]])
+def tiny(tmp_path_factory):
+    """Return an original file of turbine with two rows, those of `TINY`."""
+    turbine(["a", "y"], [[1.0, 0.5], [2.0, 1.5]], path := tmp_path_factory.mktemp("tiny") / "original")
+    return path.read_bytes()
 
 
 def files_in(folder):
@@ -91,7 +84,7 @@ def test_cards_are_complete(name):
     assert all(url.startswith("http") for url in card.urls)
     assert len(card.sha256) == 64
     assert all([card.title, card.page, card.licence, card.reference, card.dropped, card.response])
-    assert name in ORIGINALS
+    assert name in MAKERS
 
 
 @with_data
@@ -117,41 +110,43 @@ def test_originals_become_the_tables_on_the_cards(name, tmp_path):
     assert load_dataset(name, cache_dir=cache).name == name
 
 
-def test_a_download_reports_its_progress(tmp_path):
-    content = bytes(200_000)
+def test_a_download_reports_its_progress(tmp_path, tiny):
     reports = []
+    with ZipFile(file := BytesIO(tiny), "a") as archive:
+        archive.writestr("more", bytes(200_000))
+    content = file.getvalue()
     with Server(complete(content)) as server:
-        download(server.url, tmp_path / "file", progress=lambda *bytes_: reports.append(bytes_))
-    assert (tmp_path / "file").read_bytes() == content
+        card = tiny_card(urls=(server.url,))
+        download_dataset(card, tmp_path, downloading=lambda _: lambda *bytes_: reports.append(bytes_))
     assert reports[-1] == (len(content), len(content))
     assert [received for received, _ in reports] == sorted({received for received, _ in reports})
     assert len(reports) > 2
 
 
 @pytest.mark.parametrize("answers", [(truncated(bytes(99)),) * 2, ((503, b"busy", 4),) * 2], ids=["truncated", "busy"])
-def test_temporary_errors_are_tried_again(tmp_path, answers):
-    with Server(*answers, complete(b"at last")) as server:
-        download(server.url, tmp_path / "file", tries=3, pause=0)
+def test_temporary_errors_are_tried_again(tmp_path, answers, tiny):
+    with Server(*answers, complete(tiny)) as server:
+        path = download_dataset(tiny_card(urls=(server.url,)), tmp_path, tries=3, pause=0)
         assert server.requests == 3
-    assert (tmp_path / "file").read_bytes() == b"at last"
+    assert path.read_text() == TINY
 
 
 def test_permanent_errors_are_not_tried_again(tmp_path):
     with Server((404, b"", 0)) as server:
-        with pytest.raises(DownloadError, match=f"could not download {server.url}: the server answered 404 Not Found"):
-            download(server.url, tmp_path / "file", tries=3, pause=0)
+        with pytest.raises(OSError, match=f"could not download {server.url}: the server answered 404 Not Found"):
+            download_dataset(tiny_card(urls=(server.url,)), tmp_path, tries=3, pause=0)
         assert server.requests == 1
 
 
 def test_a_truncated_file_is_not_used(tmp_path):
-    (tmp_path / "file").write_bytes(b"the old one")
+    (tmp_path / "turbine.csv").write_bytes(b"the old one")
     with (
         Server(truncated(bytes(100))) as server,
-        pytest.raises(DownloadError, match="the connection ended after 95 of 100 bytes"),
+        pytest.raises(OSError, match="the connection ended after 95 of 100 bytes"),
     ):
-        download(server.url, tmp_path / "file", tries=2, pause=0)
-    assert (tmp_path / "file").read_bytes() == b"the old one"
-    assert files_in(tmp_path) == ["file"]
+        download_dataset(tiny_card(urls=(server.url,)), tmp_path, tries=2, pause=0)
+    assert (tmp_path / "turbine.csv").read_bytes() == b"the old one"
+    assert files_in(tmp_path) == ["turbine.csv"]
 
 
 def test_an_interrupted_download_leaves_nothing(tmp_path, tiny):
@@ -167,7 +162,7 @@ def test_a_file_with_another_checksum_is_not_used(tmp_path, tiny):
     card = tiny_card(urls=("",), sha256="0" * 64)
     with (
         Server(complete(tiny)) as server,
-        pytest.raises(DownloadError, match=r"is not turbine: its sha256 is .*, that on the card is 000"),
+        pytest.raises(OSError, match=r"is not turbine: its sha256 is .*, that on the card is 000"),
     ):
         download_dataset(replace(card, urls=(server.url,)), tmp_path)
     assert files_in(tmp_path) == []
@@ -177,7 +172,7 @@ def test_a_web_page_instead_of_the_file_is_not_used(tmp_path):
     """Such as a login page or an error page."""
     with (
         Server(complete(b"<html>")) as server,
-        pytest.raises(DownloadError, match=r"cannot be read as turbine \(BadZipFile"),
+        pytest.raises(OSError, match=r"cannot be read as turbine \(BadZipFile"),
     ):
         download_dataset(replace(cards()["turbine"], urls=(server.url,)), tmp_path)
     assert files_in(tmp_path) == []
@@ -193,10 +188,7 @@ def test_without_a_network_the_error_says_what_to_do(tmp_path, monkeypatch):
     with Server(complete(b"")) as server:
         gone = server.url
     monkeypatch.setitem(cards(), "turbine", tiny_card(urls=(gone,)))
-    monkeypatch.setattr("evencover.datasets.loading.download", partial(download, pause=0))
-    with pytest.raises(
-        DownloadError, match=r"turbine: could not .*refused.* put turbine.csv into a folder .* --data-dir"
-    ):
+    with pytest.raises(OSError, match=r"turbine: could not .*refused.* put turbine.csv into a folder .* --data-dir"):
         download_dataset(cards()["turbine"], tmp_path, pause=0)
 
 
@@ -252,7 +244,10 @@ def test_any_parquet_file_is_a_data_set(tmp_path):
     assert data.y.tolist() == [0.5, 1.5, 2.5]
 
 
-def test_csv_text_preserves_numbers_exactly():
-    values = np.array([[1.0, 0.1 + 0.2, 1e-300], [2.0, -4.7e-05, 3.0]])
-    text = csv_text(["a", "b", "c"], values)
-    assert text == "a,b,c\n1,0.30000000000000004,1e-300\n2,-4.7e-05,3.0\n"
+def test_downloaded_tables_preserve_numbers_exactly(tmp_path):
+    rows = [[1.0, 0.1 + 0.2, 1e-300], [2.0, -4.7e-05, 3.0]] * 2
+    crime(["a", "b", "c"], [list(map(repr, row)) for row in rows], tmp_path / "original")
+    text = "a,b,c\n" + "1,0.30000000000000004,1e-300\n2,-4.7e-05,3.0\n" * 2
+    with Server(complete((tmp_path / "original").read_bytes())) as server:
+        card = replace(cards()["crime2"], urls=(server.url,), sha256=sha256(text.encode()).hexdigest())
+        assert download_dataset(card, tmp_path / "cache").read_text() == text

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from evencover import Normalized, Prediction, calibrate
-from evencover._cli import audit_command
 from evencover.distributed import TableCalibration, table_audit
-from tests.test_cli import run, run_command_line
+from tests.command_line import run_command_line
+from tests.test_cli import run
 
 
 def write(path, n=900, seed=0, **changes):
@@ -139,7 +139,7 @@ def test_a_folder_is_audited_in_parts(tmp_path, capsys, monkeypatch):
     assert "Features searched for low coverage (2): c, s." in text
     assert "2000" in text
     assert {path.name for path in (tmp_path / "report").iterdir()} == {"report.html", "results.json"}
-    monkeypatch.setattr(audit_command, "_MAX_ROWS_IN_MEMORY", 5000)
+    monkeypatch.setattr("evencover._cli.audit_command._MAX_ROWS_IN_MEMORY", 5000)
     one_file = ("audit", str(tmp_path / "data" / "one.parquet"), *command[2:], "--json")
     status, as_json, _ = run_command_line(capsys, *one_file)
     assert status == 3

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from inspect import signature
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +15,11 @@ import pandas as pd
 import pyarrow.parquet
 import pytest
 
-from evencover import ConformalRegressor, _cli
-from evencover._cli import app
-from evencover._cli.invocation import command_text
-from evencover._cli.run_command import run as run_command
+from evencover import ConformalRegressor
 from evencover.studies import MODELS
 from tests.canonical_studies import few_levels, light_linear_model
-from tests.test_cli import SCRIPT, run, run_command_line
+from tests.command_line import app, main, run_command_line
+from tests.test_cli import SCRIPT, run
 
 QUICK = ("--model", "linear", "--score", "residual", "--groups", "none")
 RUN = ("run", "houses.csv", "--target", "price", "--drop", "name", *QUICK)
@@ -62,7 +60,7 @@ def finished(tmp_path_factory, quick_runs):
     output, errors = io.StringIO(), io.StringIO()
     streams = contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors)
     with contextlib.chdir(folder), streams[0], streams[1], pytest.raises(SystemExit) as left:
-        _cli.main([*RUN, "--level", "0.8"])
+        main([*RUN, "--level", "0.8"])
     return folder, (left.value.code, output.getvalue(), errors.getvalue())
 
 
@@ -125,13 +123,17 @@ class TestRun:
         assert errors == "evencover: houses.csv: 600 rows, target price, without ['name', 'code']"
 
     def test_dropped_columns_are_no_features_and_kept_next_to_the_intervals(self, capsys, csv):
-        _, text, errors = run_command_line(capsys, "run", csv, "--target", "price", "--drop", "name", "code", *QUICK)
+        """The command in the report has the option before each of them."""
+        Path(csv).rename("my houses.csv")
+        words = ("--target", "price", "--drop", "name", "code", *QUICK, "--output", "out", "--strict")
+        _, text, errors = run_command_line(capsys, "run", "my houses.csv", *words)
         assert errors == ""
-        assert "Data: houses.csv, target price;" in text
-        assert {"name", "code"} <= set(pd.read_csv("evencover-houses/intervals.csv").columns)
-        assert ConformalRegressor.load("evencover-houses/predictor.evencover").feature_names_in_.tolist() == [
-            *("area", "<script>")
-        ]
+        assert "Data: my houses.csv, target price;" in text
+        page = unescape(Path("out/report.html").read_text(encoding="utf-8"))
+        options = f"--target price --output out {' '.join(QUICK)} --drop name --drop code --strict"
+        assert f">evencover run 'my houses.csv' {options}<" in page
+        assert {"name", "code"} <= set(pd.read_csv("out/intervals.csv").columns)
+        assert ConformalRegressor.load("out/predictor.evencover").feature_names_in_.tolist() == ["area", "<script>"]
 
     def test_counts_get_whole_intervals_of_at_least_zero(self, capsys, tmp_path, monkeypatch):
         """In the run, its results and the predictions for new rows; --support none switches it off."""
@@ -247,6 +249,8 @@ class TestRun:
         assert status == 3  # one threshold for data whose noise grows tenfold
         assert "800 training, 800 calibration, 400 test rows" in text
         assert names_in() == ["evencover-heteroskedastic"]
+        page = Path("evencover-heteroskedastic/report.html").read_text(encoding="utf-8")
+        assert f">evencover run {' '.join(QUICK)}<" in page  # without the options that have their default
 
     def test_json_is_what_the_file_holds(self, capsys, csv):
         status, text, _ = run_again(capsys, "--json", "--strict")
@@ -291,15 +295,6 @@ class TestRun:
     def test_every_model_can_be_named(self):
         (model,) = (each for each in app()["run"].assemble_argument_collection() if each.name == "--model")
         assert set(model.get_choices()) == {"auto", *MODELS}
-
-
-def test_the_command_text_leaves_out_defaults():
-    given = {name: each.default for name, each in signature(run_command).parameters.items()}
-    assert command_text(run_command, given) == "evencover run"
-    given |= {"data": Path("my houses.csv"), "target": "the price", "drop": ("a", "b"), "json": True, "level": 0.8}
-    assert command_text(run_command, given) == (
-        "evencover run 'my houses.csv' --target 'the price' --level 0.8 --drop a --drop b --json"
-    )
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".xlsx"])
@@ -579,17 +574,14 @@ class TestAudit:
     def test_swapped_bounds_are_reported(self, capsys, csv):
         Path("a.csv").write_text("y,lo,hi\n0,-1,1\n0,1,-1\n0,-1,1\n", encoding="utf-8")
         _, text, errors = run_command_line(capsys, "audit", "a.csv", "--target", "y", "--lower", "lo", "--upper", "hi")
-        assert errors == (
-            "evencover: rows with lower above upper: 1 (the first in row 3 of the file); their intervals count as "
-            "empty\n"
-        )
+        assert re.fullmatch(r"evencover: .* lower above upper: 1 .* row 3 of the file.* empty\n", errors)
         assert "Empty intervals: 1" in text
 
 
 CASES = {
     "no target": (
         ["run", "houses.csv"],
-        r"target must name the column to predict; the columns of houses.csv are \['name', 'area'",
+        r"target must .* column .* houses.csv .*\['name', 'area'",
     ),
     "no file": (["run", "nope.csv", "--target", "y"], r"there is no file nope.csv"),
     "no table": (
@@ -620,12 +612,12 @@ CASES = {
     ),
     "too many groups": (
         ["run", "--groups", "column:x0"],
-        r"groups: column 'x0' must have at most 50 different values, because each gets its own threshold; got 20000",
+        r"groups: column 'x0' .* at most 50 .*; got 20000",
     ),
     "folder is a file": (["run", "--output", "houses.csv"], r"output must be a folder; houses.csv is a file"),
     "folder of others": (
         ["run", "--output", "."],
-        r"output must be a new folder, or the folder of an earlier study; . contains other files",
+        r"output must be a new folder, .* study; \. contains other files",
     ),
     "folder in a file": (
         ["run", "--output", "houses.csv/sub"],
@@ -646,7 +638,7 @@ CASES = {
     ),
     "columns missing": (
         ["predict", "evencover-houses", "other.csv"],
-        r"other.csv must have the columns that the model was fitted on; missing columns: \['area', '<script>', 'code'",
+        r"other.csv .* missing columns: \['area', '<script>', 'code'",
     ),
     "out to nowhere": (
         ["predict", "evencover-houses", "houses.csv", "--output", "a.xlsx"],
@@ -662,16 +654,15 @@ CASES = {
     ),
     "audit, target missing": (
         ["audit", "houses.csv", "--target", "area", "--lower", "price", "--upper", "price"],
-        r"target of houses.csv: column 'area' must hold a finite number in every row; "
-        r"missing or infinite values: \d+ of 600",
+        r"target of houses.csv: column 'area' must hold a finite number .* \d+ of 600",
     ),
     "audit, groups missing": (
         ["audit", "houses.csv", "--target", "price", "--lower", "price", "--upper", "price", "--group", "area"],
-        r"group: column 'area' must have a label for every row; missing labels: \d+ of 600",
+        r"group: column 'area' must have a label .* \d+ of 600",
     ),
     "audit, infinite groups": (
         ["audit", "infinite.csv", "--target", "y", "--lower", "l", "--upper", "u", "--group", "g"],
-        r"group: column 'g' must have finite or missing values; infinite values: 1 \(the first in row 3 of the file\)",
+        r"group: column 'g' must have finite .* infinite values: 1 .* row 3 of the file",
     ),
     "audit, no prediction": (
         ["audit", "houses.csv", "--target", "price", "--lower", "price", "--upper", "price", "--prediction", "p"],

@@ -7,13 +7,14 @@ import subprocess
 import sys
 import zipfile
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 import skops.io
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.compose import TransformedTargetRegressor
@@ -52,7 +53,7 @@ from evencover import (
     diagnose,
     models,
 )
-from evencover._internal import predictor_files, saved_files, saved_objects
+from evencover._internal.saved_objects import TRUSTED
 from evencover.models import (
     AutoRegressor,
     DeepEnsemble,
@@ -67,12 +68,13 @@ from evencover.models import (
     ResidualSpread,
     TableEncoder,
     WithSpread,
-    _stack_members,
 )
-from evencover.models._best_regressor import small_table_regressor
-from evencover.models._stack_members import EFFORTS
+from evencover.studies import MODELS as STUDIED_MODELS
 from evencover.synthetic import heteroskedastic
+from tests.archives import rewrite
 from tests.calibrators import SlidingWindow
+from tests.canonical_studies import use_small_stack
+from tests.command_line import run_command_line
 
 DATA, NEW = heteroskedastic(300, seed=0), heteroskedastic(50, seed=1)
 QUICK = {"hidden": (8,), "epochs": 2, "random_state": 0}
@@ -85,7 +87,7 @@ MODELS = {
     "std": FromStd(BayesianRidge()),
     "neighbours": WithSpread(LinearRegression(), NeighborSpread()),
     "members": WithSpread(RandomForestRegressor(5, random_state=0), EnsembleSpread()),
-    "best of three": WithSpread(small_table_regressor(0), NeighborSpread(), random_state=0),
+    "best of three": STUDIED_MODELS["best-of-three"](0.9, 0),
     "forest": QuantileForest(n_estimators=5, random_state=0),
     "stack": AutoRegressor(effort="normal", random_state=0),
     "quantile network": QuantileNetwork(**QUICK),
@@ -150,10 +152,7 @@ class Twice:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_is_restored(name, tmp_path, monkeypatch):
-    """The stack has regressors of all kinds, but small ones."""
-    sizes = {"n_folds": 2, "n_trees": 3, "n_distribution_trees": 3, "n_kernels": 20}
-    monkeypatch.setitem(EFFORTS, "normal", replace(EFFORTS["normal"], **sizes))
-    monkeypatch.setattr(_stack_members, "_NETWORK_EPOCHS", (3, 3))
+    use_small_stack(monkeypatch)
     model = ConformalRegressor(MODELS[name], random_state=0).fit(DATA.X, DATA.y)
     model.save(tmp_path / "model")
     loaded = ConformalRegressor.load(tmp_path / "model")
@@ -247,14 +246,16 @@ class TestTrust:
         model.save(tmp_path / "model")
         np.testing.assert_array_equal(bounds(ConformalRegressor.load(tmp_path / "model")), bounds(model))
 
-    def test_an_ordered_dict_needs_no_trust(self):
-        content, untrusted = saved_objects.dump_objects(OrderedDict(b=1, a=OrderedDict), "predictor")
-        assert untrusted == []
-        assert saved_objects.load_objects(content, "x", "predictor", []) == OrderedDict(b=1, a=OrderedDict)
+    def test_an_ordered_dict_needs_no_trust(self, tmp_path):
+        line = LinearRegression().fit(DATA.X, DATA.y)
+        line.notes_ = OrderedDict(b=1, a=OrderedDict)
+        ConformalRegressor(FrozenEstimator(line)).fit(DATA.X, DATA.y).save(tmp_path / "model")
+        loaded = ConformalRegressor.load(tmp_path / "model").estimator_.estimator
+        assert loaded.notes_ == OrderedDict(b=1, a=OrderedDict)
 
     def test_trusted_classes_exist(self):
         """Every trusted name of an installed package is that of an importable class or function."""
-        installed = [path for path in saved_objects.TRUSTED if find_spec(path.partition(".")[0])]
+        installed = [path for path in TRUSTED if find_spec(path.partition(".")[0])]
         for module, _, name in (path.rpartition(".") for path in installed):
             assert callable(getattr(__import__(module, fromlist=[name]), name))
 
@@ -391,24 +392,22 @@ def test_a_changed_byte_never_changes_intervals_silently(tmp_path):
     assert n_safe == len(range(0, len(content), 97))
 
 
-def test_the_level_is_saved(tmp_path):
-    ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model", level=0.8)
-    assert predictor_files.saved_level(tmp_path / "model") == 0.8
-
-
-def test_the_level_is_read_without_the_model(tmp_path, monkeypatch):
-    """`predict` has read the model already."""
-    ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model", level=0.8)
+def test_predict_uses_the_saved_level_and_reads_the_model_once(capsys, tmp_path, monkeypatch):
+    old, new = (pd.DataFrame(sample.X).add_prefix("x") for sample in (DATA, NEW))
+    model = ConformalRegressor(LinearRegression(), random_state=0).fit(old, DATA.y)
+    model.save(tmp_path / "model", level=0.8)
+    new.to_csv(tmp_path / "new.csv", index=False)
     read, members = zipfile.ZipFile.read, []
     monkeypatch.setattr(zipfile.ZipFile, "read", lambda file, name: members.append(name) or read(file, name))
-    assert predictor_files.saved_level(tmp_path / "model") == 0.8
-    assert members == ["header.json"]
+    _, text, _ = run_command_line(capsys, "predict", str(tmp_path / "model"), str(tmp_path / "new.csv"))
+    np.testing.assert_allclose(pd.read_csv(io.StringIO(text))["lower"], model.predict_interval(new, level=0.8).lower)
+    assert members.count("objects.skops") == 1
 
 
-def test_another_version_of_scikit_learn_causes_a_warning(tmp_path, monkeypatch):
+def test_another_version_of_scikit_learn_causes_a_warning(tmp_path):
     ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
-    monkeypatch.setattr(predictor_files, "sklearn_version", "0.1")
-    with pytest.warns(UserWarning, match=r"was written with scikit-learn .*, and this is 0.1"):
+    rewrite(tmp_path / "model", **{"scikit-learn": "0.1"})
+    with pytest.warns(UserWarning, match=rf"was written with scikit-learn 0\.1, and this is {sklearn.__version__}"):
         ConformalRegressor.load(tmp_path / "model")
 
 
@@ -420,10 +419,9 @@ def test_another_version_of_scikit_learn_causes_a_warning(tmp_path, monkeypatch)
         (5, rf"written by a newer evencover {__version__} in version 5 of the format; .* up to version 4: upgrade"),
     ],
 )
-def test_another_version_of_the_format_is_an_error(version, message, tmp_path, monkeypatch):
-    monkeypatch.setattr(saved_files, "VERSION", version)
+def test_another_version_of_the_format_is_an_error(version, message, tmp_path):
     ConformalRegressor(LinearRegression(), random_state=0).fit(DATA.X, DATA.y).save(tmp_path / "model")
-    monkeypatch.undo()
+    rewrite(tmp_path / "model", version=version)
     with pytest.raises(ValueError, match=message):
         ConformalRegressor.load(tmp_path / "model")
 

@@ -8,9 +8,7 @@ import threading
 
 import pytest
 
-from evencover._cli import progress_lines as module
-from evencover._cli import terminal
-from evencover._cli.progress_lines import ProgressLines, duration_text, progress_lines
+from evencover._cli import progress_lines, terminal
 from tests.processes import LIMIT
 
 QUICK_AND_SLOW_RUN = """
@@ -60,21 +58,22 @@ def test_a_slow_step_is_printed_to_the_standard_error_and_a_quick_command_prints
     assert "Error" not in slow[1]
 
 
-def lines_with_clock(print_line):
-    """Return lines whose clock starts at 100 s, and moves by 10 s each time a line is printed."""
-    clock = itertools.count(100.0, 10.0)
-    return ProgressLines(print_line, lambda: next(clock))
+def lines_with_clock(print_line, seconds=10.0):
+    """Return lines whose clock starts at 100 s, and moves by some seconds each time a line is printed."""
+    clock = itertools.count(100.0, seconds)
+    return progress_lines.ProgressLines(print_line, lambda: next(clock))
 
 
 def test_each_new_step_is_printed_once_and_a_long_one_again():
     printed = []
     lines = lines_with_clock(printed.append)
-    for _ in range(module._INTERVALS_BETWEEN_REPEATS + 1):
+    intervals = 6  # of 5 s each
+    for _ in range(intervals + 1):
         lines.print_if_due()
     assert printed == []  # there is no step yet
     for step in ("fitting", "auditing"):
         lines.show(step)
-        for _ in range(module._INTERVALS_BETWEEN_REPEATS):
+        for _ in range(intervals):
             lines.print_if_due()
     lines.print_if_due()
     assert printed == ["fitting, 10 s", "auditing, 20 s", "auditing, 30 s"]
@@ -102,7 +101,7 @@ def test_a_closed_standard_error_is_no_error():
     def closed(_):
         raise BrokenPipeError
 
-    lines = ProgressLines(closed)
+    lines = progress_lines.ProgressLines(closed)
     lines.show("fitting")
     lines.print_if_due()
 
@@ -112,7 +111,7 @@ def test_the_thread_ends_with_the_context():
     before = threading.active_count()
 
     def fail():
-        with progress_lines(print):
+        with progress_lines.progress_lines(print):
             assert threading.active_count() == before + 1
             raise RuntimeError
 
@@ -136,7 +135,7 @@ def test_a_progress_bar_without_a_terminal_is_lines(monkeypatch, unit, done, tot
         printed.append(line)
         is_printed.set()
 
-    monkeypatch.setattr(module, "_SECONDS_BETWEEN_LINES", 0.02)
+    monkeypatch.setattr(progress_lines, "_SECONDS_BETWEEN_LINES", 0.02)
     monkeypatch.setattr(terminal, "print_error", print_line)
     with terminal.progress_bar("copying", unit=unit, visible=False) as show:
         show(done, total)
@@ -146,4 +145,8 @@ def test_a_progress_bar_without_a_terminal_is_lines(monkeypatch, unit, done, tot
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (59.6, "1 min 0 s"), (80, "1 min 20 s")])
 def test_durations(seconds, text):
-    assert duration_text(seconds) == text
+    printed = []
+    lines = lines_with_clock(printed.append, seconds)
+    lines.show("fitting")
+    lines.print_if_due()
+    assert printed == [f"fitting, {text}"]

@@ -4,25 +4,31 @@ import re
 import shutil
 from html import unescape
 from html.parser import HTMLParser
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
 
-from evencover import Groups, Intervals, TooFewRowsWarning, audit, diagnose_scores, write_report
-from evencover._report.axes import format_number
-from evencover._report.charts import ShownRows, rows_chart, widths_chart
-from evencover._report.contents import contents_of, levels_around
+from evencover import (
+    IntervalDistance,
+    Marginal,
+    Prediction,
+    TooFewRowsWarning,
+    audit,
+    diagnose_scores,
+    write_report,
+)
+from evencover._report.contents import levels_around
 from evencover._report.first_screen import command_again
 from evencover._report.level_recorder import LevelRecorder, level_differences
-from evencover._report.writing import report
-from evencover.diagnostics._answers import is_even
-from evencover.diagnostics._formatting import p_value_text
-from evencover.diagnostics._headlines import share_sentence
 from evencover.diagnostics.diagnosis import at_level
-from evencover.studies import Plan, study
+from evencover.studies import Plan, Study, study
 from tests.canonical_studies import few_levels, light_linear_model, study_of_prices
 from tests.processes import LIMIT
+from tests.slider import cells_of, levels_of, page_at, rows_of
 
 CHROMIUM = shutil.which("chromium")
 NASTY = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</script><script>alert(1)</script>"]
@@ -36,6 +42,20 @@ def table(n=900):
     return pd.DataFrame(
         {"x": x, NASTY[0]: kinds, NASTY[1]: x + (rng.random(n) < 0.3) * np.nan, NASTY[2]: rng.normal(scale=0.1 + x)}
     )
+
+
+def report(result, **options):
+    """Return the page that `write_report` writes."""
+    with TemporaryDirectory() as folder:
+        write_report(result, path := Path(folder) / "report.html", **options)
+        return path.read_text(encoding="utf-8")
+
+
+def is_even(result):
+    """Return the answer of a result to whether it is even: a study prints it, and the report on an audit shows it."""
+    if isinstance(result, Study):
+        return re.search("^Is it even: (.*)$", str(result), re.MULTILINE)[1]
+    return plain(re.search('<p class="verdict-text"><span.*?>(.*?)</span>', report(result))[1])
 
 
 @pytest.fixture(scope="module")
@@ -125,8 +145,8 @@ def test_every_part_is_there(page):
 def test_it_can_be_read_without_scripts(found, page):
     """The results are in the page itself, before any script has run."""
     text = plain("".join(Tags(re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)).texts))
-    assert is_even(found.audit) in text
-    assert share_sentence(found.audit.overall, 0.9, 0.03) in text
+    assert is_even(found) in text
+    assert found.audit.share_text in text
     advised = found.advice_on(found.audit, found.diagnosis, found.spelling)
     assert str(advised) == found.advice
     assert all(sentence in text for sentence in advised.sentences)
@@ -173,10 +193,9 @@ class TestEveryResult:
         rng = np.random.default_rng(0)
         scores = np.abs(rng.normal(size=600)) * np.repeat([1.0, 2.0], 300)
         found = diagnose_scores(scores, np.repeat(["quiet", "noisy"], 300), level=0.87)
-        contents = contents_of(found)
-        assert contents.own.result is found
-        assert 0.87 in [snapshot.level for snapshot in contents.snapshots]
-        assert f"No. {found.headline}" in plain(report(found))
+        page = report(found)
+        assert 0.87 in levels_of(page)
+        assert f"No. {found.headline}" in plain(page)
 
     def test_an_audit_has_one_level_and_no_script(self):
         y = np.random.default_rng(0).normal(size=300)
@@ -186,12 +205,16 @@ class TestEveryResult:
 
     def test_many_groups(self):
         y = np.random.default_rng(0).normal(size=4000)
-        found = audit(y, (np.full(4000, -1.7), np.full(4000, 1.7)), groups=np.arange(4000) % 50)
-        contents = contents_of(found)
-        assert len(contents.groups) == 30
-        kept = sorted(row.adjusted for row in found.table)[:30]
-        assert sorted(row.adjusted for row in contents.shown(found.table)) == kept
-        assert "20 more groups are not shown" in report(found)
+        groups = np.arange(4000) % 50
+        reach = np.where(groups < 45, 1.7, 0.5)
+        found = audit(y, (-reach, reach), groups=groups)
+        page = report(found)
+        *shown, last = (name for name, *_ in cells_of(page, "coverage"))
+        assert (len(shown), last) == (30, "all rows")
+        adjusted = {str(row.group): row.adjusted for row in found.table}
+        assert sorted(adjusted[group] for group in shown) == sorted(adjusted.values())[:30]
+        assert {"45", "46", "47", "48", "49"} < set(shown)
+        assert "20 more groups are not shown" in page
 
     def test_infinite_and_empty_intervals(self):
         y = np.zeros(60)
@@ -199,6 +222,7 @@ class TestEveryResult:
         lower[50:], upper[50:] = np.nan, np.nan
         text = report(audit(y, (lower, upper), groups=np.repeat(["a", "b", "c"], 20)))
         assert "Empty intervals: 10. Infinite intervals: 20." in text
+        assert re.findall(r'<rect [^>]*class="(bar.*?)"', text) == ["bar infinite", "bar", "bar"]
         assert text.count(">infinite<") == 3  # on the bar, and in the table for the group and for all rows
         assert "nan" not in text
 
@@ -217,21 +241,49 @@ class TestEveryResult:
 
 def test_every_level_has_the_results_of_that_level(found):
     """Intervals, audit and diagnosis at other levels are those that the model gives at that level."""
-    with few_levels():
-        contents = contents_of(found)
-    assert contents.own.audit is found.audit
-    for index in (0, contents.start + 1):
-        snapshot = contents.snapshots[index]
-        made = found.regressor.predict_interval(found.test.X, level=snapshot.level)
-        expected = audit(found.test.y, made, X=found.test.X, groups=found.groups, split_at_random=True)
-        assert snapshot.audit.table == expected.table
-        assert snapshot.audit.headline == expected.headline
-        assert snapshot.audit.by_feature == expected.by_feature
-        assert str(snapshot.diagnosis) == str(at_level(found.diagnosis, snapshot.level))
-        rows = [found.test.positions.tolist().index(row) for row in contents.rows.positions]
-        np.testing.assert_array_equal(np.asarray(snapshot.intervals), np.asarray(made)[rows])
-        np.testing.assert_array_equal(contents.rows.y, np.asarray(found.test.y)[rows])
+    with few_levels(50, 95):
+        page = report(found)
+    assert levels_of(page) == [0.5, 0.9, 0.95]
+    for index, level in ((0, 0.5), (2, 0.95)):
+        text = page_at(page, index)
+        expected, made = audit_at(found, level)
+        assert is_even(expected) in plain(text)
+        overall = [str(expected.overall.rows), *estimates(expected.overall)]
+        assert [row[1:] for row in cells_of(text, "coverage")] == [
+            *([str(row.rows), *estimates(row)] for row in expected.table),
+            overall,
+        ]
+        assert [row[2:] for row in cells_of(text, "features")] == [numbers(row) for row in expected.by_feature]
+        forecast = at_level(found.diagnosis, level)
+        assert [row[1:5] for row in cells_of(text, "one-threshold")] == [
+            [str(row.rows), *numbers(row)] for row in forecast.table
+        ]
+        rows = [found.test.positions.tolist().index(int(row.split(",")[0][4:])) for row in rows_of(text)]
+        y, covered = np.asarray(found.test.y)[rows], made.covers(found.test.y)[rows]
+        shown = zip(made.lower[rows], made.upper[rows], y, covered, strict=True)
+        assert [row.partition(": ")[2] for row in rows_of(text)] == [
+            f"{low:.4g} to {high:.4g}; target {y:.4g}, {'covered' if inside else 'missed'}"
+            for low, high, y, inside in shown
+        ]
     assert (np.diff(found.prediction.spread[rows]) >= 0).all()
+
+
+def audit_at(found, level):
+    """Return the audit of a study's test rows at another level, and their intervals."""
+    made = found.regressor.predict_interval(found.test.X, level=level)
+    return audit(found.test.y, made, X=found.test.X, groups=found.groups, split_at_random=True), made
+
+
+def numbers(row):
+    """Return the coverage of a group, its interval and its p-value, as in a table of the page."""
+    p = "< 0.001" if row.adjusted < 0.001 else f"{row.adjusted:.3f}"
+    return [f"{row.coverage:.3f}", f"{row.low:.3f} to {row.high:.3f}", p]
+
+
+def estimates(row):
+    """Return the numbers of a group with its estimated coverage and its mean width."""
+    coverage, interval, p = numbers(row)
+    return [coverage, f"{row.estimate:.3f}", interval, p, f"{row.width:.4g}"]
 
 
 def answers(text):
@@ -260,23 +312,44 @@ def test_answers_where_everything_differs_or_nothing_does():
     assert ["Do scores differ between some groups, at any level?", "", "not tested"] in one
 
 
+class FixedBounds(RegressorMixin, BaseEstimator):
+    """A model with a wide interval for most rows, and a narrow one, which conformal prediction makes empty."""
+
+    def fit(self, X, y):
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+    def predict_full(self, X):
+        reach = np.where(np.asarray(X)[:, 0] > 0.8, 0.1, 5e12)
+        return Prediction(np.zeros(len(X)), lower=-reach, upper=reach, level=0.9)
+
+
+@pytest.fixture(scope="module")
+def unusual():
+    """The report on a study with targets of every size, some of whose intervals are empty."""
+    rng = np.random.default_rng(0)
+    targets = rng.choice([0.95821, 9999.4, 36_830.4, -1234567.8, 3e12], 100)
+    table = pd.DataFrame({"x": rng.uniform(size=100), "y": targets})
+    plan = Plan(model=FixedBounds(), nonconformity=IntervalDistance(), taxonomy=Marginal(), level=0.5)
+    with few_levels(50, 99):
+        return report(study(table, "y", plan=plan))
+
+
 class TestPictures:
-    def test_infinite_widths_and_empty_intervals_look_different(self):
-        recorder = LevelRecorder()
-        chart = widths_chart({"a": 2.0, "b": np.inf}, {"a": 0, "b": 1}, max_width=2.0, recorder=recorder)
-        assert [each.get("class") for each in recorder.attributes if "class" in each] == ["bar", "bar infinite"]
-        assert recorder.texts == ["2", "infinite"]
-        assert chart.count("<rect") == 2
-        recorder = LevelRecorder()
-        rows = ShownRows(np.array([4, 9]), np.array([0.0, 0.5]), Groups.from_labels(["a", "a"]), (-2.0, 2.0))
-        rows_chart(rows, Intervals([-1.0, np.nan], [1.0, np.nan]), {"a": 0}, recorder=recorder)
-        assert recorder.texts == [
-            "row 4, a: -1 to 1; target 0, covered",
-            "row 9, a: empty interval; target 0.5, missed",
-        ]
-        first, _, second, _ = recorder.attributes
-        assert first["y1"] != first["y2"]
-        assert second["y1"] == second["y2"]
+    def test_empty_intervals_are_points(self, unusual):
+        lines = re.findall(r'row \d+, \w+: ([^;<]*);[^<]*</title>.*?y1="(\S+)" y2="(\S+)" class="interval"', unusual)
+        assert len(lines) == len(rows_of(unusual)) == 20
+        assert {text == "empty interval" for text, *_ in lines} == {True, False}
+        assert all((low == high) == (text == "empty interval") for text, low, high in lines)
+
+    def test_numbers_are_short_and_never_broken(self, unusual):
+        """At level 0.99, there are too few calibration rows for finite intervals."""
+        targets = set(re.findall(r"; target ([^,]*), ", unusual))
+        assert targets == {"0.9582", "9999", "36\u00a0830", "-1\u00a0235\u00a0000", "3e+12"}
+        assert all(": minus infinite to infinite; target" in row for row in rows_of(page_at(unusual, 1)))
 
     def test_of_many_groups_seven_distributions_are_drawn(self):
         rng = np.random.default_rng(0)
@@ -317,20 +390,6 @@ def test_texts_and_attributes_that_differ_between_levels():
         level_differences(recorders)
 
 
-def test_numbers_for_people():
-    numbers = {
-        0.95821: "0.9582",
-        9999.4: "9999",
-        36_830.4: "36\u00a0830",
-        -1234567.8: "-1\u00a0235\u00a0000",
-        3e12: "3e+12",
-    }
-    assert {number: format_number(number) for number in numbers} == numbers
-    special = {np.inf: "infinite", -np.inf: "minus infinite"}
-    assert {number: format_number(number) for number in special} == special
-    assert format_number(np.nan) == "not known"
-
-
 @pytest.fixture(scope="module")
 def browser():
     if CHROMIUM is None:
@@ -369,37 +428,38 @@ class TestInABrowser:
     def test_it_opens_without_errors(self, opened, file, found):
         assert opened.errors == []
         assert opened.requests == [file]
-        assert plain(opened.locator("#verdict .verdict-text").inner_text()) == is_even(found.audit)
+        assert plain(opened.locator("#verdict .verdict-text").inner_text()) == is_even(found)
         assert opened.get_by_role("slider").is_visible()
 
-    def test_the_slider_shows_the_numbers_of_every_level(self, opened, found):
+    def test_the_slider_shows_the_numbers_of_every_level(self, opened, found, page):
         """By keyboard, one level down and then to the lowest one."""
-        contents = contents_of(found)
         opened.get_by_role("slider").focus()
-        for key, index in (("ArrowLeft", contents.start - 1), ("Home", 0)):
+        for key, level in (("ArrowLeft", 0.89), ("Home", 0.5)):
             opened.keyboard.press(key)
-            snapshot = contents.snapshots[index]
+            expected, made = audit_at(found, level)
             caption = plain(opened.locator("#level-caption").inner_text())
-            assert caption.startswith(f"{100 * snapshot.level:g} % ({snapshot.result.verdict}). All numbers")
-            assert opened.locator("#verdict .verdict").get_attribute("class") == f"verdict {snapshot.result.verdict}"
+            assert caption.startswith(f"{100 * level:g} % ({expected.verdict}). All numbers")
+            assert opened.locator("#verdict .verdict").get_attribute("class") == f"verdict {expected.verdict}"
             shown = plain(opened.locator("#verdict").inner_text())
-            assert str(snapshot.advice) in " ".join(shown.split())
-            assert is_even(snapshot.audit) in shown
-            assert plain(format_number(snapshot.audit.quality.median_width)) in shown
-            assert snapshot.audit.quality.coverage == snapshot.audit.overall.coverage
-            expected = [*snapshot.audit.table, snapshot.audit.overall]
-            for line, row in zip(opened.locator("#coverage tbody tr").all(), expected, strict=True):
+            text = page_at(page, levels_of(page).index(level))
+            advice = re.search(r'<p class="action"><span.*?>(.*?)</span></p><p><span.*?>(.*?)</span>', text)
+            assert all(plain(each) in shown for each in advice.groups())
+            assert is_even(expected) in shown
+            assert f"{expected.quality.median_width:.4g}" in shown
+            assert expected.quality.coverage == expected.overall.coverage
+            for line, row in zip(
+                opened.locator("#coverage tbody tr").all(), [*expected.table, expected.overall], strict=True
+            ):
                 cells = [cell.strip() for cell in line.inner_text().split("\t")]
-                numbers = [f"{row.coverage:.3f}", f"{row.low:.3f} to {row.high:.3f}", p_value_text(row.adjusted)]
-                assert [*cells[1:3], *cells[4:6]] == [str(row.rows), *numbers]
+                assert [*cells[1:3], *cells[4:6]] == [str(row.rows), *numbers(row)]
                 assert float(cells[3]) == pytest.approx(row.estimate, abs=1e-3)
                 assert float(cells[6]) == pytest.approx(row.width, rel=1e-3)
-            forecast = at_level(found.diagnosis, snapshot.level)
+            forecast = at_level(found.diagnosis, level)
             lines = opened.locator("#one-threshold tbody tr").all()
             assert [line.inner_text().split("\t")[2].strip() for line in lines] == [
                 f"{row.coverage:.3f}" for row in forecast.table
             ]
-            inside = int(snapshot.intervals.covers(contents.rows.y).sum())
+            inside = int(made.covers(found.test.y).sum())  # all test rows are drawn
             assert opened.locator("path.covered").count() == inside
             assert f"{inside} of these" in opened.locator("#rows figcaption").inner_text()
         assert opened.errors == []
@@ -438,7 +498,7 @@ class TestInABrowser:
         context = browser.new_context(java_script_enabled=False)
         tab = context.new_page()
         tab.goto(file)
-        assert plain(tab.locator("#verdict .verdict-text").inner_text()) == is_even(found.audit)
+        assert plain(tab.locator("#verdict .verdict-text").inner_text()) == is_even(found)
         assert not tab.locator("#level-control").is_visible()
         context.close()
 

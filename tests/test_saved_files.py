@@ -7,11 +7,13 @@ from zipfile import ZipFile
 import numpy as np
 import pytest
 
-from evencover._internal.calibration_files import _SCORES
-from evencover._internal.saved_files import _OLDEST_VERSION, VERSION
-from evencover._internal.saved_objects import _OWN_CLASSES
-from tests.saved_files import FILES, answers, load
+from evencover import Bounded
+from evencover._internal.saved_objects import TRUSTED
+from tests.archives import header
+from tests.saved_files import FILES, answers, current_version, load
+from tests.synthetic import ALL_SCORES
 
+OLDEST_VERSION = 3  # test_predictor_files shows that those before it cannot be read
 SAVED = sorted(FILES.glob("v*/*.evencover"))
 # Their files would depend on the version of scikit-learn; see tests/saved_files.py.
 WITHOUT_FILE = {"QuantileForest", "NeighborSpread", "FromDistribution"} | {
@@ -41,7 +43,7 @@ def test_a_saved_file_answers_the_same(path):
 
 def test_every_version_that_can_be_read_has_files():
     """`python -m tests.saved_files` writes those of the current version."""
-    versions = range(_OLDEST_VERSION, VERSION + 1)
+    versions = range(OLDEST_VERSION, current_version() + 1)
     assert {path.parent.name for path in SAVED} == {f"v{version}" for version in versions}
     kinds = ("calibration", "predictor", "network")
     for version in versions:
@@ -53,18 +55,14 @@ def test_every_version_that_can_be_read_has_files():
 
 def test_every_class_is_in_a_file_of_the_current_version():
     """All scores, and all classes that a file may hold, except those that depend on the version of scikit-learn."""
-    held = "".join(text(path) for path in SAVED if path.parent.name == f"v{VERSION}")
-    names = {name for names in _OWN_CLASSES.values() for name in names.split()} | set(_SCORES)
+    held = "".join(text(path) for path in SAVED if path.parent.name == f"v{current_version()}")
+    names = {path.rpartition(".")[2] for path in TRUSTED if path.startswith("evencover.")}
+    names |= {score.__name__ for score in (*map(type, ALL_SCORES), Bounded)}
     assert {name for name in names if f'"{name}"' not in held} == WITHOUT_FILE
 
 
 def test_the_files_are_small():
     assert max(path.stat().st_size for path in SAVED) < 20_000
-
-
-def header(path):
-    with ZipFile(path) as archive:
-        return json.loads(archive.read("header.json"))
 
 
 def text(path):

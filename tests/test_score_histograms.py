@@ -28,18 +28,12 @@ from evencover import (
     conformal_quantile,
     conformal_rank,
 )
-from evencover._internal.score_histograms import (
-    MAX_BITS,
-    ScoreCounter,
-    ScoreHistogram,
-    _added,
-    grid_index,
-    grid_value,
-)
+from evencover._internal.score_histograms import ScoreCounter, ScoreHistogram
 from evencover.groups import Groups
 from evencover.histogram_calibration import calibrate_histograms
 from evencover.rows import Rows
 from evencover.scores import Residual
+from tests.rounding import rounded_up
 from tests.synthetic import ALL_SCORES, ONE_IN_A_MILLION, Oracle, draw
 
 LARGEST, SMALLEST = np.finfo(float).max, 5e-324
@@ -54,28 +48,28 @@ arrays_of_scores = npst.arrays(float, st.integers(1, 60), elements=numbers)
 bits_of_grid = st.sampled_from([0, 1, 4, 10, 51, 52])
 
 
-def rounded(scores, bits):
-    return grid_value(grid_index(np.asarray(scores, dtype=float), bits), bits)
+def on_grid(scores, bits):
+    """Return the number of the grid to which each score is rounded."""
+    return np.array([ScoreHistogram.of(np.array([score]), bits).threshold(1) for score in scores])
 
 
 @example(np.array(SPECIAL), 10)
 @given(arrays_of_scores, bits_of_grid)
 def test_rounding_up_keeps_the_order_and_is_the_nearest_number_of_the_grid_above(scores, bits):
-    """The next smaller number of the grid is smaller than the score, and rounding again changes nothing."""
-    found = rounded(scores, bits)
+    """Rounding again changes nothing."""
+    found = on_grid(scores, bits)
     assert (found >= scores).all()
-    below = grid_value(grid_index(scores, bits) - 1, bits)
-    assert (below < scores)[scores > -np.inf].all()
+    np.testing.assert_array_equal(found, rounded_up(scores, bits))
     order = np.argsort(scores)
     assert (found[order][1:] >= found[order][:-1]).all()
-    np.testing.assert_array_equal(rounded(found, bits), found)
+    np.testing.assert_array_equal(on_grid(found, bits), found)
 
 
 @example(np.array(SPECIAL), 10)
 @given(arrays_of_scores, bits_of_grid)
 def test_the_relative_error_of_rounding_is_at_most_one_bin(scores, bits):
     """Except below the smallest normal number, where the absolute error is as small, and above the largest number."""
-    found = rounded(scores, bits)
+    found = on_grid(scores, bits)
     inside = np.isfinite(found) & np.isfinite(scores)
     limit = np.maximum(np.abs(scores[inside]), 2.0**-1022) * 2.0**-bits
     assert (found[inside] - scores[inside] <= limit).all()
@@ -83,15 +77,16 @@ def test_the_relative_error_of_rounding_is_at_most_one_bin(scores, bits):
 
 def test_all_numbers_are_on_the_finest_grid_and_small_whole_numbers_on_coarse_ones():
     values = np.array([*SPECIAL, np.pi, -np.e])
-    np.testing.assert_array_equal(rounded(values, MAX_BITS), values)
+    np.testing.assert_array_equal(on_grid(values, 52), values)
     whole = np.arange(-256.0, 257.0)
-    np.testing.assert_array_equal(rounded(whole, 8), whole)
-    assert not np.array_equal(rounded(whole, 6), whole)
+    np.testing.assert_array_equal(on_grid(whole, 8), whole)
+    assert not np.array_equal(on_grid(whole, 6), whole)
 
 
 def test_zero_has_no_sign():
     """Both zeros are one number of the grid, and a tiny negative score is rounded up to it."""
-    assert grid_index(np.array([0.0, -0.0, -SMALLEST]), 10).tolist() == [0, 0, 0]
+    found = ScoreHistogram.of(np.array([0.0, -0.0, -SMALLEST]), 10)
+    assert (found.counts.tolist(), found.threshold(3)) == ([3], 0.0)
 
 
 @given(arrays_of_scores, bits_of_grid, st.sampled_from(LEVELS))
@@ -100,8 +95,8 @@ def test_the_threshold_is_the_exact_threshold_rounded_up(scores, bits, level):
     found = ScoreHistogram.of(scores, bits).thresholds((Fraction(str(level)),))[0, 0]
     exact = conformal_quantile(scores, level)
     assert found >= exact
-    assert found == (np.inf if exact == np.inf else rounded([exact], bits)[0])
-    assert found == conformal_quantile(rounded(scores, bits), level)
+    assert found == (np.inf if exact == np.inf else rounded_up([exact], bits)[0])
+    assert found == conformal_quantile(rounded_up(scores, bits), level)
 
 
 @given(arrays_of_scores, bits_of_grid, st.sampled_from(LEVELS))
@@ -119,7 +114,7 @@ def test_p_values_are_at_least_the_exact_ones(old, new, bits):
     at_least = (old[None, :] >= new[:, None]).sum(axis=1)
     exact = (1 + at_least) / (len(old) + 1)
     assert (histogram.p_values(new) >= exact).all()
-    old_rounded, new_rounded = rounded(old, bits), rounded(new, bits)
+    old_rounded, new_rounded = rounded_up(old, bits), rounded_up(new, bits)
     expected = (1 + (old_rounded[None, :] >= new_rounded[:, None]).sum(axis=1)) / (len(old) + 1)
     np.testing.assert_array_equal(histogram.p_values(new), expected)
     shares = np.linspace(0.1, 0.9, len(new))
@@ -197,10 +192,15 @@ def test_groups_may_appear_late():
         np.testing.assert_array_equal(found.indices, expected.indices)
 
 
-def test_pairs_that_do_not_fit_in_one_integer_are_added_too():
-    codes, indices = np.array([3, 0, 3, 0]), np.array([2**62, -(2**62), 2**62, 5])
-    found = _added(codes, indices, np.array([1, 1, 4, 1]))
-    assert [each.tolist() for each in found] == [[0, 0, 3], [-(2**62), 5, 2**62], [1, 1, 5]]
+def test_groups_and_scores_that_do_not_fit_in_one_integer_are_counted_too():
+    """The finest grid has nearly 2**64 numbers."""
+    counter = ScoreCounter(52)
+    for _ in range(2):
+        counter.add(np.array([LARGEST, -LARGEST, LARGEST, 1.0]), np.array([3, 0, 3, 0]), 100)
+    found = counter.histograms(100)
+    assert {code: each.counts.tolist() for code, each in enumerate(found) if len(each)} == {0: [2, 2], 3: [4]}
+    assert [found[0].threshold(rank) for rank in (1, 2, 3, 4)] == [-LARGEST, -LARGEST, 1.0, 1.0]
+    assert found[3].threshold(1) == LARGEST
 
 
 @given(st.lists(arrays_of_scores, min_size=1, max_size=5), bits_of_grid)
@@ -237,7 +237,7 @@ def test_known_order_statistics_replace_the_rounded_ones_and_merging_forgets_the
     assert not known.guarantee_at((Fraction(9, 10), Fraction(4, 5))).exact
     merged = known.merge(known)
     assert conformal_rank(198, 0.45) == conformal_rank(99, 0.9)
-    assert merged.threshold(0.45)[0] == rounded([conformal_quantile(np.abs([*scores, *scores]), 0.45)], 2)[0]
+    assert merged.threshold(0.45)[0] == rounded_up([conformal_quantile(np.abs([*scores, *scores]), 0.45)], 2)[0]
 
 
 def test_a_histogram_calibration_with_all_bits_equals_a_calibration():
@@ -246,7 +246,7 @@ def test_a_histogram_calibration_with_all_bits_equals_a_calibration():
     y, center, group = rng.normal(size=300), np.zeros(300), rng.integers(0, 3, 300)
     groups = Groups.from_labels(group)
     scores = calibrate(y, center, groups=groups)
-    histograms = calibrate_histograms(Rows(center, y=y), Residual(), groups, bits=MAX_BITS)
+    histograms = calibrate_histograms(Rows(center, y=y), Residual(), groups, bits=52)
     assert isinstance(histograms, HistogramCalibration)
     np.testing.assert_array_equal(histograms.threshold(LEVELS[1:4]), scores.threshold(LEVELS[1:4]))
     new_groups = np.array([0, 1, 2, 9])
@@ -274,7 +274,7 @@ def test_a_regressor_with_histograms_equals_one_with_scores(taxonomy):
     for score in (*ALL_SCORES, Bounded(Residual(), y_min=-100), OneSided(Normalized(), "lower")):
         scores, histograms = (
             ConformalRegressor(oracle, nonconformity=score, calibrator=each).fit(old.X, old.y)
-            for each in (ByGroup(taxonomy), HistogramByGroup(taxonomy, bits=MAX_BITS))
+            for each in (ByGroup(taxonomy), HistogramByGroup(taxonomy, bits=52))
         )
         expected, found = (model.predict_union(new.X, level=[0.5, 0.9]) for model in (scores, histograms))
         for piece, other in zip(found.pieces, expected.pieces, strict=True):

@@ -16,14 +16,13 @@ from evencover import (
     Marginal,
     OneSided,
 )
-from evencover._cli.predict_command import predict as predict_command
-from evencover._report.json_data import data_of
-from evencover._report.output_folders import write_study
 from evencover.distributed import predict as predict_table
 from evencover.intervals import moved_note, prediction_text
 from evencover.models import QuantileForest
 from evencover.studies import Plan, study
-from tests.canonical_studies import few_levels
+from tests.canonical_studies import report_text
+from tests.command_line import run_command_line
+from tests.report_pages import result_data
 
 
 def skewed(n, seed):
@@ -143,13 +142,13 @@ class TestCommandLine:
     def test_predict_says_how_many_are_moved(self, model, tmp_path, capsys):
         model.save(tmp_path / "model.evencover", level=0.5)
         NEW.to_csv(tmp_path / "new.csv", index=False)
-        predict_command(tmp_path / "model.evencover", tmp_path / "new.csv")
-        text, errors = capsys.readouterr()
+        words = ("predict", str(tmp_path / "model.evencover"), str(tmp_path / "new.csv"))
+        _, text, errors = run_command_line(capsys, *words)
         intervals = model.predict_interval(NEW, level=0.5)
         assert not outside(pd.read_csv(io.StringIO(text))).any()
         assert moved_note(intervals) in " ".join(errors.split())
-        predict_command(tmp_path / "model.evencover", tmp_path / "new.csv", json=True)
-        assert json.loads(capsys.readouterr().out)["prediction"] == prediction_text(intervals)
+        _, text, _ = run_command_line(capsys, *words, "--json")
+        assert json.loads(text)["prediction"] == prediction_text(intervals)
 
     def test_few_moved_predictions_are_not_worth_a_note(self):
         intervals = Intervals(np.zeros(20), np.ones(20), prediction=np.append(np.full(18, 0.5), [3.0, -3.0]))
@@ -163,17 +162,14 @@ def test_a_study_writes_points_of_intervals_and_keeps_r2(tmp_path):
     X, y = skewed(600, 4)
     plan = Plan(model=mean_forest(), nonconformity=IntervalDistance(), taxonomy=Marginal(), level=0.5)
     found = study(X.assign(y=y), "y", plan=plan)
-    with few_levels():
-        write_study(found, tmp_path)
-    written = pd.read_csv(tmp_path / "intervals.csv")
-    assert not outside(written).any()
+    assert not outside(found.columns_of_intervals()).any()
     center = found.prediction.center
     assert found.intervals.n_moved > 0.1 * len(center)
     expected = 1 - np.sum((found.test.y - center) ** 2) / np.sum((found.test.y - found.test.y.mean()) ** 2)
     assert found.quality.r2 == pytest.approx(expected)
     (note,) = [each for each in found.notes if "lies outside the interval" in each]
     assert note in str(found)
-    assert note in (tmp_path / "report.html").read_text(encoding="utf-8")
-    data = data_of(found)
+    assert note in report_text(found, tmp_path)
+    data = result_data(found)
     assert note in data["notes"]
     assert data["prediction"] == prediction_text(found.intervals)

@@ -26,10 +26,10 @@ from evencover import (
     conformal_rank,
     distributed,
 )
-from evencover._internal.score_histograms import ScoreHistogram
 from evencover.histogram_calibration import calibrate_histograms
 from evencover.sql import ThresholdSQL, calibrate_sql, threshold_sql
 from evencover.table_columns import TableColumns
+from tests.rounding import rounded_up
 
 DIALECTS = ["bigquery", "duckdb", "postgres", "snowflake", "spark", "sqlite"]
 SPREAD_SCORES = [
@@ -765,7 +765,7 @@ def test_calibrations_write_their_own_sql(unseen):
         new_row = f"SELECT {sql.threshold} FROM (SELECT 'new' AS g, 0.0 AS c, 1.0 AS s)"  # noqa: S608
         ((other,),) = duckdb.sql(new_row).fetchall()
         everything = conformal_quantile(Normalized()(y, prediction), 0.8)
-        rounded = everything if source is calibration else ScoreHistogram.of(np.array([everything]), 5).threshold(1)
+        rounded = everything if source is calibration else rounded_up(everything, 5)
         assert other == {"null": None, "inf": np.inf, "marginal": rounded}[unseen]
 
 

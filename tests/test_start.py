@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from evencover import BySpread, ConformalRegressor, _cli
+from evencover import BySpread, ConformalRegressor
 from evencover._internal.optional import import_disabled
 from evencover.models import NeighborSpread, WithSpread
+from tests.command_line import run_command_line
 
 NOT_FOR_PREDICT = [
     *(f"evencover.{name}" for name in ("diagnostics", "studies", "plots", "reproduction", "_report", "synthetic")),
@@ -85,7 +86,7 @@ def test_imports_are_disabled_inside_the_context_only(monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc is the C library of Linux")
 @pytest.mark.parametrize(("variable", "n_options"), [("OTHER", 2), ("MALLOC_TRIM_THRESHOLD_", 0)])
-def test_freed_memory_is_kept_unless_the_environment_sets_it(monkeypatch, variable, n_options):
+def test_freed_memory_is_kept_unless_the_environment_sets_it(capsys, monkeypatch, variable, n_options):
     options = []
 
     class Library:
@@ -96,11 +97,11 @@ def test_freed_memory_is_kept_unless_the_environment_sets_it(monkeypatch, variab
     for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_ARENA_MAX"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, "1")
-    _cli._keep_freed_memory()
+    assert run_command_line(capsys, "--version")[0] == 0
     assert len(options) == n_options
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc is the C library of Linux")
-def test_another_c_library_is_no_error(monkeypatch):
+def test_another_c_library_is_no_error(capsys, monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
-    _cli._keep_freed_memory()
+    assert run_command_line(capsys, "--version")[0] == 0

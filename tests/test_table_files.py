@@ -5,7 +5,6 @@ import io
 import re
 import sys
 from datetime import date
-from pathlib import Path
 from zipfile import ZipFile
 
 import numpy as np
@@ -14,20 +13,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn.linear_model import LinearRegression
 
+from evencover import ConformalRegressor
 from evencover.datasets import load_dataset, read_dataset
-from evencover.datasets._number_texts import numbers_in_texts
-from evencover.datasets._table_files import (
-    OUTPUT_SUFFIXES,
-    SUFFIXES,
-    column_named,
-    csv_text,
-    number_column,
-    read_table,
-    table_name,
-    write_table,
-)
-from tests.test_cli import run_command_line as typed
+from evencover.datasets._table_files import column_named, read_table
+from tests.command_line import run_command_line as typed
 
 UNUSUAL = {
     "commas": "area,rooms,rent\n50,2,700\n80.5,-3,1e3\n",
@@ -84,7 +75,7 @@ def test_unusual_files_are_read_alike_as_tables_and_as_data_sets(case, tmp_path)
     table, data = read_table(path), load_dataset(str(path), target="rent")
     assert table.column_names == ["area", "rooms", "rent"]
     assert (data.features, data.response) == (("area", "rooms"), "rent")
-    as_table = [number_column(table, name, "test").tolist() for name in table.column_names]
+    as_table = list(table.to_pydict().values())
     assert as_table == [*data.X.T.tolist(), data.y.tolist()] == [[50, 80.5], [2, -3], [700, 1000]]
 
 
@@ -107,7 +98,8 @@ def test_numbers_are_read_to_the_last_bit(tmp_path):
     values = np.frombuffer(rng.bytes(8 * 9000)).reshape(3000, 3)
     values = np.where(np.isfinite(values), values, 5e-324)
     values[:, 2] = rng.integers(-(2**53), 2**53, size=3000)
-    data = read_dataset(written(tmp_path, csv_text(["a", "b", "y"], values)))
+    lines = [",".join(map(repr, row)) for row in values.tolist()]
+    data = read_dataset(written(tmp_path, "\n".join(["a,b,y", *lines])))
     assert data.X.tobytes() == np.ascontiguousarray(values[:, :2]).tobytes()
     assert data.y.tobytes() == values[:, 2].tobytes()
 
@@ -126,7 +118,7 @@ def test_a_broken_file_gets_the_same_error_from_every_command(case, capsys, tmp_
 
 @pytest.mark.parametrize("corrupt", [slice(4, 40), slice(-8, None)], ids=["in the middle", "at the end"])
 def test_a_corrupt_parquet_file_gets_an_error_of_one_line(corrupt, tmp_path):
-    write_table({"a": [1.0, 2.0], "y": [1.0, 2.0]}, tmp_path / "mine.parquet")
+    pd.DataFrame({"a": [1.0, 2.0], "y": [1.0, 2.0]}).to_parquet(tmp_path / "mine.parquet")
     content = bytearray((tmp_path / "mine.parquet").read_bytes())
     content[corrupt] = b"\xff" * len(content[corrupt])
     with pytest.raises(ValueError, match=r"^mine.parquet cannot be read as a table: .+$") as caught:
@@ -150,20 +142,45 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+OUTPUT_SUFFIXES = [".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".arrow"]
+
+
+def test_other_suffixes_are_errors_that_list_all(capsys, tmp_path):
+    """Those of the tests below."""
+    with pytest.raises(ValueError, match=r"got 'mine\.json'") as wrong:
+        read_dataset(tmp_path / "mine.json")
+    assert set(re.findall(r"\.[a-z.]+\b", str(wrong.value))) == {*WRITERS, ".json"}
+    error = typed(capsys, "predict", "folder", "new.csv", "--output", "out.json")[2]
+    assert set(re.findall(r"\.[a-z.]+\b", error)) == {*OUTPUT_SUFFIXES, ".json"}
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
 def test_every_format_holds_the_same_table(suffix, tmp_path):
     path = tmp_path / f"my.rents{suffix}"
     WRITERS[suffix](pd.DataFrame(ROWS), path)
     assert read_table(path).to_pydict() == ROWS
     path = path.rename(tmp_path / f"my.rents{suffix.upper()}")
     assert read_table(path).to_pydict() == ROWS
-    assert table_name(path) == "my.rents"
+    WRITERS[suffix](pd.DataFrame(ROWS)[["area", "rent"]], numbers := tmp_path / f"my.rents{suffix}")
+    assert read_dataset(numbers).name == "my.rents"
+
+
+@pytest.fixture(scope="module")
+def predictor(tmp_path_factory):
+    """A folder with a model, and with rows to predict."""
+    folder = tmp_path_factory.mktemp("predictor")
+    model = ConformalRegressor(LinearRegression()).fit(pd.DataFrame({"area": np.arange(20.0)}), np.arange(20.0))
+    model.save(folder / "model")
+    pd.DataFrame(ROWS).to_parquet(folder / "new.parquet")
+    return folder
 
 
 @pytest.mark.parametrize("suffix", OUTPUT_SUFFIXES)
-def test_what_is_written_can_be_read(suffix, tmp_path):
-    write_table({name: np.array(values) for name, values in ROWS.items()}, path := tmp_path / f"rents{suffix}")
-    assert read_table(path).to_pydict() == ROWS
+def test_what_is_written_can_be_read(suffix, predictor, capsys, monkeypatch):
+    monkeypatch.chdir(predictor)
+    status, _, errors = typed(capsys, "predict", "model", "new.parquet", "--keep", *ROWS, "--output", f"out{suffix}")
+    assert (status, errors) == (0, "")
+    assert read_table(f"out{suffix}").select(list(ROWS)).to_pydict() == ROWS
 
 
 def test_categories_of_other_libraries_are_text(tmp_path):
@@ -178,7 +195,6 @@ def test_text_from_standard_input(monkeypatch):
     for content in (b"a,y\n1,2\n", gzip.compress(b"a,y\n1,2\n")):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
         assert read_table("-").to_pydict() == {"a": [1], "y": [2]}
-    assert table_name(Path("-")) == "stdin"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     with pytest.raises(ValueError, match="stdin must have a header and rows; the file is empty"):
         read_table("-")
@@ -232,18 +248,14 @@ class TestExcel:
         table = read_table(sheet(tmp_path / "a.xlsx", *rows))
         assert table.to_pydict() == {"a": ["1", "x"], "y": [2, 3]}
         assert [column_named(table, position) for position in "123"] == ["a", "column 2", "y"]
-        with pytest.raises(ValueError, match=r"a: column 'a' must hold numbers; got 'x' in row 5 of the file"):
-            number_column(table, "a", "a")
+        with pytest.raises(ValueError, match=r"a.xlsx: column 'a' must hold numbers; got 'x' in row 5 of the file"):
+            read_dataset(tmp_path / "a.xlsx")
 
     @pytest.mark.parametrize("formula", ["=B2*2", "=IF(B2,,)"])
     def test_formulas_without_a_value_get_a_warning(self, formula, tmp_path):
         """Programs other than Excel write formulas without their values."""
         path = sheet(tmp_path / "a.xlsx", ["a", "y"], [1, 2], [formula, 3], [formula, None])
-        message = (
-            r"a.xlsx: formulas without a stored value: 2, the first in cell A3; they were read as missing values; open "
-            r"the file in a spreadsheet program and save it$"
-        )
-        with pytest.warns(UserWarning, match=message):
+        with pytest.warns(UserWarning, match=r"a.xlsx: formulas .*: 2, the first in cell A3; .* missing values"):
             assert read_table(path)["a"].to_pylist() == [1, None]
 
     def test_a_formula_with_an_empty_text_gets_no_warning(self, tmp_path):
@@ -301,9 +313,7 @@ class TestNames:
         assert read_table(written(tmp_path, text)).column_names == names
 
     def test_duplicate_names_are_made_unique(self, tmp_path):
-        message = (
-            r"mine.csv has duplicate column names; their columns are now called 'a \(column 3\)', 'a \(column 4\)'"
-        )
+        message = r"mine.csv has duplicate column names; .* 'a \(column 3\)', 'a \(column 4\)'"
         with pytest.warns(UserWarning, match=message):
             table = read_table(written(tmp_path, "a,y,a, a\n1,2,3,4\n"))
         assert table.to_pydict() == {"a": [1], "y": [2], "a (column 3)": [3], "a (column 4)": [4]}
@@ -327,9 +337,7 @@ class TestNames:
     @pytest.mark.parametrize("names", [("1", "2"), ("first", "second"), ("12", "1e+05")])
     def test_row_names_or_delimiters_at_the_end_of_rows(self, names, tmp_path):
         message = (
-            r"mine.csv must have a column name for each cell; got rows with one more, in which the first cells, such "
-            rf"as '{re.escape(names[0])}', may be row names and the last ones are empty; if they are row names, "
-            r"write ',' at the beginning of the first line, otherwise at its end$"
+            rf"mine.csv .* rows with one more, .* '{re.escape(names[0])}', may be row names .* ',' at the beginning"
         )
         with pytest.raises(ValueError, match=message):
             read_table(written(tmp_path, rows := f"a,b,y\n{names[0]},1,2,\n{names[1]},3,4,\n"))
@@ -358,6 +366,8 @@ class TestNames:
 
 
 class TestRowNumbers:
+    COLUMNS = ("--target", "y", "--lower", "y", "--upper", "y")
+
     @pytest.mark.parametrize(
         ("text", "row"),
         [
@@ -370,14 +380,14 @@ class TestRowNumbers:
         ],
         ids=["plain", "blank lines", "Windows", "line breaks in a cell", "old Mac", "one column"],
     )
-    def test_they_count_as_in_the_file(self, text, row, tmp_path):
-        with pytest.raises(ValueError, match=f"A: column 'y' must hold numbers; got 'big' in row {row} of the file"):
-            number_column(read_table(written(tmp_path, text)), "y", "A")
+    def test_they_count_as_in_the_file(self, text, row, capsys, tmp_path):
+        error = typed(capsys, "audit", str(written(tmp_path, text)), *self.COLUMNS)[2]
+        assert f"column 'y' must hold numbers; got 'big' in row {row} of the file" in error
 
-    def test_a_file_without_a_header_is_counted_from_0(self, tmp_path):
-        write_table({"y": ["1", "big"]}, tmp_path / "a.parquet")
-        with pytest.raises(ValueError, match=r"got 'big' in row 1 \(counted from 0\)"):
-            number_column(read_table(tmp_path / "a.parquet"), "y", "A")
+    def test_a_file_without_a_header_is_counted_from_0(self, capsys, tmp_path):
+        pd.DataFrame({"y": ["1", "big"]}).to_parquet(tmp_path / "a.parquet")
+        error = typed(capsys, "audit", str(tmp_path / "a.parquet"), *self.COLUMNS)[2]
+        assert "got 'big' in row 1 (counted from 0)" in error
 
 
 class TestMissingValues:
@@ -421,41 +431,43 @@ class TestMissingValues:
 
 class TestNumbersAsText:
     @pytest.mark.parametrize(
-        ("comma", "texts", "numbers"),
+        ("delimiter", "texts", "numbers"),
         [
-            ("thousands", ["$1,234.50", "$5", "-$6", "$-7", "$ 8"], [1234.5, 5, -6, -7, 8]),
-            ("thousands", ["45%", "3.5 %", "\u22127%", "."], [45, 3.5, -7, None]),
-            ("thousands", ["1,234", "12", "1,234,567.5", "2.5"], [1234, 12, 1234567.5, 2.5]),
-            ("thousands", ["1'234", "12\u00a0345\u00a0678", "5"], [1234, 12345678, 5]),
-            ("thousands", ["3,14", "2"], None),  # 3,14 may be a list of codes
-            ("thousands", ["3,14", "-2,5", ""], [3.14, -2.5, None]),
-            ("thousands", ["1,5", "1.234,5", "0,123"], [1.5, 1234.5, 0.123]),
-            ("thousands", ["1,5", "1,234"], None),
-            ("thousands", ["1,5", "2.5"], None),
-            ("thousands", ["1.234.567", "1.234.568"], None),
-            ("either", ["0,123", "1,234"], [0.123, 1.234]),
-            ("thousands", ["$5", "6"], None),  # 6 may be in another currency
-            ("thousands", ["45%", "0.45"], None),
-            ("thousands", ["$5", "€6"], None),
-            ("thousands", ["1_000", "2"], None),
-            ("thousands", ["--5%", "2%"], None),
-            ("thousands", ["12,34,567", "5"], None),
-            ("thousands", [".", ""], [None, None]),
-            ("decimal", ["3,14", "1,234", "5", "1.234,5", ",5", "1,5e3"], [3.14, 1.234, 5, 1234.5, 0.5, 1500]),
-            ("decimal", ["1.234.567", "3 €"], None),
-            ("decimal", ["1.234.567 €", "3 €"], [1234567, 3]),
-            ("decimal", ["1.234,5", "1.234"], None),  # alone, 1.234 is a number with a point
-            ("decimal", ["$1,234.50", "$2.5"], [1234.5, 2.5]),
-            ("decimal", ["1,234.50", "1,234"], None),
-            ("either", ["1,234", "3,14"], [1.234, 3.14]),
-            ("either", ["1,234", "1,234,567"], [1234, 1234567]),
-            ("either", ["1,234", "2.5"], [1234, 2.5]),
-            ("either", ["1,234", "5"], None),
+            (",", ["$1,234.50", "$5", "-$6", "$-7", "$ 8"], [1234.5, 5, -6, -7, 8]),
+            (",", ["45%", "3.5 %", "\u22127%", "."], [45, 3.5, -7, None]),
+            (",", ["1,234", "12", "1,234,567.5", "2.5"], [1234, 12, 1234567.5, 2.5]),
+            (",", ["1'234", "12\u00a0345\u00a0678", "5"], [1234, 12345678, 5]),
+            (",", ["3,14", "2"], None),  # 3,14 may be a list of codes
+            (",", ["3,14", "-2,5", ""], [3.14, -2.5, None]),
+            (",", ["1,5", "1.234,5", "0,123"], [1.5, 1234.5, 0.123]),
+            (",", ["1,5", "1,234"], None),
+            (",", ["1,5", "2.5"], None),
+            (",", ["1.234.567", "1.234.568"], None),
+            ("\t", ["0,123", "1,234"], [0.123, 1.234]),
+            (",", ["$5", "6"], None),  # 6 may be in another currency
+            (",", ["45%", "0.45"], None),
+            (",", ["$5", "€6"], None),
+            (",", ["1_000", "2"], None),
+            (",", ["--5%", "2%"], None),
+            (",", ["12,34,567", "5"], None),
+            (",", [".", ""], [None, None]),
+            (";", ["3,14", "1,234", "5", "1.234,5", ",5", "1,5e3"], [3.14, 1.234, 5, 1234.5, 0.5, 1500]),
+            (";", ["1.234.567", "3 €"], None),
+            (";", ["1.234.567 €", "3 €"], [1234567, 3]),
+            (";", ["1.234,5", "1.234"], None),  # alone, 1.234 is a number with a point
+            (";", ["$1,234.50", "$2.5"], [1234.5, 2.5]),
+            (";", ["1,234.50", "1,234"], None),
+            ("\t", ["1,234", "3,14"], [1.234, 3.14]),
+            ("\t", ["1,234", "1,234,567"], [1234, 1234567]),
+            ("\t", ["1,234", "2.5"], [1234, 2.5]),
+            ("\t", ["1,234", "5"], None),
         ],
     )
-    def test_numbers_with_signs_and_separators(self, comma, texts, numbers):
-        found = numbers_in_texts(texts, comma=comma)
-        assert (found if found is None else list(found.values())) == numbers
+    @pytest.mark.filterwarnings("ignore:mine.csv")
+    def test_numbers_with_signs_and_separators(self, delimiter, texts, numbers, tmp_path):
+        """A comma separates thousands, in a file with semicolons it is decimal, and in one with tabs it may be both."""
+        lines = [f"a{delimiter}y", *(f'"{text}"{delimiter}0' for text in texts)]
+        assert read_table(written(tmp_path, "\n".join(lines)))["a"].to_pylist() == (numbers or texts)
 
     def test_a_column_is_converted_with_a_warning(self, tmp_path):
         path = written(tmp_path, 'price,share,code,y\n"$1,234.50",45%,"1,000",1\n$5,3%,"2,000",2\n')
@@ -509,7 +521,7 @@ class TestNumbersAsText:
         assert read_table(written(tmp_path, "a,b\n1.234,1\n"))["a"].to_pylist() == [1.234]
 
     def test_a_comma_that_can_mean_both_gets_a_warning(self, tmp_path):
-        message = "column 'a' is read as text, because '1,234' can mean 1234 or 1.234; write one of these into the file"
+        message = "column 'a' is read as text, .*'1,234' can mean 1234 or 1.234"
         with pytest.warns(UserWarning, match=message):
             assert read_table(written(tmp_path, "a\ty\n1,234\t2\n5\t3\n"))["a"].to_pylist() == ["1,234", "5"]
 
