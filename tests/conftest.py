@@ -35,11 +35,24 @@ def no_progress_lines():
         yield
 
 
+@pytest.fixture(scope="module")
+def few_trees():
+    """Boosting that learns a spread with 10 trees instead of 100, for tests in which it need not learn much."""
+    from sklearn.base import clone
+
+    from evencover.models import spread
+
+    few = clone(spread._BOOSTED_TREES).set_params(max_iter=10)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spread, "_BOOSTED_TREES", few)
+        yield
+
+
+def pytest_configure(config):
+    config.add_cleanup(gc.unfreeze)  # after pytest's own last collections; libraries complain about what is left
+
+
 def pytest_collection_finish():
     """Let the garbage collector pass over the imported libraries and the collected tests: they stay to the end."""
     gc.enable()
     gc.freeze()
-
-
-def pytest_unconfigure():
-    gc.unfreeze()  # at the end, libraries complain about what is left

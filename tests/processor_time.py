@@ -49,7 +49,10 @@ def pytest_configure(config):
 
 
 class Clock:
-    """Give each report the processor seconds since the last one in this process, so that no second is left out."""
+    """Give the last report of each test the processor seconds since those of the test before in this process.
+
+    So no second is left out.
+    """
 
     def __init__(self) -> None:
         self.last = seconds()
@@ -57,8 +60,10 @@ class Clock:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self):
         report = yield
-        now = seconds()
-        report.processor_seconds, self.last = now - self.last, now
+        report.processor_seconds = 0.0
+        if report.when == "teardown":
+            now = seconds()
+            report.processor_seconds, self.last = now - self.last, now
         return report
 
     def pytest_collection_finish(self):

@@ -33,6 +33,8 @@ from evencover.diagnostics._spelling import COMMAND_LINE, PYTHON
 from evencover.studies import Plan, study
 from tests.report_pages import report_page, report_text
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 
 def advice_text(audited, spelling, context):
     """Return the advice on an audit as text."""

@@ -22,6 +22,8 @@ from evencover import (
 from evencover.models import WithSpread
 from evencover.synthetic import heteroskedastic
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 X, Y = np.arange(200.0).reshape(100, 2), np.arange(100.0)
 
 

@@ -24,6 +24,8 @@ from evencover.studies import Plan, study
 from tests.report_pages import result_data
 from tests.synthetic import ONE_IN_A_MILLION
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 Y = np.array([1.0, 2.0, 3.0, 6.0])
 REFERENCE = np.arange(1.0, 40.0)  # 39 targets: at level 0.9 the ends are the 2nd and the 38th
 

@@ -44,6 +44,8 @@ from evencover.studies import MODELS, Plan, study
 from tests.canonical_studies import report_text
 from tests.synthetic import ALL_SCORES, TwoLines, on_target_scale
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 2))
 Y = np.round(np.exp(1 + X[:, 0] + RNG.normal(size=400) * 0.5), 1) + 0.1
