@@ -1,4 +1,4 @@
-"""Studies that several test files look at, each computed once in a process; cheap models and reports."""
+"""Studies that several test files look at, each computed once in a process; cheap models."""
 
 import warnings
 from contextlib import contextmanager, suppress
@@ -11,26 +11,11 @@ import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression
 
-from evencover import CrossConformalRegressor, write_report
+from evencover import CrossConformalRegressor
 from evencover.models import NeighborSpread, WithSpread
 from evencover.models._stack_members import EFFORTS
 from evencover.studies import MODELS, Plan, study
 from tests.synthetic import TwoLines
-
-
-@contextmanager
-def few_levels(*percentages):
-    """Reports with two levels besides their own: test_report checks the slider, and each level takes time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evencover._report.contents._MANY_LEVELS", percentages or (50, 95))
-        yield
-
-
-def report_text(result, folder):
-    """Return the report of a result as text, at few levels."""
-    with few_levels():
-        write_report(result, folder / "report.html")
-    return (folder / "report.html").read_text(encoding="utf-8")
 
 
 @contextmanager

@@ -506,7 +506,7 @@ def test_progress_grows_to_the_end(tmp_path, monkeypatch):
     assert shares[-1] == pytest.approx(1.0)
 
 
-def test_progress_never_goes_back(tmp_path, monkeypatch):
+def test_progress_never_goes_back(monkeypatch):
     """Not even if it is read while it is being written."""
     monkeypatch.setattr("evencover.reproduction.benchmark._progress_files._SECONDS_BETWEEN_REPORTS", 0.001)
     reports = []

@@ -395,5 +395,5 @@ def test_dates_are_one_error_for_every_library():
     for regressor, (library, _) in REGRESSORS.items():
         module = pytest.importorskip(library, reason=f"{library} is not installed; `make test-all` installs it")
         for table in (X, pl.from_pandas(X)):  # with polars, LightGBM and CatBoost would end the process
-            with pytest.raises(TypeError, match=f"X must hold numbers for {regressor}; got dates or times in 'when'"):
+            with pytest.raises(TypeError, match=f"for {regressor}; got dates or times in column 'when'"):
                 ConformalRegressor(getattr(module, regressor)()).fit(table, TRAINING.y[:60])

@@ -136,7 +136,7 @@ TABLES = {
     "pyarrow": pa.Table.from_pandas(TABLE),
     "only dates": TABLE[["when"]],
 }
-MESSAGE = r"X must hold numbers for \w+; got dates or times in 'when'\. Encode them by a pipeline"
+MESSAGE = r"X must hold numbers for \w+; got dates or times in column 'when'\. Encode them by a pipeline"
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
@@ -211,7 +211,7 @@ def test_columns_of_dates_are_found():
         (table.to_numpy(), "1"),
         (np.full((40, 1), "2024-01-01", dtype="datetime64[D]"), "0"),
     ):
-        with pytest.raises(TypeError, match=rf"got dates or times in {found}\."):
+        with pytest.raises(TypeError, match=rf"got dates or times in column {found}\."):
             model.fit(X, y)
     with pytest.raises(ValueError, match="could not convert string to float"):
         model.fit(table[["a", "c", "d"]], y)

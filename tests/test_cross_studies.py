@@ -40,10 +40,9 @@ from evencover import (
 from evencover.guarantees import FoldBound, LowerBound
 from evencover.models import WithSpread
 from evencover.studies import MODELS, Plan, study
-from tests.canonical_studies import StopStudyError, checked_table, cross_regressor, few_levels
+from tests.canonical_studies import StopStudyError, checked_table, cross_regressor
 from tests.command_line import main, run_command_line
-from tests.report_pages import report_page, result_data
-from tests.slider import cells_of, levels_of, page_at, rows_of
+from tests.report_pages import cells_of, few_levels, levels_of, page_at, report_page, result_data, rows_of
 from tests.synthetic import TwoLines
 
 SIMPLE = Plan(model=LinearRegression(), nonconformity=Residual(), taxonomy=Marginal(), calibration="cross")

@@ -289,7 +289,7 @@ def test_of_several_files_with_errors_the_first_is_reported(tmp_path):
             calibrate_table(folder, **COLUMNS, workers=2)
 
 
-def test_files_that_cannot_be_read_are_named(folder, tmp_path):
+def test_files_that_cannot_be_read_are_named(folder):
     (folder / "part-2.parquet").write_bytes(b"PAR1 this is not Parquet")
     with pytest.raises(ValueError, match=r"part-2\.parquet: cannot be read: .*Parquet"):
         calibrate_table(folder, **COLUMNS)
@@ -455,7 +455,7 @@ def test_one_thread_counts_and_the_others_read(folder, monkeypatch):
     assert 1 <= len(reading) <= 2
 
 
-def test_calibrations_of_several_days_merge(tmp_path):
+def test_calibrations_of_several_days_merge():
     """Also if a group is missing on some days; thresholds are upper bounds then."""
     days = [table(700, seed=1), table(800, seed=2, groups=("b", "d"))]
     first, second = (calibrate_table(day, **COLUMNS) for day in days)

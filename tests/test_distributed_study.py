@@ -33,9 +33,9 @@ from evencover import (
 from evencover.models import NeighborSpread, WithSpread
 from evencover.studies import Plan, TableError, TableWarning
 from evencover.taxonomies import ByTarget
-from tests.canonical_studies import few_levels, light_linear_model, report_text
+from tests.canonical_studies import light_linear_model
 from tests.command_line import run_command_line
-from tests.slider import cells_of, levels_of, page_at
+from tests.report_pages import cells_of, few_levels, levels_of, page_at, short_report_page
 
 LINEAR = Plan("linear", Normalized(), BySpread(3), seed=3)
 
@@ -168,7 +168,7 @@ def test_the_report_has_the_counts_of_all_rows_at_every_level(tmp_path):
     """The slider has the levels at which all rows were counted."""
     found, written = studied(table(), tmp_path, plan=Plan("linear", Normalized(), BySpread(3), level=0.85))
     assert found.all_rows.levels == (0.5, 0.8, 0.85, 0.9, 0.95, 0.99)
-    text = report_text(found, tmp_path)
+    text = short_report_page(found)
     n = f"{len(written)}"
     assert text.count(f'"{n}"') + text.count(f">{n}<") >= 1
     assert "The diagnosis part is the rest of the random sample" in text

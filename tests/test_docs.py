@@ -21,7 +21,7 @@ import evencover.reproduction.benchmark
 import evencover.synthetic
 import evencover.theory
 from evencover.reproduction.claims import claims
-from tests.canonical_studies import few_levels
+from tests.report_pages import few_levels
 from tests.test_boosting import LINES
 
 ROOT = Path(__file__).parent.parent

@@ -17,8 +17,9 @@ import pytest
 
 from evencover import ConformalRegressor
 from evencover.studies import MODELS
-from tests.canonical_studies import few_levels, light_linear_model
+from tests.canonical_studies import light_linear_model
 from tests.command_line import app, main, run_command_line
+from tests.report_pages import few_levels
 from tests.test_cli import SCRIPT, run
 
 QUICK = ("--model", "linear", "--score", "residual", "--groups", "none")

@@ -38,8 +38,8 @@ from evencover.models import (
 )
 from evencover.synthetic import heteroskedastic
 from tests.calibrators import SignedTails, SlidingWindow
-from tests.canonical_studies import few_levels
 from tests.command_line import main
+from tests.report_pages import few_levels
 from tests.synthetic import Oracle, draw
 
 OLD, NEW = draw(np.random.default_rng(0), 300), draw(np.random.default_rng(1), 50)

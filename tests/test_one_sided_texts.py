@@ -29,8 +29,7 @@ from evencover.intervals import bound_side
 from evencover.models import ResidualSpread, WithSpread
 from evencover.studies import Plan, study
 from evencover.synthetic import heteroskedastic
-from tests.canonical_studies import few_levels
-from tests.report_pages import report_page, report_text
+from tests.report_pages import few_levels, report_page, report_text
 
 SPREAD = WithSpread(LinearRegression(), ResidualSpread(LinearRegression()), random_state=0)  # fitted at once
 NONSENSE = ("infinite", "width", " wide ", "narrow", "intervals are", "Winkler")

@@ -26,9 +26,9 @@ from evencover._report.first_screen import command_again
 from evencover._report.level_recorder import LevelRecorder, level_differences
 from evencover.diagnostics.diagnosis import at_level
 from evencover.studies import Plan, Study, study
-from tests.canonical_studies import few_levels, light_linear_model, study_of_prices
+from tests.canonical_studies import light_linear_model, study_of_prices
 from tests.processes import LIMIT
-from tests.slider import cells_of, levels_of, page_at, rows_of
+from tests.report_pages import cells_of, few_levels, levels_of, page_at, rows_of
 
 CHROMIUM = shutil.which("chromium")
 NASTY = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</script><script>alert(1)</script>"]

@@ -20,9 +20,8 @@ from evencover.distributed import predict as predict_table
 from evencover.intervals import moved_note, prediction_text
 from evencover.models import QuantileForest
 from evencover.studies import Plan, study
-from tests.canonical_studies import report_text
 from tests.command_line import run_command_line
-from tests.report_pages import result_data
+from tests.report_pages import result_data, short_report_page
 
 
 def skewed(n, seed):
@@ -158,7 +157,7 @@ class TestCommandLine:
         assert moved_note(intervals[:0]) == ""
 
 
-def test_a_study_writes_points_of_intervals_and_keeps_r2(tmp_path):
+def test_a_study_writes_points_of_intervals_and_keeps_r2():
     X, y = skewed(600, 4)
     plan = Plan(model=mean_forest(), nonconformity=IntervalDistance(), taxonomy=Marginal(), level=0.5)
     found = study(X.assign(y=y), "y", plan=plan)
@@ -169,7 +168,7 @@ def test_a_study_writes_points_of_intervals_and_keeps_r2(tmp_path):
     assert found.quality.r2 == pytest.approx(expected)
     (note,) = [each for each in found.notes if "lies outside the interval" in each]
     assert note in str(found)
-    assert note in report_text(found, tmp_path)
+    assert note in short_report_page(found)
     data = result_data(found)
     assert note in data["notes"]
     assert data["prediction"] == prediction_text(found.intervals)

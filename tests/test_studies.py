@@ -33,8 +33,8 @@ from evencover import (
 from evencover.diagnostics.recommendation_result import Candidate, Recommendation
 from evencover.models import QuantileForest, TableEncoder, WithSpread
 from evencover.studies import MODELS, Plan, study, table_study
-from tests.canonical_studies import prices, report_text, study_of_prices
-from tests.report_pages import result_data
+from tests.canonical_studies import prices, study_of_prices
+from tests.report_pages import result_data, short_report_page
 from tests.synthetic import ONE_IN_A_MILLION, TwoLines
 
 LINEAR = Plan(model="linear")
@@ -418,7 +418,7 @@ def test_a_study_with_separate_tails_has_the_intervals_of_two_tails(separate):
     assert made.audit.own_thresholds
 
 
-def test_a_study_with_separate_tails_says_so(separate, tmp_path):
+def test_a_study_with_separate_tails_says_so(separate):
     """In its method, its text, its JSON data, and on the report's page at every level."""
     _, made = separate
     assert made.method == "TwoLines; score: Normalized(); groups: BySpread(n_groups=2); one threshold for each end"
@@ -432,7 +432,7 @@ def test_a_study_with_separate_tails_says_so(separate, tmp_path):
         "low": {"lower": lower[0], "upper": upper[0]},
         "high": {"lower": lower[1], "upper": upper[1]},
     }
-    page = report_text(made, tmp_path)
+    page = short_report_page(made)
     assert "Test rows below and above their intervals: low" in page
     assert "above its upper bound with at most 0.5 (1 − level)" in page
 
@@ -523,7 +523,7 @@ def test_targets_outside_a_wrong_support_are_the_reason_for_low_coverage():
 
 
 @pytest.mark.filterwarnings("ignore:too few calibration rows")
-def test_separate_tails_in_words(tmp_path):
+def test_separate_tails_in_words():
     """Groups without test rows have no shares, and what is said about one threshold is about both ends."""
     table = houses(60)
     taxonomy = BySpread(edges=[1e-9])  # nobody is below
@@ -536,7 +536,7 @@ def test_separate_tails_in_words(tmp_path):
     assert not (found.groups.codes == 0).any()
     assert "nan" not in text
     assert "With one threshold for all rows and both ends of their intervals, from the calibration rows: " in text
-    page = report_text(found, tmp_path)
+    page = short_report_page(found)
     assert "One threshold for all rows and both ends of their intervals, " in page
     assert ", with the same threshold for both ends of an interval" in page
 
@@ -578,13 +578,13 @@ class TestEqualSpreads:
         diagnosed = diagnose(found.regressor)
         assert isinstance(diagnosed.inputs.taxonomy, ByPrediction)
 
-    def test_two_spreads(self, tmp_path):
+    def test_two_spreads(self):
         found = self.found(0.5)
         low, high = found.audit.table
         assert (low.group, high.group, low.rows + high.rows) == ("low", "high", len(found.test))
         assert f"Rows: low {low.rows}, high {high.rows}." in found.group_meaning
         assert "have the same spread, so it gives 2 groups instead of 3." in str(found)
-        page = report_text(found, tmp_path)
+        page = short_report_page(found)
         assert found.group_meaning in page
         assert "third of the rows" not in page
         assert "easiest third" not in page

@@ -41,7 +41,7 @@ from evencover._internal.monotone_maps import MonotoneMap
 from evencover.models import LogTransform, QuantileForest, ResidualSpread, WithSpread, predictions_of
 from evencover.scores.evaluation import interval_by, scores_of
 from evencover.studies import MODELS, Plan, study
-from tests.canonical_studies import report_text
+from tests.report_pages import short_report_page
 from tests.synthetic import ALL_SCORES, TwoLines, on_target_scale
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -544,7 +544,7 @@ def test_a_study_selects_the_log_and_writes_its_results(tmp_path, monkeypatch):
     found = study(table, "y", plan=Plan(model="linear"))
     assert found.recommendation.chosen.transform == "log"
     assert "linear, fitted to the log of the target; score: " in str(found)
-    assert "of the log of the target" in report_text(found, tmp_path)
+    assert "of the log of the target" in short_report_page(found)
     found.regressor.save(tmp_path / "model.evencover")
     loaded = ConformalRegressor.load(tmp_path / "model.evencover")
     intervals = found.regressor.predict_interval(table[["a", "b"]])

@@ -30,8 +30,10 @@ class DateColumnsError(TypeError):
     """A model that needs numbers got columns of dates or times."""
 
     def __init__(self, columns: list[Any], model: Any) -> None:
+        where = "column" if len(columns) == 1 else "columns"
         super().__init__(
-            f"X must hold numbers for {type(model).__name__}; got dates or times in {', '.join(map(repr, columns))}. "
+            f"X must hold numbers for {type(model).__name__}; got dates or times in {where} "
+            f"{', '.join(map(repr, columns))}. "
             "Encode them by a pipeline, such as make_pipeline(TableEncoder(), model) with TableEncoder of "
             "evencover.models, or leave these columns out"
         )
