@@ -21,11 +21,11 @@ def few_levels(*percentages):
         yield
 
 
-def report_page(result):
+def report_page(result, **options):
     """Return the report on a result as HTML."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "report.html"
-        write_report(result, path)
+        write_report(result, path, **options)
         return path.read_text(encoding="utf-8")
 
 

@@ -4,8 +4,6 @@ import re
 import shutil
 from html import unescape
 from html.parser import HTMLParser
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -28,7 +26,7 @@ from evencover.diagnostics.diagnosis import at_level
 from evencover.studies import Plan, Study, study
 from tests.canonical_studies import light_linear_model, study_of_prices
 from tests.processes import LIMIT
-from tests.report_pages import cells_of, few_levels, levels_of, page_at, rows_of
+from tests.report_pages import cells_of, few_levels, levels_of, page_at, report_page, rows_of
 
 CHROMIUM = shutil.which("chromium")
 NASTY = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</script><script>alert(1)</script>"]
@@ -44,18 +42,11 @@ def table(n=900):
     )
 
 
-def report(result, **options):
-    """Return the page that `write_report` writes."""
-    with TemporaryDirectory() as folder:
-        write_report(result, path := Path(folder) / "report.html", **options)
-        return path.read_text(encoding="utf-8")
-
-
 def is_even(result):
     """Return the answer of a result to whether it is even: a study prints it, and the report on an audit shows it."""
     if isinstance(result, Study):
         return re.search("^Is it even: (.*)$", str(result), re.MULTILINE)[1]
-    return plain(re.search('<p class="verdict-text"><span.*?>(.*?)</span>', report(result))[1])
+    return plain(re.search('<p class="verdict-text"><span.*?>(.*?)</span>', report_page(result))[1])
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +57,7 @@ def found():
 
 @pytest.fixture(scope="module")
 def page(found):
-    return report(found, command=f"evencover run '{NASTY[1]}'")
+    return report_page(found, command=f"evencover run '{NASTY[1]}'")
 
 
 def plain(text):
@@ -94,7 +85,7 @@ def test_whole_numbers_and_words_on_the_first_screen():
     x = rng.uniform(0, 3, 900)
     counts = pd.DataFrame({"x": x, "visits": rng.poisson(10 * x)})
     with few_levels(), light_linear_model():
-        text = plain(report(study(counts, "visits", plan=Plan(model="linear"))))
+        text = plain(report_page(study(counts, "visits", plan=Plan(model="linear"))))
     assert "An interval is right if the true value of visits lies in it." in text
     assert "Model: linear. Intervals hold only whole numbers of at least 0." in text
     assert "Only whole numbers count: an interval from 0 to 1 is 1 wide and holds two values." in text
@@ -109,7 +100,7 @@ def test_only_whole_numbers_are_counted(page):
 
 def test_the_scale_and_the_limits_of_the_target_are_on_the_first_screen():
     with few_levels():
-        text = plain(report(study_of_prices()))
+        text = plain(report_page(study_of_prices()))
     assert "Model: TwoLines, fitted to the log of the target. Intervals hold only values of at least 0." in text
 
 
@@ -169,7 +160,7 @@ def test_a_new_command_replaces_the_option_and_the_folder():
 def test_the_same_result_is_the_same_file(found, tmp_path):
     with few_levels():
         write_report(found, tmp_path / "report.html", command=f"evencover run '{NASTY[1]}'")
-        text = report(found, command=f"evencover run '{NASTY[1]}'")
+        text = report_page(found, command=f"evencover run '{NASTY[1]}'")
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == text
 
 
@@ -193,13 +184,13 @@ class TestEveryResult:
         rng = np.random.default_rng(0)
         scores = np.abs(rng.normal(size=600)) * np.repeat([1.0, 2.0], 300)
         found = diagnose_scores(scores, np.repeat(["quiet", "noisy"], 300), level=0.87)
-        page = report(found)
+        page = report_page(found)
         assert 0.87 in levels_of(page)
         assert f"No. {found.headline}" in plain(page)
 
     def test_an_audit_has_one_level_and_no_script(self):
         y = np.random.default_rng(0).normal(size=300)
-        text = report(audit(y, (np.full(300, -1.7), np.full(300, 1.7)), X=y[:, None]))
+        text = report_page(audit(y, (np.full(300, -1.7), np.full(300, 1.7)), X=y[:, None]))
         assert "<script" not in text
         assert "The groups in numbers" in text
 
@@ -208,7 +199,7 @@ class TestEveryResult:
         groups = np.arange(4000) % 50
         reach = np.where(groups < 45, 1.7, 0.5)
         found = audit(y, (-reach, reach), groups=groups)
-        page = report(found)
+        page = report_page(found)
         *shown, last = (name for name, *_ in cells_of(page, "coverage"))
         assert (len(shown), last) == (30, "all rows")
         adjusted = {str(row.group): row.adjusted for row in found.table}
@@ -220,7 +211,7 @@ class TestEveryResult:
         y = np.zeros(60)
         lower, upper = np.where(np.arange(60) < 20, -np.inf, -1.0), np.where(np.arange(60) < 20, np.inf, 1.0)
         lower[50:], upper[50:] = np.nan, np.nan
-        text = report(audit(y, (lower, upper), groups=np.repeat(["a", "b", "c"], 20)))
+        text = report_page(audit(y, (lower, upper), groups=np.repeat(["a", "b", "c"], 20)))
         assert "Empty intervals: 10. Infinite intervals: 20." in text
         assert re.findall(r'<rect [^>]*class="(bar.*?)"', text) == ["bar infinite", "bar", "bar"]
         assert text.count(">infinite<") == 3  # on the bar, and in the table for the group and for all rows
@@ -229,7 +220,7 @@ class TestEveryResult:
     @pytest.mark.slow
     def test_few_rows(self):
         with pytest.warns(TooFewRowsWarning, match="needs 99 rows"):
-            text = report(study(table(60), NASTY[2], plan=Plan(model="linear", level=0.99)))
+            text = report_page(study(table(60), NASTY[2], plan=Plan(model="linear", level=0.99)))
         assert "A finite threshold at level 0.99 needs at least 99 calibration rows" in text
         assert ">infinite<" in text
 
@@ -242,7 +233,7 @@ class TestEveryResult:
 def test_every_level_has_the_results_of_that_level(found):
     """Intervals, audit and diagnosis at other levels are those that the model gives at that level."""
     with few_levels(50, 95):
-        page = report(found)
+        page = report_page(found)
     assert levels_of(page) == [0.5, 0.9, 0.95]
     for index, level in ((0, 0.5), (2, 0.95)):
         text = page_at(page, index)
@@ -307,8 +298,8 @@ def test_answers_where_everything_differs_or_nothing_does():
     groups = np.repeat(["a", "b"], 500)
     for factor, answer in ((5.0, "yes"), (1.0, "not significant")):
         scores = np.abs(rng.normal(size=1000)) * np.repeat([1.0, factor], 500)
-        assert {row[2] for row in answers(report(diagnose_scores(scores, groups)))} == {answer}
-    one = answers(report(diagnose_scores(rng.normal(size=100), np.zeros(100))))
+        assert {row[2] for row in answers(report_page(diagnose_scores(scores, groups)))} == {answer}
+    one = answers(report_page(diagnose_scores(rng.normal(size=100), np.zeros(100))))
     assert ["Do scores differ between some groups, at any level?", "", "not tested"] in one
 
 
@@ -335,7 +326,7 @@ def unusual():
     table = pd.DataFrame({"x": rng.uniform(size=100), "y": targets})
     plan = Plan(model=FixedBounds(), nonconformity=IntervalDistance(), taxonomy=Marginal(), level=0.5)
     with few_levels(50, 99):
-        return report(study(table, "y", plan=plan))
+        return report_page(study(table, "y", plan=plan))
 
 
 class TestPictures:
@@ -355,7 +346,7 @@ class TestPictures:
         rng = np.random.default_rng(0)
         groups = np.arange(3000) % 12
         with few_levels():
-            text = report(diagnose_scores(np.abs(rng.normal(size=3000)) * (1 + (groups > 8)), groups))
+            text = report_page(diagnose_scores(np.abs(rng.normal(size=3000)) * (1 + (groups > 8)), groups))
         (part,) = re.findall(r'<details aria-labelledby="distributions-title".*?</details>', text, re.DOTALL)
         assert part.count('class="line group-') == 14  # and as many in the legend
         assert "Only the 7 groups with the smallest p-values are drawn." in part
@@ -363,7 +354,9 @@ class TestPictures:
         assert {"9", "10", "11"} <= shown
 
     def test_a_large_tolerance_fits(self):
-        assert "Coverage of each group" in report(diagnose_scores(np.arange(50.0), np.arange(50) % 2, tolerance=0.95))
+        assert "Coverage of each group" in report_page(
+            diagnose_scores(np.arange(50.0), np.arange(50) % 2, tolerance=0.95)
+        )
 
 
 def test_levels_of_the_slider():
