@@ -748,6 +748,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="mutations that are tested at the same time")
     parser.add_argument("--hints-only", action="store_true", help="run only the test files that should notice them")
     options = parser.parse_args()
+    if not (options.of / "src" / "evencover").is_dir():
+        parser.error(f"--of must be a folder with src/evencover; got {options.of}")
     mutations = chosen(options.only) or parser.error(f"no mutation has the number or the words {options.only!r}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises KeyboardInterrupt, so that all is cleaned up
     with TemporaryDirectory(prefix="mutations-", ignore_cleanup_errors=True) as folder:

@@ -37,7 +37,7 @@ from evencover.reproduction.benchmark import (
     run_trial,
 )
 from evencover.reproduction.benchmark._benchmark_figures import benchmark_figure
-from evencover.reproduction.benchmark._progress_files import progress_files, report_progress
+from evencover.reproduction.benchmark._progress_files import ProgressFile, progress_files, report_progress
 from evencover.reproduction.benchmark.result_files import write_results
 from evencover.reproduction.benchmark.runs import run_task, unfinished_trials
 from evencover.reproduction.benchmark.summary import summarize, summary_text
@@ -496,8 +496,17 @@ if __name__ == "__main__":
 
 
 def test_progress_grows_to_the_end(tmp_path, monkeypatch):
+    """A task that has written its progress waits here for a report that began after it, on any machine."""
     monkeypatch.setattr("evencover.reproduction.benchmark._progress_files._SECONDS_BETWEEN_REPORTS", 0.001)
-    reports = []
+    reports, write = [], ProgressFile.__call__
+
+    def write_and_wait(*progress):
+        write(*progress)
+        enough = len(reports) + 2
+        while len(reports) < enough:
+            time.sleep(0.001)
+
+    monkeypatch.setattr(ProgressFile, "__call__", write_and_wait)
     run_benchmark(small(), [synthetic()], tmp_path, progress=lambda done, total: reports.append((done, total)))
     shares = [done / total for done, total in reports]
     assert all(before <= after for before, after in pairwise(shares))
