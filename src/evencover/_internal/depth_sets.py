@@ -88,7 +88,7 @@ def _swept_pieces(
         cells = own.cells(rows[start : start + size], n_rows)
         negated_lower, upper = (own.table(cells, values) for values in ends)
         parts.append(_pieces(-negated_lower, upper, needed))
-    return _joined(parts, len(rows))
+    return _joined_pieces(parts, len(rows))
 
 
 def _pieces(lower: FloatArray, upper: FloatArray, needed: int) -> FloatArray:
@@ -112,7 +112,7 @@ def _pieces(lower: FloatArray, upper: FloatArray, needed: int) -> FloatArray:
     return result
 
 
-def _joined(parts: list[FloatArray], n_rows: int) -> list[Intervals]:
+def _joined_pieces(parts: list[FloatArray], n_rows: int) -> list[Intervals]:
     """Return the pieces of all rows from those of blocks of rows."""
     n_pieces = max((part.shape[1] for part in parts), default=1)
     pieces = [empty_intervals(n_rows) for _ in range(n_pieces)]

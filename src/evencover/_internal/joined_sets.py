@@ -15,14 +15,14 @@ def joined_sets(blocks: Sequence[Intervals | IntervalUnion]) -> Intervals | Inte
     if len(blocks) == 1:
         return blocks[0]
     if not any(isinstance(block, IntervalUnion) for block in blocks):
-        return _joined(blocks)  # type: ignore[arg-type]
+        return _joined_intervals(blocks)  # type: ignore[arg-type]
     by_block = [block.pieces if isinstance(block, IntervalUnion) else [block] for block in blocks]
     n_pieces = max(map(len, by_block))
     padded = [[*pieces, *([_empty_like(pieces[0])] * (n_pieces - len(pieces)))] for pieces in by_block]
-    return IntervalUnion([_joined(pieces) for pieces in zip(*padded, strict=True)])
+    return IntervalUnion([_joined_intervals(pieces) for pieces in zip(*padded, strict=True)])
 
 
-def _joined(blocks: Sequence[Intervals]) -> Intervals:
+def _joined_intervals(blocks: Sequence[Intervals]) -> Intervals:
     """Return the intervals of all blocks as one object."""
     lower, upper, replaced = (
         np.concatenate([getattr(block, name) for block in blocks]) for name in ("lower", "upper", "replaced")

@@ -24,7 +24,7 @@ MIN_ROWS_ABOVE = 10  # expected rows of a group above the quantile; with fewer, 
 _MIN_RESAMPLES = 2000
 _RESAMPLES_PER_PAIR = 100
 _MAX_RESAMPLES = 20_000
-_MAX_GROUPS = 30
+_MAX_GROUPS = 30  # with more, there are too many pairs to look at
 _NEGLIGIBLE = 1e-11  # weight, or probability, outside the window at either end
 _MAX_COUNTS = 2_000_000  # in memory at a time
 

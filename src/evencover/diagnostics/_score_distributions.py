@@ -13,7 +13,7 @@ from evencover.diagnostics._exact_tests import holm
 from evencover.groups import Groups, Label
 
 _MAX_EXACT_ROWS = 1000  # of untied scores; with more, the Kolmogorov-Smirnov p-value is asymptotic
-_MAX_GROUPS = 30  # with more, there are too many pairs to look at
+
 _N_DRAWS = 9999
 _N_TERMS = 100
 _PERMUTATIONS = 999

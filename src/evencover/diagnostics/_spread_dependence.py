@@ -20,7 +20,7 @@ from evencover.diagnostics._formatting import p_value_phrase
 _DEGREE = 3
 _MIN_ROWS = 20  # for the chi-squared approximation
 _MAX_ROWS = 50_000  # enough to find any dependence that matters
-_NEGLIGIBLE = 1e-8
+_NEGLIGIBLE_SIZE = 1e-8
 _POWERS = np.linspace(-2.0, 3.0, 21)
 _TERMS = np.concatenate([-np.linspace(0.9, 0.1, 9), [0.0], np.geomspace(0.1, 10.0, 11)])
 _ACTIONS = {
@@ -124,7 +124,7 @@ def _rank_polynomials(values: FloatArray) -> FloatArray:
     centered = (ranks - ranks.mean()) / len(ranks)
     basis, triangle = np.linalg.qr(np.stack([centered**power for power in range(_DEGREE + 1)], axis=1))
     sizes = triangle.diagonal()
-    kept = np.flatnonzero(np.abs(sizes) > _NEGLIGIBLE * np.sqrt(len(ranks)))[1:]
+    kept = np.flatnonzero(np.abs(sizes) > _NEGLIGIBLE_SIZE * np.sqrt(len(ranks)))[1:]
     return np.asarray(basis[:, kept] * np.sign(sizes[kept]))
 
 

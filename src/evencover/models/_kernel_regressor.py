@@ -16,7 +16,7 @@ _PENALTIES = np.logspace(-6, 3, 10)
 _OUTERMOST = 6.0  # standard deviations: a feature further out counts as this far, so that outliers have neighbours
 _SMALLEST_EIGENVALUE = 1e-9  # relative to the largest one
 _ROWS_FOR_CHOICE = 1500  # of the width
-_LARGEST_LEVERAGE = 1 - 1e-3
+_LARGEST_KERNEL_LEVERAGE = 1 - 1e-3
 
 
 class KernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -89,4 +89,4 @@ class KernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 def _errors(functions: OrthogonalFunctions, y: FloatArray) -> FloatArray:
     """Return the mean squared leave-one-out error with each penalty."""
-    return functions.leave_one_out_errors(y, _PENALTIES, largest=_LARGEST_LEVERAGE)
+    return functions.leave_one_out_errors(y, _PENALTIES, largest=_LARGEST_KERNEL_LEVERAGE)
