@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from benchmarks.markdown import print_row
 from evencover import ByFeature, BySpread, ConformalRegressor, CrossConformalRegressor, Prediction
-from evencover._internal.arrays import FloatArray
+from evencover.inputs.arrays import FloatArray
 from evencover.synthetic import functional_dependence
 
 _LEVEL, _ROWS, _DATA_SETS, _NEW_ROWS = 0.9, 100, 60, 100

@@ -13,7 +13,7 @@ from scipy.stats import ks_2samp, quantile
 
 from benchmarks.timing import seconds
 from evencover import BySpread, Residual, Rows, diagnose_scores
-from evencover.diagnostics._quantile_differences import resampled_quantiles
+from evencover.diagnostics.score_tests import resampled_quantiles
 from evencover.synthetic import toy
 
 _RESAMPLES, _ROWS, _MANY_ROWS, _ROUNDS = 1000, 1500, 1_000_000, 7

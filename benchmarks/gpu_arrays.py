@@ -77,7 +77,7 @@ def gpu() -> str:
     """Return the name of the GPU and the versions of the libraries."""
     import torch
 
-    from evencover._internal.optional import package_versions
+    from evencover.inputs.optional import package_versions
 
     names = ("torch", "cupy-cuda13x", "cupy-cuda12x", "cupy", "jax", "array-api-compat", "numpy")
     versions = [f"{name} {version}" for name, version in package_versions(names).items() if version is not None]

@@ -8,8 +8,8 @@ import numpy as np
 
 from benchmarks.interval_measures import Counts, Results, mean_score
 from benchmarks.interval_methods import FORMER, default_name
-from evencover._internal.drawing import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
-from evencover._internal.optional import import_optional
+from evencover.display.drawing import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
+from evencover.inputs.optional import import_optional
 
 _COLORS = (VERMILION, ORANGE, GREEN, PURPLE, GREY, BLACK)
 _MARKERS = ("s", "D", "^", "v", "P", "X")

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.interval_data import DataSet, Protocol
 from benchmarks.interval_methods import Bounds, Method, Task
 from evencover import Intervals, conformal_rank, interval_score
-from evencover._internal.saved_files import atomic_write
+from evencover.files.archive import atomic_write
 from evencover.models import QuantileForest
 
 MIN_CLASS_ROWS = 20  # smaller classes are left out of the root mean square

@@ -30,7 +30,7 @@ from benchmarks.interval_methods import EFFORTS, OTHER_METHODS, Method, default_
 from benchmarks.interval_tables import EvenTables, PublishedTables, Tables
 from benchmarks.machine import machine
 from benchmarks.tables import with_table
-from evencover._internal.worker_processes import end_with_parent
+from evencover.models.folds import end_with_parent
 
 PAGE_MARKS = {
     EVEN.name: ("<!-- intervals: start -->", "<!-- intervals: end -->"),

@@ -76,7 +76,7 @@ def by_evencover(folder: Path, workers: int, *, exact: bool) -> Callable[[], dic
     """Return a function that calibrates the files, in one pass, or in two for exact thresholds."""
     import pyarrow.parquet  # noqa: F401
 
-    from evencover.distributed import calibrate
+    from evencover.tables import calibrate
 
     def thresholds() -> dict[str, float]:
         columns = {"target": "y", "center": "center", "spread": "spread", "group": "region"}

@@ -5,7 +5,7 @@ import platform
 from collections.abc import Iterable
 from pathlib import Path
 
-from evencover._internal.optional import package_versions
+from evencover.inputs.optional import package_versions
 
 
 def machine(packages: Iterable[str]) -> str:

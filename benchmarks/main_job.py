@@ -23,8 +23,8 @@ from sklearn.preprocessing import OneHotEncoder
 
 from benchmarks.timing import seconds
 from evencover import ConformalRegressor, predictions_of
-from evencover._report.writing import report
 from evencover.models import TableEncoder
+from evencover.report.writing import report
 from evencover.studies import Plan, study
 
 _ROWS, _MANY_ROWS, _ROUNDS, _SINGLE_ROWS = 10_000, 200_000, 3, 200

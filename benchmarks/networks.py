@@ -19,7 +19,7 @@ from benchmarks.timing import seconds
 from evencover.datasets import cards, load_dataset
 from evencover.models import MeanVarianceNetwork, QuantileNetwork, fit_jointly
 from evencover.reproduction.benchmark import PAPER_SPLITS
-from evencover.reproduction.benchmark._model_fits import Split
+from evencover.reproduction.benchmark.model_fits import Split
 
 _EPOCHS = 5
 

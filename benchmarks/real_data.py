@@ -18,7 +18,7 @@ from benchmarks.networks import eager_network
 from benchmarks.timing import seconds
 from evencover.datasets import Dataset, cards, load_dataset
 from evencover.reproduction.benchmark import PAPER_SPLITS, paper_models
-from evencover.reproduction.benchmark._model_fits import Split, networks_in
+from evencover.reproduction.benchmark.model_fits import Split, networks_in
 
 _EPOCHS, _ROUNDS = 40, 5
 _MEASURED = "concrete"

@@ -27,8 +27,8 @@ from sklearn.linear_model import LinearRegression
 from benchmarks.markdown import row, spaced
 from benchmarks.tables import with_table
 from evencover import ConformalRegressor, CrossConformalRegressor
-from evencover._internal.arrays import FloatArray, check_count
-from evencover._internal.saved_files import atomic_write
+from evencover.files.archive import atomic_write
+from evencover.inputs.arrays import FloatArray, check_count
 from evencover.plots import BLACK, BLUE, GREY, STYLE, VERMILION, new_figure
 from evencover.synthetic import functional_dependence
 

@@ -38,10 +38,10 @@ from evencover import (
     interval_score,
     recommend,
 )
-from evencover._internal.saved_files import atomic_write
 from evencover.datasets import cards, load_dataset
+from evencover.files.archive import atomic_write
 from evencover.studies import Plan
-from evencover.studies._columns import ColumnRoles, prepare_table
+from evencover.studies.table_preparation import ColumnRoles, prepare_table
 from evencover.synthetic import heteroskedastic
 
 LEVEL, SEEDS, SIZES, TEST_ROWS, FOLDS = 0.9, 2, (50, 100, 200), 200, 5

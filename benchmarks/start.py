@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.main_job import houses
 from benchmarks.timing import seconds
-from evencover._internal.predictor_files import PREDICTOR
+from evencover.conformal.predictor_files import PREDICTOR
 from evencover.studies import study
 
 _ROWS, _ROUNDS = 3000, 9

@@ -22,9 +22,9 @@ import pandas as pd
 
 from benchmarks.markdown import print_row
 from evencover import ConformalRegressor
-from evencover._cli import main as run_command_line
-from evencover._report import output_folders
+from evencover.cli import main as run_command_line
 from evencover.models import AutoRegressor, TableEncoder, WithSpread, auto
+from evencover.report import output_files
 from evencover.studies import table_study
 
 _STEPS: dict[str, list[tuple[Any, str]]] = {  # the functions of each step
@@ -36,7 +36,7 @@ _STEPS: dict[str, list[tuple[Any, str]]] = {  # the functions of each step
     "calibrate": [(ConformalRegressor, "calibrate")],
     "diagnose": [(table_study, "diagnose")],
     "audit": [(table_study, "audit_of_study")],
-    "write the report": [(output_folders, "write_report")],
+    "write the report": [(output_files, "write_report")],
     "save the predictor": [(ConformalRegressor, "save")],
 }
 _OTHER = "read, check, write tables"

@@ -29,7 +29,7 @@ from benchmarks.child_processes import end_with_parent
 from benchmarks.machine import machine
 from benchmarks.markdown import print_row, row, spaced
 from benchmarks.table_sources import TABLES, Table, read_frame
-from evencover._internal.saved_files import atomic_write
+from evencover.files.archive import atomic_write
 
 COLUMNS = (
     *("table", "rows", "columns", "options", "seconds", "verdict"),

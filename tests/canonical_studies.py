@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression
 
 from evencover import CrossConformalRegressor
 from evencover.models import NeighborSpread, WithSpread
-from evencover.models._stack_members import EFFORTS
+from evencover.models.members import EFFORTS
 from evencover.studies import MODELS, Plan, study
 from tests.synthetic import TwoLines
 
@@ -38,7 +38,7 @@ def use_small_stack(patch):
     """With effort "normal", a stack has regressors of all kinds, but small ones."""
     sizes = {"n_folds": 2, "n_trees": 3, "n_distribution_trees": 3, "n_kernels": 20}
     patch.setitem(EFFORTS, "normal", replace(EFFORTS["normal"], **sizes))
-    patch.setattr("evencover.models._stack_members._NETWORK_EPOCHS", (3, 3))
+    patch.setattr("evencover.models.members._NETWORK_EPOCHS", (3, 3))
 
 
 def prices(n=400):

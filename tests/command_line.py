@@ -2,7 +2,7 @@
 
 import pytest
 
-from evencover._cli import app, main
+from evencover.cli import app, main
 
 __all__ = ["app", "main", "run_command_line"]
 

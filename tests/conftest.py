@@ -31,7 +31,7 @@ def signals():
 def no_progress_lines():
     """On a slow machine, commands would print their progress among the errors that tests compare."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evencover._cli.progress_lines._SECONDS_BETWEEN_LINES", 3600.0)
+        patch.setattr("evencover.cli.terminal._SECONDS_BETWEEN_LINES", 3600.0)
         yield
 
 

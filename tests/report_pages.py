@@ -10,14 +10,14 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from evencover import write_report
-from evencover._report.json_data import data_of
+from evencover.report.output_files import data_of
 
 
 @contextmanager
 def few_levels(*percentages):
     """Reports with two levels besides their own: test_report checks the slider, and each level takes time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evencover._report.contents._MANY_LEVELS", percentages or (50, 95))
+        patch.setattr("evencover.report.snapshots._MANY_LEVELS", percentages or (50, 95))
         yield
 
 

@@ -27,9 +27,9 @@ from evencover import (
     calibrate,
     diagnose_scores,
 )
-from evencover.diagnostics._answers import group_meaning
-from evencover.diagnostics._audit_advice import StudyContext, advice_on_audit
-from evencover.diagnostics._spelling import COMMAND_LINE, PYTHON
+from evencover.diagnostics.advice import StudyContext, advice_on_audit
+from evencover.diagnostics.answers import group_meaning
+from evencover.diagnostics.spelling import COMMAND_LINE, PYTHON
 from evencover.studies import Plan, study
 from tests.report_pages import report_page, report_text
 

@@ -26,7 +26,7 @@ from evencover import (
     interval_score,
     rows_needed,
 )
-from evencover.diagnostics import _excess_risk
+from evencover.diagnostics import regions
 from evencover.synthetic import heteroskedastic, toy
 from tests.coverage_laws import holm
 from tests.report_pages import report_text, result_data
@@ -579,7 +579,7 @@ class TestFeatures:
         rng = np.random.default_rng(0)
         X = np.zeros((400, 1))
         covered = np.append(np.arange(200) % 2 == 0, np.ones(200, dtype=bool))
-        found = _excess_risk.excess_risk(X, covered, (np.arange(200), np.arange(200, 400)), 0.9, rng)
+        found = regions.excess_risk(X, covered, (np.arange(200), np.arange(200, 400)), 0.9, rng)
         np.testing.assert_allclose(found.value, 0.01 - 0.25, atol=1e-6)
 
     def test_features_are_holm_adjusted_jointly(self):
@@ -625,12 +625,12 @@ class TestFeatures:
         X = rng.normal(size=(3000, 2))
         covered = rng.random(3000) < 0.9 - 0.03 * X[:, 0]
         halves = np.arange(1500), np.arange(1500, 3000)
-        drawn = _excess_risk.excess_risk(X, covered, halves, 0.9, rng)
-        monkeypatch.setattr(_excess_risk, "_MAX_PERMUTED_ROWS", 10)
-        normal = _excess_risk.excess_risk(X, covered, halves, 0.9, rng)
+        drawn = regions.excess_risk(X, covered, halves, 0.9, rng)
+        monkeypatch.setattr(regions, "_MAX_PERMUTED_ROWS", 10)
+        normal = regions.excess_risk(X, covered, halves, 0.9, rng)
         assert drawn.value == normal.value
         assert abs(drawn.p_value - normal.p_value) < 0.05
-        nothing = _excess_risk.excess_risk(np.zeros((3000, 2)), covered, halves, 0.9, rng)
+        nothing = regions.excess_risk(np.zeros((3000, 2)), covered, halves, 0.9, rng)
         assert nothing.p_value == 1.0
 
 

@@ -28,11 +28,9 @@ from evencover import (
     write_report,
 )
 from evencover.models import AutoRegressor, TableEncoder, auto
-from evencover.models._kernel_regressor import KernelRegressor
 from evencover.models._residual_distributions import LeafDistribution, ScaledShape
-from evencover.models._ridge import RidgeRegressor
-from evencover.models._stack_members import EFFORTS, StackMember, stack_members
-from evencover.models._stacking import cautious_weights, choose_mixture, stacking_weights
+from evencover.models.auto import cautious_weights, choose_mixture, stacking_weights
+from evencover.models.members import EFFORTS, KernelRegressor, RidgeRegressor, StackMember, stack_members
 from evencover.studies import Plan, study
 from evencover.synthetic import heteroskedastic
 from tests.canonical_studies import use_effort, use_light_stack

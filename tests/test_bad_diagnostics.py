@@ -28,8 +28,7 @@ from evencover import (
 )
 from evencover.models import WithSpread
 from evencover.plots import plot_diagnosis, plot_group_coverages
-from evencover.reproduction.audit_rates import SITUATIONS, audit_rates, situation_rates
-from evencover.reproduction.verdict_rates import rejections, verdict_shares
+from evencover.reproduction.verdict_rates import SITUATIONS, audit_rates, rejections, situation_rates, verdict_shares
 from evencover.synthetic import heteroskedastic
 
 DATA = heteroskedastic(200, seed=0)

@@ -31,14 +31,13 @@ from evencover.reproduction.benchmark import (
     BenchmarkModel,
     Trial,
     Variant,
-    _model_fits,
+    model_fits,
     paper_models,
     run_benchmark,
     run_trial,
 )
-from evencover.reproduction.benchmark._benchmark_figures import benchmark_figure
-from evencover.reproduction.benchmark._progress_files import ProgressFile, progress_files, report_progress
-from evencover.reproduction.benchmark.result_files import write_results
+from evencover.reproduction.benchmark.result_files import benchmark_figure, write_results
+from evencover.reproduction.benchmark.result_store import ProgressFile, progress_files, report_progress
 from evencover.reproduction.benchmark.runs import run_task, unfinished_trials
 from evencover.reproduction.benchmark.summary import summarize, summary_text
 from evencover.reproduction.benchmark.variants import BINNING_METHODS
@@ -75,7 +74,7 @@ def imagined_predictions(n=300, m=200, seed=0):
     center = rng.normal(size=n + m)
     prediction = Prediction(center, spread, center - 0.8 * spread, center + spread, level=0.8)
     y = center + spread * rng.normal(size=n + m)
-    return _model_fits.SplitPredictions(y, n, prediction, Prediction(center + 0.1, 1.1 * spread, level=LEVEL))
+    return model_fits.SplitPredictions(y, n, prediction, Prediction(center + 0.1, 1.1 * spread, level=LEVEL))
 
 
 def trial(variant, binning="as run"):
@@ -111,7 +110,7 @@ def test_splits_are_those_of_the_paper():
     rows = np.arange(1030)
     rest, test = train_test_split(rows, test_size=0.2, random_state=13)
     training, calibration = train_test_split(rest, test_size=0.5, random_state=13)
-    split = _model_fits.Split.of(1030, 13)
+    split = model_fits.Split.of(1030, 13)
     for found, expected in ((split.training, training), (split.calibration, calibration), (split.test, test)):
         np.testing.assert_array_equal(found, expected)
 
@@ -173,7 +172,7 @@ def test_a_group_without_test_rows_has_no_measures():
     predictions = imagined_predictions()
     calm = np.flatnonzero(predictions.prediction.spread[300:] < 1.0) + 300  # all of the lowest third
     rows = np.concatenate([np.arange(300), calm])
-    few = _model_fits.SplitPredictions(
+    few = model_fits.SplitPredictions(
         predictions.y[rows], 300, predictions.prediction[rows], predictions.baseline[rows]
     )
     for row in run_trial(trial("NCP"), few)[2:]:
@@ -196,9 +195,9 @@ def test_the_networks_of_all_splits_are_trained_jointly(tmp_path, monkeypatch):
         seeds.extend(network.random_state for network in networks)
         return fit_jointly(networks, *rest, **settings)
 
-    fit_jointly = _model_fits.fit_jointly
-    monkeypatch.setattr(_model_fits, "fit_jointly", recording)
-    monkeypatch.setattr("evencover.models.networks.ensembles.fit_jointly", None)  # it would train another network
+    fit_jointly = model_fits.fit_jointly
+    monkeypatch.setattr(model_fits, "fit_jointly", recording)
+    monkeypatch.setattr("evencover.models.networks.regressors.fit_jointly", None)  # it would train another network
     run_benchmark(small(), [synthetic()], tmp_path)
     assert stacks == [[QuantileNetwork] * 4 + [MeanVarianceNetwork] * 2]
     kinds = ["QuantileNetwork"] * 2 + ["MeanVarianceNetwork"]
@@ -234,8 +233,8 @@ def test_baselines_are_at_the_level_and_calibrated_quantiles_have_twice_the_miss
     """As in the paper; units are those of the training targets."""
     data, models = synthetic(), paper_models(epochs=2)
     predictions = {}
-    for job in _model_fits.training_jobs("mine", models, SPLITS[:1]):
-        predictions |= dict(_model_fits.fit_and_predict(job, data, models, LEVEL))
+    for job in model_fits.training_jobs("mine", models, SPLITS[:1]):
+        predictions |= dict(model_fits.fit_and_predict(job, data, models, LEVEL))
     assert {
         name: (of_model.baseline.level, of_model.prediction.level) for (_, name), of_model in predictions.items()
     } == {
@@ -247,7 +246,7 @@ def test_baselines_are_at_the_level_and_calibrated_quantiles_have_twice_the_miss
     forest = predictions[13, "QRF"]
     assert (forest.baseline.lower <= forest.prediction.lower).all()
     assert (forest.baseline.upper >= forest.prediction.upper).all()
-    split = _model_fits.Split.of(len(data.y), 13)
+    split = model_fits.Split.of(len(data.y), 13)
     learned = data.y[split.training]
     rows = np.concatenate([split.calibration, split.test])
     for of_model in predictions.values():
@@ -442,7 +441,7 @@ TWO_WORKERS = """
 import sys, time
 from evencover.datasets import read_dataset
 from evencover.reproduction.benchmark import Benchmark, paper_models, run_benchmark
-from evencover.reproduction.benchmark._workers import map_unordered
+from evencover.reproduction.benchmark.workers import map_unordered
 
 def main(path, output):
     run_benchmark(Benchmark(paper_models(epochs=2), splits=(13, 2)), [read_dataset(path)], output, workers=2)
@@ -497,7 +496,7 @@ if __name__ == "__main__":
 
 def test_progress_grows_to_the_end(tmp_path, monkeypatch):
     """A task that has written its progress waits here for a report that began after it, on any machine."""
-    monkeypatch.setattr("evencover.reproduction.benchmark._progress_files._SECONDS_BETWEEN_REPORTS", 0.001)
+    monkeypatch.setattr("evencover.reproduction.benchmark.result_store._SECONDS_BETWEEN_REPORTS", 0.001)
     reports, write = [], ProgressFile.__call__
 
     def write_and_wait(*progress):
@@ -517,7 +516,7 @@ def test_progress_grows_to_the_end(tmp_path, monkeypatch):
 
 def test_progress_never_goes_back(monkeypatch):
     """Not even if it is read while it is being written."""
-    monkeypatch.setattr("evencover.reproduction.benchmark._progress_files._SECONDS_BETWEEN_REPORTS", 0.001)
+    monkeypatch.setattr("evencover.reproduction.benchmark.result_store._SECONDS_BETWEEN_REPORTS", 0.001)
     reports = []
     with progress_files(1) as (progress_file,), report_progress({progress_file: 10.0}, reports.append):
         progress_file(1, 2)
@@ -619,8 +618,8 @@ def test_networks_with_different_seeds_are_trained_separately(tmp_path):
 
 def test_the_sizes_of_a_split_are_known_without_drawing_it():
     for n in [*range(5, 300), 1030, 9568]:
-        split = _model_fits.Split.of(n, 1)
-        assert _model_fits.Split.sizes(n) == (len(split.training), len(split.calibration), len(split.test))
+        split = model_fits.Split.of(n, 1)
+        assert model_fits.Split.sizes(n) == (len(split.training), len(split.calibration), len(split.test))
 
 
 def test_only_unfinished_files_of_the_benchmark_are_removed(tmp_path):
@@ -781,7 +780,7 @@ def imagined_rows(seed, *, shift=0.0, tied=False, variants=VARIANTS, binnings=BI
             spread, noise = np.ceil(4 * spread) / 4, np.ceil(noise)
         y = spread * noise + shift * (np.arange(400) >= 250)
         prediction = Prediction(np.zeros(400), spread, level=LEVEL)
-        predictions = _model_fits.SplitPredictions(y, 250, prediction, prediction)
+        predictions = model_fits.SplitPredictions(y, 250, prediction, prediction)
         for binning in binnings:
             for variant in variants:
                 rows += run_trial(Trial("imagined", "one", split, variant, binning, LEVEL), predictions)
@@ -851,7 +850,7 @@ def test_tied_spreads_leave_the_distribution_exact():
         rng = np.random.default_rng(seed)
         spread = rng.integers(1, 4, 224).astype(float)
         prediction = Prediction(np.zeros(224), spread, level=LEVEL)
-        predictions = _model_fits.SplitPredictions(rng.normal(size=224) * (1 + spread), 149, prediction, prediction)
+        predictions = model_fits.SplitPredictions(rng.normal(size=224) * (1 + spread), 149, prediction, prediction)
         for row in run_trial(trial("PointCP", "exact"), predictions)[1:]:
             too_few, too_many, *p = tails(row["n_test"], row["n_calibration"])
             few, many = few + too_few[row["covered"]], many + too_many[row["covered"]]
@@ -877,7 +876,7 @@ def rows_with_infinite_intervals(split):
     rng = np.random.default_rng(split)
     spread = np.where(np.arange(100) < 92, 1.0, 2.0)
     prediction = Prediction(np.zeros(100), rng.permutation(spread), level=LEVEL)
-    predictions = _model_fits.SplitPredictions(rng.normal(size=100), 60, prediction, prediction)
+    predictions = model_fits.SplitPredictions(rng.normal(size=100), 60, prediction, prediction)
     with pytest.warns(TooFewRowsWarning):
         return [
             row

@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 from evencover import ConformalRegressor, CrossConformalRegressor
-from evencover._internal import booster_files
+from evencover.files import objects
 
 X, Y = np.arange(40.0)[:, None], np.arange(40.0)
 
@@ -48,8 +48,8 @@ def read(model, saved):
 def library(monkeypatch):
     monkeypatch.setitem(sys.modules, "shiftboost", SimpleNamespace(Shift=Shift, __version__="2.0"))
     monkeypatch.setattr(Shift, "__module__", "shiftboost.sklearn")
-    entry = booster_files._Library(("Shift",), write, read, lambda model: hasattr(model, "model_"), ("model_",))
-    monkeypatch.setattr(booster_files, "_LIBRARIES", {"shiftboost": entry})
+    entry = objects._Library(("Shift",), write, read, lambda model: hasattr(model, "model_"), ("model_",))
+    monkeypatch.setattr(objects, "_LIBRARIES", {"shiftboost": entry})
 
 
 @pytest.fixture
@@ -71,11 +71,11 @@ def load(path):
 
 
 def saved_booster(version="2.0", content=b"", *, library="shiftboost", name="Shift", attributes=None):
-    return booster_files.SavedBooster(library, version, name, {}, attributes or {}, content)
+    return objects.SavedBooster(library, version, name, {}, attributes or {}, content)
 
 
 def test_a_regressor_is_replaced_by_its_own_format(save):
-    saved = booster_files.pack_boosters(Shift(2.0).fit(X, Y))
+    saved = objects.pack_boosters(Shift(2.0).fit(X, Y))
     assert (saved.library, saved.version, saved.name) == ("shiftboost", "2.0", "Shift")
     assert (saved.params, saved.attributes, saved.content) == ({"shift": 2.0}, {"rows_": 40}, b"21.5")
     restored = load(save(Shift(2.0).fit(X, Y)))
@@ -123,7 +123,7 @@ def test_one_regressor_in_two_places_stays_one(save):
 def test_objects_without_such_regressors_are_not_copied():
     held = {"a": [LinearRegression().fit(X, Y)], "b": (1, "text", np.arange(3)), "c": Subclass(), "d": sys}
     held["itself"] = held
-    assert booster_files.pack_boosters(held) is held
+    assert objects.pack_boosters(held) is held
 
 
 def test_a_predictor(tmp_path):
@@ -188,8 +188,8 @@ def test_only_the_first_line_of_an_error_of_the_library_is_printed(monkeypatch, 
     def fail(model, saved):
         raise RuntimeError("\ncheck failed\nStack trace:\n  [bt] (0) main")
 
-    entry = dataclasses.replace(booster_files._LIBRARIES["shiftboost"], read=fail)
-    monkeypatch.setattr(booster_files, "_LIBRARIES", {"shiftboost": entry})
+    entry = dataclasses.replace(objects._LIBRARIES["shiftboost"], read=fail)
+    monkeypatch.setattr(objects, "_LIBRARIES", {"shiftboost": entry})
     path = save(Shift().fit(X, Y))
     with pytest.raises(ValueError, match=r"file: its Shift .* cannot read it: check failed\Z"):
         load(path)

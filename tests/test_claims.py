@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import evencover._cli
-from evencover import Intervals, audit, calibrate_sql, conformal_rank, diagnose_scores, distributed, rows_needed
+import evencover.cli
+from evencover import Intervals, audit, calibrate_sql, conformal_rank, diagnose_scores, rows_needed
 from evencover.quantiles import rows_for_finite_threshold
+from evencover.studies import study_in_batches
 from tests.coverage_laws import clopper_pearson_lower
 
 ROOT = Path(__file__).parent.parent
@@ -83,7 +84,7 @@ def exists(evidence):
         return f"\n{arguments[0]}: " in text_of("Makefile")
     if program == "python":
         return arguments[0] == "-m" and (ROOT / f"{arguments[1].replace('.', '/')}.py").is_file()
-    evencover._cli.app().parse_args(arguments, exit_on_error=False, print_error=False)
+    evencover.cli.app().parse_args(arguments, exit_on_error=False, print_error=False)
     return program == "evencover"
 
 
@@ -150,7 +151,7 @@ def default(function, name):
         (
             "docs/scale.md",
             "{} of its rows decide which columns are ids or dates, fit the model",
-            [default(distributed.study, "training_rows")],
+            [default(study_in_batches, "training_rows")],
         ),
         ("docs/scale.md", "With more than {} groups, scores are sorted", constants("_MAX_CODES_IN_ARRAY")),
         ("docs/scale.md", "The second pass keeps up to {} million", [n // 10**6 for n in constants("_MAX_VALUES")]),

@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 import evencover
-from evencover._cli.invocation import with_repeated_flags
-from evencover.reproduction import audit_rates, coverage_tables, paper_figures, verdict_rates
+from evencover.cli.invocation import with_repeated_flags
 from evencover.reproduction import claims as claims_module
+from evencover.reproduction import coverage_tables, paper_figures, verdict_rates
 from evencover.reproduction.claims import Claim
 from evencover.reproduction.simulation import Design
 from tests.command_line import app, main, run_command_line
@@ -166,7 +166,7 @@ def test_defaults_are_the_librarys(capsys):
 
 def test_help_does_not_import_numpy():
     """So it appears at once."""
-    code = "import sys, evencover._cli as cli; cli.app(); print({'numpy', 'scipy'} & set(sys.modules))"
+    code = "import sys, evencover.cli as cli; cli.app(); print({'numpy', 'scipy'} & set(sys.modules))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
 
 
@@ -202,18 +202,18 @@ def test_verdicts_as_text_and_as_json(capsys, monkeypatch):
     monkeypatch.setattr(verdict_rates, "ROWS", (300,))
     monkeypatch.setattr(verdict_rates, "ROWS_PER_GROUP", (20,))
     monkeypatch.setattr(verdict_rates, "_MANY", 5000)
-    monkeypatch.setattr(audit_rates, "CALIBRATION_ROWS", (300, 400))
-    monkeypatch.setattr(audit_rates, "LEVELS", (0.5, 0.9))
-    monkeypatch.setattr(audit_rates, "_REFERENCE_ROWS", 5000)
+    monkeypatch.setattr(verdict_rates, "CALIBRATION_ROWS", (300, 400))
+    monkeypatch.setattr(verdict_rates, "LEVELS", (0.5, 0.9))
+    monkeypatch.setattr(verdict_rates, "_REFERENCE_ROWS", 5000)
     for name in ("rejections", "true_coverage", "verdict_shares"):  # computed once, for both formats
         monkeypatch.setattr(verdict_rates, name, cache(getattr(verdict_rates, name)))
     for name in ("audit_rates", "situation_rates"):
-        monkeypatch.setattr(audit_rates, name, cache(getattr(audit_rates, name)))
+        monkeypatch.setattr(verdict_rates, name, cache(getattr(verdict_rates, name)))
     status, text, _ = run_command_line(capsys, "reproduce", "verdicts", "--repeats", "2")
     assert status == 0
     assert all(name in text for name in [*verdict_rates.TESTS, *verdict_rates.SCENARIOS])
-    assert all(name in text for name in ("300 + 150", "400 + 200", "level 0.5, 10 groups", *audit_rates.SITUATIONS))
-    assert all(f"later rows, one threshold, one group {shift:+g}" in text for shift in audit_rates.SHIFTS[1:])
+    assert all(name in text for name in ("300 + 150", "400 + 200", "level 0.5, 10 groups", *verdict_rates.SITUATIONS))
+    assert all(f"later rows, one threshold, one group {shift:+g}" in text for shift in verdict_rates.SHIFTS[1:])
     status, text, _ = run_command_line(capsys, "reproduce", "verdicts", "--repeats", "2", "--json")
     data = json.loads(text)
     assert set(data["rejections"]["20"]) == set(verdict_rates.TESTS)
@@ -340,7 +340,7 @@ def test_a_wrong_benchmark_is_an_error_before_any_work(capsys, tmp_path, argumen
 def test_half_of_the_cores_unless_the_environment_sets_another_number(given, threads):
     """Set before scikit-learn is imported, because it reads the number then."""
     code = (
-        "import os, sys; from evencover._cli import main\n"
+        "import os, sys; from evencover.cli import main\n"
         "assert 'sklearn' not in sys.modules\n"
         "try: main(['--version'])\n"
         "finally: print(os.environ['OMP_NUM_THREADS'])"

@@ -48,7 +48,7 @@ from evencover import (
     intervals_of,
 )
 from evencover.models import FromStd, TableEncoder
-from evencover.models._row_splits import bootstrap_splits
+from evencover.models.folds import bootstrap_splits
 from evencover.synthetic import heteroskedastic
 from tests.processes import descendants, parents, still_there
 from tests.synthetic import ONE_IN_A_MILLION
@@ -356,7 +356,7 @@ class TestTables:
 
     def test_intervals_around_sets_know_their_groups_and_their_side(self, monkeypatch):
         for name in ("_FIRST_CELLS", "_MAX_NUMBERS"):
-            monkeypatch.setattr(f"evencover.cross_conformal.{name}", 21)
+            monkeypatch.setattr(f"evencover.conformal.cross.{name}", 21)
         settings = {"taxonomy": ByFeature(0, edges=[0.5]), "nonconformity": OneSided(Residual(), side="upper")}
         found, expected = (
             cross(cv=3, method=method, random_state=0, **settings).fit(X, Y).predict_interval(NEW.X, level=0.8)
@@ -376,7 +376,7 @@ class TestTables:
         model = cross(cv=3, random_state=0).fit(X, Y)
         expected = bounds(model)
         for name in ("_FIRST_CELLS", "_MAX_NUMBERS"):
-            monkeypatch.setattr(f"evencover.cross_conformal.{name}", 21)
+            monkeypatch.setattr(f"evencover.conformal.cross.{name}", 21)
         np.testing.assert_allclose(bounds(model), expected)
         np.testing.assert_allclose(bounds(model, pd.DataFrame(NEW.X)), expected)
 

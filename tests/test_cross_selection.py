@@ -13,8 +13,8 @@ from sklearn.linear_model import LinearRegression
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
-import evencover.calibrators.cross as cross
-import evencover.cross_conformal as cross_conformal
+import evencover.calibration.cross as cross
+import evencover.conformal.cross as cross_conformal
 from evencover import (
     Bounded,
     ByFeature,
@@ -29,10 +29,10 @@ from evencover import (
     Rows,
     Standardized,
 )
-from evencover._internal import depth_sets, fold_selection
-from evencover._internal.fold_selection import FoldScores
+from evencover.calibration import cross_sets
+from evencover.calibration.cross_sets import FoldScores
 from evencover.models import ResidualSpread, WithSpread
-from evencover.models.predict import predictions_of
+from evencover.models.estimators import predictions_of
 from evencover.predictions import averaged
 from evencover.scores.evaluation import scores_of, threshold_intervals
 from evencover.scores.support import without_support
@@ -350,9 +350,9 @@ def all_values(own, n_rows, values):
 @pytest.mark.parametrize("steps", ["all", "windows", "bisection"])
 @pytest.mark.parametrize("block", [1, 40, 1 << 15])
 def test_smallest_values_are_those_of_sorting(monkeypatch, steps, block):
-    monkeypatch.setattr(fold_selection, "_MAX_VALUES", block)
+    monkeypatch.setattr(cross_sets, "_MAX_VALUES", block)
     if steps != "all":
-        monkeypatch.setattr(fold_selection, "_ALL_VALUES", 0)
+        monkeypatch.setattr(cross_sets, "_ALL_VALUES", 0)
     if steps == "bisection":
         monkeypatch.setattr(FoldScores, "_smallest_near_expected", lambda self, rank, cells, _: (0.0, False))
     rng = np.random.default_rng(0)
@@ -417,7 +417,7 @@ def intervals_of_cells(rng, own, n_rows):
 
 @pytest.mark.parametrize("ends_at_once", [1, 1 << 19])
 def test_pieces_hold_the_targets_in_enough_intervals(monkeypatch, ends_at_once):
-    monkeypatch.setattr(depth_sets, "_MAX_ENDS", ends_at_once)
+    monkeypatch.setattr(cross_sets, "_MAX_ENDS", ends_at_once)
     rng = np.random.default_rng(2)
     known = swept = 0
     for _ in range(150):
@@ -425,7 +425,7 @@ def test_pieces_hold_the_targets_in_enough_intervals(monkeypatch, ends_at_once):
         ends = intervals_of_cells(rng, own, n_rows)
         negated_lower, upper = (all_values(own, n_rows, each) for each in ends)
         needed = int(rng.integers(-1, len(own) + 2))
-        pieces = depth_sets.depth_pieces(n_rows, own, ends, needed)
+        pieces = cross_sets.depth_pieces(n_rows, own, ends, needed)
         at = np.concatenate([-negated_lower, upper])
         at = np.sort(np.where(np.isfinite(at), at, 0.0), axis=0)
         between = np.concatenate([at[:1] - 1, (at[:-1] + at[1:]) / 2, at[-1:] + 1, at])
@@ -433,7 +433,7 @@ def test_pieces_hold_the_targets_in_enough_intervals(monkeypatch, ends_at_once):
         found = np.any([(piece.lower <= between) & (between <= piece.upper) for piece in pieces], axis=0)
         np.testing.assert_array_equal(found, inside.sum(axis=0) >= needed)
         if 0 < needed <= len(own):
-            one = depth_sets._is_one_interval(n_rows, own, ends, needed)
+            one = cross_sets._is_one_interval(n_rows, own, ends, needed)
             known, swept = known + one.sum(), swept + (~one).sum()
     assert known > 20  # both ways were tested
     assert swept > 20

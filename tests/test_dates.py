@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from evencover._internal.dates import as_dates, date_format
+from evencover.inputs.dates import as_dates, date_format
 from evencover.models import TableEncoder
 
 FORMATS = {  # texts, with their dates in ISO format

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from sklearn.linear_model import LinearRegression
 
-from evencover import CrossConformalRegressor, Marginal, Residual, distributed
+from evencover import CrossConformalRegressor, Marginal, Residual
 from evencover.models import Recognition, TableEncoder
 from evencover.models.encoding import encoder_of
-from evencover.studies import Plan, TableError, study
+from evencover.studies import Plan, TableError, study, study_in_batches
 from tests.canonical_studies import light_linear_model
 from tests.command_line import run_command_line
 
@@ -98,13 +98,13 @@ def assert_same_model(before, after, rows):
 def test_held_out_rows_do_not_change_the_model_of_a_split(case):
     name, inside, *changes = CASES[case]
     training, held_out = training_rows()
-    tables = [with_column(200, name, held_out, inside, outside) for outside in changes]
-    before, after = (study(each, "y", plan=QUICK) for each in tables)
+    parts_of_table = [with_column(200, name, held_out, inside, outside) for outside in changes]
+    before, after = (study(each, "y", plan=QUICK) for each in parts_of_table)
     assert_same_model(
-        before.regressor.estimator_.estimator, after.regressor.estimator_.estimator, tables[0].iloc[training]
+        before.regressor.estimator_.estimator, after.regressor.estimator_.estimator, parts_of_table[0].iloc[training]
     )
     assert before.left_out == after.left_out
-    by_all = [use_by_all_rows(each, name) for each in tables]
+    by_all = [use_by_all_rows(each, name) for each in parts_of_table]
     changed = list(CASES).index(case) < len(CASES) - 3
     assert (by_all[0] != by_all[1]) == changed
     assert sum(DIFFERS in note for found in (before, after) for note in found.notes) == changed
@@ -153,7 +153,7 @@ def test_every_fold_decides_for_itself():
 
 def large_study(whole, folder):
     data = pa.Table.from_pandas(whole, preserve_index=False)
-    return distributed.study(data, "y", plan=QUICK, training_rows=80, output=folder / "intervals.parquet")
+    return study_in_batches(data, "y", plan=QUICK, training_rows=80, output=folder / "intervals.parquet")
 
 
 @cache
@@ -169,9 +169,9 @@ def test_other_rows_do_not_change_the_model_of_a_large_table(case, tmp_path):
     name, inside, *changes = CASES[case]
     training = training_rows_of_a_large_table()
     held_out = np.setdiff1d(np.arange(1000), training)
-    tables = [with_column(1000, name, held_out, inside, outside) for outside in changes]
-    before, after = (large_study(each, tmp_path) for each in tables)
-    rows = tables[0].iloc[training]
+    parts_of_table = [with_column(1000, name, held_out, inside, outside) for outside in changes]
+    before, after = (large_study(each, tmp_path) for each in parts_of_table)
+    rows = parts_of_table[0].iloc[training]
     assert before.columns == after.columns
     assert before.left_out == after.left_out
     np.testing.assert_array_equal(

@@ -32,8 +32,8 @@ from evencover import (
     diagnose,
     diagnose_scores,
 )
-from evencover.diagnostics._verdict import explained_by_bounds, verdict
 from evencover.diagnostics.diagnosis import at_level
+from evencover.diagnostics.verdicts import explained_by_bounds, verdict
 from evencover.groups import Groups
 from evencover.models import WithSpread
 from evencover.synthetic import QuadraticVariance, heteroskedastic, misspecified, toy

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evencover import Intervals, distributed
+from evencover import Intervals, tables
 from evencover import audit as audit_in_memory
-from evencover.distributed import table_audit
+from evencover.tables import table_audit
 from tests.coverage_laws import holm
 
 COLUMNS = {"target": "y", "lower": "low", "upper": "high"}
@@ -53,7 +53,7 @@ def test_groups_of_all_rows_are_tested(tmp_path, kind, sizes, workers):
     whole = table(kind=kind)
     for position in range(3):
         pq.write_table(whole.slice(2000 * position, 2000), tmp_path / f"{position}.parquet", row_group_size=700)
-    found = distributed.audit(tmp_path, **COLUMNS, group="g", calibration_sizes=sizes, workers=workers)
+    found = tables.audit(tmp_path, **COLUMNS, group="g", calibration_sizes=sizes, workers=workers)
     intervals = Intervals(whole["low"].to_numpy(), whole["high"].to_numpy())
     expected = audit_in_memory(
         whole["y"].to_numpy(), intervals, groups=whole["g"].to_pylist(), calibration_sizes=sizes, level=0.9
@@ -78,7 +78,7 @@ def test_whole_targets_are_on_a_bound_as_in_memory(n_fractional):
     y[n - n_fractional :] = 0.5
     low, high = np.full(n, -0.3), 4.4 + 0.3 * group
     whole = pa.table({"y": y, "low": low, "high": high, "g": group})
-    found = distributed.audit(whole, **COLUMNS, group="g", calibration_sizes=20_000)
+    found = tables.audit(whole, **COLUMNS, group="g", calibration_sizes=20_000)
     expected = audit_in_memory(y, (low, high), groups=group, calibration_sizes=20_000)
     assert (expected.overall.inside < expected.overall.coverage) == (n_fractional == 0)
     for mine, other in zip((*found.table, found.overall), (*expected.table, expected.overall), strict=True):
@@ -93,7 +93,7 @@ def test_limits_of_the_target_are_no_bounds_as_in_memory():
     y, group = np.maximum(rng.normal(-0.7, 1, n), 0), np.arange(n) % 2
     low, high = np.zeros(n), 1.0 + group
     whole = pa.table({"y": y, "low": low, "high": high, "g": group})
-    found = distributed.audit(whole, **COLUMNS, group="g", calibration_sizes=20_000)
+    found = tables.audit(whole, **COLUMNS, group="g", calibration_sizes=20_000)
     expected = audit_in_memory(y, (low, high), groups=group, calibration_sizes=20_000)
     assert found.overall.inside == found.overall.coverage
     for mine, other in zip((*found.table, found.overall), (*expected.table, expected.overall), strict=True):
@@ -111,7 +111,7 @@ def test_default_groups_are_those_of_the_sample(kind):
         whole = pa.table(
             {name: whole[name].to_numpy() + shift * (name in ("y", "low", "high")) for name in ("y", "low", "high")}
         )
-    found = distributed.audit(whole, **COLUMNS)
+    found = tables.audit(whole, **COLUMNS)
     sample = np.sort(np.random.default_rng(0).choice(6000, 1500, replace=False, shuffle=False))
     intervals = Intervals(*(whole[name].to_numpy()[sample] for name in ("low", "high")))
     expected = audit_in_memory(whole["y"].to_numpy()[sample], intervals, level=0.9)
@@ -126,7 +126,7 @@ def test_default_groups_are_those_of_the_sample(kind):
 
 def test_few_rows_are_audited_as_in_memory():
     whole = table(900)
-    found = distributed.audit(whole, **COLUMNS, group="g", prediction="p", features=["x"])
+    found = tables.audit(whole, **COLUMNS, group="g", prediction="p", features=["x"])
     expected = audit_in_memory(
         whole["y"].to_numpy(),
         (whole["low"].to_numpy(), whole["high"].to_numpy()),
@@ -144,7 +144,7 @@ def test_the_result_does_not_depend_on_the_number_of_threads_and_files(tmp_path)
     whole = table()
     pq.write_table(whole, tmp_path / "one.parquet", row_group_size=1000)
     texts = {
-        str(distributed.audit(tmp_path / "one.parquet", **COLUMNS, group="g", features=["x"], workers=workers))
+        str(tables.audit(tmp_path / "one.parquet", **COLUMNS, group="g", features=["x"], workers=workers))
         for workers in (1, 2, 5)
     }
     assert len(texts) == 1
@@ -154,7 +154,7 @@ def test_the_result_does_not_depend_on_the_number_of_threads_and_files(tmp_path)
 def test_the_sample_holds_rows_of_all_kinds_if_groups_alternate():
     """Every k-th row would be of one group only."""
     whole = table().set_column(3, "g", pa.array(np.arange(6000) % 4))
-    found = distributed.audit(whole, **COLUMNS, features=["g"])
+    found = tables.audit(whole, **COLUMNS, features=["g"])
     assert len([row for row in found.by_feature if row.rows > 300]) == 4
 
 
@@ -164,7 +164,7 @@ def test_huge_intervals_have_a_finite_mean_width():
     """Sums of widths do not overflow."""
     n = 6000
     whole = pa.table({"y": np.zeros(n), "low": np.full(n, -8e307), "high": np.full(n, 8e307), "g": np.arange(n) % 2})
-    found = distributed.audit(whole, **COLUMNS, group="g")
+    found = tables.audit(whole, **COLUMNS, group="g")
     assert found.table[0].width == pytest.approx(1.6e308)
     assert found.n_infinite == 0
 
@@ -177,7 +177,7 @@ def test_many_groups_with_their_own_calibration_rows():
     whole = pa.table(
         {"y": rng.normal(size=n), "low": np.full(n, -1.645), "high": np.full(n, 1.645), "g": np.arange(n) % n_groups}
     )
-    found = distributed.audit(whole, **COLUMNS, group="g", calibration_sizes=dict.fromkeys(range(n_groups), 500))
+    found = tables.audit(whole, **COLUMNS, group="g", calibration_sizes=dict.fromkeys(range(n_groups), 500))
     assert len(found.table) == n_groups
     assert all(row.rows == 20 for row in found.table)
 
@@ -189,7 +189,7 @@ def test_the_worst_region_is_adjusted_once():
     x = rng.random(n)
     noise = np.where(x > 0.8, 1.891, 1.0)  # covered with probability 0.7, and 0.95 elsewhere
     whole = pa.table({"y": noise * rng.normal(size=n), "low": np.full(n, -1.96), "high": np.full(n, 1.96), "x": x})
-    found = distributed.audit(whole, **COLUMNS, features=["x"])
+    found = tables.audit(whole, **COLUMNS, features=["x"])
     assert found.overall.p_under > found.worst_region.p_under > 0
     assert found.worst_region.adjusted == pytest.approx(2 * found.worst_region.p_under, abs=0)
 
@@ -206,7 +206,7 @@ def test_low_coverage_in_a_feature_is_found_in_the_sample():
             "x": x,
         }
     )
-    found = distributed.audit(whole, **COLUMNS, features=["x"])
+    found = tables.audit(whole, **COLUMNS, features=["x"])
     assert found.worst_region is not None
     assert found.region_rule.startswith("x > 0.")
     assert found.verdict == "uneven"
@@ -231,4 +231,4 @@ def test_wrong_input_is_one_error(tmp_path, change, options, facts):
     """Missing and infinite bounds are not errors."""
     pq.write_table(change(table(900)), tmp_path / "d.parquet")
     with pytest.raises(ValueError, match=".*".join(map(re.escape, facts))):
-        distributed.audit(tmp_path / "d.parquet", **{**COLUMNS, **options})
+        tables.audit(tmp_path / "d.parquet", **{**COLUMNS, **options})

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evencover import Normalized, Prediction, calibrate
-from evencover.distributed import TableCalibration, table_audit
+from evencover.tables import TableCalibration, table_audit
 from tests.command_line import run_command_line
 from tests.test_cli import run
 
@@ -139,7 +139,7 @@ def test_a_folder_is_audited_in_parts(tmp_path, capsys, monkeypatch):
     assert "Features searched for low coverage (2): c, s." in text
     assert "2000" in text
     assert {path.name for path in (tmp_path / "report").iterdir()} == {"report.html", "results.json"}
-    monkeypatch.setattr("evencover._cli.audit_command._MAX_ROWS_IN_MEMORY", 5000)
+    monkeypatch.setattr("evencover.cli.audit_command._MAX_ROWS_IN_MEMORY", 5000)
     one_file = ("audit", str(tmp_path / "data" / "one.parquet"), *command[2:], "--json")
     status, as_json, _ = run_command_line(capsys, *one_file)
     assert status == 3

@@ -17,10 +17,10 @@ import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
-from evencover import BySpread, ConformalRegressor, Normalized, Prediction, distributed
-from evencover.distributed import table_audit
+from evencover import BySpread, ConformalRegressor, Normalized, Prediction, tables
 from evencover.models import WithSpread
 from evencover.studies import Plan, study
+from evencover.tables import table_audit
 from tests.clusters import dask_cluster, joined, partitions, spark_session
 from tests.distributed_tables import COLUMNS, HOSTILE, in_memory, table
 from tests.processes import wait_until
@@ -67,18 +67,18 @@ PARTITIONS = {
 
 
 @SLOW_ON_SPARK
-@pytest.mark.parametrize("tables", PARTITIONS.values(), ids=PARTITIONS)
-def test_one_exact_threshold_equals_that_in_memory(engine, tables):
+@pytest.mark.parametrize("parts_of_table", PARTITIONS.values(), ids=PARTITIONS)
+def test_one_exact_threshold_equals_that_in_memory(engine, parts_of_table):
     """Whatever the partitions."""
-    found = distributed.calibrate(engine.frame(tables), **COLUMNS, level=0.9).calibration
-    np.testing.assert_array_equal(found.threshold(0.9), in_memory(joined(tables)).threshold(0.9))
+    found = tables.calibrate(engine.frame(parts_of_table), **COLUMNS, level=0.9).calibration
+    np.testing.assert_array_equal(found.threshold(0.9), in_memory(joined(parts_of_table)).threshold(0.9))
 
 
 def test_exact_thresholds_equal_those_in_memory(engine):
     """Bit by bit, at several levels, in partitions of very different sizes."""
-    tables, levels = one_group_in_one_partition(), [0.5, 0.9, 0.995]
-    found = distributed.calibrate(engine.frame(tables), **COLUMNS, level=levels)
-    expected = in_memory(joined(tables))
+    parts_of_table, levels = one_group_in_one_partition(), [0.5, 0.9, 0.995]
+    found = tables.calibrate(engine.frame(parts_of_table), **COLUMNS, level=levels)
+    expected = in_memory(joined(parts_of_table))
     assert found.sizes == expected.sizes
     np.testing.assert_array_equal(found.calibration.threshold(levels), expected.threshold(levels))
     assert found.guarantee.exact
@@ -86,9 +86,9 @@ def test_exact_thresholds_equal_those_in_memory(engine):
 
 def test_one_pass_counts_what_one_machine_counts(engine):
     """All counts are the same, so thresholds at all levels are."""
-    tables = one_group_in_one_partition()
-    found = distributed.calibrate(engine.frame(tables), **COLUMNS, exact=False).calibration
-    expected = distributed.calibrate(joined(tables), **COLUMNS, exact=False).calibration
+    parts_of_table = one_group_in_one_partition()
+    found = tables.calibrate(engine.frame(parts_of_table), **COLUMNS, exact=False).calibration
+    expected = tables.calibrate(joined(parts_of_table), **COLUMNS, exact=False).calibration
     assert found.labels == expected.labels
     for cell, histogram in expected.histograms.items():
         np.testing.assert_array_equal(found.histograms[cell].indices, histogram.indices)
@@ -107,11 +107,11 @@ def test_groups_can_have_any_name(engine):
 
 def check_labels(engine, labels):
     """Labels keep their type, and intervals are those of each label's threshold."""
-    tables = partitions(table(groups=labels), [1000, 2000])
-    frame = engine.frame(tables)
-    found = distributed.calibrate(frame, **COLUMNS)
+    parts_of_table = partitions(table(groups=labels), [1000, 2000])
+    frame = engine.frame(parts_of_table)
+    found = tables.calibrate(frame, **COLUMNS)
     assert list(map(type, found.calibration.labels)) == [type(label) for label in sorted(labels)]
-    assert_bounds(engine.collect(distributed.predict(frame, found)), joined(tables))
+    assert_bounds(engine.collect(tables.predict(frame, found)), joined(parts_of_table))
 
 
 def assert_bounds(predicted, whole, level=0.9, suffix=""):
@@ -124,27 +124,27 @@ def assert_bounds(predicted, whole, level=0.9, suffix=""):
 
 def test_predictions_are_columns_next_to_those_of_the_table(engine):
     """Columns keep their order, and get another name if the bounds have theirs; several levels have a suffix each."""
-    tables = one_group_in_one_partition()
-    named = [part.append_column("lower", pa.array(np.arange(part.num_rows))) for part in tables]
-    calibration = distributed.calibrate(engine.frame(tables), **COLUMNS, level=[0.9, 0.5])
-    found = engine.collect(distributed.predict(engine.frame(named), calibration))
+    parts_of_table = one_group_in_one_partition()
+    named = [part.append_column("lower", pa.array(np.arange(part.num_rows))) for part in parts_of_table]
+    calibration = tables.calibrate(engine.frame(parts_of_table), **COLUMNS, level=[0.9, 0.5])
+    found = engine.collect(tables.predict(engine.frame(named), calibration))
     assert list(found.columns) == ["y", "c", "s", "g", "table_lower", "lower", "upper"]
     assert found["table_lower"].tolist() == joined(named)["lower"].to_pylist()
-    assert_bounds(found, joined(tables))
-    several = engine.collect(distributed.predict(engine.frame(tables), calibration, level=[0.5, 0.9]))
+    assert_bounds(found, joined(parts_of_table))
+    several = engine.collect(tables.predict(engine.frame(parts_of_table), calibration, level=[0.5, 0.9]))
     assert list(several.columns)[4:] == ["lower_0.5", "upper_0.5", "lower_0.9", "upper_0.9"]
     for level in (0.5, 0.9):
-        assert_bounds(several, joined(tables), level, f"_{level}")
+        assert_bounds(several, joined(parts_of_table), level, f"_{level}")
 
 
 def test_unseen_groups(engine):
     """An infinite interval if asked for, otherwise an error that names the partition and the group."""
-    calibration = distributed.calibrate(engine.frame([table()]), **COLUMNS)
+    calibration = tables.calibrate(engine.frame([table()]), **COLUMNS)
     frame = engine.frame([table(50), table(50, groups=("a", "z"))])
-    found = engine.collect(distributed.predict(frame, calibration, unseen="inf"))
+    found = engine.collect(tables.predict(frame, calibration, unseen="inf"))
     assert (np.isinf(found["upper"]) == (found["g"] == "z")).all()
     with pytest.raises(engine.error, match=r"partition 1: groups must be among .*; got \['z'\]"):
-        engine.collect(distributed.predict(frame, calibration))
+        engine.collect(tables.predict(frame, calibration))
 
 
 def audit_table(n, seed):
@@ -161,8 +161,8 @@ def test_audits_equal_those_of_one_machine(engine, monkeypatch):
     monkeypatch.setattr(table_audit, "_SAMPLE_ROWS", 1500)
     parts = partitions(audit_table(4000, 0), [2500, 0, 1000, 500])
     settings = {"target": "y", "lower": "low", "upper": "high", "group": "g", "prediction": "p", "features": ["x"]}
-    found = distributed.audit(engine.frame(parts), **settings)
-    expected = distributed.audit(joined(parts), **settings)
+    found = tables.audit(engine.frame(parts), **settings)
+    expected = tables.audit(joined(parts), **settings)
     assert found.verdict == expected.verdict == "uneven"
     assert str(found) == str(expected)
     for mine, other in zip([*found.table, found.overall], [*expected.table, expected.overall], strict=True):
@@ -187,7 +187,7 @@ def test_a_fitted_model_predicts_each_partition(engine):
         WithSpread(LinearRegression()), nonconformity=Normalized(), taxonomy=BySpread(2), random_state=0
     ).fit(train[["a", "b"]], train["y"])
     parts = partitions(pa.Table.from_pandas(new), [150, 0, 50])
-    found = engine.collect(distributed.predict(engine.frame(parts), model, level=0.8))
+    found = engine.collect(tables.predict(engine.frame(parts), model, level=0.8))
     expected = model.predict_interval(new[["a", "b"]], level=0.8)
     assert list(found.columns) == ["a", "b", "y", "prediction", "lower", "upper"]
     np.testing.assert_allclose(found["prediction"], model.predict(new[["a", "b"]]), rtol=1e-12)
@@ -209,7 +209,7 @@ def test_the_predictor_of_a_study_predicts_text_and_missing_values(engine):
     )
     plan = Plan("linear", Normalized(), BySpread(2), calibration="split")
     model = study(whole, "y", plan=plan).regressor
-    found = engine.collect(distributed.predict(engine.frame(partitions(whole, [100, 300])), model))
+    found = engine.collect(tables.predict(engine.frame(partitions(whole, [100, 300])), model))
     expected = model.predict_interval(whole.select(["word", "x"]))
     np.testing.assert_allclose(found["lower"], expected.lower, rtol=1e-12)
 
@@ -219,7 +219,7 @@ def test_models_that_were_fitted_on_arrays_take_all_columns(engine):
     train, new = features(300, 0), features(40, 1)
     model = ConformalRegressor(LinearRegression(), random_state=0).fit(train[["a", "b"]].to_numpy(), train["y"])
     frame = engine.frame([pa.Table.from_pandas(new[["a", "b"]])])
-    found = engine.collect(distributed.predict(frame, model))
+    found = engine.collect(tables.predict(frame, model))
     expected = model.predict_interval(new[["a", "b"]].to_numpy())
     np.testing.assert_allclose(found["upper"], expected.upper, rtol=1e-12)
 
@@ -242,20 +242,20 @@ def test_wrong_values_are_one_error_that_names_the_first_partition(engine):
         "(the first in row 352, counted from 0); 2 partitions have such errors"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        distributed.calibrate(frame, **COLUMNS)
+        tables.calibrate(frame, **COLUMNS)
     bounds = {"lower": "c", "upper": "s"}
     with pytest.raises(ValueError, match=r"^partition 1: column 'y' \(target\) must .* wrong: 1 of 900 rows"):
-        distributed.audit(frame, target="y", **bounds)
+        tables.audit(frame, target="y", **bounds)
 
 
 @SLOW_ON_SPARK
 def test_missing_groups_are_an_error(engine):
     frame = engine.frame([table(100), with_value(table(100), "g", 7, None)])
     with pytest.raises(ValueError, match=r"partition 1: column 'g' \(group\) must have a label in every row; wrong: 1"):
-        distributed.calibrate(frame, **COLUMNS)
-    calibration = distributed.calibrate(table(), **COLUMNS)
+        tables.calibrate(frame, **COLUMNS)
+    calibration = tables.calibrate(table(), **COLUMNS)
     with pytest.raises(engine.error, match=r"partition 1: column 'g' \(group\) must have a label in every row"):
-        engine.collect(distributed.predict(frame, calibration))
+        engine.collect(tables.predict(frame, calibration))
 
 
 @pytest.mark.parametrize(
@@ -270,38 +270,38 @@ def test_missing_groups_are_an_error(engine):
 )
 def test_wrong_columns_are_an_error_before_anything_is_read(engine, settings, message):
     with pytest.raises(ValueError, match=message):
-        distributed.calibrate(engine.frame([table(20)]), **settings)
+        tables.calibrate(engine.frame([table(20)]), **settings)
 
 
 def test_predictions_need_the_columns_and_no_output(engine):
-    frame, calibration = engine.frame([table(20)]), distributed.calibrate(table(), **COLUMNS)
+    frame, calibration = engine.frame([table(20)]), tables.calibrate(table(), **COLUMNS)
     with pytest.raises(ValueError, match="output is for files; for a DataFrame, write what predict returns"):
-        distributed.predict(frame, calibration, output="out.parquet")
+        tables.predict(frame, calibration, output="out.parquet")
     with pytest.raises(ValueError, match="center: no column named 'c'"):
-        distributed.predict(frame[["y", "s", "g"]], calibration)
+        tables.predict(frame[["y", "s", "g"]], calibration)
     with pytest.raises(TypeError, match="predictor must be what calibrate returned, or a calibrated model"):
-        distributed.predict(frame, LinearRegression())
+        tables.predict(frame, LinearRegression())
     with pytest.raises(ValueError, match="unseen must be 'error', 'marginal' or 'inf'; got 'bla'"):
-        distributed.predict(frame, calibration, unseen="bla")
+        tables.predict(frame, calibration, unseen="bla")
     with pytest.raises(NotFittedError):
-        distributed.predict(frame, ConformalRegressor(LinearRegression()))
+        tables.predict(frame, ConformalRegressor(LinearRegression()))
     train = features(100, 0)
     model = ConformalRegressor(LinearRegression(), random_state=0).fit(train[["a", "b"]], train["y"])
     with pytest.raises(ValueError, match="no column named 'a'; no column named 'b'; the columns are"):
-        distributed.predict(frame, model)
+        tables.predict(frame, model)
 
 
 def test_no_rows_are_an_error(engine):
     empty = engine.frame([table(5).slice(0, 0)] * 2)
     with pytest.raises(ValueError, match="data must have rows; got none"):
-        distributed.calibrate(empty, **COLUMNS)
+        tables.calibrate(empty, **COLUMNS)
     with pytest.raises(ValueError, match="data must have rows; got none"):
-        distributed.audit(empty, target="y", lower="c", upper="s")
+        tables.audit(empty, target="y", lower="c", upper="s")
 
 
 def test_one_column_is_no_table(engine):
     with pytest.raises(TypeError, match=r"data must be a (Dask|Spark) DataFrame; got"):
-        distributed.calibrate(engine.frame([table(5)])["y"], **COLUMNS)
+        tables.calibrate(engine.frame([table(5)])["y"], **COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -319,7 +319,7 @@ class WaitingScore(Normalized):
 
 def test_the_result_is_the_same_if_a_worker_is_killed(dask_engine, tmp_path):
     """The cluster starts another process, and computes the lost partitions again."""
-    tables, is_killed = partitions(table(3000), [100] * 30), tmp_path / "killed"
+    parts_of_table, is_killed = partitions(table(3000), [100] * 30), tmp_path / "killed"
     cluster = dask_engine.cluster
 
     def busy():
@@ -333,7 +333,7 @@ def test_the_result_is_the_same_if_a_worker_is_killed(dask_engine, tmp_path):
 
     killer = Thread(target=kill)
     killer.start()
-    found = distributed.calibrate(dask_engine.frame(tables), **COLUMNS, nonconformity=WaitingScore(file=is_killed))
+    found = tables.calibrate(dask_engine.frame(parts_of_table), **COLUMNS, nonconformity=WaitingScore(file=is_killed))
     killer.join()
     assert is_killed.exists()
     assert found.sizes == in_memory(table(3000)).sizes
@@ -356,7 +356,7 @@ def object_frame(dask_engine, *groups):
 def test_columns_of_python_objects_are_checked_in_each_partition(dask_engine):
     """Their type is not known before."""
     columns = {"target": "y", "center": "c", "group": "g"}
-    found = distributed.calibrate(object_frame(dask_engine, ["a", "b"] * 20, ["b", "c"] * 20), **columns)
+    found = tables.calibrate(object_frame(dask_engine, ["a", "b"] * 20, ["b", "c"] * 20), **columns)
     assert found.sizes == {"a": 20, "b": 40, "c": 20}
     for groups, message in [
         ([["a"] * 3, [1.5, 2.5]], r"partition 1: column 'g' \(group\) must hold text .*; it holds numbers \(double\)"),
@@ -365,7 +365,7 @@ def test_columns_of_python_objects_are_checked_in_each_partition(dask_engine):
         ([[True] * 3, [1, 2]], r"column 'g' \(group\) must hold the same .*; it holds booleans and whole numbers"),
     ]:
         with pytest.raises(ValueError, match=message):
-            distributed.calibrate(object_frame(dask_engine, *groups), **columns)
+            tables.calibrate(object_frame(dask_engine, *groups), **columns)
 
 
 def test_other_columns_of_spark_are_kept_as_they_are(spark_engine):
@@ -375,20 +375,18 @@ def test_other_columns_of_spark_are_kept_as_they_are(spark_engine):
                CAST('1.25' AS DECIMAL(10, 2)) AS m, ARRAY(1, 2) AS l, CAST(NULL AS STRING) AS n
     """
     frame = spark_engine.session.sql(query)
-    calibration = distributed.calibrate(
-        pa.table({"a.b`c": np.zeros(30), "y": np.arange(30.0)}), target="y", center="a.b`c"
-    )
-    found = distributed.predict(frame, calibration)
+    calibration = tables.calibrate(pa.table({"a.b`c": np.zeros(30), "y": np.arange(30.0)}), target="y", center="a.b`c")
+    found = tables.predict(frame, calibration)
     assert [field.dataType for field in found.schema][:-2] == [field.dataType for field in frame.schema]
     assert found.collect()[0][:-2] == frame.collect()[0][:]
-    assert distributed.calibrate(frame, target="y", center="a.b`c").sizes == {"all": 1}
+    assert tables.calibrate(frame, target="y", center="a.b`c").sizes == {"all": 1}
 
 
 def test_spark_takes_names_in_any_case_for_the_same(spark_engine):
     """So a column Lower gets another name, too."""
-    calibration = distributed.calibrate(table(), **COLUMNS)
+    calibration = tables.calibrate(table(), **COLUMNS)
     frame = spark_engine.frame([with_value(table(20), "g", 0, "a")]).withColumnRenamed("y", "Lower")
-    found = distributed.predict(frame, calibration)
+    found = tables.predict(frame, calibration)
     assert found.columns == ["table_Lower", "c", "s", "g", "lower", "upper"]
     assert found.select("lower").count() == 20
 
@@ -407,4 +405,4 @@ def test_changed_data_is_an_error(dask_engine):
 
     frame = dd.from_map(partition, [0], meta=audit_table(1, 0).to_pandas().iloc[:0])
     with dask.config.set(scheduler="synchronous"), pytest.raises(RuntimeError, match="the data changed while it was"):
-        distributed.audit(frame, target="y", lower="low", upper="high")
+        tables.audit(frame, target="y", lower="low", upper="high")

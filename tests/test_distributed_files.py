@@ -14,17 +14,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from evencover import (
-    Normalized,
-    Prediction,
-    Residual,
-    Standardized,
-    TooFewRowsWarning,
-    calibrate,
-    conformal_quantile,
-)
-from evencover.distributed import TableCalibration, predict
-from evencover.distributed import calibrate as calibrate_table
+from evencover import Normalized, Prediction, Residual, Standardized, TooFewRowsWarning, calibrate, conformal_quantile
+from evencover.tables import TableCalibration, predict
+from evencover.tables import calibrate as calibrate_table
 from tests.distributed_tables import COLUMNS, HOSTILE, in_memory, table
 from tests.messages import facts
 
@@ -145,7 +137,7 @@ def test_thresholds_of_difficult_scores_are_exact(tmp_path, kind, monkeypatch):
     options |= {"spread": "s"} if kind == "negative" else {}
     expected = conformal_quantile(score(y, Prediction(center, spread=np.ones(n))), options["level"])
     for limit in (2**22, 10):
-        monkeypatch.setattr("evencover.distributed._score_counts._MAX_VALUES", limit)
+        monkeypatch.setattr("evencover.tables.table_calibration._MAX_VALUES", limit)
         found = calibrate_table(tmp_path / "d.parquet", **options)
         np.testing.assert_array_equal(found.calibration.threshold(options["level"])[0], expected)
 
@@ -648,7 +640,7 @@ def test_calibration_loads_numpy_and_pyarrow_only(tmp_path):
     """So it needs little memory: pyarrow.dataset would load pandas."""
     pq.write_table(table(100), tmp_path / "d.parquet")
     code = (
-        "import sys\nfrom evencover.distributed import calibrate\n"
+        "import sys\nfrom evencover.tables import calibrate\n"
         f"calibrate({os.fspath(tmp_path / 'd.parquet')!r}, target='y', center='c', spread='s', group='g')\n"
         "print([name for name in ('pandas', 'sklearn', 'scipy', 'pyarrow.dataset') if name in sys.modules])"
     )

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import evencover
-import evencover._cli
 import evencover.array_api
+import evencover.cli
 import evencover.datasets
-import evencover.distributed
 import evencover.models
 import evencover.reproduction.benchmark
 import evencover.synthetic
+import evencover.tables
 import evencover.theory
 from evencover.reproduction.claims import claims
 from tests.report_pages import few_levels
@@ -63,7 +63,7 @@ def test_commands_that_are_not_run_can_be_parsed():
     """Commands for files that do not exist here, or that take long, use existing commands and options."""
     pages = "\n".join(text_of(page) for page in PAGES)
     for line in re.findall(r"^    (evencover .*)$", pages, re.MULTILINE):
-        evencover._cli.app().parse_args(shlex.split(line, comments=True)[1:], exit_on_error=False, print_error=False)
+        evencover.cli.app().parse_args(shlex.split(line, comments=True)[1:], exit_on_error=False, print_error=False)
 
 
 def test_some_commands_are_not_run():
@@ -89,7 +89,7 @@ def command_output(lines):
         assert name == "evencover"
         streams = contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors)
         with streams[0], streams[1], pytest.raises(SystemExit) as end:
-            evencover._cli.main(arguments)
+            evencover.cli.main(arguments)
         assert end.value.code in (None, 0, 3, 4)
     assert [line for line in errors.getvalue().splitlines() if not PROGRESS.fullmatch(line)] == []
     return printed.getvalue()
@@ -113,7 +113,7 @@ PAGES_OF_NAMES = {
     evencover: ("guide.md", "architecture.md"),
     evencover.models: ("models.md", "guide.md"),
     evencover.theory: ("theory.md", "architecture.md"),
-    evencover.distributed: ("scale.md", "architecture.md"),
+    evencover.tables: ("scale.md", "architecture.md"),
     evencover.array_api: ("scale.md", "architecture.md"),
     evencover.synthetic: ("reproduction.md", "architecture.md"),
     evencover.datasets: ("real_data.md", "architecture.md"),
@@ -143,10 +143,10 @@ def undocumented(value):
 
 
 def test_every_command_is_documented():
-    commands = [name for name in evencover._cli.app()["reproduce"] if not name.startswith("-")]
+    commands = [name for name in evencover.cli.app()["reproduce"] if not name.startswith("-")]
     assert commands
     assert all(f"evencover reproduce {name}" in text_of(ROOT / "docs/reproduction.md") for name in commands)
-    others = {name for name in evencover._cli.app() if not name.startswith("-")} - {"reproduce"}
+    others = {name for name in evencover.cli.app() if not name.startswith("-")} - {"reproduce"}
     assert others == {"run", "predict", "audit", "calibrate", "benchmark", "datasets"}
     assert all(f"evencover {name}" in text_of(ROOT / "docs/command_line.md") for name in others)
     assert all(f"evencover {name}" in text_of(ROOT / "docs/real_data.md") for name in ("benchmark", "datasets"))
@@ -155,7 +155,7 @@ def test_every_command_is_documented():
 @pytest.mark.parametrize("command", ["run", "predict", "audit", "calibrate"])
 def test_every_option_is_documented(command):
     """On the page of the command line."""
-    parameters = inspect.signature(getattr(evencover._cli, command)).parameters
+    parameters = inspect.signature(getattr(evencover.cli, command)).parameters
     options = {f"--{name.replace('_', '-')}" for name in parameters}
     positional = {"--data", "--folder", "--new", "--file"}
     page = text_of(ROOT / "docs/command_line.md")

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from evencover import ByFeature, ByFunction, ConformalRegressor, Intervals, calibrate, three_way_split
-from evencover._internal.frames import row_numbers, take, with_row_numbers
+from evencover.inputs.frames import row_numbers, take, with_row_numbers
 from evencover.models import TableEncoder
 from evencover.synthetic import heteroskedastic
 

@@ -9,10 +9,10 @@ from scipy.special import betainc, betaincc, ndtr
 from scipy.stats import beta, betabinom, binom
 
 from evencover import conformal_rank
-from evencover.diagnostics import _exact_tests
+from evencover.diagnostics import exact_tests
 from tests.coverage_laws import covered_count_pmf
 
-coverage_p_values = _exact_tests.coverage_p_values
+coverage_p_values = exact_tests.coverage_p_values
 
 LEVELS = [Fraction(each) for each in ("0.5", "0.9", "0.99", "0.9999", "0.999999")]
 STEPS = (-4, -1.5, -0.5, 0, 0.2, 1, 3)  # from the mean, in standard deviations
@@ -98,7 +98,7 @@ def test_several_pools(pools, level, monkeypatch):
     mean = float(pmf @ counts)
     deviation = math.sqrt(float(pmf @ (counts - mean) ** 2))
     assert coverage_p_values(pools, level, round(mean)) == pytest.approx(tails(pmf, round(mean)), abs=1e-9)
-    monkeypatch.setattr(_exact_tests, "_MAX_COUNTS", 1)
+    monkeypatch.setattr(exact_tests, "_MAX_COUNTS", 1)
     for covered in numbers_of_rows(len(pmf) - 1, mean, deviation):
         expected = tails(pmf, covered)
         assert coverage_p_values(pools, level, covered) == pytest.approx(expected, abs=1e-5)
@@ -138,7 +138,7 @@ def test_several_large_pools_of_which_few_rows_are_missed(level):
 def test_p_values_of_very_many_rows_agree_with_the_exact_ones(pools, covered, monkeypatch):
     """Also for pools of few calibration rows, whose coverage is skewed."""
     expected = tails(covered_count_pmf(pools, 0.9), covered)
-    monkeypatch.setattr(_exact_tests, "_MAX_COUNTS", 1)
+    monkeypatch.setattr(exact_tests, "_MAX_COUNTS", 1)
     found = coverage_p_values(pools, 0.9, covered)
     assert found == pytest.approx(expected, rel=1e-3, abs=1e-12)
     assert found == pytest.approx(expected, abs=1e-6)

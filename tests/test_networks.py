@@ -14,17 +14,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import QuantileRegressor
 
 from evencover import ConformalRegressor
-from evencover.models import (
-    DeepEnsemble,
-    DropoutEnsemble,
-    MeanVarianceNetwork,
-    QuantileNetwork,
-    fit_jointly,
-    is_frozen,
-)
-from evencover.models.networks import _training
-from evencover.models.networks._losses import GaussianLikelihood, NonCrossingPinball, Pinball
-from evencover.models.networks._training_settings import TrainingSettings, TrainingTask
+from evencover.models import DeepEnsemble, DropoutEnsemble, MeanVarianceNetwork, QuantileNetwork, fit_jointly, is_frozen
+from evencover.models.networks import training
+from evencover.models.networks.losses import GaussianLikelihood, NonCrossingPinball, Pinball
+from evencover.models.networks.training_settings import TrainingSettings, TrainingTask
 from evencover.synthetic import heteroskedastic
 from tests.synthetic import ONE_IN_A_MILLION
 
@@ -104,11 +97,11 @@ def test_the_backward_pass_equals_autograd(loss, dropout):
     """On the same batch, with the same dropped units."""
     settings = TrainingSettings.of(MeanVarianceNetwork(hidden=(8, 5), dropout=dropout, device="cpu"))
     with torch.no_grad():
-        stack = _training._Stack([task(1, loss), task(2, loss)], settings)
+        stack = training._Stack([task(1, loss), task(2, loss)], settings)
         stack.load_batch()
         before = stack.parameters.clone()
         stack.step()
-    layers = _training._as_layers(before.requires_grad_(), 2, stack.sizes)
+    layers = training._as_layers(before.requires_grad_(), 2, stack.sizes)
     units = stack.batch_X
     for layer, kept in zip(layers[:-1], stack.kept, strict=True):
         units = (units @ layer.weight + layer.bias).relu() * (1 if kept is None else kept / (1 - dropout))
@@ -144,7 +137,7 @@ def test_every_row_is_used_equally_often():
     """Batches are cyclic: after n steps with batch size b, each row was in exactly b batches."""
     settings = TrainingSettings.of(MeanVarianceNetwork(batch_size=64, device="cpu"))
     numbered = TrainingTask(np.arange(150, dtype=np.float32)[:, None], np.zeros(150, np.float32), LOSSES[0], 0)
-    stack = _training._Stack([numbered], settings)
+    stack = training._Stack([numbered], settings)
     seen = np.zeros(150)
     for _ in range(150):
         stack.load_batch()
@@ -156,7 +149,7 @@ def test_every_row_is_used_equally_often():
 @pytest.mark.parametrize("dropout", [0.1, 0.2, 0.5])
 def test_units_are_dropped_with_the_requested_probability(dropout):
     """Independently: the counts are binomial, for each network and each unit."""
-    masks = _training._DropoutMasks([1, 2], 1001, dropout, torch.device("cpu"))
+    masks = training._DropoutMasks([1, 2], 1001, dropout, torch.device("cpu"))
     mask = torch.zeros(2, 1001)
     kept = np.zeros((2, 1001))
     for step in range(500):
@@ -272,7 +265,7 @@ def test_early_stopping_keeps_the_best_weights_of_each_network():
 def test_validation_rows_are_never_trained_on():
     settings = TrainingSettings.of(MeanVarianceNetwork(batch_size=16, patience=1, validation_size=0.3, device="cpu"))
     numbered = TrainingTask(np.arange(100, dtype=np.float32)[:, None], np.zeros(100, np.float32), LOSSES[0], 0)
-    stack = _training._Stack([numbered], settings)
+    stack = training._Stack([numbered], settings)
     validation, seen = set(stack.validation_X.ravel().tolist()), set()
     for _ in range(70):
         stack.load_batch()
@@ -286,9 +279,9 @@ def test_patience_counts_epochs_since_the_best_one(monkeypatch):
     losses = iter([[5.0, 5.0], [4.0, 6.0], [4.5, 7.0], [3.0, 1.0], [3.5, 0.5], [3.6, 0.6]])
     settings = TrainingSettings.of(MeanVarianceNetwork(hidden=(3,), patience=2, device="cpu"))
     with torch.no_grad():
-        stack = _training._Stack([task(1), task(2)], settings)
+        stack = training._Stack([task(1), task(2)], settings)
         monkeypatch.setattr(stack, "validation_losses", lambda: torch.tensor(next(losses)))
-        best, ends = _training._EarlyStopping(stack, 2), []
+        best, ends = training._EarlyStopping(stack, 2), []
         for epoch in range(6):
             stack.parameters.fill_(epoch)
             ends.append(best.ends_after_epoch(stack))

@@ -23,19 +23,12 @@ from evencover import (
     Rows,
     Standardized,
     TwoTails,
-    calibration,
     diagnose,
 )
-from evencover._internal import arrays, pools
-from evencover.diagnostics._marginal_threshold import MarginalThreshold
-from evencover.models import (
-    AutoRegressor,
-    NeighborSpread,
-    QuantileForest,
-    ResidualSpread,
-    TableEncoder,
-    WithSpread,
-)
+from evencover.calibration import calibration, pools
+from evencover.diagnostics.one_threshold import MarginalThreshold
+from evencover.inputs import arrays
+from evencover.models import AutoRegressor, NeighborSpread, QuantileForest, ResidualSpread, TableEncoder, WithSpread
 from evencover.synthetic import heteroskedastic
 from tests.calibrators import SignedTails, SlidingWindow
 from tests.command_line import main

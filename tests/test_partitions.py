@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from evencover import Normalized
-from evencover.distributed import calibrate
-from evencover.distributed._interval_columns import renamed
-from evencover.distributed._partitions import Outcome, merged_outcomes, partition_outcome
-from evencover.distributed._score_counts import ScoreCounts
-from evencover.table_columns import TableColumns
+from evencover.calibration.table_columns import TableColumns
+from evencover.tables import calibrate
+from evencover.tables.interval_columns import renamed
+from evencover.tables.partitions import Outcome, merged_outcomes, partition_outcome
+from evencover.tables.table_calibration import ScoreCounts
 from tests.clusters import partitions
 from tests.distributed_tables import table
 

@@ -10,8 +10,8 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from evencover import CrossConformalRegressor, diagnose_scores
-from evencover.distributed._batches import LabelCodes
 from evencover.groups import Groups
+from evencover.tables.batches import LabelCodes
 
 
 class Int64Generator(np.random.Generator):

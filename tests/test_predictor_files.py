@@ -53,7 +53,7 @@ from evencover import (
     diagnose,
     models,
 )
-from evencover._internal.saved_objects import TRUSTED
+from evencover.files.objects import TRUSTED
 from evencover.models import (
     AutoRegressor,
     DeepEnsemble,

@@ -8,21 +8,21 @@ import threading
 
 import pytest
 
-from evencover._cli import progress_lines, terminal
+from evencover.cli import terminal
 from tests.processes import LIMIT
 
 QUICK_AND_SLOW_RUN = """
 import sys, threading
 from contextlib import suppress
-from evencover._cli import loaded_table, main, progress_lines, terminal
-from evencover._report import contents
+from evencover.cli import loaded_table, main, terminal, terminal
+from evencover.report import contents
 from evencover.studies import table_study
 
 loaded_table._EXAMPLE_ROWS, contents._MANY_LEVELS = 500, (50, 95)
 diagnose, print_error, printed = table_study.diagnose, terminal.print_error, threading.Event()
 
 def run(folder, interval):
-    progress_lines._SECONDS_BETWEEN_LINES = interval
+    terminal._SECONDS_BETWEEN_LINES = interval
     options = ["--model", "linear", "--score", "residual", "--groups", "none"]
     with suppress(SystemExit):
         main(["run", *options, "--output", f"{{sys.argv[1]}}/{{folder}}", "--json"])
@@ -61,7 +61,7 @@ def test_a_slow_step_is_printed_to_the_standard_error_and_a_quick_command_prints
 def lines_with_clock(print_line, seconds=10.0):
     """Return lines whose clock starts at 100 s, and moves by some seconds each time a line is printed."""
     clock = itertools.count(100.0, seconds)
-    return progress_lines.ProgressLines(print_line, lambda: next(clock))
+    return terminal.ProgressLines(print_line, lambda: next(clock))
 
 
 def test_each_new_step_is_printed_once_and_a_long_one_again():
@@ -101,7 +101,7 @@ def test_a_closed_standard_error_is_no_error():
     def closed(_):
         raise BrokenPipeError
 
-    lines = progress_lines.ProgressLines(closed)
+    lines = terminal.ProgressLines(closed)
     lines.show("fitting")
     lines.print_if_due()
 
@@ -111,7 +111,7 @@ def test_the_thread_ends_with_the_context():
     before = threading.active_count()
 
     def fail():
-        with progress_lines.progress_lines(print):
+        with terminal.progress_lines(print):
             assert threading.active_count() == before + 1
             raise RuntimeError
 
@@ -135,7 +135,7 @@ def test_a_progress_bar_without_a_terminal_is_lines(monkeypatch, unit, done, tot
         printed.append(line)
         is_printed.set()
 
-    monkeypatch.setattr(progress_lines, "_SECONDS_BETWEEN_LINES", 0.02)
+    monkeypatch.setattr(terminal, "_SECONDS_BETWEEN_LINES", 0.02)
     monkeypatch.setattr(terminal, "print_error", print_line)
     with terminal.progress_bar("copying", unit=unit, visible=False) as show:
         show(done, total)

@@ -9,11 +9,11 @@ import scipy.stats
 from scipy.stats import beta, binom, ks_2samp
 
 from evencover import Groups, diagnose_scores
-from evencover.diagnostics import _quantile_differences, _score_distributions
+from evencover.diagnostics import score_tests
 from tests.synthetic import ONE_IN_A_MILLION
 
 SCIPY_HAS_IT = tuple(map(int, scipy.__version__.split(".")[:2])) >= (1, 16)
-resampled_quantiles = _quantile_differences.resampled_quantiles
+resampled_quantiles = score_tests.resampled_quantiles
 
 
 def harrell_davis(samples, probability):
@@ -66,7 +66,7 @@ def test_the_bootstrap_is_that_of_sorted_resamples(n, probability):
 
 def test_the_block_size_does_not_change_the_distribution(monkeypatch):
     values = np.random.default_rng(0).random(500)
-    monkeypatch.setattr(_quantile_differences, "_MAX_COUNTS", 1000)
+    monkeypatch.setattr(score_tests, "_MAX_COUNTS", 1000)
     small = resampled_quantiles(values, 0.9, 2000, np.random.default_rng(1))
     assert len(small) == 2000
     monkeypatch.undo()
@@ -93,7 +93,7 @@ def test_intervals_and_p_values_by_hand(monkeypatch):
     """2 of 400 resampled differences are above 0. The intervals of 3 pairs exclude a third of 10 at either end."""
     resampled = np.append(-np.arange(1.0, 399.0), [1.0, 2.0])
     drawn = iter([resampled, np.zeros(400), np.zeros(400)])
-    monkeypatch.setattr(_quantile_differences, "resampled_quantiles", lambda *_: next(drawn))
+    monkeypatch.setattr(score_tests, "resampled_quantiles", lambda *_: next(drawn))
     scores, labels = np.append(np.full(50, -5.0), np.zeros(100)), np.repeat(["a", "b", "c"], 50)
     first, _, equal = diagnose_scores(scores, labels).quantile_differences
     assert (first.difference, first.p_value) == (pytest.approx(-5), 2 * 3 / 401)
@@ -133,8 +133,8 @@ class TestDistributions:
         rng = np.random.default_rng(0)
         labels = np.repeat([0, 1, 2], [20, 35, 60])
         for scores in (rng.random(115), np.round(rng.random(115), 1)):
-            table = _score_distributions._contingency_table(labels, np.unique(scores, return_inverse=True)[1])
-            (statistic,) = _score_distributions._statistics(table[None])
+            table = score_tests._contingency_table(labels, np.unique(scores, return_inverse=True)[1])
+            (statistic,) = score_tests._statistics(table[None])
             brute = sum(_sample_term(scores, labels == label) for label in range(3)) * 114 / 115
             np.testing.assert_allclose(statistic, brute)
 
@@ -173,7 +173,7 @@ class TestDistributions:
 
         A test that rejects 15 % is found with probability 0.96 in 400 repeats, one that rejects 8 % in 4000.
         """
-        monkeypatch.setattr(_score_distributions, "_PERMUTATIONS", 99)
+        monkeypatch.setattr(score_tests, "_PERMUTATIONS", 99)
         rng = np.random.default_rng(0)
         groups = Groups.from_labels(np.arange(300) % 3)
         draws = {
@@ -182,7 +182,7 @@ class TestDistributions:
             "mostly zero": lambda: np.where(rng.random(300) < 0.6, 0.0, rng.random(300)),
             "one decimal": lambda: rng.exponential(size=300).round(1),
         }
-        p_value = _score_distributions.anderson_darling_p_value
+        p_value = score_tests.anderson_darling_p_value
         p_values = np.array([p_value(draws[distribution](), groups, rng) for _ in range(repeats)])
         rejected = np.sum(p_values <= 0.05)
         assert binom.ppf(ONE_IN_A_MILLION, repeats, 0.045) <= rejected <= binom.isf(ONE_IN_A_MILLION, repeats, 0.055)
@@ -190,7 +190,7 @@ class TestDistributions:
 
     def test_the_limit_distribution_has_its_mean_and_variance(self):
         for n_groups in (2, 5):
-            draws, expected = _score_distributions._limit_draws(n_groups), 2 * (n_groups - 1) * (np.pi**2 / 3 - 3)
+            draws, expected = score_tests._limit_draws(n_groups), 2 * (n_groups - 1) * (np.pi**2 / 3 - 3)
             assert abs(draws.mean() - (n_groups - 1)) < 5 * np.sqrt(expected / len(draws))
             np.testing.assert_allclose(draws.var(), expected, rtol=0.1)
 

@@ -9,8 +9,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from evencover import Intervals, audit, conformal_rank
 from evencover.diagnostics import audits
-from evencover.diagnostics._feature_strata import Feature
-from evencover.diagnostics._regions import Categories, FeatureSearch, Range, Region, RegionSearch
+from evencover.diagnostics.regions import Categories, Feature, FeatureSearch, Range, Region, RegionSearch
 from tests.synthetic import ONE_IN_A_MILLION
 
 pd = pytest.importorskip("pandas", reason="pandas is not installed")

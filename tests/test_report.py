@@ -10,19 +10,11 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from evencover import (
-    IntervalDistance,
-    Marginal,
-    Prediction,
-    TooFewRowsWarning,
-    audit,
-    diagnose_scores,
-    write_report,
-)
-from evencover._report.contents import levels_around
-from evencover._report.first_screen import command_again
-from evencover._report.level_recorder import LevelRecorder, level_differences
+from evencover import IntervalDistance, Marginal, Prediction, TooFewRowsWarning, audit, diagnose_scores, write_report
 from evencover.diagnostics.diagnosis import at_level
+from evencover.report.first_screen import command_again
+from evencover.report.slider import LevelRecorder, level_differences
+from evencover.report.snapshots import levels_around
 from evencover.studies import Plan, Study, study
 from tests.canonical_studies import light_linear_model, study_of_prices
 from tests.processes import LIMIT

@@ -11,9 +11,15 @@ from evencover import Normalized, Prediction, Residual, calibrate, coverage, mea
 from evencover.reproduction import claims as claims_module
 from evencover.reproduction import coverage_tables, scenarios, simulation
 from evencover.reproduction.claims import claims
-from evencover.reproduction.exact_coverages import SharedLatentState, latent_state_counts, pooled_coverage
 from evencover.reproduction.paper_figures import figures
-from evencover.reproduction.scenarios import SCORES, VARIANTS, coverages
+from evencover.reproduction.scenarios import (
+    SCORES,
+    VARIANTS,
+    SharedLatentState,
+    coverages,
+    latent_state_counts,
+    pooled_coverage,
+)
 from evencover.reproduction.simulation import (
     CoverageCounts,
     Design,

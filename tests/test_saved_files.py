@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evencover import Bounded
-from evencover._internal.saved_objects import TRUSTED
+from evencover.files.objects import TRUSTED
 from tests.archives import header
 from tests.saved_files import FILES, answers, current_version, load
 from tests.synthetic import ALL_SCORES

@@ -28,9 +28,9 @@ from evencover import (
     conformal_quantile,
     conformal_rank,
 )
-from evencover._internal.score_histograms import ScoreCounter, ScoreHistogram
+from evencover.calibration.histogram_calibration import calibrate_histograms
+from evencover.calibration.histograms import ScoreCounter, ScoreHistogram
 from evencover.groups import Groups
-from evencover.histogram_calibration import calibrate_histograms
 from evencover.rows import Rows
 from evencover.scores import Residual
 from tests.rounding import rounded_up

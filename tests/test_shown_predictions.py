@@ -16,10 +16,10 @@ from evencover import (
     Marginal,
     OneSided,
 )
-from evencover.distributed import predict as predict_table
 from evencover.intervals import moved_note, prediction_text
 from evencover.models import QuantileForest
 from evencover.studies import Plan, study
+from evencover.tables import predict as predict_table
 from tests.command_line import run_command_line
 from tests.report_pages import result_data, short_report_page
 

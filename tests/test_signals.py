@@ -32,9 +32,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from evencover import _cli
-from evencover._cli import stop_signals
-from evencover._internal.saved_files import atomic_write
-from evencover._internal.unfinished_files import moves_into_place, temporary_folder
+from evencover.cli import stop_signals
+from evencover.files.archive import atomic_write
+from evencover.files.archive import moves_into_place, temporary_folder
 
 number, stop_signals._GRACE = int(sys.argv[1]), float(sys.argv[2])
 
@@ -225,7 +225,7 @@ main()
 
 
 @both_signals
-@pytest.mark.parametrize("module", ["evencover._cli", "evencover._cli.terminal", "cyclopts.core"])
+@pytest.mark.parametrize("module", ["evencover.cli", "evencover.cli.terminal", "cyclopts.core"])
 def test_a_signal_while_modules_are_imported(tmp_path, number, module):
     with started(tmp_path, "-c", AT_IMPORT, str(int(number)), module) as process:
         assert process.communicate(timeout=LIMIT) == ("", "")
@@ -301,7 +301,7 @@ def test_a_stopped_prediction_leaves_no_files_although_its_threads_go_on(table):
 
 
 PATIENT = """
-from evencover._cli import main, stop_signals
+from evencover.cli import main, stop_signals
 stop_signals._GRACE = 600
 main()
 """

@@ -25,7 +25,7 @@ from evencover import (
     TooFewRowsWarning,
 )
 from evencover.models import NeighborSpread, WithSpread
-from evencover.models._best_regressor import choices_text
+from evencover.models.members import choices_text
 from evencover.models.target_transforms import with_target_transform
 from evencover.quantiles import rows_for_finite_threshold
 from evencover.studies import Plan, study

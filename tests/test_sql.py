@@ -24,11 +24,11 @@ from evencover import (
     calibrate,
     conformal_quantile,
     conformal_rank,
-    distributed,
+    tables,
 )
-from evencover.histogram_calibration import calibrate_histograms
-from evencover.sql import ThresholdSQL, calibrate_sql, threshold_sql
-from evencover.table_columns import TableColumns
+from evencover.calibration.histogram_calibration import calibrate_histograms
+from evencover.calibration.sql import ThresholdSQL, calibrate_sql, threshold_sql
+from evencover.calibration.table_columns import TableColumns
 from tests.rounding import rounded_up
 
 DIALECTS = ["bigquery", "duckdb", "postgres", "snowflake", "spark", "sqlite"]
@@ -772,7 +772,7 @@ def test_calibrations_write_their_own_sql(unseen):
 def test_a_table_calibration_knows_its_columns():
     y, prediction, groups = scored_rows()
     rows = pa.table({"y": y, "c": prediction.center, "s": prediction.spread, "g": groups.tolist()})
-    calibration = distributed.calibrate(rows, target="y", center="c", spread="s", group="g")
+    calibration = tables.calibrate(rows, target="y", center="c", spread="s", group="g")
     sql = calibration.to_sql(dialect="duckdb")
     found = duckdb.sql(f"SELECT {sql.lower} AS low, {sql.upper} AS high FROM rows").fetchnumpy()  # noqa: S608
     expected = calibration.calibration.interval(prediction, groups=groups)

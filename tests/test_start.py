@@ -10,7 +10,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from evencover import BySpread, ConformalRegressor
-from evencover._internal.optional import import_disabled
+from evencover.inputs.optional import import_disabled
 from evencover.models import NeighborSpread, WithSpread
 from tests.command_line import run_command_line
 
@@ -20,7 +20,7 @@ NOT_FOR_PREDICT = [
 ]
 PREDICT = f"""
 import sys
-from evencover._cli import main
+from evencover.cli import main
 for options in ([], ["--json"]):
     try:
         main(["predict", *sys.argv[1:], *options])

@@ -17,7 +17,7 @@ from sklearn.linear_model import LinearRegression
 
 from evencover import ConformalRegressor
 from evencover.datasets import load_dataset, read_dataset
-from evencover.datasets._table_files import column_named, read_table
+from evencover.tables.files import column_named, read_table
 from tests.command_line import run_command_line as typed
 
 UNUSUAL = {

@@ -36,10 +36,10 @@ from evencover import (
     diagnose,
     recommend,
 )
-from evencover._internal import monotone_maps
-from evencover._internal.monotone_maps import MonotoneMap
 from evencover.models import LogTransform, QuantileForest, ResidualSpread, WithSpread, predictions_of
+from evencover.scores import target_scales
 from evencover.scores.evaluation import interval_by, scores_of
+from evencover.scores.target_scales import MonotoneMap
 from evencover.studies import MODELS, Plan, study
 from tests.report_pages import short_report_page
 from tests.synthetic import ALL_SCORES, TwoLines, on_target_scale
@@ -565,14 +565,14 @@ def test_a_predictive_distribution_is_that_of_the_logs():
 
 def test_the_range_of_a_transform_is_searched_once_for_a_model(monkeypatch):
     """And forgotten with the model."""
-    searches, around = [], monotone_maps.MonotoneMap.around
-    monkeypatch.setattr(monotone_maps.MonotoneMap, "around", lambda *args: searches.append(1) or around(*args))
+    searches, around = [], target_scales.MonotoneMap.around
+    monkeypatch.setattr(target_scales.MonotoneMap, "around", lambda *args: searches.append(1) or around(*args))
     X = np.linspace(0, 1, 60)[:, None]
     model = ConformalRegressor(LinearRegression(), target_transform="log", random_state=0).fit(X, np.exp(X[:, 0] + 1))
-    known = len(monotone_maps._KNOWN_RANGES)
+    known = len(target_scales._KNOWN_RANGES)
     searches.clear()
     model.predict_interval(X[:1])
     assert searches == []
     del model
     gc.collect()
-    assert len(monotone_maps._KNOWN_RANGES) < known
+    assert len(target_scales._KNOWN_RANGES) < known

@@ -6,17 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evencover import (
-    ByFeature,
-    ByPrediction,
-    BySpread,
-    Groups,
-    Prediction,
-    Product,
-    Rows,
-    TooFewRowsWarning,
-    calibrate,
-)
+from evencover import ByFeature, ByPrediction, BySpread, Groups, Prediction, Product, Rows, TooFewRowsWarning, calibrate
 
 
 def spread_rows(spread):

@@ -2,7 +2,7 @@
 
 from scipy.stats import binom
 
-from evencover.diagnostics import _marginal_threshold, _quantile_differences
+from evencover.diagnostics import one_threshold, score_tests
 from evencover.reproduction.verdict_rates import SCENARIOS, TESTS, rejections, true_coverage, verdict_shares
 from tests.synthetic import ONE_IN_A_MILLION
 
@@ -12,8 +12,8 @@ def test_even_coverage_is_rejected_in_at_most_5_percent_of_the_repeats(monkeypat
 
     A test that rejects 20 % is found with probability 0.9998 (binomial); the guarantees are tested more closely.
     """
-    monkeypatch.setattr(_marginal_threshold, "N_DRAWS", 999)
-    monkeypatch.setattr(_quantile_differences, "_MIN_RESAMPLES", 500)
+    monkeypatch.setattr(one_threshold, "N_DRAWS", 999)
+    monkeypatch.setattr(score_tests, "_MIN_RESAMPLES", 500)
     found = rejections(100, repeats=300)
     assert list(found) == list(TESTS)
     limit = binom.isf(ONE_IN_A_MILLION, 300, 0.05) / 300

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from evencover._internal.worker_processes import end_with_parent
+from evencover.models.folds import end_with_parent
 from tests.processes import descendants, parents, still_there
 
 WATCHED = """
@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from evencover._internal.worker_processes import end_with_parent
+from evencover.models.folds import end_with_parent
 
 METHOD, WHEN = sys.argv[1:]
 

@@ -32,8 +32,7 @@ from evencover import (
     diagnose_scores,
     write_report,
 )
-from evencover._internal.arrays import FloatArray
-from evencover.datasets._table_files import read_table
+from evencover.inputs.arrays import FloatArray
 from evencover.intervals import Intervals
 from evencover.models import WithSpread
 from evencover.plots import (
@@ -50,6 +49,7 @@ from evencover.plots import (
 from evencover.reproduction.paper_figures import figures
 from evencover.studies import study
 from evencover.synthetic import Sample, heteroskedastic, skewed, toy
+from evencover.tables.files import read_table
 
 LEVEL = 0.9
 Drawn: TypeAlias = tuple[tuple[Intervals, str, str], ...]  # intervals, their color and name

@@ -7,17 +7,21 @@ Names are loaded on first use, so importing the package is fast.
 
 TYPE_CHECKING = False  # type checkers take it for that of `typing`, which takes milliseconds to import
 if TYPE_CHECKING:
-    from evencover._report.writing import write_report as write_report
     from evencover._version import __version__ as __version__
-    from evencover.calibration import Calibration as Calibration
-    from evencover.calibration import calibrate as calibrate
-    from evencover.calibrators.by_group import ByGroup as ByGroup
-    from evencover.calibrators.histogram import HistogramByGroup as HistogramByGroup
-    from evencover.calibrators.protocols import Calibrated as Calibrated
-    from evencover.calibrators.protocols import Calibrator as Calibrator
-    from evencover.calibrators.two_tails import TwoTails as TwoTails
-    from evencover.conformal import ConformalRegressor as ConformalRegressor
-    from evencover.cross_conformal import CrossConformalRegressor as CrossConformalRegressor
+    from evencover.calibration.by_group import ByGroup as ByGroup
+    from evencover.calibration.by_group import HistogramByGroup as HistogramByGroup
+    from evencover.calibration.calibration import Calibration as Calibration
+    from evencover.calibration.calibration import calibrate as calibrate
+    from evencover.calibration.histogram_calibration import HistogramCalibration as HistogramCalibration
+    from evencover.calibration.predictive import PredictiveDistribution as PredictiveDistribution
+    from evencover.calibration.protocols import Calibrated as Calibrated
+    from evencover.calibration.protocols import Calibrator as Calibrator
+    from evencover.calibration.sql import ThresholdSQL as ThresholdSQL
+    from evencover.calibration.sql import calibrate_sql as calibrate_sql
+    from evencover.calibration.table_columns import TableColumns as TableColumns
+    from evencover.calibration.two_tails import TwoTails as TwoTails
+    from evencover.conformal.cross import CrossConformalRegressor as CrossConformalRegressor
+    from evencover.conformal.split import ConformalRegressor as ConformalRegressor
     from evencover.diagnostics.audit_result import Audit as Audit
     from evencover.diagnostics.audits import audit as audit
     from evencover.diagnostics.diagnosis import diagnose as diagnose
@@ -32,9 +36,8 @@ if TYPE_CHECKING:
     from evencover.groups import Groups as Groups
     from evencover.guarantees import Guarantee as Guarantee
     from evencover.guarantees import TooFewRowsWarning as TooFewRowsWarning
-    from evencover.histogram_calibration import HistogramCalibration as HistogramCalibration
-    from evencover.interval_unions import IntervalUnion as IntervalUnion
     from evencover.intervals import Intervals as Intervals
+    from evencover.intervals import IntervalUnion as IntervalUnion
     from evencover.metrics import coverage as coverage
     from evencover.metrics import coverage_by_group as coverage_by_group
     from evencover.metrics import crps as crps
@@ -47,11 +50,11 @@ if TYPE_CHECKING:
     from evencover.model_selection import IntervalScorer as IntervalScorer
     from evencover.model_selection import intervals_of as intervals_of
     from evencover.model_selection import three_way_split as three_way_split
-    from evencover.models.predict import predictions_of as predictions_of
+    from evencover.models.estimators import predictions_of as predictions_of
     from evencover.predictions import Prediction as Prediction
-    from evencover.predictive import PredictiveDistribution as PredictiveDistribution
     from evencover.quantiles import conformal_quantile as conformal_quantile
     from evencover.quantiles import conformal_rank as conformal_rank
+    from evencover.report.writing import write_report as write_report
     from evencover.rows import Rows as Rows
     from evencover.scores import Bounded as Bounded
     from evencover.scores import IntervalDistance as IntervalDistance
@@ -64,9 +67,6 @@ if TYPE_CHECKING:
     from evencover.scores import Standardized as Standardized
     from evencover.scores import scores_of as scores_of
     from evencover.scores import threshold_intervals as threshold_intervals
-    from evencover.sql import ThresholdSQL as ThresholdSQL
-    from evencover.sql import calibrate_sql as calibrate_sql
-    from evencover.table_columns import TableColumns as TableColumns
     from evencover.target_support import Support as Support
     from evencover.taxonomies import ByFeature as ByFeature
     from evencover.taxonomies import ByFunction as ByFunction
@@ -79,28 +79,55 @@ if TYPE_CHECKING:
     from evencover.theory.pivotality import is_pivotal as is_pivotal
 
 _MODULES = {
-    "_report.writing": ("write_report",),
     "_version": ("__version__",),
-    "calibration": ("Calibration", "calibrate"),
-    "calibrators.by_group": ("ByGroup",),
-    "calibrators.histogram": ("HistogramByGroup",),
-    "calibrators.protocols": ("Calibrated", "Calibrator"),
-    "calibrators.two_tails": ("TwoTails",),
-    "conformal": ("ConformalRegressor",),
-    "cross_conformal": ("CrossConformalRegressor",),
+    "calibration.by_group": (
+        "ByGroup",
+        "HistogramByGroup",
+    ),
+    "calibration.calibration": (
+        "Calibration",
+        "calibrate",
+    ),
+    "calibration.histogram_calibration": ("HistogramCalibration",),
+    "calibration.predictive": ("PredictiveDistribution",),
+    "calibration.protocols": (
+        "Calibrated",
+        "Calibrator",
+    ),
+    "calibration.sql": (
+        "ThresholdSQL",
+        "calibrate_sql",
+    ),
+    "calibration.table_columns": ("TableColumns",),
+    "calibration.two_tails": ("TwoTails",),
+    "conformal.cross": ("CrossConformalRegressor",),
+    "conformal.split": ("ConformalRegressor",),
     "diagnostics.audit_result": ("Audit",),
     "diagnostics.audits": ("audit",),
-    "diagnostics.diagnosis": ("diagnose", "diagnose_scores"),
+    "diagnostics.diagnosis": (
+        "diagnose",
+        "diagnose_scores",
+    ),
     "diagnostics.diagnosis_result": ("Diagnosis",),
-    "diagnostics.quality": ("Quality", "quality"),
+    "diagnostics.quality": (
+        "Quality",
+        "quality",
+    ),
     "diagnostics.recommendation_result": ("Recommendation",),
     "diagnostics.recommendations": ("recommend",),
-    "diagnostics.sample_sizes": ("groups_affordable", "rows_needed"),
+    "diagnostics.sample_sizes": (
+        "groups_affordable",
+        "rows_needed",
+    ),
     "groups": ("Groups",),
-    "guarantees": ("Guarantee", "TooFewRowsWarning"),
-    "histogram_calibration": ("HistogramCalibration",),
-    "interval_unions": ("IntervalUnion",),
-    "intervals": ("Intervals",),
+    "guarantees": (
+        "Guarantee",
+        "TooFewRowsWarning",
+    ),
+    "intervals": (
+        "IntervalUnion",
+        "Intervals",
+    ),
     "metrics": (
         "coverage",
         "coverage_by_group",
@@ -111,11 +138,19 @@ _MODULES = {
         "misses_by_group",
         "pinball_loss",
     ),
-    "model_selection": ("CoverageScorer", "IntervalScorer", "intervals_of", "three_way_split"),
-    "models.predict": ("predictions_of",),
+    "model_selection": (
+        "CoverageScorer",
+        "IntervalScorer",
+        "intervals_of",
+        "three_way_split",
+    ),
+    "models.estimators": ("predictions_of",),
     "predictions": ("Prediction",),
-    "predictive": ("PredictiveDistribution",),
-    "quantiles": ("conformal_quantile", "conformal_rank"),
+    "quantiles": (
+        "conformal_quantile",
+        "conformal_rank",
+    ),
+    "report.writing": ("write_report",),
     "rows": ("Rows",),
     "scores": (
         "Bounded",
@@ -130,8 +165,6 @@ _MODULES = {
         "scores_of",
         "threshold_intervals",
     ),
-    "sql": ("ThresholdSQL", "calibrate_sql"),
-    "table_columns": ("TableColumns",),
     "target_support": ("Support",),
     "taxonomies": (
         "ByFeature",

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evencover._internal.arrays import IntArray, row_selection
-from evencover._internal.frames import is_missing
+from evencover.inputs.arrays import IntArray, row_selection
+from evencover.inputs.frames import is_missing
 
 Label: TypeAlias = Hashable
 
@@ -33,7 +33,7 @@ class Groups:
     edge : ndarray of int, shape (n,), optional
         Non-zero for edge rows: rows on a bin edge that was learned from the calibration rows. Each factor of a product
         of taxonomies has its own bit. A calibration row is used for a new row of its group only if all its bits are
-        also set for the new row; `evencover._internal.bins` explains why.
+        also set for the new row; `evencover.bins` explains why.
     n_edge_bits : int
         Number of bits in `edge`: one for each set of edges that was learned from the calibration rows.
 

@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray, checked_vector
 from evencover.groups import Label, checked_groups, rows_by_code
-from evencover.interval_unions import IntervalUnion
-from evencover.intervals import Intervals
+from evencover.inputs.arrays import FloatArray, checked_vector
+from evencover.intervals import Intervals, IntervalUnion
 from evencover.quantiles import Level, level_fraction
 
 

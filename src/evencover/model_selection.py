@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
-from evencover._internal.arrays import IntArray, warn_user
-from evencover._internal.frames import column, n_rows, take
 from evencover.groups import Groups, cluster_codes
+from evencover.inputs.arrays import IntArray, warn_user
+from evencover.inputs.frames import column, n_rows, take
 from evencover.intervals import Intervals, bound_side
 from evencover.metrics import coverage, coverage_by_group, interval_score
-from evencover.models.predict import unwrap
+from evencover.models.estimators import unwrap
 from evencover.quantiles import Levels, level_fraction
 
 _MIN_CLUSTERS = 10  # fewer give a warning: the user may have meant groups

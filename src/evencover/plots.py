@@ -9,21 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray
-from evencover._internal.drawing import BLACK as BLACK
-from evencover._internal.drawing import BLUE as BLUE
-from evencover._internal.drawing import GREEN as GREEN
-from evencover._internal.drawing import GREY as GREY
-from evencover._internal.drawing import ORANGE as ORANGE
-from evencover._internal.drawing import PURPLE as PURPLE
-from evencover._internal.drawing import SKY as SKY
-from evencover._internal.drawing import VERMILION as VERMILION
-from evencover._internal.drawing import axes_or_new
-from evencover._internal.ecdf import ecdf_steps, score_axis_limits
-from evencover._internal.optional import import_optional
-from evencover.diagnostics._verdict import GroupCoverage, is_off
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.verdicts import GroupCoverage, is_off
+from evencover.display.drawing import BLACK as BLACK
+from evencover.display.drawing import BLUE as BLUE
+from evencover.display.drawing import GREEN as GREEN
+from evencover.display.drawing import GREY as GREY
+from evencover.display.drawing import ORANGE as ORANGE
+from evencover.display.drawing import PURPLE as PURPLE
+from evencover.display.drawing import SKY as SKY
+from evencover.display.drawing import VERMILION as VERMILION
+from evencover.display.drawing import axes_or_new, ecdf_steps, score_axis_limits
+from evencover.inputs.arrays import FloatArray
+from evencover.inputs.optional import import_optional
 from evencover.intervals import Intervals
 
 PALETTE = (VERMILION, PURPLE, BLUE, GREEN, ORANGE, SKY, BLACK)

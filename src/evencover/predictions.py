@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover._internal.arrays import (
+from evencover.inputs.arrays import (
     BoolArray,
     FloatArray,
     check_not_negative,
@@ -17,15 +17,16 @@ from evencover._internal.arrays import (
     row_selection,
     selected_rows,
 )
-from evencover._internal.normal_distribution import normal_cdf, normal_quantile
-from evencover._internal.quantile_functions import (
+from evencover.intervals import Intervals
+from evencover.quantile_functions import (
     QuantileFunction,
     checked_probabilities,
     checked_quantiles,
     interpolated,
     medians,
+    normal_cdf,
+    normal_quantile,
 )
-from evencover.intervals import Intervals
 from evencover.quantiles import level_fraction
 
 

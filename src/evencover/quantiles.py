@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray, IntArray, checked_nonnegative, checked_vector
+from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative, checked_vector
 
 Level: TypeAlias = float | Fraction
 Levels: TypeAlias = Level | Sequence[Level]

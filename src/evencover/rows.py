@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray, IntArray, checked_nonnegative, checked_vector, row_selection
-from evencover._internal.frames import n_rows, take
 from evencover.groups import cluster_codes
+from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative, checked_vector, row_selection
+from evencover.inputs.frames import n_rows, take
 from evencover.predictions import Prediction, as_prediction
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover._internal.arrays import BoolArray, FloatArray, is_number
+from evencover.inputs.arrays import BoolArray, FloatArray, is_number
 
 _MAX_WHOLE = 2.0**53  # beyond it, every floating-point number is whole
 

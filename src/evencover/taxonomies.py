@@ -2,7 +2,7 @@
 
 A taxonomy learns its groups from the calibration rows and assigns new rows to them. Coverage is then calibrated, and
 guaranteed, within each group. This holds also for bins at quantiles of the calibration rows
-(`evencover._internal.bins` explains why).
+(`evencover.bins` explains why).
 """
 
 from collections.abc import Callable, Sequence
@@ -13,10 +13,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 
-from evencover._internal.arrays import FloatArray, checked_vector, got_text
-from evencover._internal.bins import Bins
-from evencover._internal.frames import column
+from evencover.bins import Bins
 from evencover.groups import Groups, Label, first_few
+from evencover.inputs.arrays import FloatArray, checked_vector, got_text
+from evencover.inputs.frames import column
 from evencover.rows import Rows
 
 
@@ -121,7 +121,7 @@ class BySpread(_PredictionBins, BaseEstimator):  # type: ignore[misc]
         left out: there are fewer if many rows have the same spread, up to rounding errors, or if there are fewer rows
         than bins. A constant spread gives one group. If no calibration row is above the last edge, larger spreads of
         new rows belong to the bin below it. The guarantee stays exact for the first, second, ...
-        group from below, whatever it is called; `evencover._internal.bins` explains why.
+        group from below, whatever it is called; `evencover.bins` explains why.
     edges : sequence of float, optional
         Fixed inner edges instead of learned ones, increasing; bins are closed above.
     min_rows : int, optional
@@ -138,7 +138,7 @@ class BySpread(_PredictionBins, BaseEstimator):  # type: ignore[misc]
     Notes
     -----
     With distinct spreads, the number covered among m new rows of a group of n_c calibration rows is
-    BetaBinomial(m, k, n_c + 1 − k), where k is the conformal rank. `evencover._internal.bins` explains how rows on a
+    BetaBinomial(m, k, n_c + 1 − k), where k is the conformal rank. `evencover.bins` explains how rows on a
     learned edge are treated.
 
     Examples

@@ -8,8 +8,8 @@ import pytest
 from sklearn.linear_model import BayesianRidge, LinearRegression
 from sklearn.model_selection import RepeatedKFold
 
-import evencover.calibrators.cross
-import evencover.cross_conformal
+import evencover.calibration.cross
+import evencover.conformal.cross
 from evencover import (
     Bounded,
     ByFeature,
@@ -113,8 +113,8 @@ def test_results_do_not_depend_on_the_size_of_blocks(name, fitted, monkeypatch):
     expected = [np.asarray(piece) for piece in model.predict_union(X, level=[0.5, 0.9]).pieces]
     p_values = model.p_values(X, y)
     for max_numbers in (1, 4 * len(model.estimators_)):
-        monkeypatch.setattr(evencover.cross_conformal, "_FIRST_CELLS", max_numbers)
-        for module in (evencover.calibrators.cross, evencover.cross_conformal):
+        monkeypatch.setattr(evencover.conformal.cross, "_FIRST_CELLS", max_numbers)
+        for module in (evencover.calibration.cross, evencover.conformal.cross):
             monkeypatch.setattr(module, "_MAX_NUMBERS", max_numbers)
         found = model.predict_union(X, level=[0.5, 0.9])
         for piece, bounds in zip(found.pieces, expected, strict=True):

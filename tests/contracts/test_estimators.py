@@ -30,8 +30,7 @@ from evencover.models import (
     TableEncoder,
     WithSpread,
 )
-from evencover.models._kernel_regressor import KernelRegressor
-from evencover.models._stack_members import StackMember
+from evencover.models.members import KernelRegressor, StackMember
 from evencover.studies import Plan
 from tests.canonical_studies import use_light_stack
 

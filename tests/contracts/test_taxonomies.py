@@ -6,17 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone
 
-from evencover import (
-    ByFeature,
-    ByFunction,
-    ByPrediction,
-    BySpread,
-    ByTarget,
-    Marginal,
-    Product,
-    Rows,
-    taxonomies,
-)
+from evencover import ByFeature, ByFunction, ByPrediction, BySpread, ByTarget, Marginal, Product, Rows, taxonomies
 from tests.synthetic import draw
 
 

@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, PredefinedSplit, RepeatedKFold, TimeSeriesSplit
 
 from evencover import Bounded, ByFeature, ByPrediction, CrossConformalRegressor, Guarantee, Normalized, Residual
-from evencover.calibrators.cross import CrossFolds
+from evencover.calibration.cross import CrossFolds
 from evencover.guarantees import FoldBound, SmallestBound
 from evencover.models import WithSpread
 from tests.synthetic import ONE_IN_A_MILLION

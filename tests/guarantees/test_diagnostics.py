@@ -8,12 +8,12 @@ import pytest
 from scipy.stats import binom, hypergeom, kstest, norm
 
 from evencover import Bounded, BySpread, Groups, Prediction, Rows, audit, calibrate
-from evencover.diagnostics import _marginal_threshold
+from evencover.diagnostics import one_threshold
 from evencover.reproduction.verdict_rates import rejections
 from tests.synthetic import ONE_IN_A_MILLION
 
 REPEATS = 2000
-MarginalThreshold = _marginal_threshold.MarginalThreshold  # a diagnosis has more tests, which take longer
+MarginalThreshold = one_threshold.MarginalThreshold  # a diagnosis has more tests, which take longer
 
 
 def max_count(rate, repeats=REPEATS):
@@ -70,20 +70,20 @@ def test_the_test_of_a_group_is_exact(decimals):
 @pytest.mark.parametrize("sizes", [(30, 55), (40, 25, 70), (10, 0, 60, 33, 5)])
 def test_the_joint_test_is_exact(sizes, monkeypatch):
     """With any number of draws. With 19, twice as many tests reject if the observed table is not counted as one."""
-    monkeypatch.setattr(_marginal_threshold, "N_DRAWS", 19)
+    monkeypatch.setattr(one_threshold, "N_DRAWS", 19)
     rng = np.random.default_rng(2)
     margin, unit = (
-        _marginal_threshold._ROUNDING_MARGIN,
-        0.0 if len(sizes) == 2 else 1 / (_marginal_threshold.N_DRAWS + 1),
+        one_threshold._ROUNDING_MARGIN,
+        0.0 if len(sizes) == 2 else 1 / (one_threshold.N_DRAWS + 1),
     )
     randomised, rejected = [], 0
     for seed, marginal in enumerate(marginal_thresholds(rng, sizes, np.ones(len(sizes)))):
         p_value = marginal.joint_p_value(seed)
         monkeypatch.setattr(
-            _marginal_threshold, "_ROUNDING_MARGIN", -margin
+            one_threshold, "_ROUNDING_MARGIN", -margin
         )  # counts only tables that are strictly more uneven
         more = replace(marginal).joint_p_value(seed) - unit
-        monkeypatch.setattr(_marginal_threshold, "_ROUNDING_MARGIN", margin)
+        monkeypatch.setattr(one_threshold, "_ROUNDING_MARGIN", margin)
         randomised.append(more + rng.random() * (p_value - more))
         rejected += p_value <= 0.05
     assert kstest(randomised, "uniform").pvalue > ONE_IN_A_MILLION

@@ -11,23 +11,23 @@ from scipy.optimize import brentq
 from scipy.stats import binom, kstest, norm
 
 from evencover import BySpread, Rows, audit, calibrate, conformal_rank, diagnose_scores
-from evencover.diagnostics import _coverage_intervals
-from evencover.reproduction import audit_rates as rates_module
-from evencover.reproduction.audit_rates import (
+from evencover.diagnostics import coverage_intervals
+from evencover.reproduction import verdict_rates as rates_module
+from evencover.reproduction.simulation import LEVEL, seed_of
+from evencover.reproduction.verdict_rates import (
+    SCENARIOS,
     SITUATIONS,
     GuaranteedCounts,
     Outcomes,
     audit_rates,
     situation_rates,
 )
-from evencover.reproduction.simulation import LEVEL, seed_of
-from evencover.reproduction.verdict_rates import SCENARIOS
 from tests.guarantees.test_diagnostics import MarginalThreshold, groups_of, max_count
 from tests.synthetic import ONE_IN_A_MILLION
 
-CalibrationCounts = _coverage_intervals.CalibrationCounts
-own_threshold_coverage = _coverage_intervals.own_threshold_coverage
-shared_threshold_coverage = _coverage_intervals.shared_threshold_coverage
+CalibrationCounts = coverage_intervals.CalibrationCounts
+own_threshold_coverage = coverage_intervals.own_threshold_coverage
+shared_threshold_coverage = coverage_intervals.shared_threshold_coverage
 
 REPEATS = 2000
 SIZES, TESTED = (80, 120, 100), (40, 60, 50)  # calibration and test rows of groups that share one threshold
@@ -212,7 +212,7 @@ def test_the_posterior_is_the_exact_distribution_of_the_coverage(level, monkeypa
     rng = np.random.default_rng(1)
     covered, truth = own_thresholds(rng, level)
     errors = np.arange(1, 50) / 50
-    monkeypatch.setattr(_coverage_intervals, "tail_error", lambda groups: errors[:, None, None])
+    monkeypatch.setattr(coverage_intervals, "tail_error", lambda groups: errors[:, None, None])
     every_count = np.minimum(np.arange(max(OWN_TESTED) + 1)[:, None], OWN_TESTED)
     quantiles = own_threshold_coverage(every_count, np.array(OWN_TESTED), np.array(OWN_SIZES), level).low
     ranks = np.count_nonzero(quantiles[:, covered, np.arange(3)] < truth, axis=0)

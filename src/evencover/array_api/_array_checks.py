@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from evencover._internal.arrays import check_count
-from evencover._internal.optional import import_optional
+from evencover.inputs.arrays import check_count
+from evencover.inputs.optional import import_optional
 
 
 def common_namespace(arrays: Mapping[str, Any]) -> Any:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from evencover._internal.pools import warn_if_too_few
 from evencover.array_api._array_checks import as_positions, common_namespace
 from evencover.array_api.array_scores import ArrayRows, checked_rows
 from evencover.array_api.array_thresholds import group_sizes, threshold_table
+from evencover.calibration.pools import warn_if_too_few
 from evencover.groups import Label
 from evencover.guarantees import Guarantee, Kind
 from evencover.quantiles import Levels, is_level_sequence, level_fractions, rows_for_finite_threshold

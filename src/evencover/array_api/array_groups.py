@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray
-from evencover._internal.bins import Bins
 from evencover.array_api._array_checks import checked_numbers, common_namespace, device_of
+from evencover.bins import Bins
+from evencover.inputs.arrays import FloatArray
 
 
 def groups_by_edges(values: Any, edges: Any) -> Any:

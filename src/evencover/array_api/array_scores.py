@@ -4,14 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evencover.array_api._array_checks import (
-    check_positive_spread,
-    checked_codes,
-    checked_numbers,
-    common_namespace,
-)
+from evencover.array_api._array_checks import check_positive_spread, checked_codes, checked_numbers, common_namespace
+from evencover.calibration.table_columns import TableColumns
 from evencover.scores.score import Score
-from evencover.table_columns import TableColumns
 
 _MARGIN_IN_EPSILONS = 4  # as in `with_rounding_margin`
 

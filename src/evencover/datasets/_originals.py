@@ -10,8 +10,8 @@ from zipfile import ZipFile
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray
-from evencover._internal.optional import import_optional
+from evencover.inputs.arrays import FloatArray
+from evencover.inputs.optional import import_optional
 
 Table: TypeAlias = tuple[list[str], FloatArray]  # column names, and values of shape (n, columns)
 

@@ -4,10 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from evencover._internal.text_output import number_text
-from evencover.diagnostics._exact_tests import SIGNIFICANT
-from evencover.diagnostics._excess_risk import ExcessRisk
-from evencover.diagnostics._formatting import (
+from evencover.diagnostics.exact_tests import SIGNIFICANT
+from evencover.diagnostics.formatting import (
     COVERAGE_COLUMNS,
     coverage_cells,
     coverage_text,
@@ -16,9 +14,11 @@ from evencover.diagnostics._formatting import (
     p_value_text,
     verdict_html,
 )
-from evencover.diagnostics._headlines import groups_sentence, share_sentence
-from evencover.diagnostics._verdict import Verdict, excludes_level, is_as_even_as_possible, is_off
+from evencover.diagnostics.headlines import groups_sentence, share_sentence
 from evencover.diagnostics.quality import Quality
+from evencover.diagnostics.regions import ExcessRisk
+from evencover.diagnostics.verdicts import Verdict, excludes_level, is_as_even_as_possible, is_off
+from evencover.display.text import number_text
 from evencover.groups import Label
 
 Evidence: TypeAlias = Literal["calibration and test rows", "test rows"]

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from evencover._internal.arrays import BoolArray, checked_vector
-from evencover.diagnostics._audit_advice import advice_on_audit
-from evencover.diagnostics._cluster_tests import THRESHOLDS_FROM_CLUSTERS, AuditInput
-from evencover.diagnostics._coverage_tests import (
+from evencover.diagnostics.advice import advice_on_audit
+from evencover.diagnostics.audit_result import Audit, GroupAudit
+from evencover.diagnostics.audit_scope import Scope, by_width
+from evencover.diagnostics.cluster_tests import THRESHOLDS_FROM_CLUSTERS, AuditInput
+from evencover.diagnostics.coverage_tests import (
     GroupCounts,
     JointTests,
     RowResults,
@@ -17,16 +18,13 @@ from evencover.diagnostics._coverage_tests import (
     holm_adjusted,
     judged_groups,
 )
-from evencover.diagnostics._excess_risk import ExcessRisk, excess_risk
-from evencover.diagnostics._interval_input import checked_intervals, level_of
-from evencover.diagnostics._regions import FeatureSearch
-from evencover.diagnostics._scope import Scope, by_width
-from evencover.diagnostics._verdict import checked_settings
-from evencover.diagnostics.audit_result import Audit, GroupAudit
 from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.interval_input import checked_intervals, level_of
 from evencover.diagnostics.quality import quality
-from evencover.interval_unions import IntervalUnion
-from evencover.intervals import Intervals
+from evencover.diagnostics.regions import ExcessRisk, FeatureSearch, excess_risk
+from evencover.diagnostics.verdicts import checked_settings
+from evencover.inputs.arrays import BoolArray, checked_vector
+from evencover.intervals import Intervals, IntervalUnion
 from evencover.quantiles import Level
 
 

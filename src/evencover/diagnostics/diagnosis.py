@@ -7,22 +7,24 @@ from typing import Any, TypeAlias
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from evencover._internal.arrays import FloatArray, checked_vector
-from evencover.conformal import ConformalRegressor
-from evencover.cross_conformal import CrossConformalRegressor
-from evencover.diagnostics._advice import advice
-from evencover.diagnostics._cluster_tests import one_row_of_each_cluster
-from evencover.diagnostics._formatting import short_repr
-from evencover.diagnostics._marginal_threshold import MarginalThreshold
-from evencover.diagnostics._options import Option, evaluate_options
-from evencover.diagnostics._quantile_differences import quantile_differences
-from evencover.diagnostics._score_distributions import anderson_darling_p_value, distribution_differences
-from evencover.diagnostics._spread_dependence import dependence
-from evencover.diagnostics._verdict import Settings, checked_settings
+from evencover.conformal.cross import CrossConformalRegressor
+from evencover.conformal.split import ConformalRegressor
+from evencover.diagnostics.advice import advice
+from evencover.diagnostics.cluster_tests import one_row_of_each_cluster
 from evencover.diagnostics.diagnosis_result import Diagnosis, DiagnosisInputs
+from evencover.diagnostics.formatting import short_repr
+from evencover.diagnostics.one_threshold import MarginalThreshold
+from evencover.diagnostics.options import Option, evaluate_options
+from evencover.diagnostics.score_tests import (
+    anderson_darling_p_value,
+    dependence,
+    distribution_differences,
+    quantile_differences,
+)
+from evencover.diagnostics.verdicts import Settings, checked_settings
 from evencover.groups import checked_groups, cluster_codes, one_row_of_each
-from evencover.models._validation import checked_target, cloned
-from evencover.models.predict import is_frozen, predictions_of, unwrap
+from evencover.inputs.arrays import FloatArray, checked_vector
+from evencover.models.estimators import checked_target, cloned, is_frozen, predictions_of, unwrap
 from evencover.quantiles import Level
 from evencover.rows import Rows
 from evencover.scores import Residual, Score, scores_of

@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from evencover._internal.arrays import FloatArray
-from evencover._internal.text_output import number_text
-from evencover.diagnostics._cluster_tests import one_row_note
-from evencover.diagnostics._exact_tests import SIGNIFICANT
-from evencover.diagnostics._formatting import (
+from evencover.diagnostics.cluster_tests import one_row_note
+from evencover.diagnostics.exact_tests import SIGNIFICANT
+from evencover.diagnostics.formatting import (
     COVERAGE_COLUMNS,
     coverage_cells,
     coverage_text,
@@ -18,14 +16,14 @@ from evencover.diagnostics._formatting import (
     p_value_text,
     verdict_html,
 )
-from evencover.diagnostics._headlines import groups_sentence
-from evencover.diagnostics._marginal_threshold import GroupForecast, MarginalThreshold
-from evencover.diagnostics._options import Option
-from evencover.diagnostics._quantile_differences import MIN_ROWS_ABOVE, QuantileDifference
-from evencover.diagnostics._score_distributions import DistributionDifference
-from evencover.diagnostics._spread_dependence import Dependence
-from evencover.diagnostics._verdict import Verdict, is_off
+from evencover.diagnostics.headlines import groups_sentence
+from evencover.diagnostics.one_threshold import GroupForecast, MarginalThreshold
+from evencover.diagnostics.options import Option
+from evencover.diagnostics.score_tests import MIN_ROWS_ABOVE, Dependence, DistributionDifference, QuantileDifference
+from evencover.diagnostics.verdicts import Verdict, is_off
+from evencover.display.text import number_text
 from evencover.groups import Groups, Label
+from evencover.inputs.arrays import FloatArray
 from evencover.quantiles import Level
 from evencover.rows import Rows
 from evencover.scores import Score

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from evencover._internal.arrays import BoolArray, FloatArray, checked_vector
-from evencover._internal.text_output import number_text
-from evencover.diagnostics._interval_input import checked_intervals, level_of
-from evencover.interval_unions import IntervalUnion
-from evencover.intervals import Intervals, Side, bound_side
+from evencover.diagnostics.interval_input import checked_intervals, level_of
+from evencover.display.text import number_text
+from evencover.inputs.arrays import BoolArray, FloatArray, checked_vector
+from evencover.intervals import Intervals, IntervalUnion, Side, bound_side
 from evencover.metrics import interval_scores
 from evencover.predictions import Prediction
 from evencover.quantiles import Level, level_fraction, thresholds

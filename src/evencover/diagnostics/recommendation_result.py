@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Literal, TypeAlias
 
-from evencover._internal.html import html_table, tag
-from evencover._internal.text_output import number_text, text_table
-from evencover.diagnostics._formatting import join_first, score_text
-from evencover.diagnostics._verdict import Verdict
+from evencover.diagnostics.formatting import join_first, score_text
+from evencover.diagnostics.verdicts import Verdict
+from evencover.display.html import html_table, tag
+from evencover.display.text import number_text, text_table
 from evencover.scores import Bounded, Score
 from evencover.scores.one_sided import is_one_sided
 from evencover.taxonomies import Marginal, Taxonomy

@@ -10,26 +10,25 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
-from evencover._internal.arrays import FloatArray, check_count
-from evencover.calibrators.two_tails import TwoTails, as_two_sided
-from evencover.conformal import ConformalRegressor
-from evencover.diagnostics._cross_fitted_models import (
+from evencover.calibration.two_tails import TwoTails, as_two_sided
+from evencover.conformal.split import ConformalRegressor
+from evencover.diagnostics.cross_fitted_models import (
     FOLDS,
     CrossFittedModel,
     cross_fitted_model,
     is_auto_regressor,
     wrapped,
 )
-from evencover.diagnostics._marginal_threshold import MarginalThreshold
-from evencover.diagnostics._options import MARGIN, Option, evaluate_options, two_tails_quality
-from evencover.diagnostics._verdict import Settings, Verdict, checked_settings
+from evencover.diagnostics.one_threshold import MarginalThreshold
+from evencover.diagnostics.options import MARGIN, Option, evaluate_options, two_tails_quality
 from evencover.diagnostics.recommendation_result import Candidate as Candidate
 from evencover.diagnostics.recommendation_result import Recommendation as Recommendation
 from evencover.diagnostics.recommendation_result import Tails
 from evencover.diagnostics.sample_sizes import groups_affordable, groups_judged
+from evencover.diagnostics.verdicts import Settings, Verdict, checked_settings
 from evencover.groups import cluster_codes
-from evencover.models._validation import check_regressor, checked_target
-from evencover.models.predict import is_frozen
+from evencover.inputs.arrays import FloatArray, check_count
+from evencover.models.estimators import check_regressor, checked_target, is_frozen
 from evencover.models.target_transforms import check_target_transform, with_target_transform
 from evencover.predictions import Prediction
 from evencover.quantiles import Level, rows_for_finite_threshold

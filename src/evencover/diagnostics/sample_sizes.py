@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.special import betainc, ndtr, ndtri
 
-from evencover._internal.arrays import FloatArray, is_number
-from evencover.diagnostics._exact_tests import CONFIDENCE, SIGNIFICANT
-from evencover.diagnostics._verdict import default_tolerance
+from evencover.diagnostics.exact_tests import CONFIDENCE, SIGNIFICANT
+from evencover.diagnostics.verdicts import default_tolerance
+from evencover.inputs.arrays import FloatArray, is_number
 from evencover.quantiles import Level, conformal_rank, level_fraction, rows_for_finite_threshold
 
 _MAX_GROUPS = 1000

@@ -4,15 +4,9 @@ from evencover.models.adapters import FromDistribution, FromOutputs, FromQuantil
 from evencover.models.auto import AutoRegressor
 from evencover.models.column_kinds import ColumnKind, Recognition
 from evencover.models.encoding import TableEncoder
+from evencover.models.estimators import is_frozen, predictions_of
 from evencover.models.forest import QuantileForest
-from evencover.models.networks import (
-    DeepEnsemble,
-    DropoutEnsemble,
-    MeanVarianceNetwork,
-    QuantileNetwork,
-    fit_jointly,
-)
-from evencover.models.predict import is_frozen, predictions_of
+from evencover.models.networks import DeepEnsemble, DropoutEnsemble, MeanVarianceNetwork, QuantileNetwork, fit_jointly
 from evencover.models.spread import EnsembleSpread, NeighborSpread, ResidualSpread, SpreadSource, WithSpread
 from evencover.models.target_transforms import LogTransform
 

@@ -7,9 +7,9 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import ndtri
 
-from evencover._internal.arrays import FloatArray, checked_vector, is_number
-from evencover._internal.quantile_functions import interpolated
+from evencover.inputs.arrays import FloatArray, checked_vector, is_number
 from evencover.predictions import Prediction
+from evencover.quantile_functions import interpolated
 from evencover.quantiles import level_fraction
 
 Center = Literal["median", "mean"]

@@ -8,8 +8,8 @@ from scipy.special import ndtr
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor, RandomForestRegressor
 
-from evencover._internal.arrays import FloatArray, IntArray
-from evencover.models._stack_members import Effort, random_rows
+from evencover.inputs.arrays import FloatArray, IntArray
+from evencover.models.members import Effort, random_rows
 
 _SMALLEST_SIZE = 1e-3  # added to absolute residuals in units of their mean, because the gamma loss needs positive ones
 _KNOTS = ndtr(np.linspace(-3, 3, 80))  # probabilities of the residuals at which forests know the cdf

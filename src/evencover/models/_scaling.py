@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray
+from evencover.inputs.arrays import FloatArray
 
 _SMALLEST_SQUARED, _LARGEST_SQUARED = 1e-140, 1e140
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evencover._internal.arrays import BoolArray, FloatArray, reads_as_number
-from evencover._internal.dates import as_dates, date_format, has_date_type
-from evencover._internal.frames import as_numbers, is_missing, numbers_in_text
+from evencover.inputs.arrays import BoolArray, FloatArray, reads_as_number
+from evencover.inputs.dates import as_dates, date_format, has_date_type
+from evencover.inputs.frames import as_numbers, is_missing, numbers_in_text
 
 MAX_CATEGORIES = 30  # different texts of a column that are categories without question
 _MIN_ROWS = 10  # in a shorter table, different values mean nothing

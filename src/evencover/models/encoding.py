@@ -12,9 +12,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from evencover._internal.arrays import FloatArray, check_count
-from evencover._internal.dates import DateArray, as_dates, has_date_type
-from evencover._internal.frames import (
+from evencover.groups import first_few
+from evencover.inputs.arrays import FloatArray, check_count
+from evencover.inputs.dates import DateArray, as_dates, has_date_type
+from evencover.inputs.frames import (
     FROM_ZERO,
     RowNumbers,
     as_numbers,
@@ -27,9 +28,8 @@ from evencover._internal.frames import (
     numeric_column,
     row_numbers,
 )
-from evencover.groups import first_few
-from evencover.models._validation import check_ready, remember_features
 from evencover.models.column_kinds import ColumnKind, Recognition
+from evencover.models.estimators import check_ready, remember_features
 
 
 @dataclass(frozen=True)

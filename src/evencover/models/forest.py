@@ -8,12 +8,11 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from evencover._internal.arrays import FloatArray
-from evencover._internal.optional import import_optional
+from evencover.inputs.arrays import FloatArray
+from evencover.inputs.optional import import_optional
 from evencover.models._quantile_plan import Center, QuantilePlan, estimable_probabilities
 from evencover.models._scaling import Scaling, relative_floor
-from evencover.models._validation import checked_features, checked_rows, checked_target, remember_features
-from evencover.models.predict import CenterMixin
+from evencover.models.estimators import CenterMixin, checked_features, checked_rows, checked_target, remember_features
 from evencover.predictions import Prediction
 
 _ROWS_FOR_FLOOR = 1000

@@ -10,11 +10,9 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from evencover._internal.arrays import FloatArray, got_text, is_number
-from evencover._internal.monotone_maps import transformed
-from evencover._internal.target_scales import check_transformable
-from evencover.models._validation import cloned
-from evencover.models.predict import is_frozen
+from evencover.inputs.arrays import FloatArray, got_text, is_number
+from evencover.models.estimators import cloned, is_frozen
+from evencover.scores.target_scales import check_transformable, transformed
 
 _ROUNDING = 1e-9  # change of transformed targets, relative to their range, that counts as rounding
 _INVERSE_MARGIN = 1e-3  # of the range of transformed targets; an inverse that is further off is wrong

@@ -19,10 +19,18 @@ from typing import TypeAlias
 import numpy as np
 from scipy.stats import binomtest, norm, t
 
-from evencover._internal.arrays import FloatArray
+from evencover.inputs.arrays import FloatArray
 from evencover.predictions import Prediction
-from evencover.reproduction.exact_coverages import SharedLatentState, latent_state_counts, pooled_coverage
-from evencover.reproduction.scenarios import NOISE_ON_SPREAD, SCORES, TYPES, VARIANTS, coverages
+from evencover.reproduction.scenarios import (
+    NOISE_ON_SPREAD,
+    SCORES,
+    TYPES,
+    VARIANTS,
+    SharedLatentState,
+    coverages,
+    latent_state_counts,
+    pooled_coverage,
+)
 from evencover.reproduction.simulation import (
     CoverageCounts,
     Design,

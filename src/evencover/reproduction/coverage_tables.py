@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray
+from evencover.inputs.arrays import FloatArray
 from evencover.predictions import Prediction
 from evencover.reproduction.simulation import CoverageCounts, Design, check_repeats, count_coverage, simulate
 from evencover.scores import Normalized, Residual, Score

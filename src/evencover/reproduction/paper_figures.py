@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from evencover._internal.arrays import FloatArray, IntArray
-from evencover._internal.optional import import_optional
-from evencover._internal.saved_files import atomic_write
+from evencover.files.archive import atomic_write
+from evencover.inputs.arrays import FloatArray, IntArray
+from evencover.inputs.optional import import_optional
 from evencover.plots import (
     BLACK,
     BLUE,
@@ -30,8 +30,7 @@ from evencover.plots import (
 from evencover.predictions import Prediction
 from evencover.quantiles import conformal_quantile, conformal_rank
 from evencover.reproduction.coverage_tables import paper_calibration
-from evencover.reproduction.exact_coverages import pooled_coverage
-from evencover.reproduction.scenarios import GROUPS, SCORES, TYPES, VARIANTS, coverages
+from evencover.reproduction.scenarios import GROUPS, SCORES, TYPES, VARIANTS, coverages, pooled_coverage
 from evencover.reproduction.simulation import LEVEL, CoverageCounts, check_repeats, seed_of, tertiles
 from evencover.scores import Residual
 from evencover.synthetic.data import Sample, toy, two_modes, two_subgroups, unit_square

@@ -13,14 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from evencover._internal.arrays import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    check_count,
-    check_seed,
-    is_count,
-)
+from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, check_count, check_seed, is_count
 from evencover.predictions import Prediction
 from evencover.quantiles import conformal_rank
 from evencover.scores import Score

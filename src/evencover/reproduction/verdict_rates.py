@@ -1,23 +1,27 @@
-"""Error rates of the diagnostics: how often each test rejects, and how often each verdict is given.
-
-The data are the paper's toy model. Its normalised score of the oracle is pivotal, so each test of even coverage should
-reject in at most 5 % of the repeats. Other scores and models are uneven, with known coverages.
-"""
+"""How often the verdicts of `diagnose` and `audit` are right."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 
 import numpy as np
+from scipy.fft import irfft, next_fast_len, rfft
+from scipy.interpolate import CubicSpline
+from scipy.special import gammaln
+from scipy.stats import binom
 
-from evencover._internal.arrays import check_count
-from evencover.diagnostics._exact_tests import SIGNIFICANT
-from evencover.diagnostics._marginal_threshold import MarginalThreshold
-from evencover.diagnostics._verdict import Verdict
+from evencover.diagnostics.coverage_intervals import CalibrationCounts, CoverageEstimates, binomial_coverage
+from evencover.diagnostics.coverage_tests import GroupCounts
 from evencover.diagnostics.diagnosis import diagnose_scores
 from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.exact_tests import SIGNIFICANT, holm, two_sided_p_value
+from evencover.diagnostics.one_threshold import MarginalThreshold
+from evencover.diagnostics.verdicts import Verdict, default_tolerance, verdict
+from evencover.groups import Label
+from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, check_count
 from evencover.predictions import Prediction
-from evencover.quantiles import conformal_quantile
+from evencover.quantiles import Level, conformal_quantile, conformal_rank, rows_for_finite_threshold
 from evencover.reproduction.simulation import LEVEL, seed_of
 from evencover.rows import Rows
 from evencover.scores import Normalized, Residual, Score
@@ -126,3 +130,419 @@ def verdict_shares(scenario: str, rows: int, *, repeats: int = 200, seed: int = 
 def true_coverage(scenario: str, *, seed: int = 0) -> list[float]:
     """Return the coverage in each group for one threshold from 400 000 rows. `scenario` is a key of `SCENARIOS`."""
     return SCENARIOS[scenario].true_coverage(np.random.default_rng(seed_of(seed, scenario, "truth")))
+
+
+CALIBRATION_ROWS = (1200, 2000, 4000, 20_000)  # for all groups together; half as many test rows
+LEVELS = (0.5, 0.9, 0.99)
+NUMBERS_OF_GROUPS = (3, 10)
+SHIFTS = (0.0, -0.01, -0.03, -0.04, -0.05, 0.01, 0.03, 0.04, 0.05)  # of the coverage of one group
+_REFERENCE_ROWS = 100_000  # rows that give the true coverage with one threshold
+_INTERPOLATED_LEVELS = np.linspace(0.7, 0.998, 13)
+_BLOCK = 50  # repeats evaluated at once
+_ROUNDING_MARGIN = 1e-9
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What is audited, and what is known of the calibration.
+
+    Parameters
+    ----------
+    later : bool
+        Whether the test rows come later, and may have changed. Otherwise they were split off at random.
+    own_thresholds : bool
+        Whether each group has a threshold of its own.
+    known : bool
+        Whether the calibration rows are known.
+    """
+
+    later: bool
+    own_thresholds: bool
+    known: bool = True
+
+    @property
+    def shifts(self) -> tuple[float, ...]:
+        """By how much the coverage of one group can differ from the level.
+
+        In a study with thresholds per group it differs by chance alone: the test rows cannot have changed.
+        """
+        return SHIFTS if self.later or not self.own_thresholds else SHIFTS[:1]
+
+
+SITUATIONS = {
+    "study, thresholds per group": Situation(later=False, own_thresholds=True),
+    "study, one threshold": Situation(later=False, own_thresholds=False),
+    "later rows, thresholds per group": Situation(later=True, own_thresholds=True),
+    "later rows, one threshold": Situation(later=True, own_thresholds=False),
+    "later rows, calibration not known": Situation(later=True, own_thresholds=False, known=False),
+}
+
+
+@dataclass(frozen=True)
+class AuditRates:
+    """Shares of repeats of an audit.
+
+    Parameters
+    ----------
+    uneven, even, undecided : float
+        Share with each verdict.
+    false_even : float
+        Share with the verdict `even` although the true coverage of a group differs from the level by more than the
+        tolerance.
+    missed : float
+        Share in which the interval of some group misses the group's true coverage.
+    missed_if_combined : float
+        The same, only counting intervals from calibration and test rows: those of repeats in which the test rows do not
+        contradict the calibration rows.
+    """
+
+    uneven: float
+    even: float
+    undecided: float
+    false_even: float
+    missed: float
+    missed_if_combined: float
+
+
+@dataclass(frozen=True, eq=False)
+class GuaranteedCounts:
+    """The exact distributions of the covered rows of R repeats, under the guarantee: of each group, and of all rows.
+
+    Parameters
+    ----------
+    groups : ndarray of shape (R, G, m + 1)
+        Probability that at most 0, 1, ..., m rows of a group are covered.
+    overall : ndarray of shape (R, 1, m + 1)
+        The same for all m rows.
+    """
+
+    groups: FloatArray
+    overall: FloatArray
+
+    @classmethod
+    def of(
+        cls, rows: IntArray, sizes: Sequence[int | None], level: Level, *, one_threshold: bool
+    ) -> "GuaranteedCounts":
+        """Return the distributions for test rows of shape (R, G); sizes are numbers of calibration scores, or None."""
+        total = int(rows[0].sum())
+        by_group = [_covered_count_pmf(rows[:, [group]], n, total, level) for group, n in enumerate(sizes)]
+        if one_threshold:
+            overall = _covered_count_pmf(rows.sum(axis=1, keepdims=True), sizes[0], total, level)
+        else:
+            length = next_fast_len(total + 1, real=True)
+            product = np.prod([rfft(pmf, length, axis=1) for pmf in by_group], axis=0)
+            overall = np.maximum(irfft(product, length, axis=1)[:, : total + 1], 0.0)
+        return cls(np.stack(by_group, axis=1).cumsum(axis=2), overall[:, None, :].cumsum(axis=2))
+
+    def p_values(self, covered: IntArray) -> FloatArray:
+        """Return the two-sided p-values of the groups and of all rows, Holm-adjusted in each repeat. (R, G + 1)."""
+        parts = ((self.groups, covered), (self.overall, covered.sum(axis=1, keepdims=True)))
+        p_values = np.concatenate([_two_sided(cdf, counts) for cdf, counts in parts], axis=1)
+        return np.stack([holm(each) for each in p_values])
+
+
+@dataclass(frozen=True)
+class _GroupResult:
+    """The coverage of a group, as the rule of the verdict needs it."""
+
+    group: Label
+    rows: int
+    coverage: float
+    low: float
+    high: float
+    within: float
+    adjusted: float
+
+    @property
+    def estimate(self) -> float:
+        """The measured coverage; the verdict does not depend on it."""
+        return self.coverage
+
+    @property
+    def inside(self) -> float:
+        """The measured coverage: no target lies on a bound."""
+        return self.coverage
+
+    @property
+    def inside_low(self) -> float:
+        """The lower end: no target lies on a bound."""
+        return self.low
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """The outcomes of R repeats.
+
+    Parameters
+    ----------
+    verdicts : list of str
+        The verdicts.
+    combined : ndarray of shape (R,)
+        Whether the intervals use the calibration rows.
+    off : ndarray of shape (R,)
+        Whether the true coverage of a group differs from the level by more than the tolerance.
+    missed : ndarray of shape (R,)
+        Whether the interval of a group misses its true coverage.
+    """
+
+    verdicts: list[Verdict]
+    combined: BoolArray
+    off: BoolArray
+    missed: BoolArray
+
+    @classmethod
+    def of(cls, counts: GroupCounts, truth: FloatArray, guaranteed: GuaranteedCounts) -> "Outcomes":
+        """Return the outcomes by the rule of `audit`, for counts and true coverages of shape (R, G)."""
+        adjusted = guaranteed.p_values(counts.covered)
+        combined = counts.calibration_known & (adjusted.min(axis=1) >= counts.contradiction)
+        known = _selected_estimates(counts, combined)
+        off = np.any(np.abs(truth - float(counts.level)) > default_tolerance(counts.level) + _ROUNDING_MARGIN, axis=1)
+        missed = np.any((truth < known.low) | (truth > known.high), axis=1)
+        return cls(list(_verdicts(counts, known, adjusted)), combined, off, missed)
+
+    @classmethod
+    def rates(cls, blocks: list["Outcomes"]) -> AuditRates:
+        """Return the shares over the repeats of all blocks."""
+        verdicts = np.concatenate([block.verdicts for block in blocks])
+        combined, off, missed = (
+            np.concatenate([getattr(block, name) for block in blocks]) for name in ("combined", "off", "missed")
+        )
+        shares = [*(verdicts == name for name in ("uneven", "even", "undecided"))]
+        shares += [(verdicts == "even") & off, missed, missed & combined]
+        return AuditRates(*(float(share.mean()) for share in shares))
+
+
+def _selected_estimates(counts: GroupCounts, combined: BoolArray) -> CoverageEstimates:
+    """Return what is known in each repeat: from calibration and test rows where they are combined, else from tests."""
+    tested = counts.estimates("test rows")
+    if not combined.any():
+        return tested
+    both = counts.estimates("calibration and test rows")
+    columns = {
+        name: np.where(combined[:, None], getattr(both, name), getattr(tested, name))
+        for name in ("low", "high", "estimate", "within")
+    }
+    return CoverageEstimates(**columns, all_within=np.where(combined, both.all_within, tested.all_within))
+
+
+def _verdicts(counts: GroupCounts, known: CoverageEstimates, adjusted: FloatArray) -> Iterator[Verdict]:
+    """Yield the verdict of each repeat."""
+    level, tolerance = float(counts.level), default_tolerance(counts.level)
+    total, covered = (each.sum(axis=1, keepdims=True) for each in (counts.rows, counts.covered))
+    overall = binomial_coverage(covered, total, level)
+    overall = replace(overall, within=np.minimum(overall.within, known.all_within[:, None]))
+    ends = [
+        np.concatenate([getattr(known, name), getattr(overall, name)], axis=1) for name in ("low", "high", "within")
+    ]
+    columns = (
+        np.concatenate([counts.rows, total], axis=1),
+        np.concatenate([counts.covered / counts.rows, covered / total], axis=1),
+        *ends,
+        adjusted,
+    )
+    for shown_within, *repeat in zip(known.all_within.tolist(), *(column.tolist() for column in columns), strict=True):
+        *groups, last = (_GroupResult(number, *values) for number, values in enumerate(zip(*repeat, strict=True)))
+        yield verdict(groups, level, tolerance, shown_within=shown_within, overall=last)
+
+
+def situation_rates(
+    situation: Situation,
+    level: Level,
+    rows: int,
+    groups: int,
+    *,
+    shift: float = 0.0,
+    repeats: int = 1000,
+    seed: int = 0,
+) -> AuditRates:
+    """Return how often the audit of equal groups is right.
+
+    Parameters
+    ----------
+    situation : Situation
+        One of `SITUATIONS`.
+    level : float
+        Nominal coverage.
+    rows, groups : int
+        Number of calibration rows, and of groups. There are half as many test rows.
+    shift : float
+        The distance from the level of the coverage of the first group, for test rows. If they come later, the rows have
+        changed since the calibration. Otherwise the other groups differ as well, so that all rows are as asked.
+    repeats, seed : int
+        Number of repeats, and seed of the draws.
+    """
+    check_count(repeats, "repeats")
+    needed = rows_for_finite_threshold(level)
+    if rows // groups < needed:
+        raise ValueError(
+            f"rows must be enough for finite thresholds, at least {needed} in each of {groups} groups; got {rows}"
+        )
+    name = f"{situation} {float(level):g} {rows} {groups} {shift:g}"
+    rng = np.random.default_rng(seed_of(seed, "situation", name))
+    n, m = rows // groups, rows // 2 // groups
+    size = n if situation.own_thresholds else n * groups if situation.known else None
+    tested = np.full((1, groups), m)
+    guaranteed = GuaranteedCounts.of(tested, [size] * groups, level, one_threshold=not situation.own_thresholds)
+    outcomes = []
+    for start in range(0, repeats, _BLOCK):
+        truth, calibration = _drawn_coverage(situation, level, (min(_BLOCK, repeats - start), groups), n, shift, rng)
+        counts = GroupCounts(
+            rows=np.broadcast_to(tested, truth.shape),
+            covered=rng.binomial(m, truth),
+            level=level,
+            sizes=np.full(groups, size) if situation.own_thresholds else None,
+            calibration=calibration,
+            split_at_random=not situation.later,
+        )
+        outcomes.append(Outcomes.of(counts, truth, guaranteed))
+    return Outcomes.rates(outcomes)
+
+
+def _drawn_coverage(
+    situation: Situation, level: Level, shape: tuple[int, int], n: int, shift: float, rng: np.random.Generator
+) -> tuple[FloatArray, CalibrationCounts | None]:
+    """Draw the true coverage of each group, and how many of its n calibration rows one threshold covers.
+
+    Scores are uniform. If a group is off although all rows share a threshold, its scores are smaller by the shift.
+    """
+    repeats, groups = shape
+    if situation.own_thresholds:
+        rank = conformal_rank(n, level)
+        truth, calibration = rng.beta(rank, n + 1 - rank, size=shape), None
+    elif situation.known:
+        shifts = np.zeros(groups) if situation.later else np.append(shift, np.full(groups - 1, -shift / (groups - 1)))
+        scores = rng.random((repeats, groups, n)) - shifts[:, None]
+        rank = conformal_rank(n * groups, level)
+        threshold = np.partition(scores.reshape(repeats, -1), rank - 1, axis=1)[:, rank - 1]
+        covered = np.count_nonzero(scores <= threshold[:, None, None], axis=2)
+        truth = np.clip(threshold[:, None] + shifts, 0.0, 1.0)
+        calibration = CalibrationCounts(np.full(shape, n), covered, covered)
+    else:
+        truth, calibration = np.full(shape, float(level)), None
+    if situation.later and shift:
+        truth[:, 0] = min(float(level) + shift, 1.0)
+    return truth, calibration
+
+
+@dataclass(frozen=True, eq=False)
+class _Repeat:
+    """One repeat: the calibration's scores and groups, the edges of the groups, the test rows' scores and groups."""
+
+    edges: FloatArray
+    marginal: MarginalThreshold
+    scores: FloatArray
+    codes: IntArray
+
+    @classmethod
+    def draw(cls, scenario: Scenario, rows: int, rng: np.random.Generator) -> "_Repeat":
+        """Draw calibration rows, and half as many test rows."""
+        sample, prediction = scenario.draw(rows + rows // 2, rng)
+        scores = scenario.score(sample.y, prediction)
+        taxonomy = BySpread(GROUPS)
+        groups = taxonomy.learn(Rows(prediction[:rows]))
+        codes = taxonomy.assign(Rows(prediction[rows:])).codes
+        return cls(taxonomy.edges_, MarginalThreshold(scores[:rows], groups, LEVEL), scores[rows:], codes)
+
+    def count(self, selected: BoolArray | None = None) -> IntArray:
+        """Return the number of test rows of each group, or of selected ones. Shape (G,)."""
+        return np.bincount(self.codes if selected is None else self.codes[selected], minlength=GROUPS)
+
+
+def audit_rates(scenario: str, rows: int, *, repeats: int = 200, seed: int = 0) -> AuditRates:
+    """Return how often the audit of a study with one threshold for all rows is right.
+
+    Parameters
+    ----------
+    scenario : str
+        A key of `SCENARIOS`.
+    rows, repeats, seed : int
+        Number of calibration rows, number of repeats, seed of the draws. There are half as many test rows.
+    """
+    truth = _true_coverage(scenario, _REFERENCE_ROWS, seed)
+    outcomes = []
+    for block in _blocks(scenario, rows, repeats, seed_of(seed, "audit", scenario, str(rows))):
+        calibration = [repeat.marginal.counts for repeat in block]
+        columns = (np.stack([getattr(each, name) for each in calibration]) for name in ("rows", "certain", "covered"))
+        counts = GroupCounts(
+            rows=np.stack([repeat.count() for repeat in block]),
+            covered=np.stack([repeat.count(repeat.scores <= repeat.marginal.threshold) for repeat in block]),
+            level=LEVEL,
+            calibration=CalibrationCounts(*columns),
+            split_at_random=True,
+        )
+        found = np.stack([truth.of_groups(repeat.marginal.threshold, repeat.edges) for repeat in block])
+        guaranteed = GuaranteedCounts.of(counts.rows, [rows] * GROUPS, LEVEL, one_threshold=True)
+        outcomes.append(Outcomes.of(counts, found, guaranteed))
+    return Outcomes.rates(outcomes)
+
+
+def _blocks(scenario: str, rows: int, repeats: int, seed: int) -> Iterator[list[_Repeat]]:
+    """Yield the repeats in blocks. The first repeats do not depend on how many follow."""
+    check_count(repeats, "repeats")
+    rng = np.random.default_rng(seed)
+    for start in range(0, repeats, _BLOCK):
+        yield [_Repeat.draw(SCENARIOS[scenario], rows, rng) for _ in range(min(_BLOCK, repeats - start))]
+
+
+@dataclass(frozen=True, eq=False)
+class _TrueCoverage:
+    """The true coverage of groups with one threshold: the exact coverage given the features, averaged over many rows.
+
+    The rows are sorted by spread. `totals` has the sum of the coverages of the first 0, 1, ... rows, for each of some
+    thresholds. Between these thresholds, the coverage is interpolated.
+    """
+
+    thresholds: FloatArray
+    spread: FloatArray
+    totals: FloatArray
+
+    @classmethod
+    def of(cls, scenario: Scenario, rows: int, rng: np.random.Generator) -> "_TrueCoverage":
+        """Draw the rows, and compute their coverages."""
+        sample, prediction = scenario.draw(rows, rng)
+        thresholds = np.quantile(scenario.score(sample.y, prediction), _INTERPOLATED_LEVELS)
+        spread = prediction.required("spread", by="audit_rates")
+        order = np.argsort(spread)
+        coverages = [sample.coverage(scenario.score.interval(float(t), prediction))[order] for t in thresholds]
+        return cls(thresholds, spread[order], np.cumsum(np.pad(coverages, ((0, 0), (1, 0))), axis=1))
+
+    def of_groups(self, threshold: float, edges: FloatArray) -> FloatArray:
+        """Return the coverage of each group between some edges of the spread. Shape (G,)."""
+        ends = [0, *np.searchsorted(self.spread, edges, side="right"), len(self.spread)]
+        by_threshold = np.diff(self.totals[:, ends], axis=1) / np.diff(ends)
+        return np.asarray(CubicSpline(self.thresholds, by_threshold)(threshold))
+
+
+@lru_cache(maxsize=1)  # the next call is usually for the same scenario
+def _true_coverage(scenario: str, rows: int, seed: int) -> _TrueCoverage:
+    return _TrueCoverage.of(SCENARIOS[scenario], rows, np.random.default_rng(seed_of(seed, scenario, "audit truth")))
+
+
+def _covered_count_pmf(rows: IntArray, n: int | None, total: int, level: Level) -> FloatArray:
+    """Return the probabilities that 0, 1, ..., total rows are covered. Shape (R, total + 1).
+
+    With m rows, shape (R, 1), and a threshold from n calibration scores, the count is BetaBinomial(m, k, n + 1 − k),
+    where k is the conformal rank. Without n, it is Binomial(m, level).
+    """
+    counts = np.arange(total + 1)
+    if n is None:
+        return np.asarray(binom.pmf(counts, rows, float(level)))
+    log_factorial, k = _log_factorials(n + total + 1), conformal_rank(n, level)
+    rest = np.maximum(rows - counts, 0)
+    log_pmf = log_factorial[rows] - log_factorial[counts] - log_factorial[rest]
+    log_pmf += log_factorial[counts + k - 1] + log_factorial[rest + n - k] - log_factorial[rows + n]
+    log_pmf += log_factorial[n] - log_factorial[k - 1] - log_factorial[n - k]
+    return np.exp(np.where(counts <= rows, log_pmf, -np.inf))
+
+
+@cache
+def _log_factorials(n: int) -> FloatArray:
+    """Return log 0!, log 1!, ..., log n!."""
+    return np.asarray(gammaln(np.arange(n + 1) + 1.0))
+
+
+def _two_sided(cdf: FloatArray, counts: IntArray) -> FloatArray:
+    """Return the two-sided p-values of counts, shape (R, G), by their distributions, shape (R, G, m + 1)."""
+    at_most = np.take_along_axis(cdf, counts[..., None], axis=2)[..., 0]
+    below = np.take_along_axis(cdf, np.maximum(counts - 1, 0)[..., None], axis=2)[..., 0]
+    return two_sided_p_value(at_most, 1 - np.where(counts > 0, below, 0.0))

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray
+from evencover.inputs.arrays import FloatArray
 from evencover.intervals import Intervals
 from evencover.predictions import Prediction
 from evencover.scores.score import FloorSettings, checked_target, with_rounding_margin

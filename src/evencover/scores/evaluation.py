@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray, IntArray, checked_vector
 from evencover.groups import Label, first_few, rows_by_code
+from evencover.inputs.arrays import FloatArray, IntArray, checked_vector
 from evencover.intervals import Intervals, stack_levels
 from evencover.predictions import Prediction
 from evencover.rows import Rows

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray
+from evencover.inputs.arrays import FloatArray
 from evencover.intervals import Intervals
 from evencover.intervals import Side as Side
 from evencover.predictions import Prediction

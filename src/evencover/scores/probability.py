@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray
-from evencover._internal.quantile_functions import QuantileFunction
+from evencover.inputs.arrays import FloatArray
 from evencover.intervals import Intervals
 from evencover.predictions import Prediction
+from evencover.quantile_functions import QuantileFunction
 from evencover.scores.score import FloorSettings, checked_target
 
 

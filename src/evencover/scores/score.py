@@ -7,8 +7,8 @@ from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray, checked_vector, got_text
 from evencover.groups import Label
+from evencover.inputs.arrays import FloatArray, checked_vector, got_text
 from evencover.intervals import Intervals
 from evencover.predictions import Prediction
 

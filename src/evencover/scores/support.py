@@ -7,8 +7,8 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from evencover._internal.arrays import BoolArray, FloatArray, warn_user
 from evencover.groups import Groups
+from evencover.inputs.arrays import BoolArray, FloatArray, warn_user
 from evencover.intervals import Intervals
 from evencover.predictions import Prediction
 from evencover.scores.residuals import Residual

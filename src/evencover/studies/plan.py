@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from evencover._internal.arrays import FloatArray, lookup
-from evencover.calibrators.two_tails import as_two_sided
-from evencover.diagnostics._verdict import checked_settings
+from evencover.calibration.two_tails import as_two_sided
 from evencover.diagnostics.recommendation_result import Tails
+from evencover.diagnostics.verdicts import checked_settings
+from evencover.inputs.arrays import FloatArray, lookup
 from evencover.model_selection import check_share
 from evencover.models import (
     AutoRegressor,
@@ -20,14 +20,45 @@ from evencover.models import (
     QuantileNetwork,
     WithSpread,
 )
-from evencover.models._best_regressor import linear_regressor, small_table_regressor
-from evencover.models._stack_members import EFFORTS, EffortName
-from evencover.models._validation import check_regressor
-from evencover.scores import Bounded, Score
+from evencover.models.estimators import check_regressor
+from evencover.models.members import EFFORTS, EffortName, linear_regressor, small_table_regressor
+from evencover.quantiles import Level, rows_for_finite_threshold
+from evencover.scores import Bounded, ProbabilityDistance, Score
 from evencover.scores.score import checked_score
-from evencover.studies._small_tables import SMALL_TABLE_ROWS
 from evencover.target_support import Support
-from evencover.taxonomies import Taxonomy, fresh_taxonomy
+from evencover.taxonomies import BySpread, Marginal, Taxonomy, fresh_taxonomy
+
+SMALL_TABLE_ROWS = 300  # tables with fewer rows get a model that can learn from few
+_N_GROUPS = 3
+_MIN_GROUP_ROWS = 100  # with 50 to 70 rows in a group, intervals were wider and no more even than with one group
+
+
+def small_table_choice(n_rows: int, level: Level) -> tuple[Score, Taxonomy]:
+    """Return the score and the groups of a table whose rows are all used to fit and to calibrate.
+
+    A choice that looks at the calibration rows would cost their guarantee, so this one depends on their number alone.
+    On 26 tables of 25 to 210 rows, the distance in probability with one threshold had the best mean interval score: 3
+    to 8 % lower than with residuals. Two groups of the spread raised it by 1 % at 100 and 200 rows and by 15 % at 50
+    rows, and did not raise the coverage of the least covered third of the rows. One group also has a proven bound,
+    which groups of a predicted spread do not have.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of rows; of clusters, if rows belong together.
+    level : float
+        Nominal coverage. Each of three groups has at least 100 rows, and twice the rows that a finite interval needs.
+
+    Examples
+    --------
+    >>> small_table_choice(100, 0.9)
+    (ProbabilityDistance(floor=0.0, scale=None), Marginal())
+    >>> small_table_choice(500, 0.9)[1]
+    BySpread(n_groups=3)
+    """
+    needed = max(_MIN_GROUP_ROWS, 2 * rows_for_finite_threshold(level))
+    return ProbabilityDistance(), BySpread(_N_GROUPS) if n_rows >= _N_GROUPS * needed else Marginal()
+
 
 _SEED_LIMIT = 2**32  # seeds of scikit-learn are smaller
 _CALIBRATION_SIZE, _TEST_SIZE = 0.4, 0.2

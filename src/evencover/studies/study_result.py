@@ -2,41 +2,84 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import floor
 from typing import Any, Protocol
 
 import numpy as np
 
-from evencover._internal.arrays import FloatArray, IntArray
-from evencover._internal.frames import FROM_ZERO, RowNumbers, join_columns
-from evencover._internal.html import Markup, joined, tag
-from evencover.calibrators.two_tails import CalibratedTails
-from evencover.diagnostics._advice import advice
-from evencover.diagnostics._answers import HOW_OFTEN, answers, group_meaning
-from evencover.diagnostics._audit_advice import Advice, StudyContext, advice_on_audit
-from evencover.diagnostics._formatting import group_table, join_first, short_repr
-from evencover.diagnostics._spelling import PYTHON, Spelling
-from evencover.diagnostics._verdict import Verdict
+from evencover.calibration.two_tails import CalibratedTails
+from evencover.diagnostics.advice import Advice, StudyContext, advice, advice_on_audit
+from evencover.diagnostics.answers import HOW_OFTEN, answers, group_meaning
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.formatting import group_table, join_first, short_repr
 from evencover.diagnostics.quality import Quality
 from evencover.diagnostics.recommendation_result import Recommendation, Tails
+from evencover.diagnostics.spelling import PYTHON, Spelling
+from evencover.diagnostics.verdicts import Verdict
+from evencover.display.html import Markup, joined, tag
 from evencover.groups import Groups, Label
+from evencover.guarantees import NO_BOUND, Guarantee
+from evencover.inputs.arrays import FloatArray, IntArray
+from evencover.inputs.frames import FROM_ZERO, RowNumbers, join_columns
 from evencover.intervals import Intervals, moved_note
 from evencover.metrics import misses_by_group
 from evencover.model_selection import Part
-from evencover.models._best_regressor import choices_text, innermost
-from evencover.models._stack_report import StackReport
+from evencover.models.auto import StackReport
 from evencover.models.encoding import Encoded, TableEncoder
+from evencover.models.members import choices_text, innermost
 from evencover.predictions import Prediction
-from evencover.quantiles import Levels
+from evencover.quantiles import Levels, level_fraction
 from evencover.rows import Rows
 from evencover.scores.support import outside_support
-from evencover.studies._cross_fitting import CrossFitted
-from evencover.studies._cross_texts import guarantee_sentence, law_text, rows_text
-from evencover.studies._leaks import too_good
-from evencover.studies._messages import Message
+from evencover.studies.column_checks import too_good
+from evencover.studies.cross_fitting import CrossFitted
+from evencover.studies.messages import Message
 from evencover.studies.plan import Plan
 from evencover.taxonomies import Taxonomy
+
+
+def law_text(*, clusters: bool) -> str:
+    """Return which models tested the rows, and by which law the tests were made."""
+    tested, without, units = "Every row", "it", "rows"
+    if clusters:
+        tested, without, units = "One row of each cluster", "any row of its cluster", "clusters"
+    return (
+        f"{tested} was tested once, by models that were fitted and calibrated without {without}. They had fewer "
+        f"{units} than the model for new rows, so their intervals can be wider, above all in tables of fewer than 50 "
+        f"{units}. The tests use the binomial law, as if the tests of different rows were independent. This is an "
+        f"approximation, because the models share most of their {units}."
+    )
+
+
+def guarantee_sentence(guarantee: Guarantee, level: float) -> str:
+    """Return what is guaranteed at a level, and what is usual, for readers who know no statistics."""
+    usual = f"usually it is close to {100 * level:g} %"
+    new = "For rows of new clusters" if guarantee.for_new_clusters else "For new rows"
+    known = " For rows of known clusters, nothing is guaranteed." * guarantee.for_new_clusters
+    if guarantee.lower_bound == NO_BOUND:
+        return f"{new}, no share is guaranteed, because the groups depend on predictions; {usual}."
+    bound = guarantee.lower_bound(level)
+    percent, where = floor(100 * bound), " in every group" * (len(guarantee.sizes) > 1)
+    if not percent:
+        return f"{new}, nothing is guaranteed at so low a level; {usual}."
+    if bound == 1:
+        return f"{new}, the intervals are infinite{where}, so that no target is missed."
+    if bound >= level_fraction(level):  # few rows: the next narrower interval would miss too often
+        return f"{new}, at least {percent} % is guaranteed{where}.{known}"
+    return f"{new}, at least {percent} % is guaranteed{where}; {usual}.{known}"
+
+
+def rows_text(n_rows: int, n_tested: int, n_calibration: int, clusters: str | None) -> str:
+    """Return how many rows there are, and what they were used for."""
+    if clusters is not None:
+        uses = (
+            "to calibrate and to test" if n_calibration == n_tested else f"to test, and {n_calibration} to calibrate,"
+        )
+        return f"{n_rows} rows to train; {n_tested} of them, one of each {clusters}, also {uses} in turn"
+    if n_calibration < n_rows:
+        return f"{n_rows} rows, each used to train and to test in turn, and {n_calibration} of them to calibrate"
+    return f"{n_rows} rows, each used to train, to calibrate and to test in turn"
 
 
 class AllRows(Protocol):

@@ -1,7 +1,8 @@
 """Study a table: split, fit, select score and groups, calibrate, diagnose, audit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import inf, isfinite
 from typing import Any
 
@@ -9,40 +10,72 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
-from evencover._internal.arrays import IntArray, warn_user
-from evencover._internal.frames import column_names, columns_of, row_numbers
-from evencover.calibrators.by_group import ByGroup
-from evencover.calibrators.two_tails import TwoTails
-from evencover.conformal import ConformalRegressor
-from evencover.diagnostics._cross_fitted_models import fitted_with_progress
-from evencover.diagnostics._spelling import PYTHON
+from evencover.calibration.by_group import ByGroup
+from evencover.calibration.calibration import Calibration
+from evencover.calibration.two_tails import CalibratedTails, TwoTails
+from evencover.conformal.cross import CrossConformalRegressor
+from evencover.conformal.split import ConformalRegressor
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.audits import audit
+from evencover.diagnostics.cross_fitted_models import fitted_with_progress
 from evencover.diagnostics.diagnosis import diagnose
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.quality import Quality, quality
 from evencover.diagnostics.recommendation_result import Recommendation
 from evencover.diagnostics.recommendations import recommend
+from evencover.diagnostics.spelling import PYTHON
 from evencover.groups import Groups
+from evencover.inputs.arrays import IntArray, warn_user
+from evencover.inputs.frames import column_names, columns_of, row_numbers
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
-from evencover.models._validation import cloned
-from evencover.models.predict import median_spread
+from evencover.models.estimators import cloned, median_spread
+from evencover.quantiles import level_fraction
 from evencover.rows import Rows
 from evencover.scores import Bounded
 from evencover.scores.evaluation import interval_by
 from evencover.scores.score import needs_scale, with_scale
 from evencover.scores.support import with_support
-from evencover.studies._calibrated_models import has_one_threshold, is_cross
-from evencover.studies._calibration_choice import cross_notes, reason_for_cross
-from evencover.studies._columns import ColumnRoles, MissingTarget, PreparedTable, grouping_columns, prepare_table
-from evencover.studies._cross_fitting import CrossFitted, CrossSettings, cross_fitted, units_of
-from evencover.studies._messages import Message, TableWarning
-from evencover.studies._splits import clusters_of, split_table, time_notes
-from evencover.studies._targets import support_notes, support_warnings
+from evencover.studies.cross_fitting import CrossFitted, CrossSettings, cross_fitted, units_of
+from evencover.studies.messages import Message, TableWarning
 from evencover.studies.plan import Plan
+from evencover.studies.splits import clusters_of, cross_notes, reason_for_cross, split_table, time_notes
 from evencover.studies.study_result import Study
+from evencover.studies.table_preparation import (
+    ColumnRoles,
+    MissingTarget,
+    PreparedTable,
+    grouping_columns,
+    prepare_table,
+)
+from evencover.studies.targets import support_notes, support_warnings
 from evencover.taxonomies import Taxonomy, default_taxonomy, fresh_taxonomy
+
+
+def is_cross(regressor: Any) -> bool:
+    """Return whether a model was calibrated on the rows that it was fitted on, by cross-validation."""
+    return isinstance(regressor, CrossConformalRegressor)
+
+
+def has_one_threshold(regressor: Any) -> bool:
+    """Return whether the same threshold serves all rows and both ends of their intervals."""
+    return len(regressor.calibration_.labels) == 1 and not isinstance(regressor.calibrator_, CalibratedTails)
+
+
+def warn_of_groups_with_few_rows(regressor: Any, level: float) -> None:
+    """Warn of groups whose thresholds are infinite, because they have too few calibration rows."""
+    for calibration, levels in _calibrations(regressor, (level_fraction(level),)):
+        calibration.threshold(levels)
+
+
+def _calibrations(regressor: Any, levels: tuple[Fraction, ...]) -> Iterator[tuple[Calibration, tuple[Fraction, ...]]]:
+    """Yield the calibrations whose thresholds a model uses, one or one for each tail, with their levels."""
+    learned = regressor.calibrator_
+    if isinstance(learned, CalibratedTails):
+        yield from zip((learned.lower, learned.upper), learned.tail_levels(levels), strict=True)
+    else:
+        yield regressor.calibration_, levels
+
 
 Progress = Callable[[str], None]
 

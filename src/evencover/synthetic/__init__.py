@@ -3,19 +3,26 @@
 from evencover.synthetic.data import (
     Sample,
     SyntheticData,
+    bimodal,
     constant_mean,
+    counts,
     functional_dependence,
     heteroskedastic,
     homoskedastic,
     low_dimensional,
+    skewed,
     toy,
     two_modes,
     two_subgroups,
     unit_square,
 )
-from evencover.synthetic.feature_distributions import (
+from evencover.synthetic.distributions import (
+    AdditiveNoise,
+    ConditionalDistribution,
     Features,
+    Mixture,
     NormalFeatures,
+    ParametricDistribution,
     SubgroupFeatures,
     TwoModeFeatures,
     UniformFeatures,
@@ -30,13 +37,6 @@ from evencover.synthetic.misspecification import (
     ShiftedBySpread,
     ShiftedCenter,
     misspecified,
-)
-from evencover.synthetic.noise_shapes import bimodal, counts, skewed
-from evencover.synthetic.target_distributions import (
-    AdditiveNoise,
-    ConditionalDistribution,
-    Mixture,
-    ParametricDistribution,
 )
 
 __all__ = [

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from evencover._internal.arrays import (
+from evencover.inputs.arrays import (
     FloatArray,
     check_positive,
     checked_nonnegative,

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import stats
 
-from evencover._internal.arrays import FloatArray, checked_vector, is_number
+from evencover.inputs.arrays import FloatArray, checked_vector, is_number
 
 _METHODS = ("pdf", "cdf", "ppf", "rvs", "mean", "std")
 

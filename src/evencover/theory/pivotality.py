@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from evencover._internal.arrays import FloatArray, checked_vector
+from evencover.inputs.arrays import FloatArray, checked_vector
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
 from evencover.scores import ProbabilityDistance

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.integrate import quad
 from scipy.special import ndtri
 
-from evencover._internal.optional import import_optional
+from evencover.inputs.optional import import_optional
 from evencover.scores import (
     IntervalDistance,
     Normalized,

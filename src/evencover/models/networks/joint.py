@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from evencover._internal.arrays import FloatArray, IntArray
-from evencover._internal.optional import import_optional
+from evencover.inputs.arrays import FloatArray, IntArray
+from evencover.inputs.optional import import_optional
 from evencover.models._scaling import Scaling
-from evencover.models._validation import checked_features, checked_target, remember_features
-from evencover.models.networks._layers import Layers
-from evencover.models.networks._training_settings import Progress, TrainingSettings, TrainingTask
+from evencover.models.estimators import checked_features, checked_target, remember_features
+from evencover.models.networks.layers import Layers
+from evencover.models.networks.training_settings import Progress, TrainingSettings, TrainingTask
 
 
 def fit_jointly(
@@ -118,7 +118,7 @@ def _train(
 ) -> tuple[list[tuple[Layers, int]], str]:
     """Return the trained layers and number of epochs of each task, and the device; PyTorch is imported here."""
     import_optional("torch", extra="networks", purpose="training a network")
-    from evencover.models.networks._training import device_of, train
+    from evencover.models.networks.training import device_of, train
 
     return train(tasks, settings, progress=progress), device_of(settings.device).type
 

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from evencover._internal.arrays import check_count, is_count
-from evencover._internal.optional import package_versions
 from evencover.datasets.dataset import Dataset
 from evencover.guarantees import TooFewRowsWarning
-from evencover.models.networks._training_settings import TrainingSettings
+from evencover.inputs.arrays import check_count, is_count
+from evencover.inputs.optional import package_versions
+from evencover.models.networks.training_settings import TrainingSettings
 from evencover.quantiles import conformal_rank, level_fraction
-from evencover.reproduction.benchmark._model_fits import (
+from evencover.reproduction.benchmark.model_fits import (
     FitKey,
     Split,
     SplitPredictions,
@@ -31,11 +31,17 @@ from evencover.reproduction.benchmark._model_fits import (
     resolve_devices,
     training_jobs,
 )
-from evencover.reproduction.benchmark._progress_files import ProgressFile, progress_files, report_progress
-from evencover.reproduction.benchmark._result_store import ResultStore, finished_trials, open_store
-from evencover.reproduction.benchmark._workers import check_cluster_reachable, map_unordered
+from evencover.reproduction.benchmark.result_store import (
+    ProgressFile,
+    ResultStore,
+    finished_trials,
+    open_store,
+    progress_files,
+    report_progress,
+)
 from evencover.reproduction.benchmark.trials import Row, Trial, run_trial
 from evencover.reproduction.benchmark.variants import BINNING_METHODS, GROUP_NAMES, VARIANTS, BenchmarkModel, Variant
+from evencover.reproduction.benchmark.workers import check_cluster_reachable, map_unordered
 
 PAPER_SPLITS = (13, 2, 47, 1, 15, 31, 89, 666, 3, 43)
 _VERSIONED = ("evencover", "numpy", "scipy", "scikit-learn", "quantile-forest", "torch")

@@ -8,13 +8,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from evencover._internal.arrays import BoolArray, FloatArray
-from evencover.calibration import Calibration, calibrate
-from evencover.diagnostics._score_distributions import distribution_differences
+from evencover.calibration.calibration import Calibration, calibrate
+from evencover.diagnostics.score_tests import distribution_differences
 from evencover.groups import Groups
+from evencover.inputs.arrays import BoolArray, FloatArray
 from evencover.intervals import Intervals
 from evencover.metrics import interval_scores
-from evencover.reproduction.benchmark._model_fits import SplitPredictions
+from evencover.reproduction.benchmark.model_fits import SplitPredictions
 from evencover.reproduction.benchmark.variants import BINNING_METHODS, GROUP_NAMES, VARIANTS, Variant
 from evencover.rows import Rows
 

@@ -1,0 +1,1 @@
+"""From scores to thresholds, prediction sets, p-values and distributions."""

@@ -1,0 +1,178 @@
+"""One threshold for each group of a taxonomy, from scores or from a histogram of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from evencover.calibration.calibration import Calibration, calibrate_rows
+from evencover.calibration.histogram_calibration import HistogramCalibration, calibrate_histograms
+from evencover.calibration.histograms import DEFAULT_BITS
+from evencover.calibration.pools import Seed, Unseen
+from evencover.groups import Groups
+from evencover.guarantees import Guarantee
+from evencover.inputs.arrays import FloatArray
+from evencover.intervals import Intervals, IntervalUnion
+from evencover.rows import Rows
+from evencover.scores.score import Nonconformity
+from evencover.scores.support import support_of
+from evencover.taxonomies import Marginal, Taxonomy, fresh_taxonomy
+
+
+class ByGroup(BaseEstimator):  # type: ignore[misc]
+    """One threshold for each group of a taxonomy; ``ConformalRegressor(..., taxonomy=T)`` uses ``ByGroup(T)``.
+
+    If calibration rows and new rows are exchangeable, then in every group an interval covers a new row with probability
+    at least the level.
+
+    Parameters
+    ----------
+    taxonomy : taxonomy, optional
+        `Marginal()` by default: one threshold for all rows.
+
+    Examples
+    --------
+    >>> from evencover import BySpread, Prediction, Residual
+    >>> rows = Rows(Prediction(np.zeros(4), spread=[1.0, 1.0, 2.0, 2.0]), y=[1.0, 2.0, 3.0, 5.0])
+    >>> ByGroup(BySpread(edges=[1.5])).learn(rows, Residual()).calibration
+    Calibration(Residual(); rows: low 2, high 2)
+    """
+
+    takes_weights = takes_clusters = True
+
+    def __init__(self, taxonomy: Taxonomy | None = None) -> None:
+        self.taxonomy = taxonomy
+
+    def learn(self, rows: Rows, nonconformity: Nonconformity) -> "CalibratedGroups":
+        """Learn the groups from the calibration rows and return them with their scores."""
+        taxonomy = Marginal() if self.taxonomy is None else fresh_taxonomy(self.taxonomy)
+        return CalibratedGroups(taxonomy, calibrate_rows(rows, nonconformity, taxonomy.learn(rows)))
+
+    def restore(self, state: Mapping[str, Any], nonconformity: Nonconformity) -> "CalibratedGroups":
+        """Return the calibrated groups from what their `state` returned."""
+        return CalibratedGroups(state["taxonomy"], Calibration.from_state(state, nonconformity))
+
+
+@dataclass(frozen=True, eq=False)
+class CalibratedGroups:
+    """The groups of a taxonomy and their calibration scores, made by `ByGroup` and `HistogramByGroup`.
+
+    Parameters
+    ----------
+    taxonomy : taxonomy
+        The taxonomy, which has learned its groups.
+    calibration : Calibration or HistogramCalibration
+        The scores of each group, or a histogram of them.
+    """
+
+    taxonomy: Taxonomy
+    calibration: Calibration | HistogramCalibration
+    takes_unseen: ClassVar[bool] = True
+
+    @property
+    def nonconformity(self) -> Nonconformity:
+        """The score, or one for each group."""
+        return self.calibration.nonconformity
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The coverage guarantee."""
+        return self.calibration.guarantee
+
+    @property
+    def nested(self) -> bool:
+        """Whether intervals at larger levels contain those at smaller levels: yes, unless the score is `Bounded`.
+
+        The point that replaces an interval without possible targets can be outside the interval at a larger level.
+        """
+        return support_of(self.nonconformity) is None
+
+    @property
+    def scores(self) -> FloatArray:
+        """The scores of the calibration rows, in the order of the rows; a histogram has none. Shape (n,)."""
+        return self.calibration.scores  # type: ignore[union-attr]
+
+    def groups(self, rows: Rows) -> Groups:
+        """Return the groups of new rows."""
+        return self.taxonomy.assign(rows)
+
+    def intervals(
+        self, rows: Rows, levels: tuple[Fraction, ...], *, unseen: Unseen = "error"
+    ) -> Intervals | IntervalUnion:
+        """Return the targets whose score is at most the threshold of their group. Bounds of shape (m, L).
+
+        If the taxonomy depends on the target, the result is a union. Each group contributes the targets that belong to
+        it and whose score is at most its threshold.
+        """
+        if not getattr(self.taxonomy, "needs_target", False):
+            return self.calibration.intervals_at(levels, rows, self.groups(rows), unseen)
+        pieces = [self._piece(rows, levels, unseen, *bounds) for bounds in self._target_ranges()]
+        return pieces[0] if len(pieces) == 1 else IntervalUnion(pieces)
+
+    def p_values(self, rows: Rows, *, seed: Seed = None, unseen: Unseen = "error") -> FloatArray:
+        """Return the p-value of each row's target in its group; see `Calibration.p_values`. Shape (m,)."""
+        return self.calibration.p_values_of(rows, self.groups(rows), unseen, seed)
+
+    def merge(self, *others: "CalibratedGroups") -> "CalibratedGroups":
+        """Return one object for the calibration rows of all parts, which must have the same groups, edges included."""
+        return replace(self, calibration=self.calibration.merge(*(other.calibration for other in others)))  # type: ignore[arg-type]
+
+    def state(self) -> dict[str, Any]:
+        """Return the taxonomy, and the arrays and values of the calibration, by name."""
+        return {"taxonomy": self.taxonomy, **self.calibration.state()}
+
+    def _piece(self, rows: Rows, levels: tuple[Fraction, ...], unseen: Unseen, low: float, high: float) -> Intervals:
+        """Return the part of each row's prediction set that lies between two targets, where the group is constant."""
+        inside = replace(rows, y=np.full(len(rows), high if np.isfinite(high) else max(low, 0.0)))
+        piece = self.calibration.intervals_at(levels, inside, self.groups(inside), unseen)
+        lower, upper = np.maximum(piece.lower, low), np.minimum(piece.upper, high)
+        return replace(piece, lower=lower, upper=upper, replaced=piece.replaced & (lower <= upper))
+
+    def _target_ranges(self) -> list[tuple[float, float]]:
+        """Return the closed ranges of the target, as (low, high), within which no row changes its group."""
+        edges = self.taxonomy.target_edges_.tolist()
+        lows = [-np.inf, *(float(np.nextafter(edge, np.inf)) for edge in edges)]
+        return list(zip(lows, [*edges, np.inf], strict=True))
+
+
+class HistogramByGroup(BaseEstimator):  # type: ignore[misc]
+    """One threshold for each group of a taxonomy, from histograms of the scores: `ByGroup` for data of any size.
+
+    What it learns does not grow with the calibration rows, and results for parts of the rows merge by adding counts.
+    Thresholds are rounded up, to numbers with `bits` binary digits after the leading one: they are at most a factor of
+    1 + 2**-bits larger than those of `ByGroup`, and never smaller. So the guarantee of `ByGroup` holds: if calibration
+    rows and new rows are exchangeable, then in every group an interval covers a new row with probability at least the
+    level. See `HistogramCalibration`.
+
+    Parameters
+    ----------
+    taxonomy : taxonomy, optional
+        `Marginal()` by default: one threshold for all rows.
+    bits : int
+        The binary digits after the leading one, 0 to 52. With 10, thresholds are at most 0.1 % too large; with 52, they
+        are exact.
+
+    Examples
+    --------
+    >>> from evencover import Prediction, Residual
+    >>> rows = Rows(Prediction([0.0] * 4), y=[1.0, 2.0, 4.001, 8.0])
+    >>> HistogramByGroup(bits=2).learn(rows, Residual()).calibration.threshold(0.5)
+    array([5.])
+    """
+
+    def __init__(self, taxonomy: Taxonomy | None = None, *, bits: int = DEFAULT_BITS) -> None:
+        self.taxonomy = taxonomy
+        self.bits = bits
+
+    def learn(self, rows: Rows, nonconformity: Nonconformity) -> CalibratedGroups:
+        """Learn the groups from the calibration rows and return them with the histograms of their scores."""
+        taxonomy = Marginal() if self.taxonomy is None else fresh_taxonomy(self.taxonomy)
+        calibration = calibrate_histograms(rows, nonconformity, taxonomy.learn(rows), bits=self.bits)
+        return CalibratedGroups(taxonomy, calibration)
+
+    def restore(self, state: Mapping[str, Any], nonconformity: Nonconformity) -> CalibratedGroups:
+        """Return the calibrated groups from what their `state` returned."""
+        return CalibratedGroups(state["taxonomy"], HistogramCalibration.from_state(state, nonconformity))

@@ -1,0 +1,158 @@
+"""The command line: thin commands around the library, each of which imports only the modules it needs."""
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from threading import current_thread, main_thread
+from typing import Any, get_origin
+
+from evencover._version import __version__
+from evencover.cli.audit_command import audit
+from evencover.cli.benchmark_command import benchmark, datasets
+from evencover.cli.calibrate_command import calibrate
+from evencover.cli.invocation import HYPHEN, HYPHEN_AS_PATH, with_repeated_flags
+from evencover.cli.predict_command import predict
+from evencover.cli.reproduce_commands import claims, figures, tables, verdicts
+from evencover.cli.run_command import run
+from evencover.cli.stop_signals import STOP_SIGNALS
+from evencover.cli.terminal import message_text, plain_warnings
+from evencover.inputs.optional import import_optional
+
+_HELP = """Prediction intervals with the same coverage for rows with low and with high noise, and tests that check it.
+
+A conformal predictor covers 90 % of the targets on average. If the noise differs between rows, it covers nearly all
+rows with low noise and misses many rows with high noise, and the average does not show it. evencover finds such groups
+and corrects the intervals.
+
+**You have a table**, and want intervals for one of its columns:
+
+    evencover run houses.csv --target price
+    evencover predict evencover-houses new.csv --output intervals.csv
+
+**You have intervals** from any model, and the observed targets:
+
+    evencover audit predictions.csv --target price --lower low --upper high --group region
+
+**You have predictions** of any model, in Parquet files of any size:
+
+    evencover calibrate scored.parquet --target price --center predicted --spread sd --output cal.json
+    evencover predict new.parquet --calibration cal.json --output intervals.parquet
+
+**You have no data yet**: `evencover run` without a file uses an example table.
+
+The exit status of `run` and `audit` is 3 if coverage is uneven or differs from the level, 1 after an error, and
+otherwise 0. With --strict, it is 4 if there are too few rows to decide. A pipeline can use it as a check. Every command
+has --json and --help."""
+_REPRODUCE = "Reproduce the paper's tables and synthetic figures, and check its claims and the diagnostics."
+_EXAMPLES = {"--tolerance": 0.03, "--calibration-size": 0.4, "--test-size": 0.2}  # of shares; otherwise a level
+
+
+def app() -> Any:
+    """Return the command line with its commands."""
+    cyclopts = import_optional("cyclopts", extra="cli", purpose="the command line")
+
+    def convert(kind: Any, tokens: Sequence[Any]) -> Any:
+        """Convert a typed value; raise ValueError for an empty path and for a text that is not such a number."""
+        values = tuple(HYPHEN if token.value == HYPHEN_AS_PATH else token.value for token in tokens)
+        if get_origin(kind) is tuple:
+            return values
+        (typed,) = values
+        if kind is Path and not typed:
+            raise ValueError("must be a path; got an empty text")
+        if kind is int and not typed.lstrip("+-").isdecimal():
+            raise ValueError(f"must be a whole number; got {typed!r}")
+        if kind is float and not _is_number(typed):
+            example = _EXAMPLES.get(tokens[0].keyword, 0.9)
+            raise ValueError(f"must be a number between 0 and 1, such as {example}; got {typed!r}")
+        return typed if kind is str else cyclopts.convert(kind, tokens)
+
+    defaults = cyclopts.Parameter(  # no --no-json next to --json, and no "default: False" in the help
+        negative=(), converter=convert, show_default=lambda value: None if value in (None, False) else str(value)
+    )
+    main_commands, paper_commands, other_options = (
+        cyclopts.Group(title, sort_key=order)
+        for order, title in enumerate(("Intervals for your data", "Experiments of the paper", "Other options"))
+    )
+    top = cyclopts.App(
+        name="evencover",
+        help=_HELP,
+        help_format="markdown",
+        version=__version__,
+        default_parameter=defaults,
+        group_commands=other_options,
+    )
+    reproduce = cyclopts.App(name="reproduce", help=_REPRODUCE, group=paper_commands)
+    top.command(reproduce)
+    commands: list[tuple[Any, Any, Any]] = [  # the parent, the group in the help, the function
+        *((top, main_commands, command) for command in (run, predict, audit, calibrate)),
+        *((top, paper_commands, command) for command in (benchmark, datasets)),
+        *((reproduce, paper_commands, command) for command in (tables, figures, claims, verdicts)),
+    ]
+    for order, (parent, group, command) in enumerate(commands):
+        parent.command(command, group=group, sort_key=order)
+    top.register_install_completion_command(help="Install completion of commands and options on Tab in your shell.")
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its status; an error is printed as one line, without a traceback.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The words after ``evencover``. By default those of the process, which then handles signals, too, and ends.
+    """
+    if arguments is None and current_thread() is main_thread():
+        STOP_SIGNALS.run(partial(main, sys.argv[1:]))
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")  # a character that the terminal lacks is not an error
+    # More threads than free cores can be a hundred times slower. Scikit-learn reads this when it is imported.
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // 2)))
+    _keep_freed_memory()
+    try:
+        with plain_warnings():
+            _run(arguments)
+    except BrokenPipeError:  # the reader of the output has closed it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
+        sys.exit(f"evencover: {message_text(error)}")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _keep_freed_memory() -> None:
+    """Let glibc, the C library of most Linux systems, keep up to 256 MB of freed memory for the next arrays.
+
+    Gradient boosting allocates an array of a few megabytes at each split if there are hundreds of columns. By default
+    glibc returns it to the system at once, which takes up to a third of the time of `evencover run`.
+    """
+    if sys.platform != "linux" or any(name.startswith("MALLOC_") for name in os.environ):
+        return
+    from ctypes import CDLL
+
+    trim_threshold, mmap_threshold = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD in malloc.h
+    with suppress(AttributeError, OSError):  # another C library
+        set_option = CDLL(None).mallopt
+        set_option(trim_threshold, 256 * 2**20)
+        set_option(mmap_threshold, 32 * 2**20)
+
+
+def _run(arguments: Sequence[str] | None) -> None:
+    """Run the command line; print a wrong command or option like any other error."""
+    command_line = app()
+    words = with_repeated_flags(sys.argv[1:] if arguments is None else arguments, (run, predict, audit, calibrate))
+    errors = import_optional("cyclopts", extra="cli", purpose="the command line").CycloptsError
+    try:
+        command_line(words, exit_on_error=False, print_error=False)
+    except errors as error:
+        sys.exit(f"evencover: {' '.join(str(error).split())}")

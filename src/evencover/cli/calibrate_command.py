@@ -1,0 +1,152 @@
+"""The command `calibrate`: thresholds for predictions in Parquet files of any size, and intervals from them."""
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from evencover.cli.terminal import print_error, print_json, print_result, progress_bar
+
+
+def calibrate(
+    data: Path,
+    /,
+    *,
+    target: str,
+    output: Path,
+    center: str | None = None,
+    spread: str | None = None,
+    lower: str | None = None,
+    upper: str | None = None,
+    group: str | None = None,
+    level: float = 0.9,
+    one_pass: bool = False,
+    bits: int = 10,
+    workers: int | None = None,
+    json: bool = False,
+) -> None:
+    """Calibrate predictions that you already have, in Parquet files of any size, and save the thresholds.
+
+    The data is read in small parts, so the memory does not grow with its size. `evencover predict` adds the intervals
+    to new files.
+
+    Parameters
+    ----------
+    data
+        A Parquet file, or a folder of Parquet files, also with subfolders such as year=2024. The model must not have
+        been fitted on these rows.
+    target
+        The column of targets.
+    output
+        A JSON file for the calibration.
+    center
+        The column of predicted targets.
+    spread
+        The column of predicted noise, in the unit of the target, such as a standard deviation.
+    lower
+        The column of the model's own lower bounds, such as a quantile; with --upper, instead of --spread.
+    upper
+        The column of the model's own upper bounds.
+    group
+        The column of groups (text, whole numbers or booleans), each of which gets a threshold of its own.
+    level
+        Nominal coverage.
+    one_pass
+        Read the data only once: thresholds are upper bounds then, by default at most 0.1 % too large. Without it, a
+        second pass makes the thresholds at --level exact.
+    bits
+        Binary digits of the rounded scores, 0 to 52; with 10, thresholds are at most 0.1 % too large after one pass.
+    workers
+        Number of threads; by default the number of cores.
+    json
+        Print the result as JSON.
+    """
+    use_little_memory()
+    from evencover.tables.table_calibration import calibrate as calibrate_table
+
+    if output.suffix.lower() != ".json" or output.is_dir():
+        raise ValueError(f"output must be a .json file; got {output}")
+    if not output.parent.is_dir():
+        raise FileNotFoundError(f"output must be in a folder that exists; there is no {output.parent}")
+    if not os.access(output.parent, os.W_OK):
+        raise PermissionError(f"output must be in a folder that can be written to; got {output.parent}")
+    with progress_bar(f"Calibrating {data.name}") as progress:
+        found = calibrate_table(
+            data,
+            target=target,
+            center=center,
+            spread=spread,
+            lower=lower,
+            upper=upper,
+            group=group,
+            level=level,
+            exact=not one_pass,
+            bits=bits,
+            workers=workers,
+            progress=progress,
+        )
+    found.save(output)
+    if json:
+        print_json({**_data(found, level), "output": str(output)})
+        return
+    print_result(str(found))
+    print_result(f"Saved to {output}. For new rows: evencover predict NEW.parquet --calibration {output} --output ...")
+
+
+def predict_table(
+    data: Path,
+    calibration: Path,
+    output: Path | None,
+    *,
+    level: float | None,
+    unseen: Literal["error", "marginal", "inf"],
+    workers: int | None,
+    json: bool,
+) -> None:
+    """Write the intervals of a table of any size, as columns next to its own; a part of the command `predict`."""
+    use_little_memory()
+    from evencover.files.archive import plain_value
+    from evencover.tables.table_calibration import TableCalibration
+    from evencover.tables.table_prediction import predict
+
+    if output is None:
+        raise ValueError("output must be given with --calibration: a .parquet file, or a folder if the data is one")
+    if not calibration.is_file():
+        raise FileNotFoundError(f"calibration must be a file written by evencover calibrate; there is no {calibration}")
+    loaded = TableCalibration.load(calibration)
+    used = loaded.levels[0] if level is None else level
+    with progress_bar(f"Predicting {data.name}") as progress:
+        written = predict(data, loaded, output=output, level=used, unseen=unseen, workers=workers, progress=progress)
+    if written.n_empty:
+        print_error(f"{written.n_empty} of {written.rows} intervals are empty, and their bounds are missing")
+    if written.n_infinite:
+        print_error(f"{written.n_infinite} of {written.rows} intervals are infinite")
+    if json:
+        counts = {name: getattr(written, name) for name in ("rows", "n_empty", "n_infinite", "mean_width")}
+        result = {"level": used, **counts, "guarantee": str(written.guarantee), "output": str(output)}
+        print_json(plain_value(result))
+        return
+    print_result(f"Wrote {written.rows} rows with intervals at level {used:g} to {output}. {_width_text(written)}")
+    print_result(str(written.guarantee))
+
+
+def _width_text(written: Any) -> str:
+    return "" if written.n_infinite == written.rows else f"Mean width of finite intervals: {written.mean_width:.4g}."
+
+
+def _data(calibration: Any, level: float) -> dict[str, Any]:
+    """Return a calibration as JSON values."""
+    from evencover.files.archive import plain_value
+
+    table = calibration.calibration
+    columns = zip(table.sizes.items(), table.threshold(level).tolist(), table.excess(level).tolist(), strict=True)
+    groups = [
+        {"group": label, "rows": n, "threshold": threshold, "excess": excess}
+        for (label, n), threshold, excess in columns
+    ]
+    data: dict[str, Any] = plain_value({"level": level, "groups": groups, "guarantee": str(calibration.guarantee)})
+    return data
+
+
+def use_little_memory() -> None:
+    """Let pyarrow, before it is loaded, use the system's allocator: its own keeps much memory for each thread."""
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

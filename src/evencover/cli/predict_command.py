@@ -1,0 +1,188 @@
+"""The command `predict`: intervals for new rows, from the predictor of an earlier run."""
+
+from collections.abc import Mapping
+from io import BytesIO
+from json import loads as load_json
+from pathlib import Path
+from typing import Any, Literal
+
+from evencover.cli.calibrate_command import predict_table
+from evencover.cli.terminal import print_error, print_json, print_result
+
+
+def predict(
+    folder: Path,
+    new: Path | None = None,
+    /,
+    *,
+    calibration: Path | None = None,
+    output: Path | None = None,
+    level: float | None = None,
+    unseen: Literal["error", "marginal", "inf"] = "error",
+    keep: tuple[str, ...] | None = None,
+    missing_values: tuple[str, ...] | None = None,
+    workers: int | None = None,
+    json: bool = False,
+) -> None:
+    """Predict an interval for each row of a new table, with the predictor of an earlier run.
+
+    With --calibration, the first argument is a table of predictions, a Parquet file or a folder of any size, and the
+    intervals are added to its columns: evencover predict NEW.parquet --calibration cal.json --output OUT.parquet
+
+    Parameters
+    ----------
+    folder
+        The folder of a run, or a file written by the method `save` of ConformalRegressor or CrossConformalRegressor.
+        With --calibration: a Parquet file with predictions, or a folder of such files.
+    new
+        A file with the columns of the features, in a format that `run` reads, or - for CSV from the standard input.
+        Other columns are ignored.
+    calibration
+        A file written by `evencover calibrate`: use its thresholds for predictions that you already have.
+    output
+        A file for the intervals: .csv, .tsv (also with .gz), .parquet or .feather; by default they are printed as CSV.
+        With --calibration: a .parquet file, or a new folder if the data is a folder.
+    level
+        Nominal coverage; by default the level of the run, or of the calibration.
+    unseen
+        For rows in a group without calibration rows: an error, the threshold of all rows, or an infinite interval.
+    keep
+        Columns to write next to the intervals.
+    missing_values
+        Texts in the file that mean a missing value, such as '?', in addition to NA and other usual ones; by default
+        those of the run.
+    workers
+        With --calibration: number of threads; by default the number of cores.
+    json
+        Print the intervals and their guarantee as JSON.
+    """
+    if calibration is not None:
+        _check_unused(new=new, keep=keep, missing_values=missing_values)
+        predict_table(folder, calibration, output, level=level, unseen=unseen, workers=workers, json=json)
+        return
+    if new is None:
+        raise ValueError("new must be given: a file with new rows, after the folder of the run")
+    if workers is not None:
+        raise ValueError("workers is used only with --calibration; leave it out")
+    from evencover.files.archive import plain_value
+    from evencover.inputs.frames import column, join_columns
+    from evencover.intervals import prediction_text
+    from evencover.tables.files import check_column, check_output_suffix, column_named, read_table, write_table
+
+    if output is not None:
+        check_output_suffix(output)
+    regressor, own_level = _predictor(folder)
+    missing = _missing_values(folder) if missing_values is None else missing_values
+    table = read_table(new, text=_text_columns(regressor), missing=missing)
+    kept = [column_named(table, each) for each in keep or ()]
+    for each in kept:
+        check_column(table, each, "keep")
+    features = _feature_columns(regressor, table, new)
+    intervals = regressor.predict_interval(features, level=own_level if level is None else level, unseen=unseen)
+    result_columns: dict[str, Any] = dict(intervals.columns())
+    if intervals.groups is not None and len(intervals.groups.labels) > 1:
+        result_columns["group"] = [str(label) for label in intervals.groups.label_of_rows()]
+    columns = join_columns({each: column(table, each, "keep") for each in kept}, result_columns)
+    _print_notes(intervals)
+    if output is not None:
+        write_table(columns, output)
+    if json:
+        about = {
+            "level": intervals.level,
+            "guarantee": str(intervals.guarantee),
+            "prediction": prediction_text(intervals),
+        }
+        print_json({**about, "intervals": plain_value(columns)})
+    elif output is None:
+        _print_csv(columns)
+    else:
+        width = f"{intervals.width.mean():.4g}"
+        print_result(f"Wrote {len(intervals)} intervals at level {intervals.level:g} to {output}. Mean width: {width}.")
+        print_result(str(intervals.guarantee))
+
+
+def _check_unused(**options: Any) -> None:
+    """Raise ValueError if options are given that a prediction from a calibration does not use."""
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise ValueError(f"with --calibration, all columns are kept; leave out: {', '.join(given)}")
+
+
+def _predictor(folder: Path) -> tuple[Any, float]:
+    """Return the predictor in the folder of a run, or in a file, and the level of the run."""
+    from evencover.conformal import load_predictor
+    from evencover.conformal.predictor_files import PREDICTOR, saved_level
+
+    if not folder.exists():
+        raise FileNotFoundError(f"folder must be the folder of a run; there is no {folder}")
+    path = folder if folder.is_file() else folder / PREDICTOR
+    if not path.exists():
+        raise FileNotFoundError(f"folder must be the folder of a run; {folder} has no file {PREDICTOR}")
+    return load_predictor(path), saved_level(path)
+
+
+def _missing_values(folder: Path) -> list[str]:
+    """Return the texts that meant a missing value in the run, from its results."""
+    from evencover.conformal.predictor_files import RESULTS
+
+    path = folder / RESULTS
+    return list(load_json(path.read_text(encoding="utf-8")).get("missing_values", [])) if path.is_file() else []
+
+
+def _text_columns(regressor: Any) -> list[str]:
+    """Return the columns to read as text: features that held text in training, and text columns that define groups."""
+    from evencover.models.encoding import encoder_of
+
+    encoder = encoder_of(regressor)
+    texts = [] if encoder is None else [known.name for known in encoder.columns_ if known.text]
+    return [*texts, *_text_grouping_columns(regressor.taxonomy_)]
+
+
+def _text_grouping_columns(taxonomy: Any) -> list[str]:
+    """Return the text columns that define the groups of a taxonomy."""
+    from evencover.taxonomies import ByFeature
+
+    if isinstance(taxonomy, ByFeature):
+        is_text = taxonomy.edges is None and any(isinstance(label, str) for label in taxonomy.labels_)
+        return [taxonomy.column] if is_text and isinstance(taxonomy.column, str) else []
+    return [name for each in getattr(taxonomy, "taxonomies_", ()) for name in _text_grouping_columns(each)]
+
+
+def _feature_columns(regressor: Any, table: Any, path: Path) -> Any:
+    """Return the columns of the features; raise ValueError if some are missing, warn about values never seen."""
+    from evencover.inputs.frames import columns_of
+    from evencover.models.encoding import encoder_of
+    from evencover.tables.files import file_name
+
+    names = list(getattr(regressor, "feature_names_in_", table.column_names))
+    missing = [name for name in names if name not in table.column_names]
+    if missing:
+        raise ValueError(
+            f"{file_name(path)} must have the columns that the model was fitted on; missing columns: {missing}"
+        )
+    features = columns_of(table, names)
+    encoder = encoder_of(regressor)
+    for warning in [] if encoder is None else encoder.unseen_values(features):
+        print_error(warning)
+    return features
+
+
+def _print_notes(intervals: Any) -> None:
+    """Print how many intervals are empty or were replaced, and whether many predictions lie outside."""
+    from evencover.intervals import moved_note
+
+    n = len(intervals)
+    if (empty := int(intervals.empty.sum())) > 0:
+        print_error(f"{empty} of {n} intervals are empty: they contain no value, and their bounds are missing")
+    if intervals.n_replaced:
+        print_error(f"{intervals.n_replaced} of {n} intervals held no possible value, and became the nearest one")
+    if note := moved_note(intervals):
+        print_error(note)
+
+
+def _print_csv(columns: Mapping[str, Any]) -> None:
+    """Print columns as CSV."""
+    from evencover.tables.files import write_columns
+
+    write_columns(columns, text := BytesIO())
+    print_result(text.getvalue().decode().rstrip("\n"))

@@ -1,0 +1,184 @@
+"""What commands print: results to the standard output; errors, warnings and progress to the standard error."""
+
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
+from typing import Any
+
+from evencover.cli.stop_signals import STOP_SIGNALS
+from evencover.inputs.optional import import_optional
+
+_SECONDS_BETWEEN_LINES = 5.0  # a command that takes less time prints no progress
+_INTERVALS_BETWEEN_REPEATS = 6  # of that many seconds each: a step that takes longer is printed again
+
+
+class ProgressLines:
+    """The current step of a command, printed now and then: each new step, and a long step again about every 30 s.
+
+    Parameters
+    ----------
+    print_line : callable
+        Prints one line.
+    clock : callable
+        Returns the time in seconds; a monotonic clock.
+    """
+
+    def __init__(self, print_line: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._print_line, self._clock = print_line, clock
+        self._began = clock()
+        self._step, self._detail = "", ""
+        self._printed_step, self._intervals_since = "", 0
+
+    def show(self, step: str, detail: str = "") -> None:
+        """Set the current step, and a detail that changes during the step, such as a percentage."""
+        self._step, self._detail = step, detail
+
+    def print_if_due(self) -> None:
+        """Print the current step if it is new, or if it was printed long ago; call this after each interval."""
+        step, self._intervals_since = self._step, self._intervals_since + 1
+        if step and (step != self._printed_step or self._intervals_since >= _INTERVALS_BETWEEN_REPEATS):
+            self._printed_step, self._intervals_since = step, 0
+            texts = (step, self._detail, duration_text(self._clock() - self._began))
+            with suppress(OSError, ValueError):  # the reader of the lines is gone
+                self._print_line(", ".join(filter(None, texts)))
+
+
+@contextmanager
+def progress_lines(print_line: Callable[[str], None]) -> Iterator[ProgressLines]:
+    """Yield a `ProgressLines` that a thread prints every few seconds; the thread ends with the context."""
+    lines, stop = ProgressLines(print_line), Event()
+
+    def print_until_stopped() -> None:
+        while not stop.wait(_SECONDS_BETWEEN_LINES):
+            lines.print_if_due()
+
+    thread = Thread(target=print_until_stopped, name="evencover progress", daemon=True)
+    thread.start()
+    try:
+        yield lines
+    finally:
+        stop.set()
+        thread.join()
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration as text, such as 1 min 20 s."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+_PURPOSE = "the command line"
+
+
+def print_result(text: str) -> None:
+    """Print a result to the standard output, at once."""
+    print(text, flush=True)
+
+
+def print_error(text: str) -> None:
+    """Print an error or a warning to the standard error."""
+    print(f"evencover: {text}", file=sys.stderr, flush=True)
+
+
+def print_json(data: Any) -> None:
+    """Print a result as JSON."""
+    print_result(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def message_text(message: Exception | str) -> str:
+    """Return the text of an error or a warning; settings are named as options of the command line."""
+    return message.for_command_line() if hasattr(message, "for_command_line") else str(message)
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Print each different warning once, in one line, without its position in the code."""
+    with warnings.catch_warnings():
+        printed: set[str] = set()
+
+        def show(message: Warning | str, *_: Any, **__: Any) -> None:
+            text = message_text(message)
+            if text not in printed and not STOP_SIGNALS.received:  # otherwise it may be a consequence of the signal
+                print_error(text)
+            printed.add(text)
+
+        warnings.showwarning = show
+        yield
+
+
+@contextmanager
+def recorded_warnings() -> Iterator[list[str]]:
+    """Yield a list that gets the text of each warning, which is shown as usual."""
+    texts: list[str] = []
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+        warnings.simplefilter("always")
+
+        def record(message: Warning | str, *details: Any, **options: Any) -> None:
+            texts.append(message_text(message))
+            show(message, *details, **options)
+
+        warnings.showwarning = record
+        yield texts
+
+
+@contextmanager
+def status() -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows the current step: next to a spinner, or as lines if there is no terminal."""
+    console = _console()
+    if console.is_terminal:
+        with console.status("") as shown:
+            yield shown.update
+    else:
+        with progress_lines(print_error) as lines:
+            yield lines.show
+
+
+@contextmanager
+def progress_bar(
+    text: str, *, unit: str = "work", visible: bool = True
+) -> Iterator[Callable[[float, float | None], None]]:
+    """Yield a function of the work done and the total work (None if unknown) that updates a progress bar.
+
+    Without a terminal, a line now and then shows the work done.
+
+    Parameters
+    ----------
+    text : str
+        The text next to the bar.
+    unit : {"work", "bytes"}
+        The unit of the work.
+    visible : bool
+        Whether the bar is visible before the first update.
+    """
+    console = _console()
+    if not console.is_terminal:
+        with progress_lines(print_error) as lines:
+            lines.show(text if visible else "")
+            yield lambda done, total: lines.show(text, _work_text(done, total, unit))
+        return
+    rich = import_optional("rich.progress", extra="cli", purpose=_PURPOSE)
+    counter = rich.DownloadColumn() if unit == "bytes" else rich.TaskProgressColumn()
+    columns = (rich.TextColumn(text), rich.BarColumn(), counter, rich.TimeRemainingColumn())
+    with rich.Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=None, visible=visible)
+
+        def show(done: float, total: float | None) -> None:
+            bar.update(task, completed=done, total=total, visible=True)
+
+        yield show
+
+
+def _work_text(done: float, total: float | None, unit: str) -> str:
+    """Return the work done as text: a percentage if the total is known, else megabytes, else nothing."""
+    if total:
+        return f"{done / total:.0%}".replace("%", " %")
+    return f"{done / 1e6:.1f} MB" if unit == "bytes" else ""
+
+
+def _console() -> Any:
+    return import_optional("rich.console", extra="cli", purpose=_PURPOSE).Console(stderr=True)

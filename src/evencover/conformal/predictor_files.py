@@ -1,0 +1,187 @@
+"""Calibrated regressors on disk: the calibration, and the fitted model as an object that skops wrote."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from sklearn import __version__ as sklearn_version
+from sklearn.utils.validation import check_is_fitted
+
+from evencover.calibration.by_group import ByGroup, HistogramByGroup
+from evencover.calibration.calibration_files import from_archive, to_archive
+from evencover.calibration.cross import CrossFolds
+from evencover.calibration.protocols import Calibrated, Calibrator
+from evencover.calibration.two_tails import TwoTails
+from evencover.files.archive import IncompatibleFileError, file_errors, read_archive, read_header, write_archive
+from evencover.files.objects import dump_objects, load_objects
+from evencover.inputs.arrays import warn_user
+from evencover.quantiles import level_fraction
+from evencover.scores.score import Nonconformity
+
+PREDICTOR, RESULTS = "predictor.evencover", "results.json"  # files in the folder of a run
+_NOTES = ("scikit-learn", "calibrator", "level", "scale", "n_features", "features")
+_OWN_CALIBRATORS = (ByGroup, HistogramByGroup, TwoTails, CrossFolds)
+
+PredictorClass: TypeAlias = Literal["ConformalRegressor", "CrossConformalRegressor"]
+
+
+class PredictorFileMixin:
+    """The method `save` of conformal regressors; each class has its own `load`."""
+
+    estimator_: Any
+    scale_: float | None
+    calibrator_: Calibrated
+    _learned_by: Calibrator
+    _saved_parameters: tuple[str, ...] = ()  # the parameters that a file holds if they are numbers or text
+
+    def save(self, path: str | Path, *, level: float = 0.9) -> None:
+        """Write the calibrated model to one file, without pickle; the calibration rows are not saved.
+
+        A warning lists classes that `load` does not know: others than those of scikit-learn, boosters and this package.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file. It is written atomically: complete, or not at all.
+        level : float
+            The default level of ``evencover predict`` for this file.
+        """
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        notes: dict[str, Any] = {
+            "level": float(level_fraction(level)),
+            "scale": self.scale_,
+            "n_features": getattr(self, "n_features_in_", None),
+            "features": None if names is None else names.tolist(),
+        }
+        if self._saved_parameters:
+            given = {name: getattr(self, name) for name in self._saved_parameters}
+            notes["parameters"] = {name: value for name, value in given.items() if _is_plain(value, inside=True)}
+        write(path, self.estimator_, self._learned_by, self.calibrator_, notes)
+
+    def _set_loaded(self, saved: "SavedPredictor") -> None:
+        """Set the attributes that `fit` sets, but for the calibration rows."""
+        self.estimator_, self.scale_ = saved.estimator, saved.notes["scale"]
+        self.calibrator_, self._learned_by = saved.learned, saved.calibrator
+        if saved.notes["n_features"] is not None:
+            self.n_features_in_ = saved.notes["n_features"]
+        if saved.notes["features"] is not None:
+            self.feature_names_in_ = np.array(saved.notes["features"], dtype=object)
+
+
+@dataclass(frozen=True, eq=False)
+class SavedPredictor:
+    """The contents of a file."""
+
+    estimator: Any  # fitted
+    calibrator: Any
+    learned: Any
+    notes: Mapping[str, Any]
+
+
+def write(
+    path: str | Path, estimator: Any, calibrator: Calibrator, learned: Calibrated, notes: Mapping[str, Any]
+) -> None:
+    """Write a fitted model, its calibrator, what the calibrator learned, and notes for the header to one file."""
+    state = learned.state()
+    objects = {name: value for name, value in state.items() if not _is_plain(value)}
+    is_own = type(calibrator) in _OWN_CALIBRATORS
+    content, untrusted = dump_objects(
+        {"estimator": estimator, "calibrator": calibrator if is_own else None, "state": objects}, "predictor"
+    )
+    archive = to_archive(learned.nonconformity, {name: state[name] for name in state if name not in objects})
+    described = {"name": type(calibrator).__name__, "own": is_own}
+    header = {**archive.header, "scikit-learn": sklearn_version, "calibrator": described, **notes}
+    if untrusted:
+        warn_user(f"to load this file, pass the names of the classes in it: trusted={untrusted}")
+    write_archive(path, "predictor", replace(archive, header=header, objects=content))
+
+
+def read(
+    path: str | Path,
+    kind: PredictorClass,
+    nonconformity: Nonconformity | None,
+    trusted: Sequence[str],
+    given: Calibrator | None = None,
+) -> SavedPredictor:
+    """Return the contents of a file that `write` wrote; raise ValueError if it is of another class than ``kind``."""
+    archive = read_archive(path, "predictor")
+    with file_errors(path, "predictor"):
+        _check_class(archive.header, kind)
+        notes = {**{name: archive.header[name] for name in _NOTES}, "parameters": archive.header.get("parameters", {})}
+        _check_calibrator(notes["calibrator"], given)
+        state, score = from_archive(archive, nonconformity)
+    _warn_of_other_version(path, notes["scikit-learn"])
+    objects = load_objects(archive.objects, path, "predictor", trusted)
+    with file_errors(path, "predictor"):
+        estimator, own, state = objects["estimator"], objects["calibrator"], {**state, **objects["state"]}
+    if given is not None:  # outside `file_errors`: an error in the user's own code is not one of the file
+        return SavedPredictor(estimator, given, given.restore(state, score), notes)
+    with file_errors(path, "predictor"):
+        return SavedPredictor(estimator, own, own.restore(state, score), notes)
+
+
+def saved_class(path: str | Path) -> PredictorClass:
+    """Return the name of the class whose `load` reads a file."""
+    header = read_header(path, "predictor")
+    with file_errors(path, "predictor"):
+        return _class_of(header)
+
+
+def saved_level(path: str | Path) -> float:
+    """Return the level that was passed when the file was saved."""
+    header = read_header(path, "predictor")
+    with file_errors(path, "predictor"):
+        return float(header["level"])
+
+
+def _class_of(header: Mapping[str, Any]) -> PredictorClass:
+    described = header["calibrator"]
+    is_cross = described["own"] and described["name"] == CrossFolds.__name__
+    return "CrossConformalRegressor" if is_cross else "ConformalRegressor"
+
+
+def _check_class(header: Mapping[str, Any], kind: PredictorClass) -> None:
+    """Raise unless a file was saved by this class."""
+    if (saved := _class_of(header)) != kind:
+        raise IncompatibleFileError(f"a {saved} was saved to this file; load it by {saved}.load, not by {kind}.load")
+
+
+def without_scale(nonconformity: Any, scale: float | None) -> Any:
+    """Return the score, or mapping of scores, without a scale that was computed in `fit`, at any depth."""
+    if scale is None:
+        return nonconformity
+    if isinstance(nonconformity, Mapping):
+        return {label: without_scale(score, scale) for label, score in nonconformity.items()}
+    if not is_dataclass(nonconformity) or isinstance(nonconformity, type):
+        return nonconformity
+    settings = {each.name: getattr(nonconformity, each.name) for each in fields(nonconformity) if each.init}
+    found = {name: without_scale(value, scale) for name, value in settings.items()}
+    return replace(nonconformity, **{**found, **({"scale": None} if settings.get("scale") == scale else {})})
+
+
+def _check_calibrator(described: Mapping[str, Any], given: Calibrator | None) -> None:
+    """Raise unless a file's calibrator is of this package, or the given one has its name."""
+    if given is None and not described["own"]:
+        raise IncompatibleFileError(f"its calibrator is of your class {described['name']}: pass it as calibrator=")
+    if given is not None and type(given).__name__ != described["name"]:
+        raise IncompatibleFileError(f"its calibrator is {described['name']}; got {given!r}")
+
+
+def _warn_of_other_version(path: str | Path, saved_with: str) -> None:
+    if saved_with != sklearn_version:
+        warn_user(
+            f"{path} was written with scikit-learn {saved_with}, and this is {sklearn_version}: the model may predict "
+            "differently, and a calibration holds only for the model it was made with"
+        )
+
+
+def _is_plain(value: Any, *, inside: bool = False) -> bool:
+    """Return whether a value is an array of numbers or text, or a value that JSON restores unchanged."""
+    if type(value) is np.ndarray:
+        return not inside and not value.dtype.hasobject
+    if type(value) is list:
+        return all(_is_plain(each, inside=True) for each in value)
+    return value is None or type(value) in (str, bool, int, float)

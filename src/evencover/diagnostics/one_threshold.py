@@ -1,0 +1,314 @@
+"""The marginal threshold (one for all rows): its coverage of future rows in each group, with exact tests."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from scipy.stats import hypergeom
+
+from evencover.diagnostics.coverage_intervals import CalibrationCounts, farthest_distance, largest_distance
+from evencover.diagnostics.exact_tests import (
+    SIGNIFICANT,
+    clopper_pearson_lower,
+    holm,
+    lower_confidence_bound,
+    tail_error,
+    two_sided_p_value,
+    upper_confidence_bound,
+)
+from evencover.diagnostics.interval_input import are_whole
+from evencover.diagnostics.verdicts import Verdict, verdict
+from evencover.groups import Groups, Label
+from evencover.inputs.arrays import BoolArray, FloatArray, IntArray
+from evencover.intervals import Intervals, ending_at_whole_numbers
+from evencover.quantiles import Level, conformal_quantile, conformal_rank, level_fraction, thresholds
+from evencover.rows import Rows
+from evencover.scores import Bounded, Score, scores_of
+from evencover.scores.evaluation import interval_by, scores_by
+
+N_DRAWS = 9999  # tables drawn by the joint test of three groups or more
+_ROUNDING_MARGIN = 1e-9
+
+
+@dataclass(frozen=True)
+class GroupForecast:
+    """The coverage that one threshold for all rows will have in a group.
+
+    Parameters
+    ----------
+    group : label
+        The group.
+    rows : int
+        Number of its calibration rows.
+    coverage : float
+        Share of these rows that the threshold covers; NaN without rows.
+    low, high : float
+        Interval for the probability that the threshold, as computed, covers a future row of the group. The intervals
+        of all groups hold at the same time with 95 % confidence.
+    p_value, adjusted : float
+        p-value of the exact test of this group against the others: unadjusted, and Holm-adjusted for the number of
+        groups. NaN without rows.
+    threshold : float
+        The threshold from the rows of this group alone; inf if they are too few.
+    within : float
+        The smallest distance from the level within which the coverage of this group is shown to lie.
+    inside : float
+        Share of these rows whose target lies strictly inside its interval; NaN without rows.
+    inside_low : float
+        Lower end of the interval for that share.
+    """
+
+    group: Label
+    rows: int
+    coverage: float
+    low: float
+    high: float
+    p_value: float
+    adjusted: float
+    threshold: float
+    within: float
+    inside: float
+    inside_low: float
+
+    @property
+    def estimate(self) -> float:
+        """Estimate of the coverage: that of the calibration rows."""
+        return self.coverage
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalThreshold:
+    """The marginal threshold of calibration scores, and what it covers in each group.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        Calibration scores.
+    groups : Groups of n rows, G of them
+        Their groups. Rows without a group count for the threshold only. So does a single row that is a learned edge,
+        because it is not a random draw from its group.
+    level : float
+        Nominal coverage.
+    rows, nonconformity : Rows of n rows and Score, optional
+        The rows and their score, if they are known. Then rows count as the intervals treat them: points that replace
+        empty intervals cover their target, and whole numbers can lie on a bound although their score is smaller.
+    """
+
+    scores: FloatArray
+    groups: Groups
+    level: Level
+    rows: Rows | None = None
+    nonconformity: Score | None = None
+
+    @classmethod
+    def of_rows(cls, rows: Rows, groups: Groups, score: Score, level: Level) -> Self:
+        """Return the marginal threshold of rows with targets."""
+        return cls(scores_of(score, rows), groups, level, rows, score)
+
+    @cached_property
+    def threshold(self) -> float:
+        """The threshold of all rows."""
+        return float(conformal_quantile(self.scores, self.level))
+
+    @cached_property
+    def sizes(self) -> IntArray:
+        """Number of rows of each group. Shape (G,)."""
+        return self._counts(np.ones(len(self.scores), dtype=bool))
+
+    @cached_property
+    def covered(self) -> IntArray:
+        """Number of covered rows of each group: by their score, or by a point that replaces an interval. Shape (G,)."""
+        return self._scored + self._counts(self._at_a_point)
+
+    @cached_property
+    def replaces_empty(self) -> bool:
+        """Whether points replace empty intervals of these rows."""
+        return self._intervals is not None and self._intervals.n_replaced > 0
+
+    @property
+    def coverage_intervals(self) -> tuple[FloatArray, FloatArray]:
+        """The interval of each group's coverage with this threshold, as computed; jointly valid at 95 %. Shapes (G,).
+
+        The bounds are Clopper-Pearson bounds. They are valid although the threshold was computed from the same rows:
+        the threshold is the score at which the count of all rows reaches the conformal rank. Given the scores of the
+        other groups, the coverage is beyond a bound exactly if the count of this group at one fixed score is beyond
+        its own bound. With ties at the threshold, the lower bound counts rows of other groups first.
+        """
+        if self.threshold == np.inf:
+            return np.ones(len(self.sizes)), np.ones(len(self.sizes))
+        return self._bounds(tail_error(int(np.count_nonzero(self.sizes))))
+
+    @property
+    def distances(self) -> FloatArray:
+        """The smallest distance from the level within which each group is shown to lie. Shape (G,).
+
+        One-sided tests at 5 % reject, on both sides, that its coverage is farther off. They use the bounds of
+        `coverage_intervals`, each at 5 %. The coverages are fixed numbers, so all of them are shown to be near the
+        level if each is (intersection-union test).
+        """
+        if self.threshold == np.inf:
+            return np.full(len(self.sizes), np.inf)
+        return np.where(self.sizes > 0, farthest_distance(*self._bounds(SIGNIFICANT), self.level), np.inf)
+
+    def _bounds(self, error: float | FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the bounds of each group's coverage with a finite threshold, one-sided at this error. Shapes (G,).
+
+        A row is missed if its score is above the threshold and, given that, no replaced point is its target. The rows
+        above the threshold are independent, whatever the threshold is. So with points, each of the two shares gets
+        bounds at half the error (Bonferroni), and the bounds of the missed share are their products.
+        """
+        counts, error = self.counts, error / (1 + self.replaces_empty)
+        low = lower_confidence_bound(counts.certain, counts.rows, error)
+        high = upper_confidence_bound(counts.covered, counts.rows, error)
+        if not self.replaces_empty:
+            return low, high
+        points, above = self._counts(self._at_a_point), counts.rows - counts.covered
+        fewest, most = (bound(points, above, error) for bound in (lower_confidence_bound, upper_confidence_bound))
+        return 1 - (1 - low) * (1 - fewest), 1 - (1 - high) * (1 - most)
+
+    @property
+    def shown_within(self) -> float:
+        """The smallest distance from the level within which all groups that have rows are shown to lie."""
+        return float(largest_distance(self.distances, self.sizes))
+
+    @cached_property
+    def inside(self) -> IntArray:
+        """Number of rows of each group strictly inside: narrower intervals would cover them, too. Shape (G,).
+
+        Their score is below the threshold, and below that of an end of their interval: of possible targets, the end
+        with the larger score is the first that a narrower interval misses.
+        """
+        below = self.scores < self.threshold
+        if self._intervals is None or self.rows is None or self.nonconformity is None:
+            return self._counts(below)
+        with np.errstate(all="ignore"):  # a score need not be defined at an infinite end
+            ends = [
+                scores_by(self.nonconformity, end, self.rows.prediction)
+                for end in (self._intervals.lower, self._intervals.upper)
+            ]
+            return self._counts(below & ~(self.scores >= np.fmax(*ends)))
+
+    @property
+    def inside_low(self) -> FloatArray:
+        """Lower ends of intervals for the shares of rows strictly inside. Shape (G,).
+
+        A group is covered too often only if these rows are too many: with a smaller threshold, the others would be
+        missed. Without ties in a group, it is the lower end of the interval of its coverage.
+        """
+        tied = self.covered - self.inside > 1  # the one score that the threshold comes from is no tie
+        bounds = clopper_pearson_lower(self.inside, self.sizes, int(np.count_nonzero(self.sizes)))
+        return np.where(tied, bounds, self.coverage_intervals[0])
+
+    @property
+    def counts(self) -> CalibrationCounts:
+        """The rows of each group, and how many of them score at most a finite threshold."""
+        tied = self.scores == self.threshold
+        own, needed = self._counts(tied), self._rank - np.count_nonzero(self.scores < self.threshold)
+        certain = self._scored - own + np.maximum(0, needed - (np.count_nonzero(tied) - own))
+        return CalibrationCounts(self.sizes, certain, self._scored)
+
+    @cached_property
+    def p_values(self) -> FloatArray:
+        """Exact p-value of each group: if scores do not depend on groups, its count is hypergeometric. Shape (G,)."""
+        null = (self.sizes.sum(), self.covered.sum(), self.sizes)  # SciPy's frozen distributions are slow to make
+        p_values = two_sided_p_value(hypergeom.cdf(self.covered, *null), hypergeom.sf(self.covered - 1, *null))
+        return np.where(self.sizes > 0, p_values, np.nan)
+
+    def joint_p_value(self, seed: int) -> float:
+        """Return the exact p-value of all groups jointly; the statistic is Σ (x − E x)² / n over the groups.
+
+        Under the null hypothesis the counts x are multivariate hypergeometric. With two groups, their probabilities are
+        summed. With more, the observed table is ranked among 9999 random tables, which is also exact (the smallest
+        possible p-value is 1/10000).
+        """
+        sizes, covered = self.sizes[self.sizes > 0], self.covered[self.sizes > 0]
+        n, k = int(sizes.sum()), int(covered.sum())
+        if len(sizes) < 2:
+            return 1.0
+        if len(sizes) == 2:
+            first = np.arange(max(0, k - sizes[1]), min(k, sizes[0]) + 1)
+            tables = np.stack([first, k - first], axis=1)
+            extreme = _at_least_as_uneven(tables, covered, sizes)
+            return min(1.0, float(hypergeom.pmf(first[extreme], n, k, sizes[0]).sum()))
+        tables = np.random.default_rng(seed).multivariate_hypergeometric(sizes, k, size=N_DRAWS, method="marginals")
+        return float(1 + np.count_nonzero(_at_least_as_uneven(tables, covered, sizes))) / (N_DRAWS + 1)
+
+    def verdict(self, tolerance: float) -> Verdict:
+        """Return the verdict on this threshold; `undecided` for an infinite one, which covers everything."""
+        return verdict(self.forecasts, self.level, tolerance, shown_within=self.shown_within)
+
+    @cached_property
+    def forecasts(self) -> tuple[GroupForecast, ...]:
+        """The expected coverage of future rows in each group."""
+        columns = (
+            *(self._share(self.covered), *self.coverage_intervals, self.p_values, holm(self.p_values)),
+            *(self.group_thresholds, self.distances, self._share(self.inside), self.inside_low),
+        )
+        rows = zip(self.groups.labels, self.sizes.tolist(), *(column.tolist() for column in columns), strict=True)
+        return tuple(GroupForecast(*row) for row in rows)
+
+    @cached_property
+    def group_thresholds(self) -> FloatArray:
+        """The threshold from each group's own rows, without its edge rows. Shape (G,)."""
+        own = np.full(len(self.sizes), np.inf)
+        for (group, bits), rows in self.groups.cells():
+            if not bits:
+                own[group] = thresholds(self.scores[rows], (level_fraction(self.level),))[0]
+        return own
+
+    @property
+    def _rank(self) -> int:
+        return conformal_rank(len(self.scores), self.level)
+
+    @cached_property
+    def _scored(self) -> IntArray:
+        """Number of rows of each group whose score is at most the threshold. Shape (G,)."""
+        return self._counts(self.scores <= self.threshold)
+
+    @cached_property
+    def _intervals(self) -> Intervals | None:
+        """The intervals of the rows, if they tell more than the scores: for targets with a support, or whole ones."""
+        if self.rows is None or self.nonconformity is None or self.threshold == np.inf:
+            return None
+        whole = are_whole(self.rows.required_target(by="a score"))
+        if not (whole or isinstance(self.nonconformity, Bounded)):
+            return None
+        intervals = interval_by(self.nonconformity, self.threshold, self.rows.prediction)
+        return ending_at_whole_numbers(intervals) if whole else intervals
+
+    @cached_property
+    def _at_a_point(self) -> BoolArray:
+        """Whether each row is covered by a point that replaces an empty interval. Shape (n,)."""
+        if self._intervals is None or self.rows is None:
+            return np.zeros(len(self.scores), dtype=bool)
+        covered = self._intervals.covers(self.rows.required_target(by="a score"))
+        return self._intervals.replaced & covered & (self.scores > self.threshold)
+
+    def _share(self, counts: IntArray) -> FloatArray:
+        """Return a count of each group as a share of its rows; NaN without rows."""
+        return np.where(self.sizes > 0, counts / np.maximum(self.sizes, 1), np.nan)
+
+    def _counts(self, rows: BoolArray) -> IntArray:
+        """Return how many of the selected rows each group has."""
+        codes = self._codes[rows]
+        return np.bincount(codes[codes >= 0], minlength=len(self.groups.labels))
+
+    @cached_property
+    def _codes(self) -> IntArray:
+        """The group of each row; -1 for rows without a group, and for a single edge row."""
+        if self.groups.edge is None:
+            return self.groups.codes
+        codes = self.groups.codes.copy()
+        for (_, bits), rows in self.groups.cells():
+            if bits and len(rows) == 1:
+                codes[rows] = -1
+        return codes
+
+
+def _at_least_as_uneven(tables: IntArray, covered: IntArray, sizes: IntArray) -> BoolArray:
+    """Return which tables of counts deviate at least as much as the observed table. Shape (tables,)."""
+    expected = covered.sum() * (sizes / sizes.sum())
+    deviations = ((tables - expected) ** 2 / sizes).sum(axis=1)
+    observed = ((covered - expected) ** 2 / sizes).sum()
+    return np.asarray(deviations >= observed * (1 - _ROUNDING_MARGIN))

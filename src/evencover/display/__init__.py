@@ -1,0 +1,1 @@
+"""How results are shown: HTML, numbers as text, figures."""

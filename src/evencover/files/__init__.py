@@ -1,0 +1,1 @@
+"""Files that evencover writes, and the objects in them."""

@@ -1,0 +1,177 @@
+"""Files that evencover writes: atomic writes, and the archive that calibrations, predictors and networks share.
+
+The archive is a zip file, without pickle. It holds a header in JSON, arrays in numpy's own format and, if needed,
+objects written by skops (see `saved_objects`)::
+
+    header.json          format, version, evencover, and what the kind of file needs
+    arrays/<name>.npy    any number of arrays
+    objects.skops        optional
+"""
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from lzma import LZMAError
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, TypeAlias
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
+from zlib import error as ZlibError  # noqa: N812
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evencover._version import __version__
+from evencover.files.unfinished import unfinished_file
+
+
+def plain_value(value: Any, other: Callable[[Any], Any] = repr) -> Any:
+    """Return a value as JSON data: NaN becomes null, an infinite number the text inf or -inf.
+
+    Parameters
+    ----------
+    value : object
+        A number, a text, an array, or a mapping or sequence of such values.
+    other : callable
+        Turns an object of another kind into JSON data.
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain_value(each, other) for key, each in value.items()}
+    if isinstance(value, tuple | list | np.ndarray):
+        return [plain_value(each, other) for each in value]
+    if isinstance(value, np.generic):
+        return plain_value(value.item(), other)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value if value is None or isinstance(value, str | bool | int | float) else other(value)
+
+
+VERSION = 4  # of the format, the same for every kind of file; tests/files holds examples of each version
+_OLDEST_VERSION = 3  # the first one that every later evencover reads; 1 and 2 were never released
+_HEADER, _ARRAYS, _OBJECTS = "header.json", "arrays/", "objects.skops"
+_ERRORS_OF_CORRUPT_FILES = (
+    *(AttributeError, BadZipFile, EOFError, KeyError, LZMAError, NotImplementedError),
+    *(OSError, OverflowError, RuntimeError, TypeError, ValueError, ZlibError),
+)
+
+Kind: TypeAlias = Literal["calibration", "table calibration", "predictor", "network"]
+
+
+@dataclass(frozen=True, eq=False)
+class Archive:
+    """The contents of a saved file."""
+
+    header: Mapping[str, Any]  # values that JSON can represent
+    arrays: Mapping[str, NDArray[Any]]
+    objects: bytes = b""  # written by skops
+
+
+class IncompatibleFileError(ValueError):
+    """The file is not corrupt, but this reader cannot use it."""
+
+
+@contextmanager
+def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
+    """Yield a file to write to; ``path`` has the complete content afterwards, or is unchanged after an error.
+
+    Parameters
+    ----------
+    path : str or Path
+        The destination. A file that exists there is replaced once the new content is complete.
+    """
+    path = Path(path).resolve()  # through a symbolic link
+    if path.exists() and not path.is_file():
+        raise OSError(f"a file can be written only in place of a file; {path} is none")
+    unfinished = Path(f"{path}.{os.getpid()}.part")
+    with unfinished_file(unfinished) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+        file.close()  # Windows does not rename a file that is open
+        unfinished.replace(path)
+
+
+def write_archive(path: str | Path, kind: Kind, archive: Archive) -> None:
+    """Write an archive atomically; its header gets the format, its version and the version of evencover."""
+    header = {**file_header(kind), **archive.header}
+    with atomic_write(path) as file, ZipFile(file, "w", ZIP_DEFLATED) as members:
+        members.writestr(_HEADER, json.dumps(header))
+        for name, array in archive.arrays.items():
+            # ZipInfo means uncompressed: floating-point numbers hardly compress, and trying takes most of the time.
+            with members.open(ZipInfo(f"{_ARRAYS}{name}.npy"), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+        if archive.objects:
+            members.writestr(_OBJECTS, archive.objects)
+
+
+def read_archive(path: str | Path, kind: Kind) -> Archive:
+    """Return the contents of a file that `write_archive` wrote; raise ValueError if it is corrupt or of another kind.
+
+    Members are read to their end, so that their checksums are verified.
+    """
+    with Path(path).open("rb") as file, file_errors(path, kind), ZipFile(file) as members:
+        header = _header(members, kind)
+        names = members.namelist()
+        arrays = {
+            name.removeprefix(_ARRAYS).removesuffix(".npy"): _array(members, name)
+            for name in names
+            if name.startswith(_ARRAYS)
+        }
+        return Archive(header, arrays, members.read(_OBJECTS) if _OBJECTS in names else b"")
+
+
+def read_header(path: str | Path, kind: Kind) -> Mapping[str, Any]:
+    """Return only the header of a file that `write_archive` wrote; raise ValueError as `read_archive` does."""
+    with Path(path).open("rb") as file, file_errors(path, kind), ZipFile(file) as members:
+        return _header(members, kind)
+
+
+@contextmanager
+def file_errors(path: str | Path, kind: Kind) -> Iterator[None]:
+    """Turn every error that a corrupt or incompatible file can cause into one ValueError that names the file."""
+    try:
+        yield
+    except IncompatibleFileError as error:
+        raise ValueError(f"{path}: {error}") from None
+    except _ERRORS_OF_CORRUPT_FILES as error:
+        raise ValueError(f"{path} is not a {kind} file written by evencover, or it is corrupt: {error}") from error
+
+
+def file_header(kind: Kind) -> dict[str, Any]:
+    """Return what every header begins with: the format, its version, and that of evencover."""
+    return {"format": _format(kind), "version": VERSION, "evencover": __version__}
+
+
+def _format(kind: Kind) -> str:
+    return f"evencover.{kind.replace(' ', '_')}"
+
+
+def _header(members: ZipFile, kind: Kind) -> dict[str, Any]:
+    """Return the header of an archive after checking it."""
+    header: dict[str, Any] = json.loads(members.read(_HEADER))
+    check_header(header, kind)
+    return header
+
+
+def check_header(header: Mapping[str, Any], kind: Kind) -> None:
+    """Raise unless the file is of this kind, in a version of the format that this evencover reads."""
+    if header["format"] != _format(kind):
+        raise IncompatibleFileError(f"its format is {header['format']!r}; expected {_format(kind)!r}")
+    written = f"evencover {header['evencover']} in version {header['version']} of the format"
+    if header["version"] > VERSION:
+        raise IncompatibleFileError(
+            f"written by a newer {written}; this is evencover {__version__}, which reads up to version {VERSION}: "
+            "upgrade evencover"
+        )
+    if header["version"] < _OLDEST_VERSION:
+        raise IncompatibleFileError(f"written by {written}, before its first release; fit the model and save it again")
+
+
+def _array(members: ZipFile, name: str) -> NDArray[Any]:
+    with members.open(name) as member:
+        array: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
+        if member.read():
+            raise ValueError(f"{name} holds more than one array")
+    return array

@@ -1,0 +1,1 @@
+"""What users pass: arrays, tables of any library, dates in columns; and the packages that are optional."""

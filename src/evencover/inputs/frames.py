@@ -1,0 +1,336 @@
+"""Tables of features in numpy, SciPy sparse, pandas, polars and pyarrow; rows are selected by position."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, time, timedelta
+from itertools import chain
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evencover.inputs.arrays import BoolArray, FloatArray, reads_as_number
+from evencover.inputs.optional import import_optional
+
+_DATE_TYPES = ("date", "time", "duration", "period")  # how the names of such types start in all libraries
+
+
+@dataclass(frozen=True, eq=False)
+class FrameKind:
+    """The library and the index of an input frame, so that a result can be returned as a frame of the same kind."""
+
+    library: Literal["pandas", "polars", "pyarrow"]
+    index: Any = None
+
+    def __getitem__(self, rows: Any) -> "FrameKind":
+        return self if self.index is None else FrameKind(self.library, self.index[rows])
+
+
+_BLANK_ROWS = b"evencover.blank_rows"  # in the metadata of a pyarrow table: it was read from a file with a header
+
+
+@dataclass(frozen=True)
+class RowNumbers:
+    """How messages number the rows of a table: from 0, or as in the file that the table was read from.
+
+    Parameters
+    ----------
+    blank : tuple of int or None
+        For a file with a header: its blank rows, counted from 1, in ascending order. None for any other table.
+    """
+
+    blank: tuple[int, ...] | None = None
+
+    def __getitem__(self, position: int | np.integer[Any]) -> int:
+        """Return the number of the row at a position of the table."""
+        if self.blank is None:
+            return int(position)
+        number = int(position) + 2
+        for row in self.blank:
+            number += row <= number
+        return number
+
+    def text(self, position: int | np.integer[Any]) -> str:
+        """Return the row at a position as text."""
+        return f"row {self[position]} (counted from 0)" if self.blank is None else f"row {self[position]} of the file"
+
+    def first(self, bad: BoolArray) -> str:
+        """Return a note in parentheses on the first of some bad rows."""
+        number = self[bad.argmax()]
+        return f"(the first in row {number}{', counted from 0' if self.blank is None else ' of the file'})"
+
+
+FROM_ZERO = RowNumbers()
+
+
+def row_numbers(table: Any) -> RowNumbers:
+    """Return how messages number the rows of a table."""
+    blank = _metadata(table).get(_BLANK_ROWS)
+    return FROM_ZERO if blank is None else RowNumbers(tuple(json.loads(blank)))
+
+
+def with_row_numbers(table: Any, blank: Sequence[int]) -> Any:
+    """Return a pyarrow table whose rows are numbered as in a file with a header and these blank rows."""
+    return table.replace_schema_metadata({**_metadata(table), _BLANK_ROWS: json.dumps(list(blank))})
+
+
+def _without_row_numbers(table: Any) -> Any:
+    """Return a pyarrow table of selected rows: their numbers in the file are no longer known."""
+    metadata = _metadata(table)
+    return table if metadata.pop(_BLANK_ROWS, None) is None else table.replace_schema_metadata(metadata)
+
+
+def _metadata(table: Any) -> dict[bytes, Any]:
+    """Return the metadata of a pyarrow table; it is empty for any other table."""
+    schema = getattr(table, "schema", None) if _library(table) == "pyarrow" else None
+    return dict(getattr(schema, "metadata", None) or {})
+
+
+def frame_kind(table: Any) -> FrameKind | None:
+    """Return the frame kind of `table`, or None if it is not a frame."""
+    match _library(table):
+        case "pandas":
+            return FrameKind("pandas", table.index)
+        case "polars" | "pyarrow" as library:
+            return FrameKind(library)
+        case _:
+            return None
+
+
+def new_frame(columns: Mapping[str, NDArray[Any]], kind: FrameKind) -> Any:
+    """Return a frame with these columns, of the given library and index."""
+    narwhals = import_optional("narwhals", extra="frames", purpose="a result as a frame")
+    frame = narwhals.from_dict(dict(columns), backend=kind.library).to_native()
+    if kind.index is not None:
+        frame.index = kind.index
+    return frame
+
+
+def take(table: Any, rows: NDArray[Any]) -> Any:
+    """Return the rows at these positions, in the type of the table."""
+    if table is None:
+        return None
+    if hasattr(table, "iloc"):
+        return table.iloc[rows]
+    if _library(table) == "pyarrow":
+        return _without_row_numbers(table.take(rows))
+    if hasattr(table, "tocsr"):
+        return table.tocsr()[rows]
+    by_position = hasattr(table, "__getitem__") and not isinstance(table, Sequence)
+    return (table if by_position else np.asarray(table))[rows]
+
+
+def n_rows(table: Any) -> int:
+    """Return the number of rows."""
+    shape = table.shape if hasattr(table, "shape") else np.asarray(table).shape
+    return int(shape[0])
+
+
+def column(table: Any, key: str | int, caller: str) -> NDArray[Any]:
+    """Return one column, by name or by position, as an array of shape (n,); error messages name the caller."""
+    if table is None:
+        raise ValueError(f"{caller} needs X, the features; got None")
+    names = column_names(table)
+    if names is not None:
+        values = table[_column_name(key, names, caller)]
+        arrow_type = str(getattr(values, "type", ""))
+        if arrow_type.startswith("dictionary"):  # np.asarray would lose the missing values
+            values = values.cast(values.type.value_type)
+        elif arrow_type.startswith("decimal"):
+            values = values.cast("float64")
+        return np.asarray(values)
+    values = table if hasattr(table, "tocsr") else np.asarray(table)
+    if isinstance(key, str):
+        raise TypeError(f"{caller} names a column, but X is an array without column names; give the column's position")
+    if values.ndim != 2 or not -values.shape[1] <= key < values.shape[1]:
+        raise ValueError(f"{caller} needs X with a column {key}; got X of shape {values.shape}")
+    if hasattr(values, "tocsr"):
+        return np.asarray(values.tocsr()[:, [key]].toarray()).ravel()
+    return np.asarray(values[:, key])
+
+
+def columns_of(table: Any, names: Sequence[str]) -> Any:
+    """Return these columns of a frame, in the type of the frame."""
+    return table.select(names) if _library(table) == "pyarrow" else table[list(names)]
+
+
+def with_columns(table: Any, columns: Mapping[str, NDArray[Any]]) -> Any:
+    """Return a frame with other values in some of its columns."""
+    if not columns:
+        return table
+    match _library(table):
+        case "pandas":
+            table = table.copy(deep=False)
+            for name, values in columns.items():
+                table[name] = values
+            return table
+        case "polars":
+            return table.with_columns(**columns)
+    arrow = import_optional("pyarrow", extra="frames", purpose="a pyarrow table")
+    for name, values in columns.items():
+        table = table.set_column(table.column_names.index(name), name, arrow.array(values))
+    return table
+
+
+def is_missing(values: NDArray[Any]) -> BoolArray:
+    """Return which values of a column are None, NaN, NaT or pandas' NA."""
+    if values.dtype.kind == "O":
+        missing = [
+            type(value) is not str and (value is None or _differs_from_itself(value)) for value in values.tolist()
+        ]
+        return np.array(missing, dtype=bool)
+    return np.asarray(values != values)
+
+
+def _differs_from_itself(value: Any) -> bool:
+    equal = value == value
+    if isinstance(equal, bool | np.bool_):
+        return not equal
+    return not hasattr(equal, "__len__")  # pandas' NA == NA is NA; arrays, which are not missing, compare elementwise
+
+
+def as_numbers(values: NDArray[Any]) -> FloatArray | None:
+    """Return a column of numbers as floats, missing ones as NaN; return None for any other column."""
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    if values.dtype.kind != "O":
+        return None
+    missing = is_missing(values)
+    if any(isinstance(value, str | bytes) for value in values[~missing].tolist()):
+        return None
+    try:
+        return np.where(missing, np.nan, values).astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def numbers_in_text(values: NDArray[Any]) -> FloatArray | None:
+    """Return a column of numbers as text as floats, missing ones as NaN; None if a value is anything else."""
+    known = ~is_missing(values)
+    cells = values[known].tolist()
+    if not cells or not all(isinstance(cell, str) and reads_as_number(cell) for cell in cells):
+        return None
+    numbers = np.full(len(values), np.nan)
+    numbers[known] = [float(cell) for cell in cells]
+    return numbers
+
+
+def numeric_column(
+    values: NDArray[Any], name: str, *, rule: str = "must hold numbers", rows: RowNumbers = FROM_ZERO
+) -> FloatArray:
+    """Return a column as by `as_numbers`; raise ValueError, naming the first other value, if it holds anything else.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        The column.
+    name : str
+        What the error calls the column.
+    rule : str
+        What the error says that the column must do.
+    rows : RowNumbers
+        How the error numbers the rows.
+    """
+    numbers = as_numbers(values)
+    if numbers is None:
+        row, value = first_non_numeric(values)
+        raise ValueError(f"{name} {rule}; got {value!r:.80} in {rows.text(row)}")
+    return numbers
+
+
+def check_no_infinite(numbers: FloatArray, name: str, *, rows: RowNumbers = FROM_ZERO) -> None:
+    """Raise ValueError if a column holds infinite values; missing ones, which are NaN, are allowed."""
+    problem = infinite_values(numbers, name, rows)
+    if problem:
+        raise ValueError(problem)
+
+
+def infinite_values(numbers: FloatArray, name: str, rows: RowNumbers) -> str:
+    """Return how many values of a column are infinite, as an error message; empty if none is."""
+    infinite = np.isinf(numbers)
+    if not infinite.any():
+        return ""
+    return f"{name} must have finite or missing values; infinite values: {infinite.sum()} {rows.first(infinite)}"
+
+
+def first_non_numeric(values: NDArray[Any]) -> tuple[int, Any]:
+    """Return the row and the value of a column's first value that is neither a number nor missing.
+
+    One word makes a whole column of a CSV file text. So values that cannot be read as a number come first, before
+    numbers written as text.
+    """
+    if values.dtype.str.endswith("[ns]"):  # tolist would turn nanoseconds into integers
+        values = values.astype(f"{values.dtype.kind}8[us]")
+    cells = values.tolist()
+    words = (row for row, value in enumerate(cells) if not reads_as_number(value) and _is_non_numeric(value))
+    row = next(chain(words, (row for row, value in enumerate(cells) if _is_non_numeric(value))))
+    return row, cells[row]
+
+
+def _is_non_numeric(value: Any) -> bool:
+    """Return whether a value is neither a number nor missing."""
+    single = np.empty(1, dtype=object)
+    single[0] = value  # np.array([value]) would turn a list into a row of values
+    return as_numbers(single) is None
+
+
+def column_names(table: Any) -> list[Any] | None:
+    """Return the column names of a frame, or None for an array."""
+    if frame_kind(table) is None:
+        return None
+    return list(table.column_names if hasattr(table, "column_names") else table.columns)
+
+
+def date_columns(table: Any) -> list[Any]:
+    """Return the columns of a table that hold dates, times or durations: by name, or by position in an array."""
+    if len(getattr(table, "shape", ())) != 2 or hasattr(table, "tocsr"):
+        return []
+    names = column_names(table)
+    if names is None:
+        array = np.asarray(table)
+        columns = enumerate(array.T) if array.dtype.kind in "OmM" else ()
+        return [position for position, values in columns if _holds_dates(str(array.dtype), values)]
+    types = list(table.schema.types if _library(table) == "pyarrow" else table.dtypes)
+    texts = {kind: str(kind).lower() for kind in set(types)}  # few types, even in a wide table
+    in_order = enumerate(zip(names, types, strict=True))
+    return [name for position, (name, kind) in in_order if _holds_dates(texts[kind], _objects(table, position, kind))]
+
+
+def _holds_dates(kind: str, objects: NDArray[Any]) -> bool:
+    """Return whether a type is one of dates or times or, for a column of Python objects, whether its first value is."""
+    if kind != "object":
+        return kind.startswith(_DATE_TYPES)
+    first = next((value for value in objects if value is not None and not _differs_from_itself(value)), None)
+    return isinstance(first, date | time | timedelta | np.datetime64 | np.timedelta64)
+
+
+def _objects(table: Any, position: int, kind: Any) -> NDArray[Any]:
+    """Return the values of a pandas column if it holds Python objects, else nothing."""
+    has_objects = kind == "object" and hasattr(table, "iloc")
+    return table.iloc[:, position].to_numpy() if has_objects else np.empty(0)
+
+
+def _library(table: Any) -> str:
+    """Return the frame library of the table's class or of one of its base classes, or an empty string."""
+    packages = (base.__module__.partition(".")[0] for base in type(table).__mro__)
+    return next((package for package in packages if package in ("pandas", "polars", "pyarrow")), "")
+
+
+def _column_name(key: str | int, names: list[Any], caller: str) -> Any:
+    """Return the column's name: the key itself, or the name at that position."""
+    if key in names:
+        return key
+    if isinstance(key, int | np.integer) and -len(names) <= key < len(names):
+        return names[key]
+    raise ValueError(f"{caller}: X has no column {key!r}; the columns are: {', '.join(map(str, names))}")
+
+
+def join_columns(table_columns: Mapping[str, Any], result_columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both; a column of the table with the name of a result column gets the prefix ``table_``."""
+    columns = dict(result_columns)
+    for name, values in table_columns.items():
+        while name in columns:
+            name = f"table_{name}"
+        columns[name] = values
+    return columns

@@ -1,0 +1,560 @@
+"""The regressors that `AutoRegressor` combines, and the best of a few for small tables."""
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, Self, TypeAlias
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import RidgeCV
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, StandardScaler
+
+from evencover.inputs.arrays import FloatArray
+from evencover.models._scaling import mean_and_scale
+from evencover.models.estimators import (
+    CloneMixin,
+    checked_features,
+    checked_rows,
+    checked_target,
+    fitted_clone,
+    remember_features,
+)
+from evencover.models.folds import checked_splitter, out_of_fold_predictions
+
+PENALTIES = np.logspace(-3, 5, 9)  # of ridge regression
+_N_TREES = 15  # 25 had 1 % smaller errors and took 60 % longer
+_INVERSE_WIDTH = 0.1  # of the kernel: 1 and 0.3 were worse, 0.2 and 0.05 about equal
+_N_KERNELS = 100  # 50 had 1 % larger errors
+
+
+class KernelFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Features exp(−0.1 ‖x − x'‖² / d) of d standardised features, by `Nystroem`: with as many x' as there are rows.
+
+    A linear model of at most `n_components` such features is a smooth function of x. `Nystroem` itself has a width and
+    a number of components that do not depend on the table.
+
+    Parameters
+    ----------
+    n_components : int
+        The largest number of features.
+    random_state : int
+        Seed of the choice of the rows x'.
+    """
+
+    def __init__(self, n_components: int = _N_KERNELS, *, random_state: int = 0) -> None:
+        self.n_components = n_components
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+        """Choose the rows x'."""
+        rows = checked_features(self, X)
+        n, d = rows.shape
+        size, seed = min(self.n_components, n), self.random_state
+        self.kernels_ = Nystroem(gamma=_INVERSE_WIDTH / d, n_components=size, random_state=seed).fit(rows)
+        remember_features(self, X)
+        return self
+
+    def transform(self, X: Any) -> FloatArray:
+        """Return the features of rows. Shape (n, components)."""
+        rows = checked_rows(self, X)
+        return np.asarray(self.kernels_.transform(rows))
+
+
+class BestRegressor(CloneMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """The one of several regressors that has the smallest mean squared error in cross-validation, fitted on all rows.
+
+    The comparison is a part of `fit`. So a conformal predictor of this model keeps its guarantee: the model does not
+    use the rows that calibrate it, and in cross-conformal regression each fold makes its own choice.
+
+    Parameters
+    ----------
+    candidates : sequence of pairs of a name and a regressor
+        The regressors to compare; the first of equally good ones is taken.
+    cv : int or splitter
+        Folds, the same for all of them.
+    random_state : int
+        Seed of the folds.
+
+    Attributes
+    ----------
+    best_ : str
+        The name of the best one.
+    errors_ : dict from str to float
+        The root mean squared errors, out of fold.
+    estimator_ : fitted regressor
+        The best one.
+    out_of_fold_ : tuple of two ndarrays of shape (n,)
+        Its out-of-fold predictions, and the fold of each row. `WithSpread` uses them instead of fitting again.
+    """
+
+    def __init__(self, candidates: Sequence[tuple[str, Any]], *, cv: Any = 5, random_state: int = 0) -> None:
+        self.candidates = candidates
+        self.cv = cv
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Compare the regressors and fit the best one on all rows."""
+        rows, target = checked_features(self, X), checked_target(self, X, y)
+        splitter = checked_splitter(self.cv, len(target), self.random_state, clustered=False)
+        models = dict(self.candidates)
+        found = {name: out_of_fold_predictions(each, rows, target, splitter, None, {}) for name, each in models.items()}
+        errors = {name: float(np.sqrt(np.mean((target - each[0]) ** 2))) for name, each in found.items()}
+        best = min(errors, key=lambda name: errors[name])
+        self.estimator_ = fitted_clone(models[best], rows, target)
+        self.best_, self.errors_, self.out_of_fold_ = best, errors, found[best]
+        remember_features(self, X)
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return the predictions of the best regressor. Shape (n,)."""
+        rows = checked_rows(self, X)
+        return np.asarray(self.estimator_.predict(rows))
+
+
+def linear_regressor() -> Pipeline:
+    """Return ridge regression of standardised features; its penalty is chosen by leave-one-out errors."""
+    return make_pipeline(StandardScaler(), RidgeCV(PENALTIES))
+
+
+def small_table_regressor(seed: int) -> BestRegressor:
+    """Return the best of a linear model, a kernel model and extra trees, not yet fitted."""
+    candidates = (
+        ("linear", linear_regressor()),
+        ("kernel", make_pipeline(StandardScaler(), KernelFeatures(random_state=seed), RidgeCV(PENALTIES))),
+        ("trees", ExtraTreesRegressor(_N_TREES, random_state=seed)),
+    )
+    return BestRegressor(candidates, random_state=seed)
+
+
+def choices_text(models: Iterable[Any]) -> str:
+    """Return which regressors were the best in the models of all folds, or in one model; empty if none was compared.
+
+    For a stack of regressors, these are the regressors with their weights.
+
+    Parameters
+    ----------
+    models : iterable of fitted regressors
+        With or without a spread, a transform of the target or the encoder of a table.
+    """
+    names = [name for model in models if (name := _best_name(model)) is not None]
+    counts = Counter(names).most_common()
+    if len(names) < 2:
+        return "".join(names)
+    (first, n), *others = counts
+    return ", ".join([f"{first} in {n} of {len(names)} folds", *(f"{name} in {n}" for name, n in others)])
+
+
+def _best_name(model: Any) -> str | None:
+    """Return the name of the best regressor in a fitted model, or the weights of a stack; None if it has neither."""
+    inner = innermost(model)
+    if isinstance(inner, BestRegressor):
+        return inner.best_
+    return str(inner.report_.summary) if hasattr(inner, "report_") else None
+
+
+def innermost(model: Any) -> Any:
+    """Return the regressor inside a fitted pipeline, a frozen estimator, a transform of the target or a wrapper."""
+    while not isinstance(model, BestRegressor):
+        if isinstance(model, Pipeline):
+            model = model[-1]
+        elif isinstance(model, TransformedTargetRegressor):
+            model = model.regressor_
+        elif isinstance(model, FrozenEstimator):
+            model = model.estimator
+        elif hasattr(model, "estimator_"):
+            model = model.estimator_
+        else:
+            break
+    return model
+
+
+_LARGEST_LEVERAGE = 1 - 1e-9  # nearer to 1, rounding would decide
+_SMALLEST_STRENGTH = 1e-12  # relative to the largest one
+
+
+class RidgeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Linear regression with an intercept and a squared penalty, chosen by leave-one-out errors.
+
+    It gives the results of scikit-learn's `RidgeCV` up to rounding. `RidgeCV` decomposes the table, this class its
+    smaller matrix of inner products: of n rows and p columns, that is five times as fast for n much larger than p. The
+    penalties must be large enough for this: far above 1e-16 times the squared norm of the table.
+
+    Parameters
+    ----------
+    penalties : tuple of floats
+        The penalties to choose from.
+
+    Attributes
+    ----------
+    penalty_ : float
+        The chosen penalty.
+    coef_, intercept_ : ndarray of shape (p,), float
+        The linear function.
+    """
+
+    def __init__(self, penalties: tuple[float, ...] = (1.0,)) -> None:
+        self.penalties = penalties
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Choose the penalty, and fit."""
+        rows, target = checked_features(self, X), checked_target(self, X, y)
+        center, mean = rows.mean(axis=0), float(target.mean())
+        functions = OrthogonalFunctions.of(rows - center)
+        errors = functions.leave_one_out_errors(target - mean, self.penalties, constant=1 / len(target))
+        self.penalty_ = float(self.penalties[int(np.argmin(errors))])
+        self.coef_ = functions.coefficients(target - mean, self.penalty_)
+        self.intercept_ = mean - float(center @ self.coef_)
+        remember_features(self, X)
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return the predictions. Shape (n,)."""
+        return np.asarray(checked_rows(self, X) @ self.coef_ + self.intercept_)
+
+
+@dataclass(frozen=True, eq=False)
+class OrthogonalFunctions:
+    """The columns of a table, rotated so that they are orthogonal on its rows.
+
+    Parameters
+    ----------
+    rotation : ndarray of shape (p, r)
+        From coefficients of the rotated columns to those of the columns.
+    values : ndarray of shape (n, r)
+        The rotated columns.
+    strengths : ndarray of shape (r,)
+        Their squared norms.
+    """
+
+    rotation: FloatArray
+    values: FloatArray
+    strengths: FloatArray
+
+    @classmethod
+    def of(cls, columns: FloatArray) -> "OrthogonalFunctions":
+        """Return the rotated columns of a table of shape (n, p)."""
+        n, p = columns.shape
+        if p <= n:
+            strengths, rotation = np.linalg.eigh(columns.T @ columns)
+            return cls(rotation, columns @ rotation, np.maximum(strengths, 0))
+        strengths, directions = np.linalg.eigh(columns @ columns.T)
+        kept = strengths > _SMALLEST_STRENGTH * strengths[-1]
+        norms, directions = np.sqrt(strengths[kept]), directions[:, kept]
+        return cls(columns.T @ (directions / norms), directions * norms, strengths[kept])
+
+    def leave_one_out_errors(
+        self,
+        y: FloatArray,
+        penalties: Sequence[float] | FloatArray,
+        *,
+        constant: float = 0.0,
+        largest: float = _LARGEST_LEVERAGE,
+    ) -> FloatArray:
+        """Return the mean squared leave-one-out error with each penalty.
+
+        The leverage of a row is at most `largest`; `constant` is that of an intercept.
+        """
+        squares, result = self.values**2, []
+        for penalty in penalties:
+            fitted = self.values @ self._rotated_coefficients(y, penalty)
+            leverages = np.minimum(constant + squares @ (1 / (self.strengths + penalty)), largest)
+            result.append(np.mean(((y - fitted) / (1 - leverages)) ** 2))
+        return np.array(result)
+
+    def coefficients(self, y: FloatArray, penalty: float) -> FloatArray:
+        """Return the coefficients of the columns. Shape (p,)."""
+        return np.asarray(self.rotation @ self._rotated_coefficients(y, penalty))
+
+    def _rotated_coefficients(self, y: FloatArray, penalty: float) -> FloatArray:
+        return np.asarray(self.values.T @ y / (self.strengths + penalty))
+
+
+_INVERSE_WIDTHS = (1.0, 0.3, 0.1)  # 3 was chosen only where it was no better
+_PENALTIES = np.logspace(-6, 3, 10)
+_OUTERMOST = 6.0  # standard deviations: a feature further out counts as this far, so that outliers have neighbours
+_SMALLEST_EIGENVALUE = 1e-9  # relative to the largest one
+_ROWS_FOR_CHOICE = 1500  # of the width
+_LARGEST_KERNEL_LEVERAGE = 1 - 1e-3
+
+
+class KernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Ridge regression of the kernels exp(−w ‖x − x'‖² / d), where the x' are some of the training rows.
+
+    There are d standardised features. The width w is one of three, the penalty one of ten: those with the smallest
+    leave-one-out error, which has a closed form. The width is chosen on at most 1500 rows. Time is O(n m²) for n rows
+    and m kernels.
+
+    Parameters
+    ----------
+    n_kernels : int
+        The largest number of kernels. At most every second row has one: with a kernel for each row, leave-one-out
+        errors are too small.
+    random_state : int
+        Seed of the choice of the rows x'.
+
+    Attributes
+    ----------
+    inverse_width_, penalty_ : float
+        The chosen width w and penalty.
+    """
+
+    def __init__(self, n_kernels: int = 500, *, random_state: int = 0) -> None:
+        self.n_kernels = n_kernels
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Choose width and penalty, and fit."""
+        rows, target = checked_features(self, X), checked_target(self, X, y)
+        self.mean_, self.scale_ = mean_and_scale(rows)
+        features = self._standardized(rows)
+        order = np.random.default_rng(self.random_state).permutation(len(rows))
+        self.centers_ = features[order[: max(1, min(self.n_kernels, len(rows) // 2))]]
+        self.intercept_ = float(target.mean())
+        some, deviations = order[:_ROWS_FOR_CHOICE], target - self.intercept_
+        errors = [
+            _errors(self._functions(features[some], width)[1], deviations[some]).min() for width in _INVERSE_WIDTHS
+        ]
+        self.inverse_width_ = _INVERSE_WIDTHS[int(np.argmin(errors))]
+        basis, functions = self._functions(features, self.inverse_width_)
+        self.penalty_ = float(_PENALTIES[np.argmin(_errors(functions, deviations))])
+        self.coef_ = basis @ functions.coefficients(deviations, self.penalty_)
+        remember_features(self, X)
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return the predictions. Shape (n,)."""
+        features = self._standardized(checked_rows(self, X))
+        return np.asarray(self._kernels(features, self.inverse_width_) @ self.coef_ + self.intercept_)
+
+    def _functions(self, features: FloatArray, inverse_width: float) -> tuple[FloatArray, OrthogonalFunctions]:
+        """Return an orthonormal basis of the functions (Nyström), of shape (m, r), and its values at the rows.
+
+        The norm of a function is then the norm of its coefficients, which the penalty is about.
+        """
+        eigenvalues, vectors = np.linalg.eigh(self._kernels(self.centers_, inverse_width))
+        kept = eigenvalues > _SMALLEST_EIGENVALUE * eigenvalues[-1]
+        basis = vectors[:, kept] / np.sqrt(eigenvalues[kept])
+        return basis, OrthogonalFunctions.of(self._kernels(features, inverse_width) @ basis)
+
+    def _standardized(self, rows: FloatArray) -> FloatArray:
+        return np.clip((rows - self.mean_) / self.scale_, -_OUTERMOST, _OUTERMOST)
+
+    def _kernels(self, features: FloatArray, inverse_width: float) -> FloatArray:
+        """Return the kernels of rows. Shape (n, m)."""
+        distances = euclidean_distances(features, self.centers_, squared=True)
+        return np.asarray(np.exp(-inverse_width / features.shape[1] * distances))
+
+
+def _errors(functions: OrthogonalFunctions, y: FloatArray) -> FloatArray:
+    """Return the mean squared leave-one-out error with each penalty."""
+    return functions.leave_one_out_errors(y, _PENALTIES, largest=_LARGEST_KERNEL_LEVERAGE)
+
+
+EffortName: TypeAlias = Literal["fast", "normal", "best"]
+_ROWS_AT_A_TIME = 10_000  # splines and products of features take a few kB of memory for each row
+_BEYOND_RANGE = 0.5  # how far predictions may lie outside the range of the targets, as a share of it
+_MAX_FEATURES_FOR_PRODUCTS = 30  # their products are then at most 495 columns
+_MAX_FEATURES_FOR_SPLINES = 300
+_ROWS_PER_LEAF = 4000  # trees of larger tables have leaves of more rows, so that their size is bounded
+_FITTED_ON_ALL_ROWS = ("boosting", "slow boosting", "linear")
+_LARGE_TABLE_SHARE = 20
+_NETWORK_STEPS = 2000
+_NETWORK_EPOCHS = (20, 200)
+_NETWORK_BATCH = 64
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much work `AutoRegressor` does: folds, regressors, and their sizes.
+
+    Parameters
+    ----------
+    n_folds : int
+        Folds of the out-of-fold predictions.
+    members, distributions : tuple of str
+        Names of the regressors, and of the distributions of their residuals.
+    n_trees, n_distribution_trees : int
+        Trees of the regressor, and of each forest of residuals.
+    n_kernels : int
+        Kernels of the smooth regressor.
+    n_networks : int
+        Networks; each is a regressor of its own.
+    max_rows : int
+        Rows that regressors other than boosting and the linear one are fitted on, and forests of residuals: this many
+        random ones if there are more, or a twentieth of all rows, whichever is larger.
+    """
+
+    n_folds: int
+    members: tuple[str, ...]
+    distributions: tuple[str, ...]
+    n_trees: int
+    n_distribution_trees: int
+    n_kernels: int = 500
+    n_networks: int = 0
+    max_rows: int = 6000
+
+    def row_limit(self, n: int) -> int:
+        """Return the largest number of rows, of n, for slow regressors and for forests of residuals."""
+        return max(self.max_rows, n // _LARGE_TABLE_SHARE)
+
+
+_QUICK = ("boosting", "trees", "linear", "splines", "products")
+_ALL = (*_QUICK, "slow boosting", "kernels")
+_DISTRIBUTIONS = ("spread times shape", "extra trees", "random forest")
+EFFORTS: dict[str, Effort] = {
+    "fast": Effort(3, _QUICK, _DISTRIBUTIONS[:2], n_trees=15, n_distribution_trees=20, max_rows=4000),
+    "normal": Effort(5, _ALL, _DISTRIBUTIONS, n_trees=50, n_distribution_trees=50, n_networks=1),
+    "best": Effort(
+        10,
+        _ALL,
+        _DISTRIBUTIONS,
+        n_trees=300,
+        n_distribution_trees=300,
+        n_kernels=1500,
+        n_networks=4,
+        max_rows=50_000,
+    ),
+}
+
+
+class StackMember(CloneMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """A regressor that is safe to combine: fitted on a limited number of rows, with predictions of limited size.
+
+    Predictions lie at most half the range of the training targets outside of it. A polynomial or a network can predict
+    any number for a row unlike all training rows.
+
+    Parameters
+    ----------
+    regressor : regressor
+        Any regressor.
+    max_rows : int, optional
+        If there are more rows, it is fitted on this many random ones.
+    random_state : int
+        Seed of the choice of rows.
+    """
+
+    def __init__(self, regressor: Any, *, max_rows: int | None = None, random_state: int = 0) -> None:
+        self.regressor = regressor
+        self.max_rows = max_rows
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit the regressor."""
+        rows, target = checked_features(self, X), checked_target(self, X, y)
+        chosen = random_rows(len(target), self.max_rows, self.random_state)
+        with _interruptible():
+            self.regressor_ = fitted_clone(self.regressor, rows[chosen], target[chosen])
+        margin = _BEYOND_RANGE * float(np.ptp(target))
+        self.limits_ = float(target.min()) - margin, float(target.max()) + margin
+        remember_features(self, X)
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return the predictions, between the limits. Shape (n,)."""
+        rows = checked_rows(self, X)
+        blocks = (rows[i : i + _ROWS_AT_A_TIME] for i in range(0, len(rows), _ROWS_AT_A_TIME))
+        predicted = np.concatenate([np.ravel(self.regressor_.predict(block)) for block in blocks])
+        return np.asarray(np.clip(predicted, *self.limits_))
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end the training of a network: scikit-learn ends it early, and only warns.
+
+    That a network has not converged is no warning here, because its number of steps is a setting.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("error", message="Training interrupted by user")
+        try:
+            yield
+        except UserWarning as warning:
+            raise KeyboardInterrupt from warning
+
+
+def random_rows(n: int, limit: int | None, seed: int) -> Any:
+    """Return positions of at most `limit` random rows, in their order; all rows if there are no more."""
+    if limit is None or n <= limit:
+        return slice(None)
+    return np.sort(np.random.default_rng(seed).permutation(n)[:limit])
+
+
+def stack_members(effort: Effort, n: int, n_features: int, seed: int) -> dict[str, StackMember]:
+    """Return the regressors of an effort by name, for a table of n rows with standardised features and target.
+
+    Parameters
+    ----------
+    effort : Effort
+        Which regressors, and their sizes.
+    n, n_features : int
+        Numbers of rows and features.
+    seed : int
+        Seed of all regressors.
+    """
+    unused = set()
+    if n_features > _MAX_FEATURES_FOR_PRODUCTS:
+        unused.add("products")
+    if n_features > _MAX_FEATURES_FOR_SPLINES:
+        unused.add("splines")
+    members = {name: _regressor(name, effort, n, seed) for name in effort.members if name not in unused}
+    for i in range(effort.n_networks):
+        name = "network" if effort.n_networks == 1 else f"network {i + 1}"
+        members[name] = _network(min(n, effort.row_limit(n)), seed + i)
+    rows = {name: None if name in _FITTED_ON_ALL_ROWS else effort.row_limit(n) for name in members}
+    return {name: StackMember(each, max_rows=rows[name], random_state=seed) for name, each in members.items()}
+
+
+def _regressor(name: str, effort: Effort, n: int, seed: int) -> Any:
+    """Return the regressor with this name."""
+    match name:
+        case "boosting":
+            return HistGradientBoostingRegressor(random_state=seed)
+        case "slow boosting":
+            return HistGradientBoostingRegressor(
+                learning_rate=0.05,
+                max_iter=400,
+                max_leaf_nodes=15,
+                min_samples_leaf=5,
+                max_features=0.7,
+                early_stopping=False,
+                random_state=seed,
+            )
+        case "trees":
+            leaf = 1 + min(n, effort.row_limit(n)) // _ROWS_PER_LEAF
+            return ExtraTreesRegressor(effort.n_trees, min_samples_leaf=leaf, random_state=seed)
+        case "linear":
+            return linear_regressor()
+        case "splines":
+            splines = SplineTransformer(6, knots="quantile", extrapolation="linear")
+            return make_pipeline(splines, RidgeRegressor(tuple(PENALTIES)))
+        case "products":
+            return make_pipeline(
+                PolynomialFeatures(2, include_bias=False), StandardScaler(), RidgeRegressor(tuple(PENALTIES))
+            )
+        case _:
+            return KernelRegressor(effort.n_kernels, random_state=seed)
+
+
+def _network(n: int, seed: int) -> MLPRegressor:
+    """Return a network that is trained for a number of steps that depends little on the number of rows."""
+    batch = min(_NETWORK_BATCH, max(1, n // 2))
+    epochs = int(np.clip(-(-_NETWORK_STEPS * batch // n), *_NETWORK_EPOCHS))
+    return MLPRegressor(
+        hidden_layer_sizes=(64, 64),
+        alpha=0.01,
+        learning_rate_init=3e-3,
+        batch_size=batch,
+        max_iter=epochs,
+        random_state=seed,
+    )

@@ -1,0 +1,160 @@
+"""Losses of networks, each with its gradient, written with methods of PyTorch tensors."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from scipy.special import ndtri
+
+from evencover.inputs.arrays import FloatArray
+
+
+class Loss(Protocol):
+    """A loss of the outputs, shape (networks, n, n_outputs), given the targets, shape (networks, n, 1)."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs of a network for one row."""
+
+    def value(self, outputs: Any, y: Any) -> Any:
+        """Return the mean loss of each network. Shape (networks,)."""
+
+    def gradient(self, outputs: Any, y: Any, out: Any) -> Any:
+        """Write the derivative of each row's loss with respect to each output to `out`, and return `out`."""
+
+
+@dataclass(frozen=True)
+class Pinball:
+    """The sum of the pinball losses at several quantile levels, plus the squared error of the mean if there is one.
+
+    The outputs are the quantiles in order, then the mean. The pinball loss at level q is (y − f) (q − 1[y < f]). The
+    q-quantile of y minimises its expectation.
+    """
+
+    levels: tuple[float, ...]
+    mean: bool = False
+
+    @property
+    def n_outputs(self) -> int:
+        """One for each quantile, and one for the mean if there is one."""
+        return len(self.levels) + self.mean
+
+    def value(self, outputs: Any, y: Any) -> Any:
+        """Return the mean loss of each network. Shape (networks,)."""
+        losses = (outputs - y) * self.gradient(outputs, y, outputs.new_empty(outputs.shape))
+        if self.mean:
+            losses[..., -1] *= 0.5  # error times derivative is 2 (f − y)²
+        return losses.sum(2).mean(1)
+
+    def gradient(self, outputs: Any, y: Any, out: Any) -> Any:
+        """Write 1[y < f] − q for each quantile, 2 (f − y) for the mean."""
+        out.copy_(outputs).gt_(y)
+        for position, level in enumerate(self.levels):  # creating a tensor of levels is impossible in a CUDA graph
+            out[..., position].sub_(level)
+        if self.mean:
+            out[..., -1:].copy_(outputs[..., -1:]).sub_(y).mul_(2)
+        return out
+
+
+@dataclass(frozen=True)
+class NonCrossingPinball:
+    """The loss `Pinball` of quantiles that never cross, because the network learns the steps between them.
+
+    The first output a₀ is the quantile at the level nearest to 1/2. The output aₖ gives the step from the quantile
+    before to the k-th one: gₖ log(1 + exp aₖ) / log 2, where gₖ is the step of a standard normal distribution. If all
+    outputs are zero, the quantiles are those of a standard normal distribution less its quantile at that level. The
+    mean, if there is one, is the last output.
+    """
+
+    levels: tuple[float, ...]
+    mean: bool = False
+
+    @property
+    def n_outputs(self) -> int:
+        """One for each quantile, and one for the mean if there is one."""
+        return len(self.levels) + self.mean
+
+    def quantiles(self, outputs: FloatArray) -> FloatArray:
+        """Return the quantiles for outputs of shape (n, n_outputs), without the mean. Shape (n, levels)."""
+        first, others = outputs[:, :1], outputs[:, 1 : len(self.levels)]
+        sums = np.cumsum(np.pad(np.logaddexp(0, others) * self._units, ((0, 0), (1, 0))), axis=1)
+        values: FloatArray = first + (sums - sums[:, [self._middle]])
+        return values
+
+    def value(self, outputs: Any, y: Any) -> Any:
+        """Return the mean loss of each network. Shape (networks,)."""
+        return self._pinball.value(self._predicted(outputs), y)
+
+    def gradient(self, outputs: Any, y: Any, out: Any) -> Any:
+        """Write the derivatives: of a₀ the sum over all quantiles, of aₖ those of the quantiles that its step moves.
+
+        The k-th step moves the k-th and all higher quantiles up. Up to the middle one, all quantiles are then moved
+        down by the same step.
+        """
+        self._pinball.gradient(self._predicted(outputs), y, out)
+        n = len(self.levels)
+        by_quantile = out[..., :n]
+        below = by_quantile.cumsum(2)  # of the quantiles up to each one
+        total = below[..., -1:]
+        by_quantile[..., :1].copy_(total)
+        by_step = by_quantile[..., 1:]
+        by_step.copy_(below[..., :-1]).neg_()
+        by_step[..., self._middle :].add_(total)
+        by_step.mul_(outputs[..., 1:n].sigmoid())
+        for position, unit in enumerate(self._units):
+            by_step[..., position].mul_(unit)
+        return out
+
+    def _predicted(self, outputs: Any) -> Any:
+        """Return the quantiles and the mean for outputs of shape (networks, n, n_outputs), as tensors."""
+        n = len(self.levels)
+        predicted = outputs.clone()
+        steps = predicted[..., 1:n]
+        steps.abs_().neg_().exp_().log1p_().add_(outputs[..., 1:n].clamp(min=0))  # log(1 + exp a), without overflow
+        for position, unit in enumerate(self._units):
+            steps[..., position].mul_(unit)
+        predicted[..., :1].zero_()
+        sums = predicted[..., :n].cumsum(2)
+        predicted[..., :n].copy_(sums).sub_(sums[..., self._middle : self._middle + 1]).add_(outputs[..., :1])
+        return predicted
+
+    @cached_property
+    def _pinball(self) -> Pinball:
+        return Pinball(self.levels, self.mean)
+
+    @cached_property
+    def _middle(self) -> int:
+        """The position of the level that is nearest to 1/2."""
+        return int(np.argmin(np.abs(np.subtract(self.levels, 0.5))))
+
+    @cached_property
+    def _units(self) -> list[float]:
+        """The factor gₖ / log 2 of each step."""
+        units: list[float] = (np.diff(ndtri(self.levels)) / np.log(2)).tolist()
+        return units
+
+
+@dataclass(frozen=True)
+class GaussianLikelihood:
+    """The negative log-likelihood of a normal target, (log v + (y − μ)² / v) / 2, for outputs μ and s; v = eˢ + ε.
+
+    Without ε, the variance of rows with residual zero would go to zero, and the gradient to infinity.
+    """
+
+    stabilizer: ClassVar[float] = 1e-3
+    n_outputs: ClassVar[int] = 2
+
+    def value(self, outputs: Any, y: Any) -> Any:
+        """Return the mean loss of each network. Shape (networks,)."""
+        mean, variance = outputs[..., :1], outputs[..., 1:].exp() + self.stabilizer
+        return 0.5 * (variance.log() + (y - mean) ** 2 / variance).mean((1, 2))
+
+    def gradient(self, outputs: Any, y: Any, out: Any) -> Any:
+        """Write w for the mean and (eˢ / v − w² eˢ) / 2 for s, where w = (μ − y) / v."""
+        (mean, log_variance), (by_mean, by_log_variance) = outputs.unbind(2), out.unbind(2)
+        exponential = log_variance.exp()
+        variance = exponential + self.stabilizer
+        by_mean.copy_(mean).sub_(y[..., 0]).div_(variance)
+        by_log_variance.copy_(variance.reciprocal_()).addcmul_(by_mean, by_mean, value=-1).mul_(exponential).mul_(0.5)
+        return out

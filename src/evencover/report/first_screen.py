@@ -1,0 +1,278 @@
+"""The first screen of a report: how often right, how wide, is it even, what to do."""
+
+import math
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from evencover.diagnostics.answers import are_about_equal, group_meaning, is_even, thirds_text
+from evencover.diagnostics.audit_result import Audit
+from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.formatting import percent_text, range_text
+from evencover.diagnostics.quality import Quality
+from evencover.diagnostics.verdicts import tolerance_range
+from evencover.display.html import Markup, tag
+from evencover.inputs.arrays import FloatArray
+from evencover.intervals import Intervals, Side
+from evencover.report.charts import coverage_chart, format_number
+from evencover.report.level_sections import figure
+from evencover.report.slider import LevelRecorder
+from evencover.report.snapshots import Contents, LevelSnapshot
+from evencover.scores.support import holds_whole_numbers
+from evencover.taxonomies import BySpread
+
+_NEW_ROWS = (
+    "To get intervals for new rows, where FOLDER is the folder of this report, and NEW.csv has the same columns (the "
+    "target is not needed):"
+)
+_PREDICT = "evencover predict FOLDER NEW.csv --output intervals.csv"
+_YES_OR_NO = {"even": "Yes. ", "uneven": "No. ", "undecided": "Not known yet. "}
+
+
+def first_screen(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRecorder) -> Markup:
+    """Return the four answers at one level; for a diagnosis without test rows, the last two."""
+    if snapshot.audit is None:
+        parts = [_even_of_one_threshold(contents, snapshot.diagnosis, recorder)]
+    else:
+        parts = [
+            _how_often(contents, snapshot.audit, recorder),
+            (_how_wide if contents.side is None else _how_far)(contents, snapshot, snapshot.audit, recorder),
+            _even(contents, snapshot.audit, recorder),
+        ]
+    parts.append(_what_to_do(contents, snapshot, recorder))
+    return tag("section", *_table_warnings(contents), *parts, class_="answers", id="verdict", aria_label="The answers")
+
+
+def _table_warnings(contents: Contents) -> list[Markup]:
+    """Return what may be wrong with the table, which comes before all answers."""
+    texts = [] if contents.study is None else contents.study.warnings
+    paragraphs = (tag("p", text, class_="warning") for text in texts)
+    return [_answer("Before you trust these results", *paragraphs, kind="wide")] if texts else []
+
+
+def _answer(question: str, *content: Any, kind: str = "") -> Markup:
+    return tag("div", tag("h2", question), *content, class_=f"answer {kind}".strip())
+
+
+def _how_often(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
+    what, model = "" if contents.study is None else f" of {contents.study.target}", audit.quality.model_text
+    return _answer(
+        f"How often are the {contents.noun} right?",
+        tag(
+            "p",
+            recorder.text(percent_text(audit.overall.coverage)),
+            tag("small", " asked: ", recorder.text(f"{100 * audit.level:g} %")),
+            class_="number",
+        ),
+        tag("p", recorder.text(audit.share_text)),
+        *_weaker_guarantee(contents, audit.level, recorder),
+        tag("p", f"{_right_if(contents.side, what)}{_kept_text(contents)}", class_="note"),
+        *([tag("p", model, class_="warning" if audit.quality.explains_nothing else "note")] if model else []),
+    )
+
+
+def _weaker_guarantee(contents: Contents, level: float, recorder: LevelRecorder) -> list[Markup]:
+    """Return the guarantee of a cross-fitted study, which is weaker than the level."""
+    if contents.study is None or contents.study.cross is None:
+        return []
+    return [tag("p", recorder.text(contents.study.guarantee_text(level)))]
+
+
+def _kept_text(contents: Contents) -> str:
+    """Return why the test rows of a study are a fair test, as a sentence after a space."""
+    if contents.study is None:
+        return ""
+    if contents.study.cross is None:
+        return " The test rows were kept aside: the model has not seen them."
+    if contents.study.clusters is not None:
+        return f" One row of each {contents.study.clusters} was tested, by models that have not seen any row of it."
+    return " Every row was tested, by models that have not seen it."
+
+
+def _right_if(side: Side | None, what: str) -> str:
+    if side is None:
+        return f"An interval is right if the true value{what} lies in it."
+    article, miss = ("An", "above") if side == "upper" else ("A", "below")
+    return f"{article} {side} bound is right if the true value{what} is not {miss} it."
+
+
+def _how_far(contents: Contents, snapshot: LevelSnapshot, audit: Audit, recorder: LevelRecorder) -> Markup:
+    """Return how far one-sided bounds are from the predictions on average, or how large they are."""
+    quality = audit.quality
+    with_prediction = not math.isnan(quality.mean_distance)
+    predicted = contents.study is not None or with_prediction
+    value = abs(quality.mean_distance) if with_prediction else quality.mean_bound
+    where = "above" if quality.mean_distance >= 0 else "below"
+    text = f"{where} the prediction, on average" if with_prediction else "on average"
+    unit = "" if contents.study is None else f", in the unit of {contents.study.target}"
+    finite = quality.side is not None and not quality.n_infinite
+    return _answer(
+        f"How far are the {contents.noun} from the predictions?" if predicted else "How large are they?",
+        tag(
+            "p",
+            recorder.text(format_number(value) if finite else "infinite"),
+            " ",
+            recorder.text(f"{text}{unit}" if finite else f"for {quality.n_infinite} of {quality.rows} rows", "small"),
+            class_="number",
+        ),
+        tag("ul", *(tag("li", recorder.text(line)) for line in _example(contents, snapshot))),
+    )
+
+
+def _how_wide(contents: Contents, snapshot: LevelSnapshot, audit: Audit, recorder: LevelRecorder) -> Markup:
+    quality = audit.quality
+    varies = sum(row.rows > 0 for row in audit.by_width) > 1
+    typical = "typically: half of the intervals are at most this wide" if varies else "for every row"
+    unit = "" if contents.study is None else f", in the unit of {contents.study.target}"
+    lines = [
+        thirds_text(audit.by_width, format_number) + f" Of all rows: {format_number(quality.mean_width)}." * varies,
+        _without_model(quality),
+        *_example(contents, snapshot),
+        *_whole_numbers(contents),
+    ]
+    return _answer(
+        "How wide are they?",
+        tag(
+            "p",
+            recorder.text(format_number(quality.median_width)),
+            " ",
+            recorder.text(f"{typical}{unit}", "small"),
+            class_="number",
+        ),
+        tag("ul", *(tag("li", recorder.text(line)) for line in lines)),
+    )
+
+
+def _without_model(quality: Quality) -> str:
+    """Return the width of an interval without any model."""
+    if np.isinf(quality.no_model_width):
+        return "Without any model: not known, because there are too few rows."
+    worse = quality.mean_width >= quality.no_model_width
+    but = " So this model does not make the intervals narrower." if worse else ""
+    width = format_number(quality.no_model_width)
+    return f"Without any model, to be right as often: one interval for all rows, {width} wide.{but}"
+
+
+def _example(contents: Contents, snapshot: LevelSnapshot) -> list[str]:
+    """Return the interval of one test row, with a width, or a one-sided bound, in the middle of the right ones."""
+    rows, intervals = contents.rows, snapshot.intervals
+    if rows is None or intervals is None or contents.study is None:
+        return []
+    right = np.flatnonzero(intervals.covers(rows.y))
+    if not len(right):
+        return ["No interval is right." if contents.side is None else f"No {contents.side} bound is right."]
+    chosen = int(right[np.argsort(_sizes(intervals, contents.side)[right], kind="stable")[len(right) // 2]])
+    lower, upper, y = (format_number(float(each[chosen])) for each in (intervals.lower, intervals.upper, rows.y))
+    row = contents.study.row_numbers.text(rows.positions[chosen])
+    if contents.side is not None:
+        bound, words = (upper, "at most") if contents.side == "upper" else (lower, "at least")
+        return [f"Example, {row}: {words} {bound}. The true value is {y}, so this {contents.side} bound is right."]
+    return [f"Example, {row}: between {lower} and {upper}. The true value, {y}, lies in it, so this interval is right."]
+
+
+def _whole_numbers(contents: Contents) -> list[str]:
+    """Return what a width means if intervals hold only whole numbers."""
+    if contents.study is None:
+        return []
+    whole = holds_whole_numbers(contents.study.regressor.calibration_.nonconformity)
+    return ["Only whole numbers count: an interval from 0 to 1 is 1 wide and holds two values."] * whole
+
+
+def _sizes(intervals: Intervals, side: Side | None) -> FloatArray:
+    """Return the widths of intervals; for one-sided bounds, the bounds."""
+    return intervals.width if side is None else getattr(intervals, side)
+
+
+def _even(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
+    notes = [*([] if contents.study is None else [contents.study.group_meaning]), *audit.notes]
+    kinds = "for easy and hard rows" if isinstance(_study_taxonomy(contents), BySpread) else "in all groups"
+    return _with_picture(contents, audit, (f"Are they right equally often {kinds}?", is_even(audit)), notes, recorder)
+
+
+def _even_of_one_threshold(contents: Contents, diagnosis: Diagnosis | None, recorder: LevelRecorder) -> Markup:
+    """Return whether one threshold for all rows would be even, from calibration rows."""
+    if diagnosis is None:
+        raise ValueError("a snapshot must have an audit or a diagnosis")
+    answer = f"{_YES_OR_NO[diagnosis.verdict]}{diagnosis.headline}"
+    groups = diagnosis.inputs.groups
+    meaning = group_meaning(diagnosis.inputs.taxonomy, groups.labels, groups.counts.tolist())
+    question = "With one threshold for all rows: are all groups right equally often?"
+    return _with_picture(contents, diagnosis, (question, answer), [meaning], recorder)
+
+
+def _with_picture(
+    contents: Contents,
+    result: Diagnosis | Audit,
+    question_and_answer: tuple[str, str],
+    notes: Sequence[str],
+    recorder: LevelRecorder,
+) -> Markup:
+    question, text = question_and_answer
+    caption = (
+        f"Each line shows where the true share of right {contents.noun} in a group lies; we are about 95 % sure of all "
+        "lines together. Dot: best estimate. Dashed: the share that was asked for. Groups are even if they are "
+        f"shown to lie in the shaded box, between {range_text(*tolerance_range(result))}."
+        f"{' A group in orange, with a diamond, is off.' if any(row in result.off for row in result.table) else ''}"
+    )
+    picture = coverage_chart(
+        contents.shown(result.table),
+        contents.group_numbers,
+        level=result.level,
+        tolerance=result.tolerance,
+        recorder=recorder,
+        names=_names(
+            result.inputs.taxonomy if isinstance(result, Diagnosis) else _study_taxonomy(contents),
+            [row.rows for row in result.table],
+        ),
+    )
+    answer = recorder.element(
+        "div", tag("p", recorder.text(text), class_="verdict-text"), varying={"class_": f"verdict {result.verdict}"}
+    )
+    explained = [tag("p", note) for note in notes if note]
+    drawn = figure(picture, tag("figcaption", recorder.text(caption)))
+    return _answer(question, answer, *explained, drawn, kind="wide pictured")
+
+
+def _study_taxonomy(contents: Contents) -> Any:
+    return None if contents.study is None else contents.study.diagnosis.inputs.taxonomy
+
+
+def _names(taxonomy: Any, counts: Sequence[int]) -> dict[Any, str]:
+    """Return what low and high mean, for three groups of the spread of about the same size."""
+    thirds = {"low": "low (easiest third)", "medium": "medium", "high": "high (hardest third)"}
+    are_thirds = isinstance(taxonomy, BySpread) and getattr(taxonomy, "labels_", ()) == tuple(thirds)
+    return thirds if are_thirds and are_about_equal(counts) else {}
+
+
+def _what_to_do(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRecorder) -> Markup:
+    """Return the action, its reasons, and a command to copy."""
+    action, *reasons = snapshot.advice.sentences
+    commands: list[Markup] = []
+    if contents.study is not None and contents.study.spelling.command_line:
+        again = command_again(contents.command, snapshot.advice.option)
+        usable = snapshot.result.verdict != "uneven"
+        text, command = ("The new command:", again) if again else (_NEW_ROWS * usable, _PREDICT * usable)
+        commands = [tag("p", recorder.text(text)), tag("pre", recorder.text(command, "code"))]
+    return _answer(
+        "What should I do?",
+        tag("p", recorder.text(action), class_="action"),
+        tag("p", recorder.text(" ".join(reasons))),
+        *commands,
+        kind="wide",
+    )
+
+
+def command_again(command: str, option: Sequence[str]) -> str:
+    """Return a command with another value of an option, and another folder; empty without a command or an option."""
+    if not command or not option:
+        return ""
+    words, kept = shlex.split(command), []
+    while words:
+        word = words.pop(0)
+        if word in (option[0], "--output"):
+            words.pop(0)
+        else:
+            kept.append(word)
+    return shlex.join([*kept, *option, "--output", "NEW_FOLDER"])

@@ -1,0 +1,221 @@
+"""The contents of a report: a result at its own level and at the other levels of the slider."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+
+from evencover.diagnostics.advice import Advice, advice, advice_on_audit
+from evencover.diagnostics.audit_result import Audit
+from evencover.diagnostics.diagnosis import at_level
+from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.regions import FeatureSearch
+from evencover.diagnostics.spelling import COMMAND_LINE, PYTHON
+from evencover.diagnostics.verdicts import GroupCoverage
+from evencover.groups import Label
+from evencover.guarantees import TooFewRowsWarning
+from evencover.inputs.arrays import IntArray
+from evencover.inputs.frames import take
+from evencover.intervals import Intervals, Side
+from evencover.report.charts import ShownRows
+from evencover.studies import Study
+from evencover.studies.table_study import audit_of_study
+
+_MANY_LEVELS = (*range(50, 85, 5), *range(85, 100))  # percent
+_SOME_LEVELS = (50, 60, 70, 80, 85, 90, 95, 98, 99)
+_FEW_LEVELS = (50, 80, 90, 95, 99)
+_ROWS, _FEATURES = 20_000, 20  # up to here, one level takes a few tenths of a second
+_MAX_ROWS = 200  # drawn one by one
+_MAX_GROUPS = 30
+
+Row = TypeVar("Row", bound=GroupCoverage)
+Progress = Callable[[int, int], None]  # gets the number of finished levels, and of all levels
+
+
+@dataclass(frozen=True, eq=False)
+class LevelSnapshot:
+    """The result at one level.
+
+    Parameters
+    ----------
+    result : Diagnosis or Audit
+        The result that has the verdict.
+    advice : Advice
+        What to do.
+    diagnosis : Diagnosis or None
+        The diagnosis of the calibration rows, if there are any.
+    audit : Audit or None
+        The audit of the test rows, if there are any.
+    intervals : Intervals or None
+        The intervals of the rows that are drawn one by one.
+    misses : str
+        The shares of test rows below and above their intervals, if each end has its own threshold.
+    """
+
+    result: Diagnosis | Audit
+    advice: Advice
+    diagnosis: Diagnosis | None = None
+    audit: Audit | None = None
+    intervals: Intervals | None = None
+    misses: str = ""
+
+    @property
+    def level(self) -> float:
+        """The level."""
+        return self.result.level
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """A result at several levels, and the parts that do not depend on the level.
+
+    Parameters
+    ----------
+    snapshots : sequence of LevelSnapshot
+        One for each level, in increasing order.
+    start : int
+        The index of the snapshot at the result's own level.
+    study : Study or None
+        The study, if the result is one.
+    rows : ShownRows or None
+        The test rows that are drawn one by one.
+    command : str
+        The command that gave the result.
+    """
+
+    snapshots: Sequence[LevelSnapshot]
+    start: int = 0
+    study: Study | None = None
+    rows: ShownRows | None = None
+    command: str = ""
+
+    @property
+    def own(self) -> LevelSnapshot:
+        """The result at its own level."""
+        return self.snapshots[self.start]
+
+    @cached_property
+    def groups(self) -> list[Label]:
+        """The groups that are shown: all groups with rows or, if there are many, those with the smallest p-values."""
+        rows = [row for row in self.own.result.table if row.rows]
+        if len(rows) > _MAX_GROUPS:
+            kept = sorted(rows, key=lambda row: (np.isnan(row.adjusted), row.adjusted))[:_MAX_GROUPS]
+            rows = [row for row in rows if row in kept]
+        return [row.group for row in rows]
+
+    @cached_property
+    def group_numbers(self) -> dict[Label, int]:
+        """The number of each shown group, the same in all pictures."""
+        return {label: number for number, label in enumerate(self.groups)}
+
+    def shown(self, table: Sequence[Row]) -> list[Row]:
+        """Return the rows of a table that belong to shown groups."""
+        return [row for row in table if row.group in self.group_numbers and row.rows]
+
+    @cached_property
+    def side(self) -> Side | None:
+        """The side of one-sided bounds. At high levels they can all be infinite, so all levels are looked at."""
+        sides = [snapshot.audit.quality.side for snapshot in self.snapshots if snapshot.audit]
+        return next((side for side in sides if side), None)
+
+    @property
+    def noun(self) -> str:
+        """What the intervals are called: intervals, upper bounds or lower bounds."""
+        return "intervals" if self.side is None else f"{self.side} bounds"
+
+    @property
+    def one_threshold_text(self) -> str:
+        """What the diagnosis is about, in words."""
+        return "one threshold for all rows" if self.study is None else self.study.one_threshold_text
+
+    @property
+    def diagnosis_rows(self) -> str:
+        """What the rows of the diagnosis are called."""
+        return "calibration rows" if self.study is None else self.study.diagnosis_rows
+
+    @cached_property
+    def max_width(self) -> float:
+        """The largest finite mean width at any level."""
+        widths = [
+            row.width for snapshot in self.snapshots if snapshot.audit for row in self.shown(snapshot.audit.table)
+        ]
+        return max([width for width in widths if np.isfinite(width)], default=0.0) or 1.0
+
+
+def contents_of(result: Study | Diagnosis | Audit, command: str = "", progress: Progress = lambda *_: None) -> Contents:
+    """Return the contents of the report on a result, which a command gave."""
+    if isinstance(result, Audit):
+        advised = advice_on_audit(result, COMMAND_LINE if command else PYTHON)
+        return Contents([LevelSnapshot(result, advised, audit=result)], command=command)
+    if isinstance(result, Study):
+        return _study_contents(result, command, progress)
+    if isinstance(result, Diagnosis):
+        levels = levels_around(result.level, len(result.inputs.scores))
+        diagnoses = [result if level == result.level else at_level(result, level) for level in levels]
+        snapshots = [LevelSnapshot(each, Advice((each.advice,)), each) for each in diagnoses]
+        return Contents(snapshots, levels.index(result.level), command=command)
+    raise TypeError(f"result must be a Study, a Diagnosis or an Audit; got {type(result).__name__}")
+
+
+def levels_around(level: float, n: int, n_features: int = 0) -> list[float]:
+    """Return the levels of the slider, the result's own included; fewer if there are many rows or features."""
+    work = n / _ROWS + n_features / _FEATURES
+    percents = _MANY_LEVELS if work <= 1 else _SOME_LEVELS if work <= 4 else _FEW_LEVELS
+    return sorted({level, *(percent / 100 for percent in percents)})
+
+
+def _study_contents(study: Study, command: str, progress: Progress) -> Contents:
+    """Return a study at several levels: only the thresholds change, not the model, its score or its groups."""
+    levels = _levels_of(study)
+    shown_rows, shown = _rows_to_show(study)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TooFewRowsWarning)  # the page shows infinite widths at high levels
+        at_all_levels = study.intervals_at(levels)
+    search = FeatureSearch.of(study.test.X, len(study.test), study.plan.seed)
+    snapshots = []
+    for column, level in enumerate(levels):
+        progress(column, len(levels))
+        arrays = {name: getattr(at_all_levels, name)[:, column] for name in ("lower", "upper", "replaced")}
+        intervals = replace(at_all_levels, **arrays, level=level)
+        is_own = level == study.plan.level
+        diagnosis = study.diagnosis if is_own else _diagnosis_at(study, level)
+        audited = study.audit if is_own else _audit_intervals(study, intervals, search, diagnosis)
+        advised = study.advice_on(audited, diagnosis, study.spelling)
+        misses = study.misses_text(intervals)
+        snapshots.append(LevelSnapshot(audited, advised, diagnosis, audited, intervals[shown], misses))
+    return Contents(snapshots, levels.index(study.plan.level), study, shown_rows, command)
+
+
+def _levels_of(study: Study) -> list[float]:
+    """Return the levels of the slider; those at which all rows were counted, if the table is large."""
+    if study.all_rows is not None:
+        return list(study.all_rows.levels)
+    return levels_around(study.plan.level, max(len(study.calibration), len(study.test)), len(study.columns))
+
+
+def _diagnosis_at(study: Study, level: float) -> Diagnosis:
+    diagnosis = at_level(study.diagnosis, level)
+    return replace(diagnosis, advice=advice(diagnosis, study.spelling))
+
+
+def _audit_intervals(study: Study, intervals: Intervals, search: FeatureSearch, diagnosis: Diagnosis) -> Audit:
+    settings: dict[str, Any] = {"X": search, "tolerance": study.plan.tolerance, "seed": study.plan.seed}
+    settings["split_at_random"] = study.time is None
+    audited = audit_of_study(study.regressor, study.test_rows, intervals, study.groups, diagnosis, **settings)
+    return audited if study.all_rows is None else study.all_rows.audit(audited)
+
+
+def _rows_to_show(study: Study) -> tuple[ShownRows, IntArray]:
+    """Return some test rows from the smallest spread to the largest, and their positions in the test part."""
+    prediction = study.prediction
+    order = np.argsort(prediction.center if prediction.spread is None else prediction.spread, kind="stable")
+    shown = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), _MAX_ROWS)).astype(int))]
+    y = np.asarray(take(study.test.y, shown), dtype=float)
+    values = np.concatenate([y, *(bound[shown] for bound in (study.intervals.lower, study.intervals.upper))])
+    finite = values[np.isfinite(values)]
+    margin = 0.08 * float(np.ptp(finite)) or 1.0
+    ends = float(finite.min()) - margin, float(finite.max()) + margin
+    return ShownRows(study.test.positions[shown], y, study.groups[shown], ends), shown

@@ -1,0 +1,382 @@
+"""What columns are, and what may be wrong with them: ids, dates, dependence between rows, leaks of the target."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, reads_as_number
+from evencover.inputs.dates import (
+    MIN_NUMBERS,
+    DateArray,
+    DateFormat,
+    as_dates,
+    date_format,
+    has_date_type,
+    is_day_first,
+    numbers_that_are_dates,
+)
+from evencover.inputs.frames import (
+    FROM_ZERO,
+    RowNumbers,
+    as_numbers,
+    first_non_numeric,
+    infinite_values,
+    is_missing,
+    numbers_in_text,
+)
+from evencover.models.column_kinds import MAX_CATEGORIES, ColumnKind, Recognition, is_id_name, is_time_name
+from evencover.studies.messages import Message
+
+MAX_WORDS = 3  # different words among numbers that may all mean a missing value
+
+
+@dataclass(frozen=True, eq=False)
+class Recognized:
+    """What a column was recognised as.
+
+    Parameters
+    ----------
+    left_out : str
+        Why it is no feature; empty if it is one.
+    dates : ndarray of dates or None
+        The values of a column of dates or times.
+    pattern : str or None
+        Their format, if the column holds text or numbers.
+    numbers : ndarray of shape (n,) or None
+        The values of a column of numbers as text.
+    problem, warning : Message or None
+        Why it cannot be used as it is; what may be wrong.
+    """
+
+    left_out: str = ""
+    dates: DateArray | None = None
+    pattern: str | None = None
+    numbers: FloatArray | None = None
+    problem: Message | None = None
+    warning: Message | None = None
+
+    @property
+    def kind(self) -> ColumnKind:
+        """What the column is by these values."""
+        return ColumnKind(self.left_out, self.pattern, self.numbers is not None)
+
+    @property
+    def converted(self) -> NDArray[Any] | None:
+        """The dates or numbers that text was read as; None if the values are used as they are."""
+        return self.numbers if self.dates is None else self.dates
+
+
+def recognize(name: str, values: NDArray[Any], *, rows: RowNumbers = FROM_ZERO, day_first: bool = False) -> Recognized:
+    """Return what a column is whose role the user did not name.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    values : ndarray of shape (n,)
+        Its values.
+    rows : RowNumbers
+        How messages number the rows.
+    day_first : bool
+        Whether 03/04/2020 is in April, if no other date of the column shows it.
+    """
+    if has_date_type(values):
+        return Recognized(dates=as_dates(values))
+    spelled = date_format(values, day_first=day_first)
+    if spelled is not None:
+        return _recognize_dates(name, values, spelled, rows)
+    if (numbers := as_numbers(values)) is not None:
+        return replace(_recognize_numbers(name, values, numbers, rows), numbers=None)
+    if (numbers := numbers_in_text(values)) is not None:
+        return _recognize_numbers(name, values, numbers, rows)
+    problem = type_problem(name, values, rows) or _mixed_text_problem(name, values, rows)
+    return Recognized("" if problem else Recognition().kind(name, values).left_out, problem=problem)
+
+
+def type_problem(name: str, values: NDArray[Any], rows: RowNumbers) -> Message | None:
+    """Return the problem of a column that holds neither numbers nor text; None if it holds them."""
+    if values.dtype.kind == "m":
+        text = f"column {name!r} must hold numbers, text or dates; got durations, of type {values.dtype}"
+        return Message(text, ({"drop": [name]},))
+    cells = values[known := np.flatnonzero(~is_missing(values))].tolist()
+    others = {kind for kind in set(map(type, cells)) if not issubclass(kind, str | bool | int | float | np.generic)}
+    for row, value in zip(known, cells, strict=True) if others else ():
+        if type(value) in others:
+            found = f"{value!r:.80} of type {type(value).__name__} in {rows.text(row)}"
+            return Message(f"column {name!r} must hold numbers, text or dates; got {found}", ({"drop": [name]},))
+    return None
+
+
+def _recognize_dates(name: str, values: NDArray[Any], spelled: DateFormat, rows: RowNumbers) -> Recognized:
+    """Return a column of dates in text or numbers; some of its values may be no dates."""
+    unreadable = ColumnKind(pattern=spelled.pattern).unreadable(values)
+    if unreadable.any():
+        return Recognized(problem=_mixed_dates_problem(name, values, unreadable, rows))
+    dates = as_dates(values, spelled.pattern)
+    if spelled.other is None or is_day_first(spelled.pattern):  # as the user asked
+        return Recognized(dates=dates, pattern=spelled.pattern)
+    example = values[~is_missing(values)][0]
+    text = f"column {name!r} has dates such as {example!r}, which can be read in two ways; read with the month first"
+    return Recognized(dates=dates, pattern=spelled.pattern, warning=Message(text, ({"day_first": True},)))
+
+
+def _mixed_dates_problem(name: str, values: NDArray[Any], unreadable: BoolArray, rows: RowNumbers) -> Message:
+    """Return the problem of a column of dates with other values in some rows."""
+    known = ~is_missing(values)
+    example, *_ = values[known & ~unreadable].tolist()
+    others = values[unreadable].tolist()
+    text = (
+        f"column {name!r} holds dates such as {example!r}, and {others[0]!r:.80} in {rows.text(unreadable.argmax())}; "
+        f"not dates: {len(others)} of {known.sum()} values"
+    )
+    texts = list(dict.fromkeys(map(str, others)))
+    may_be_missing = are_words(texts) or (as_numbers(values) is not None and len(texts) <= MAX_WORDS)
+    remedies = ({"missing_values": texts}, {"drop": [name]}, {"categorical": [name]})
+    return Message(text, remedies if may_be_missing else remedies[1:])
+
+
+def _mixed_numbers_problem(name: str, values: NDArray[Any], numbers: FloatArray, rows: RowNumbers) -> Message | None:
+    """Return the problem of a column of dates like 20201231 with other numbers in fewer than half of the rows."""
+    known, dates = ~np.isnan(numbers), numbers_that_are_dates(numbers)
+    if not known.sum() / 2 < dates.sum() < known.sum() or len(np.unique(numbers[dates])) < MIN_NUMBERS:
+        return None
+    return _mixed_dates_problem(name, values, known & ~dates, rows)
+
+
+def are_words(texts: Collection[str]) -> bool:
+    """Return whether these are a few words, which may all mean a missing value."""
+    return len(texts) <= MAX_WORDS and not any(character.isdigit() for text in texts for character in text)
+
+
+def _recognize_numbers(name: str, values: NDArray[Any], numbers: FloatArray, rows: RowNumbers) -> Recognized:
+    """Return a column of numbers: measurements, an id, with infinite values, or with dates among them."""
+    infinite = infinite_values(numbers, f"column {name!r}", rows)
+    problem = Message(infinite, ({"drop": [name]},)) if infinite else None
+    problem = problem or _mixed_numbers_problem(name, values, numbers, rows)
+    return Recognized(Recognition().kind(name, values).left_out, numbers=numbers, problem=problem)
+
+
+def _mixed_text_problem(name: str, values: NDArray[Any], rows: RowNumbers) -> Message | None:
+    """Return the problem of a column of text, if fewer than half of its values are other text than numbers."""
+    counts = Counter(str(value) for value in values[~is_missing(values)].tolist())
+    words = {text: count for text, count in counts.items() if not reads_as_number(text)}
+    if not words or sum(words.values()) >= counts.total() / 2:
+        return None
+    return _mixed_problem(name, values, counts, words, rows)
+
+
+def _mixed_problem(
+    name: str, values: NDArray[Any], counts: Mapping[str, int], words: Mapping[str, int], rows: RowNumbers
+) -> Message:
+    """Return the problem of a column of numbers with other text in some rows."""
+    remedies = [{"categorical": [name]}, {"drop": [name]}]
+    row, value = first_non_numeric(values)
+    if are_words(words):
+        remedies.insert(len(counts) <= MAX_CATEGORIES, {"missing_values": list(words)})
+    text = (
+        f"column {name!r} holds numbers, and {value!r:.80} in {rows.text(row)}; not numbers: {sum(words.values())} of "
+        f"{sum(counts.values())} values"
+    )
+    return Message(text, tuple(remedies))
+
+
+_MIN_VALUES = 25  # different ids, for a split by cluster
+_MAX_SHARE_OF_NEW = 0.9  # different ids per row; with more, hardly any has several rows
+_MAX_IMBALANCE = 10  # rows of the most frequent id, in mean rows of an id; a category may have more
+_MIN_TIMES = 20
+_IN_ORDER = 0.99  # rank correlation of time and position
+_DENSE = 0.5  # share of the pairs of an id and a time that a panel has
+_UNITS = re.compile(
+    r"(.*[\W_])?(subject|patient|person|individual|participant|respondent|child|student|pupil|animal|country|firm|"
+    r"company|business|customer|client|user|player|household|family|school|hospital|store|site|station|plot)",
+    re.IGNORECASE,
+)
+
+
+def dependence_notes(columns: Mapping[str, NDArray[Any]]) -> list[Message]:
+    """Return notes on rows that depend on each other: after a random split, a model can look better than it is.
+
+    Parameters
+    ----------
+    columns : mapping from str to ndarray of shape (n,)
+        The columns of the table, without the target; dates are of a date type.
+    """
+    times = dict(_time_columns(columns))
+    others = {name: values for name, values in columns.items() if name not in times}
+    return [*_repeated_ids(others, times), *_rows_in_order(times)]
+
+
+def time_numbers(values: NDArray[Any]) -> FloatArray | None:
+    """Return a column of dates or numbers as numbers that grow with time, with NaN for missing ones; else None."""
+    if values.dtype.kind != "M":
+        return as_numbers(values)
+    return np.where(np.isnat(values), np.nan, values.astype(np.int64).astype(np.float64))
+
+
+def _time_columns(columns: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, FloatArray]]:
+    """Yield the columns of dates, and of numbers that are called a time, without missing values."""
+    for name, values in columns.items():
+        numbers = time_numbers(values) if values.dtype.kind == "M" or is_time_name(name) else None
+        if numbers is not None and np.isfinite(numbers).all():
+            yield name, numbers
+
+
+def _rows_in_order(times: Mapping[str, FloatArray]) -> list[Message]:
+    """Return a note on the first column of times in whose order the rows are."""
+    for name, numbers in times.items():
+        if len(np.unique(numbers)) >= _MIN_TIMES and _rank_correlation(numbers) >= _IN_ORDER:
+            text = (
+                f"the rows are in the order of {name!r}. A random split tests on rows between those that the model was "
+                "fitted on. If you will predict later rows"
+            )
+            return [Message(text, ({"time": name},), lead=", add")]
+    return []
+
+
+def _rank_correlation(numbers: FloatArray) -> float:
+    """Return the rank correlation of a column and the position of its rows, without its sign."""
+    return abs(float(np.corrcoef(rankdata(numbers), np.arange(len(numbers)))[0, 1]))
+
+
+def _repeated_ids(columns: Mapping[str, NDArray[Any]], times: Mapping[str, FloatArray]) -> list[Message]:
+    """Return a note on the first column that looks like the id of a person, a country or the like, with several rows.
+
+    It has such a name, or it occurs at most once at each time (a panel).
+    """
+    time_codes = [np.unique(numbers, return_inverse=True)[1] for numbers in times.values()]
+    for name, values in columns.items():
+        codes = _codes(values)
+        counts = np.bincount([] if codes is None else codes)
+        if codes is None or not _MIN_VALUES <= len(counts) < _MAX_SHARE_OF_NEW * len(codes):
+            continue
+        is_category = counts.max() > _MAX_IMBALANCE * counts.mean()
+        panel = any(_is_panel(codes, time, is_text=as_numbers(values) is None) for time in time_codes)
+        if is_id_name(name) or (not is_category and (panel or _UNITS.fullmatch(str(name)))):
+            text = (
+                f"{name!r} has {len(counts)} different values, with {counts.mean():.1f} rows each on average. A random "
+                "split tests on values that the model has seen. If you will predict for new ones"
+            )
+            return [Message(text, ({"clusters": name},), lead=", add")]
+    return []
+
+
+def _codes(values: NDArray[Any]) -> IntArray | None:
+    """Return codes from 0 for a column of text or of whole numbers; None for other columns, and missing values."""
+    if not len(values) or is_missing(values).any():
+        return None
+    numbers = as_numbers(values)
+    if numbers is not None and np.any(numbers % 1):
+        return None
+    comparable = [str(value) for value in values.tolist()] if numbers is None else numbers
+    return np.unique(comparable, return_inverse=True)[1]
+
+
+def _is_panel(codes: IntArray, time: IntArray, *, is_text: bool) -> bool:
+    """Return whether each id occurs at most once at each time, and at half of the times or more.
+
+    Numbers may be measurements, so each must occur at every time.
+    """
+    n_times = int(time.max()) + 1
+    n_pairs = (int(codes.max()) + 1) * n_times
+    if n_times == 1 or not n_pairs * (_DENSE if is_text else 1) <= len(codes) <= n_pairs:
+        return False
+    return len(np.unique(codes * n_times + time)) == len(codes)
+
+
+_UNEXPLAINED = 1e-4  # share of the target's variance that rounding may leave: two to three digits
+_SAME_ORDER = 1e-6  # the same for ranks
+_TOO_GOOD = 0.999  # share of the target's variance that a model rarely explains
+_MIN_ROWS = 10
+_MAX_ROWS = 20_000  # evenly spaced; more would only cost time
+_RANK_MARGIN = 1e-12  # of the normal equations
+_MIN_CONTRIBUTION = 0.01  # of a column to a sum, in standard deviations of the target
+
+
+def leak_warnings(columns: Mapping[str, FloatArray], target: str, y: FloatArray) -> list[Message]:
+    """Return a warning about columns that determine the target: each of them alone or, if none does, in a sum.
+
+    A column determines the target if one is a linear function of the other, on the scale of the numbers or of their
+    logarithms, with at most 0.01 % of the variance unexplained; or if both have the same order, such as ranks.
+
+    Parameters
+    ----------
+    columns : mapping from str to ndarray of shape (n,)
+        The features that are numbers, with NaN for missing values.
+    target : str
+        The name of the target.
+    y : ndarray of shape (n,)
+        Its values.
+    """
+    rows = slice(None, None, -(-len(y) // _MAX_ROWS) or 1)
+    sampled, y = {name: values[rows] for name, values in columns.items()}, y[rows]
+    copies = [name for name, values in sampled.items() if _is_copy(values, y, is_time=is_time_name(name))]
+    names = copies or _parts_of_sum(sampled, y)
+    if not names:
+        return []
+    listed = ", ".join(map(repr, names))
+    one = len(names) == 1
+    subject = f"{listed} determines" if one else f"{listed} {'each' if copies else 'together'} determine"
+    text = (
+        f"leak? {subject} the target {target!r} almost exactly. If {'it is' if one else 'they are'} not known when you "
+        "predict, the results are too good to be true"
+    )
+    return [Message(text, ({"drop": names},))]
+
+
+def too_good(r2: float) -> list[Message]:
+    """Return a warning if a model explains nearly all of the target's variation."""
+    text = (
+        f"the model explains {100 * r2:.2f} % of the variation of the target. This is rare: look for columns that are "
+        "known only together with the target"
+    )
+    return [Message(text)] if r2 >= _TOO_GOOD else []
+
+
+def _is_copy(x: FloatArray, y: FloatArray, *, is_time: bool) -> bool:
+    """Return whether a column and the target determine each other up to rounding; a target may grow with time."""
+    known = np.isfinite(x)
+    if known.sum() < max(_MIN_ROWS, len(x) / 2):
+        return False
+    pairs = [] if is_time else [(rankdata(x[known]), rankdata(y[known]), _SAME_ORDER)]
+    pairs += [(left, right, _UNEXPLAINED) for left, right in _scales(x[known], y[known])]
+    return any(_unexplained(left, right) <= limit for left, right, limit in pairs)
+
+
+def _scales(x: FloatArray, y: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Yield both columns as they are and, where they are positive, as logarithms."""
+    for left in (x, *([np.log(x)] if x.min() > 0 else [])):
+        for right in (y, *([np.log(y)] if y.min() > 0 else [])):
+            yield left, right
+
+
+def _unexplained(x: FloatArray, y: FloatArray) -> float:
+    """Return the share of variance that a linear relation leaves, 1 − r²; 1 if a column is constant."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        spreads = x.std(), y.std()
+    if not all(np.isfinite(spreads)) or min(spreads) <= 0:
+        return 1.0
+    return 1.0 - float(np.mean((x - x.mean()) / spreads[0] * (y - y.mean()) / spreads[1])) ** 2
+
+
+def _parts_of_sum(columns: Mapping[str, FloatArray], y: FloatArray) -> list[str]:
+    """Return the columns whose weighted sum is the target up to rounding; none if there is no such sum.
+
+    The share of the variance that is left is corrected for the number of columns.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        usable = {name: values for name, values in columns.items() if 0 < values.std() < np.inf}
+    if len(y) <= max(_MIN_ROWS, 2 * len(usable)) or len(usable) < 2 or y.std() <= 0:
+        return []
+    X = np.column_stack([(values - values.mean()) / values.std() for values in usable.values()])
+    scaled = (y - y.mean()) / y.std()
+    weights = np.linalg.lstsq(X.T @ X, X.T @ scaled, rcond=_RANK_MARGIN)[0]
+    left = np.mean((scaled - X @ weights) ** 2) * (len(y) - 1) / (len(y) - 1 - len(usable))
+    if left > _UNEXPLAINED:
+        return []
+    return [name for name, weight in zip(usable, weights, strict=True) if abs(weight) >= _MIN_CONTRIBUTION]

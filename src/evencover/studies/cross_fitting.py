@@ -1,0 +1,315 @@
+"""Cross-fitted studies: one model for new rows, and models that test each row of the table out of sample."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from evencover.calibration.cross import is_by_features
+from evencover.conformal.cross import CrossConformalRegressor
+from evencover.diagnostics.cross_fitted_models import with_spread_model
+from evencover.groups import Groups
+from evencover.guarantees import Guarantee, TooFewRowsWarning
+from evencover.inputs.arrays import FloatArray, IntArray, warn_user
+from evencover.inputs.frames import take
+from evencover.intervals import Intervals
+from evencover.model_selection import Part
+from evencover.models.estimators import cloned, fitted_clone, predictions_of
+from evencover.models.folds import RandomPairs
+from evencover.predictions import Prediction
+from evencover.quantiles import Levels, rows_for_finite_threshold
+from evencover.rows import Rows
+from evencover.scores import Score
+from evencover.scores.support import with_support
+from evencover.studies.plan import Plan, small_table_choice
+from evencover.studies.table_preparation import PreparedTable
+from evencover.taxonomies import Marginal, Taxonomy
+
+_FOLDS = 10
+_MAX_FOLDS = 100  # of one row each; more take too long
+_MAX_HELD_OUT_FOLDS = 30
+_MIN_TRAINING_ROWS = 10  # two for each of the five folds that learn a spread
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """The units that folds keep together, single rows or clusters, and the row of each unit that counts.
+
+    Parameters
+    ----------
+    codes : ndarray of int, shape (n,)
+        The unit of each row, from 0 to the number of units − 1.
+    rows : ndarray of int, shape (number of units,)
+        The row of each unit that calibrates and is tested: rows of one cluster depend on each other.
+    """
+
+    codes: IntArray
+    rows: IntArray
+
+    @classmethod
+    def of(cls, n: int, clusters: IntArray | None, rng: np.random.Generator) -> "Units":
+        """Return single rows as units or, with the cluster of each row, clusters with one random row of each."""
+        if clusters is None:
+            return cls(np.arange(n), np.arange(n))
+        order = rng.permutation(n)
+        _, first = np.unique(clusters[order], return_index=True)
+        return cls(np.unique(clusters, return_inverse=True)[1], order[first])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def without(self, units: IntArray) -> tuple["Units", IntArray]:
+        """Return the other units, numbered anew, and the positions of their rows."""
+        kept = np.setdiff1d(np.arange(len(self)), units)
+        positions = np.flatnonzero(np.isin(self.codes, kept))
+        rows = np.searchsorted(positions, self.rows[kept])
+        return Units(np.searchsorted(kept, self.codes[positions]), rows), positions
+
+    def folds(self, held_out: list[IntArray]) -> RandomPairs:
+        """Return the folds that hold out these units, which were drawn at random.
+
+        All rows of the other units train, and one row of each of these counts.
+        """
+        return RandomPairs(
+            (np.flatnonzero(~np.isin(self.codes, units)), np.sort(self.rows[units])) for units in held_out
+        )
+
+
+def held_out_units(n_units: int, needed: int, rng: np.random.Generator) -> list[IntArray]:
+    """Return the units of ten random folds, of about the same size, that hold every unit once.
+
+    There are up to 30 folds if fewer would leave less than the `needed` units of a finite interval for calibration.
+    """
+    most = min(_MAX_HELD_OUT_FOLDS, n_units)
+    enough = (n for n in range(_FOLDS, most) if n_units - -(-n_units // n) >= needed)
+    n_folds = min(_FOLDS, n_units) if needed >= n_units else next(enough, most)
+    return [np.sort(part) for part in np.array_split(rng.permutation(n_units), n_folds)]
+
+
+def calibration_units(n_units: int, needed: int, rng: np.random.Generator, *, alone: bool = False) -> list[IntArray]:
+    """Return the units of ten folds or a few more, all of the same size; the units that are left over only train.
+
+    The guarantee of cross-conformal prediction is best for folds of equal size. Fewer units are left over than a fold
+    has, at most every tenth. With `alone`, each of up to 100 units is a fold: several folds in a group weaken the
+    guarantee of the group, but not folds of one row.
+
+    Parameters
+    ----------
+    n_units : int
+        Number of rows, or clusters.
+    needed : int
+        Number of units that a finite interval needs; none is left over if there would be fewer.
+    rng : Generator
+        Source of randomness.
+    alone : bool
+        Whether each unit should be a fold of its own.
+    """
+    size = 1 if alone and n_units <= _MAX_FOLDS else max(1, n_units // _FOLDS)
+    if n_units - n_units % size < needed <= n_units <= _MAX_FOLDS:
+        size = 1
+    n_folds = n_units // size
+    return [np.sort(part) for part in rng.permutation(n_units)[: n_folds * size].reshape(n_folds, size)]
+
+
+def check_number_of_units(n_units: int, *, are_clusters: bool) -> None:
+    """Raise ValueError if there are too few rows or clusters for folds inside of folds."""
+    if n_units < MIN_UNITS:
+        units = "clusters" if are_clusters else "rows"
+        raise ValueError(
+            f"table must have at least {MIN_UNITS} {units}: some are left out to test, others to calibrate, and "
+            f"{_MIN_TRAINING_ROWS} remain to train; got {n_units}"
+        )
+
+
+def _training_units(n_units: int) -> int:
+    """Return how many units train the smallest model of a study."""
+    rest = n_units - -(-n_units // min(_FOLDS, n_units))
+    return rest - max(1, rest // _FOLDS)
+
+
+MIN_UNITS = next(n for n in count(2) if _training_units(n) >= _MIN_TRAINING_ROWS)
+
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFitted:
+    """The models that test the rows of a table, each fitted and calibrated without the rows that it tests.
+
+    Parameters
+    ----------
+    regressors : tuple of CrossConformalRegressor
+        One for each fold.
+    rows : tuple of Rows
+        The rows that each of them tests, with its predictions.
+    order : ndarray of int
+        The position of each tested row among the rows of all folds, in the order of the table.
+    guarantee : Guarantee
+        The guarantee of the model that was fitted on all rows.
+    """
+
+    regressors: tuple[CrossConformalRegressor, ...]
+    rows: tuple[Rows, ...]
+    order: IntArray
+    guarantee: Guarantee
+
+    @property
+    def prediction(self) -> Prediction:
+        """The predictions of the tested rows."""
+        return Prediction.concatenate([rows.prediction for rows in self.rows])[self.order]
+
+    def intervals(self, level: Levels) -> Intervals:
+        """Return the intervals of the tested rows at one or several levels.
+
+        A row whose group has no calibration rows in its fold gets an interval from all of them.
+        """
+        parts = self._intervals_by_fold(level)
+        lower, upper, replaced, prediction = (
+            np.concatenate([getattr(part, name) for part in parts])[self.order]
+            for name in ("lower", "upper", "replaced", "prediction")
+        )
+        return Intervals(
+            lower,
+            upper,
+            level=parts[0].level,
+            groups=None if self._merges_differ else _joined_groups([part.groups for part in parts], self.order),
+            guarantee=self.guarantee,
+            prediction=prediction,
+            replaced=replaced,
+            side=parts[0].side,
+        )
+
+    @property
+    def _merges_differ(self) -> bool:
+        """Whether bins were merged in some folds only, so that the same label has different meanings."""
+        labels = {each.calibration_.labels for each in self.regressors}
+        return len(labels) > 1 and any(getattr(each.taxonomy_, "merged", False) for each in self.regressors)
+
+    def _intervals_by_fold(self, level: Levels) -> list[Intervals]:
+        """Return the intervals of each fold; warn once of groups with too few rows, which differ a little by fold."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            pairs = zip(self.regressors, self.rows, strict=True)
+            parts = [regressor.predict_interval(rows, level=level, unseen="marginal") for regressor, rows in pairs]
+        few = [each for each in caught if issubclass(each.category, TooFewRowsWarning)]
+        for warning in (*(each for each in caught if each not in few), *few[:1]):
+            warn_user(warning.message, warning.category)
+        return parts
+
+
+def _joined_groups(parts: list[Groups | None], order: IntArray) -> Groups | None:
+    """Return the groups of the rows of all folds, by their labels: rules such as the edges of bins differ by fold."""
+    groups = [part for part in parts if part is not None]
+    if len(groups) < len(parts):
+        return None
+    labels = tuple(dict.fromkeys(label for part in groups for label in part.labels))
+    return Groups(np.concatenate([part.codes_among(labels) for part in groups])[order], labels)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossSettings:
+    """The settings of all models of a cross-fitted study. They depend on the plan and the number of rows alone.
+
+    Nothing is selected on the rows that calibrate, but for the support of the target: `fitted` decides it on the rows
+    that it gets. So their guarantee holds, under the condition that all targets have this support.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    model : regressor
+        The model with the encoder of the table, not fitted.
+    nonconformity : score
+        The score.
+    taxonomy : taxonomy
+        The groups.
+    """
+
+    plan: Plan
+    model: Any
+    nonconformity: Score
+    taxonomy: Taxonomy
+
+    @classmethod
+    def of(cls, plan: Plan, table: PreparedTable, n_units: int) -> "CrossSettings":
+        """Return the settings for a table of this many rows or, if rows belong together, clusters."""
+        model = Pipeline([("table", table.encoder), ("model", cloned(plan.estimator()))])
+        if not isinstance(plan.model, str) and (plan.nonconformity is None or plan.taxonomy is None):
+            fitted = fitted_clone(model, table.features, table.y)  # only to see what it predicts
+            first = take(table.features, np.arange(1))
+            model = with_spread_model(model, plan.seed) if predictions_of(fitted, first).spread is None else model
+        score, taxonomy = small_table_choice(n_units, plan.level)
+        return cls(
+            plan,
+            model,
+            score if plan.nonconformity is None else plan.nonconformity,
+            taxonomy if plan.taxonomy is None else plan.taxonomy,
+        )
+
+    @property
+    def needed(self) -> int:
+        """Number of calibration rows that a finite interval needs."""
+        return rows_for_finite_threshold(self.plan.level)
+
+    @property
+    def _has_groups_of_features(self) -> bool:
+        """Whether there are groups that depend on features alone, so that coverage is guaranteed in each of them."""
+        return is_by_features(self.taxonomy) and not isinstance(self.taxonomy, Marginal)
+
+    def folds(self, units: Units) -> RandomPairs:
+        """Return the rows that train and that calibrate, for each fold."""
+        rng = np.random.default_rng([self.plan.seed, 4])
+        return units.folds(calibration_units(len(units), self.needed, rng, alone=self._has_groups_of_features))
+
+    def held_out(self, units: Units) -> list[IntArray]:
+        """Return the units that each fold of the test leaves out."""
+        return held_out_units(len(units), self.needed, np.random.default_rng([self.plan.seed, 5]))
+
+    def test_fits(self, units: Units) -> list[IntArray]:
+        """Return the rows of each model that tests rows out of sample."""
+        parts = [units.without(left_out) for left_out in self.held_out(units)]
+        return [training[rows] for others, training in parts for rows, _ in self.folds(others)]
+
+    def fitted(self, X: Any, y: FloatArray, units: Units) -> CrossConformalRegressor:
+        """Return the model, fitted and calibrated on these rows."""
+        score = with_support(self.nonconformity, self.plan.target_support(y))
+        regressor = CrossConformalRegressor(
+            self.model,
+            cv=self.folds(units),
+            nonconformity=score,
+            taxonomy=self.taxonomy,
+            random_state=self.plan.seed,
+        )
+        return regressor.fit(X, y, clusters=units.codes if len(units) < len(y) else None)
+
+
+def units_of(table: PreparedTable, plan: Plan) -> Units:
+    """Return the rows or clusters of a table; raise ValueError if there are too few of them."""
+    codes = None if table.clusters is None else table.clusters.codes
+    units = Units.of(len(table.y), codes, np.random.default_rng([plan.seed, 3]))
+    check_number_of_units(len(units), are_clusters=codes is not None)
+    return units
+
+
+def cross_fitted(
+    settings: CrossSettings, table: PreparedTable, units: Units, guarantee: Guarantee, progress: Progress
+) -> tuple[CrossFitted, Part]:
+    """Return the models that test the rows of a table, and these rows in the order of the table."""
+    held_out = settings.held_out(units)
+    regressors, rows = [], []
+    for number, (_, tested) in enumerate(folds := units.folds(held_out)):
+        progress(f"testing the rows out of sample: {number} of {len(folds)} folds")
+        others, training = units.without(held_out[number])
+        regressor = settings.fitted(take(table.features, training), table.y[training], others)
+        regressors.append(regressor)
+        rows.append(regressor.rows(take(table.features, tested), table.y[tested]))
+    tested = np.concatenate([positions for _, positions in folds])
+    order = np.argsort(tested)
+    found = CrossFitted(tuple(regressors), tuple(rows), order, guarantee)
+    positions = tested[order]
+    return found, Part(take(table.features, positions), table.y[positions], table.rows[positions])

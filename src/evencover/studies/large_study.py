@@ -1,0 +1,514 @@
+"""Studies of tables that do not fit into memory.
+
+    a random sample    chooses score and groups, fits the model, fixes the edges of the groups, searches the features
+    the other rows     some calibrate the model, the others test it: batch by batch, each row predicted once
+
+All choices are made on the sample, so the guarantee of the calibration rows holds.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+from warnings import catch_warnings, filterwarnings, simplefilter
+
+import numpy as np
+from sklearn.base import clone
+
+from evencover.calibration.table_columns import TableColumns
+from evencover.conformal.split import ConformalRegressor
+from evencover.diagnostics.audit_result import Audit
+from evencover.diagnostics.audit_scope import width_feature
+from evencover.display.text import count_text
+from evencover.files.archive import atomic_write
+from evencover.groups import Groups, Label
+from evencover.guarantees import TooFewRowsWarning
+from evencover.inputs.arrays import FloatArray, IntArray, check_count, warn_user
+from evencover.inputs.frames import join_columns
+from evencover.intervals import Intervals, bound_side, limits_reached
+from evencover.model_selection import Part
+from evencover.quantiles import level_fraction
+from evencover.rows import Rows
+from evencover.studies.large_table import LargeTable, Progress, UsedRows, column_labels
+from evencover.studies.messages import Message, TableError, TableWarning
+from evencover.studies.plan import Plan
+from evencover.studies.study_result import Study, columns_of_intervals
+from evencover.studies.table_preparation import MissingTarget, missing_target_note
+from evencover.studies.table_study import audit_of_study, audit_taxonomy, study, warn_of_groups_with_few_rows
+from evencover.studies.targets import outside_warnings
+from evencover.tables.arrow_data import arrow_data, check_output
+from evencover.tables.batches import import_arrow
+from evencover.tables.table_audit import AuditTotals, Cell, CoverageCounts, RowTotals, Strata
+from evencover.taxonomies import ByFeature, ByPrediction, BySpread, Marginal, Product, Taxonomy
+
+OUTSIDE_SUPPORT = "outside the support"  # in warnings of batches and of the sample
+WITHOUT_TARGET = "rows without a target"
+_LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # of the report, besides the plan's own
+_COLUMNS = TableColumns("target", lower="lower", upper="upper", group="group")  # of the counts
+
+
+@dataclass(frozen=True, eq=False)
+class BatchWarnings:
+    """The warnings of batches, of which the first of each kind is given at the end.
+
+    Those of targets outside the support, and of groups with too few rows, are about all rows together, and not kept.
+    """
+
+    texts: dict[str, str] = field(default_factory=dict)
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Collect the warnings of a batch."""
+        with catch_warnings(record=True) as caught:
+            simplefilter("always")
+            yield
+        for each in caught:
+            text = str(each.message)
+            if not isinstance(each.message, TooFewRowsWarning) and OUTSIDE_SUPPORT not in text:
+                self.texts.setdefault(text.partition(":")[0], text)
+
+    def give(self) -> None:
+        """Give the warnings."""
+        for text in self.texts.values():
+            warn_user(f"{text} (in the first batch of the table that has such rows)")
+
+
+def fixed_taxonomy(taxonomy: Taxonomy) -> Taxonomy:
+    """Return a taxonomy with the groups that another one has learned, whatever rows it is used for."""
+    if isinstance(taxonomy, Product):
+        return Product([fixed_taxonomy(each) for each in taxonomy.taxonomies_])
+    if isinstance(taxonomy, BySpread | ByPrediction):
+        edges = np.unique(taxonomy.edges_[np.isfinite(taxonomy.edges_)]).tolist()
+        return type(taxonomy)(edges=edges) if edges else Marginal()
+    if isinstance(taxonomy, ByFeature) and taxonomy.edges is None:
+        return ByFeature(taxonomy.column, categories=taxonomy.labels_)
+    return taxonomy
+
+
+@dataclass(frozen=True, eq=False)
+class RowUses:
+    """Counts of rows by their use, and of targets outside the support, if there is one."""
+
+    support: Any
+    counts: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, use: str, y: FloatArray) -> None:
+        """Count some targets."""
+        n, total = self.counts.get(use, (0, 0))
+        outside = 0 if self.support is None else int(np.count_nonzero(~self.support.contains(y)))
+        self.counts[use] = n + outside, total + len(y)
+
+    def warnings(self) -> list[Message]:
+        """Return a warning if targets were outside; it is also given."""
+        found = [] if self.support is None else outside_warnings(self.support, self.counts)
+        for each in found:
+            warn_user(TableWarning(each))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class ModelTest:
+    """The test of a calibrated model: counts of all test rows at several levels.
+
+    Parameters
+    ----------
+    sampled : Study
+        The study of the sample.
+    regressor : ConformalRegressor
+        The model, calibrated on all calibration rows.
+    taxonomy : taxonomy
+        The groups of the audit.
+    by_level : mapping from float to _LevelCounts
+        The counts at each level, the plan's own included.
+    outside : RowUses
+        The counts of rows, and of targets outside the support.
+    warnings : BatchWarnings
+        The warnings of batches.
+    """
+
+    sampled: Study
+    regressor: ConformalRegressor
+    taxonomy: Taxonomy
+    by_level: Mapping[float, "_LevelCounts"]
+    outside: RowUses
+    warnings: BatchWarnings
+
+    @classmethod
+    def of(
+        cls, sampled: Study, regressor: ConformalRegressor, outside: RowUses, warnings: BatchWarnings
+    ) -> "ModelTest":
+        """Return the test, with the intervals of the sample's test rows at all levels."""
+        levels = sorted({*_LEVELS, sampled.plan.level})
+        warn_of_groups_with_few_rows(regressor, sampled.plan.level)
+        with catch_warnings():
+            simplefilter("ignore", TooFewRowsWarning)  # of other levels
+            intervals = [regressor.predict_interval(sampled.test_rows, level=level) for level in levels]
+        several = len(regressor.calibration_.labels) > 1
+        taxonomy = regressor.taxonomy_ if several else fixed_taxonomy(audit_taxonomy(sampled.regressor))
+        labels, y = taxonomy.assign(sampled.test_rows).labels, sampled.test_rows.required_target(by="a test")
+        by_level = {
+            level: _LevelCounts.of(y, each, level, labels) for level, each in zip(levels, intervals, strict=True)
+        }
+        return cls(sampled, regressor, taxonomy, by_level, outside, warnings)
+
+    @property
+    def features(self) -> list[str]:
+        """The columns that the model needs."""
+        return [str(name) for name in self.regressor.feature_names_in_]
+
+    def counted(self, batch: UsedRows) -> tuple[Intervals, Groups]:
+        """Count rows at all levels. Return their intervals at the plan's own level, and their groups."""
+        self.outside.add("test", batch.y)
+        with self.warnings.collected(), batch.named_errors():
+            rows = self.regressor.rows(batch.table.select(self.features), batch.y)
+            at_all_levels = self.regressor.predict_interval(rows, level=list(self.by_level))
+            groups = self.taxonomy.assign(rows)
+        intervals = {level: _at(at_all_levels, position) for position, level in enumerate(self.by_level)}
+        for level, counts in self.by_level.items():
+            counts.add(batch.y, intervals[level], groups)
+        return intervals[self.sampled.plan.level], groups
+
+    def study(self, positions: IntArray, without_target: Sequence[Message]) -> Study:
+        """Return the study of the whole table, and give the warnings.
+
+        Parameters
+        ----------
+        positions : ndarray of int
+            The positions of the sample's rows in the table.
+        without_target : sequence of Message
+            The note on all rows without a target, if there are any.
+        """
+        self.warnings.give()
+        sampled, plan = self.sampled, self.sampled.plan
+        intervals, groups = self.by_level[plan.level].sampled, self.taxonomy.assign(sampled.test_rows)
+        all_rows = _CountedRows(self)
+        audited = audit_of_study(
+            self.regressor,
+            sampled.test_rows,
+            intervals,
+            groups,
+            sampled.diagnosis,
+            X=sampled.test.X,
+            level=plan.level,
+            tolerance=plan.tolerance,
+            seed=plan.seed,
+            split_at_random=True,
+        )
+        result = replace(
+            sampled,
+            regressor=self.regressor,
+            training=positions[sampled.training],
+            calibration=positions[sampled.calibration],
+            test=Part(sampled.test.X, sampled.test.y, positions[sampled.test.positions]),
+            intervals=intervals,
+            groups=groups,
+            audit=all_rows.audit(audited),
+            table_warnings=(*_without(sampled.table_warnings, OUTSIDE_SUPPORT), *self.outside.warnings()),
+            table_notes=(all_rows.note, *without_target, *_without(sampled.table_notes, WITHOUT_TARGET)),
+            all_rows=all_rows,
+        )
+        return result.spelled(sampled.spelling)
+
+
+def _without(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
+    """Return the messages about the sample, except those that are about all rows of a table."""
+    return tuple(each for each in messages if text not in each.text)
+
+
+@dataclass(frozen=True, eq=False)
+class _LevelCounts:
+    """The counts of test rows at one level.
+
+    Parameters
+    ----------
+    sampled : Intervals
+        The intervals of the sample's test rows.
+    counter : CoverageCounts
+        What counts rows; its strata of widths are those of the sample.
+    labels : tuple of labels
+        The groups.
+    tied : bool
+        Whether several calibration scores equal a threshold.
+    cells : dict
+        The totals of each group and stratum.
+    n_replaced : list of int
+        For each batch, the number of intervals without a possible target, which became the nearest one.
+    """
+
+    sampled: Intervals
+    counter: CoverageCounts
+    labels: tuple[Label, ...]
+    tied: bool
+    cells: dict[Cell, RowTotals] = field(default_factory=dict)
+    n_replaced: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, y: FloatArray, sampled: Intervals, level: float, labels: tuple[Label, ...]) -> "_LevelCounts":
+        """Return counts without rows, for targets and intervals like those of the sample."""
+        widths = Strata.of(width_feature(sampled.width), "width")
+        side, limits = bound_side(sampled), limits_reached(y, sampled)
+        counter = CoverageCounts(_COLUMNS, level_fraction(level), widths, _no_groups, side, limits)
+        return cls(sampled, counter, labels, sampled.guarantee is not None and bool(sampled.guarantee.tied))
+
+    def add(self, y: FloatArray, intervals: Intervals, groups: Groups) -> None:
+        """Count some rows."""
+        self.counter.add(self.cells, y, intervals, groups.codes, groups.labels)
+        self.n_replaced.append(intervals.n_replaced)
+
+    def totals(self, tails: tuple[Fraction, Fraction] | None) -> AuditTotals:
+        """Return the totals of all rows."""
+        strata = self.counter.strata.labels_among({stratum for _, stratum in self.cells})  # type: ignore[attr-defined]
+        return AuditTotals(self.cells, self.labels, strata, tails, self.tied or sum(self.n_replaced) > 0)
+
+
+def _no_groups(intervals: Intervals) -> IntArray:
+    """Return no groups; they are given."""
+    raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class _CountedRows:
+    """All rows of the table, as a `Study` needs them."""
+
+    test: ModelTest
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The levels at which all test rows were counted."""
+        return tuple(self.test.by_level)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of rows that were used, by their use."""
+        sampled = self.test.sampled
+        used = {use: total for use, (_, total) in self.test.outside.counts.items()}
+        return {
+            "training": len(sampled.training),
+            "diagnosis": len(sampled.calibration) + len(sampled.test),
+            **{use: used.get(use, 0) for use in ("calibration", "test")},
+        }
+
+    @property
+    def note(self) -> Message:
+        """How the rows were used, in a sentence."""
+        sizes = {use: count_text(n) for use, n in self.sizes.items()}
+        sample = count_text(self.sizes["training"] + self.sizes["diagnosis"])
+        return Message(
+            f"the table is large, so a random sample of {sample} rows was used to choose the method and to fit the "
+            f"model ({sizes['training']} rows) and to diagnose it ({sizes['diagnosis']} rows). Of all other rows, "
+            f"{sizes['calibration']} calibrate the intervals and {sizes['test']} test them"
+        )
+
+    def audit(self, sampled: Audit) -> Audit:
+        """Return the audit of the sample's test rows with the counts of all test rows, at the level of the audit."""
+        guarantee = self.test.regressor.guarantee_
+        counts = self.test.by_level[sampled.level]
+        audited = counts.totals(guarantee.tail_shares).audit(sampled, tuple(guarantee.sizes.values()))
+        judged = audited.quality
+        return replace(
+            audited,
+            n_replaced=sum(counts.n_replaced),
+            quality=replace(sampled.quality, rows=judged.rows, coverage=judged.coverage),  # same rows for all widths
+            notes=(*audited.notes, self._audit_note(sampled, audited)),
+        )
+
+    def _audit_note(self, sampled: Audit, audited: Audit) -> str:
+        return (
+            f"All {count_text(audited.overall.rows)} test rows were counted. Features were searched, widths compared "
+            f"and predictions judged in {count_text(sampled.overall.rows)} rows of the random sample."
+        )
+
+    def misses(self, level: float) -> dict[Label, tuple[float, float]]:
+        """Return the shares of all test rows below and above their intervals, by group and of all rows."""
+        counts = self.test.by_level[level].totals(None)
+        found = {label: _shares(totals) for label, totals in counts.by_group.items()}
+        return found | ({"all rows": _shares(counts.everything)} if len(found) > 1 else {})
+
+
+def _shares(totals: RowTotals) -> tuple[float, float]:
+    """Return the shares of rows below and above their intervals; NaN without rows."""
+    return (totals.below / totals.rows, totals.above / totals.rows) if totals.rows else (np.nan, np.nan)
+
+
+def _at(intervals: Intervals, position: int) -> Intervals:
+    """Return the intervals at one of several levels."""
+    arrays = {name: getattr(intervals, name)[:, position] for name in ("lower", "upper", "replaced")}
+    return replace(intervals, **arrays, level=intervals.level[position])  # type: ignore[index]
+
+
+_MIN_ROWS = 100
+
+
+def study_in_batches(
+    data: Any,
+    target: str,
+    *,
+    output: str | Path,
+    plan: Plan | None = None,
+    training_rows: int = 100_000,
+    drop: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    missing_values: Sequence[str] = (),
+    missing_target: MissingTarget = "error",
+    day_first: bool = False,
+    name: str = "table",
+    progress: Progress | None = None,
+) -> Study:
+    """Study a table of any size: fit a model on a random sample, calibrate and test it on all other rows.
+
+    The sample is studied as by `evencover.studies.study`: it is split, the model is fitted on one part, and score and
+    groups are selected. Then every other row is used once: it calibrates the model or tests it, at random and in the
+    ratio of the plan's sizes. These rows are read in batches. Of a calibration row, only its scores and its group stay
+    in memory; nothing else grows with the table.
+
+    All choices, also the edges of the groups, are made on the sample; which columns are ids or dates, on its training
+    rows. So if calibration rows and new rows are
+    exchangeable, an interval covers a new row of a group with probability at least the level.
+
+    Parameters
+    ----------
+    data : str, Path, pyarrow dataset or table
+        A Parquet file, a folder of Parquet files, a dataset or a table, with the target and the features.
+    target : str
+        The column to predict.
+    output : str or Path
+        A .parquet or .csv file for the intervals of the test rows. It is complete, or absent after an error.
+    plan : Plan, optional
+        Model, score, groups, level, split, seed.
+    training_rows : int
+        Number of rows that fit the model; at most half of the table is sampled.
+    drop, keep, categorical, missing_target, day_first, name
+        As in `evencover.studies.study`. Columns that are not features are written next to the intervals.
+    missing_values : sequence of str
+        Texts that mean a missing value.
+    progress : callable, optional
+        Called with the name of each step when it begins, and with the number of rows that were read.
+
+    Returns
+    -------
+    Study
+        The study of the sample, with the thresholds of all calibration rows and the counts of all test rows.
+    """
+    plan, report = plan or Plan(), progress or (lambda _: None)
+    check_count(training_rows, "training_rows")
+    if plan.calibration == "cross" or getattr(plan.taxonomy, "needs_target", False):
+        raise ValueError("plan must not have calibration='cross', nor groups of the target, for a table in batches")
+    if Path(output).suffix.lower() not in (".parquet", ".csv"):
+        raise ValueError(f"output must be a .parquet or .csv file; got {Path(output).name!r}")
+    if not Path(output).parent.is_dir():
+        raise FileNotFoundError(f"output must be in a folder that exists; there is no {Path(output).parent}")
+    source = arrow_data(data, workers=2)
+    check_output(Path(output), source)
+    if source.n_rows < _MIN_ROWS:
+        raise ValueError(f"data must have at least {_MIN_ROWS} rows to be studied in batches; got {source.n_rows}")
+    table = LargeTable(source, target, plan, training_rows, missing_values, missing_target == "drop", report)
+    table.check()
+    if Path(output).suffix.lower() == ".csv":
+        _check_csv(table.types([name for name in drop if name in source.parts[0].schema.names]))
+    sampled = _study_of_sample(
+        table.sample(),
+        target,
+        plan=replace(plan, calibration="split", taxonomy=_with_all_categories(plan.taxonomy, table)),
+        drop=drop,
+        keep=keep,
+        categorical=categorical,
+        missing_target=missing_target,
+        day_first=day_first,
+        name=name,
+        progress=report,
+    )
+    test = _calibrated(sampled, table)
+    names = [*drop, *sampled.left_out]
+    types = table.types(names)
+    with _interval_file(Path(output)) as write:
+        for rows in table.rows("test", [*test.features, *names]):
+            intervals, groups = test.counted(rows)
+            kept = {name: rows.table.column(name).cast(types[name]) for name in names}
+            write(join_columns(kept, columns_of_intervals(target, rows.y, rows.positions, intervals, groups)))
+    n_missing = sum(table.missing_targets)
+    return test.study(table.sampled, [missing_target_note(n_missing, source.n_rows)] if n_missing else [])
+
+
+def _check_csv(types: Mapping[str, Any]) -> None:
+    """Raise ValueError if columns that are written next to the intervals cannot be written as text."""
+    nested = [name for name, each in types.items() if str(each).startswith(("list", "large_list", "struct", "map"))]
+    if nested:
+        raise ValueError(f"output must be a .parquet file, because .csv files cannot hold the lists in {nested}")
+
+
+def _study_of_sample(sample: Any, target: str, **settings: Any) -> Study:
+    """Return the study of the sample. Its row numbers say nothing about the table, and an error says so."""
+    try:
+        with catch_warnings():
+            simplefilter("ignore", TooFewRowsWarning)  # other rows calibrate
+            filterwarnings("ignore", f".*{OUTSIDE_SUPPORT}")
+            return study(sample, target, **settings)
+    except TableError as error:
+        where = f" (in a random sample of {count_text(sample.num_rows)} rows)"
+        problems = [replace(each, text=each.text + where * (" row" in each.text)) for each in error.problems]
+        raise TableError(problems) from None
+
+
+def _with_all_categories(taxonomy: Any, table: LargeTable) -> Any:
+    """Return a taxonomy whose categories are those of all rows, where they were to be learned."""
+    if isinstance(taxonomy, Product):
+        return Product([_with_all_categories(each, table) for each in taxonomy.taxonomies])
+    if not isinstance(taxonomy, ByFeature) or taxonomy.edges is not None or taxonomy.categories is not None:
+        return taxonomy
+    labels = column_labels(table.source, str(taxonomy.column), table.missing_values)
+    return ByFeature(taxonomy.column, categories=labels)
+
+
+def _calibrated(sampled: Study, table: LargeTable) -> "ModelTest":
+    """Return the test of the sample's model, which is calibrated again on the calibration rows of the whole table."""
+    regressor = copy(sampled.regressor)
+    calibrator = clone(regressor._learned_by).set_params(taxonomy=fixed_taxonomy(regressor.taxonomy_))
+    regressor.set_params(calibrator=calibrator, taxonomy=None)
+    features, warnings = [str(name) for name in regressor.feature_names_in_], BatchWarnings()
+    outside = RowUses(getattr(regressor.calibrator_.nonconformity, "support", None))
+
+    def parts() -> Iterator[tuple[Rows, None]]:
+        for rows in table.rows("calibration", features):
+            outside.add("calibration", rows.y)
+            with warnings.collected(), rows.named_errors():
+                predicted = regressor.rows(rows.table.select(features), rows.y)
+            yield predicted, None
+
+    with warnings.collected():
+        regressor.calibrate_parts(parts())
+    return ModelTest.of(sampled, regressor, outside, warnings)
+
+
+@contextmanager
+def _interval_file(path: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Yield a function that adds rows, as columns, to a file; the file appears at the end, and not after an error."""
+    arrow, writer = import_arrow(), None
+
+    def write(columns: Mapping[str, Any]) -> None:
+        nonlocal writer
+        arrays = {
+            name: values if isinstance(values, arrow.ChunkedArray) else arrow.array(values, from_pandas=True)
+            for name, values in columns.items()
+        }
+        table = arrow.table(arrays)
+        if writer is None:
+            writer = _writer(file, table.schema, path.suffix.lower())
+        writer.write_table(table)
+
+    with atomic_write(path) as file:
+        try:
+            yield write
+        finally:
+            if writer is not None:
+                writer.close()
+
+
+def _writer(file: Any, schema: Any, suffix: str) -> Any:
+    """Return what writes tables to an open file, one after another."""
+    if suffix == ".parquet":
+        return import_arrow("pyarrow.parquet").ParquetWriter(file, schema)
+    return import_arrow("pyarrow.csv").CSVWriter(file, schema)

@@ -1,0 +1,219 @@
+"""A table that is read in batches: a random sample of its rows, and the other rows, which calibrate or test."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate
+from math import ceil
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from evencover.display.text import count_text
+from evencover.groups import Groups, Label
+from evencover.inputs.arrays import BoolArray, FloatArray, IntArray
+from evencover.inputs.frames import FROM_ZERO, column, is_missing
+from evencover.studies.messages import TableError
+from evencover.studies.plan import Plan
+from evencover.studies.table_preparation import grouping_columns
+from evencover.studies.targets import read_target
+from evencover.tables.arrow_data import ArrowData
+from evencover.tables.batches import Batch, InvalidPartError, check_names, import_arrow, kind_of, named_errors
+from evencover.tables.files import plain_table
+
+Use: TypeAlias = Literal["calibration", "test"]
+Progress: TypeAlias = Callable[[str], None]
+
+_STEPS = {"calibration": "calibrating", "test": "testing"}
+
+
+@dataclass(frozen=True, eq=False)
+class UsedRows:
+    """Some rows of a batch that have the same use.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Their columns.
+    y : ndarray of shape (n,)
+        Their targets.
+    positions : ndarray of int, shape (n,)
+        Their positions in the whole table.
+    batch : Batch
+        The batch.
+    """
+
+    table: Any
+    y: FloatArray
+    positions: IntArray
+    batch: Batch
+
+    @contextmanager
+    def named_errors(self) -> Iterator[None]:
+        """Let the message of a ValueError say in which file and batch the rows are."""
+        first = self.batch.first_row
+        try:
+            yield
+        except ValueError as error:
+            where = f"{self.batch.part or 'data'}, rows {first} to {first + len(self.batch) - 1}"
+            note = ". The row number counts calibration or test rows only" * (" in row " in str(error))
+            raise InvalidPartError(where, f"{error}{note}") from None
+
+
+@dataclass(frozen=True, eq=False)
+class LargeTable:
+    """A table that is read in batches. The use of a row depends on the seed and its position, not on the batches.
+
+    Parameters
+    ----------
+    source : ArrowData
+        The data.
+    target : str
+        The column to predict.
+    plan : Plan
+        The shares of calibration and test rows, and the seed.
+    training_rows : int
+        Number of rows in the training part of the sample.
+    missing_values : sequence of str
+        Texts that mean a missing value.
+    drop_missing : bool
+        Whether rows without a target are left out; otherwise they are an error.
+    report : callable
+        Called with the step, and the number of rows that were read.
+    missing_targets : list of int
+        After `sample`, the number of rows without a target in each batch.
+    """
+
+    source: ArrowData
+    target: str
+    plan: Plan
+    training_rows: int
+    missing_values: Sequence[str]
+    drop_missing: bool
+    report: Progress
+    missing_targets: list[int] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Raise ValueError unless all files have the target and the same columns, with types that agree."""
+        self.source.check_names([self.target])
+        check_same_columns(self.source, grouping_columns(self.plan.taxonomy))
+
+    def types(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the type of columns in all files, as `plain_table` has them."""
+        schemas = [self._plain_schema(part.schema, names) for part in self.source.parts]
+        unified = import_arrow().unify_schemas(schemas, promote_options="permissive")
+        return {field.name: field.type for field in unified}
+
+    def _plain_schema(self, schema: Any, names: Sequence[str]) -> Any:
+        empty = import_arrow().schema([schema.field(name) for name in names]).empty_table()
+        return plain_table(empty, list(names), ()).schema
+
+    @cached_property
+    def sampled(self) -> IntArray:
+        """The positions of the rows in the sample, in increasing order."""
+        n = self.source.n_rows
+        size = min(ceil(round(self.training_rows / self.plan.training_size, 6)), n // 2)
+        rng = np.random.default_rng([self.plan.seed, 4])
+        return np.sort(rng.choice(n, size, replace=False, shuffle=False))
+
+    def sample(self) -> Any:
+        """Return the rows of the sample as a table. Raise TableError if the target of any row cannot be used."""
+        kept = []
+        self.missing_targets.clear()
+        for batch, first in self._batches(None, "sampling"):
+            self.missing_targets.append(int(np.isnan(self._targets(batch)).sum()))
+            kept.append(self._plain(batch.table).take(self._sampled_in(batch, first)))
+        return import_arrow().concat_tables(kept, promote_options="permissive").combine_chunks()
+
+    def rows(self, use: Use, names: Sequence[str]) -> Iterator[UsedRows]:
+        """Yield the rows with this use, batch by batch, with some of their columns."""
+        rng = np.random.default_rng([self.plan.seed, 5])
+        share = self.plan.calibration_size / (self.plan.calibration_size + self.plan.test_size)
+        for batch, first in self._batches(list(dict.fromkeys([*names, self.target])), _STEPS[use]):
+            calibrates: BoolArray = rng.random(len(batch)) < share
+            used = calibrates if use == "calibration" else ~calibrates
+            used[self._sampled_in(batch, first)] = False
+            y = self._targets(batch)
+            chosen = np.flatnonzero(used & ~np.isnan(y))
+            if len(chosen):
+                yield UsedRows(self._plain(batch.table).take(chosen), y[chosen], chosen + first, batch)
+
+    def _sampled_in(self, batch: Batch, first: int) -> IntArray:
+        """Return the positions, in a batch, of its rows in the sample."""
+        start, end = np.searchsorted(self.sampled, [first, first + len(batch)])
+        return self.sampled[start:end] - first
+
+    def _batches(self, names: Sequence[str] | None, step: str) -> Iterator[tuple[Batch, int]]:
+        """Yield all batches in order, with the position of their first row in the whole table."""
+        total, done = self.source.n_rows, 0
+        starts = accumulate((part.n_rows for part in self.source.parts), initial=0)
+        first_rows = dict(zip((part.name for part in self.source.parts), starts, strict=False))
+        for batch in self.source.batches(names):
+            yield batch, first_rows[batch.part] + batch.first_row
+            done += len(batch)
+            self.report(f"{step}: {count_text(done)} of {count_text(total)} rows")
+
+    def _plain(self, batch: Any) -> Any:
+        return _plain(batch, self.missing_values)
+
+    def _targets(self, batch: Batch) -> FloatArray:
+        """Return the targets of a batch, NaN where one is missing. Raise TableError for the file if some are wrong."""
+        y, problems = self._read_target(self._plain(batch.table.select([self.target])))
+        if problems:
+            part = next(part for part in self.source.parts if part.name == batch.part)
+            pieces = (each for piece in part.pieces() for each in piece.batches([self.target]))
+            whole = import_arrow().concat_tables([self._plain(each.table) for each in pieces])
+            _, problems = self._read_target(whole)
+            named = f"{batch.part}: " if batch.part else ""
+            raise TableError([replace(each, text=f"{named}{each.text}") for each in problems])
+        return y
+
+    def _read_target(self, table: Any) -> tuple[FloatArray, list[Any]]:
+        values = column(table, self.target, "target")
+        return read_target(self.target, values, FROM_ZERO, drop_missing=self.drop_missing, of_batch=True)
+
+
+def check_same_columns(source: ArrowData, grouping: Sequence[str] = ()) -> None:
+    """Raise ValueError unless all files have the same columns, with types that agree.
+
+    The columns in `grouping`, whose values are labels, must not be whole numbers in one file and others elsewhere.
+    """
+    first = source.parts[0]
+    known: dict[str, tuple[str, str]] = {}  # by column: what it holds, and the first file that tells
+    for part in source.parts:
+        with named_errors(part.name):
+            check_names(part.schema.names, first.schema.names)
+            check_names(first.schema.names, part.schema.names)
+            for each in part.schema:
+                kind = kind_of(each.type) if each.name in grouping else _kind(each.type)
+                expected, where = known.setdefault(each.name, (kind, part.name)) if kind != "null" else (kind, "")
+                if kind != expected:
+                    raise ValueError(f"column {each.name!r} holds {kind}, but in {where} it holds {expected}")
+
+
+def column_labels(source: ArrowData, name: str, missing_values: Sequence[str] = ()) -> tuple[Label, ...]:
+    """Return the different values of a column of all rows, in order. Raise ValueError if one is missing."""
+    source.check_names([name])
+    found: set[Label] = set()
+    for batch in source.batches([name]):
+        values = column(_plain(batch.table, missing_values), name, "groups")
+        missing = is_missing(values)
+        if missing.any():
+            row = batch.first_row + int(missing.argmax())
+            text = f"groups: column {name!r} must have a label in every row; row {row} (counted from 0) has none"
+            raise InvalidPartError(batch.part, text)
+        found.update(Groups.from_labels(values, name=f"groups: column {name!r}").labels)
+    return tuple(sorted(found))  # type: ignore[type-var]
+
+
+def _plain(batch: Any, missing_values: Sequence[str]) -> Any:
+    """Return a record batch as a table, as `read_table` returns it."""
+    table = import_arrow().Table.from_batches([batch])
+    return plain_table(table, table.column_names, missing_values)
+
+
+def _kind(arrow_type: Any) -> str:
+    """Return what a column holds, in words; whole numbers are numbers, and times with any precision are times."""
+    kind = kind_of(arrow_type)
+    return "numbers" if kind == "whole numbers" else "times" if kind.startswith("timestamp") else kind

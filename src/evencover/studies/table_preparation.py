@@ -1,0 +1,476 @@
+"""The columns of a table: the target, the features, and columns with another role. All problems are raised at once."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from evencover.groups import Groups, first_few
+from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, lookup, similar_name
+from evencover.inputs.dates import date_format
+from evencover.inputs.frames import (
+    FROM_ZERO,
+    RowNumbers,
+    as_numbers,
+    column,
+    column_names,
+    columns_of,
+    is_missing,
+    n_rows,
+    row_numbers,
+    take,
+    with_columns,
+)
+from evencover.models.column_kinds import ColumnKind, Recognition
+from evencover.models.encoding import TableEncoder
+from evencover.studies.column_checks import (
+    Recognized,
+    dependence_notes,
+    leak_warnings,
+    recognize,
+    time_numbers,
+    type_problem,
+)
+from evencover.studies.messages import Message, TableError
+from evencover.studies.targets import read_target
+from evencover.taxonomies import ByFeature
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a column is.
+
+    Parameters
+    ----------
+    by_all : ColumnKind
+        By all rows, which is for messages only.
+    by_fits : tuple of ColumnKind
+        By the rows that each model is fitted on; empty as long as these are not known.
+    """
+
+    by_all: ColumnKind
+    by_fits: tuple[ColumnKind, ...] = ()
+
+    def decided(self, kinds: Iterable[ColumnKind]) -> "Decision":
+        """Return the decision with what the column is by the rows of each model."""
+        return replace(self, by_fits=tuple(kinds))
+
+    @property
+    def _kinds(self) -> tuple[ColumnKind, ...]:
+        return self.by_fits or (self.by_all,)
+
+    @property
+    def left_out(self) -> str:
+        """Why no model uses the column; empty if one does."""
+        if not all(kind.left_out for kind in self._kinds):
+            return ""
+        return self.by_all.left_out or f"in the rows that the model is fitted on, {self._kinds[0].left_out}"
+
+    @property
+    def used(self) -> tuple[ColumnKind, ...]:
+        """What the column is for the models that use it."""
+        return tuple(kind for kind in self._kinds if not kind.left_out)
+
+    @property
+    def unlike_all_rows(self) -> tuple[ColumnKind, ...]:
+        """What the column is for models that use it in another way than all rows would suggest."""
+        return tuple(dict.fromkeys(kind for kind in self.used if kind.use != self.by_all.use))
+
+    @property
+    def difference(self) -> str:
+        """How models use the column, and how all rows suggest to use it, if these differ; otherwise empty."""
+        uses = list(dict.fromkeys(kind.use for kind in self._kinds))
+        return "" if uses == [self.by_all.use] else f"{' or '.join(uses)}; by all rows {self.by_all.use}"
+
+
+USED = Decision(ColumnKind())
+
+
+def decision_notes(decisions: Mapping[str, Decision]) -> Iterator[Message]:
+    """Yield notes on columns that are read as dates or numbers, that are left out, and that all rows would change."""
+    for kind, names in (
+        ("dates", [name for name, each in decisions.items() if any(kind.pattern for kind in each.used)]),
+        ("numbers", [name for name, each in decisions.items() if any(kind.numbers for kind in each.used)]),
+    ):
+        if names:
+            text = f"read as {kind}: {', '.join(names)}. To use one as categories"
+            yield Message(text, ({"categorical": "NAME"},), lead=", add")
+    if ids := {name: each.left_out for name, each in decisions.items() if each.left_out}:
+        described = ", ".join(f"{name} ({reason})" for name, reason in ids.items())
+        yield Message(f"not used as features: {described}. To use one", ({"keep": "NAME"},), lead=", add")
+    if differences := {name: each.difference for name, each in decisions.items() if each.difference}:
+        described = ", ".join(f"{name} ({difference})" for name, difference in differences.items())
+        text = (
+            "the rows that a model is fitted on decide how it uses a column, so that other rows can calibrate it. All "
+            f"rows suggest another use of: {described}. To decide it yourself"
+        )
+        yield Message(text, ({"keep": "NAME"}, {"drop": "NAME"}, {"categorical": "NAME"}), lead=", add")
+
+
+def unreadable_value(name: str, kind: ColumnKind, values: NDArray[Any], value: Any, where: str) -> Message:
+    """Return the problem of a value that a model cannot read, because the rows that it is fitted on have no such."""
+    held = "numbers" if kind.pattern is None else f"dates in the format {kind.pattern}"
+    text = f"column {name!r} holds {held} in the rows that the model is fitted on, and {value!r:.80} in {where}"
+    remedies: list[Mapping[str, Any]] = [{"drop": [name]}, {"categorical": [name]}]
+    spelled = None if kind.pattern is None else date_format(values, day_first=True)
+    if spelled is not None and not ColumnKind(pattern=spelled.pattern).unreadable(values).any():
+        remedies.insert(0, {"day_first": True})
+    return Message(text, tuple(remedies))
+
+
+def no_features(decisions: Mapping[str, Decision]) -> Message:
+    """Return the problem that no column is left as a feature in the rows that a model is fitted on."""
+    ids = ", ".join(f"{name} ({each.left_out})" for name, each in decisions.items())
+    return Message(
+        f"table must have at least one feature column; all look like ids: {ids}", ({"keep": list(decisions)},)
+    )
+
+
+MissingTarget: TypeAlias = Literal["error", "drop"]
+
+
+@dataclass(frozen=True)
+class ColumnRoles:
+    """The columns that the user names, by role, and how to read some of them.
+
+    Parameters
+    ----------
+    target : str
+        The column to predict.
+    drop, keep, categorical : sequence of str
+        Columns that are not features; that are features although they look like ids; that are categories.
+    clusters, time : str or None
+        The column of clusters; the column in whose order the rows are split.
+    grouping : tuple of str
+        Columns that define groups.
+    missing_target : {"error", "drop"}
+        What to do with rows without a target.
+    day_first : bool
+        Whether 03/04/2020 is in April, if no other date of the column shows it.
+    """
+
+    target: str
+    drop: Sequence[str] = ()
+    keep: Sequence[str] = ()
+    categorical: Sequence[str] = ()
+    clusters: str | None = None
+    time: str | None = None
+    grouping: tuple[str, ...] = ()
+    missing_target: MissingTarget = "error"
+    day_first: bool = False
+
+    def __post_init__(self) -> None:
+        for argument in ("drop", "keep", "categorical"):
+            given = getattr(self, argument)
+            if isinstance(given, str):
+                raise TypeError(f"{argument} must be a sequence of column names; got the text {given!r}")
+        lookup(self.missing_target, {"error": None, "drop": None}, "missing_target")
+
+    def by_argument(self) -> dict[str, Sequence[str]]:
+        """Return the names of columns that the user gave, by argument."""
+        single = {"target": self.target, "clusters": self.clusters, "time": self.time}
+        several = {"drop": self.drop, "keep": self.keep, "categorical": self.categorical}
+        return {**{name: [] if value is None else [value] for name, value in single.items()}, **several}
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedTable:
+    """The parts of a table that a study uses.
+
+    What the columns are is decided by the encoder, from the rows that a model is fitted on. What they are by all rows
+    is for messages to the user, and for the search of the audit.
+
+    Parameters
+    ----------
+    features : table of n rows
+        The columns that the model and its groups may need, as they are in the table.
+    y : ndarray of shape (n,)
+        The targets.
+    rows : ndarray of int, shape (n,)
+        The positions of the rows in the given table: all, or those with a target.
+    encoder : TableEncoder
+        The encoder of the features, which recognises in `fit` what they are.
+    decisions : mapping from str to Decision
+        What each column is.
+    converted : mapping from str to ndarray of shape (n,)
+        The dates and numbers of columns that hold them as text.
+    clusters : Groups or None
+        The clusters of the rows.
+    times : ndarray of shape (n,) or None
+        The times of the rows, as numbers.
+    warnings : tuple of Message
+        What may be wrong.
+    without_target, dependence : tuple of Message
+        Notes on rows without a target, and on rows that depend on each other.
+    row_numbers : RowNumbers
+        How messages number the rows of the given table.
+    """
+
+    features: Any
+    y: FloatArray
+    rows: IntArray
+    encoder: TableEncoder
+    decisions: Mapping[str, Decision]
+    converted: Mapping[str, NDArray[Any]]
+    clusters: Groups | None = None
+    times: FloatArray | None = None
+    warnings: tuple[Message, ...] = ()
+    without_target: tuple[Message, ...] = ()
+    dependence: tuple[Message, ...] = ()
+    row_numbers: RowNumbers = FROM_ZERO
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The columns that are recognised as row numbers or ids, so that no model uses them."""
+        return tuple(name for name, decision in self.decisions.items() if decision.left_out)
+
+    @property
+    def notes(self) -> tuple[Message, ...]:
+        """What else the user should know."""
+        return (*self.without_target, *decision_notes(self.decisions), *self.dependence)
+
+    def decided_by(self, fits: Sequence[IntArray]) -> "PreparedTable":
+        """Return the table with the columns that models use which are fitted on these rows each.
+
+        Raise TableError if rows have values that such a model cannot read, or if no column is left.
+
+        Parameters
+        ----------
+        fits : sequence of ndarray of int
+            The rows of each model, as positions among the rows that are used.
+        """
+        columns = {name: column(self.features, name, "table") for name in self.decisions}
+        decisions = {
+            name: decision.decided(self.encoder.kind(name, columns[name][rows]) for rows in fits)
+            for name, decision in self.decisions.items()
+        }
+        pairs = [(name, kind) for name, each in decisions.items() for kind in each.unlike_all_rows]
+        problems = [problem for pair in pairs if (problem := self._unreadable(*pair)) is not None]
+        if all(each.left_out for each in decisions.values()):
+            problems.append(no_features(decisions))
+        if problems:
+            raise TableError(problems)
+        names = [name for name in column_names(self.features) or () if not decisions.get(name, USED).left_out]
+        return replace(self, features=columns_of(self.features, names), decisions=decisions)
+
+    @property
+    def fixed_encoder(self) -> TableEncoder:
+        """The encoder with the decisions of one model, so that folds inside its rows do not decide otherwise."""
+        kinds = {name: each.by_fits[0] for name, each in self.decisions.items() if not each.left_out}
+        encoder, plain = clone(self.encoder), [name for name, kind in kinds.items() if kind == ColumnKind()]
+        unchanged = (*encoder.recognition.unchanged, *plain)
+        recognition = replace(encoder.recognition, keep=tuple(kinds), unchanged=unchanged)
+        dates = {name: kind.pattern for name, kind in kinds.items() if kind.pattern is not None}
+        fixed: TableEncoder = encoder.set_params(dates=dates, recognition=recognition)
+        return fixed
+
+    def _unreadable(self, name: str, kind: ColumnKind) -> Message | None:
+        """Return the problem of a column with values that a model cannot read; None if it can read all of them."""
+        values = column(self.features, name, "table")
+        bad = kind.unreadable(values)
+        if not bad.any():
+            return None
+        row = int(bad.argmax())
+        where = self.row_numbers.text(self.rows[row])
+        return unreadable_value(name, kind, values, values.tolist()[row], where)
+
+    def places(self, positions: IntArray) -> IntArray:
+        """Return where rows with these positions in the given table are among the rows that are used."""
+        return np.searchsorted(self.rows, positions)
+
+    def shown(self, rows: IntArray) -> Any:
+        """Return the features of some rows, with text as the dates or numbers that it is by all rows."""
+        names = column_names(self.features) or ()
+        converted = {name: values[rows] for name, values in self.converted.items() if name in names}
+        return with_columns(take(self.features, rows), converted)
+
+
+def prepare_table(table: Any, roles: ColumnRoles) -> PreparedTable:
+    """Return the features and targets of a table; raise `TableError` with all problems if it has any."""
+    names, rows = _checked_names(table), row_numbers(table)
+    y, target_problems = _target(table, roles, rows) if roles.target in names else (np.empty(0), [])
+    columns = {name: column(table, name, "table") for name in names if name not in {roles.target, roles.clusters}}
+    found = {name: _recognize(name, values, roles, rows) for name, values in columns.items() if name not in roles.drop}
+    order = _order(columns, roles, found)
+    times = None if order is None else time_numbers(_values_used(columns[str(roles.time)], order))
+    problems = [
+        *_role_problems(roles, names),
+        *target_problems,
+        *(each.problem for each in found.values() if each.problem is not None),
+        *_split_problems(table, roles, rows, times, np.isnan(y) if len(y) else np.zeros(n_rows(table), dtype=bool)),
+    ]
+    if all(each.left_out for each in found.values()):
+        problems.append(_no_features(roles, found))
+    if problems:
+        raise TableError(problems)
+    used = {name: _values_used(columns[name], each) for name, each in found.items()}
+    prepared = _prepared(table, roles, y, {**columns, **used}, found)
+    if order is None or times is None:
+        return prepared
+    ambiguous = [order.warning] if order.warning is not None and order.warning not in prepared.warnings else []
+    return replace(prepared, times=times[prepared.rows], warnings=(*prepared.warnings, *ambiguous))
+
+
+def _prepared(
+    table: Any,
+    roles: ColumnRoles,
+    y: FloatArray,
+    columns: Mapping[str, NDArray[Any]],
+    found: Mapping[str, Recognized],
+) -> PreparedTable:
+    """Return the parts of a table without problems; `columns` are its columns, with text as dates or numbers."""
+    ignored = [name for name in roles.grouping if name not in found and name != roles.target]
+    names = [name for name in columns if name in ignored or name in found]
+    used, n, numbers = np.flatnonzero(~np.isnan(y)), n_rows(table), row_numbers(table)
+    if len(used) < len(y):
+        table, columns = take(table, used), {name: values[used] for name, values in columns.items()}
+    return PreparedTable(
+        columns_of(table, names),
+        y[used],
+        used,
+        TableEncoder(
+            categorical=tuple(name for name in roles.categorical if name in names),
+            ignored=tuple(ignored),
+            recognition=Recognition(tuple(roles.keep), roles.grouping, roles.day_first, n),
+        ),
+        {name: Decision(each.kind) for name, each in found.items()},
+        {name: columns[name] for name, each in found.items() if each.converted is not None},
+        clusters=None if roles.clusters is None else column_groups(table, roles.clusters, "clusters"),
+        warnings=tuple(_warnings(found, columns, roles, y[used])),
+        without_target=(missing_target_note(len(y) - len(used), len(y)),) if len(used) < len(y) else (),
+        dependence=tuple(_dependence(found, columns, roles)),
+        row_numbers=numbers,
+    )
+
+
+def _checked_names(table: Any) -> list[str]:
+    """Return the column names of a table; raise if it is no table, or if names occur more than once."""
+    names = column_names(table) if hasattr(table, "shape") else None
+    if names is None:
+        raise TypeError(f"table must be a pandas, polars or pyarrow table; got {type(table).__name__}")
+    duplicates = sorted({str(name) for name, count in Counter(names).items() if count > 1})
+    if duplicates:
+        raise ValueError(f"table has duplicate column names: {first_few(duplicates)}")
+    return names
+
+
+def _role_problems(roles: ColumnRoles, names: Sequence[str]) -> Iterator[Message]:
+    """Yield a problem for each name that is not a column, and for each role that the target cannot have."""
+    for argument, given in roles.by_argument().items():
+        for name in given:
+            if name not in names:
+                hint = similar_name(name, names)
+                yield Message(f"{argument}: no column named {name!r}; {hint}the columns are {first_few(names)}")
+            elif name == roles.target and argument != "target":
+                yield Message(f"{argument} must not name the target; got {name!r}")
+    for name in set(roles.keep) & {*roles.drop, roles.clusters}:
+        yield Message(f"keep must not name a column that is dropped or holds the clusters; got {name!r}")
+
+
+def _recognize(name: str, values: NDArray[Any], roles: ColumnRoles, rows: RowNumbers) -> Recognized:
+    """Return what a column is that may be a feature."""
+    if name in roles.categorical:
+        return Recognized(problem=type_problem(name, values, rows) if as_numbers(values) is None else None)
+    found = recognize(name, values, rows=rows, day_first=roles.day_first)
+    if name in roles.grouping:  # the groups have the values as they are
+        return Recognized(problem=found.problem)
+    return replace(found, left_out="") if name in roles.keep else found
+
+
+def _order(
+    columns: Mapping[str, NDArray[Any]], roles: ColumnRoles, found: Mapping[str, Recognized]
+) -> Recognized | None:
+    """Return what the column of times is; None if there is no such column."""
+    if roles.time is None or roles.time not in columns:
+        return None
+    if roles.time in found and roles.time not in (*roles.categorical, *roles.grouping):
+        return found[roles.time]
+    return recognize(roles.time, columns[roles.time], day_first=roles.day_first)
+
+
+def _values_used(values: NDArray[Any], found: Recognized) -> NDArray[Any]:
+    """Return the values of a column, text as dates or numbers."""
+    return values if found.converted is None else found.converted
+
+
+def _split_problems(
+    table: Any, roles: ColumnRoles, rows: RowNumbers, times: FloatArray | None, without_target: BoolArray
+) -> Iterator[Message]:
+    """Yield the problems of the columns of clusters and of times, in rows with a target."""
+    if roles.clusters is not None and roles.time is not None:
+        yield Message("clusters and time cannot be combined; got both")
+    for role, name in (("clusters", roles.clusters), ("time", roles.time)):
+        if name is None or name not in (column_names(table) or ()):
+            continue
+        values = column(table, name, role)
+        missing = is_missing(values) & ~without_target
+        if missing.any():
+            found = f"missing: {missing.sum()} of {len(missing)} {rows.first(missing)}"
+            label = "a label" if role == "clusters" else "a time"
+            yield Message(f"{role}: column {name!r} must have {label} in every row; {found}")
+        elif role == "time" and times is None:
+            yield Message(f"time: column {name!r} must hold dates in one format, or numbers; got {values[0]!r:.80}")
+
+
+def _no_features(roles: ColumnRoles, found: Mapping[str, Recognized]) -> Message:
+    """Return the problem that no column is left as a feature."""
+    dropped = sorted({roles.target, *roles.drop, *filter(None, [roles.clusters])})
+    text = f"table must have at least one feature column; none is left after dropping the columns {dropped}"
+    ids = [f"{name} ({each.left_out})" for name, each in found.items() if each.left_out]
+    return Message(f"{text}{', and as ids: ' * bool(ids)}{', '.join(ids)}", ({"keep": list(found)},) if ids else ())
+
+
+def _target(table: Any, roles: ColumnRoles, rows: RowNumbers) -> tuple[FloatArray, list[Message]]:
+    """Return the targets, with NaN for missing ones, and the problems of the column."""
+    values = column(table, roles.target, "target")
+    return read_target(roles.target, values, rows, drop_missing=roles.missing_target == "drop")
+
+
+def _warnings(
+    found: Mapping[str, Recognized], columns: Mapping[str, NDArray[Any]], roles: ColumnRoles, y: FloatArray
+) -> Iterator[Message]:
+    """Yield what may be wrong: leaks, ambiguous dates, a target with two values."""
+    unchanged = (name for name, each in found.items() if not each.left_out and each.dates is None)
+    candidates = (name for name in unchanged if name not in roles.categorical)
+    numbers = {name: as_numbers(columns[name]) for name in candidates}
+    yield from leak_warnings({name: each for name, each in numbers.items() if each is not None}, roles.target, y)
+    yield from (each.warning for each in found.values() if each.warning is not None)
+    distinct = np.unique(y)
+    if len(distinct) == 2:
+        yield Message(
+            f"the target {roles.target!r} has two values only, {distinct[0]:g} and {distinct[1]:g}. Intervals for such "
+            "a target say little: predict the probability of a class with a classifier instead"
+        )
+
+
+def _dependence(
+    found: Mapping[str, Recognized], columns: Mapping[str, NDArray[Any]], roles: ColumnRoles
+) -> list[Message]:
+    """Return notes on rows that depend on each other, unless the user has said how to split them."""
+    if roles.clusters is not None or roles.time is not None:
+        return []
+    return dependence_notes({name: columns[name] for name in found})
+
+
+def missing_target_note(missing: int, n: int) -> Message:
+    """Return the note that rows without a target were left out."""
+    return Message(
+        f"rows without a target: {missing} of {n}. They were left out, and the guarantee is for rows whose "
+        "target can be known"
+    )
+
+
+def column_groups(table: Any, name: str, role: str) -> Groups:
+    """Return the groups of rows with equal values in a column; `role` names the argument in errors."""
+    return Groups.from_labels(column(table, name, role), name=f"{role}: column {name!r}")
+
+
+def grouping_columns(taxonomy: Any) -> list[str]:
+    """Return the columns that define the groups of a taxonomy."""
+    if isinstance(taxonomy, ByFeature):
+        return [taxonomy.column] if isinstance(taxonomy.column, str) else []
+    return [name for each in getattr(taxonomy, "taxonomies", ()) for name in grouping_columns(each)]

@@ -1,0 +1,492 @@
+"""CSV and other text files: separators, numbers, missing values and column names in text."""
+
+import codecs
+import csv
+import io
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from evencover.groups import first_few
+from evencover.inputs.arrays import reads_as_number, warn_user
+from evencover.inputs.frames import with_row_numbers
+from evencover.inputs.optional import import_optional
+
+_COLUMNS = b"evencover.columns"  # in the metadata of a pyarrow table: the columns of its file, if there are more
+
+
+def unique_names(header: Sequence[str], file: str) -> list[str]:
+    """Return one name for each column: a nameless one is called by its position, so is the second one of equal names.
+
+    Parameters
+    ----------
+    header : sequence of str
+        The names in the file; empty for a nameless column.
+    file : str
+        The name of the file, for messages. Names that are all numbers or empty are an error, because the file has no
+        header then.
+    """
+    given = [name.strip() for name in header]
+    if not any(_is_name(name) for name in given) and not _is_pandas_numbering(given):
+        raise ValueError(f"{file} must have column names (in CSV, the first line); got {first_few(given)}")
+    names: list[str] = []
+    for position, name in enumerate(given, start=1):
+        unique = name or f"column {position}"
+        while unique in names or (unique != name and unique in given):
+            unique = f"{unique} (column {position})"
+        names.append(unique)
+    renamed = [f"{new!r}" for old, new in zip(given, names, strict=True) if old and new != old]
+    if renamed:
+        warn_user(f"{file} has duplicate column names; their columns are now called {', '.join(renamed)}")
+    return names
+
+
+def name_in(names: Sequence[str], text: str) -> str:
+    """Return the name that a text means among these: the text itself or, if no column has that name, its position.
+
+    Positions count from 1. A text that is neither is returned unchanged.
+    """
+    if text in names or not re.fullmatch("[0-9]{1,6}", text) or not 0 < int(text) <= len(names):
+        return text
+    return names[int(text) - 1]
+
+
+def used_columns(table: Any, used: Sequence[bool]) -> Any:
+    """Return a pyarrow table without its unused columns; it keeps the names of all columns of its file, for positions.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        All columns of a file.
+    used : sequence of bool
+        Whether the table keeps a column. A column without a name and without values is not used.
+    """
+    if all(used):
+        return table
+    names = table.column_names
+    kept = table.select([name for name, use in zip(names, used, strict=True) if use])
+    return kept.replace_schema_metadata({**(table.schema.metadata or {}), _COLUMNS: json.dumps(names)})
+
+
+def columns_of_file(table: Any) -> list[str]:
+    """Return the names of all columns of the file that a pyarrow table was read from, in the order of the file."""
+    names = (table.schema.metadata or {}).get(_COLUMNS)
+    return list(table.column_names) if names is None else list(json.loads(names))
+
+
+def _is_name(name: str) -> bool:
+    return bool(name) and not reads_as_number(name)
+
+
+def _is_pandas_numbering(names: Sequence[str]) -> bool:
+    """Return whether names are those that pandas writes for an index and columns without names: empty, 0, 1, 2, ..."""
+    return len(names) > 1 and list(names) == ["", *map(str, range(len(names) - 1))]
+
+
+Comma: TypeAlias = Literal["thousands", "decimal", "either"]  # what a comma between digits means
+
+_MISSING = ("", ".")  # in a column of numbers
+_CURRENCIES = "$€£¥₹₽₩₺₴₪₫₱₦฿¢"
+_NUMBER = re.compile(
+    rf"(?P<sign>[+-]?)(?P<before>[{_CURRENCIES}]?)\s?(?P<digits>[+-]?[\d.,]+(e[+-]?\d+)?)\s?(?P<after>[%{_CURRENCIES}]?)",
+    re.IGNORECASE,
+)
+_THOUSANDS_SPACE = re.compile("(?<=\\d)[\u00a0\u202f'\u2019](?=\\d{3}(?!\\d))")  # as in 1'234
+_EITHER = re.compile(r"\d{1,3},\d{3}")
+_COMMA_GROUPS = re.compile(r"[1-9]\d{0,2}(,\d{3})+(\.\d*)?")  # 1,234.5
+_POINT_GROUPS = re.compile(r"\d{1,3}(\.\d{3})+,\d+|\d{1,3}(\.\d{3}){2,}")  # 1.234,5
+_DECIMAL_COMMA = re.compile(r"\d*,\d+(e[+-]?\d+)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """A text as a number, the signs around it, and its decimal mark: empty if the text shows none."""
+
+    number: float
+    signs: str = ""
+    mark: Literal["", "point", "comma", "either"] = ""
+
+
+def numbers_in_texts(texts: Iterable[str], *, comma: Comma) -> dict[str, float | None] | None:
+    """Return the number in each text, None for a missing one; return None if some text is not a number.
+
+    All texts must have the same signs (such as $ or %) and the same decimal mark. Each text has only one reading, so a
+    column is read alike in a file with other rows. A percentage is read as its number: 45% as 45. If no text is a
+    number, all of them are missing.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        The different texts of a column.
+    comma : {"thousands", "decimal", "either"}
+        What a comma between digits means, as in 1,234. If it is "either", another text of the column must decide. If
+        it is "thousands", 1,5 is still a decimal comma, provided that every text of the column has one.
+    """
+    readings: dict[str, _Reading | None] = {}
+    for text in texts:
+        missing = text.strip() in _MISSING
+        readings[text] = None if missing else _reading(text, comma)
+        if readings[text] is None and not missing:
+            return None
+    known = [reading for reading in readings.values() if reading is not None]
+    marks = {reading.mark for reading in known} - {""}
+    if len({reading.signs for reading in known}) > 1 or {"point", "comma"} <= marks or marks == {"either"}:
+        return None
+    if comma == "thousands" and "comma" in marks and any(not reading.mark for reading in known):
+        return None  # 1,5 and 2 may be lists of codes
+    if marks == {"either", "comma"}:
+        return numbers_in_texts(readings, comma="decimal")
+    return {text: None if reading is None else reading.number for text, reading in readings.items()}
+
+
+def _reading(text: str, comma: Comma) -> _Reading | None:
+    """Return the number in a text; None if it is no number."""
+    if reads_as_number(text):
+        return _Reading(float(text), mark="point" if "." in text else "")
+    match = _NUMBER.fullmatch(_THOUSANDS_SPACE.sub("", text.strip().replace("\u2212", "-")))
+    if match is None:
+        return None
+    sign, digits = match["sign"], match["digits"]
+    if digits[0] in "+-":
+        if sign:
+            return None
+        sign, digits = digits[0], digits[1:]
+    found = _decimal(digits, comma)
+    if found is None or not reads_as_number(found[0]):
+        return None
+    return _Reading(float(sign + found[0]), match["before"] + match["after"], found[1])
+
+
+def _decimal(digits: str, comma: Comma) -> tuple[str, Literal["", "point", "comma", "either"]] | None:
+    """Return a number without sign as Python writes it, and its decimal mark; None if it has another form."""
+    if "," not in digits and digits.count(".") < 2:
+        return digits, "point" if "." in digits else ""
+    if comma != "decimal" and _COMMA_GROUPS.fullmatch(digits):
+        return digits.replace(",", ""), "either" if comma == "either" and _EITHER.fullmatch(digits) else "point"
+    may_have_points = comma != "thousands" or "," in digits
+    if _DECIMAL_COMMA.fullmatch(digits) or (may_have_points and _POINT_GROUPS.fullmatch(digits)):
+        return digits.replace(".", "").replace(",", "."), "comma"
+    if comma == "decimal" and _COMMA_GROUPS.fullmatch(digits):  # 1,234.5 or 1,234,567
+        return digits.replace(",", ""), "point"
+    return None
+
+
+_MAX_EXAMPLES = 3  # columns that a warning names
+ERRORS = ("#N/A", "#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!")  # spreadsheet cells without a value
+MISSING = ("", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "null", "NULL", "None", *ERRORS)
+
+
+def import_pyarrow(module: str = "pyarrow") -> Any:
+    """Return a module of pyarrow."""
+    return import_optional(module, extra="datasets", purpose="a table file")
+
+
+def is_text(column: Any) -> bool:
+    """Return whether a column of a pyarrow table holds text."""
+    return str(column.type) in ("string", "large_string")
+
+
+def without_missing(table: Any, missing: Collection[str]) -> Any:
+    """Return a pyarrow table in which the cells with these texts, or with the numbers in them, are missing values."""
+    if not missing:
+        return table
+    numbers = [float(text) for text in missing if reads_as_number(text)]
+    for position, column in enumerate(table.columns):
+        if is_text(column):
+            table = _without(table, position, list(missing))
+        elif str(column.type).startswith(("int", "uint")):
+            table = _without(table, position, [int(number) for number in numbers if number.is_integer()])
+        elif str(column.type) in ("float", "double"):
+            table = _without(table, position, numbers)
+    return table
+
+
+def with_numbers(table: Any, file: str, *, text: Collection[str] = (), comma: Comma = "thousands") -> Any:
+    """Return a pyarrow table in which columns of numbers that are written as text hold numbers; warn about them.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The table.
+    file : str
+        The name of the file, for the warning.
+    text : collection of str
+        Columns that stay text.
+    comma : {"thousands", "decimal", "either"}
+        What a comma between digits means.
+    """
+    examples = []
+    for position, name in enumerate(table.column_names):
+        if name in text or not is_text(table.column(position)):
+            continue
+        encoded = table.column(position).combine_chunks().dictionary_encode()
+        texts = encoded.dictionary.to_pylist()
+        numbers = numbers_in_texts(texts, comma=comma)
+        if numbers is None:
+            _warn_of_ambiguous_commas(texts, name, file, comma)
+            continue
+        values = import_pyarrow().array(list(numbers.values()), type="float64")
+        table = table.set_column(position, name, values.take(encoded.indices))
+        marked = next((each for each in texts if numbers[each] is not None and not reads_as_number(each)), None)
+        examples += [] if marked is None else [f"{name} ({marked!r} is {_short(numbers[marked])})"]
+    if examples:
+        more = len(examples) - _MAX_EXAMPLES
+        rest = f" and {more} more" if more > 0 else ""
+        plural = "s" * (len(examples) > 1)
+        warn_user(f"{file} holds numbers as text in the column{plural} {', '.join(examples[:_MAX_EXAMPLES])}{rest}")
+    return table
+
+
+def _warn_of_ambiguous_commas(texts: list[str], name: str, file: str, comma: Comma) -> None:
+    """Warn if a column would be numbers, were it known what a comma means."""
+    with_point, with_comma = numbers_in_texts(texts, comma="thousands"), numbers_in_texts(texts, comma="decimal")
+    if comma == "thousands" and with_comma:
+        example = next(each for each in texts if with_comma[each] is not None and not reads_as_number(each))
+        number = _short(with_comma[example])
+        warn_user(
+            f"{file}: column {name!r} is read as text; if {example!r} means {number}, write {number} into the file"
+        )
+    elif comma == "either" and with_point and with_comma:
+        example = next(each for each in texts if with_point[each] != with_comma[each])
+        warn_user(
+            f"{file}: column {name!r} is read as text, because {example!r} can mean {_short(with_point[example])} or "
+            f"{_short(with_comma[example])}; write one of these into the file"
+        )
+
+
+def _short(number: float | None) -> str:
+    return repr(number).removesuffix(".0")
+
+
+def _without(table: Any, position: int, values: Collection[Any]) -> Any:
+    """Return a table with some values of a column replaced by missing values."""
+    compute, arrow = import_pyarrow("pyarrow.compute"), import_pyarrow()
+    column = table.column(position)
+    found = compute.is_in(column, value_set=arrow.array(values, type=column.type))
+    if not compute.any(found).as_py():
+        return table
+    kept = compute.if_else(found, arrow.scalar(None, type=column.type), column)
+    return table.set_column(position, table.column_names[position], kept)
+
+
+_DELIMITERS = ",;\t"
+_COMMAS: Mapping[str, Comma] = {";": "decimal", "\t": "either"}  # what a comma in a number means, by delimiter
+_MAX_BLOCK = 2**31 - 1  # bytes that pyarrow can parse at once
+_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+_STRAY_RETURN = re.compile(rb"\r(?!\n)")  # pandas writes them without quotes
+_POINT_OR_THOUSANDS = re.compile(r"[+-]?(0|[1-9]\d{0,2}(\.\d{3})?)")
+_BLANK_LINES = (b"\n\n", b"\n\r\n", b"\r\r")
+
+
+@dataclass(frozen=True)
+class _Header:
+    """The names in the first line with text, the delimiter, and the position of the next line."""
+
+    names: list[str]
+    delimiter: str
+    end: int
+
+
+def text_table(content: bytes, file: str, *, text: Collection[str] = (), missing: Collection[str] = ()) -> Any:
+    """Return delimited text as a pyarrow table; the type of a column is inferred from all of its cells.
+
+    Parameters
+    ----------
+    content : bytes
+        The text, in UTF-8, or in UTF-16 with a byte order mark.
+    file : str
+        The name of the file, for messages.
+    text : collection of str
+        Columns to read as text, by name or position.
+    missing : collection of str
+        Cells that are missing values, in addition to the usual ones.
+    """
+    try:
+        content = _utf8(content)
+        header = _header(content, file)
+        cells = next(filter(None, _records(content, header.delimiter, start=header.end)), None)
+        if cells is None:
+            raise ValueError(f"{file} must have rows below its header; got none")
+        if len(cells) == len(header.names) + 1:
+            header = _longer_header(header, content, file)
+        names = unique_names(header.names, file)
+        texts = {name_in(names, each) for each in text} & set(names)
+        table = _parsed(content, header, names, texts, missing)
+    except UnicodeDecodeError:
+        raise _not_utf8(file) from None
+    except import_pyarrow().ArrowInvalid:
+        if b"\n" in content and (stray := len(_STRAY_RETURN.findall(content))):
+            warn_user(f"{file}: carriage returns inside cells: {stray}; they were read as spaces")
+            return text_table(_STRAY_RETURN.sub(b" ", content), file, text=text, missing=missing)
+        _check_lines(content, header, file)
+        raise
+    _check_encoding(table, file)
+    if header.delimiter == ";":
+        _warn_of_thousands_points(table, content, header, missing, file)
+    columns = zip(header.names, table.columns, strict=True)
+    used = [bool(title.strip()) or values.null_count < len(values) for title, values in columns]
+    table = without_missing(used_columns(table, used), missing)
+    table = with_numbers(table, file, text=texts, comma=_COMMAS.get(header.delimiter, "thousands"))
+    return with_row_numbers(table, _blank_rows(content, header) if len(names) > 1 else ())
+
+
+def _utf8(content: bytes) -> bytes:
+    """Return text in UTF-8 without a byte order mark."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return content.decode("utf-16").encode()
+    return content.removeprefix(codecs.BOM_UTF8)
+
+
+def _header(content: bytes, file: str) -> _Header:
+    """Return the header: the first line that is not blank. Its delimiter is the one that gives the most names."""
+    ends = []
+
+    def lines() -> Iterator[str]:
+        for match in _LINE.finditer(content):
+            ends.append(match.end())
+            yield match[0].decode()
+
+    text = lines()
+    first = next((line for line in text if line.strip()), None)
+    if first is None:
+        raise ValueError(f"{file} must have a header and rows; the file is empty")
+    second = _LINE.match(content, ends[-1])
+    delimiter = _delimiter(first, "" if second is None else second[0].decode())
+    names = next(csv.reader(chain([first], text), delimiter=delimiter))  # a quoted name may contain line breaks
+    return _Header(names, delimiter, ends[-1])
+
+
+def _delimiter(first: str, second: str) -> str:
+    """Return the delimiter that gives the most names in the first line.
+
+    It is a space if the others give only one name, and a space divides the second line into as many cells, or one more.
+    """
+    names = {mark: len(next(csv.reader([first], delimiter=mark))) for mark in (*_DELIMITERS, " ")}
+    best = max(_DELIMITERS, key=names.__getitem__)
+    cells = len(next(csv.reader([second], delimiter=" "), []))
+    spaced = names[best] == 1 < names[" "] and names[" "] <= cells <= names[" "] + 1
+    return " " if spaced else best
+
+
+def _parsed(
+    content: bytes,
+    header: _Header,
+    names: list[str],
+    texts: Collection[str],
+    missing: Collection[str],
+    only: Sequence[str] | None = None,
+) -> Any:
+    """Return the rows below the header as a table with these column names, or only with some of them."""
+    arrow = import_pyarrow("pyarrow")
+    arrow_csv = import_pyarrow("pyarrow.csv")
+    return arrow_csv.read_csv(
+        arrow.BufferReader(arrow.py_buffer(content).slice(header.end)),
+        read_options=arrow_csv.ReadOptions(column_names=names, block_size=min(max(len(content), 2**20), _MAX_BLOCK)),
+        parse_options=arrow_csv.ParseOptions(
+            delimiter=header.delimiter,
+            newlines_in_values=True,
+            ignore_empty_lines=len(names) > 1,  # in a file with one column, an empty line is a missing value
+        ),
+        convert_options=arrow_csv.ConvertOptions(
+            null_values=[*MISSING, *missing],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            column_types=dict.fromkeys(texts, "string"),
+            include_columns=only,
+        ),
+    )
+
+
+def _records(content: bytes, delimiter: str, *, start: int = 0) -> Any:
+    """Return a reader of the cells of each row from a position on; a blank line has no cells."""
+    stream = io.BytesIO(content)
+    stream.seek(start)
+    return csv.reader(io.TextIOWrapper(stream, encoding="utf-8", newline=""), delimiter=delimiter)
+
+
+def _check_lines(content: bytes, header: _Header, file: str) -> None:
+    """Raise ValueError for the first line with more or fewer cells than columns."""
+    lines = _records(content, header.delimiter)
+    next(filter(None, lines))
+    for cells in filter(None, lines):
+        if len(cells) != len(header.names):
+            raise ValueError(
+                f"{file}, line {lines.line_num}: must have {len(header.names)} cells, one for each column; "
+                f"got {len(cells)}"
+            )
+
+
+def _check_encoding(table: Any, file: str) -> None:
+    """Raise ValueError if a column is not text in UTF-8."""
+    binary = [field.name for field in table.schema if field.type == "binary"]
+    if binary:
+        raise _not_utf8(file, f"column {binary[0]!r} is not; ")
+
+
+def _not_utf8(file: str, what: str = "") -> ValueError:
+    """Return the error for text in another encoding, such as Latin-1."""
+    return ValueError(
+        f"{file} must be text in UTF-8; {what}save it as UTF-8 (in Excel: CSV UTF-8), or convert it, such as by "
+        f"iconv -f latin1 -t utf-8 {file} > new.csv"
+    )
+
+
+def _longer_header(header: _Header, content: bytes, file: str) -> _Header:
+    """Return the header of rows that have one cell more than it has names.
+
+    If the last cells are all empty, each row ends with a delimiter. Otherwise the first cells are row names, as R
+    writes them, if all of them differ and none is a number with decimals. If both are possible, raise ValueError.
+    """
+    records = filter(None, _records(content, header.delimiter, start=header.end))
+    first, last, widths = zip(*((cells[0], cells[-1], len(cells)) for cells in records), strict=True)
+    if set(widths) != {len(header.names) + 1}:
+        return header
+    are_names = len(set(first)) == len(first) and all(map(_is_row_name, first))
+    if any(cell.strip() for cell in last):
+        return replace(header, names=["", *header.names]) if are_names else header
+    if are_names and not any(cell.startswith("0") for cell in first):  # R numbers rows from 1, without leading zeros
+        raise ValueError(
+            f"{file} must have a column name for each cell; got rows with one more, in which the first cells, such as "
+            f"{first[0]!r}, may be row names and the last ones are empty; if they are row names, write "
+            f"{header.delimiter!r} at the beginning of the first line, otherwise at its end"
+        )
+    return replace(header, names=[*header.names, ""])
+
+
+def _is_row_name(cell: str) -> bool:
+    """Return whether a cell is a text or a whole number."""
+    return not reads_as_number(cell) or ("." not in cell and float(cell).is_integer())
+
+
+def _warn_of_thousands_points(table: Any, content: bytes, header: _Header, missing: Collection[str], file: str) -> None:
+    """Warn if the points in all numbers may separate thousands: three digits follow each of them."""
+    names = [name for name, values in zip(table.column_names, table.columns, strict=True) if values.type == "double"]
+    if not names or any(_shows_decimals(table[name]) for name in names):
+        return
+    texts = _parsed(content, header, table.column_names, names, missing, only=names)
+    cells = {name: [cell.strip() for cell in texts[name].unique().to_pylist() if cell is not None] for name in names}
+    if all(_POINT_OR_THOUSANDS.fullmatch(cell) for each in cells.values() for cell in each):
+        name, example = next((name, cell) for name, each in cells.items() for cell in each if "." in cell)
+        warn_user(
+            f"{file}: in column {name!r}, {example!r} is read as {float(example):g}; if its point separates thousands, "
+            "remove the points from the file"
+        )
+
+
+def _shows_decimals(values: Any) -> bool:
+    """Return whether some number cannot be a whole number below a million with a point before its last three digits."""
+    numbers = np.abs(values.drop_null().to_numpy())
+    thousandths = np.round(numbers * 1000)
+    return bool(np.any((numbers >= 1000) | (thousandths / 1000 != numbers) | ((numbers < 1) & (numbers > 0))))
+
+
+def _blank_rows(content: bytes, header: _Header) -> list[int]:
+    """Return the numbers of the blank rows, counted from 1; a cell with line breaks is part of one row."""
+    if not content.startswith((b"\n", b"\r")) and not any(mark in content for mark in _BLANK_LINES):
+        return []
+    return [number for number, cells in enumerate(_records(content, header.delimiter), start=1) if not cells]
