@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 MODULES = (
     "",
-    ".distributed",
+    ".tables",
     ".array_api",
     ".studies",
     ".models",
