@@ -8,7 +8,9 @@ import numpy as np
 
 
 def header(path):
-    """Return the header of a saved file."""
+    """Return the header of a saved file; calibrations of tables were a file of JSON up to version 4."""
+    if path.read_bytes()[:1] == b"{":
+        return json.loads(path.read_text(encoding="utf-8"))
     with ZipFile(path) as archive:
         return json.loads(archive.read("header.json"))
 

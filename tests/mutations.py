@@ -110,7 +110,7 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
             "test_taxonomies",
         ),
         Mutation(
-            "calibration/pools.py",
+            "calibration/calibration.py",
             "if not each & ~bits)",
             "if each == bits)",
             "a new row on an edge is compared only with calibration rows on an edge",
@@ -198,7 +198,7 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
             "test_clusters",
         ),
         Mutation(
-            "calibration/calibration.py",
+            "calibration/stored_scores.py",
             "return np.concatenate([part + start for part, start in zip(parts, starts[:-1], strict=True)])",
             "return np.concatenate(parts)",
             "merged calibrations take different clusters for the same one",

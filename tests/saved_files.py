@@ -1,6 +1,6 @@
 """Saved files of every kind, kept in tests/files to show that later versions of evencover read them.
 
-    python -m tests.saved_files     writes the files of the current version of the format to its folder, tests/files/v4
+    python -m tests.saved_files     writes the files of the current version of the format to its folder, tests/files/v5
 
 Run it when the version of the format rises, commit the new folder, and keep the older ones.
 Before the first release, run it again if the format changes. Next to each file, a JSON file holds the class of the
@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import BaggingRegressor
@@ -35,13 +36,13 @@ import evencover
 from evencover import (
     Bounded,
     ByFeature,
+    ByGroup,
     ByPrediction,
     BySpread,
     ByTarget,
     Calibration,
     ConformalRegressor,
     CrossConformalRegressor,
-    HistogramByGroup,
     IntervalDistance,
     Normalized,
     OneSided,
@@ -73,6 +74,7 @@ from evencover.models import (
 )
 from evencover.studies import MODELS
 from evencover.synthetic import heteroskedastic
+from evencover.tables import calibrate as calibrate_table
 from tests.archives import header
 
 FILES = Path(__file__).parent / "files"
@@ -145,6 +147,10 @@ def calibrations():
             DATA.y, full, nonconformity=Normalized(epsilon=0.1, scale=2.0), groups=by_spread
         ),
         "calibration_scores_by_group": calibrate(DATA.y, full, nonconformity=scores, groups=by_spread),
+        "calibration_histograms": calibrate(DATA.y, center, groups=np.arange(80) % 2, bits=6),
+        "calibration_table": calibrate_table(
+            pa.table({"y": DATA.y, "c": center, "g": ["a", "b"] * 40}), target="y", center="c", group="g", level=LEVELS
+        ),
         "calibration_relative": calibrate(
             DATA.y, full, nonconformity=RelativeIntervalDistance(floor=0.1, scale=2.0), groups=by_spread
         ),
@@ -182,7 +188,7 @@ def predictors():
         "quantiles": ConformalRegressor(FromQuantiles(quantiles=BY_PROBABILITY), nonconformity=ProbabilityDistance()),
         "columns": ConformalRegressor(COLUMNS, nonconformity=ProbabilityDistance(), taxonomy=BySpread(2)),
         "two_tails": ConformalRegressor(SPREAD, nonconformity=Normalized(), calibrator=TwoTails(BySpread(2))),
-        "histograms": ConformalRegressor(SPREAD, nonconformity=Normalized(), calibrator=HistogramByGroup(BySpread(2))),
+        "histograms": ConformalRegressor(SPREAD, nonconformity=Normalized(), calibrator=ByGroup(BySpread(2), bits=10)),
         "bounded": ConformalRegressor(SPREAD, nonconformity=Bounded(Normalized(), y_min=-10.0)),
         "best": ConformalRegressor(BEST, nonconformity=ProbabilityDistance()),
     }

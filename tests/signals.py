@@ -98,15 +98,15 @@ def prepared_jobs(folder):
         folder, ("run", "table.csv", "--target", "y", "--model", "linear", "--output", "new/out"), table_file
     )
     shutil.copytree(folder / "natural" / "new" / "out", folder / "study")
-    calibrate = _measured(folder, ("calibrate", "parts", *columns, "--output", "cal.json"), parts)
-    shutil.copy(folder / "natural" / "cal.json", folder / "cal.json")
+    calibrate = _measured(folder, ("calibrate", "parts", *columns, "--output", "cal.evencover"), parts)
+    shutil.copy(folder / "natural" / "cal.evencover", folder / "cal.evencover")
     predict = ("predict", "study", "table.csv", "--output", "new.csv")
-    files = ("predict", "parts", "--calibration", "cal.json", "--output", "new/folder")
+    files = ("predict", "parts", "--calibration", "cal.evencover", "--output", "new/folder")
     audit = ("audit", "scored.csv", "--target", "y", "--lower", "lower", "--upper", "upper", "--output", "audit")
     return {
         "run": run,
         "predict": _measured(folder, predict, folder / "study", table_file),
-        "predict-files": _measured(folder, files, parts, folder / "cal.json"),
+        "predict-files": _measured(folder, files, parts, folder / "cal.evencover"),
         "calibrate": calibrate,
         "audit": _measured(folder, audit, scored_file),
     }

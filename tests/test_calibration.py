@@ -269,7 +269,7 @@ def test_invalid_and_corrupt_files_raise(old, tmp_path):
     path.write_bytes(pickle.dumps({"format": "evencover.calibration"}))
     with pytest.raises(ValueError, match="is not a calibration file"):
         Calibration.load(path)
-    for version, message in ((2, ", before its first release"), (99, "; this .* reads up to version 4: upgrade")):
+    for version, message in ((2, ", before its first release"), (99, "; this .* reads up to version 5: upgrade")):
         with ZipFile(path, "w") as archive:
             header = {"format": "evencover.calibration", "version": version, "evencover": "9.9"}
             archive.writestr("header.json", json.dumps(header))

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import evencover.cli
-from evencover import Intervals, audit, calibrate_sql, conformal_rank, diagnose_scores, rows_needed
+from evencover import Intervals, audit, conformal_rank, diagnose_scores, rows_needed
 from evencover.quantiles import rows_for_finite_threshold
 from evencover.studies import study_in_batches
+from evencover.tables import calibrate_sql
 from tests.coverage_laws import clopper_pearson_lower
 
 ROOT = Path(__file__).parent.parent

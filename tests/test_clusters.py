@@ -12,11 +12,11 @@ from sklearn.linear_model import Ridge
 
 from evencover import (
     ByFeature,
+    ByGroup,
     ByPrediction,
     ByTarget,
     Calibration,
     ConformalRegressor,
-    HistogramByGroup,
     TooFewRowsWarning,
     TwoTails,
     audit,
@@ -290,8 +290,8 @@ ERRORS = {
         "clusters must hold at least 2 different clusters; got 1",
     ),
     "histograms": (
-        lambda: ConformalRegressor(Ridge(), calibrator=HistogramByGroup()).fit(X, Y, clusters=CLUSTERS),
-        "HistogramByGroup takes no clusters; use ByGroup or TwoTails",
+        lambda: ConformalRegressor(Ridge(), calibrator=ByGroup(bits=10)).fit(X, Y, clusters=CLUSTERS),
+        "bits must be None for rows with weights or clusters: histograms have neither",
     ),
     "own calibrator": (
         lambda: ConformalRegressor(Ridge(), calibrator=Marginally()).fit(X, Y, clusters=CLUSTERS),

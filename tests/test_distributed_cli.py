@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evencover import Normalized, Prediction, calibrate
-from evencover.tables import TableCalibration, table_audit
+from evencover import Calibration, Normalized, Prediction, calibrate
+from evencover.tables import table_audit
 from tests.command_line import run_command_line
 from tests.test_cli import run
 
@@ -30,7 +30,7 @@ def files(tmp_path):
 
 def arguments(folder, *more):
     columns = ("--target", "y", "--center", "c", "--spread", "s", "--group", "g")
-    return ("calibrate", str(folder / "old.parquet"), *columns, "--output", str(folder / "cal.json"), *more)
+    return ("calibrate", str(folder / "old.parquet"), *columns, "--output", str(folder / "cal.evencover"), *more)
 
 
 def test_calibrate_and_predict(files, capsys):
@@ -43,7 +43,7 @@ def test_calibrate_and_predict(files, capsys):
     assert "Coverage per group" in text
     write(folder / "new.parquet", seed=1)
     status, text, errors = run_command_line(
-        capsys, "predict", str(folder / "new.parquet"), "--calibration", str(folder / "cal.json"),
+        capsys, "predict", str(folder / "new.parquet"), "--calibration", str(folder / "cal.evencover"),
         "--output", str(folder / "out.parquet"),
     )  # fmt: skip
     assert (status, errors) == (0, "")
@@ -60,11 +60,11 @@ def test_results_as_json(files, capsys):
     folder, _ = files
     _, text, _ = run_command_line(capsys, *arguments(folder, "--one-pass", "--level", "0.8", "--json", "--bits", "4"))
     data = json.loads(text)
-    saved = TableCalibration.load(folder / "cal.json")
-    assert [row["threshold"] for row in data["groups"]] == saved.calibration.threshold(0.8).tolist()
+    saved = Calibration.load(folder / "cal.evencover")
+    assert [row["threshold"] for row in data["groups"]] == saved.threshold(0.8).tolist()
     assert all(0 < row["excess"] < 0.2 for row in data["groups"])
     _, text, _ = run_command_line(
-        capsys, "predict", str(folder / "old.parquet"), "--calibration", str(folder / "cal.json"),
+        capsys, "predict", str(folder / "old.parquet"), "--calibration", str(folder / "cal.evencover"),
         "--output", str(folder / "out.parquet"), "--json", "--level", "0.5", "--workers", "1",
     )  # fmt: skip
     data = json.loads(text)
@@ -78,13 +78,13 @@ def test_infinite_intervals_are_reported(tmp_path, capsys):
     assert "infinite" in text
     assert "too few calibration rows" in errors
     _, text, errors = run_command_line(
-        capsys, "predict", str(tmp_path / "old.parquet"), "--calibration", str(tmp_path / "cal.json"),
+        capsys, "predict", str(tmp_path / "old.parquet"), "--calibration", str(tmp_path / "cal.evencover"),
         "--output", str(tmp_path / "out.parquet"),
     )  # fmt: skip
     assert "12 of 12 intervals are infinite" in errors
     assert "Mean width" not in text
     _, text, _ = run_command_line(
-        capsys, "predict", str(tmp_path / "old.parquet"), "--calibration", str(tmp_path / "cal.json"),
+        capsys, "predict", str(tmp_path / "old.parquet"), "--calibration", str(tmp_path / "cal.evencover"),
         "--output", str(tmp_path / "out.parquet"), "--json",
     )  # fmt: skip
     assert json.loads(text, parse_constant=pytest.fail)["mean_width"] is None
@@ -97,12 +97,12 @@ def test_infinite_intervals_are_reported(tmp_path, capsys):
         (["calibrate", "DATA", "--target", "z", "--center", "c", "--output", "x.json"], "old.parquet: target: no column named 'z'"),
         (["calibrate", "none.parquet", "--target", "y", "--center", "c", "--output", "x.json"], "there is no file or folder none.parquet"),
         (["calibrate", "DATA", "--target", "y", "--center", "c", "--output", "no/x.json"], "output must be in a folder that exists; there is no no"),
-        (["calibrate", "DATA", "--target", "y", "--center", "c", "--output", "DATA"], "output must be a .json file; got old.parquet"),
+        (["calibrate", "DATA", "--target", "y", "--center", "c", "--output", "DATA"], "output must be a .evencover file; got old.parquet"),
         (["calibrate", "DATA", "--target", "y", "--center", "c", "--output", "x.json", "--level", "90"], "did you mean 0.9?"),
         (["calibrate", "DATA", "--target", "y", "--center", "c", "--output", "x.json", "--workers", "0"], "workers must be a positive whole number; got 0"),
         (["predict", "DATA", "--calibration", "CAL"], "output must be given with --calibration"),
         (["predict", "DATA", "--calibration", "none.json", "--output", "x.parquet"], "there is no none.json"),
-        (["predict", "DATA", "--calibration", "DATA", "--output", "x.parquet"], "is not a table calibration file written by evencover"),
+        (["predict", "DATA", "--calibration", "DATA", "--output", "x.parquet"], "is not a calibration file written by evencover"),
         (["predict", "DATA", "NEW", "--calibration", "CAL", "--output", "x.parquet"], "with --calibration, all columns are kept; leave out: new"),
         (["predict", "DATA", "--calibration", "CAL", "--output", "x.csv"], "output must be a .parquet file"),
         (["predict", "DATA"], "new must be given"),
@@ -117,7 +117,7 @@ def test_wrong_commands_are_one_line(files, capsys, monkeypatch, words, message)
     run_command_line(capsys, *arguments(folder))
     monkeypatch.chdir(folder)
     before = sorted(path.name for path in folder.iterdir())
-    names = {"DATA": "old.parquet", "CAL": "cal.json", "NEW": "old.parquet", "FOLDER": "."}
+    names = {"DATA": "old.parquet", "CAL": "cal.evencover", "NEW": "old.parquet", "FOLDER": "."}
     status, _, error = run_command_line(capsys, *[names.get(word, word) for word in words])
     assert status == 1
     assert message in error

@@ -70,7 +70,7 @@ PARTITIONS = {
 @pytest.mark.parametrize("parts_of_table", PARTITIONS.values(), ids=PARTITIONS)
 def test_one_exact_threshold_equals_that_in_memory(engine, parts_of_table):
     """Whatever the partitions."""
-    found = tables.calibrate(engine.frame(parts_of_table), **COLUMNS, level=0.9).calibration
+    found = tables.calibrate(engine.frame(parts_of_table), **COLUMNS, level=0.9)
     np.testing.assert_array_equal(found.threshold(0.9), in_memory(joined(parts_of_table)).threshold(0.9))
 
 
@@ -80,15 +80,15 @@ def test_exact_thresholds_equal_those_in_memory(engine):
     found = tables.calibrate(engine.frame(parts_of_table), **COLUMNS, level=levels)
     expected = in_memory(joined(parts_of_table))
     assert found.sizes == expected.sizes
-    np.testing.assert_array_equal(found.calibration.threshold(levels), expected.threshold(levels))
+    np.testing.assert_array_equal(found.threshold(levels), expected.threshold(levels))
     assert found.guarantee.exact
 
 
 def test_one_pass_counts_what_one_machine_counts(engine):
     """All counts are the same, so thresholds at all levels are."""
     parts_of_table = one_group_in_one_partition()
-    found = tables.calibrate(engine.frame(parts_of_table), **COLUMNS, exact=False).calibration
-    expected = tables.calibrate(joined(parts_of_table), **COLUMNS, exact=False).calibration
+    found = tables.calibrate(engine.frame(parts_of_table), **COLUMNS, exact=False)
+    expected = tables.calibrate(joined(parts_of_table), **COLUMNS, exact=False)
     assert found.labels == expected.labels
     for cell, histogram in expected.histograms.items():
         np.testing.assert_array_equal(found.histograms[cell].indices, histogram.indices)
@@ -110,7 +110,7 @@ def check_labels(engine, labels):
     parts_of_table = partitions(table(groups=labels), [1000, 2000])
     frame = engine.frame(parts_of_table)
     found = tables.calibrate(frame, **COLUMNS)
-    assert list(map(type, found.calibration.labels)) == [type(label) for label in sorted(labels)]
+    assert list(map(type, found.labels)) == [type(label) for label in sorted(labels)]
     assert_bounds(engine.collect(tables.predict(frame, found)), joined(parts_of_table))
 
 
@@ -337,7 +337,7 @@ def test_the_result_is_the_same_if_a_worker_is_killed(dask_engine, tmp_path):
     killer.join()
     assert is_killed.exists()
     assert found.sizes == in_memory(table(3000)).sizes
-    np.testing.assert_array_equal(found.calibration.threshold(0.9), in_memory(table(3000)).threshold(0.9))
+    np.testing.assert_array_equal(found.threshold(0.9), in_memory(table(3000)).threshold(0.9))
 
 
 def object_frame(dask_engine, *groups):

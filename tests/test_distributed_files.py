@@ -14,11 +14,22 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from evencover import Normalized, Prediction, Residual, Standardized, TooFewRowsWarning, calibrate, conformal_quantile
-from evencover.tables import TableCalibration, predict
+from evencover import (
+    Calibration,
+    Normalized,
+    Prediction,
+    Residual,
+    Standardized,
+    TooFewRowsWarning,
+    calibrate,
+    conformal_quantile,
+)
 from evencover.tables import calibrate as calibrate_table
+from evencover.tables import predict
+from tests.archives import rewrite
 from tests.distributed_tables import COLUMNS, HOSTILE, in_memory, table
 from tests.messages import facts
+from tests.saved_files import FILES
 
 
 def write_files(folder, whole, *, sizes=(1000, 0, 1, 1500, 499), row_group_size=400):
@@ -44,14 +55,14 @@ def test_exact_thresholds_equal_those_in_memory(folder, workers, levels):
     found = calibrate_table(folder, **COLUMNS, level=levels, workers=workers)
     expected = in_memory(table())
     assert found.sizes == expected.sizes
-    np.testing.assert_array_equal(found.calibration.threshold(levels), expected.threshold(levels))
-    assert (found.calibration.excess(levels) == 0).all()
+    np.testing.assert_array_equal(found.threshold(levels), expected.threshold(levels))
+    assert (found.excess(levels) == 0).all()
     assert found.guarantee.exact
 
 
 def test_one_pass_gives_an_upper_bound(folder):
     """At most 0.1 % larger, and the share of scores next to it is known."""
-    found = calibrate_table(folder, **COLUMNS, exact=False).calibration
+    found = calibrate_table(folder, **COLUMNS, exact=False)
     exact = in_memory(table()).threshold(0.9)
     assert (found.threshold(0.9) >= exact).all()
     assert (found.threshold(0.9) <= exact * (1 + 2**-10)).all()
@@ -65,13 +76,13 @@ def test_groups_can_have_any_name_and_type(tmp_path, labels):
     whole = table(groups=labels)
     folder = write_files(tmp_path / "data", whole)
     found = calibrate_table(folder, **COLUMNS)
-    found.save(tmp_path / "cal.json")
-    loaded = TableCalibration.load(tmp_path / "cal.json")
+    found.save(tmp_path / "cal.evencover")
+    loaded = Calibration.load(tmp_path / "cal.evencover")
     expected = in_memory(whole)
     thresholds = dict(zip(expected.labels, expected.threshold(0.9).tolist(), strict=True))
     for each in (found, loaded):
-        assert list(map(type, each.calibration.labels)) == [type(label) for label in sorted(labels)]
-        assert dict(zip(each.calibration.labels, each.calibration.threshold(0.9).tolist(), strict=True)) == thresholds
+        assert list(map(type, each.labels)) == [type(label) for label in sorted(labels)]
+        assert dict(zip(each.labels, each.threshold(0.9).tolist(), strict=True)) == thresholds
     predict(folder, loaded, output=tmp_path / "out")
     bounds = read(tmp_path / "out")
     intervals = expected.interval(
@@ -105,12 +116,12 @@ def test_every_kind_of_prediction(tmp_path, columns, score):
     )
     found = calibrate_table(tmp_path / "d.parquet", target="y", **columns, nonconformity=score)
     prediction = Prediction.from_quantiles(low, high) if "lower" in columns else Prediction(c, spread=s)
-    own = found.calibration.nonconformity
-    assert found.calibration.threshold(0.9)[0] == conformal_quantile(own(whole["y"].to_numpy(), prediction), 0.9)
+    own = found.nonconformity
+    assert found.threshold(0.9)[0] == conformal_quantile(own(whole["y"].to_numpy(), prediction), 0.9)
     predict(tmp_path / "d.parquet", found, output=tmp_path / "out.parquet", level=[0.9, 0.5])
     bounds = pq.read_table(tmp_path / "out.parquet")
     exact = calibrate(whole["y"].to_numpy(), prediction, nonconformity=own).interval(prediction, level=0.9)
-    rounded = found.calibration.interval(prediction, level=0.5)
+    rounded = found.interval(prediction, level=0.5)
     for name, expected in (("lower_0.9", exact.lower), ("upper_0.9", exact.upper), ("lower_0.5", rounded.lower)):
         empty = (rounded if name == "lower_0.5" else exact).empty
         assert bounds[name].null_count == empty.sum()
@@ -139,7 +150,7 @@ def test_thresholds_of_difficult_scores_are_exact(tmp_path, kind, monkeypatch):
     for limit in (2**22, 10):
         monkeypatch.setattr("evencover.tables.table_calibration._MAX_VALUES", limit)
         found = calibrate_table(tmp_path / "d.parquet", **options)
-        np.testing.assert_array_equal(found.calibration.threshold(options["level"])[0], expected)
+        np.testing.assert_array_equal(found.threshold(options["level"])[0], expected)
 
 
 def test_groups_with_few_rows_are_infinite_and_named(tmp_path):
@@ -147,7 +158,7 @@ def test_groups_with_few_rows_are_infinite_and_named(tmp_path):
     pq.write_table(whole, tmp_path / "d.parquet")
     found = calibrate_table(tmp_path / "d.parquet", **COLUMNS)
     with pytest.warns(TooFewRowsWarning, match="group 'rare' has 5"):
-        assert found.calibration.threshold(0.9)[-1] == np.inf
+        assert found.threshold(0.9)[-1] == np.inf
     with pytest.warns(TooFewRowsWarning, match="group 'rare' has 5"):
         written = predict(tmp_path / "d.parquet", found, output=tmp_path / "out.parquet")
     assert (written.rows, written.n_infinite) == (505, 5)
@@ -186,7 +197,7 @@ def test_arrow_datasets_are_data(folder, tmp_path, kind):
         "feather": lambda: ds.dataset(tmp_path / "feather", format="feather"),
     }[kind]()
     found = calibrate_table(data, **COLUMNS)
-    np.testing.assert_array_equal(found.calibration.threshold(0.9), in_memory(whole).threshold(0.9))
+    np.testing.assert_array_equal(found.threshold(0.9), in_memory(whole).threshold(0.9))
     output = tmp_path / ("out.parquet" if kind == "table" else "out")
     assert predict(data, found, output=output).rows == 3000
     written = pq.read_table(output) if kind == "table" else read(output)
@@ -226,7 +237,7 @@ def test_a_new_group_is_an_error_unless_requested(folder, tmp_path):
     assert (np.isinf(written["upper"].to_numpy()) == (written["g"].to_numpy() != "a")).all()
     predict(tmp_path / "new.parquet", found, output=tmp_path / "all.parquet", unseen="marginal")
     written = pq.read_table(tmp_path / "all.parquet")
-    marginal = calibrate_table(folder, target="y", center="c", spread="s", exact=False).calibration.threshold(0.9)[0]
+    marginal = calibrate_table(folder, target="y", center="c", spread="s", exact=False).threshold(0.9)[0]
     half = (written["upper"].to_numpy() - written["lower"].to_numpy()) / 2 / written["s"].to_numpy()
     np.testing.assert_allclose(half[written["g"].to_numpy() != "a"], marginal)
 
@@ -453,7 +464,7 @@ def test_calibrations_of_several_days_merge():
     first, second = (calibrate_table(day, **COLUMNS) for day in days)
     merged, whole = first.merge(second), calibrate_table(pa.concat_tables(days), **COLUMNS, exact=False)
     assert merged.sizes == whole.sizes
-    np.testing.assert_array_equal(merged.calibration.threshold(0.9), whole.calibration.threshold(0.9))
+    np.testing.assert_array_equal(merged.threshold(0.9), whole.threshold(0.9))
     with pytest.raises(ValueError, match="merge needs calibrations with the same columns"):
         first.merge(calibrate_table(days[1], target="y", center="c"))
 
@@ -512,7 +523,7 @@ def test_a_file_is_written_through_a_link(folder, tmp_path):
     (tmp_path / "link.json").symlink_to(tmp_path / "target.json")
     found.save(tmp_path / "link.json")
     assert (tmp_path / "link.json").is_symlink()
-    assert TableCalibration.load(tmp_path / "target.json").sizes == found.sizes
+    assert Calibration.load(tmp_path / "target.json").sizes == found.sizes
     with pytest.raises(OSError, match="a file can be written only in place of a file"):
         found.save("/dev/null")
 
@@ -525,10 +536,10 @@ def test_files_hold_scores_of_all_sizes(tmp_path, bits):
     found = calibrate_table(
         data, target="y", center="c", spread="s", nonconformity=Standardized(), bits=bits, level=0.5
     )
-    found.save(tmp_path / "cal.json")
-    loaded = TableCalibration.load(tmp_path / "cal.json")
+    found.save(tmp_path / "cal.evencover")
+    loaded = Calibration.load(tmp_path / "cal.evencover")
     levels = [0.2, 0.5, 0.8]
-    np.testing.assert_array_equal(loaded.calibration.threshold(levels), found.calibration.threshold(levels))
+    np.testing.assert_array_equal(loaded.threshold(levels), found.threshold(levels))
 
 
 def test_missing_values_in_paths_are_missing(tmp_path):
@@ -563,7 +574,7 @@ def test_large_whole_numbers_are_targets():
     n = 50
     y = 1024 * np.arange(n) + 2**60
     found = calibrate_table(pa.table({"y": y, "c": np.full(n, 2**60)}), target="y", center="c")
-    assert found.calibration.threshold(0.9)[0] == 1024 * 45
+    assert found.threshold(0.9)[0] == 1024 * 45
 
 
 def test_a_text_names_some_of_many_groups():
@@ -578,19 +589,19 @@ def test_a_text_names_some_of_many_groups():
     assert "and 980 more groups" in text
     assert len(text) < 5000
     expected = calibrate(whole["y"].to_numpy(), whole["c"].to_numpy(), groups=groups * 10).threshold(0.5)
-    np.testing.assert_array_equal(found.calibration.threshold(0.5), expected)
+    np.testing.assert_array_equal(found.threshold(0.5), expected)
 
 
 def test_a_file_keeps_everything(folder, tmp_path):
     """Exact thresholds, other levels, the score with its settings, infinite scores."""
     found = calibrate_table(folder, **COLUMNS, level=[0.9, 0.5], nonconformity=Normalized(floor=0.1, scale=2.0))
-    found.save(tmp_path / "cal.json")
-    loaded = TableCalibration.load(tmp_path / "cal.json")
+    found.save(tmp_path / "cal.evencover")
+    loaded = Calibration.load(tmp_path / "cal.evencover")
     assert (loaded.columns, loaded.levels, loaded.sizes) == (found.columns, found.levels, found.sizes)
-    assert loaded.calibration.nonconformity == found.calibration.nonconformity
+    assert loaded.nonconformity == found.nonconformity
     levels = [0.9, 0.5, 0.77]
-    np.testing.assert_array_equal(loaded.calibration.threshold(levels), found.calibration.threshold(levels))
-    np.testing.assert_array_equal(loaded.calibration.excess(levels), found.calibration.excess(levels))
+    np.testing.assert_array_equal(loaded.threshold(levels), found.threshold(levels))
+    np.testing.assert_array_equal(loaded.excess(levels), found.excess(levels))
     assert str(loaded) == str(found)
 
 
@@ -599,22 +610,22 @@ class Own(Residual):
 
 
 def test_a_score_of_the_users_own_is_passed_to_load(folder, tmp_path):
-    calibrate_table(folder, target="y", center="c", nonconformity=Own()).save(tmp_path / "cal.json")
+    calibrate_table(folder, target="y", center="c", nonconformity=Own()).save(tmp_path / "cal.evencover")
     with pytest.raises(ValueError, match="its score is of your class Own: pass it as nonconformity="):
-        TableCalibration.load(tmp_path / "cal.json")
-    assert TableCalibration.load(tmp_path / "cal.json", nonconformity=Own()).calibration.nonconformity == Own()
+        Calibration.load(tmp_path / "cal.evencover")
+    assert Calibration.load(tmp_path / "cal.evencover", nonconformity=Own()).nonconformity == Own()
 
 
-def damaged(path, change):
-    data = json.loads(path.read_text())
+def changed_json(content, change):
+    data = json.loads(content)
     change(data)
-    path.write_text(json.dumps(data))
+    return json.dumps(data)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda data: data.pop("groups"), "is not a table calibration file written by evencover, or it is corrupt"),
+        (lambda data: data.pop("groups"), "is not a calibration file written by evencover, or it is corrupt"),
         (lambda data: data["groups"][0]["counts"].pop(), "the counts of group 'a' do not belong together"),
         (lambda data: data["groups"][0]["counts"].__setitem__(0, -5), "the counts of group 'a' do not belong together"),
         (lambda data: data.update(version=99), "written by a newer evencover"),
@@ -625,15 +636,41 @@ def damaged(path, change):
         (lambda data: data["groups"].append(data["groups"][0]), "two groups have the same label"),
     ],
 )
-def test_damaged_files_are_errors(folder, tmp_path, change, message):
+def test_damaged_files_of_version_4_are_errors(tmp_path, change, message):
     path = tmp_path / "cal.json"
-    calibrate_table(folder, **COLUMNS).save(path)
-    damaged(path, change)
+    path.write_text(changed_json((FILES / "v4" / "calibration_table.evencover").read_bytes(), change))
     with pytest.raises(ValueError, match=re.escape(message)):
-        TableCalibration.load(path)
-    path.write_text("not JSON")
-    with pytest.raises(ValueError, match="is not a table calibration file"):
-        TableCalibration.load(path)
+        Calibration.load(path)
+    path.write_text("{not JSON")
+    with pytest.raises(ValueError, match="is not a calibration file"):
+        Calibration.load(path)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"bits": None}, "bits must be a whole number from 0 to 52; got None"),
+        ({"bits": 60}, "bits must be a whole number from 0 to 52; got 60"),
+        ({"labels": ["a", "b"]}, "the counts of group 2 do not belong together"),
+        ({"labels": ["a", "b", "a"]}, "two groups have the same label"),
+        ({"columns": {"target": "y"}}, "predictions must have a center"),
+        ({"levels": []}, "level must be one level or several"),
+    ],
+)
+def test_damaged_files_are_errors(folder, tmp_path, values, message):
+    path = tmp_path / "cal.evencover"
+    calibrate_table(folder, **COLUMNS).save(path)
+    rewrite(path, values=values)
+    with pytest.raises(ValueError, match=rf"cal\.evencover is not a calibration file .*{message}"):
+        Calibration.load(path)
+
+
+def test_damaged_counts_are_errors(folder, tmp_path):
+    path = tmp_path / "cal.evencover"
+    calibrate_table(folder, **COLUMNS).save(path)
+    rewrite(path, arrays={"lengths": np.array([1, 2, 3])})
+    with pytest.raises(ValueError, match=r"cal\.evencover is not a calibration file"):
+        Calibration.load(path)
 
 
 def test_calibration_loads_numpy_and_pyarrow_only(tmp_path):

@@ -19,7 +19,6 @@ from evencover import (
     BySpread,
     ConformalRegressor,
     Groups,
-    HistogramByGroup,
     IntervalDistance,
     Marginal,
     Normalized,
@@ -399,7 +398,7 @@ class TestCalibrationInParts:
 
     @pytest.mark.parametrize(
         "calibrator",
-        [None, TwoTails(BySpread(edges=[1.1])), HistogramByGroup(BySpread(edges=[1.1])), TwoTails(Marginal())],
+        [None, TwoTails(BySpread(edges=[1.1])), ByGroup(BySpread(edges=[1.1]), bits=10), TwoTails(Marginal())],
     )
     @pytest.mark.parametrize("score", [Normalized(), Normalized(floor=0.1), IntervalDistance()])
     def test_thresholds_and_p_values_are_equal(self, calibrator, score):

@@ -42,7 +42,7 @@ def test_outcomes_merge_in_any_order():
     assert (copied.part, copied.message) == ("partition 3", "wrong 3; 2 partitions have such errors")
     two = merged_outcomes(one_pass, [outcomes[2], outcomes[0]])
     nested = merged_outcomes(one_pass, [two, outcomes[1]]).result(one_pass.columns)
-    together = calibrate(table(900), target="y", center="c", spread="s", exact=False).calibration.histograms[0, 0]
+    together = calibrate(table(900), target="y", center="c", spread="s", exact=False).stored.pools[0, 0]
     np.testing.assert_array_equal(nested["all"].counts, together.counts)
     assert merged_outcomes(one_pass, []).result(one_pass.columns) == {}
     many = merged_outcomes(one_pass, outcomes * 11).result(one_pass.columns)

@@ -416,7 +416,7 @@ def test_another_version_of_scikit_learn_causes_a_warning(tmp_path):
     [
         (1, rf"written by evencover {__version__} in version 1 of the format, before its first release; fit"),
         (2, "in version 2 of the format, before its first release"),
-        (5, rf"written by a newer evencover {__version__} in version 5 of the format; .* up to version 4: upgrade"),
+        (6, rf"written by a newer evencover {__version__} in version 6 of the format; .* up to version 5: upgrade"),
     ],
 )
 def test_another_version_of_the_format_is_an_error(version, message, tmp_path):

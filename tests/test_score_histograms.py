@@ -1,5 +1,6 @@
 """Histograms of scores: rounding up to the grid, counting in any order and partition, thresholds and p-values."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -18,8 +19,6 @@ from evencover import (
     BySpread,
     ByTarget,
     ConformalRegressor,
-    HistogramByGroup,
-    HistogramCalibration,
     Marginal,
     Normalized,
     OneSided,
@@ -28,10 +27,8 @@ from evencover import (
     conformal_quantile,
     conformal_rank,
 )
-from evencover.calibration.histogram_calibration import calibrate_histograms
 from evencover.calibration.histograms import ScoreCounter, ScoreHistogram
 from evencover.groups import Groups
-from evencover.rows import Rows
 from evencover.scores import Residual
 from tests.rounding import rounded_up
 from tests.synthetic import ALL_SCORES, ONE_IN_A_MILLION, Oracle, draw
@@ -223,14 +220,13 @@ def test_a_million_scores_have_about_ten_thousand_rounded_values():
 
 def test_known_order_statistics_replace_the_rounded_ones_and_merging_forgets_them():
     scores = np.random.default_rng(0).normal(size=99)
-    calibration = calibrate_histograms(
-        Rows(np.zeros(99), y=scores), Residual(), Groups(np.zeros(99, int), ("all",)), bits=2
-    )
+    calibration = calibrate(scores, np.zeros(99), bits=2)
     exact = float(conformal_quantile(np.abs(scores), 0.9))
     assert calibration.threshold(0.9)[0] > exact
     assert calibration.excess(0.9)[0] > 0
     assert not calibration.guarantee_at((Fraction(9, 10),)).exact
-    known = calibration.with_exact({"all": {conformal_rank(99, 0.9): exact}})
+    stored = calibration.stored.with_exact({"all": {conformal_rank(99, 0.9): exact}})
+    known = replace(calibration, stored=stored)
     assert known.threshold([0.9, 0.8]).tolist() == [[exact, calibration.threshold(0.8)[0]]]
     assert known.excess(0.9)[0] == 0
     assert known.guarantee_at((Fraction(9, 10),)).exact
@@ -246,8 +242,8 @@ def test_a_histogram_calibration_with_all_bits_equals_a_calibration():
     y, center, group = rng.normal(size=300), np.zeros(300), rng.integers(0, 3, 300)
     groups = Groups.from_labels(group)
     scores = calibrate(y, center, groups=groups)
-    histograms = calibrate_histograms(Rows(center, y=y), Residual(), groups, bits=52)
-    assert isinstance(histograms, HistogramCalibration)
+    histograms = calibrate(y, center, groups=groups, bits=52)
+    assert histograms.bits == 52
     np.testing.assert_array_equal(histograms.threshold(LEVELS[1:4]), scores.threshold(LEVELS[1:4]))
     new_groups = np.array([0, 1, 2, 9])
     for unseen in ("marginal", "inf"):
@@ -274,7 +270,7 @@ def test_a_regressor_with_histograms_equals_one_with_scores(taxonomy):
     for score in (*ALL_SCORES, Bounded(Residual(), y_min=-100), OneSided(Normalized(), "lower")):
         scores, histograms = (
             ConformalRegressor(oracle, nonconformity=score, calibrator=each).fit(old.X, old.y)
-            for each in (ByGroup(taxonomy), HistogramByGroup(taxonomy, bits=52))
+            for each in (ByGroup(taxonomy), ByGroup(taxonomy, bits=52))
         )
         expected, found = (model.predict_union(new.X, level=[0.5, 0.9]) for model in (scores, histograms))
         for piece, other in zip(found.pieces, expected.pieces, strict=True):
@@ -285,7 +281,7 @@ def test_a_regressor_with_histograms_equals_one_with_scores(taxonomy):
 @pytest.mark.parametrize("bits", [-1, 53, 2.5, True, "ten"])
 def test_bits_must_be_a_whole_number_from_0_to_52(bits):
     with pytest.raises(ValueError, match="bits must be a whole number from 0 to 52"):
-        calibrate_histograms(Rows([0.0], y=[1.0]), None, Groups(np.zeros(1, int), ("all",)), bits=bits)
+        calibrate([1.0], [0.0], bits=bits)
 
 
 def test_rounded_scores_of_new_rows_follow_the_exact_distribution():

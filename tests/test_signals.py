@@ -291,13 +291,13 @@ def test_a_stopped_prediction_leaves_no_files_although_its_threads_go_on(table):
     scored = pd.read_csv(table / "table.csv")
     for part in range(3):
         scored.to_parquet(table / "data" / f"{part}.parquet")
-    calibrate = ("calibrate", "data", "--target", "y", "--center", "a", "--output", "cal.json")
+    calibrate = ("calibrate", "data", "--target", "y", "--center", "a", "--output", "cal.evencover")
     subprocess.run([sys.executable, "-m", "evencover", *calibrate], cwd=table, check=True, capture_output=True)
-    words = ("predict", "data", "--calibration", "cal.json", "--output", "new/out", "--workers", "2")
+    words = ("predict", "data", "--calibration", "cal.evencover", "--output", "new/out", "--workers", "2")
     with started(table, "-c", STUCK_PREDICTION, *words) as process:
         assert errors_after(signal.SIGINT, process) == ""
     assert process.returncode == 130
-    assert sorted(path.name for path in table.iterdir()) == ["cal.json", "data", "table.csv"]
+    assert sorted(path.name for path in table.iterdir()) == ["cal.evencover", "data", "table.csv"]
 
 
 PATIENT = """

@@ -26,7 +26,6 @@ from evencover import (
     conformal_rank,
     tables,
 )
-from evencover.calibration.histogram_calibration import calibrate_histograms
 from evencover.calibration.sql import ThresholdSQL, calibrate_sql, threshold_sql
 from evencover.calibration.table_columns import TableColumns
 from tests.rounding import rounded_up
@@ -752,10 +751,9 @@ def test_calibrations_write_their_own_sql(unseen):
     """From scores and from histograms: the thresholds are those that `threshold` returns."""
     y, prediction, groups = scored_rows()
     calibration = calibrate(y, prediction, nonconformity=Normalized(), groups=groups)
-    columns = TableColumns(center="c", spread="s", group="g")
-    histograms = calibrate_histograms(Rows(prediction, y=y), Normalized(), Groups.from_labels(groups), bits=5)
+    histograms = calibrate(y, prediction, nonconformity=Normalized(), groups=groups, bits=5)
     by_scores = calibration.to_sql(0.8, dialect="duckdb", center="c", spread="s", group="g", unseen=unseen)
-    by_histograms = histograms.to_sql(0.8, columns=columns, dialect="duckdb", unseen=unseen)
+    by_histograms = histograms.to_sql(0.8, dialect="duckdb", center="c", spread="s", group="g", unseen=unseen)
     for sql, source in ((by_scores, calibration), (by_histograms, histograms)):
         found = duckdb.sql(sql.table).fetchall()
         assert found == [
@@ -775,7 +773,7 @@ def test_a_table_calibration_knows_its_columns():
     calibration = tables.calibrate(rows, target="y", center="c", spread="s", group="g")
     sql = calibration.to_sql(dialect="duckdb")
     found = duckdb.sql(f"SELECT {sql.lower} AS low, {sql.upper} AS high FROM rows").fetchnumpy()  # noqa: S608
-    expected = calibration.calibration.interval(prediction, groups=groups)
+    expected = calibration.interval(prediction, groups=groups)
     np.testing.assert_array_equal(np.stack(list(found.values()), axis=1), np.asarray(expected))
 
 

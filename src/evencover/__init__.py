@@ -9,16 +9,11 @@ TYPE_CHECKING = False  # type checkers take it for that of `typing`, which takes
 if TYPE_CHECKING:
     from evencover._version import __version__ as __version__
     from evencover.calibration.by_group import ByGroup as ByGroup
-    from evencover.calibration.by_group import HistogramByGroup as HistogramByGroup
     from evencover.calibration.calibration import Calibration as Calibration
     from evencover.calibration.calibration import calibrate as calibrate
-    from evencover.calibration.histogram_calibration import HistogramCalibration as HistogramCalibration
     from evencover.calibration.predictive import PredictiveDistribution as PredictiveDistribution
     from evencover.calibration.protocols import Calibrated as Calibrated
     from evencover.calibration.protocols import Calibrator as Calibrator
-    from evencover.calibration.sql import ThresholdSQL as ThresholdSQL
-    from evencover.calibration.sql import calibrate_sql as calibrate_sql
-    from evencover.calibration.table_columns import TableColumns as TableColumns
     from evencover.calibration.two_tails import TwoTails as TwoTails
     from evencover.conformal.cross import CrossConformalRegressor as CrossConformalRegressor
     from evencover.conformal.split import ConformalRegressor as ConformalRegressor
@@ -80,25 +75,16 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "_version": ("__version__",),
-    "calibration.by_group": (
-        "ByGroup",
-        "HistogramByGroup",
-    ),
+    "calibration.by_group": ("ByGroup",),
     "calibration.calibration": (
         "Calibration",
         "calibrate",
     ),
-    "calibration.histogram_calibration": ("HistogramCalibration",),
     "calibration.predictive": ("PredictiveDistribution",),
     "calibration.protocols": (
         "Calibrated",
         "Calibrator",
     ),
-    "calibration.sql": (
-        "ThresholdSQL",
-        "calibrate_sql",
-    ),
-    "calibration.table_columns": ("TableColumns",),
     "calibration.two_tails": ("TwoTails",),
     "conformal.cross": ("CrossConformalRegressor",),
     "conformal.split": ("ConformalRegressor",),

@@ -21,7 +21,6 @@ from evencover import (
     BySpread,
     ByTarget,
     ConformalRegressor,
-    HistogramByGroup,
     IntervalDistance,
     Intervals,
     IntervalUnion,
@@ -48,15 +47,15 @@ CASES = {
     "by target": (ByGroup(ByTarget([-1.0, 1.0])), Residual()),
     "by product": (ByGroup(Product([BySpread(2), ByPrediction(2)])), Normalized()),
     "one tail": (ByGroup(BySpread(2)), Standardized()),
-    "histogram": (HistogramByGroup(), Residual()),
-    "histograms by spread": (HistogramByGroup(BySpread(3), bits=4), Normalized()),
-    "histograms by given edges": (HistogramByGroup(BySpread(edges=[1.0]), bits=0), IntervalDistance()),
+    "histogram": (ByGroup(bits=10), Residual()),
+    "histograms by spread": (ByGroup(BySpread(3), bits=4), Normalized()),
+    "histograms by given edges": (ByGroup(BySpread(edges=[1.0]), bits=0), IntervalDistance()),
     "histograms with a score for each group": (
-        HistogramByGroup(BySpread(2)),
+        ByGroup(BySpread(2), bits=10),
         {"low": Residual(), "high": Normalized()},
     ),
-    "histograms by target": (HistogramByGroup(ByTarget([-1.0, 1.0]), bits=6), Residual()),
-    "histograms of one tail": (HistogramByGroup(Product([BySpread(2), ByPrediction(2)])), Standardized()),
+    "histograms by target": (ByGroup(ByTarget([-1.0, 1.0]), bits=6), Residual()),
+    "histograms of one tail": (ByGroup(Product([BySpread(2), ByPrediction(2)]), bits=10), Standardized()),
     "sliding window": (SlidingWindow(60), IntervalDistance()),
     "two tails": (TwoTails(), Residual()),
     "two tails by spread": (TwoTails(BySpread(2), lower_share=0.3), Normalized()),
@@ -175,7 +174,7 @@ def test_results_are_the_same_after_saving_and_loading(calibrator, score, tmp_pa
     """A user's own calibrator is passed to `load`, like a user's own score."""
     model = regressor(calibrator, score)
     model.save(tmp_path / "model")
-    own_calibrator = None if isinstance(calibrator, ByGroup | HistogramByGroup | TwoTails) else calibrator
+    own_calibrator = None if isinstance(calibrator, ByGroup | TwoTails) else calibrator
     loaded = ConformalRegressor.load(tmp_path / "model", calibrator=own_calibrator, trusted=["tests.synthetic.Oracle"])
     np.testing.assert_array_equal(bounds(loaded.calibrator_, NEW), bounds(model.calibrator_, NEW))
     np.testing.assert_array_equal(loaded.p_values(NEW.X, NEW.y), model.p_values(NEW.X, NEW.y))

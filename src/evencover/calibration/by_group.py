@@ -8,10 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from evencover.calibration.calibration import Calibration, calibrate_rows
-from evencover.calibration.histogram_calibration import HistogramCalibration, calibrate_histograms
-from evencover.calibration.histograms import DEFAULT_BITS
-from evencover.calibration.pools import Seed, Unseen
+from evencover.calibration.calibration import Calibration, Seed, Unseen, calibrate_rows
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
 from evencover.inputs.arrays import FloatArray
@@ -32,6 +29,11 @@ class ByGroup(BaseEstimator):  # type: ignore[misc]
     ----------
     taxonomy : taxonomy, optional
         `Marginal()` by default: one threshold for all rows.
+    bits : int, optional
+        Keep only a histogram of each group's scores, rounded up to so many binary digits after the leading one, 0 to
+        52: the file of a calibrated model does not grow with the calibration rows, and merged parts give the same
+        thresholds as all rows at once. With 10, thresholds are at most 0.1 % too large; with 52, they are exact.
+        Weights and clusters need the scores.
 
     Examples
     --------
@@ -42,14 +44,16 @@ class ByGroup(BaseEstimator):  # type: ignore[misc]
     """
 
     takes_weights = takes_clusters = True
+    bits: int | None = None  # of objects from files of version 4, which have none
 
-    def __init__(self, taxonomy: Taxonomy | None = None) -> None:
+    def __init__(self, taxonomy: Taxonomy | None = None, *, bits: int | None = None) -> None:
         self.taxonomy = taxonomy
+        self.bits = bits
 
     def learn(self, rows: Rows, nonconformity: Nonconformity) -> "CalibratedGroups":
         """Learn the groups from the calibration rows and return them with their scores."""
         taxonomy = Marginal() if self.taxonomy is None else fresh_taxonomy(self.taxonomy)
-        return CalibratedGroups(taxonomy, calibrate_rows(rows, nonconformity, taxonomy.learn(rows)))
+        return CalibratedGroups(taxonomy, calibrate_rows(rows, nonconformity, taxonomy.learn(rows), bits=self.bits))
 
     def restore(self, state: Mapping[str, Any], nonconformity: Nonconformity) -> "CalibratedGroups":
         """Return the calibrated groups from what their `state` returned."""
@@ -58,18 +62,18 @@ class ByGroup(BaseEstimator):  # type: ignore[misc]
 
 @dataclass(frozen=True, eq=False)
 class CalibratedGroups:
-    """The groups of a taxonomy and their calibration scores, made by `ByGroup` and `HistogramByGroup`.
+    """The groups of a taxonomy and their calibration scores, made by `ByGroup`.
 
     Parameters
     ----------
     taxonomy : taxonomy
         The taxonomy, which has learned its groups.
-    calibration : Calibration or HistogramCalibration
+    calibration : Calibration
         The scores of each group, or a histogram of them.
     """
 
     taxonomy: Taxonomy
-    calibration: Calibration | HistogramCalibration
+    calibration: Calibration
     takes_unseen: ClassVar[bool] = True
 
     @property
@@ -93,7 +97,7 @@ class CalibratedGroups:
     @property
     def scores(self) -> FloatArray:
         """The scores of the calibration rows, in the order of the rows; a histogram has none. Shape (n,)."""
-        return self.calibration.scores  # type: ignore[union-attr]
+        return self.calibration.scores
 
     def groups(self, rows: Rows) -> Groups:
         """Return the groups of new rows."""
@@ -118,7 +122,7 @@ class CalibratedGroups:
 
     def merge(self, *others: "CalibratedGroups") -> "CalibratedGroups":
         """Return one object for the calibration rows of all parts, which must have the same groups, edges included."""
-        return replace(self, calibration=self.calibration.merge(*(other.calibration for other in others)))  # type: ignore[arg-type]
+        return replace(self, calibration=self.calibration.merge(*(other.calibration for other in others)))
 
     def state(self) -> dict[str, Any]:
         """Return the taxonomy, and the arrays and values of the calibration, by name."""
@@ -136,43 +140,3 @@ class CalibratedGroups:
         edges = self.taxonomy.target_edges_.tolist()
         lows = [-np.inf, *(float(np.nextafter(edge, np.inf)) for edge in edges)]
         return list(zip(lows, [*edges, np.inf], strict=True))
-
-
-class HistogramByGroup(BaseEstimator):  # type: ignore[misc]
-    """One threshold for each group of a taxonomy, from histograms of the scores: `ByGroup` for data of any size.
-
-    What it learns does not grow with the calibration rows, and results for parts of the rows merge by adding counts.
-    Thresholds are rounded up, to numbers with `bits` binary digits after the leading one: they are at most a factor of
-    1 + 2**-bits larger than those of `ByGroup`, and never smaller. So the guarantee of `ByGroup` holds: if calibration
-    rows and new rows are exchangeable, then in every group an interval covers a new row with probability at least the
-    level. See `HistogramCalibration`.
-
-    Parameters
-    ----------
-    taxonomy : taxonomy, optional
-        `Marginal()` by default: one threshold for all rows.
-    bits : int
-        The binary digits after the leading one, 0 to 52. With 10, thresholds are at most 0.1 % too large; with 52, they
-        are exact.
-
-    Examples
-    --------
-    >>> from evencover import Prediction, Residual
-    >>> rows = Rows(Prediction([0.0] * 4), y=[1.0, 2.0, 4.001, 8.0])
-    >>> HistogramByGroup(bits=2).learn(rows, Residual()).calibration.threshold(0.5)
-    array([5.])
-    """
-
-    def __init__(self, taxonomy: Taxonomy | None = None, *, bits: int = DEFAULT_BITS) -> None:
-        self.taxonomy = taxonomy
-        self.bits = bits
-
-    def learn(self, rows: Rows, nonconformity: Nonconformity) -> CalibratedGroups:
-        """Learn the groups from the calibration rows and return them with the histograms of their scores."""
-        taxonomy = Marginal() if self.taxonomy is None else fresh_taxonomy(self.taxonomy)
-        calibration = calibrate_histograms(rows, nonconformity, taxonomy.learn(rows), bits=self.bits)
-        return CalibratedGroups(taxonomy, calibration)
-
-    def restore(self, state: Mapping[str, Any], nonconformity: Nonconformity) -> CalibratedGroups:
-        """Return the calibrated groups from what their `state` returned."""
-        return CalibratedGroups(state["taxonomy"], HistogramCalibration.from_state(state, nonconformity))

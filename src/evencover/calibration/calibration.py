@@ -1,37 +1,39 @@
 """Calibration: scores of each group, which give thresholds, intervals and p-values at any level."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import islice
+from math import floor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evencover.calibration import calibration_files
-from evencover.calibration.pools import (
-    GroupedPools,
-    Pool,
-    PoolAssignment,
-    Seed,
-    Unseen,
-    check_mergeable,
-    groups_or_marginal,
-)
-from evencover.calibration.sql import ThresholdSQL, UnseenSQL
+from evencover.calibration.pools import PoolAssignment, ScorePool
+from evencover.calibration.sql import ThresholdSQL, UnseenSQL, threshold_sql
+from evencover.calibration.stored_scores import Cell, CountedScores, RowScores, from_state
 from evencover.calibration.table_columns import TableColumns
-from evencover.groups import Groups, Label, cluster_codes
+from evencover.display.text import number_text, text_table
+from evencover.groups import Groups, Label, checked_groups, cluster_codes, first_few
 from evencover.guarantees import CLUSTERED, EXCHANGEABLE, LEARNED_FROM_CLUSTERS, SHIFTED, Guarantee, Kind
 from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative
 from evencover.inputs.frames import frame_kind
-from evencover.intervals import Intervals, for_requested_level
-from evencover.quantiles import Level, Levels, is_level_sequence, level_fractions
+from evencover.intervals import Intervals, for_requested_level, stack_levels
+from evencover.quantiles import Level, Levels, conformal_rank, is_level_sequence, level_fraction, level_fractions
 from evencover.rows import Rows
-from evencover.scores.evaluation import checked_nonconformity, checked_scores, scores_by_group
+from evencover.scores.evaluation import checked_nonconformity, checked_scores, intervals_by_group, scores_by_group
+from evencover.scores.one_sided import side_of
 from evencover.scores.score import Nonconformity
 from evencover.scores.support import support_of, warn_of_targets_outside
+
+Unseen: TypeAlias = Literal["error", "marginal", "inf"]
+Seed: TypeAlias = int | np.random.Generator | None
+
+MARGINAL_LABELS: tuple[Label, ...] = ("all",)
+_MAX_PRINTED_GROUPS = 50
 
 
 def calibrate(
@@ -42,6 +44,7 @@ def calibrate(
     groups: Any = None,
     weights: Any = None,
     clusters: Any = None,
+    bits: int | None = None,
 ) -> "Calibration":
     """Calibrate predictions on rows whose targets are known.
 
@@ -61,6 +64,9 @@ def calibrate(
         Rows that belong together, for example rows of one patient. Each cluster then counts as much as one new row, and
         the guarantee is that for a random row of a new cluster; see `Calibration`. The model must not have been fitted
         on rows of these clusters.
+    bits : int, optional
+        Keep only a histogram of each group's scores, rounded up to so many binary digits after the leading one; see
+        `Calibration`.
 
     Examples
     --------
@@ -71,17 +77,29 @@ def calibrate(
     rows = Rows(prediction, y=y, weights=weights)
     if clusters is not None:
         rows = replace(rows, clusters=cluster_codes(clusters, len(rows), matched="the prediction", min_clusters=1))
-    return calibrate_rows(rows, nonconformity, groups_or_marginal(groups, len(rows)))
+    return calibrate_rows(rows, nonconformity, groups_or_marginal(groups, len(rows)), bits=bits)
 
 
-def calibrate_rows(rows: Rows, nonconformity: Nonconformity | None, groups: Groups) -> "Calibration":
-    """Calibrate on `Rows` with targets, whose groups are given."""
+def calibrate_rows(
+    rows: Rows, nonconformity: Nonconformity | None, groups: Groups, *, bits: int | None = None
+) -> "Calibration":
+    """Calibrate on `Rows` with targets, whose groups are given; with bits, on a histogram of their scores."""
     if rows.prediction.scale is not None:
         rows.prediction.scale.warn_of_targets_outside(rows.required_target(by="a score"))
     nonconformity = checked_nonconformity(nonconformity, groups.labels)
-    scores = scores_by_group(nonconformity, rows, groups.codes, groups.labels)
+    calibration = scored_rows(rows, nonconformity, groups, bits=bits)
     warn_of_targets_outside(nonconformity, rows.required_target(by="a score"), groups)
-    return Calibration(nonconformity, checked_scores(scores, len(rows)), groups, rows.weights, clusters=rows.clusters)
+    return calibration
+
+
+def scored_rows(rows: Rows, nonconformity: Nonconformity, groups: Groups, *, bits: int | None = None) -> "Calibration":
+    """Return the calibration with the scores of rows, without warnings of their targets."""
+    scores = checked_scores(scores_by_group(nonconformity, rows, groups.codes, groups.labels), len(rows))
+    if bits is None:
+        return Calibration(nonconformity, RowScores(scores, groups, rows.weights, rows.clusters))
+    if rows.weights is not None or rows.clusters is not None:
+        raise ValueError("bits must be None for rows with weights or clusters: histograms have neither")
+    return Calibration(nonconformity, CountedScores.of(scores, groups, bits))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -105,20 +123,22 @@ class Calibration:
     most (1 − level) T. Each cluster is equally likely to be the new one, so the probability of a row in the group that
     is missed is at most 1 − level times the probability of a row in the group. ∎
 
+    Scores can be counted in histograms instead (`bits`), for data of any size and in parts that add up: thresholds and
+    p-values are then those of the scores rounded up, so the guarantee holds. `excess` is the share of scores that are
+    rounded to a threshold. No more of the calibration rows lie between the exact threshold and the rounded one.
+
     Parameters
     ----------
     nonconformity : score or mapping from label to score
         The score, or one for each group.
-    scores : ndarray of shape (n,)
-        The scores of the calibration rows, in the order of the rows.
-    groups : Groups of n rows
-        The groups of the calibration rows; edge rows are calibrated separately (see `Groups.edge`).
-    weights : ndarray of shape (n,), optional
-        Weights for covariate shift.
+    stored : RowScores or CountedScores
+        The scores of the calibration rows and their groups; edge rows are calibrated separately (see `Groups.edge`).
     tail_share : Fraction
         The share of 1 − level of this tail, if the scores are those of one tail of `TwoTails`; for warnings only.
-    clusters : ndarray of int, shape (n,), optional
-        The cluster of each row, as a number.
+    columns : TableColumns, optional
+        The columns of a table that hold targets, predictions and groups, if the rows came from a table.
+    levels : tuple of float
+        The levels whose thresholds were found exactly, if scores were counted; the first is the default of `to_sql`.
 
     References
     ----------
@@ -126,63 +146,92 @@ class Calibration:
     """
 
     nonconformity: Nonconformity
-    scores: FloatArray
-    groups: Groups
-    weights: FloatArray | None = None
+    stored: RowScores | CountedScores
     tail_share: Fraction = Fraction(1)
-    clusters: IntArray | None = None
+    columns: TableColumns | None = None
+    levels: tuple[float, ...] = ()
 
     @property
     def labels(self) -> tuple[Label, ...]:
         """The labels of the groups."""
-        return self.groups.labels
+        return self.stored.labels
 
     @property
     def rules(self) -> tuple[str, ...]:
         """The rule of each group."""
-        return self.groups.rules
+        return self.stored.rules
+
+    @property
+    def bits(self) -> int | None:
+        """The binary digits that scores are rounded up to; None if they are not rounded."""
+        return self.stored.bits
+
+    @property
+    def scores(self) -> FloatArray:
+        """The scores of the calibration rows, in the order of the rows; histograms have none. Shape (n,)."""
+        return self._rows.scores
+
+    @property
+    def groups(self) -> Groups:
+        """The groups of the calibration rows; histograms do not know them."""
+        return self._rows.groups
+
+    @property
+    def _rows(self) -> RowScores:
+        if isinstance(self.stored, CountedScores):
+            raise AttributeError("a calibration of histograms does not keep the scores of its rows")
+        return self.stored
 
     @property
     def weighted(self) -> bool:
         """Whether the calibration rows have weights for covariate shift."""
-        return self.weights is not None
+        return self.stored.weights is not None
 
     @property
-    def sizes(self) -> dict[Label, int]:
-        """Number of calibration rows behind each group's threshold."""
-        return self._pools.sizes
+    def clusters(self) -> IntArray | None:
+        """The cluster of each calibration row, as a number; None without clusters. Shape (n,)."""
+        return self.stored.clusters
 
     @property
     def clustered(self) -> bool:
         """Whether there are clusters of several rows, so that rows weigh less than a new row."""
-        return self.cluster_sizes is not None
+        return self.clusters is not None and self._rows.cluster_sizes is not None
 
     @cached_property
-    def cluster_sizes(self) -> IntArray | None:
-        """The number of calibration rows in the cluster of each row; None if each row is a cluster. Shape (n,)."""
-        if self.clusters is None:
-            return None
-        sizes = np.bincount(self.clusters)[self.clusters]
-        return sizes if (sizes > 1).any() else None
+    def sizes(self) -> dict[Label, int]:
+        """Number of calibration rows behind each group's threshold."""
+        return {label: len(self._pool((group, 0))) for group, label in enumerate(self.labels)}
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """The coverage guarantee: marginal for one group, per group for several.
 
-        With clusters it is approximate for groups whose edges were learned from the calibration rows.
+        With clusters it is approximate for groups whose edges were learned from the calibration rows. Of histograms, it
+        is that at `levels`.
         """
+        return self.guarantee_at(level_fractions(self.levels) if self.levels else ())
+
+    def guarantee_at(self, levels: tuple[Fraction, ...]) -> Guarantee:
+        """Return the guarantee at these levels, which says whether their thresholds are exact."""
         kind: Kind = "per group" if len(self.labels) > 1 else "marginal" if self.labels else "none"
         if self.clustered:
-            guarantee = Guarantee(kind, self.sizes, assumption=CLUSTERED, clusters=self._pools.n_units)
+            n_units = {label: floor(self._pool((group, 0)).n_units) for group, label in enumerate(self.labels)}
+            guarantee = Guarantee(kind, self.sizes, assumption=CLUSTERED, clusters=n_units)
             if self.groups.n_edge_bits:
                 guarantee = replace(guarantee, kind="approximate").assuming(LEARNED_FROM_CLUSTERS)
         else:
             assumption = SHIFTED if self.weighted else EXCHANGEABLE
-            guarantee = Guarantee(kind, self.sizes, assumption=assumption, exact=not self.weighted)
+            guarantee = Guarantee(kind, self.sizes, assumption=assumption, exact=self._is_exact(levels))
         support = support_of(self.nonconformity)
         if support is None:
             return guarantee
         return replace(guarantee, replaces_empty=True).assuming(f"all targets are {support}")
+
+    def _is_exact(self, levels: tuple[Fraction, ...]) -> bool:
+        """Return whether the number of covered rows has the BetaBinomial distribution at these levels."""
+        if self.bits is None:
+            return not self.weighted
+        return bool(levels) and not self._excess_table(levels).any()
 
     def threshold(self, level: Levels, *, test_weight: float | None = None) -> FloatArray:
         """Return the threshold of each group. Shape (n_groups,), or (n_groups, L) for L levels.
@@ -194,12 +243,43 @@ class Calibration:
         test_weight : float, optional
             Weight of the new row, if the calibration is weighted.
         """
-        levels = level_fractions(level)
-        n_groups = len(self.labels)
+        levels, n_groups = level_fractions(level), len(self.labels)
         weights = None if test_weight is None else checked_nonnegative(np.full(n_groups, test_weight), "weights")
         self._check_weights(weights)
-        table = self._pools.threshold_table(levels, weights)
+        table = self._threshold_table(levels, weights)
         return table if is_level_sequence(level) else table[:, 0]
+
+    def _threshold_table(self, levels: tuple[Fraction, ...], weights: FloatArray | None = None) -> FloatArray:
+        """Return the threshold of each group at each of L levels. Shape (n_groups, L)."""
+        one_row_per_group = Groups(np.arange(len(self.labels)), self.labels)
+        by_level = self.pool_assignment(one_row_per_group, "error").thresholds(levels, weights)
+        return np.stack([np.broadcast_to(column, len(self.labels)) for column in by_level], axis=-1)
+
+    def thresholds_with_unseen(self, levels: tuple[Fraction, ...], unseen: Unseen) -> FloatArray:
+        """Return the threshold of each group, and in the last row that of unseen groups. Shape (n_groups + 1, L)."""
+        _check_unseen(unseen)
+        others = np.full((1, len(levels)), np.inf)
+        if unseen == "marginal":
+            others = self._pool(None).thresholds(levels)
+        return np.concatenate([self._threshold_table(levels), others])
+
+    def excess(self, level: Levels) -> FloatArray:
+        """Return the share of each group's scores that are rounded to its threshold; 0 if the threshold is exact.
+
+        It bounds how much the coverage exceeds that of the exact threshold, among the calibration rows. Shape
+        (n_groups,), or (n_groups, L) for L levels.
+
+        Parameters
+        ----------
+        level : float or sequence of L floats
+            Nominal coverage.
+        """
+        table = self._excess_table(level_fractions(level))
+        return table if is_level_sequence(level) else table[:, 0]
+
+    def _excess_table(self, levels: tuple[Fraction, ...]) -> FloatArray:
+        pools = [self._pool((group, 0)) for group in range(len(self.labels))]
+        return np.array([pool.excess(level) for pool in pools for level in levels]).reshape(len(pools), len(levels))
 
     def interval(
         self,
@@ -240,7 +320,18 @@ class Calibration:
     def intervals_at(self, levels: tuple[Fraction, ...], rows: Rows, groups: Groups, unseen: Unseen) -> Intervals:
         """Return the intervals of m rows with given groups at each of L levels. Bounds of shape (m, L)."""
         self._check_weights(rows.weights)
-        return self._pools.intervals(levels, rows, groups, unseen, self.guarantee)
+        self.check_same_groups(groups, unseen)
+        codes, assignment = groups.codes_among(self.labels), self.pool_assignment(groups, unseen)
+        intervals = stack_levels(
+            [
+                intervals_by_group(self.nonconformity, self.labels, threshold, rows.prediction, codes)
+                for threshold in assignment.thresholds(levels, rows.weights)
+            ]
+        )
+        guarantee = self.guarantee if self.bits is None else self.guarantee_at(levels)
+        without, tied = groups.labels_not_in(self.labels), assignment.tied_groups(levels)
+        guarantee = replace(guarantee, without=without, tied=tied) if without or tied else guarantee
+        return replace(intervals, groups=groups, guarantee=guarantee, side=side_of(self.nonconformity))
 
     def p_values(
         self,
@@ -256,7 +347,9 @@ class Calibration:
 
         p = (1 + #{i : s_i >= s}) / (n + 1) for a score s in a group of n calibration scores s_i. If calibration and new
         rows are exchangeable, P(p <= u) <= u for every u. In exact arithmetic, an interval covers a target if and only
-        if p > 1 − level. With weights or clusters, the weights of rows are summed in place of their numbers.
+        if p > 1 − level. With weights or clusters, the weights of rows are summed in place of their numbers. Among
+        rounded scores, it is at least the exact p-value, and exceeds it by at most the share of scores that are rounded
+        to the same number.
 
         Parameters
         ----------
@@ -274,11 +367,14 @@ class Calibration:
     def p_values_of(self, rows: Rows, groups: Groups, unseen: Unseen, seed: Seed) -> FloatArray:
         """Return the p-values of m rows with targets and given groups. Shape (m,)."""
         self._check_weights(rows.weights)
-        return self._pools.p_values(rows, groups, unseen, seed)
+        self.check_same_groups(groups, unseen)
+        scores = scores_by_group(self.nonconformity, rows, groups.codes_among(self.labels), self.labels)
+        tie_shares = None if seed is None else np.random.default_rng(seed).random(len(rows))
+        return self.pool_assignment(groups, unseen).p_values(scores, tie_shares, rows.weights)
 
     def to_sql(
         self,
-        level: Level = 0.9,
+        level: Level | None = None,
         *,
         dialect: str,
         center: str | None = None,
@@ -292,60 +388,75 @@ class Calibration:
 
         Parameters
         ----------
-        level : float
-            Nominal coverage.
+        level : float, optional
+            Nominal coverage; by default the first level of the calibration, or 0.9.
         dialect : {"bigquery", "duckdb", "postgres", "snowflake", "spark", "sqlite"}
             The dialect of the SQL.
         center, spread, lower, upper, group : str, optional
-            Names of the columns of new rows with the predictions and the groups.
+            Names of the columns of new rows with the predictions and the groups; by default those of the calibration.
         unseen : {"null", "inf", "marginal"}
             The threshold of other groups: NULL, infinity, or that of all calibration rows (without a guarantee).
         """
         if self.weighted:
             raise ValueError("SQL has no weights for covariate shift; this calibration is weighted")
-        columns = TableColumns(None, center, spread, lower, upper, group)
-        return self._pools.to_sql(level, columns, dialect, unseen)
+        if any(edge_bits for _, edge_bits in self.stored.pools):
+            raise ValueError(
+                "SQL needs groups that are values of a column; these have edges that were learned from the calibration "
+                "rows, where some rows count separately. Give the edges, such as BySpread(edges=[...])"
+            )
+        given = (center, spread, lower, upper, group)
+        known = self.columns is not None and given == (None,) * len(given)
+        level = (*self.levels, 0.9)[0] if level is None else level
+        levels = (level_fraction(level),)
+        return threshold_sql(
+            self.nonconformity,
+            self.labels,
+            tuple(self.sizes.values()),
+            self._threshold_table(levels)[:, 0],
+            level=level,
+            columns=self.columns if known else TableColumns(None, *given),  # type: ignore[arg-type]
+            dialect=dialect,
+            unseen=unseen,
+            marginal=float(self._pool(None).thresholds(levels)[0, 0]) if unseen == "marginal" else None,
+        )
 
     def merge(self, *others: "Calibration") -> "Calibration":
         """Return one calibration of the rows of several, ``a.merge(b, c)``, as if all rows were calibrated at once.
 
         All calibrations must have the same score, labels and rules, edges included. So learn the groups once, then
         calibrate each part of the rows with them. All rows of a cluster must be in the same part: clusters of different
-        parts count as different clusters.
+        parts count as different clusters. Only groups that are values of a table's column may differ. Thresholds of
+        histograms are rounded up, until the data is calibrated again as a whole.
         """
         parts = (self, *others)
+        check_mergeable(parts, ("columns", "levels", "bits"))
+        if self.columns is not None:
+            parts = _with_all_labels(parts)
         check_mergeable(parts, ("nonconformity", "labels", "rules", "weighted"))
-        clusters = [part.clusters for part in parts if part.clusters is not None]
-        if len(clusters) not in (0, len(parts)):
-            raise ValueError(f"merge needs clusters in all calibrations, or in none; got {len(clusters)} with clusters")
-        weights = [part.weights for part in parts if part.weights is not None]
-        return Calibration(
-            self.nonconformity,
-            np.concatenate([part.scores for part in parts]),
-            Groups.concatenate([part.groups for part in parts]),
-            np.concatenate(weights) if weights else None,
-            self.tail_share,
-            _distinct_clusters(clusters) if clusters else None,
-        )
+        first, *rest = (part.stored for part in parts)
+        return replace(self, stored=first.joined(rest))  # type: ignore[arg-type]
+
+    def with_scores(self, scores: FloatArray) -> "Calibration":
+        """Return the same rows and groups with other scores. Shape (n,)."""
+        return replace(self, stored=replace(self._rows, scores=scores))
+
+    def ranks(self, level: Fraction) -> dict[Label, int]:
+        """Return the conformal rank of each group."""
+        return {label: conformal_rank(n, level) for label, n in self.sizes.items()}
 
     def state(self) -> dict[str, Any]:
         """Return all but the score as arrays and JSON values, for a file."""
-        optional = {"weights": self.weights, "calibration_clusters": self.clusters}
-        known = {name: values for name, values in optional.items() if values is not None}
-        return {"scores": self.scores, **known, **self.groups.state()}
+        table = {} if self.columns is None else {"columns": asdict(self.columns), "levels": list(self.levels)}
+        return {**self.stored.state(), **table}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], nonconformity: Nonconformity) -> "Calibration":
         """Return the calibration from what `state` returned, and the score."""
-        groups = Groups.from_state(state)
-        scores, weights = checked_scores(state["scores"], len(groups), "groups"), state.get("weights")
-        weights = (
-            None if weights is None else checked_nonnegative(weights, "weights", length=len(groups), matched="groups")
-        )
-        clusters = state.get("calibration_clusters")  # "clusters" are those of folds
-        if clusters is not None:
-            clusters = cluster_codes(clusters, len(groups), matched="groups", min_clusters=0)
-        return cls(nonconformity, scores, groups, weights, clusters=clusters)
+        stored = from_state(state)
+        if "columns" not in state:
+            return cls(nonconformity, stored)
+        levels = tuple(float(each) for each in level_fractions(state["levels"]))
+        return cls(nonconformity, stored, columns=TableColumns(**state["columns"]), levels=levels)
 
     def save(self, path: str | Path) -> None:
         """Save the calibration to one file: JSON and arrays in a zip archive, no pickle."""
@@ -368,6 +479,8 @@ class Calibration:
         """Raise ValueError unless calibration rows and new rows both have weights, or neither."""
         if self.clusters is not None and weights is not None:
             raise ValueError("weights for covariate shift cannot be combined with clusters; leave weights out")
+        if self.bits is not None and weights is not None:
+            raise ValueError("histograms have no weights for covariate shift; leave weights out")
         if (weights is not None) != self.weighted:
             weighted, unweighted = ("calibration", "new") if self.weighted else ("new", "calibration")
             raise ValueError(
@@ -377,37 +490,135 @@ class Calibration:
 
     def check_same_groups(self, groups: Groups, unseen: Unseen) -> None:
         """Raise ValueError if a new row has no group, a rule differs, or a group is unseen and `unseen` is "error"."""
-        self._pools.check_same_groups(groups, unseen)
+        _check_unseen(unseen)
+        if len(groups) and groups.codes.min() < 0:
+            raise ValueError(f"every new row must have a group; rows without one: {np.count_nonzero(groups.codes < 0)}")
+        groups.check_rules_among(self.labels, self.rules)
+        if unseen == "error":
+            self.check_seen(groups.labels_not_in(self.labels))
+
+    def check_seen(self, unseen_labels: tuple[Label, ...]) -> None:
+        """Raise ValueError if there are labels of new rows that are not among those of the calibration."""
+        if not unseen_labels:
+            return
+        if self.labels == MARGINAL_LABELS:
+            raise ValueError("groups were given, but the calibration has none; use calibrate(..., groups=...)")
+        raise ValueError(
+            f"groups must be among those of the calibration, {first_few(self.labels)}; got {first_few(unseen_labels)}. "
+            "To predict for unseen groups, use unseen='marginal' or unseen='inf'"
+        )
 
     def pool_assignment(self, groups: Groups, unseen: Unseen) -> PoolAssignment:
         """Return the pool of each row: that of its group, of its edge, or the one for unseen groups."""
-        return self._pools.assignment(groups, unseen)
+        pools = [self._pool((group, 0)) for group in range(len(self.labels))]
+        names: list[Label | None] = list(self.labels)
+        codes = pool_codes = groups.codes_among(self.labels)
+        if groups.edge is not None:
+            pool_codes = codes.copy()
+            for (group, edge_bits), rows in Groups(codes, self.labels, (), groups.edge, groups.n_edge_bits).cells():
+                if edge_bits:
+                    pool_codes[rows] = len(pools)
+                    pools.append(self._pool((group, edge_bits)))
+                    names.append(self.labels[group])
+        if len(codes) and codes.min() < 0:
+            pool_codes = np.where(codes < 0, len(pools), pool_codes)
+            pools.append(self._pool(None) if unseen == "marginal" else self.stored.empty)
+            names.append("all rows together" if unseen == "marginal" else None)
+        return PoolAssignment(pools, names, pool_codes, self.tail_share)
+
+    def _pool(self, cell: Cell | None) -> ScorePool:
+        """Return the scores that new rows of a cell are compared with; those of all rows for None. Cached.
+
+        They are the scores of calibration rows in the same group whose edge bits are all set in the cell's edge bits.
+        """
+        if cell not in self._cache:
+            pools: Mapping[Cell, Any] = self.stored.pools
+            if cell is None and isinstance(self.nonconformity, Mapping):
+                raise ValueError("unseen='marginal' needs one score for all groups; this calibration has one for each")
+            if cell is None:
+                parts = [pools[key] for key in sorted(pools)]
+            else:
+                group, bits = cell
+                subsets = (each for each in self._edge_bits_by_group.get(group, ()) if not each & ~bits)
+                parts = [pools[group, subset] for subset in subsets]
+            self._cache[cell] = parts[0].concatenate(parts) if parts else self.stored.empty
+        return self._cache[cell]
 
     @cached_property
-    def _pools(self) -> GroupedPools:
-        columns = (self.scores, self.weights, self.cluster_sizes)
-        by_cell = {
-            cell: Pool(*(None if each is None else _select(each, rows) for each in columns))  # type: ignore[arg-type]
-            for cell, rows in self.groups.cells()
-        }
-        empty = Pool(*(None if each is None else each[:0] for each in columns))  # type: ignore[arg-type]
-        return GroupedPools(self.nonconformity, self.labels, self.rules, by_cell, empty, self.tail_share)
+    def _cache(self) -> dict[Cell | None, ScorePool]:
+        return {}
+
+    @cached_property
+    def _edge_bits_by_group(self) -> dict[int, list[int]]:
+        """The edge bits that occur in each group, in increasing order."""
+        bits_by_group: dict[int, list[int]] = {}
+        for group, bits in sorted(self.stored.pools):
+            bits_by_group.setdefault(group, []).append(bits)
+        return bits_by_group
 
     def __getstate__(self) -> dict[str, Any]:
         return {part.name: getattr(self, part.name) for part in fields(self)}  # without the caches
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{label} {n}" for label, n in self.sizes.items())
-        clusters = "" if self.clusters is None else f"; clusters: {len(np.unique(self.clusters))}"
-        return f"Calibration({self.nonconformity}; rows: {sizes}{'; weighted' * self.weighted}{clusters})"
+        facts = [
+            "" if self.bits is None else f"{self.bits} bits",
+            f"rows: {', '.join(f'{label} {n}' for label, n in self.sizes.items())}",
+            "weighted" * self.weighted,
+            "" if self.clusters is None else f"clusters: {len(np.unique(self.clusters))}",
+            f"levels: {', '.join(f'{level:g}' for level in self.levels)}" if self.levels else "",
+        ]
+        return f"Calibration({'; '.join([str(self.nonconformity), *filter(None, facts)])})"
+
+    def __str__(self) -> str:
+        return self._table_text(self.levels[0]) if self.levels else repr(self)
+
+    def _table_text(self, level: float) -> str:
+        """Return the thresholds at a level as a table."""
+        columns = zip(self.sizes.items(), self.threshold(level).tolist(), self.excess(level).tolist(), strict=True)
+        rows = [
+            (
+                str(label),
+                f"{n}",
+                number_text(threshold),
+                "exact" if not share else f"rounded up, covers at most {100 * share:.2g} % more",
+            )
+            for (label, n), threshold, share in islice(columns, _MAX_PRINTED_GROUPS)
+        ]
+        table = text_table(("group", "rows", "threshold", "kind of threshold"), rows)
+        n_more = len(self.labels) - len(rows)
+        more = f"\n  and {n_more} more groups" if n_more else ""
+        return f"Thresholds at level {level:g}\n{table}{more}\n{self.guarantee}"
 
 
-def _select(values: NDArray[Any], rows: IntArray) -> NDArray[Any]:
-    """Return the values of some rows, in order; no copy if these are all rows."""
-    return values if len(rows) == len(values) else values.take(rows)
+def groups_or_marginal(groups: Any, length: int, labels: tuple[Label, ...] = MARGINAL_LABELS) -> Groups:
+    """Return the user's groups as `Groups`; for None, put all rows into one group if the labels allow it."""
+    if groups is None:
+        if labels != MARGINAL_LABELS:
+            raise ValueError(f"groups must be given: the calibration has the groups {first_few(labels)}")
+        return Groups(np.zeros(length, dtype=np.intp), MARGINAL_LABELS)
+    return checked_groups(groups, length, "the prediction")
 
 
-def _distinct_clusters(parts: Sequence[IntArray]) -> IntArray:
-    """Return the clusters of the rows of all parts; those of different parts are different clusters."""
-    starts = np.cumsum([0, *(part.max(initial=-1) + 1 for part in parts)])
-    return np.concatenate([part + start for part, start in zip(parts, starts[:-1], strict=True)])
+def check_mergeable(parts: tuple[Any, ...], names: tuple[str, ...]) -> None:
+    """Raise ValueError unless calibrations have the same score, groups and so on, by the names of their attributes."""
+    first, *others = parts
+    for other in others:
+        for name in names:
+            expected, found = getattr(first, name), getattr(other, name)
+            if expected != found:
+                raise ValueError(f"merge needs calibrations with the same {name}; got {expected} and {found}")
+
+
+def _with_all_labels(parts: tuple[Calibration, ...]) -> tuple[Calibration, ...]:
+    """Return calibrations of tables with the groups of all of them. Raise ValueError if labels are of several types."""
+    found = {label for part in parts for label in part.labels}
+    kinds = sorted({type(label).__name__ for label in found})
+    if len(kinds) > 1:
+        raise ValueError(f"merge needs calibrations with groups of one type; got {' and '.join(kinds)}")
+    labels: tuple[Label, ...] = tuple(sorted(found))  # type: ignore[type-var]
+    return tuple(replace(part, stored=part.stored.with_labels(labels)) for part in parts)  # type: ignore[union-attr]
+
+
+def _check_unseen(unseen: Any) -> None:
+    if unseen not in ("error", "marginal", "inf"):
+        raise ValueError(f"unseen must be 'error', 'marginal' or 'inf'; got {unseen!r}")

@@ -1,14 +1,23 @@
 """Calibrations on disk: the scores as arrays, the nonconformity measure as its name and settings in the header."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from itertools import accumulate, chain
 from numbers import Real
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from evencover.files.archive import Archive, IncompatibleFileError, file_errors, read_archive, write_archive
+from evencover.files.archive import (
+    Archive,
+    IncompatibleFileError,
+    check_header,
+    file_errors,
+    read_archive,
+    write_archive,
+)
 from evencover.scores import Score
 from evencover.scores.evaluation import BUILTIN_SCORES
 from evencover.scores.score import Nonconformity
@@ -26,9 +35,43 @@ def write(path: str | Path, nonconformity: Nonconformity, state: Mapping[str, An
 
 def read(path: str | Path, nonconformity: Nonconformity | None, restore: Restore[Learned]) -> Learned:
     """Return what ``restore(state, score)`` makes of a file that `write` wrote; raise ValueError if it is corrupt."""
+    with Path(path).open("rb") as file:
+        is_json = file.read(1) == b"{"
+    if is_json:
+        return _read_json(path, nonconformity, restore)
     archive = read_archive(path, "calibration")
     with file_errors(path, "calibration"):
         return restore(*from_archive(archive, nonconformity))
+
+
+def _read_json(path: str | Path, nonconformity: Nonconformity | None, restore: Restore[Learned]) -> Learned:
+    """Return the calibration in a file of JSON, which those of tables were up to version 4 of the format."""
+    content = Path(path).read_bytes()
+    with file_errors(path, "calibration"):
+        data = json.loads(content)
+        check_header(data, "table calibration")
+        return restore(_state_of_json(data), restored_nonconformity(data["nonconformity"], nonconformity))
+
+
+def _state_of_json(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state of `CountedScores` from the counts of each group, whose positions are a first one and steps."""
+    groups = data["groups"]
+    for group in groups:
+        if len(group["steps"]) + 1 != max(len(group["counts"]), 1) or sum(group["counts"]) != group["rows"]:
+            raise ValueError(f"the counts of group {group['label']!r} do not belong together")
+    indices = [list(accumulate([group["first"], *group["steps"]]))[: len(group["counts"])] for group in groups]
+    exact = [(row, rank, float(score)) for row, group in enumerate(groups) for rank, score in group["exact"]]
+    return {
+        "cells": np.array([(row, 0) for row in range(len(groups))], dtype=np.int64).reshape(-1, 2),
+        "lengths": np.array([len(each) for each in indices], dtype=np.int64),
+        "indices": np.array(list(chain.from_iterable(indices)), dtype=np.int64),
+        "counts": np.array([count for group in groups for count in group["counts"]], dtype=np.int64),
+        "exact_ranks": np.array([each[:2] for each in exact], dtype=np.int64).reshape(-1, 2),
+        "exact_scores": np.array([score for *_, score in exact], dtype=float),
+        "labels": [group["label"] for group in groups],
+        "rules": [],
+        **{name: data[name] for name in ("bits", "columns", "levels")},
+    }
 
 
 def to_archive(nonconformity: Nonconformity, state: Mapping[str, Any]) -> Archive:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from evencover.calibration.calibration import Calibration, calibrate_rows
+from evencover.calibration.calibration import Calibration, Seed, Unseen, calibrate_rows
 from evencover.calibration.cross_sets import (
     FoldScores,
     cells_of_folds,
@@ -20,7 +20,7 @@ from evencover.calibration.cross_sets import (
     numbers_per_row,
     on_common_scale,
 )
-from evencover.calibration.pools import Seed, Unseen, warn_if_too_few
+from evencover.calibration.pools import warn_if_too_few
 from evencover.groups import Groups, Label, rows_by_code
 from evencover.guarantees import NEW_CLUSTERS, NEW_ROWS, FoldBound, Guarantee, numbered
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray
@@ -159,8 +159,9 @@ class CrossFolds(BaseEstimator):  # type: ignore[misc]
         others = (scores_by_group(score, rows, groups.codes, groups.labels) for rows in repeats[1:])
         scores = np.stack([calibration.scores, *(checked_scores(each, len(groups)) for each in others)])
         scores[:, folds.in_all_samples] = np.inf
-        calibration = replace(calibration, scores=scores[0])
-        return CalibratedFolds(taxonomy, calibration, scores, folds, self.method, scale_from_rows)
+        return CalibratedFolds(
+            taxonomy, calibration.with_scores(scores[0]), scores, folds, self.method, scale_from_rows
+        )
 
     def checked_taxonomy(self) -> Taxonomy:
         """Return an unfitted copy of the taxonomy. Raise ValueError if it depends on the target."""

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar, Literal, TypeAlias
+from operator import index as whole_number
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,17 @@ _SIGN_BIT = np.int64(-(2**63))
 _WINDOW = 2**14  # grid numbers that are counted in an array: 16 powers of two with the default bits
 _MAX_CODES_IN_ARRAY = 64
 _MAX_PARTS = 2**18  # scores outside the array are added up when there are so many, and as many as before
+
+
+def checked_bits(bits: Any) -> int:
+    """Return the number of bits. Raise ValueError unless it is a whole number from 0 to 52."""
+    try:
+        number = whole_number(bits)
+    except TypeError:
+        number = -1
+    if isinstance(bits, bool) or not 0 <= number <= MAX_BITS:
+        raise ValueError(f"bits must be a whole number from 0 to {MAX_BITS}; got {bits!r}")
+    return number
 
 
 def grid_index(scores: FloatArray, bits: int) -> Int64Array:

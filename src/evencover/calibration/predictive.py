@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from evencover.calibration.calibration import Calibration
-from evencover.calibration.pools import Seed, Unseen, groups_or_marginal, warn_if_too_few
+from evencover.calibration.calibration import Calibration, Seed, Unseen, groups_or_marginal
+from evencover.calibration.pools import warn_if_too_few
 from evencover.calibration.row_distributions import PoolRows, ScoreSteps, upper_calibration_scores
 from evencover.groups import Groups, Label, rows_by_code
 from evencover.guarantees import Guarantee
@@ -150,7 +150,7 @@ class PredictiveDistribution:
         groups = groups_or_marginal(groups, len(rows), calibration.labels)
         calibration.check_same_groups(groups, unseen)
         scores = upper_calibration_scores(calibration, calibration_rows, rows.prediction[:1])
-        assignment = replace(calibration, scores=scores).pool_assignment(groups, unseen)
+        assignment = calibration.with_scores(scores).pool_assignment(groups, unseen)
         return cls(
             calibration.nonconformity,
             rows.prediction,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Protocol
 
-from evencover.calibration.pools import Seed, Unseen
+from evencover.calibration.calibration import Seed, Unseen
 from evencover.guarantees import Guarantee
 from evencover.inputs.arrays import FloatArray, checked_vector, got_text
 from evencover.inputs.frames import FrameKind, frame_kind

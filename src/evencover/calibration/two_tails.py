@@ -10,15 +10,14 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from evencover.calibration.by_group import CalibratedGroups
-from evencover.calibration.calibration import Calibration, calibrate_rows
-from evencover.calibration.pools import Seed, Unseen
+from evencover.calibration.calibration import Calibration, Seed, Unseen, calibrate_rows, scored_rows
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
 from evencover.inputs.arrays import FloatArray
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.quantiles import Levels, level_fraction, level_fractions
 from evencover.rows import Rows
-from evencover.scores.evaluation import checked_scores, scores_by_group, with_nearest_targets
+from evencover.scores.evaluation import with_nearest_targets
 from evencover.scores.one_sided import OneSided, Side
 from evencover.scores.residuals import Normalized, Standardized
 from evencover.scores.score import Nonconformity, Score
@@ -79,7 +78,7 @@ class TwoTails(BaseEstimator):  # type: ignore[misc]
         taxonomy = Marginal() if self.taxonomy is None else fresh_taxonomy(self.taxonomy)
         groups = taxonomy.learn(rows)
         both = calibrate_rows(rows, _each_score(nonconformity, as_two_sided), groups)
-        lower, upper = (_tail_calibration(tail, rows, groups) for tail in _tails(both.nonconformity))
+        lower, upper = (scored_rows(rows, tail, groups) for tail in _tails(both.nonconformity))
         return CalibratedTails(taxonomy, both, lower, upper, share)
 
     def restore(self, state: Mapping[str, Any], nonconformity: Nonconformity) -> "CalibratedTails":
@@ -235,12 +234,6 @@ class CalibratedTails:
         by_target = getattr(self.taxonomy, "needs_target", False)
         shares = None if by_target else (self.lower_share, 1 - self.lower_share)
         return replace(guarantee, exact=guarantee.exact and not by_target, tail_shares=shares)
-
-
-def _tail_calibration(tail: Nonconformity, rows: Rows, groups: Groups) -> Calibration:
-    """Return the calibration of one tail, without the warnings that its two-sided score gives already."""
-    scores = scores_by_group(tail, rows, groups.codes, groups.labels)
-    return Calibration(tail, checked_scores(scores, len(rows)), groups, rows.weights, clusters=rows.clusters)
 
 
 def _checked_share(share: Any) -> Fraction:

@@ -38,8 +38,8 @@ and corrects the intervals.
 
 **You have predictions** of any model, in Parquet files of any size:
 
-    evencover calibrate scored.parquet --target price --center predicted --spread sd --output cal.json
-    evencover predict new.parquet --calibration cal.json --output intervals.parquet
+    evencover calibrate scored.parquet --target price --center predicted --spread sd --output cal.evencover
+    evencover predict new.parquet --calibration cal.evencover --output intervals.parquet
 
 **You have no data yet**: `evencover run` without a file uses an example table.
 

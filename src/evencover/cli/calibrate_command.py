@@ -63,8 +63,8 @@ def calibrate(
     use_little_memory()
     from evencover.tables.table_calibration import calibrate as calibrate_table
 
-    if output.suffix.lower() != ".json" or output.is_dir():
-        raise ValueError(f"output must be a .json file; got {output}")
+    if output.suffix.lower() not in (".evencover", ".json") or output.is_dir():
+        raise ValueError(f"output must be a .evencover file; got {output}")
     if not output.parent.is_dir():
         raise FileNotFoundError(f"output must be in a folder that exists; there is no {output.parent}")
     if not os.access(output.parent, os.W_OK):
@@ -104,16 +104,16 @@ def predict_table(
 ) -> None:
     """Write the intervals of a table of any size, as columns next to its own; a part of the command `predict`."""
     use_little_memory()
+    from evencover.calibration.calibration import Calibration
     from evencover.files.archive import plain_value
-    from evencover.tables.table_calibration import TableCalibration
     from evencover.tables.table_prediction import predict
 
     if output is None:
         raise ValueError("output must be given with --calibration: a .parquet file, or a folder if the data is one")
     if not calibration.is_file():
         raise FileNotFoundError(f"calibration must be a file written by evencover calibrate; there is no {calibration}")
-    loaded = TableCalibration.load(calibration)
-    used = loaded.levels[0] if level is None else level
+    loaded = Calibration.load(calibration)
+    used = (*loaded.levels, 0.9)[0] if level is None else level
     with progress_bar(f"Predicting {data.name}") as progress:
         written = predict(data, loaded, output=output, level=used, unseen=unseen, workers=workers, progress=progress)
     if written.n_empty:
@@ -137,11 +137,10 @@ def _data(calibration: Any, level: float) -> dict[str, Any]:
     """Return a calibration as JSON values."""
     from evencover.files.archive import plain_value
 
-    table = calibration.calibration
-    columns = zip(table.sizes.items(), table.threshold(level).tolist(), table.excess(level).tolist(), strict=True)
+    columns = calibration.sizes.items(), calibration.threshold(level).tolist(), calibration.excess(level).tolist()
     groups = [
         {"group": label, "rows": n, "threshold": threshold, "excess": excess}
-        for (label, n), threshold, excess in columns
+        for (label, n), threshold, excess in zip(*columns, strict=True)
     ]
     data: dict[str, Any] = plain_value({"level": level, "groups": groups, "guarantee": str(calibration.guarantee)})
     return data

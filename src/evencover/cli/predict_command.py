@@ -27,7 +27,7 @@ def predict(
     """Predict an interval for each row of a new table, with the predictor of an earlier run.
 
     With --calibration, the first argument is a table of predictions, a Parquet file or a folder of any size, and the
-    intervals are added to its columns: evencover predict NEW.parquet --calibration cal.json --output OUT.parquet
+    intervals are added to its columns: evencover predict NEW.parquet --calibration cal.evencover --output OUT.parquet
 
     Parameters
     ----------

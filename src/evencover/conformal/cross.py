@@ -10,9 +10,9 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
+from evencover.calibration.calibration import Unseen
 from evencover.calibration.cross import CalibratedFolds, CrossFolds, Folds, Method
 from evencover.calibration.cross_sets import joined_sets, numbers_per_row
-from evencover.calibration.pools import Unseen
 from evencover.calibration.protocols import check_weights_are_used, requested_sets, sets_at
 from evencover.conformal import predictor_files
 from evencover.conformal.prediction_methods import PredictionMethodsMixin

@@ -4,8 +4,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from evencover.calibration.calibration import Calibration
-from evencover.calibration.pools import Seed, Unseen
+from evencover.calibration.calibration import Calibration, Seed, Unseen
 from evencover.calibration.protocols import (
     Calibrated,
     Calibrator,

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn import __version__ as sklearn_version
 from sklearn.utils.validation import check_is_fitted
 
-from evencover.calibration.by_group import ByGroup, HistogramByGroup
+from evencover.calibration.by_group import ByGroup
 from evencover.calibration.calibration_files import from_archive, to_archive
 from evencover.calibration.cross import CrossFolds
 from evencover.calibration.protocols import Calibrated, Calibrator
@@ -22,7 +22,7 @@ from evencover.scores.score import Nonconformity
 
 PREDICTOR, RESULTS = "predictor.evencover", "results.json"  # files in the folder of a run
 _NOTES = ("scikit-learn", "calibrator", "level", "scale", "n_features", "features")
-_OWN_CALIBRATORS = (ByGroup, HistogramByGroup, TwoTails, CrossFolds)
+_OWN_CALIBRATORS = (ByGroup, TwoTails, CrossFolds)
 
 PredictorClass: TypeAlias = Literal["ConformalRegressor", "CrossConformalRegressor"]
 

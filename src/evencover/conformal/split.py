@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
 from evencover.calibration.by_group import ByGroup
-from evencover.calibration.pools import Seed, Unseen
+from evencover.calibration.calibration import Seed, Unseen
 from evencover.calibration.predictive import PredictiveDistribution, predict_distribution
 from evencover.calibration.protocols import (
     Calibrated,
@@ -356,7 +356,7 @@ class ConformalRegressor(
         frozen = saved.estimator if is_frozen(saved.estimator) else FrozenEstimator(saved.estimator)
         model = cls(frozen, nonconformity=saved.learned.nonconformity, calibrator=saved.calibrator)
         model._set_loaded(saved)
-        if calibrator is None and isinstance(saved.calibrator, ByGroup):
+        if calibrator is None and isinstance(saved.calibrator, ByGroup) and saved.calibrator.bits is None:
             model.set_params(calibrator=None, taxonomy=fresh_taxonomy(model.taxonomy_))
         return model
 

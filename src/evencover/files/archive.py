@@ -48,7 +48,7 @@ def plain_value(value: Any, other: Callable[[Any], Any] = repr) -> Any:
     return value if value is None or isinstance(value, str | bool | int | float) else other(value)
 
 
-VERSION = 4  # of the format, the same for every kind of file; tests/files holds examples of each version
+VERSION = 5  # of the format, the same for every kind of file; tests/files holds examples of each version
 _OLDEST_VERSION = 3  # the first one that every later evencover reads; 1 and 2 were never released
 _HEADER, _ARRAYS, _OBJECTS = "header.json", "arrays/", "objects.skops"
 _ERRORS_OF_CORRUPT_FILES = (

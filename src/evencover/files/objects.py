@@ -193,7 +193,7 @@ _LIBRARIES = {
 
 _OWN_CLASSES = {  # where they are now; files name them by where they were, and they are found by their names
     "bins": "Bins",
-    "calibration.by_group": "ByGroup HistogramByGroup",
+    "calibration.by_group": "ByGroup",
     "calibration.cross": "CrossFolds",
     "calibration.two_tails": "TwoTails",
     "files.objects": "SavedBooster",
@@ -214,6 +214,7 @@ _OWN_CLASSES = {  # where they are now; files name them by where they were, and 
     "taxonomies": "ByFeature ByPrediction BySpread ByTarget Marginal Product",
 }
 _MODULE_OF = {name: f"evencover.{module}" for module, names in _OWN_CLASSES.items() for name in names.split()}
+_RENAMED = {"HistogramByGroup": "ByGroup"}  # from the names in older files
 _OTHER_CLASSES = {  # parts of common models; a file cannot use them to run code of its own
     "collections": "OrderedDict",
     "ngboost.api": "NGBRegressor",
@@ -300,7 +301,8 @@ def _with_current_module(described: dict[str, Any]) -> dict[str, Any]:
     """Return how skops describes an object; if it is of this package, with the module that has its class now."""
     if not str(described.get("__module__")).startswith("evencover."):
         return described
-    return {**described, "__module__": _MODULE_OF.get(described["__class__"], described["__module__"])}
+    name = _RENAMED.get(described["__class__"], described["__class__"])
+    return {**described, "__class__": name, "__module__": _MODULE_OF.get(name, described["__module__"])}
 
 
 def _import_skops(purpose: str) -> Any:

@@ -1,4 +1,4 @@
-"""Calibration, prediction and audits of tables of any size: in files, and in parts on several machines.
+"""Calibration, prediction and audits of tables of any size: in files, on several machines, in databases.
 
 Names are loaded on first use: reading a file needs no calibration, and a calibration no tests.
 """
@@ -6,21 +6,25 @@ Names are loaded on first use: reading a file needs no calibration, and a calibr
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from evencover.calibration.sql import ThresholdSQL as ThresholdSQL
+    from evencover.calibration.sql import calibrate_sql as calibrate_sql
+    from evencover.calibration.table_columns import TableColumns as TableColumns
     from evencover.tables.table_audit import audit as audit
-    from evencover.tables.table_calibration import TableCalibration as TableCalibration
     from evencover.tables.table_calibration import calibrate as calibrate
     from evencover.tables.table_prediction import TablePrediction as TablePrediction
     from evencover.tables.table_prediction import predict as predict
 
 _MODULE_OF = {
-    "TableCalibration": "table_calibration",
-    "TablePrediction": "table_prediction",
-    "audit": "table_audit",
-    "calibrate": "table_calibration",
-    "predict": "table_prediction",
+    "TableColumns": "calibration.table_columns",
+    "TablePrediction": "tables.table_prediction",
+    "ThresholdSQL": "calibration.sql",
+    "audit": "tables.table_audit",
+    "calibrate": "tables.table_calibration",
+    "calibrate_sql": "calibration.sql",
+    "predict": "tables.table_prediction",
 }
 
-__all__ = ["TableCalibration", "TablePrediction", "audit", "calibrate", "predict"]
+__all__ = ["TableColumns", "TablePrediction", "ThresholdSQL", "audit", "calibrate", "calibrate_sql", "predict"]
 
 
 def __getattr__(name: str) -> Any:
@@ -28,4 +32,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    return getattr(import_module(f"evencover.{_MODULE_OF[name]}"), name)

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from evencover.calibration.pools import MARGINAL_LABELS
+from evencover.calibration.calibration import MARGINAL_LABELS
 from evencover.calibration.table_columns import TableColumns
 from evencover.groups import Label, first_few
 from evencover.inputs.arrays import FloatArray, IntArray

@@ -12,11 +12,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from evencover.calibration.pools import Unseen
+from evencover.calibration.calibration import Calibration, Unseen
 from evencover.calibration.table_columns import TableColumns
 from evencover.files.archive import atomic_write
 from evencover.files.unfinished import moves_into_place, temporary_folder
-from evencover.groups import Label, first_few
+from evencover.groups import Label
 from evencover.guarantees import Guarantee
 from evencover.inputs.arrays import FloatArray
 from evencover.inputs.optional import import_optional
@@ -36,7 +36,6 @@ from evencover.tables.batches import (
 )
 from evencover.tables.engines import table_data
 from evencover.tables.interval_columns import BatchIntervals, output_columns, output_schema
-from evencover.tables.table_calibration import TableCalibration
 
 _ROWS_OF_A_ROW_GROUP = 2**18  # of the files that are written
 _MAX_BYTES = 2**25  # of a row group, before it is written
@@ -239,8 +238,10 @@ def batch_intervals(predictor: Any, level: Levels | None, unseen: Unseen) -> Bat
     """Return what predicts batches. Raise TypeError unless the predictor is a calibration of a table or a model."""
     if unseen not in ("error", "marginal", "inf"):
         raise ValueError(f"unseen must be 'error', 'marginal' or 'inf'; got {unseen!r}")
-    if isinstance(predictor, TableCalibration):
-        found = CalibrationIntervals(predictor, predictor.levels[0] if level is None else level, unseen)
+    if isinstance(predictor, Calibration):
+        if predictor.columns is None:
+            raise ValueError("predictor must know the columns of a table; got a calibration of arrays")
+        found = CalibrationIntervals(predictor, (*predictor.levels, 0.9)[0] if level is None else level, unseen)
         _ = found.thresholds  # a wrong level is an error now; groups with too few rows are warned of
         return found
     if not hasattr(predictor, "predict_interval"):
@@ -261,22 +262,23 @@ class CalibrationIntervals:
 
     Parameters
     ----------
-    calibration : TableCalibration
-        The calibration.
+    calibration : Calibration
+        The calibration, which knows the columns of a table.
     level : float or sequence of L floats
         Nominal coverage.
     unseen : {"error", "marginal", "inf"}
         For a row whose group was not in the calibration.
     """
 
-    calibration: TableCalibration
+    calibration: Calibration
     level: Levels
     unseen: Unseen = "error"
 
     @property
     def columns(self) -> TableColumns:
         """The columns of predictions and groups; targets are not needed."""
-        return replace(self.calibration.columns, target=None)
+        columns: TableColumns = self.calibration.columns  # type: ignore[assignment]
+        return replace(columns, target=None)
 
     @property
     def outputs(self) -> list[str]:
@@ -286,7 +288,7 @@ class CalibrationIntervals:
     @property
     def guarantee(self) -> Guarantee:
         """The coverage guarantee."""
-        return self.calibration.calibration.guarantee_at(level_fractions(self.level))
+        return self.calibration.guarantee_at(level_fractions(self.level))
 
     @property
     def searched(self) -> dict[str, str]:
@@ -296,7 +298,7 @@ class CalibrationIntervals:
     @cached_property
     def thresholds(self) -> FloatArray:
         """The threshold of each group and level; the last row is for unseen groups. Shape (n_groups + 1, L)."""
-        return self.calibration.calibration.threshold_table(level_fractions(self.level), self.unseen)
+        return self.calibration.thresholds_with_unseen(level_fractions(self.level), self.unseen)
 
     def check(self, data: TableData) -> None:
         """Raise ValueError unless the data has the columns of predictions and groups."""
@@ -308,22 +310,18 @@ class CalibrationIntervals:
 
     def codes(self) -> LabelCodes:
         """Return codes of labels, of which the groups of the calibration are the first."""
-        return LabelCodes(self.calibration.calibration.labels)
+        return LabelCodes(self.calibration.labels)
 
     def __call__(self, batch: Batch, codes: LabelCodes) -> Intervals:
         """Return the intervals of the rows, with bounds of shape (m,), or (m, L) for L levels."""
-        labels = self.calibration.calibration.labels
+        labels = self.calibration.labels
         with named_errors(batch.part):
             rows = rows_of(batch, self.columns)
             group = codes_of(batch, self.columns, codes)
-            if len(codes.labels) > len(labels) and self.unseen == "error":
-                raise ValueError(
-                    f"groups must be among those of the calibration, {first_few(labels)}; got "
-                    f"{first_few(codes.labels[len(labels) :])}. To predict for unseen groups, use unseen='marginal' or "
-                    "unseen='inf'"
-                )
+            if self.unseen == "error":
+                self.calibration.check_seen(tuple(codes.labels[len(labels) :]))
             by_row = self.thresholds.take(np.minimum(group, len(labels)), axis=0)
-            score: Any = self.calibration.calibration.nonconformity
+            score: Any = self.calibration.nonconformity
             intervals = stack_levels([interval_by(score, column, rows.prediction) for column in by_row.T])
         levels = tuple(float(each) for each in level_fractions(self.level))
         if is_level_sequence(self.level):
@@ -431,7 +429,7 @@ def predict(
     data : str, Path, pyarrow dataset, Dask DataFrame or Spark DataFrame
         A Parquet file, a folder of Parquet files, or a DataFrame. With a calibration, it has the columns of the
         calibration except the targets; with a model, the features that the model was fitted on.
-    predictor : TableCalibration, or model
+    predictor : Calibration, or model
         What `calibrate` returned, or a calibrated model such as `ConformalRegressor`. It is sent to each worker once.
     output : str or Path, optional
         For files: a Parquet file; if the data is a folder, a new folder, in which each file has the name of the file it

@@ -1,0 +1,276 @@
+"""The calibration scores of all groups, as a calibration keeps them: of each row, or counted in histograms.
+
+Both are divided into cells, pairs of a group and of edge bits (see `Groups.edge`), and have a pool for each cell.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evencover.calibration.histograms import DEFAULT_BITS, ScoreHistogram, checked_bits
+from evencover.calibration.pools import Pool, ScorePool
+from evencover.groups import Groups, Label, cluster_codes, json_label
+from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative
+from evencover.scores.evaluation import checked_scores
+
+Cell: TypeAlias = tuple[int, int]  # group code and edge bits
+
+
+class StoredScores(Protocol):
+    """The scores of all groups, from which `Calibration` finds thresholds and p-values."""
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """The labels of the groups."""
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rule of each group; none if the groups were given."""
+
+    @property
+    def pools(self) -> Mapping[Cell, ScorePool]:
+        """The scores of each cell that has rows."""
+
+    @property
+    def empty(self) -> ScorePool:
+        """A pool without scores."""
+
+    @property
+    def bits(self) -> int | None:
+        """The binary digits that scores are rounded up to; None if they are not rounded."""
+
+    @property
+    def weights(self) -> FloatArray | None:
+        """The weights of the rows for covariate shift."""
+
+    @property
+    def clusters(self) -> IntArray | None:
+        """The cluster of each row."""
+
+    def joined(self, others: Sequence[Self], /) -> Self:
+        """Return the scores of all parts, which have the same labels, rules and bits."""
+
+    def state(self) -> dict[str, Any]:
+        """Return the scores as arrays and JSON values, for a file."""
+
+
+def from_state(state: Mapping[str, Any]) -> "RowScores | CountedScores":
+    """Return the scores from what `state` returned."""
+    return CountedScores.from_state(state) if "cells" in state else RowScores.from_state(state)
+
+
+@dataclass(frozen=True, eq=False)
+class RowScores:
+    """The scores of n calibration rows, in the order of the rows.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        The scores.
+    groups : Groups of n rows
+        Their groups.
+    weights : ndarray of shape (n,), optional
+        Weights for covariate shift.
+    clusters : ndarray of int, shape (n,), optional
+        The cluster of each row, as a number.
+    """
+
+    scores: FloatArray
+    groups: Groups
+    weights: FloatArray | None = None
+    clusters: IntArray | None = None
+    bits: ClassVar[None] = None
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """The labels of the groups."""
+        return self.groups.labels
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rule of each group."""
+        return self.groups.rules
+
+    @cached_property
+    def cluster_sizes(self) -> IntArray | None:
+        """The number of calibration rows in the cluster of each row; None if each row is a cluster. Shape (n,)."""
+        if self.clusters is None:
+            return None
+        sizes = np.bincount(self.clusters)[self.clusters]
+        return sizes if (sizes > 1).any() else None
+
+    @cached_property
+    def pools(self) -> Mapping[Cell, Pool]:
+        """The scores of each cell that has rows, in the order of the rows."""
+        return {
+            cell: Pool(*(None if each is None else _select(each, rows) for each in self._columns))  # type: ignore[arg-type]
+            for cell, rows in self.groups.cells()
+        }
+
+    @cached_property
+    def empty(self) -> Pool:
+        """A pool without scores."""
+        return Pool(*(None if each is None else each[:0] for each in self._columns))  # type: ignore[arg-type]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {part.name: getattr(self, part.name) for part in fields(self)}  # without the caches
+
+    @property
+    def _columns(self) -> tuple[NDArray[Any] | None, ...]:
+        return self.scores, self.weights, self.cluster_sizes
+
+    def joined(self, others: Sequence["RowScores"]) -> "RowScores":
+        """Return the scores of the rows of all parts; clusters of different parts are different clusters."""
+        parts = (self, *others)
+        clusters = [part.clusters for part in parts if part.clusters is not None]
+        if len(clusters) not in (0, len(parts)):
+            raise ValueError(f"merge needs clusters in all calibrations, or in none; got {len(clusters)} with clusters")
+        weights = [part.weights for part in parts if part.weights is not None]
+        return RowScores(
+            np.concatenate([part.scores for part in parts]),
+            Groups.concatenate([part.groups for part in parts]),
+            np.concatenate(weights) if weights else None,
+            _distinct_clusters(clusters) if clusters else None,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Return the scores and groups as arrays and JSON values, for a file."""
+        optional = {"weights": self.weights, "calibration_clusters": self.clusters}
+        known = {name: values for name, values in optional.items() if values is not None}
+        return {"scores": self.scores, **known, **self.groups.state()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> "RowScores":
+        """Return the scores from what `state` returned."""
+        groups = Groups.from_state(state)
+        scores, weights = checked_scores(state["scores"], len(groups), "groups"), state.get("weights")
+        if weights is not None:
+            weights = checked_nonnegative(weights, "weights", length=len(groups), matched="groups")
+        clusters = state.get("calibration_clusters")  # "clusters" are those of folds
+        if clusters is not None:
+            clusters = cluster_codes(clusters, len(groups), matched="groups", min_clusters=0)
+        return cls(scores, groups, weights, clusters)
+
+
+@dataclass(frozen=True, eq=False)
+class CountedScores:
+    """A histogram of the scores of each cell, in place of the scores: for data of any size, in parts that add up.
+
+    Scores are rounded up to numbers with `bits` binary digits after the leading one, and counted. The threshold of a
+    group of n rows is its k-th smallest rounded score, k = ceil((n + 1) level). This is the exact threshold, rounded
+    up: at most a factor of 1 + 2**-bits larger, and never smaller. So the guarantee of `Calibration` holds. Numbers
+    below 2**-1022 in absolute value are rounded by at most 2**-1022 × 2**-bits, and numbers above (2 − 2**-bits) ×
+    2**1023 to infinity.
+
+    Parameters
+    ----------
+    labels : tuple of labels
+        The groups.
+    pools : mapping from cell to ScoreHistogram
+        The histogram of each cell that has rows.
+    rules : tuple of str
+        The rule of each group, if there are rules.
+    bits : int
+        The binary digits after the leading one, 0 to 52.
+    """
+
+    labels: tuple[Label, ...]
+    pools: Mapping[Cell, ScoreHistogram]
+    rules: tuple[str, ...] = ()
+    bits: int = DEFAULT_BITS
+    weights: ClassVar[None] = None
+    clusters: ClassVar[None] = None
+
+    @classmethod
+    def of(cls, scores: FloatArray, groups: Groups, bits: int) -> "CountedScores":
+        """Return the histograms of the scores of rows."""
+        bits = checked_bits(bits)
+        pools = {cell: ScoreHistogram.of(scores[members], bits) for cell, members in groups.cells()}
+        return cls(groups.labels, pools, groups.rules, bits)
+
+    @property
+    def empty(self) -> ScoreHistogram:
+        """A histogram without scores."""
+        return ScoreHistogram.empty(self.bits)
+
+    def joined(self, others: Sequence["CountedScores"]) -> "CountedScores":
+        """Return the sums of the counts of all parts. Thresholds that are known exactly are forgotten."""
+        parts = (self, *others)
+        cells = sorted({cell for part in parts for cell in part.pools})
+        found = {cell: [part.pools[cell] for part in parts if cell in part.pools] for cell in cells}
+        pools = {cell: replace(ScoreHistogram.concatenate(each), exact={}) for cell, each in found.items()}
+        return self if not others else replace(self, pools=pools)
+
+    def with_labels(self, labels: tuple[Label, ...]) -> "CountedScores":
+        """Return the same histograms among all of these groups, which include their own."""
+        codes = {label: code for code, label in enumerate(labels)}
+        pools = {(codes[self.labels[group]], edge): pool for (group, edge), pool in self.pools.items()}
+        return replace(self, labels=labels, pools=pools)
+
+    def with_exact(self, scores: Mapping[Label, Mapping[int, float]]) -> "CountedScores":
+        """Return the same histograms with exact order statistics: scores by group and rank."""
+        pools = dict(self.pools)
+        for group, label in enumerate(self.labels):
+            if (group, 0) in pools:
+                known = {**pools[group, 0].exact, **scores.get(label, {})}
+                pools[group, 0] = replace(pools[group, 0], exact=known)
+        return replace(self, pools=pools)
+
+    def state(self) -> dict[str, Any]:
+        """Return the histograms as arrays and JSON values, for a file."""
+        cells = sorted(self.pools)
+        parts = [self.pools[cell] for cell in cells]
+        known = [(row, rank, score) for row, part in enumerate(parts) for rank, score in part.exact.items()]
+        return {
+            "cells": np.array(cells, dtype=np.int64).reshape(-1, 2),
+            "lengths": np.array([len(part.indices) for part in parts], dtype=np.int64),
+            "indices": np.concatenate([np.empty(0, dtype=np.int64), *(part.indices for part in parts)]),
+            "counts": np.concatenate([np.empty(0, dtype=np.int64), *(part.counts for part in parts)]),
+            "exact_ranks": np.array([pair[:2] for pair in known], dtype=np.int64).reshape(-1, 2),
+            "exact_scores": np.array([score for *_, score in known], dtype=float),
+            "labels": [json_label(label) for label in self.labels],
+            "rules": list(self.rules),
+            "bits": self.bits,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> "CountedScores":
+        """Return the histograms from what `state` returned. Raise ValueError unless its parts belong together."""
+        bits, labels = checked_bits(state["bits"]), tuple(state["labels"])
+        exact: dict[int, dict[int, float]] = {}
+        for (row, rank), score in zip(state["exact_ranks"].tolist(), state["exact_scores"].tolist(), strict=True):
+            exact.setdefault(row, {})[rank] = score
+        ends = np.cumsum(state["lengths"])
+        indices, counts = (np.split(state[name], ends[:-1]) if len(ends) else [] for name in ("indices", "counts"))
+        cells = [(group, edge) for group, edge in state["cells"].tolist()]
+        parts = [
+            ScoreHistogram(bits, *column, exact.get(row, {}))
+            for row, column in enumerate(zip(indices, counts, strict=True))
+        ]
+        found = cls(labels, dict(zip(cells, parts, strict=True)), tuple(state["rules"]), bits)
+        found._check()
+        return found
+
+    def _check(self) -> None:
+        """Raise ValueError unless labels differ, cells are of these groups, and counts are of increasing positions."""
+        if len(set(self.labels)) < len(self.labels):
+            raise ValueError("two groups have the same label")
+        for (group, _), pool in self.pools.items():
+            in_order = (np.diff(pool.indices) > 0).all() and (pool.counts > 0).all()
+            if not 0 <= group < len(self.labels) or len(pool.indices) != len(pool.counts) or not in_order:
+                raise ValueError(f"the counts of group {group} do not belong together")
+
+
+def _select(values: NDArray[Any], rows: IntArray) -> NDArray[Any]:
+    """Return the values of some rows, in order; no copy if these are all rows."""
+    return values if len(rows) == len(values) else values.take(rows)
+
+
+def _distinct_clusters(parts: Sequence[IntArray]) -> IntArray:
+    """Return the clusters of the rows of all parts; those of different parts are different clusters."""
+    starts = np.cumsum([0, *(part.max(initial=-1) + 1 for part in parts)])
+    return np.concatenate([part + start for part, start in zip(parts, starts[:-1], strict=True)])
