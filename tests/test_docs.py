@@ -110,14 +110,14 @@ def test_the_code_of_pages_is_found():
 
 
 PAGES_OF_NAMES = {
-    evencover: ("guide.md", "architecture.md"),
+    evencover: ("guide.md",),
     evencover.models: ("models.md", "guide.md"),
-    evencover.theory: ("theory.md", "architecture.md"),
-    evencover.tables: ("scale.md", "architecture.md"),
-    evencover.array_api: ("scale.md", "architecture.md"),
-    evencover.synthetic: ("reproduction.md", "architecture.md"),
-    evencover.datasets: ("real_data.md", "architecture.md"),
-    evencover.reproduction.benchmark: ("real_data.md", "architecture.md"),
+    evencover.theory: ("theory.md",),
+    evencover.tables: ("scale.md",),
+    evencover.array_api: ("scale.md",),
+    evencover.synthetic: ("reproduction.md",),
+    evencover.datasets: ("real_data.md",),
+    evencover.reproduction.benchmark: ("real_data.md",),
 }
 
 
