@@ -57,7 +57,6 @@ from evencover import (
     ConformalRegressor,
     CoverageScorer,
     CrossConformalRegressor,
-    HistogramByGroup,
     IntervalDistance,
     IntervalScorer,
     Marginal,
@@ -76,7 +75,6 @@ from evencover import (
     array_api,
     audit,
     calibrate,
-    calibrate_sql,
     conformal_quantile,
     conformal_rank,
     coverage,
@@ -84,7 +82,6 @@ from evencover import (
     crps,
     diagnose,
     diagnose_scores,
-    distributed,
     groups_affordable,
     interval_score,
     intervals_of,
@@ -97,10 +94,10 @@ from evencover import (
     recommend,
     rows_needed,
     scores_of,
+    tables,
     three_way_split,
     threshold_intervals,
 )
-from evencover.distributed import TableCalibration
 from evencover.models import (
     AutoRegressor,
     DeepEnsemble,
@@ -116,8 +113,9 @@ from evencover.models import (
     ResidualSpread,
     WithSpread,
 )
-from evencover.studies import Plan, study
+from evencover.studies import Plan, study, study_in_batches
 from evencover.synthetic import functional_dependence, skewed, two_subgroups
+from evencover.tables import calibrate_sql
 from tests.golden import Answers, Sample, facts, named, standardised, text
 from tests.report_pages import report_page, result_data
 from tests.saved_files import FILES
@@ -519,8 +517,8 @@ CALIBRATORS = {
     "two tails": TwoTails(),
     "two tails in groups": TwoTails(BySpread(2), lower_share=0.2),
     "two tails by target": TwoTails(ByTarget([0.0])),
-    "histogram": HistogramByGroup(bits=3),
-    "histogram in groups": HistogramByGroup(Product([BySpread(2), ByPrediction(2)])),
+    "histogram": ByGroup(bits=3),
+    "histogram in groups": ByGroup(Product([BySpread(2), ByPrediction(2)]), bits=10),
 }
 CALIBRATED_SCORES = {
     "residual": Residual(),
@@ -572,7 +570,7 @@ def of_calibrators(sample: Sample, model: FrozenEstimator) -> Answers:
             made.save(Path(folder) / "predictor")
             loaded = ConformalRegressor.load(Path(folder) / "predictor")
         yield f"{name}/{score}/from a file", np.asarray(loaded.predict_interval(sample.X[new], level=LEVELS))
-    for calibrator in (TwoTails(BySpread(edges=[1.0])), HistogramByGroup(BySpread(edges=[1.0])), None):
+    for calibrator in (TwoTails(BySpread(edges=[1.0])), ByGroup(BySpread(edges=[1.0]), bits=10), None):
         made = ConformalRegressor(model, nonconformity=Normalized(), calibrator=calibrator).fit(X, y)
         made.calibrate_parts((X[part], y[part]) for part in (slice(0, 1), slice(1, 40), slice(40, None)))
         yield f"in parts/{calibrator}", np.asarray(made.predict_interval(sample.X[new], level=LEVELS))
@@ -695,7 +693,7 @@ def of_measures(sample: Sample, model: FrozenEstimator) -> Answers:
         yield f"weights/{calibrator}", np.asarray(weighted.predict_interval(X, level=LEVELS, weights=weights[new]))
         yield f"weights/{calibrator}/p-values", weighted.p_values(X, y, weights=weights[new], seed=1)
     parts = [regressor.rows(sample.X[rows], sample.y[rows]) for rows in (old, new)]
-    for calibrator in (TwoTails(BySpread(edges=[1.0])), HistogramByGroup(BySpread(edges=[1.0]), bits=5)):
+    for calibrator in (TwoTails(BySpread(edges=[1.0])), ByGroup(BySpread(edges=[1.0]), bits=5)):
         merged = calibrator.learn(parts[0], Normalized()).merge(calibrator.learn(parts[1], Normalized()))
         yield f"merged/{calibrator}", np.asarray(merged.intervals(parts[1], (0.5, 0.9)))
     yield "scores", np.stack([scores_of(score, parts[1]) for score in SCORES.values()])
@@ -965,30 +963,28 @@ def of_table_calibration(data: Any, folder: Path) -> Answers:
         "relative": {"target": "y", "lower": "l", "upper": "u", "nonconformity": RelativeIntervalDistance()},
     }
     for name, each in settings.items():
-        found = distributed.calibrate(data, **each)
+        found = tables.calibrate(data, **each)
         found.save(folder / "calibration.json")
         yield f"{name}/data", text([str(found), guarantee_facts(found.guarantee)])
-        for kind, part in (("", found), ("loaded ", TableCalibration.load(folder / "calibration.json"))):
-            yield f"{name}/{kind}thresholds", part.calibration.threshold(LEVELS)
-            yield f"{name}/{kind}excess", part.calibration.excess(LEVELS)
+        for kind, part in (("", found), ("loaded ", Calibration.load(folder / "calibration.json"))):
+            yield f"{name}/{kind}thresholds", part.threshold(LEVELS)
+            yield f"{name}/{kind}excess", part.excess(LEVELS)
         sql = found.to_sql(0.9, dialect="duckdb", unseen="marginal")
         yield f"{name}/sql", text([sql.table, sql.threshold, str(sql.lower), str(sql.upper)])
-    merged = distributed.calibrate(data, **settings["groups"]).merge(
-        distributed.calibrate(scored(100, 8), **settings["groups"])
-    )
-    yield "merged", merged.calibration.threshold(LEVELS)
+    merged = tables.calibrate(data, **settings["groups"]).merge(tables.calibrate(scored(100, 8), **settings["groups"]))
+    yield "merged", merged.threshold(LEVELS)
     output = folder / "intervals.parquet"
     pq.write_table(scored(300, 2), folder / "new.parquet")
-    written = distributed.predict(folder / "new.parquet", found, output=output, level=[0.5, 0.9])
+    written = tables.predict(folder / "new.parquet", found, output=output, level=[0.5, 0.9])
     yield "predicted", text([str(value) for value in astuple(written)[:4]])
     yield from of_columns("predicted", pq.read_table(output))
-    distributed.predict(folder / "new.parquet", merged, output=output)
-    audited = distributed.audit(
+    tables.predict(folder / "new.parquet", merged, output=output)
+    audited = tables.audit(
         output, target="y", lower="lower", upper="upper", group="g", prediction="c", features=["s", "l"], level=0.8
     )
     yield "audit", text([str(audited), result_data(audited)])
     yield from named_all("audit/report", of_page(report_page(audited)))
-    audited = distributed.audit(data, target="y", lower="l", upper="u", calibration_sizes=100, level=0.8)
+    audited = tables.audit(data, target="y", lower="l", upper="u", calibration_sizes=100, level=0.8)
     yield "audit of all", text([str(audited), result_data(audited)])
 
 
@@ -1001,11 +997,11 @@ def of_columns(name: str, table: pa.Table) -> Answers:
 def of_dask() -> Answers:
     """Yield what a Dask DataFrame with three partitions answers."""
     frame = dd.from_pandas(scored(900).to_pandas(), npartitions=3)
-    found = distributed.calibrate(frame, target="y", center="c", spread="s", group="g")
-    yield "thresholds", found.calibration.threshold(LEVELS)
-    predicted = distributed.predict(dd.from_pandas(scored(100, 2).to_pandas(), npartitions=2), found).compute()
+    found = tables.calibrate(frame, target="y", center="c", spread="s", group="g")
+    yield "thresholds", found.threshold(LEVELS)
+    predicted = tables.predict(dd.from_pandas(scored(100, 2).to_pandas(), npartitions=2), found).compute()
     yield from of_columns("predicted", pa.Table.from_pandas(predicted, preserve_index=False))
-    audited = distributed.audit(frame, target="y", lower="l", upper="u", group="g", level=0.8)
+    audited = tables.audit(frame, target="y", lower="l", upper="u", group="g", level=0.8)
     yield "audit", text([str(audited), result_data(audited)])
 
 
@@ -1020,7 +1016,7 @@ def of_table_prediction(folder: Path) -> Answers:
         "cross": CrossConformalRegressor(LinearRegression(), cv=3, random_state=0),
     }
     for name, model in models.items():
-        distributed.predict(sources, model.fit(numbers, y), output=folder / f"by {name}", level=0.8)
+        tables.predict(sources, model.fit(numbers, y), output=folder / f"by {name}", level=0.8)
         for path in sorted((folder / f"by {name}").iterdir()):
             yield from of_columns(f"{name}/{path.name}", pq.read_table(path))
 
@@ -1041,7 +1037,7 @@ def of_large_studies(folder: Path) -> Answers:
     }
     for name, (source, plan, settings) in plans.items():
         output = folder / f"{name}.{'csv' if name == 'column' else 'parquet'}"
-        found = distributed.study(source, "y", plan=plan, output=output, training_rows=400, **settings)
+        found = study_in_batches(source, "y", plan=plan, output=output, training_rows=400, **settings)
         yield f"{name}/data", text([str(found), result_data(found)])
         yield f"{name}/thresholds", found.regressor.calibration_.threshold(LEVELS)
         yield from named_all(name, ((each.replace(folder.as_posix(), ""), values) for each, values in of_file(output)))
