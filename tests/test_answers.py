@@ -1,7 +1,7 @@
 """The answers of a result: headlines, advice that fits the case, settings as text."""
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,10 +10,12 @@ import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from evencover import (
+    Audit,
     Bounded,
     ByFeature,
     ByPrediction,
     BySpread,
+    Diagnosis,
     IntervalDistance,
     Intervals,
     IntervalUnion,
@@ -28,7 +30,9 @@ from evencover import (
     calibrate,
     diagnose_scores,
 )
-from evencover.studies import Plan, study
+from evencover.report.output_files import data_of
+from evencover.studies import Plan, Study, study
+from evencover.words import advice
 from evencover.words.advice import advice_on_audit, advice_on_study
 from evencover.words.answers import group_meaning
 from evencover.words.settings import COMMAND_LINE, PYTHON
@@ -544,17 +548,47 @@ class Constant(RegressorMixin, BaseEstimator):
         return np.full(len(X), self.mean_)
 
 
+def study_of_noise():
+    """Return the study of a target that no feature explains, with a model that predicts a constant."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=300), "y": rng.normal(size=300)})
+    return study(table, "y", plan=Plan(model=Constant(), nonconformity=Residual(), taxonomy=Marginal()))
+
+
 class TestStudy:
     def test_a_model_that_predicts_a_constant(self):
-        rng = np.random.default_rng(0)
-        table = pd.DataFrame({"x": rng.normal(size=300), "y": rng.normal(size=300)})
-        found = study(table, "y", plan=Plan(model=Constant(), nonconformity=Residual(), taxonomy=Marginal()))
-        assert found.quality.explains_nothing
-        assert "This model explains nothing: it predicts the same number" in str(found)
-        assert found.advice.startswith(
+        noise = study_of_noise()
+        assert noise.quality.explains_nothing
+        assert "This model explains nothing: it predicts the same number" in str(noise)
+        assert noise.advice.startswith(
             "Use model='linear': this model explains nothing. Better features can help, too."
         )
-        assert str(advice_on_study(found, COMMAND_LINE)).startswith("Run again with --model linear")
+        assert str(advice_on_study(noise, COMMAND_LINE)).startswith("Run again with --model linear")
+
+    def test_the_audit_of_a_study_has_advice_of_its_own(self):
+        """It knows the rows, but not the settings of the study."""
+        noise = study_of_noise()
+        assert noise.advice.startswith("Use model='linear'")
+        assert "model" not in noise.audit.advice
+        assert str(advice_on_audit(noise.audit, PYTHON, noise)) == noise.advice
+
+    def test_advice_is_made_only_where_it_is_shown(self, monkeypatch):
+        """Once for each text; results hold none."""
+        made = []
+
+        def counted(*arguments):
+            made.append(arguments)
+            return advice_on_audit(*arguments)
+
+        monkeypatch.setattr(advice, "advice_on_audit", counted)
+        found = study_of_noise()
+        assert not made
+        for show in (str, Study._repr_html_, Study.answers, data_of):
+            show(found)
+            assert len(made) == 1
+            made.clear()
+        for result in (Audit, Diagnosis, Study):
+            assert not {"advice", "headline"} & {field.name for field in fields(result)}
 
     def test_a_constant_target_is_an_error(self):
         table = pd.DataFrame({"x": np.arange(100.0), "y": np.full(100, 3.5)})

@@ -15,7 +15,6 @@ from evencover.models.auto import StackReport
 from evencover.models.encoding import Encoded, EncodedDate
 from evencover.report.charts import format_number
 from evencover.report.level_sections import scrolling_table, section
-from evencover.scores.one_sided import is_one_sided
 from evencover.studies import Study
 from evencover.words.results import p_value_scope
 from evencover.words.settings import SettingStyle
@@ -91,7 +90,7 @@ def stack_section(report: StackReport) -> Markup:
 
 def evaluation_section(recommendation: Recommendation) -> Markup:
     """Return the scores and groups that were evaluated on the training part, and which of them was selected."""
-    one_sided = is_one_sided(recommendation.chosen.nonconformity)  # then there are no widths
+    one_sided = recommendation.one_sided  # then there are no widths
     lines = [
         (
             each.score_name,

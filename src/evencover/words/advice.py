@@ -29,6 +29,7 @@ from evencover.words.settings import PYTHON, SettingStyle
 if TYPE_CHECKING:
     from evencover.studies import Study
 
+_LARGEST_TOLERANCE = 0.2
 _RECALIBRATE = (
     "This advice used the calibration rows. For an exact guarantee, calibrate on new rows: rows that were used neither "
     "to fit nor to calibrate the model."
@@ -105,7 +106,7 @@ def _if_not_shown(diagnosis: Diagnosis, style: SettingStyle) -> str:
     """Return what to do if the calibration rows cannot show whether one threshold is even."""
     groups = f" with {_groups_setting(diagnosis, style)}" if diagnosis.taxonomy else ""
     guaranteed = diagnosis.inputs.groups_are_guaranteed
-    shown = _good_enough_text(diagnosis, diagnosis.shown_within, style)
+    shown = _good_enough_text(diagnosis, style)
     few = _groups_with_few_rows(diagnosis)
     if diagnosis.in_use and few:
         return f"Use fewer groups: {few}. {shown}"
@@ -119,6 +120,21 @@ def _if_not_shown(diagnosis: Diagnosis, style: SettingStyle) -> str:
     if not guaranteed:
         return f"One threshold per group{groups} makes coverage more even. {shown}"
     return f"To be sure, use one threshold per group{groups}: it guarantees the coverage of every group. {shown}"
+
+
+def _good_enough_text(result: HasVerdict, style: SettingStyle) -> str:
+    """Return with which tolerance the groups would count as even, if it is small enough to tell something.
+
+    What the rows show stands in the headline. A tolerance extends to both sides of the level, so its range is another.
+    """
+    tolerance = sufficient_tolerance(result.shown_within)
+    if tolerance > _LARGEST_TOLERANCE:
+        return "The rows are too few to show more."
+    counted = range_text(max(result.level - tolerance, 0.0), min(result.level + tolerance, 1.0))
+    return (
+        f"If anything between {counted} in every group is good enough for you, nothing more is needed: with "
+        f"{style.setting('tolerance', tolerance)}, the groups count as even."
+    )
 
 
 def _use_other_score(diagnosis: Diagnosis, option: Option, style: SettingStyle) -> str:
@@ -168,7 +184,6 @@ _CALIBRATE_PER_GROUP = (
     "Calibrate per group: give each group its own threshold, or use a score that gives even coverage.",
     "Use new rows: rows that were not used to fit the model, to calibrate it, or in this audit.",
 )
-_LARGEST_TOLERANCE = 0.2
 _LARGER_SIZES = (0.3, 0.4, 0.5, 0.6)
 _MIN_TRAINING_SIZE = 0.2
 _PROBABLY = 0.8
@@ -380,8 +395,8 @@ def _use_groups(style: SettingStyle, study: "Study | None") -> Advice | None:
 
 def _show_more(audit: Audit, style: SettingStyle, study: "Study | None") -> list[str]:
     """Return how far coverage is known, and what would tell more."""
-    known = _good_enough_text(audit, audit.shown_within, style)
-    if not _is_of_use(audit.shown_within):
+    known = _good_enough_text(audit, style)
+    if sufficient_tolerance(audit.shown_within) > _LARGEST_TOLERANCE:
         return [known]
     ways = [] if study is None else _ways_to_decide(audit, style, study)
     if study is None and sum(row.rows > 0 for row in audit.table) > 2:
@@ -451,28 +466,5 @@ def _check_features(audit: Audit) -> list[str]:
     off = region is not None and is_off(region, audit.level, audit.tolerance)
     regions = [audited_group_text(audit, region)] if off and region else []
     named = join_first([*regions, *map(coverage_text, audit.features_off)])
-    return (
-        [f"Also look at these rows inside the groups, which are covered too rarely or too often: {named}."]
-        if named
-        else []
-    )
-
-
-def _is_of_use(shown_within: float) -> bool:
-    """Return whether the tolerance that rows would meet is small enough to tell something."""
-    return sufficient_tolerance(shown_within) <= _LARGEST_TOLERANCE
-
-
-def _good_enough_text(result: HasVerdict, shown_within: float, style: SettingStyle) -> str:
-    """Return with which tolerance the groups would count as even, if it is of use.
-
-    What the rows show stands in the headline. A tolerance extends to both sides of the level, so its range is another.
-    """
-    if not _is_of_use(shown_within):
-        return "The rows are too few to show more."
-    tolerance = sufficient_tolerance(shown_within)
-    counted = range_text(max(result.level - tolerance, 0.0), min(result.level + tolerance, 1.0))
-    return (
-        f"If anything between {counted} in every group is good enough for you, nothing more is needed: with "
-        f"{style.setting('tolerance', tolerance)}, the groups count as even."
-    )
+    text = f"Also look at these rows inside the groups, which are covered too rarely or too often: {named}."
+    return [text] if named else []
