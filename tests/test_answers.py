@@ -1,7 +1,8 @@
-"""The answers of a result: headlines, advice that fits the case, settings as they are spelled."""
+"""The answers of a result: headlines, advice that fits the case, settings as text."""
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,10 +10,12 @@ import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from evencover import (
+    Audit,
     Bounded,
     ByFeature,
     ByPrediction,
     BySpread,
+    Diagnosis,
     IntervalDistance,
     Intervals,
     IntervalUnion,
@@ -27,18 +30,20 @@ from evencover import (
     calibrate,
     diagnose_scores,
 )
-from evencover.diagnostics.advice import StudyContext, advice_on_audit
-from evencover.diagnostics.answers import group_meaning
-from evencover.diagnostics.spelling import COMMAND_LINE, PYTHON
-from evencover.studies import Plan, study
+from evencover.report.output_files import data_of
+from evencover.studies import Plan, Study, study
+from evencover.words import advice
+from evencover.words.advice import advice_on_audit, advice_on_study
+from evencover.words.answers import group_meaning
+from evencover.words.settings import COMMAND_LINE, PYTHON
 from tests.report_pages import report_page, report_text
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
 
-def advice_text(audited, spelling, context):
-    """Return the advice on an audit as text."""
-    return str(advice_on_audit(audited, spelling, context))
+def advice_text(audited, style, of_study):
+    """Return the advice on an audit of a study as text."""
+    return str(advice_on_audit(audited, style, of_study))
 
 
 def counted_audit(counts, *, sizes=None, tolerance=0.03, **settings):
@@ -51,11 +56,21 @@ def counted_audit(counts, *, sizes=None, tolerance=0.03, **settings):
     return audit(y, bounds, groups=groups, calibration_sizes=known, tolerance=tolerance, **settings)
 
 
-def context(taxonomy=None, **settings):
-    """Return the context of a study of 10 000 rows with three groups of the spread."""
-    defaults = {"rows": 10_000, "calibration_size": 0.4, "test_size": 0.2, "one_threshold_uneven": False}
-    others = {"model": "boosting", "explains_nothing": False, "per_group": True}
-    return StudyContext(taxonomy or BySpread(3), **{**defaults, **others, **settings})
+def facts(
+    taxonomy=None, *, rows=10_000, one_threshold="even", model="boosting", explains_nothing=False, per_group=True
+):
+    """Return what advice needs to know of a study: by default, of three groups of the spread."""
+    return SimpleNamespace(
+        diagnosis=SimpleNamespace(verdict=one_threshold, inputs=SimpleNamespace(taxonomy=taxonomy or BySpread(3))),
+        n_rows=rows,
+        plan=Plan(),
+        model_name=model,
+        quality=SimpleNamespace(explains_nothing=explains_nothing, may_be_chance=False),
+        per_group=per_group,
+        time=None,
+        share_outside_support=0.0,
+        cross=None,
+    )
 
 
 class TestHeadline:
@@ -196,15 +211,15 @@ class TestAdvice:
         found = counted_audit([(540, 600)] * 5, sizes=[1200] * 5)
         assert found.verdict == "even"
         undecided = replace(found, verdict="undecided", shown_within=0.04)
-        for spelling, groups, size in (
+        for style, groups, size in (
             (COMMAND_LINE, "--groups spread:3", "--calibration-size 0.5"),
             (PYTHON, "taxonomy=BySpread(n_groups=3)", "calibration_size=0.5"),
         ):
-            text = advice_text(undecided, spelling, context(BySpread(5), rows=8000))
+            text = advice_text(undecided, style, facts(BySpread(5), rows=8000))
             assert re.search(rf"fewer groups \({re.escape(groups)}\) or .* more of the rows \({size}\)", text)
         shared = replace(undecided, own_thresholds=False)
-        assert "(--test-size 0.3)" in advice_text(shared, COMMAND_LINE, context(BySpread(5), rows=10_000))
-        few = advice_text(undecided, COMMAND_LINE, context(BySpread(5), rows=300))
+        assert "(--test-size 0.3)" in advice_text(shared, COMMAND_LINE, facts(BySpread(5), rows=10_000))
+        few = advice_text(undecided, COMMAND_LINE, facts(BySpread(5), rows=300))
         assert few.endswith("Only a larger table can show more.")
 
     def test_groups_with_their_own_threshold_that_are_still_off(self):
@@ -212,9 +227,9 @@ class TestAdvice:
         assert found.advice.startswith("Find the reason: 1 group is off although each group has its own threshold.")
         assert all(reason in found.advice for reason in ("chance", "drift", "belong together", "numbers the rows"))
         assert "COLUMN" not in found.advice
-        python = advice_text(found, PYTHON, context())
+        python = advice_text(found, PYTHON, facts())
         assert all(setting in python for setting in ("clusters=COLUMN", "drop=COLUMN", "seed=1"))
-        text = advice_text(found, COMMAND_LINE, context())
+        text = advice_text(found, COMMAND_LINE, facts())
         assert all(option in text for option in ("--clusters COLUMN", "--drop COLUMN", "--seed 1"))
 
     def test_low_everywhere_although_the_calibration_rows_were_held_out(self):
@@ -226,23 +241,23 @@ class TestAdvice:
 
     def test_one_threshold(self):
         found = counted_audit([(990, 1000), (800, 1000), (910, 1000)])
-        one = context(per_group=False)
+        one = facts(per_group=False)
         assert advice_text(found, COMMAND_LINE, one).startswith("Run again with --groups spread:3: then each")
-        text = advice_text(found, PYTHON, context(ByFeature("region"), per_group=False))
+        text = advice_text(found, PYTHON, facts(ByFeature("region"), per_group=False))
         assert text.startswith("Use taxonomy=ByFeature(column='region'): then")
         assert found.advice.startswith("Calibrate per group")
         even = counted_audit([(9000, 10_000)] * 3)
-        text = advice_text(even, COMMAND_LINE, context(one_threshold_uneven=True, per_group=False))
+        text = advice_text(even, COMMAND_LINE, facts(one_threshold="uneven", per_group=False))
         assert text.startswith("Run again with --groups spread:3")
 
     def test_the_option_of_an_action_is_data(self):
         found = counted_audit([(990, 1000), (800, 1000), (910, 1000)])
         taxonomy = ByFeature("my region")
         options = [
-            advice_on_audit(found, each, context(taxonomy, per_group=False)).option for each in (COMMAND_LINE, PYTHON)
+            advice_on_audit(found, each, facts(taxonomy, per_group=False)).option for each in (COMMAND_LINE, PYTHON)
         ]
         assert options == [("--groups", "column:my region"), ()]
-        assert advice_on_audit(found, COMMAND_LINE, context()).option == ()
+        assert advice_on_audit(found, COMMAND_LINE, facts()).option == ()
 
     def test_coverage_far_from_the_level_is_not_relied_on(self):
         """77 % of 64 rows is not shown to be wrong with so few calibration rows, but nobody should trust 90 %."""
@@ -269,15 +284,15 @@ class TestAdvice:
 
     def test_a_model_that_explains_nothing(self):
         even = counted_audit([(9000, 10_000)] * 3)
-        text = advice_text(even, COMMAND_LINE, context(explains_nothing=True))
+        text = advice_text(even, COMMAND_LINE, facts(explains_nothing=True))
         assert text.startswith("Run again with --model linear: this model explains nothing.")
-        text = advice_text(even, PYTHON, context(explains_nothing=True, model="linear"))
+        text = advice_text(even, PYTHON, facts(explains_nothing=True, model="linear"))
         assert text.startswith("Use model='boosting'")
 
     @pytest.mark.parametrize("model", ["best-of-three", "stack"])
     def test_several_kinds_of_models_that_explain_nothing(self, model):
         found = advice_on_audit(
-            counted_audit([(9000, 10_000)] * 3), COMMAND_LINE, context(explains_nothing=True, model=model)
+            counted_audit([(9000, 10_000)] * 3), COMMAND_LINE, facts(explains_nothing=True, model=model)
         )
         assert str(found).startswith(
             "Add columns that explain the target: with the current ones, several kinds of models"
@@ -451,7 +466,7 @@ class TestReviewedCases:
         assert "On average 1 for the narrowest intervals, 3 for the widest ones." in report_text(found)
 
 
-def test_settings_are_spelled_for_python_or_the_command_line():
+def test_settings_are_named_for_python_or_the_command_line():
     taxonomies = [Marginal(), BySpread(5), ByPrediction(4), ByFeature("region")]
     options = ["none", "spread:5", "prediction:4", "column:region"]
     assert [COMMAND_LINE.groups(each) for each in taxonomies] == [f"--groups {option}" for option in options]
@@ -533,17 +548,47 @@ class Constant(RegressorMixin, BaseEstimator):
         return np.full(len(X), self.mean_)
 
 
+def study_of_noise():
+    """Return the study of a target that no feature explains, with a model that predicts a constant."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=300), "y": rng.normal(size=300)})
+    return study(table, "y", plan=Plan(model=Constant(), nonconformity=Residual(), taxonomy=Marginal()))
+
+
 class TestStudy:
     def test_a_model_that_predicts_a_constant(self):
-        rng = np.random.default_rng(0)
-        table = pd.DataFrame({"x": rng.normal(size=300), "y": rng.normal(size=300)})
-        found = study(table, "y", plan=Plan(model=Constant(), nonconformity=Residual(), taxonomy=Marginal()))
-        assert found.quality.explains_nothing
-        assert "This model explains nothing: it predicts the same number" in str(found)
-        assert found.advice.startswith(
+        noise = study_of_noise()
+        assert noise.quality.explains_nothing
+        assert "This model explains nothing: it predicts the same number" in str(noise)
+        assert noise.advice.startswith(
             "Use model='linear': this model explains nothing. Better features can help, too."
         )
-        assert found.spelled(COMMAND_LINE).advice.startswith("Run again with --model linear")
+        assert str(advice_on_study(noise, COMMAND_LINE)).startswith("Run again with --model linear")
+
+    def test_the_audit_of_a_study_has_advice_of_its_own(self):
+        """It knows the rows, but not the settings of the study."""
+        noise = study_of_noise()
+        assert noise.advice.startswith("Use model='linear'")
+        assert "model" not in noise.audit.advice
+        assert str(advice_on_audit(noise.audit, PYTHON, noise)) == noise.advice
+
+    def test_advice_is_made_only_where_it_is_shown(self, monkeypatch):
+        """Once for each text; results hold none."""
+        made = []
+
+        def counted(*arguments):
+            made.append(arguments)
+            return advice_on_audit(*arguments)
+
+        monkeypatch.setattr(advice, "advice_on_audit", counted)
+        found = study_of_noise()
+        assert not made
+        for show in (str, Study._repr_html_, Study.answers, data_of):
+            show(found)
+            assert len(made) == 1
+            made.clear()
+        for result in (Audit, Diagnosis, Study):
+            assert not {"advice", "headline"} & {field.name for field in fields(result)}
 
     def test_a_constant_target_is_an_error(self):
         table = pd.DataFrame({"x": np.arange(100.0), "y": np.full(100, 3.5)})

@@ -28,6 +28,7 @@ LAYERS = (  # of packages and single modules: each imports from its own layer or
     "diagnostics",
     "tables plots",
     "datasets studies",
+    "words",
     "report",
     "reproduction",
     "cli",
@@ -76,9 +77,15 @@ def parsed(path):
 
 @cache
 def imports_of(path):
-    """Return the modules of the package that a file imports, at its top or inside functions."""
-    found = set()
+    """Return the modules of the package that a file imports, at its top or inside functions, except its own words.
+
+    A result shows itself: its methods, such as `__str__`, import from `words` what makes its sentences. Such an import
+    inside a function is not counted. It points down, but runs only if the text is wanted.
+    """
+    found, own_words = set(), imports_of_words_inside_functions(path)
     for node in ast.walk(parsed(path)):
+        if node in own_words:
+            continue
         if isinstance(node, ast.ImportFrom) and node.module == "evencover":
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("evencover."):
@@ -86,6 +93,19 @@ def imports_of(path):
             modules = {f"{module}.{alias.name}" for alias in node.names} & set(MODULES)
             found |= modules or {module}
     return found
+
+
+def imports_of_words_inside_functions(path):
+    """Return the import statements inside functions of a file that import from `evencover.words`."""
+    inside = (
+        node
+        for function in ast.walk(parsed(path))
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+    )
+    return {
+        node for node in inside if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("evencover.words.")
+    }
 
 
 def functions():
@@ -171,6 +191,20 @@ def test_broken_rules_are_found(tmp_path):
     assert imports_from_below({"scores": user, "cli": user}) == {"scores": {"reproduction.claims"}}
     assert private_imports({"models.networks.x": other, "models.y": other}) == {}
     assert private_imports({"studies.x": other}) == {"studies.x": {"models._scaling"}}
+
+
+def test_words_are_imported_inside_functions(tmp_path):
+    """A result may import its words inside a function, and nothing else from below."""
+    shown, at_the_top, other = (tmp_path / name for name in ("shown.py", "at_the_top.py", "other.py"))
+    statement = "from evencover.words.results import audit_text\n"
+    shown.write_text(f"class Audit:\n    def __str__(self):\n        {statement}        return audit_text(self)\n")
+    at_the_top.write_text(f"if TYPE_CHECKING:\n    {statement}")
+    other.write_text(f"def f():\n    {statement.replace('words', 'report')}")
+    modules = {"diagnostics.shown": shown, "diagnostics.at_the_top": at_the_top, "diagnostics.other": other}
+    assert imports_from_below(modules) == {
+        "diagnostics.at_the_top": {"words.results"},
+        "diagnostics.other": {"report.results"},
+    }
 
 
 def test_importing_the_package_loads_nothing_else():

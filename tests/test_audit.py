@@ -28,6 +28,8 @@ from evencover import (
 )
 from evencover.diagnostics import regions
 from evencover.synthetic import heteroskedastic, toy
+from evencover.words.groups import audited_group_text, coverage_text
+from evencover.words.results import p_value_scope
 from tests.coverage_laws import holm
 from tests.report_pages import report_text, result_data
 from tests.synthetic import ONE_IN_A_MILLION, Oracle, draw
@@ -156,8 +158,8 @@ def test_known_calibration_sizes_give_beta_binomial_p_values():
     for sizes in (49, {"all": 49}):
         found = audit(y, made, groups=np.full(100, "all"), calibration_sizes=sizes)
         np.testing.assert_allclose(found.table[0].p_under, betabinom.cdf(83, 100, k, 50 - k))
-        assert found.p_value_scope.startswith("include the random variation of the calibration rows")
-    assert audit(y, made).p_value_scope.startswith("do not include the random variation")
+        assert p_value_scope(found).startswith("include the random variation of the calibration rows")
+    assert p_value_scope(audit(y, made)).startswith("do not include the random variation")
     assert "The p-values do not include the random variation of the calibration rows (Binomial)." in str(audit(y, made))
 
 
@@ -165,7 +167,7 @@ def test_intervals_of_this_package_store_their_calibration_sizes():
     made = intervals_by(Residual())
     known, given = audit(NEW.y, made), audit(NEW.y, np.asarray(made), calibration_sizes=3000)
     assert known.table == given.table
-    assert known.p_value_scope == given.p_value_scope
+    assert p_value_scope(known) == p_value_scope(given)
     taxonomy = BySpread(3)
     groups = taxonomy.learn(Rows(OLD.oracle()))
     assigned = taxonomy.assign(Rows(NEW.oracle()))
@@ -178,7 +180,7 @@ def test_intervals_of_this_package_store_their_calibration_sizes():
 
 def test_p_values_of_a_weighted_calibration_do_not_allow_for_chance_in_it():
     made = calibrate(OLD.y, OLD.mean, weights=np.ones(3000)).interval(NEW.mean, weights=np.ones(9000))
-    assert audit(NEW.y, made).p_value_scope.startswith("do not include the random variation")
+    assert p_value_scope(audit(NEW.y, made)).startswith("do not include the random variation")
 
 
 def test_unseen_groups_are_not_tested():
@@ -188,7 +190,7 @@ def test_unseen_groups_are_not_tested():
     found = audit(NEW.y[:90], made)
     assert [row.group for row in found.table] == ["a", "b", "new"]
     assert [np.isnan(row.adjusted) for row in found.table] == [False, False, True]
-    assert found.p_value_scope.startswith("include the random variation of the calibration rows")
+    assert p_value_scope(found).startswith("include the random variation of the calibration rows")
 
 
 def test_groups_explained_by_few_calibration_rows_need_no_more_test_rows():
@@ -402,7 +404,7 @@ class TestGroups:
         found = audit(rows.y, model.predict_union(rows.X), groups=rows.y > 0)
         assert np.isnan(found.overall.score)
         assert found.overall.coverage == model.predict_union(rows.X).covers(rows.y).mean()
-        assert found.p_value_scope.startswith("do not include the random variation")
+        assert p_value_scope(found).startswith("do not include the random variation")
 
 
 def test_empty_intervals_cover_nothing():
@@ -593,12 +595,14 @@ class TestFeatures:
         settings = {"X": self.DATA.X, "groups": np.arange(6000) % 2}
         found = audit(self.DATA.y, self.MADE, **settings)
         assert f"rows with {found.region_rule} (" in found.headline
-        assert found.features_off_the_level[0].startswith("column 2")
+        assert str(found.features_off[0].group).startswith("column 2")
         own = {"calibration_sizes": {0: 1500, 1: 1500}}  # then the verdict is on the groups only
         for verdict, tolerance in (("even", 0.03), ("undecided", 0.01)):
             found = audit(self.DATA.y, self.MADE, **settings, **own, tolerance=tolerance)
             assert found.verdict == verdict
-            features = ", ".join([found.name_of(found.worst_region), *found.features_off_the_level])
+            features = ", ".join(
+                [audited_group_text(found, found.worst_region), *map(coverage_text, found.features_off)]
+            )
             assert f"covered too rarely or too often: {features}." in found.advice
 
     @pytest.mark.parametrize("repeats", [50, pytest.param(1000, marks=pytest.mark.slow)])

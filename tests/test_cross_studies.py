@@ -40,6 +40,8 @@ from evencover import (
 from evencover.guarantees import FoldBound, LowerBound
 from evencover.models import WithSpread
 from evencover.studies import MODELS, Plan, study
+from evencover.words.answers import share_text
+from evencover.words.studies import guarantee_text, law_text
 from tests.canonical_studies import StopStudyError, checked_table, cross_regressor
 from tests.command_line import main, run_command_line
 from tests.report_pages import cells_of, few_levels, levels_of, page_at, report_page, result_data, rows_of
@@ -189,8 +191,8 @@ class TestOutOfSample:
         for text in ("92 rows to train", "23 of them, one of each patient", "22 to calibrate"):
             assert text in str(before), text
         assert "For rows of new clusters, at least 83 % is guaranteed" in before.answers()["How often right"]
-        assert "without any row of its cluster" in before.law_text
-        assert "fewer clusters than the model for new rows" in before.law_text
+        assert "without any row of its cluster" in law_text(before)
+        assert "fewer clusters than the model for new rows" in law_text(before)
         assert not any("as independent" in note for note in before.audit.notes)
 
     def test_an_interval_has_the_rank_of_the_other_rows(self):
@@ -400,12 +402,12 @@ class TestTexts:
         text = "For new rows, at least 77 % is guaranteed; usually it is close to 90 %."
         assert found.headline == f"{found.audit.headline} {text}"
         assert "folds" not in found.regressor.guarantee_.assumption  # those of a study are random
-        assert f"How often right: {found.audit.share_text} {text}" in str(found)
+        assert f"How often right: {share_text(found.audit)} {text}" in str(found)
 
     @staticmethod
     def sentence(found, guarantee):
         """Return what a study says of its guarantee, if it were this one."""
-        return replace(found, regressor=SimpleNamespace(guarantee_=guarantee)).guarantee_text(0.9)
+        return guarantee_text(replace(found, regressor=SimpleNamespace(guarantee_=guarantee)), 0.9)
 
     def test_guarantees_of_all_kinds(self, found):
         sizes = {"a": 10, "b": 12}
@@ -437,7 +439,7 @@ class TestTexts:
         assert found.audit.evidence == "test rows"
         assert not found.audit.sizes_known
         split = study(small(200), "y", plan=replace(SIMPLE, calibration="split"))
-        assert split.law_text == split.guarantee_text(0.9) == ""
+        assert law_text(split) == guarantee_text(split, 0.9) == ""
         assert split.headline == split.audit.headline
 
     def test_the_result_as_text(self, found):
@@ -464,7 +466,7 @@ class TestTexts:
     @staticmethod
     def advice(found, audited):
         """Return the advice of a study, if its audit were this one."""
-        return str(found.advice_on(audited, found.diagnosis, found.spelling))
+        return replace(found, audit=audited).advice
 
     def test_advice_if_coverage_is_off(self, found):
         """A split is named if coverage is too low; nothing of it if it is too high."""

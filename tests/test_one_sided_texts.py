@@ -29,6 +29,7 @@ from evencover.intervals import bound_side
 from evencover.models import ResidualSpread, WithSpread
 from evencover.studies import Plan, study
 from evencover.synthetic import heteroskedastic
+from evencover.words.quality import width_text
 from tests.report_pages import few_levels, report_page, report_text
 
 SPREAD = WithSpread(LinearRegression(), ResidualSpread(LinearRegression()), random_state=0)  # fitted at once
@@ -114,7 +115,7 @@ def test_bounds_that_are_infinite_for_want_of_calibration_rows_are_counted():
     audited = audit(Y, bounds, prediction=CENTER)
     assert audited.n_infinite == audited.quality.n_infinite == 5
     assert "5 of 300 upper bounds are infinite, because a finite threshold" in audited.advice
-    assert audited.quality.width_text == "5 of 300 upper bounds are infinite."
+    assert width_text(audited.quality) == "5 of 300 upper bounds are infinite."
 
 
 @pytest.mark.parametrize(("share", "text"), [(0.5, "Fewer than asked"), (1.0, "Use tighter upper bounds")])

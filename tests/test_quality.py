@@ -21,6 +21,7 @@ from evencover import (
     quality,
 )
 from evencover.studies import Plan, study
+from evencover.words.quality import model_text, width_text
 from tests.report_pages import result_data
 from tests.synthetic import ONE_IN_A_MILLION
 
@@ -332,7 +333,7 @@ class TestSummary:
         numbers = {0.95821: "0.9582", 9999.4: "9999", 9999.7: "10 000", -36_830.4: "-36 830", 3e12: "3 000 000 000 000"}
         numbers |= {2e15: "2e+15", np.inf: "infinite", -np.inf: "minus infinite"}
         for number, text in [*numbers.items(), (np.nan, "not known")]:
-            assert f"against {text} without any model" in replace(self.FOUND, no_model_width=number).width_text
+            assert f"against {text} without any model" in width_text(replace(self.FOUND, no_model_width=number))
 
 
 class TestErrors:
@@ -389,9 +390,9 @@ class TestStudy:
 
     def test_widths_and_model_are_printed(self, found):
         (line,) = (line for line in str(found).splitlines() if line.startswith("How wide: "))
-        assert line.startswith(f"How wide: {found.quality.width_text} ")
-        assert line.endswith(f" {found.quality.model_text}")
-        assert found.quality.summary == f"{found.quality.model_text} {found.quality.width_text}"
+        assert line.startswith(f"How wide: {width_text(found.quality)} ")
+        assert line.endswith(f" {model_text(found.quality)}")
+        assert found.quality.summary == f"{model_text(found.quality)} {width_text(found.quality)}"
         assert "with one threshold for all rows" in found.quality.summary
 
     def test_the_summary_is_in_the_data(self, found):

@@ -16,6 +16,10 @@ from evencover.report.first_screen import command_again
 from evencover.report.slider import LevelRecorder, level_differences
 from evencover.report.snapshots import levels_around
 from evencover.studies import Plan, Study, study
+from evencover.words.advice import advice_on_study
+from evencover.words.answers import share_text
+from evencover.words.quality import model_text
+from evencover.words.settings import COMMAND_LINE
 from tests.canonical_studies import light_linear_model, study_of_prices
 from tests.processes import LIMIT
 from tests.report_pages import cells_of, few_levels, levels_of, page_at, report_page, rows_of
@@ -129,11 +133,10 @@ def test_it_can_be_read_without_scripts(found, page):
     """The results are in the page itself, before any script has run."""
     text = plain("".join(Tags(re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)).texts))
     assert is_even(found) in text
-    assert found.audit.share_text in text
-    advised = found.advice_on(found.audit, found.diagnosis, found.spelling)
-    assert str(advised) == found.advice
+    assert share_text(found.audit) in text
+    advised = advice_on_study(found, COMMAND_LINE)
     assert all(sentence in text for sentence in advised.sentences)
-    assert found.quality.model_text in text
+    assert model_text(found.quality) in text
     assert str(found.regressor.guarantee_) in text
     for row in found.audit.table:
         assert f"{row.coverage:.3f}" in text

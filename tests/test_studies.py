@@ -33,6 +33,7 @@ from evencover import (
 from evencover.diagnostics.recommendation_result import Candidate, Recommendation
 from evencover.models import QuantileForest, TableEncoder, WithSpread
 from evencover.studies import MODELS, Plan, study, table_study
+from evencover.words.studies import misses_text, study_group_meaning
 from tests.canonical_studies import prices, study_of_prices
 from tests.report_pages import result_data, short_report_page
 from tests.synthetic import ONE_IN_A_MILLION, TwoLines
@@ -62,7 +63,6 @@ def only_intervals(monkeypatch):
     """Studies without diagnosis and audit, which take most of the time and do not change the intervals."""
     for name in ("diagnose", "audit_of_study"):
         monkeypatch.setattr(table_study, name, lambda *_, **__: None)
-    monkeypatch.setattr(table_study.Study, "spelled", lambda self, _: self)
 
 
 @pytest.fixture(scope="module")
@@ -449,7 +449,7 @@ def test_one_threshold_for_all_rows_is_not_that_of_separate_tails(separate):
 
 def study_without_tails(table):
     made = study(table, "y", plan=Plan(model=TwoLines(), nonconformity=Normalized(), taxonomy=Marginal()))
-    assert made.misses_text(made.intervals) == ""
+    assert misses_text(made, made.intervals) == ""
     assert made.quality.one_threshold_width == made.audit.overall.width
     return made
 
@@ -571,7 +571,7 @@ class TestEqualSpreads:
         assert np.isfinite(data["thresholds"]["all"])
         assert "third of the rows" not in str(found)
         assert all(row.rows for row in found.audit.table)
-        assert found.group_meaning.startswith(
+        assert study_group_meaning(found).startswith(
             "All calibration rows have the same spread, so it gives one group instead of 3. The rows are in 3 groups "
             "by the predicted value"
         )
@@ -582,9 +582,9 @@ class TestEqualSpreads:
         found = self.found(0.5)
         low, high = found.audit.table
         assert (low.group, high.group, low.rows + high.rows) == ("low", "high", len(found.test))
-        assert f"Rows: low {low.rows}, high {high.rows}." in found.group_meaning
+        assert f"Rows: low {low.rows}, high {high.rows}." in study_group_meaning(found)
         assert "have the same spread, so it gives 2 groups instead of 3." in str(found)
         page = short_report_page(found)
-        assert found.group_meaning in page
+        assert study_group_meaning(found) in page
         assert "third of the rows" not in page
         assert "easiest third" not in page

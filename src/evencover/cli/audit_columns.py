@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evencover.diagnostics.formatting import join_first
 from evencover.diagnostics.regions import features_of
-from evencover.diagnostics.spelling import COMMAND_LINE
+from evencover.display.text import join_first
 from evencover.groups import Groups
 from evencover.inputs.arrays import BoolArray, FloatArray
 from evencover.inputs.frames import (
@@ -23,6 +22,7 @@ from evencover.inputs.frames import (
 )
 from evencover.studies.column_checks import Recognized, recognize
 from evencover.studies.table_preparation import column_groups
+from evencover.words.settings import COMMAND_LINE, message_sentence
 
 _MAX_GROUPS = 10  # a column of numbers with more different values is split into thirds
 _ROUNDING = 1e-6  # relative to the largest value
@@ -106,7 +106,7 @@ def _doubts(found: Recognized) -> Iterator[str]:
     for message in (found.problem, found.warning):
         if message is not None:
             usable = tuple(remedy for remedy in message.remedies if set(remedy) == {"missing_values"})
-            yield replace(message, remedies=usable).sentence(COMMAND_LINE)
+            yield message_sentence(replace(message, remedies=usable), COMMAND_LINE)
 
 
 def _why_not_searched(values: NDArray[Any], found: Recognized, outcomes: Outcomes, *, is_named: bool) -> str | None:

@@ -87,6 +87,8 @@ def audit(
     from evencover.conformal.predictor_files import RESULTS
     from evencover.inputs.arrays import check_count
     from evencover.report.output_files import REPORT, data_of, new_files, write_result
+    from evencover.words.results import audit_text
+    from evencover.words.settings import COMMAND_LINE
 
     command = command_text(audit, locals())
     if calibration_rows is not None:
@@ -101,9 +103,9 @@ def audit(
         if folder is not None:
             write_result(result, folder, command=command)
     if json:
-        print_json(data_of(result))
+        print_json(data_of(result, COMMAND_LINE))
     else:
-        print_result(str(result))
+        print_result(audit_text(result, COMMAND_LINE))
         if output is not None:
             print_result(f"\nWritten to {output}: {REPORT}, {RESULTS}.")
     return exit_status(result.verdict, strict=strict)
@@ -154,7 +156,7 @@ def _audit_in_memory(
         clusters = None if roles["clusters"] is None else column(table, roles["clusters"], "clusters")
         by_row = {"groups": groups, "clusters": clusters}
         result = _audit_table(table, y, (lower, upper), roles, features, {**settings, **by_row})
-        return _for_command_line(replace(result, notes=(*notes, *result.notes)))
+        return replace(result, notes=(*notes, *result.notes))
 
 
 def _audit_in_parts(
@@ -191,7 +193,7 @@ def _audit_in_parts(
             bounds = intervals.lower, intervals.upper
             return _audit_table(table, y, bounds, roles, features, {**settings, "groups": groups})
 
-        return _for_command_line(audit_all_rows(source, columns, others, audit_sample, settings["calibration_sizes"]))
+        return audit_all_rows(source, columns, others, audit_sample, settings["calibration_sizes"])
 
 
 def _check_clusters(roles: Mapping[str, str | None]) -> None:
@@ -232,14 +234,6 @@ def _audit_table(
     known = prediction if prediction is not None and np.isfinite(prediction).all() else None
     result = audit_intervals(y, bounds, X=X, prediction=known, **settings)
     return replace(result, notes=(*result.notes, *notes))
-
-
-def _for_command_line(result: "Audit") -> "Audit":
-    """Return the audit with advice that names options of the command line."""
-    from evencover.diagnostics.advice import advice_on_audit
-    from evencover.diagnostics.spelling import COMMAND_LINE
-
-    return replace(result, advice=str(advice_on_audit(result, COMMAND_LINE)))
 
 
 def _warn_of_swapped_bounds(lower: "FloatArray", upper: "FloatArray", rows: "RowNumbers") -> None:

@@ -256,6 +256,8 @@ def run(
     from evencover.report.output_files import new_files, write_study
     from evencover.studies import Plan
     from evencover.tables.files import table_name
+    from evencover.words.settings import COMMAND_LINE
+    from evencover.words.studies import study_text
 
     command = command_text(run, locals())
     as_a_whole = clusters is not None or time is not None or calibration == "cross"
@@ -294,8 +296,10 @@ def run(
             progress=lambda done, levels: report_progress(f"writing the report: {done} of {levels} levels"),
         )
         files = sorted(path.name for path in temporary.iterdir())
-    text = f"{result}\n\nWritten to {folder}: {', '.join(files)}."
-    print_result((folder / RESULTS).read_text(encoding="utf-8").rstrip() if json else text)
+    if json:
+        print_result((folder / RESULTS).read_text(encoding="utf-8").rstrip())
+    else:
+        print_result(f"{study_text(result, COMMAND_LINE)}\n\nWritten to {folder}: {', '.join(files)}.")
     return exit_status(result.verdict, strict=strict)
 
 
@@ -303,24 +307,18 @@ def _studied(
     loaded: LoadedTable, plan: "Plan", intervals: Path, missing_values: Sequence[str], settings: Mapping[str, Any]
 ) -> "Study":
     """Return the study of a table; a large one is studied in batches, and its intervals are written at once."""
-    if loaded.large is None:
-        from evencover.studies import study
-
-        return _with_notes(study(loaded.table, loaded.target, plan=plan, **settings), loaded.notes)
-    from evencover.studies.large_study import study_in_batches
-
-    found = study_in_batches(
-        loaded.large, loaded.target, plan=plan, output=intervals, missing_values=missing_values, **settings
-    )
-    return _with_notes(found, loaded.notes)
-
-
-def _with_notes(result: "Study", notes: Sequence[str]) -> "Study":
-    """Return a study with options of the command line in its texts, and with more notes."""
-    from evencover.diagnostics.spelling import COMMAND_LINE
+    from evencover.studies import study
     from evencover.studies.messages import Message
 
-    return replace(result.spelled(COMMAND_LINE), table_notes=(*map(Message, notes), *result.table_notes))
+    if loaded.large is None:
+        found = study(loaded.table, loaded.target, plan=plan, **settings)
+    else:
+        from evencover.studies.large_study import study_in_batches
+
+        found = study_in_batches(
+            loaded.large, loaded.target, plan=plan, output=intervals, missing_values=missing_values, **settings
+        )
+    return replace(found, table_notes=(*map(Message, loaded.notes), *found.table_notes))
 
 
 def _values_of(table: Any, names: Sequence[str]) -> dict[str, Any]:

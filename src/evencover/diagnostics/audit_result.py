@@ -1,30 +1,15 @@
-"""The result of an audit, and its text."""
+"""The result of an audit."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from evencover.diagnostics.exact_tests import SIGNIFICANT
-from evencover.diagnostics.formatting import (
-    COVERAGE_COLUMNS,
-    coverage_cells,
-    coverage_text,
-    group_table,
-    join_first,
-    p_value_text,
-    verdict_html,
-)
-from evencover.diagnostics.headlines import groups_sentence, share_sentence
 from evencover.diagnostics.quality import Quality
 from evencover.diagnostics.regions import ExcessRisk
 from evencover.diagnostics.verdicts import Verdict, excludes_level, is_as_even_as_possible, is_off
-from evencover.display.text import number_text
 from evencover.groups import Label
 
 Evidence: TypeAlias = Literal["calibration and test rows", "test rows"]
-
-AUDIT_COLUMNS = (*COVERAGE_COLUMNS[:3], "estimate", *COVERAGE_COLUMNS[3:], "p (Holm)", "mean width")
-_HEADER = (*AUDIT_COLUMNS, "Winkler score")
 
 
 @dataclass(frozen=True)
@@ -83,9 +68,6 @@ class GroupAudit:
     inside_low: float
 
 
-Cells: TypeAlias = Callable[[GroupAudit], tuple[str, ...]]
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
     """The coverage of intervals on test rows: in each group, and by the features. Returned by `audit`.
@@ -101,8 +83,6 @@ class Audit:
     ----------
     verdict : {"even", "uneven", "undecided"}
         Verdict on these intervals, for these groups, at this level.
-    advice : str
-        What to do.
     table : tuple of GroupAudit
         The result for each group.
     joint_p_value : float
@@ -149,7 +129,6 @@ class Audit:
     """
 
     verdict: Verdict
-    advice: str
     table: tuple[GroupAudit, ...]
     joint_p_value: float
     overall: GroupAudit
@@ -174,19 +153,6 @@ class Audit:
     rows_needed: int | None = None
 
     @property
-    def p_value_scope(self) -> str:
-        """Whether the p-values include the random variation of the calibration rows; continues "The p-values ..."."""
-        verb, distribution = ("include", "BetaBinomial") if self.sizes_known else ("do not include", "Binomial")
-        return f"{verb} the random variation of the calibration rows ({distribution})"
-
-    @property
-    def replaced_text(self) -> str:
-        """How many intervals were replaced by the nearest possible target; empty if none was."""
-        if not self.n_replaced:
-            return ""
-        return f"Intervals that held no possible value, and were replaced by the nearest one: {self.n_replaced}."
-
-    @property
     def explained_by_calibration(self) -> tuple[GroupAudit, ...]:
         """Groups whose interval excludes the level, possibly only because they have few calibration rows.
 
@@ -198,7 +164,7 @@ class Audit:
     @property
     def off(self) -> tuple[GroupAudit, ...]:
         """The groups that are off, and the worst region if it is and groups have no thresholds of their own."""
-        regions = [] if self.own_thresholds else self._regions
+        regions = [] if self.worst_region is None or self.own_thresholds else [self.worst_region]
         return tuple(row for row in (*self.table, *regions) if is_off(row, self.level, self.tolerance))
 
     @property
@@ -206,96 +172,36 @@ class Audit:
         """Whether groups are not even only because some of them cannot be narrower."""
         return is_as_even_as_possible(self, self.overall)
 
-    def name_of(self, row: GroupAudit) -> str:
-        """Return a group with its coverage for a sentence; the worst region by its rule."""
-        named = replace(row, group=f"rows with {self.region_rule}") if row is self.worst_region else row
-        return coverage_text(named)
-
     @property
-    def share_text(self) -> str:
-        """How often all rows are covered, compared with the level."""
-        return share_sentence(self.overall, self.level, self.tolerance, self.quality.covered_text)
+    def features_off(self) -> tuple[GroupAudit, ...]:
+        """Rows by feature that are off, smallest p-value first."""
+        off = (row for row in self.by_feature if is_off(row, self.level, self.tolerance))
+        return tuple(sorted(off, key=lambda row: row.adjusted))
 
     @property
     def headline(self) -> str:
         """The result in two sentences."""
-        off = [(row.coverage, self.name_of(row)) for row in self.off]
-        return f"{self.share_text} {groups_sentence(self, off)}"
+        from evencover.words.answers import audit_headline
+
+        return audit_headline(self)
 
     @property
-    def features_off_the_level(self) -> list[str]:
-        """Rows by feature that are off, with their coverage as text, smallest p-value first."""
-        off = [row for row in self.by_feature if is_off(row, self.level, self.tolerance)]
-        return [coverage_text(row) for row in sorted(off, key=lambda row: row.adjusted)]
+    def advice(self) -> str:
+        """What to do."""
+        from evencover.words.advice import advice_on_audit
+
+        return str(advice_on_audit(self))
 
     def __repr__(self) -> str:
         n = self.overall.rows
         return f"Audit({self.verdict}; groups: {len(self.table)}, rows: {n}, level: {self.level:g})"
 
     def __str__(self) -> str:
-        lines = [
-            f"Coverage of the test rows at level {self.level:g}. Estimates and intervals use {self.evidence}; the "
-            f"intervals hold for all groups jointly. The p-values {self.p_value_scope}.",
-            group_table([*self.table, *self._regions, self.overall], *self._all_columns),
-            *self.notes,
-        ]
-        if self.n_empty or self.n_infinite:
-            lines.append(f"Empty intervals: {self.n_empty}; infinite {self.quality.noun}: {self.n_infinite}.")
-        lines += [self.replaced_text] * bool(self.replaced_text)
-        return "\n".join(
-            [
-                *lines,
-                *self._feature_lines(),
-                self.quality.summary,
-                self.headline,
-                f"Verdict: {self.verdict}. {self.advice}",
-            ]
-        )
+        from evencover.words.results import audit_text
+
+        return audit_text(self)
 
     def _repr_html_(self) -> str:
-        return verdict_html(self, [*self.table, self.overall], *self._all_columns)
+        from evencover.words.results import audit_html
 
-    @property
-    def columns(self) -> tuple[Cells, tuple[str, ...]]:
-        """The function that returns the cells of a group, and the header; one-sided bounds have no width."""
-        if self.quality.side is None:
-            return audit_cells, AUDIT_COLUMNS
-        return lambda row: audit_cells(row)[:-1], AUDIT_COLUMNS[:-1]
-
-    @property
-    def _all_columns(self) -> tuple[Cells, tuple[str, ...]]:
-        """The same with the interval score, which one-sided bounds do not have."""
-        return (_cells, _HEADER) if self.quality.side is None else self.columns
-
-    @property
-    def _regions(self) -> list[GroupAudit]:
-        return [] if self.worst_region is None else [self.worst_region]
-
-    def _region_line(self, region: GroupAudit) -> str:
-        """Return where coverage is lowest, as the first half of the rows has it and the second half tests it."""
-        if region.coverage < self.level:
-            return f"Worst region (lowest coverage by the features): {self.region_rule}."
-        found = f"Worst region of one half of the rows, by the features: {self.region_rule}"
-        return f"{found}; in the other half, it is covered often enough."
-
-    def _feature_lines(self) -> list[str]:
-        """Return the results by the features, as lines of text."""
-        lines = [] if self.worst_region is None else [self._region_line(self.worst_region)]
-        if self.by_feature:
-            off = join_first(self.features_off_the_level) or "none"
-            lines.append(f"Rows by feature whose coverage differs from the level: {off}.")
-        if self.excess_risk is not None:
-            lines.append(f"Features predict which rows are covered: {self.excess_risk}.")
-        return lines
-
-
-def audit_cells(row: GroupAudit) -> tuple[str, ...]:
-    """Return the text of a group's `AUDIT_COLUMNS`."""
-    *counts, interval = coverage_cells(row)
-    estimate = f"{row.estimate:.3f}" if row.rows else "not known"
-    return *counts, estimate, interval, p_value_text(row.adjusted), number_text(row.width)
-
-
-def _cells(row: GroupAudit) -> tuple[str, ...]:
-    """Return the text of a table row."""
-    return *audit_cells(row), number_text(row.score)
+        return audit_html(self, self.advice)

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from evencover.diagnostics.advice import advice_on_audit
 from evencover.diagnostics.audit_result import Audit, GroupAudit
 from evencover.diagnostics.audit_scope import Scope, by_width
 from evencover.diagnostics.cluster_tests import THRESHOLDS_FROM_CLUSTERS, AuditInput
@@ -143,9 +142,8 @@ def audit(
         raised=_is_raised(checked) if tied_scores is None else tied_scores,
         split_at_random=split_at_random,
     )
-    audited = Audit(
+    return Audit(
         **judged_groups(family, counts, settings.tolerance),
-        advice="",
         by_width=holm_adjusted(results.audit_groups(by_width(checked.width))),
         by_feature=holm_adjusted(findings.by_feature),
         region_rule=findings.region_rule,
@@ -161,7 +159,6 @@ def audit(
         seed=settings.seed,
         notes=(*scope.notes, *notes, *([THRESHOLDS_FROM_CLUSTERS] if clustered else [])),
     )
-    return replace(audited, advice=str(advice_on_audit(audited)))
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,8 @@ from sklearn.exceptions import NotFittedError
 
 from evencover.conformal.cross import CrossConformalRegressor
 from evencover.conformal.split import ConformalRegressor
-from evencover.diagnostics.advice import advice
 from evencover.diagnostics.cluster_tests import one_row_of_each_cluster
 from evencover.diagnostics.diagnosis_result import Diagnosis, DiagnosisInputs
-from evencover.diagnostics.formatting import short_repr
 from evencover.diagnostics.one_threshold import MarginalThreshold
 from evencover.diagnostics.options import Option, evaluate_options
 from evencover.diagnostics.score_tests import (
@@ -22,6 +20,7 @@ from evencover.diagnostics.score_tests import (
     quantile_differences,
 )
 from evencover.diagnostics.verdicts import Settings, checked_settings
+from evencover.display.text import short_repr
 from evencover.groups import checked_groups, cluster_codes, one_row_of_each
 from evencover.inputs.arrays import FloatArray, checked_vector
 from evencover.models.estimators import checked_target, cloned, is_frozen, predictions_of, unwrap
@@ -159,18 +158,15 @@ def diagnose_scores(
 def at_level(diagnosis: Diagnosis, level: Level) -> Diagnosis:
     """Return the same diagnosis at another level."""
     settings = checked_settings(level, diagnosis.inputs.tolerance, diagnosis.inputs.seed)
-    changed = replace(diagnosis, **_level_parts(diagnosis.inputs, settings))
-    return replace(changed, advice=advice(changed))
+    return replace(diagnosis, **_level_parts(diagnosis.inputs, settings))
 
 
 def _diagnosis(inputs: DiagnosisInputs, settings: Settings, *, taxonomy: str = "", in_use: bool = False) -> Diagnosis:
-    """Return the diagnosis of the inputs, with advice."""
     scores, groups, spread = inputs.scores, inputs.groups, inputs.spread
     if not len(scores):
         raise ValueError("scores must have at least one calibration row; got 0")
     rng = np.random.default_rng([settings.seed, 2])
-    diagnosis = Diagnosis(
-        advice="",
+    return Diagnosis(
         inputs=inputs,
         distribution_differences=distribution_differences(scores, groups),
         anderson_darling=anderson_darling_p_value(scores, groups, rng),
@@ -179,7 +175,6 @@ def _diagnosis(inputs: DiagnosisInputs, settings: Settings, *, taxonomy: str = "
         in_use=in_use,
         **_level_parts(inputs, settings),
     )
-    return replace(diagnosis, advice=advice(diagnosis))
 
 
 def _level_parts(inputs: DiagnosisInputs, settings: Settings) -> dict[str, Any]:

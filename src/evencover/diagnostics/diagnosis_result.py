@@ -1,39 +1,19 @@
-"""The result of a diagnosis, and its text."""
+"""The result of a diagnosis."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from evencover.diagnostics.cluster_tests import one_row_note
-from evencover.diagnostics.exact_tests import SIGNIFICANT
-from evencover.diagnostics.formatting import (
-    COVERAGE_COLUMNS,
-    coverage_cells,
-    coverage_text,
-    group_table,
-    join_first,
-    p_value_phrase,
-    p_value_text,
-    verdict_html,
-)
-from evencover.diagnostics.headlines import groups_sentence
 from evencover.diagnostics.one_threshold import GroupForecast, MarginalThreshold
 from evencover.diagnostics.options import Option
-from evencover.diagnostics.score_tests import MIN_ROWS_ABOVE, Dependence, DistributionDifference, QuantileDifference
+from evencover.diagnostics.score_tests import Dependence, DistributionDifference, QuantileDifference
 from evencover.diagnostics.verdicts import Verdict, is_off
-from evencover.display.text import number_text
 from evencover.groups import Groups, Label
 from evencover.inputs.arrays import FloatArray
 from evencover.quantiles import Level
 from evencover.rows import Rows
 from evencover.scores import Score
 from evencover.taxonomies import Taxonomy
-
-_HEADER = (*COVERAGE_COLUMNS, "p (Holm)")
-SEVERAL_MODELS = (
-    "The scores are out of fold: they come from several models that share most of their training rows. So the exact "
-    "tests are approximations here."
-)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -102,8 +82,6 @@ class Diagnosis:
     ----------
     verdict : {"even", "uneven", "undecided"}
         Verdict on the marginal predictor, for these groups, at this level.
-    advice : str
-        What to do, how that was found, and at what cost.
     table : tuple of GroupForecast
         The expected coverage of each group, with an exact interval and an exact test.
     joint_p_value : float
@@ -134,7 +112,6 @@ class Diagnosis:
     """
 
     verdict: Verdict
-    advice: str
     table: tuple[GroupForecast, ...]
     joint_p_value: float
     level: float
@@ -165,13 +142,6 @@ class Diagnosis:
         return "scores do not depend on the group"
 
     @property
-    def notes(self) -> list[str]:
-        """What else is to know about the calibration rows, in sentences."""
-        n = self.inputs.clustered_rows
-        clusters = [one_row_note(n, len(self.inputs.scores))] if n else []
-        return [*([SEVERAL_MODELS] if self.inputs.several_models else []), *clusters]
-
-    @property
     def off(self) -> tuple[GroupForecast, ...]:
         """The groups that are off."""
         return tuple(row for row in self.table if is_off(row, self.level, self.tolerance))
@@ -179,53 +149,27 @@ class Diagnosis:
     @property
     def headline(self) -> str:
         """The result in one sentence."""
-        off = [(row.coverage, coverage_text(row)) for row in self.off]
-        return groups_sentence(self, off)
+        from evencover.words.answers import diagnosis_headline
+
+        return diagnosis_headline(self)
+
+    @property
+    def advice(self) -> str:
+        """What to do, how that was found, and at what cost."""
+        from evencover.words.advice import advice_on_diagnosis
+
+        return advice_on_diagnosis(self)
 
     def __repr__(self) -> str:
         n = sum(group.rows for group in self.table)
         return f"Diagnosis({self.verdict}; groups: {len(self.table)}, rows: {n}, level: {self.level:g})"
 
     def __str__(self) -> str:
-        return "\n".join([*self._result_lines(), f"Verdict: {self.verdict}. {self.headline} {self.advice}"])
+        from evencover.words.results import diagnosis_text
+
+        return diagnosis_text(self)
 
     def _repr_html_(self) -> str:
-        return verdict_html(self, self.table, _cells, _HEADER)
+        from evencover.words.results import diagnosis_html
 
-    def _result_lines(self) -> list[str]:
-        """Return the test results as lines of text."""
-        groups = f", groups by {self.taxonomy}" if self.taxonomy else ""
-        joint = p_value_phrase(self.joint_p_value)
-        lines = [
-            f"Expected coverage with one threshold ({number_text(self.threshold)}) at level {self.level:g}{groups}:",
-            group_table(self.table, _cells, _HEADER),
-            f"All groups jointly: {joint} (exact test of the null hypothesis that {self.null_hypothesis}).",
-        ]
-        if self.quantile_differences:
-            lines.append(self._quantiles_text())
-        if len(self.scores) > 1:
-            differ = "different" if self.anderson_darling < SIGNIFICANT else "no significant difference"
-            p_value = p_value_phrase(self.anderson_darling)
-            lines.append(f"Score distributions of the groups: {differ} (Anderson-Darling test, {p_value}).")
-        if self.dependence is not None:
-            lines.append(f"Score and spread: {self.dependence}.")
-        lines += self.notes
-        if self.in_use:
-            lines.append(
-                "The model is already calibrated per group with these groups. The results above are for one threshold "
-                "for all rows instead."
-            )
-        return lines
-
-    def _quantiles_text(self) -> str:
-        """Return which groups have different score quantiles, as a line of text."""
-        differ = (each.groups for each in self.quantile_differences if each.adjusted < SIGNIFICANT)
-        named = join_first(f"{first} and {second}" for first, second in differ)
-        rows_above = min(len(scores) for scores in self.scores.values()) * (1 - self.level)
-        few = ", not reliable with so few rows" if round(rows_above, 9) < MIN_ROWS_ABOVE else ""
-        return f"Groups with different score quantiles (bootstrap{few}): {named or 'none'}."
-
-
-def _cells(row: GroupForecast) -> tuple[str, ...]:
-    """Return the text of a table row."""
-    return *coverage_cells(row), p_value_text(row.adjusted)
+        return diagnosis_html(self)

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from evencover.diagnostics.interval_input import checked_intervals, level_of
-from evencover.display.text import number_text
 from evencover.inputs.arrays import BoolArray, FloatArray, checked_vector
 from evencover.intervals import Intervals, IntervalUnion, Side, bound_side
 from evencover.metrics import interval_scores
 from evencover.predictions import Prediction
 from evencover.quantiles import Level, level_fraction, thresholds
 
-_NOTHING = 0.01  # a smaller R2 counts as 0: less than 1 % of the variation
+NEGLIGIBLE_R2 = 0.01  # a smaller R2 counts as 0: less than 1 % of the variation
 _BETTER = 0.95  # intervals with at most this share of the score without a model are clearly better
 _FEW_ROWS = 30  # with fewer rows, also a low R2 may be chance
 _CHANCE = 2.71  # 1.645 squared; see `Quality.may_be_chance`
@@ -91,13 +90,6 @@ class Quality:
         return "intervals" if self.side is None else f"{self.side} bounds"
 
     @property
-    def covered_text(self) -> str:
-        """What covered targets of one-sided bounds have in common; empty for two-sided intervals."""
-        if self.side is None:
-            return ""
-        return f"are at or {'below' if self.side == 'upper' else 'above'} their {self.side} bound"
-
-    @property
     def explains_nothing(self) -> bool:
         """Whether neither the prediction nor the intervals are better than none.
 
@@ -108,7 +100,7 @@ class Quality:
         expected score of an interval that is the same for all rows. Mean widths alone would not be fair: thresholds per
         group can make them larger.
         """
-        return self.r2 < _NOTHING and not self._has_better_intervals
+        return self.r2 < NEGLIGIBLE_R2 and not self.has_better_intervals
 
     @property
     def may_be_chance(self) -> bool:
@@ -121,31 +113,22 @@ class Quality:
         return (
             not self.constant_prediction
             and self.r2 < _CHANCE / self.rows
-            and (self.r2 >= _NOTHING or self.rows < _FEW_ROWS)
+            and (self.r2 >= NEGLIGIBLE_R2 or self.rows < _FEW_ROWS)
         )
+
+    @property
+    def has_better_intervals(self) -> bool:
+        """Whether the intervals differ between rows, and are clearly better than the interval without any model."""
+        same_interval = self.constant_prediction and math.isclose(self.mean_width, self.median_width)
+        comparable = math.isfinite(self.no_model_interval_score) and not same_interval
+        return comparable and self.interval_score <= _BETTER * self.no_model_interval_score
 
     @property
     def summary(self) -> str:
         """The result in sentences, for readers who know no statistics."""
-        return " ".join(filter(None, [self.model_text, self.width_text]))
+        from evencover.words.quality import quality_text
 
-    @property
-    def model_text(self) -> str:
-        """What the predictions explain; empty without predictions."""
-        return _prediction_text(self)
-
-    @property
-    def width_text(self) -> str:
-        """How wide the intervals are, compared with the alternatives; how far one-sided bounds are from predictions."""
-        if self.side is not None:
-            return _distance_text(self)
-        return " ".join(filter(None, [_width_text(self), _comparison_text(self)]))
-
-    @property
-    def _has_better_intervals(self) -> bool:
-        same_interval = self.constant_prediction and math.isclose(self.mean_width, self.median_width)
-        comparable = math.isfinite(self.no_model_interval_score) and not same_interval
-        return comparable and self.interval_score <= _BETTER * self.no_model_interval_score
+        return quality_text(self)
 
     def __str__(self) -> str:
         return self.summary
@@ -291,89 +274,3 @@ def _one_threshold_width(one_threshold: Any, intervals: Intervals | IntervalUnio
             f"shape {one_threshold.width.shape}"
         )
     return float(np.mean(one_threshold.width))
-
-
-def _prediction_text(found: Quality) -> str:
-    """Return what the prediction explains, and how far it is off."""
-    if math.isnan(found.mean_absolute_error):
-        return ""
-    error = f"is off by {number_text(found.mean_absolute_error)} on average (mean absolute error)."
-    if math.isnan(found.r2):
-        return f"The target is the same for all these rows, so there is nothing to explain. The model {error}"
-    chance = f" With only {found.rows} rows, this may be chance." if found.may_be_chance else ""
-    if found.r2 < _NOTHING:
-        who = "This model explains" if found.explains_nothing else "The predictions explain"
-        return f"{who} nothing: {_reason(found)}{chance} The prediction {error}"
-    r2 = _r2_text(found.r2)
-    return f"The model explains {_share_text(found.r2)} of the variation of the target (R2 {r2}); it {error}{chance}"
-
-
-def _reason(found: Quality) -> str:
-    """Return why the prediction explains nothing."""
-    if found.constant_prediction:
-        who = "it" if found.explains_nothing else "the model"
-        return f"{who} predicts the same number, {number_text(found.mean_prediction)}, for every row."
-    better = "better" if found.r2 <= -_NOTHING else "as good"
-    return f"R2 is {_r2_text(found.r2)}, so always predicting the mean would be {better}."
-
-
-def _r2_text(r2: float) -> str:
-    """Return R2 with two decimals, with more if it is close to 0 or 1: 0.91, 0.996, -0.004, 0."""
-    if abs(r2) < 0.0005:
-        return "0"
-    if 0.99 <= r2 < 1:
-        return "above 0.999" if r2 >= 0.9995 else f"{r2:.3f}"
-    return f"{r2:.3f}" if abs(r2) < _NOTHING else f"{r2:.2f}" if abs(r2) < 100 else number_text(r2)
-
-
-def _share_text(share: float) -> str:
-    """Return a share as a whole percentage; only a perfect prediction gets 100 %."""
-    return "more than 99 %" if 0.99 < share < 1 else f"{100 * share:.0f} %"
-
-
-def _width_text(found: Quality) -> str:
-    """Return the widths of the intervals, next to those of the alternatives."""
-    return f"{_own_width_text(found)}, {_alternatives_text(found)}."
-
-
-def _distance_text(found: Quality) -> str:
-    """Return how far one-sided bounds are from the predictions on average; how many are infinite, if some are."""
-    if found.n_infinite:
-        return f"{found.n_infinite} of {found.rows} {found.noun} are infinite."
-    if math.isnan(found.mean_distance):
-        return f"The {found.noun} are {number_text(found.mean_bound)} on average."
-    where = "above" if found.mean_distance >= 0 else "below"
-    return f"The {found.noun} are {number_text(abs(found.mean_distance))} {where} the prediction on average."
-
-
-def _own_width_text(found: Quality) -> str:
-    """Return the mean and median width; with infinite intervals, their number."""
-    median = number_text(found.median_width)
-    if found.n_infinite == found.rows:
-        return "All intervals are infinite"
-    if found.n_infinite:
-        return f"{found.n_infinite} of {found.rows} intervals are infinite (median width: {median})"
-    mean = number_text(found.mean_width)
-    return f"Intervals are {mean} wide on average" + (f" (median {median})" if median != mean else "")
-
-
-def _alternatives_text(found: Quality) -> str:
-    """Return the widths without a model and with one threshold for all rows."""
-    few = " (too few rows)" if math.isinf(found.no_model_width) else ""
-    without = f"against {number_text(found.no_model_width)} without any model{few}"
-    if math.isnan(found.one_threshold_width) or found.one_threshold_width == found.mean_width:
-        return without
-    return f"{without} and {number_text(found.one_threshold_width)} with one threshold for all rows"
-
-
-def _comparison_text(found: Quality) -> str:
-    """Return a remark if the widths and the prediction point in different directions, or the intervals are no use."""
-    if found.r2 < _NOTHING and found._has_better_intervals:
-        scores = [number_text(score) for score in (found.interval_score, found.no_model_interval_score)]
-        return (
-            "But the intervals show which rows are noisy: their interval score, which counts width and misses, is "
-            f"{scores[0]}, against {scores[1]} without any model."
-        )
-    if math.isfinite(found.no_model_width) and found.mean_width >= found.no_model_width:
-        return "So the intervals are not narrower than without any model."
-    return ""

@@ -1,16 +1,13 @@
-"""The result of `recommend`: the evaluated candidates, the chosen one, and the reason in sentences."""
+"""The result of `recommend`: the evaluated candidates, and the chosen one."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
 from typing import Literal, TypeAlias
 
-from evencover.diagnostics.formatting import join_first, score_text
 from evencover.diagnostics.verdicts import Verdict
-from evencover.display.html import html_table, tag
-from evencover.display.text import number_text, text_table
-from evencover.scores import Bounded, Score
+from evencover.display.text import short_repr
+from evencover.scores import Score
 from evencover.scores.one_sided import is_one_sided
+from evencover.scores.support import without_support
 from evencover.taxonomies import Marginal, Taxonomy
 
 Tails: TypeAlias = Literal["joint", "separate"]
@@ -76,9 +73,9 @@ class Candidate:
 
     @property
     def score_name(self) -> str:
-        """The score as text, with the scale that it is computed on."""
+        """The score as text, with its scale, and without the support, which all candidates share."""
         scale = "" if self.transform is None else f" of the {self.transform} of the target"
-        return f"{score_text(self.nonconformity)}{scale}"
+        return f"{short_repr(without_support(self.nonconformity))}{scale}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -102,93 +99,26 @@ class Recommendation:
     level: float
 
     @property
+    def one_sided(self) -> bool:
+        """Whether the candidates have one-sided bounds, which have no width and no interval score."""
+        return is_one_sided(self.chosen.nonconformity)
+
+    @property
     def summary(self) -> str:
         """What was chosen and why, then why not the others; a line for each."""
-        lines = [f"Chosen: {self.chosen.name}. {self._reason()}", *self._reasons_against_others()]
-        if isinstance(self.chosen.nonconformity, Bounded):
-            lines.append(f"All candidates hold only targets that are {self.chosen.nonconformity.support}.")
-        return "\n".join(lines)
+        from evencover.words.recommendations import recommendation_summary
 
-    def _reason(self) -> str:
-        """Return why the chosen candidate was chosen."""
-        if len(self.candidates) == 1:
-            return f"It was the only candidate; its verdict: {self.chosen.outcome}."
-        if self.chosen.verdict != "even":
-            few = ": the rows are too few to show it" if self.chosen.verdict == "undecided" else ""
-            which = "simplest" if self._one_sided else "best"
-            return f"No candidate is even{few}. Of the {self.chosen.verdict} ones, this is the {which}."
-        one_threshold = self.chosen.has_one_threshold
-        even = (
-            "It is even over five groups of the spread"
-            if one_threshold
-            else "Thresholds per group are even by their guarantee"
-        )
-        same = [each for each in self._others("even") if each.has_one_threshold == one_threshold]
-        if any(each.interval_score < self.chosen.interval_score for each in same):
-            return f"{even}. Less simple ones have an interval score that is at most 1 % lower."
-        with_groups = "" if one_threshold else " with groups"
-        return (
-            f"{even}." if self._one_sided else f"{even}, and no even candidate{with_groups} has a lower interval score."
-        )
-
-    def _reasons_against_others(self) -> list[str]:
-        """Return a sentence about the uneven, the undecided and the other even candidates; none if there are none."""
-        verdict = self.chosen.verdict
-        reasons = {
-            "Uneven": self._others("uneven") if verdict != "uneven" else [],
-            "Undecided, because the rows are too few": self._others("undecided") if verdict == "even" else [],
-        }
-        one_threshold = [each for each in self._others("even") if each.has_one_threshold]
-        if verdict == "even" and not self.chosen.has_one_threshold:
-            reasons["Even on the training rows, but not guaranteed"] = one_threshold
-        listed = [each for others in reasons.values() for each in others]
-        worse = [each for each in self._others(verdict) if each.interval_score > self.chosen.interval_score]
-        n_worse = sum(each not in listed for each in worse)
-        return [f"{reason}: {self._list(others)}." for reason, others in reasons.items() if others] + [
-            f"Also {verdict}, but with a higher interval score: {n_worse} of the {len(self.candidates)} candidates."
-        ] * (n_worse > 0)
-
-    def _others(self, verdict: Verdict) -> list[Candidate]:
-        return [each for each in self.candidates if each.verdict == verdict and each is not self.chosen]
-
-    def _list(self, candidates: Sequence[Candidate]) -> str:
-        return join_first(each.name + f" ({self._difference(each)})" * (not self._one_sided) for each in candidates)
-
-    def _difference(self, candidate: Candidate) -> str:
-        """Return how much higher or lower its interval score is than that of the chosen candidate: 4.2 % higher."""
-        if not isfinite(candidate.interval_score) or not 0 < self.chosen.interval_score < inf:
-            return f"interval score {number_text(candidate.interval_score)}"
-        percent = 100 * (candidate.interval_score / self.chosen.interval_score - 1)
-        return f"score {abs(percent):.1f} % {'lower' if percent < 0 else 'higher'}"
+        return recommendation_summary(self)
 
     def __repr__(self) -> str:
         return f"Recommendation({self.chosen.score_name}, {self.chosen.groups_name}, level={self.level:g})"
 
     def __str__(self) -> str:
-        return f"{self.summary}\n\n{text_table(self._header, self._table_rows())}"
+        from evencover.words.recommendations import recommendation_text
+
+        return recommendation_text(self)
 
     def _repr_html_(self) -> str:
-        first, *others = (tag("p", line) for line in self.summary.split("\n"))
-        return tag("div", tag("b", first), *others, html_table(self._header, self._table_rows()))
+        from evencover.words.recommendations import recommendation_html
 
-    @property
-    def _header(self) -> tuple[str, ...]:
-        numbers = () if self._one_sided else (f"interval score at level {self.level:g}", "mean width")
-        return "nonconformity", "taxonomy", "verdict", *numbers, ""
-
-    @property
-    def _one_sided(self) -> bool:
-        """Whether the candidates have one-sided bounds, which have no width and no interval score."""
-        return is_one_sided(self.chosen.nonconformity)
-
-    def _table_rows(self) -> list[tuple[str, ...]]:
-        return [
-            (
-                each.score_name,
-                each.groups_name,
-                each.outcome,
-                *(() if self._one_sided else (number_text(each.interval_score), number_text(each.width))),
-                "<- chosen" * (each is self.chosen),
-            )
-            for each in self.candidates
-        ]
+        return recommendation_html(self)

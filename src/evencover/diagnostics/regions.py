@@ -17,8 +17,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from evencover.bins import equal_frequency_ranks
 from evencover.diagnostics.exact_tests import SIGNIFICANT
-from evencover.diagnostics.formatting import p_value_phrase
-from evencover.display.text import number_text
+from evencover.display.text import number_text, p_value_phrase
 from evencover.groups import Groups, first_few
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray
 from evencover.inputs.dates import NO_DAY

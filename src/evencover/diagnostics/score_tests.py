@@ -13,7 +13,7 @@ from scipy.special import betainc
 from scipy.stats import beta, chi2, ks_2samp, rankdata
 
 from evencover.diagnostics.exact_tests import SIGNIFICANT, holm
-from evencover.diagnostics.formatting import p_value_phrase
+from evencover.display.text import p_value_phrase
 from evencover.groups import Groups, Label
 from evencover.inputs.arrays import FloatArray, IntArray, checked_vector
 from evencover.quantiles import Level, level_fraction

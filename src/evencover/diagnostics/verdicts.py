@@ -18,12 +18,6 @@ _LARGEST_DEFAULT = 0.03
 _DEFAULT_IN_DEVIATIONS = 0.1
 
 
-ON_A_BOUND = (
-    "Many of their targets lie exactly on a bound. Equal targets, such as whole numbers, are covered or missed all "
-    "together, so they cannot always be covered less often."
-)
-
-
 def default_tolerance(level: Level) -> float:
     """Return the tolerance that is used if none is given: min(0.03, 0.1 √(level (1 − level))).
 
@@ -89,14 +83,6 @@ class HasVerdict(Protocol):
     @property
     def verdict(self) -> Verdict:
         """The verdict."""
-
-    @property
-    def headline(self) -> str:
-        """What is known, in one or two sentences."""
-
-    @property
-    def advice(self) -> str:
-        """What to do."""
 
     @property
     def table(self) -> Sequence[GroupCoverage]:
@@ -203,19 +189,14 @@ def is_as_even_as_possible(result: HasVerdict, overall: GroupCoverage | None = N
     return result.verdict == "undecided" and shown and enough and len(wide) == len(tight)
 
 
-def coverage_range(table: Sequence[GroupCoverage]) -> tuple[float, float]:
-    """Return the lowest and the highest end of the groups' intervals; (0, 1) without rows."""
-    table = [group for group in table if group.rows]
-    return min((group.low for group in table), default=0.0), max((group.high for group in table), default=1.0)
-
-
 def shown_range(result: HasVerdict) -> tuple[float, float]:
     """Return the range in which the coverage of every group is shown to lie.
 
     It is that of the groups' intervals. These hold jointly, so they can be wider than what makes groups even: then it
     is the range around the level that does.
     """
-    low, high = coverage_range(result.table)
+    groups = [group for group in result.table if group.rows]
+    low, high = min((group.low for group in groups), default=0.0), max((group.high for group in groups), default=1.0)
     lowest, highest = tolerance_range(result)
     if result.verdict == "even" and not lowest <= low <= high <= highest:
         return max(result.level - result.shown_within, 0.0), min(result.level + result.shown_within, 1.0)

@@ -6,11 +6,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from evencover.diagnostics.formatting import range_text
 from evencover.diagnostics.verdicts import GroupCoverage, is_off
 from evencover.display.drawing import ecdf_steps, score_axis_limits
 from evencover.display.html import Markup, tag
-from evencover.display.text import number_text
+from evencover.display.text import number_text, range_text
 from evencover.groups import Groups, Label
 from evencover.inputs.arrays import FloatArray, IntArray
 from evencover.intervals import Intervals

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from evencover.diagnostics.answers import are_about_equal, group_meaning, is_even, thirds_text
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
-from evencover.diagnostics.formatting import percent_text, range_text
 from evencover.diagnostics.quality import Quality
 from evencover.diagnostics.verdicts import tolerance_range
 from evencover.display.html import Markup, tag
+from evencover.display.text import percent_text, range_text
 from evencover.inputs.arrays import FloatArray
 from evencover.intervals import Intervals, Side
 from evencover.report.charts import coverage_chart, format_number
@@ -22,6 +21,9 @@ from evencover.report.slider import LevelRecorder
 from evencover.report.snapshots import Contents, LevelSnapshot
 from evencover.scores.support import holds_whole_numbers
 from evencover.taxonomies import BySpread
+from evencover.words import answers
+from evencover.words.quality import model_text
+from evencover.words.studies import guarantee_text, study_group_meaning, study_warnings
 
 _NEW_ROWS = (
     "To get intervals for new rows, where FOLDER is the folder of this report, and NEW.csv has the same columns (the "
@@ -47,7 +49,7 @@ def first_screen(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRec
 
 def _table_warnings(contents: Contents) -> list[Markup]:
     """Return what may be wrong with the table, which comes before all answers."""
-    texts = [] if contents.study is None else contents.study.warnings
+    texts = [] if contents.study is None else study_warnings(contents.study, contents.style)
     paragraphs = (tag("p", text, class_="warning") for text in texts)
     return [_answer("Before you trust these results", *paragraphs, kind="wide")] if texts else []
 
@@ -57,7 +59,8 @@ def _answer(question: str, *content: Any, kind: str = "") -> Markup:
 
 
 def _how_often(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
-    what, model = "" if contents.study is None else f" of {contents.study.target}", audit.quality.model_text
+    what, model = "" if contents.study is None else f" of {contents.study.target}", model_text(audit.quality)
+    guarantee = "" if contents.study is None else guarantee_text(contents.study, audit.level)
     return _answer(
         f"How often are the {contents.noun} right?",
         tag(
@@ -66,18 +69,11 @@ def _how_often(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Mar
             tag("small", " asked: ", recorder.text(f"{100 * audit.level:g} %")),
             class_="number",
         ),
-        tag("p", recorder.text(audit.share_text)),
-        *_weaker_guarantee(contents, audit.level, recorder),
+        tag("p", recorder.text(answers.share_text(audit))),
+        *([tag("p", recorder.text(guarantee))] if guarantee else []),
         tag("p", f"{_right_if(contents.side, what)}{_kept_text(contents)}", class_="note"),
         *([tag("p", model, class_="warning" if audit.quality.explains_nothing else "note")] if model else []),
     )
-
-
-def _weaker_guarantee(contents: Contents, level: float, recorder: LevelRecorder) -> list[Markup]:
-    """Return the guarantee of a cross-fitted study, which is weaker than the level."""
-    if contents.study is None or contents.study.cross is None:
-        return []
-    return [tag("p", recorder.text(contents.study.guarantee_text(level)))]
 
 
 def _kept_text(contents: Contents) -> str:
@@ -127,7 +123,8 @@ def _how_wide(contents: Contents, snapshot: LevelSnapshot, audit: Audit, recorde
     typical = "typically: half of the intervals are at most this wide" if varies else "for every row"
     unit = "" if contents.study is None else f", in the unit of {contents.study.target}"
     lines = [
-        thirds_text(audit.by_width, format_number) + f" Of all rows: {format_number(quality.mean_width)}." * varies,
+        answers.thirds_text(audit.by_width, format_number)
+        + f" Of all rows: {format_number(quality.mean_width)}." * varies,
         _without_model(quality),
         *_example(contents, snapshot),
         *_whole_numbers(contents),
@@ -186,18 +183,20 @@ def _sizes(intervals: Intervals, side: Side | None) -> FloatArray:
 
 
 def _even(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
-    notes = [*([] if contents.study is None else [contents.study.group_meaning]), *audit.notes]
+    notes = [*([] if contents.study is None else [study_group_meaning(contents.study)]), *audit.notes]
     kinds = "for easy and hard rows" if isinstance(_study_taxonomy(contents), BySpread) else "in all groups"
-    return _with_picture(contents, audit, (f"Are they right equally often {kinds}?", is_even(audit)), notes, recorder)
+    return _with_picture(
+        contents, audit, (f"Are they right equally often {kinds}?", answers.is_even(audit)), notes, recorder
+    )
 
 
 def _even_of_one_threshold(contents: Contents, diagnosis: Diagnosis | None, recorder: LevelRecorder) -> Markup:
     """Return whether one threshold for all rows would be even, from calibration rows."""
     if diagnosis is None:
         raise ValueError("a snapshot must have an audit or a diagnosis")
-    answer = f"{_YES_OR_NO[diagnosis.verdict]}{diagnosis.headline}"
+    answer = f"{_YES_OR_NO[diagnosis.verdict]}{answers.diagnosis_headline(diagnosis)}"
     groups = diagnosis.inputs.groups
-    meaning = group_meaning(diagnosis.inputs.taxonomy, groups.labels, groups.counts.tolist())
+    meaning = answers.group_meaning(diagnosis.inputs.taxonomy, groups.labels, groups.counts.tolist())
     question = "With one threshold for all rows: are all groups right equally often?"
     return _with_picture(contents, diagnosis, (question, answer), [meaning], recorder)
 
@@ -243,14 +242,14 @@ def _names(taxonomy: Any, counts: Sequence[int]) -> dict[Any, str]:
     """Return what low and high mean, for three groups of the spread of about the same size."""
     thirds = {"low": "low (easiest third)", "medium": "medium", "high": "high (hardest third)"}
     are_thirds = isinstance(taxonomy, BySpread) and getattr(taxonomy, "labels_", ()) == tuple(thirds)
-    return thirds if are_thirds and are_about_equal(counts) else {}
+    return thirds if are_thirds and answers.are_about_equal(counts) else {}
 
 
 def _what_to_do(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRecorder) -> Markup:
     """Return the action, its reasons, and a command to copy."""
     action, *reasons = snapshot.advice.sentences
     commands: list[Markup] = []
-    if contents.study is not None and contents.study.spelling.command_line:
+    if contents.study is not None and contents.style.command_line:
         again = command_again(contents.command, snapshot.advice.option)
         usable = snapshot.result.verdict != "uneven"
         text, command = ("The new command:", again) if again else (_NEW_ROWS * usable, _PREDICT * usable)

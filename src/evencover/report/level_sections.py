@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from evencover.diagnostics.audit_result import AUDIT_COLUMNS, Audit, GroupAudit, audit_cells
-from evencover.diagnostics.diagnosis_result import SEVERAL_MODELS, Diagnosis
+from evencover.diagnostics.audit_result import Audit, GroupAudit
+from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.exact_tests import SIGNIFICANT
-from evencover.diagnostics.formatting import join_first, p_value_text, score_text
 from evencover.diagnostics.options import Option
 from evencover.diagnostics.verdicts import GroupCoverage
 from evencover.display.html import Markup, html_table, tag
+from evencover.display.text import join_first, p_value_text, short_repr
 from evencover.guarantees import Guarantee
 from evencover.intervals import Intervals
 from evencover.report.charts import (
@@ -26,7 +26,13 @@ from evencover.report.charts import (
 from evencover.report.slider import LevelRecorder
 from evencover.report.snapshots import Contents, LevelSnapshot
 from evencover.scores.one_sided import is_one_sided
+from evencover.scores.support import without_support
 from evencover.studies import Study
+from evencover.words.advice import advice_on_diagnosis
+from evencover.words.groups import AUDIT_COLUMNS, WITHOUT_SCORE, WITHOUT_WIDTH, audit_cells, coverage_text
+from evencover.words.quality import width_text
+from evencover.words.results import SEVERAL_MODELS, diagnosis_notes, p_value_scope, replaced_text
+from evencover.words.studies import diagnosis_rows, guarantee_text, law_text, one_threshold_text
 
 _MAX_LINES = 7  # of distributions that a reader can distinguish
 _GROUP = ("group", "rows", "coverage", "95 % interval", "p (Holm)")
@@ -94,13 +100,13 @@ def _kept_text(contents: Contents) -> str:
     """Return why the test rows are a fair test of a study's intervals, as sentences after a space."""
     if contents.study is None:
         return ""
-    return f" {contents.study.law_text or 'Neither the model nor the calibration used them.'}"
+    return f" {law_text(contents.study) or 'Neither the model nor the calibration used them.'}"
 
 
 def coverage_section(contents: Contents, audit: Audit, recorder: LevelRecorder, misses: str = "") -> Markup:
     """Return each group's coverage and width on the test rows: a table, and a picture of the widths."""
     rows = contents.shown(audit.table)
-    end = None if contents.side is None else -1  # one-sided bounds have no width
+    end = WITHOUT_SCORE if contents.side is None else WITHOUT_WIDTH
     lines = [
         (row.group, row.rows, *map(recorder.text, audit_cells(row)[2:end]))
         for row in [*rows, *([audit.overall] if len(audit.table) > 1 else [])]
@@ -110,10 +116,10 @@ def coverage_section(contents: Contents, audit: Audit, recorder: LevelRecorder, 
     note = (
         "Coverage is the share of the test rows that is covered. The estimates and intervals use "
         f"{audit.evidence}; the intervals of all groups hold at the same time with 95 % confidence. The p-values "
-        f"{audit.p_value_scope}."
+        f"{p_value_scope(audit)}."
     )
-    unusual = f"Empty intervals: {audit.n_empty}. Infinite {contents.noun}: {audit.n_infinite}. {audit.replaced_text}"
-    summary = audit.quality.width_text if contents.side else _widths_text(audit)
+    unusual = f"Empty intervals: {audit.n_empty}. Infinite {contents.noun}: {audit.n_infinite}. {replaced_text(audit)}"
+    summary = width_text(audit.quality) if contents.side else _widths_text(audit)
     return section(
         "coverage",
         "The groups in numbers",
@@ -149,9 +155,9 @@ def rows_section(contents: Contents, shown: ShownRows, intervals: Intervals, rec
 def one_threshold_section(contents: Contents, diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
     """Return the expected coverage of one threshold for all rows, estimated on the calibration rows."""
     text = recorder.text(
-        f"{contents.one_threshold_text.capitalize()}, {format_number(diagnosis.threshold)}, at level "
+        f"{one_threshold_text(contents.study).capitalize()}, {format_number(diagnosis.threshold)}, at level "
         f"{diagnosis.level:g}. Verdict from "
-        f"the {contents.diagnosis_rows} alone: {diagnosis.verdict}."
+        f"the {diagnosis_rows(contents.study)} alone: {diagnosis.verdict}."
     )
     lines = [
         (*_group_cells(row, recorder), recorder.text(format_number(row.threshold)))
@@ -164,8 +170,8 @@ def one_threshold_section(contents: Contents, diagnosis: Diagnosis, recorder: Le
         "one-threshold",
         "Is one threshold enough?",
         tag("p", text),
-        *(tag("p", note) for note in diagnosis.notes),
-        tag("p", recorder.text(diagnosis.advice)) if contents.own.audit is not None else "",
+        *(tag("p", note) for note in diagnosis_notes(diagnosis)),
+        tag("p", recorder.text(advice_on_diagnosis(diagnosis, contents.style))) if contents.own.audit else "",
         figure(_coverage_picture(contents, diagnosis, recorder)),
         table,
         *_groups_not_shown(contents, diagnosis.table),
@@ -262,7 +268,7 @@ def features_section(contents: Contents, audit: Audit, recorder: LevelRecorder) 
     lines = [_group_cells(audit.by_feature[index], recorder) for index in order]
     table = scrolling_table(_GROUP, lines, "Coverage by each feature; each 95 % interval holds by itself")
     details = tag("details", tag("summary", f"Coverage by each feature ({len(lines)} strata)"), table)
-    off = recorder.text(join_first(audit.features_off_the_level) or "none")
+    off = recorder.text(join_first(map(coverage_text, audit.features_off)) or "none")
     return section(
         "features",
         "Coverage by feature",
@@ -313,7 +319,7 @@ def weaker_guarantee_section(study: Study, level: float, recorder: LevelRecorder
         f"tested, by models that were fitted without {left_out}. This uses all rows, which matters if there are few. "
         "The price is a weaker guarantee than that of rows which were kept aside."
     )
-    guarantee = tag("p", recorder.text(study.guarantee_text(level)))
+    guarantee = tag("p", recorder.text(guarantee_text(study, level)))
     return section("guarantee", "Guarantee", guarantee, tag("p", text), tag("p", str(study.regressor.guarantee_)))
 
 
@@ -322,7 +328,7 @@ def options_section(contents: Contents, diagnosis: Diagnosis, recorder: LevelRec
     exact = diagnosis.inputs.groups_are_guaranteed
     lines = [
         (
-            score_text(each.nonconformity),
+            short_repr(without_support(each.nonconformity)),
             "one for each group" if each.per_group else "one for all rows",
             recorder.text(_option_verdict(each, exact=exact)),
             *([] if is_one_sided(each.nonconformity) else [recorder.text(format_number(each.width))]),
@@ -337,7 +343,7 @@ def options_section(contents: Contents, diagnosis: Diagnosis, recorder: LevelRec
     )
     tails = contents.study is not None and contents.study.tails == "separate"
     caption = (
-        f"Evaluated on the {contents.diagnosis_rows}"
+        f"Evaluated on the {diagnosis_rows(contents.study)}"
         + ", with the same threshold for both ends of an interval" * tails
         + ", so widths differ from those of test rows" * (not one_sided)
     )

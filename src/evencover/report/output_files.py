@@ -12,43 +12,55 @@ from evencover.calibration.two_tails import CalibratedTails
 from evencover.conformal.predictor_files import PREDICTOR, RESULTS
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
-from evencover.diagnostics.formatting import short_repr
 from evencover.diagnostics.quality import Quality
+from evencover.display.text import short_repr
 from evencover.files.archive import plain_value
 from evencover.files.unfinished import moves_into_place, temporary_folder
 from evencover.inputs.frames import join_columns
 from evencover.intervals import prediction_text
+from evencover.report.snapshots import style_of
 from evencover.report.static_sections import versions
 from evencover.report.writing import write_report
 from evencover.scores.evaluation import BUILTIN_SCORES
 from evencover.studies import Study
 from evencover.tables.files import write_table
+from evencover.words.advice import advice_on_audit, advice_on_diagnosis, advice_on_study
+from evencover.words.quality import quality_text
+from evencover.words.settings import PYTHON, SettingStyle
+from evencover.words.studies import study_notes, study_warnings
 
 _LEFT_OUT = ("inputs",)  # arrays with a value for each row
 
 
-def data_of(result: Study | Diagnosis | Audit) -> dict[str, Any]:
+def data_of(result: Study | Diagnosis | Audit, style: SettingStyle = PYTHON) -> dict[str, Any]:
     """Return a result as JSON data: NaN becomes null, an infinite number the text inf or -inf.
 
     Parameters
     ----------
     result : Study, Diagnosis or Audit
         The result.
+    style : SettingStyle
+        How texts name settings.
     """
+    head = {"evencover": __version__, "kind": type(result).__name__.lower()}
     if isinstance(result, Study):
-        return {"evencover": __version__, "kind": "study", **_study_data(result)}
-    kind = type(result).__name__.lower()
-    return {"evencover": __version__, "kind": kind, **json_value(result), **_summary(result)}
+        return {**head, **_study_data(result, style)}
+    advice = str(advice_on_audit(result, style)) if isinstance(result, Audit) else advice_on_diagnosis(result, style)
+    return {**head, **_judged_data(result, advice), **_summary(result, result, advice)}
 
 
-def _summary(result: Study | Diagnosis | Audit) -> dict[str, Any]:
+def _judged_data(result: Diagnosis | Audit, advice: str) -> dict[str, Any]:
+    """Return the fields of a result, with what to do next to the verdict."""
+    return {"verdict": result.verdict, "advice": advice, **json_value(result)}
+
+
+def _summary(result: Study | Diagnosis | Audit, judged: Diagnosis | Audit, advice: str) -> dict[str, Any]:
     """Return the verdict, what is shown in numbers, and what to do."""
-    judged = result.audit if isinstance(result, Study) else result
     return {
         "verdict": judged.verdict,
         "headline": result.headline,
         "shown_within": json_value(judged.shown_within),
-        "advice": judged.advice,
+        "advice": advice,
         **({"quality": _quality_data(judged.quality)} if isinstance(judged, Audit) else {}),
     }
 
@@ -68,19 +80,19 @@ def _object_value(value: Any) -> Any:
     return repr(value)
 
 
-def _study_data(study: Study) -> dict[str, Any]:
+def _study_data(study: Study, style: SettingStyle) -> dict[str, Any]:
     """Return the results of a study, the verdict first."""
     plan = study.plan
-    recommendation = study.recommendation
+    recommendation, advice = study.recommendation, str(advice_on_study(study, style))
     return {
-        **_summary(study),
+        **_summary(study, study.audit, advice),
         "data": study.name,
         "target": study.target,
         "rows": study.sizes,
         "clusters": study.clusters,
         "time": study.time,
-        "warnings": study.warnings,
-        "notes": study.notes,
+        "warnings": study_warnings(study, style),
+        "notes": study_notes(study, style),
         "left_out": list(study.left_out),
         "features": json_value(study.columns),
         "model": repr(study.model),
@@ -96,8 +108,8 @@ def _study_data(study: Study) -> dict[str, Any]:
         "guarantee": str(study.regressor.guarantee_),
         "guaranteed_coverage": float(study.regressor.guarantee_.lower_bound(plan.level)),
         "thresholds": json_value(_thresholds(study)),
-        "audit": json_value(study.audit),
-        "diagnosis": json_value(study.diagnosis),
+        "audit": _judged_data(study.audit, advice),
+        "diagnosis": _judged_data(study.diagnosis, advice_on_diagnosis(study.diagnosis, style)),
         "stack": json_value(study.stack_report),
         "tried": None if recommendation is None else json_value(recommendation.candidates),
         "versions": versions(),
@@ -106,7 +118,7 @@ def _study_data(study: Study) -> dict[str, Any]:
 
 def _quality_data(quality: Quality) -> dict[str, Any]:
     """Return the measures, and what they mean."""
-    return {"summary": quality.summary, "explains_nothing": quality.explains_nothing, **json_value(quality)}
+    return {"summary": quality_text(quality), "explains_nothing": quality.explains_nothing, **json_value(quality)}
 
 
 def _thresholds(study: Study) -> dict[Any, Any] | None:
@@ -200,7 +212,7 @@ def write_result(
 ) -> None:
     """Write a result's report and its JSON data to the temporary folder of `new_files`."""
     write_report(result, folder / REPORT, command=command, progress=progress)
-    text = json.dumps({**data_of(result), **(settings or {})}, indent=2, ensure_ascii=False)
+    text = json.dumps({**data_of(result, style_of(command)), **(settings or {})}, indent=2, ensure_ascii=False)
     (folder / RESULTS).write_text(f"{text}\n", encoding="utf-8")
 
 

@@ -8,12 +8,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from evencover.diagnostics.advice import Advice, advice, advice_on_audit
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis import at_level
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.regions import FeatureSearch
-from evencover.diagnostics.spelling import COMMAND_LINE, PYTHON
 from evencover.diagnostics.verdicts import GroupCoverage
 from evencover.groups import Label
 from evencover.guarantees import TooFewRowsWarning
@@ -23,6 +21,9 @@ from evencover.intervals import Intervals, Side
 from evencover.report.charts import ShownRows
 from evencover.studies import Study
 from evencover.studies.table_study import audit_of_study
+from evencover.words.advice import Advice, advice_on_audit, advice_on_diagnosis, advice_on_study
+from evencover.words.settings import COMMAND_LINE, PYTHON, SettingStyle
+from evencover.words.studies import misses_text
 
 _MANY_LEVELS = (*range(50, 85, 5), *range(85, 100))  # percent
 _SOME_LEVELS = (50, 60, 70, 80, 85, 90, 95, 98, 99)
@@ -97,6 +98,11 @@ class Contents:
         """The result at its own level."""
         return self.snapshots[self.start]
 
+    @property
+    def style(self) -> SettingStyle:
+        """How the report names settings."""
+        return style_of(self.command)
+
     @cached_property
     def groups(self) -> list[Label]:
         """The groups that are shown: all groups with rows or, if there are many, those with the smallest p-values."""
@@ -126,16 +132,6 @@ class Contents:
         """What the intervals are called: intervals, upper bounds or lower bounds."""
         return "intervals" if self.side is None else f"{self.side} bounds"
 
-    @property
-    def one_threshold_text(self) -> str:
-        """What the diagnosis is about, in words."""
-        return "one threshold for all rows" if self.study is None else self.study.one_threshold_text
-
-    @property
-    def diagnosis_rows(self) -> str:
-        """What the rows of the diagnosis are called."""
-        return "calibration rows" if self.study is None else self.study.diagnosis_rows
-
     @cached_property
     def max_width(self) -> float:
         """The largest finite mean width at any level."""
@@ -147,17 +143,22 @@ class Contents:
 
 def contents_of(result: Study | Diagnosis | Audit, command: str = "", progress: Progress = lambda *_: None) -> Contents:
     """Return the contents of the report on a result, which a command gave."""
+    style = style_of(command)
     if isinstance(result, Audit):
-        advised = advice_on_audit(result, COMMAND_LINE if command else PYTHON)
-        return Contents([LevelSnapshot(result, advised, audit=result)], command=command)
+        return Contents([LevelSnapshot(result, advice_on_audit(result, style), audit=result)], command=command)
     if isinstance(result, Study):
         return _study_contents(result, command, progress)
     if isinstance(result, Diagnosis):
         levels = levels_around(result.level, len(result.inputs.scores))
         diagnoses = [result if level == result.level else at_level(result, level) for level in levels]
-        snapshots = [LevelSnapshot(each, Advice((each.advice,)), each) for each in diagnoses]
+        snapshots = [LevelSnapshot(each, Advice([advice_on_diagnosis(each, style)]), each) for each in diagnoses]
         return Contents(snapshots, levels.index(result.level), command=command)
     raise TypeError(f"result must be a Study, a Diagnosis or an Audit; got {type(result).__name__}")
+
+
+def style_of(command: str) -> SettingStyle:
+    """Return how the report on a result names settings: as options, if a command gave the result."""
+    return COMMAND_LINE if command else PYTHON
 
 
 def levels_around(level: float, n: int, n_features: int = 0) -> list[float]:
@@ -181,10 +182,10 @@ def _study_contents(study: Study, command: str, progress: Progress) -> Contents:
         arrays = {name: getattr(at_all_levels, name)[:, column] for name in ("lower", "upper", "replaced")}
         intervals = replace(at_all_levels, **arrays, level=level)
         is_own = level == study.plan.level
-        diagnosis = study.diagnosis if is_own else _diagnosis_at(study, level)
+        diagnosis = study.diagnosis if is_own else at_level(study.diagnosis, level)
         audited = study.audit if is_own else _audit_intervals(study, intervals, search, diagnosis)
-        advised = study.advice_on(audited, diagnosis, study.spelling)
-        misses = study.misses_text(intervals)
+        advised = advice_on_study(replace(study, audit=audited, diagnosis=diagnosis), style_of(command))
+        misses = misses_text(study, intervals)
         snapshots.append(LevelSnapshot(audited, advised, diagnosis, audited, intervals[shown], misses))
     return Contents(snapshots, levels.index(study.plan.level), study, shown_rows, command)
 
@@ -194,11 +195,6 @@ def _levels_of(study: Study) -> list[float]:
     if study.all_rows is not None:
         return list(study.all_rows.levels)
     return levels_around(study.plan.level, max(len(study.calibration), len(study.test)), len(study.columns))
-
-
-def _diagnosis_at(study: Study, level: float) -> Diagnosis:
-    diagnosis = at_level(study.diagnosis, level)
-    return replace(diagnosis, advice=advice(diagnosis, study.spelling))
 
 
 def _audit_intervals(study: Study, intervals: Intervals, search: FeatureSearch, diagnosis: Diagnosis) -> Audit:

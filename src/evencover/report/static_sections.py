@@ -6,17 +6,19 @@ from typing import Any
 
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
-from evencover.diagnostics.formatting import short_repr
 from evencover.diagnostics.recommendations import Recommendation
 from evencover.display.html import Markup, tag
+from evencover.display.text import short_repr
 from evencover.groups import first_few
 from evencover.inputs.optional import package_versions
 from evencover.models.auto import StackReport
 from evencover.models.encoding import Encoded, EncodedDate
 from evencover.report.charts import format_number
 from evencover.report.level_sections import scrolling_table, section
-from evencover.scores.one_sided import is_one_sided
 from evencover.studies import Study
+from evencover.words.results import p_value_scope
+from evencover.words.settings import SettingStyle
+from evencover.words.studies import study_notes
 
 _PACKAGES = ("evencover", "numpy", "scipy", "scikit-learn", "quantile-forest", "torch")
 
@@ -88,7 +90,7 @@ def stack_section(report: StackReport) -> Markup:
 
 def evaluation_section(recommendation: Recommendation) -> Markup:
     """Return the scores and groups that were evaluated on the training part, and which of them was selected."""
-    one_sided = is_one_sided(recommendation.chosen.nonconformity)  # then there are no widths
+    one_sided = recommendation.one_sided  # then there are no widths
     lines = [
         (
             each.score_name,
@@ -113,7 +115,7 @@ def evaluation_section(recommendation: Recommendation) -> Markup:
     return section("evaluated", "Evaluated scores and groups", tag("p", text), table)
 
 
-def data_section(study: Study) -> Markup:
+def data_section(study: Study, style: SettingStyle) -> Markup:
     """Return how the rows were split, and how the columns became numbers."""
     columns = scrolling_table(
         ("column", "kind", "missing", "encoded as"),
@@ -121,7 +123,8 @@ def data_section(study: Study) -> Markup:
         "The features in the training part" if study.cross is None else "The features in the rows of the first model",
     )
     details = tag("details", tag("summary", "The features"), columns)
-    notes = [tag("ul", *(tag("li", note) for note in study.notes))] if study.notes else []
+    texts = study_notes(study, style)
+    notes = [tag("ul", *(tag("li", text) for text in texts))] if texts else []
     used = _parts(study) if study.cross is None else [tag("p", _fold_text(study, len(study.cross.rows)))]
     return section("data", "Data", used[0], *notes, *used[1:], details)
 
@@ -169,7 +172,7 @@ def assumptions_section(result: Diagnosis | Audit) -> Markup:
         text = (
             "The rows must not have been used to fit or to calibrate the model that made the intervals. They must be "
             "exchangeable with the rows that it is used for (for example, all independent and from one source). The "
-            f"p-values {result.p_value_scope}."
+            f"p-values {p_value_scope(result)}."
         )
     else:
         text = (

@@ -45,7 +45,8 @@ def write_report(
     path : str or Path
         The file. It is written atomically, and replaces an earlier one.
     command : str
-        The command that gave the result; the report shows it, so that readers can reproduce the numbers.
+        The command that gave the result; the report shows it, so that readers can reproduce the numbers. Its texts
+        then name settings as options of the command line.
     progress : callable, optional
         Called with the number of finished levels and the number of all levels of the slider.
 
@@ -72,7 +73,7 @@ def report(
         first = first_screen(contents, snapshot, recorder)
         levels.append((recorder, first, joined(_level_parts(contents, snapshot, recorder))))
     title, subtitle = _title_and_subtitle(result)
-    return page(title, subtitle, contents, levels, _static_parts(result, command))
+    return page(title, subtitle, contents, levels, _static_parts(result, contents))
 
 
 def _level_parts(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRecorder) -> Iterator[Markup]:
@@ -109,12 +110,13 @@ def _title_and_subtitle(result: Study | Diagnosis | Audit) -> tuple[str, str]:
     return "Coverage of one threshold", f"A diagnosis of {n} calibration rows{groups}."
 
 
-def _static_parts(result: Study | Diagnosis | Audit, command: str) -> Markup:
+def _static_parts(result: Study | Diagnosis | Audit, contents: Contents) -> Markup:
     """Return the parts that do not depend on the level."""
     if not isinstance(result, Study):
         seed = result.seed if isinstance(result, Audit) else result.inputs.seed
         settings: dict[str, Any] = {"level": f"{result.level:g}", "tolerance": f"{result.tolerance:.2g}", "seed": seed}
-        return joined([assumptions_section(result), reproduction_section(settings, command), glossary_section()])
+        again = reproduction_section(settings, contents.command)
+        return joined([assumptions_section(result), again, glossary_section()])
     plan = result.plan
     sizes = {"calibration_size": f"{plan.calibration_size:g}", "test_size": f"{plan.test_size:g}"}
     settings = {
@@ -129,8 +131,8 @@ def _static_parts(result: Study | Diagnosis | Audit, command: str) -> Markup:
         [
             *([] if result.stack_report is None else [stack_section(result.stack_report)]),
             *([] if result.recommendation is None else [evaluation_section(result.recommendation)]),
-            data_section(result),
-            reproduction_section(settings, command),
+            data_section(result, contents.style),
+            reproduction_section(settings, contents.command),
             glossary_section(cross=result.cross is not None),
         ]
     )

@@ -197,7 +197,7 @@ class ModelTest:
             seed=plan.seed,
             split_at_random=True,
         )
-        result = replace(
+        return replace(
             sampled,
             regressor=self.regressor,
             training=positions[sampled.training],
@@ -210,7 +210,6 @@ class ModelTest:
             table_notes=(all_rows.note, *without_target, *_without(sampled.table_notes, WITHOUT_TARGET)),
             all_rows=all_rows,
         )
-        return result.spelled(sampled.spelling)
 
 
 def _without(messages: Sequence[Message], text: str) -> tuple[Message, ...]:

@@ -4,10 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evencover.diagnostics.spelling import COMMAND_LINE, PYTHON, Spelling
-
-_OF_FILES = {"missing_values"}  # options of the command line that Python does not need
-
 
 @dataclass(frozen=True)
 class Message:
@@ -27,20 +23,6 @@ class Message:
     remedies: tuple[Mapping[str, Any], ...] = ()
     lead: str = ": use"
 
-    def spelled(self, spelling: Spelling) -> str:
-        """Return the sentence, with its settings named in this way."""
-        remedies = [_spelled_settings(remedy, spelling) for remedy in self.usable_remedies(spelling)]
-        return f"{self.text}{self.lead} {' or '.join(remedies)}" if remedies else self.text
-
-    def sentence(self, spelling: Spelling) -> str:
-        """Return the message with a capital letter, unless it begins with the name of a file, and a full stop."""
-        text = self.spelled(spelling)
-        return f"{text if '.' in text.split()[0] else text[0].upper() + text[1:]}."
-
-    def usable_remedies(self, spelling: Spelling) -> list[Mapping[str, Any]]:
-        """Return the remedies that exist on the command line, or in Python."""
-        return [each for each in self.remedies if spelling.command_line or not set(each) & _OF_FILES]
-
 
 class TableWarning(UserWarning):
     """Something that may be wrong with a table.
@@ -52,12 +34,16 @@ class TableWarning(UserWarning):
     """
 
     def __init__(self, message: Message) -> None:
+        from evencover.words.settings import message_sentence
+
         self.message = message
-        super().__init__(message.sentence(PYTHON))
+        super().__init__(message_sentence(message))
 
     def for_command_line(self) -> str:
         """Return the message with options of the command line."""
-        return self.message.sentence(COMMAND_LINE)
+        from evencover.words.settings import COMMAND_LINE, message_sentence
+
+        return message_sentence(self.message, COMMAND_LINE)
 
 
 class TableError(ValueError):
@@ -70,31 +56,13 @@ class TableError(ValueError):
     """
 
     def __init__(self, problems: Sequence[Message]) -> None:
+        from evencover.words.settings import problems_text
+
         self.problems = tuple(problems)
-        super().__init__(self.spelled(PYTHON))
+        super().__init__(problems_text(self.problems))
 
     def for_command_line(self) -> str:
         """Return all problems, with options of the command line."""
-        return self.spelled(COMMAND_LINE)
+        from evencover.words.settings import COMMAND_LINE, problems_text
 
-    def spelled(self, spelling: Spelling) -> str:
-        """Return all problems, with the settings that solve them named in this way."""
-        texts = [problem.spelled(spelling) for problem in self.problems]
-        if len(texts) == 1:
-            return texts[0]
-        solved = _spelled_settings(self._first_remedies(spelling), spelling)
-        together = f"\nAll at once: {solved}" if all(each.usable_remedies(spelling) for each in self.problems) else ""
-        return f"the table has {len(texts)} problems:" + "".join(f"\n- {text}" for text in texts) + together
-
-    def _first_remedies(self, spelling: Spelling) -> dict[str, Any]:
-        """Return the first remedy of each problem; lists of the same setting are joined."""
-        joined: dict[str, Any] = {}
-        first = (each.usable_remedies(spelling)[:1] for each in self.problems)
-        for name, value in (setting for remedies in first for remedy in remedies for setting in remedy.items()):
-            joined[name] = [*joined.get(name, []), *value] if isinstance(value, list) else value
-        return joined
-
-
-def _spelled_settings(settings: Mapping[str, Any], spelling: Spelling) -> str:
-    separator = " " if spelling.command_line else ", "
-    return separator.join(spelling.setting(name, value) for name, value in settings.items())
+        return problems_text(self.problems, COMMAND_LINE)

@@ -23,7 +23,6 @@ from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.quality import Quality, quality
 from evencover.diagnostics.recommendation_result import Recommendation
 from evencover.diagnostics.recommendations import recommend
-from evencover.diagnostics.spelling import PYTHON
 from evencover.groups import Groups
 from evencover.inputs.arrays import IntArray, warn_user
 from evencover.inputs.frames import column_names, columns_of, row_numbers
@@ -191,7 +190,7 @@ def _study(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: Prog
     intervals = fitted.intervals(plan.level)
     groups = fitted.groups(intervals, taxonomy)
     settings["split_at_random"] = roles.time is None
-    result = Study(
+    return Study(
         name=name,
         target=roles.target,
         plan=plan,
@@ -213,7 +212,6 @@ def _study(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: Prog
         table_warnings=(*prepared.warnings, *fitted.warnings),
         table_notes=(*fitted.table.notes, *cross_notes(reason), *fitted.notes),
     )
-    return result.spelled(PYTHON)
 
 
 @dataclass(frozen=True, eq=False)

@@ -321,7 +321,7 @@ class AuditTotals:
         return {label: self.cells.get((label, code), RowTotals()) for label in self.labels}
 
     def audit(self, sampled: "Audit", sizes: tuple[int | None, ...]) -> "Audit":
-        """Return the audit of a sample with the counts of all rows, and the tests, verdict and advice from them.
+        """Return the audit of a sample with the counts of all rows, and the tests and the verdict from them.
 
         Parameters
         ----------
@@ -330,7 +330,6 @@ class AuditTotals:
         sizes : tuple of int
             Number of calibration rows behind the threshold of each group, or of the one threshold (None: not known).
         """
-        from evencover.diagnostics.advice import advice_on_audit
         from evencover.diagnostics.coverage_tests import JointTests, holm_adjusted, judged_groups
 
         level = level_fraction(sampled.level)
@@ -346,7 +345,7 @@ class AuditTotals:
         counts = self._counts(sizes, sampled)
         strata = [self._audited(name, self.stratum(code), level, sizes) for code, name in enumerate(self.strata)]
         everything = self.everything
-        audited = replace(
+        return replace(
             sampled,
             **judged_groups(family, counts, sampled.tolerance),
             by_width=holm_adjusted(strata),
@@ -354,7 +353,6 @@ class AuditTotals:
             n_empty=everything.n_empty,
             n_infinite=everything.n_infinite,
         )
-        return replace(audited, advice=str(advice_on_audit(audited)))
 
     def calibration_sizes(self, given: int | Mapping[Any, int] | None) -> tuple[int | None, ...]:
         """Return the calibration rows of each group, or of the one threshold, as a user gave them (None: not known)."""

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover.diagnostics.exact_tests import covered_count_pmf
-from evencover.diagnostics.formatting import p_value_text
+from evencover.display.text import p_value_text
 from evencover.inputs.arrays import BoolArray, FloatArray
 from evencover.reproduction.benchmark.trials import ALL_ROWS, Row
 from evencover.reproduction.benchmark.variants import VARIANTS, Variant

@@ -1,51 +1,56 @@
-"""What to do about a diagnosis or an audit, in sentences."""
+"""What to do about a diagnosis, an audit or a study, in sentences."""
 
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
-from evencover.diagnostics.formatting import coverage_text, join_first, percent_text
-from evencover.diagnostics.headlines import is_close
 from evencover.diagnostics.options import MARGIN, Option
 from evencover.diagnostics.sample_sizes import groups_judged, rows_needed
-from evencover.diagnostics.spelling import PYTHON, Spelling, good_enough_text, is_of_use
 from evencover.diagnostics.verdicts import (
-    ON_A_BOUND,
+    HasVerdict,
     cannot_be_narrower,
     explained_by_bounds,
     is_as_even_as_possible,
     is_off,
+    sufficient_tolerance,
 )
-from evencover.display.text import count_text, number_text
+from evencover.display.text import count_text, join_first, number_text, percent_text, range_text
 from evencover.quantiles import rows_for_finite_threshold
 from evencover.taxonomies import ByPrediction, BySpread
+from evencover.words.answers import ON_A_BOUND, is_close
+from evencover.words.groups import audited_group_text, coverage_text
+from evencover.words.settings import PYTHON, SettingStyle
 
+if TYPE_CHECKING:
+    from evencover.studies import Study
+
+_LARGEST_TOLERANCE = 0.2
 _RECALIBRATE = (
     "This advice used the calibration rows. For an exact guarantee, calibrate on new rows: rows that were used neither "
     "to fit nor to calibrate the model."
 )
 
 
-def advice(diagnosis: Diagnosis, spelling: Spelling = PYTHON) -> str:
+def advice_on_diagnosis(diagnosis: Diagnosis, style: SettingStyle = PYTHON) -> str:
     """Return what to do about a diagnosis."""
     if diagnosis.verdict == "even":
-        return _advice_if_even(diagnosis, spelling)
+        return _advice_if_even(diagnosis, style)
     if diagnosis.verdict == "undecided":
-        return _advice_if_undecided(diagnosis, spelling)
+        return _advice_if_undecided(diagnosis, style)
     even = [option for option in diagnosis.options if option.verdict == "even" and not option.per_group]
     if even and not diagnosis.in_use:
-        return _use_other_score(diagnosis, _simplest_narrow(even), spelling)
-    if any(group.rows and group.threshold == np.inf for group in diagnosis.table):
-        return _use_fewer_groups(diagnosis)
+        return _use_other_score(diagnosis, _simplest_narrow(even), style)
+    if few := _groups_with_few_rows(diagnosis):
+        return f"Use fewer groups: with one threshold for all rows, coverage is uneven, and {few}."
     with_widths = [option for option in diagnosis.options if option.per_group and option.width < np.inf]
     if with_widths:
-        return _calibrate_per_group(diagnosis, with_widths[0], spelling)
-    return _use_group_thresholds(diagnosis, spelling)
+        return _calibrate_per_group(diagnosis, with_widths[0], style)
+    return _use_group_thresholds(diagnosis, style)
 
 
 def _simplest_narrow(options: list[Option]) -> Option:
@@ -54,15 +59,15 @@ def _simplest_narrow(options: list[Option]) -> Option:
     return next(option for option in options if option.width <= limit)
 
 
-def _groups_setting(diagnosis: Diagnosis, spelling: Spelling) -> str:
+def _groups_setting(diagnosis: Diagnosis, style: SettingStyle) -> str:
     taxonomy = diagnosis.inputs.taxonomy
-    return spelling.groups(taxonomy) if taxonomy is not None else f"taxonomy={diagnosis.taxonomy}"
+    return style.groups(taxonomy) if taxonomy is not None else f"taxonomy={diagnosis.taxonomy}"
 
 
-def _advice_if_even(diagnosis: Diagnosis, spelling: Spelling) -> str:
+def _advice_if_even(diagnosis: Diagnosis, style: SettingStyle) -> str:
     keep = "Keep one threshold for all rows"
     if diagnosis.in_use:
-        groups = _groups_setting(diagnosis, spelling)
+        groups = _groups_setting(diagnosis, style)
         verb = "guarantees" if diagnosis.inputs.groups_are_guaranteed else "aims at"
         keep = f"One threshold for all rows would be even in these groups, too; {groups} {verb} it"
     return (
@@ -71,7 +76,7 @@ def _advice_if_even(diagnosis: Diagnosis, spelling: Spelling) -> str:
     )
 
 
-def _advice_if_undecided(diagnosis: Diagnosis, spelling: Spelling) -> str:
+def _advice_if_undecided(diagnosis: Diagnosis, style: SettingStyle) -> str:
     needed = rows_for_finite_threshold(diagnosis.level)
     scores = np.concatenate(list(diagnosis.scores.values())) if diagnosis.scores else np.empty(0)
     if diagnosis.threshold == np.inf and len(scores) < needed:
@@ -94,54 +99,63 @@ def _advice_if_undecided(diagnosis: Diagnosis, spelling: Spelling) -> str:
             f"Use a score with fewer ties: {100 * tied:.0f} % of the scores equal the threshold, so its coverage is "
             f"not known to within {diagnosis.tolerance:.2g}, however many rows there are."
         )
-    return _if_not_shown(diagnosis, spelling)
+    return _if_not_shown(diagnosis, style)
 
 
-def _if_not_shown(diagnosis: Diagnosis, spelling: Spelling) -> str:
+def _if_not_shown(diagnosis: Diagnosis, style: SettingStyle) -> str:
     """Return what to do if the calibration rows cannot show whether one threshold is even."""
-    groups = f" with {_groups_setting(diagnosis, spelling)}" if diagnosis.taxonomy else ""
+    groups = f" with {_groups_setting(diagnosis, style)}" if diagnosis.taxonomy else ""
     guaranteed = diagnosis.inputs.groups_are_guaranteed
-    shown = good_enough_text(diagnosis, diagnosis.shown_within, spelling)
-    small = any(group.rows and group.threshold == np.inf for group in diagnosis.table)
-    if diagnosis.in_use and small:
-        return f"Use fewer groups: {_rows_for_own_threshold(diagnosis)}. {shown}"
+    shown = _good_enough_text(diagnosis, style)
+    few = _groups_with_few_rows(diagnosis)
+    if diagnosis.in_use and few:
+        return f"Use fewer groups: {few}. {shown}"
     if diagnosis.in_use:
         more = "guarantees the coverage of every group" if guaranteed else "makes them more even"
         return f"Keep one threshold per group{groups}, which {more}. {shown}"
     if diagnosis.inputs.several_models:  # rows are few, so groups would have wide intervals
         return f"Keep one threshold for all rows. {shown}"
-    if small or len(diagnosis.scores) < 2:
+    if few or len(diagnosis.scores) < 2:
         return f"Keep one threshold for all rows, or compare fewer groups. {shown}"
     if not guaranteed:
         return f"One threshold per group{groups} makes coverage more even. {shown}"
     return f"To be sure, use one threshold per group{groups}: it guarantees the coverage of every group. {shown}"
 
 
-def _use_other_score(diagnosis: Diagnosis, option: Option, spelling: Spelling) -> str:
+def _good_enough_text(result: HasVerdict, style: SettingStyle) -> str:
+    """Return with which tolerance the groups would count as even, if it is small enough to tell something.
+
+    What the rows show stands in the headline. A tolerance extends to both sides of the level, so its range is another.
+    """
+    tolerance = sufficient_tolerance(result.shown_within)
+    if tolerance > _LARGEST_TOLERANCE:
+        return "The rows are too few to show more."
+    counted = range_text(max(result.level - tolerance, 0.0), min(result.level + tolerance, 1.0))
+    return (
+        f"If anything between {counted} in every group is good enough for you, nothing more is needed: with "
+        f"{style.setting('tolerance', tolerance)}, the groups count as even."
+    )
+
+
+def _use_other_score(diagnosis: Diagnosis, option: Option, style: SettingStyle) -> str:
     widths = join_first(f"{label} {number_text(width)}" for label, width in option.widths.items())
     current = number_text(diagnosis.options[0].width)
     return (
-        f"Use {spelling.score(option.nonconformity)}. With this score, one threshold for all rows gives even "
+        f"Use {style.score(option.nonconformity)}. With this score, one threshold for all rows gives even "
         f"coverage in these groups. The mean width is then {number_text(option.width)} ({widths}) instead of "
         f"{current}. {_RECALIBRATE}"
     )
 
 
-def _use_fewer_groups(diagnosis: Diagnosis) -> str:
-    return (
-        "Use fewer groups: with one threshold for all rows, coverage is uneven, and "
-        f"{_rows_for_own_threshold(diagnosis)}."
-    )
-
-
-def _rows_for_own_threshold(diagnosis: Diagnosis) -> str:
-    """Return how many rows a group needs for a finite threshold, and which groups have fewer."""
+def _groups_with_few_rows(diagnosis: Diagnosis) -> str:
+    """Return how many rows a group needs for a finite threshold, and which groups have fewer; empty if none has."""
     small = [group for group in diagnosis.table if group.rows and group.threshold == np.inf]
     named = join_first(f"{group.group} has {group.rows}" for group in small)
-    return f"a group needs at least {rows_for_finite_threshold(diagnosis.level)} rows for its own threshold ({named})"
+    needed = rows_for_finite_threshold(diagnosis.level)
+    return f"a group needs at least {needed} rows for its own threshold ({named})" if small else ""
 
 
-def _calibrate_per_group(diagnosis: Diagnosis, option: Option, spelling: Spelling) -> str:
+def _calibrate_per_group(diagnosis: Diagnosis, option: Option, style: SettingStyle) -> str:
     current = diagnosis.options[0]
     widths = join_first(
         f"{label} {number_text(width)} instead of {number_text(current.widths[label])}"
@@ -149,17 +163,15 @@ def _calibrate_per_group(diagnosis: Diagnosis, option: Option, spelling: Spellin
     )
     cost = f"mean width {number_text(option.width)} instead of {number_text(current.width)} ({widths})"
     if diagnosis.in_use:
-        keep = (
-            f"Keep {_groups_setting(diagnosis, spelling)}: with one threshold for all rows, coverage would be uneven."
-        )
+        keep = f"Keep {_groups_setting(diagnosis, style)}: with one threshold for all rows, coverage would be uneven."
         return f"{keep} On these rows, thresholds per group give {cost}."
-    return f"Calibrate per group with {_groups_setting(diagnosis, spelling)}: {cost}. {_RECALIBRATE}"
+    return f"Calibrate per group with {_groups_setting(diagnosis, style)}: {cost}. {_RECALIBRATE}"
 
 
-def _use_group_thresholds(diagnosis: Diagnosis, spelling: Spelling) -> str:
+def _use_group_thresholds(diagnosis: Diagnosis, style: SettingStyle) -> str:
     """Return the advice if widths are not known or infinite."""
     thresholds = join_first(f"{row.group} {number_text(row.threshold)}" for row in diagnosis.table if row.rows)
-    taxonomy = f", {_groups_setting(diagnosis, spelling)}" if diagnosis.taxonomy else ""
+    taxonomy = f", {_groups_setting(diagnosis, style)}" if diagnosis.taxonomy else ""
     use = "Keep one threshold per group" if diagnosis.in_use else "Use one threshold per group"
     remedy = None if diagnosis.dependence is None or diagnosis.options else diagnosis.dependence.sufficient_remedy
     change = f" Or change the score: {remedy} would remove its dependence on the spread." if remedy else ""
@@ -175,52 +187,6 @@ _CALIBRATE_PER_GROUP = (
 _LARGER_SIZES = (0.3, 0.4, 0.5, 0.6)
 _MIN_TRAINING_SIZE = 0.2
 _PROBABLY = 0.8
-
-
-@dataclass(frozen=True)
-class StudyContext:
-    """What advice on a study's audit can refer to.
-
-    Parameters
-    ----------
-    taxonomy : Taxonomy
-        The groups of the audit.
-    rows : int
-        Number of rows of all three parts.
-    calibration_size, test_size : float
-        Shares of these rows.
-    one_threshold_uneven : bool
-        Whether the calibration rows show that one threshold for all rows is uneven.
-    model : str
-        The name of the model.
-    explains_nothing : bool
-        Whether the model is no better than none.
-    per_group : bool
-        Whether each group has its own threshold.
-    by_time : bool
-        Whether the test rows are later than the calibration rows.
-    outside_support : float
-        The share of test targets outside the support of the score, which no interval covers.
-    guaranteed : float or None
-        If every row was used to train, to calibrate and to test: the guaranteed coverage. None for a split.
-    """
-
-    taxonomy: Any
-    rows: int
-    calibration_size: float
-    test_size: float
-    one_threshold_uneven: bool
-    model: str
-    explains_nothing: bool
-    per_group: bool
-    by_time: bool = False
-    outside_support: float = 0.0
-    guaranteed: float | None = None
-
-    @property
-    def training_size(self) -> float:
-        """Share of the rows for training."""
-        return 1 - self.calibration_size - self.test_size
 
 
 @dataclass(frozen=True)
@@ -243,30 +209,35 @@ class Advice:
         return " ".join(self.sentences)
 
 
-def advice_on_audit(audit: Audit, spelling: Spelling = PYTHON, context: StudyContext | None = None) -> Advice:
+def advice_on_study(study: "Study", style: SettingStyle = PYTHON) -> Advice:
+    """Return what to do about a study: the advice on its audit, which can refer to the settings of the study."""
+    return advice_on_audit(study.audit, style, study)
+
+
+def advice_on_audit(audit: Audit, style: SettingStyle = PYTHON, study: "Study | None" = None) -> Advice:
     """Return what to do about an audit.
 
     Parameters
     ----------
     audit : Audit
         The audit.
-    spelling : Spelling
+    style : SettingStyle
         How settings are named.
-    context : StudyContext or None
+    study : Study or None
         The study, if the audit belongs to one: its settings can be changed.
     """
     if audit.verdict == "uneven":
-        return _if_uneven(audit, spelling, context)
-    changes = [change for change in (_use_another_model(spelling, context), _use_groups(spelling, context)) if change]
+        return _if_uneven(audit, style, study)
+    changes = [change for change in (_use_another_model(style, study), _use_groups(style, study)) if change]
     sentences = [
         *(sentence for change in changes for sentence in change.sentences),
         *_avoid_infinite_intervals(audit),
         *_calibrate_on_more_rows(audit),
     ]
     sentences = sentences or _use_the_intervals(audit)
-    is_plain = not audit.n_infinite and not _by_bounds(audit) and is_close(audit.overall, audit.level, audit.tolerance)
+    is_plain = not audit.n_infinite and not _by_bounds(audit) and is_close(audit)
     if audit.verdict == "undecided" and is_plain:
-        sentences += _show_more(audit, spelling, context)
+        sentences += _show_more(audit, style, study)
     return Advice([*sentences, *_check_features(audit)], changes[0].option if changes else ())
 
 
@@ -277,7 +248,7 @@ def _use_the_intervals(audit: Audit) -> list[str]:
     if _by_bounds(audit):
         many = "because many targets lie exactly on a bound"
         return [f"Use the {audit.quality.noun}: they are right more often than asked, {many}."]
-    if audit.n_infinite or is_close(audit.overall, audit.level, audit.tolerance):
+    if audit.n_infinite or is_close(audit):
         return [f"Use the {audit.quality.noun}."]
     return [
         f"Do not rely on the level yet: {percent_text(audit.overall.coverage)} of {count_text(audit.overall.rows)} "
@@ -290,59 +261,58 @@ def _by_bounds(audit: Audit) -> bool:
     return audit.is_as_even_as_possible or explained_by_bounds(audit.overall, audit.level)
 
 
-def _if_uneven(audit: Audit, spelling: Spelling, context: StudyContext | None) -> Advice:
+def _if_uneven(audit: Audit, style: SettingStyle, study: "Study | None") -> Advice:
     """Return the advice on coverage that is shown to be off."""
     groups_off = [row for row in audit.table if row in audit.off]
-    per_group = audit.own_thresholds or (context is not None and context.per_group)
+    per_group = audit.own_thresholds or (study is not None and study.per_group)
     both_ways = len({row.coverage > audit.level for row in groups_off}) > 1
     infinite = _avoid_infinite_intervals(audit)
-    if context is not None and audit.overall.coverage < audit.level <= audit.overall.coverage + context.outside_support:
-        return _change_support(spelling, context)
+    if study is not None and audit.overall.coverage < audit.level:
+        outside = study.share_outside_support
+        if audit.level <= audit.overall.coverage + outside:
+            return _change_support(style, outside)
     if is_off(audit.overall, audit.level, audit.tolerance) and (per_group or not both_ways):
-        if context is not None and context.by_time:
+        if study is not None and study.time is not None:
             return Advice([*infinite, *_if_changed_with_time(audit)])
-        return Advice([*infinite, *_if_all_rows_off(audit, spelling, context)])
+        return Advice([*infinite, *_if_all_rows_off(audit, style, study)])
     if not groups_off:
         return Advice([*infinite, *_if_region_off(audit)])
     if per_group:
-        return Advice([*infinite, *_if_still_off(len(groups_off), spelling, context)])
-    if context is None:
+        return Advice([*infinite, *_if_still_off(len(groups_off), style, study)])
+    if study is None:
         return Advice([*infinite, *_CALIBRATE_PER_GROUP])
     width = ", and so a width," * (audit.quality.side is None)
     reason = f"then each group gets a threshold{width} of its own"
-    again = _run_again(spelling, spelling.groups(context.taxonomy), reason)
+    again = _run_again(style, style.groups(study.diagnosis.inputs.taxonomy), reason)
     return Advice([*infinite, *again.sentences], () if infinite else again.option)
 
 
-def _run_again(spelling: Spelling, setting: str, reason: str) -> Advice:
+def _run_again(style: SettingStyle, setting: str, reason: str) -> Advice:
     """Return the advice to repeat a study with a setting."""
-    if not spelling.command_line:
+    if not style.command_line:
         return Advice([f"Use {setting}: {reason}."])
     return Advice([f"Run again with {setting}: {reason}."], tuple(shlex.split(setting)))
 
 
-def _tighter(audit: Audit) -> str:
-    return "narrower" if audit.quality.side is None else "tighter"
-
-
-def _change_support(spelling: Spelling, context: StudyContext) -> Advice:
-    reason = f"{percent_text(context.outside_support)} of the test targets are outside the support, and never covered"
-    again = _run_again(spelling, spelling.setting("support", "none"), reason)
+def _change_support(style: SettingStyle, outside: float) -> Advice:
+    reason = f"{percent_text(outside)} of the test targets are outside the support, and never covered"
+    again = _run_again(style, style.setting("support", "none"), reason)
     return Advice([*again.sentences, "Or correct the limits of the support."], again.option)
 
 
-def _if_all_rows_off(audit: Audit, spelling: Spelling, context: StudyContext | None) -> list[str]:
+def _if_all_rows_off(audit: Audit, style: SettingStyle, study: "Study | None") -> list[str]:
     share = f"{percent_text(audit.overall.coverage)} instead of {percent_text(audit.level)} of all rows are covered"
-    if context is not None and context.guaranteed is not None:
-        return _if_cross_off(audit, share, spelling, context)
+    if study is not None and study.cross is not None:
+        return _if_cross_off(audit, share, style, study)
     if audit.overall.coverage > audit.level:
-        return [f"Use {_tighter(audit)} {audit.quality.noun}: {share}."]
+        tighter = "narrower" if audit.quality.side is None else "tighter"
+        return [f"Use {tighter} {audit.quality.noun}: {share}."]
     if audit.sizes_known:
         return [
             f"Recalibrate on the most recent rows: {share}, although the calibration rows were held out.",
             "Two things can cause this. The rows have changed since the calibration (drift): then coverage falls over "
             "time. Or rows belong together, such as rows of one patient or of neighbouring days: then split by them"
-            f"{_option(spelling, context, 'clusters', 'COLUMN')}.",
+            f"{_option(style, study, 'clusters', 'COLUMN')}.",
         ]
     return [
         f"Recalibrate on recent rows that the model was not trained on: {share}.",
@@ -350,7 +320,7 @@ def _if_all_rows_off(audit: Audit, spelling: Spelling, context: StudyContext | N
     ]
 
 
-def _if_cross_off(audit: Audit, share: str, spelling: Spelling, context: StudyContext) -> list[str]:
+def _if_cross_off(audit: Audit, share: str, style: SettingStyle, study: "Study") -> list[str]:
     """Return the advice on all rows if every row was used to train, to calibrate and to test."""
     if audit.overall.coverage > audit.level:
         return [
@@ -359,9 +329,9 @@ def _if_cross_off(audit: Audit, share: str, spelling: Spelling, context: StudyCo
             f"{audit.quality.noun} can be too wide.",
         ]
     return [
-        f"Split the rows{_option(spelling, context, 'calibration', 'split')} or ask for a higher level: {share}.",
+        f"Split the rows{_option(style, study, 'calibration', 'split')} or ask for a higher level: {share}.",
         "Models that change much from fold to fold cause this; a split has a stronger guarantee. Or rows belong "
-        f"together, such as rows of one patient: then split by them{_option(spelling, context, 'clusters', 'COLUMN')}.",
+        f"together, such as rows of one patient: then split by them{_option(style, study, 'clusters', 'COLUMN')}.",
     ]
 
 
@@ -374,10 +344,10 @@ def _if_changed_with_time(audit: Audit) -> list[str]:
     ]
 
 
-def _if_still_off(n_off: int, spelling: Spelling, context: StudyContext | None) -> list[str]:
+def _if_still_off(n_off: int, style: SettingStyle, study: "Study | None") -> list[str]:
     """Return what can be wrong if groups with thresholds of their own are off, and how to tell."""
     seed, time, clusters, drop = (
-        _option(spelling, context, name, value)
+        _option(style, study, name, value)
         for name, value in (("seed", 1), ("time", "COLUMN"), ("clusters", "COLUMN"), ("drop", "COLUMN"))
     )
     are = "group is" if n_off == 1 else "groups are"
@@ -385,16 +355,16 @@ def _if_still_off(n_off: int, spelling: Spelling, context: StudyContext | None) 
         f"Find the reason: {n_off} {are} off although each group has its own threshold.",
         f"It can be chance, which happens in 1 of 20 cases: use another split{seed} and compare.",
         "It can be drift: the test rows are later than the calibration rows."
-        if context is not None and context.by_time
+        if study is not None and study.time is not None
         else f"It can be drift: split in the order of time{time} and compare.",
         f"It can be rows that belong together, such as rows of one patient: split by them{clusters}.",
         f"It can be a column that numbers the rows, or names them: leave it out{drop}.",
     ]
 
 
-def _option(spelling: Spelling, context: StudyContext | None, name: str, value: Any) -> str:
+def _option(style: SettingStyle, study: "Study | None", name: str, value: Any) -> str:
     """Return the setting of a study in brackets; nothing for an audit alone, which has no such setting."""
-    return "" if context is None else f" ({spelling.setting(name, value)})"
+    return "" if study is None else f" ({style.setting(name, value)})"
 
 
 def _if_region_off(audit: Audit) -> list[str]:
@@ -405,46 +375,46 @@ def _if_region_off(audit: Audit) -> list[str]:
     ]
 
 
-def _use_another_model(spelling: Spelling, context: StudyContext | None) -> Advice | None:
+def _use_another_model(style: SettingStyle, study: "Study | None") -> Advice | None:
     """Return the advice if the model is no better than none."""
-    if context is None or not context.explains_nothing:
+    if study is None or not study.quality.explains_nothing or study.quality.may_be_chance:
         return None
-    if context.model in ("best-of-three", "stack"):
+    if study.model_name in ("best-of-three", "stack"):
         return Advice(["Add columns that explain the target: with the current ones, several kinds of models do not."])
-    other = spelling.setting("model", "boosting" if context.model == "linear" else "linear")
-    return _run_again(spelling, other, "this model explains nothing. Better features can help, too")
+    other = style.setting("model", "boosting" if study.model_name == "linear" else "linear")
+    return _run_again(style, other, "this model explains nothing. Better features can help, too")
 
 
-def _use_groups(spelling: Spelling, context: StudyContext | None) -> Advice | None:
+def _use_groups(style: SettingStyle, study: "Study | None") -> Advice | None:
     """Return the advice if one threshold is in use and the calibration rows show that it is uneven."""
-    if context is None or context.per_group or not context.one_threshold_uneven:
+    if study is None or study.per_group or study.diagnosis.verdict != "uneven":
         return None
     reason = "each group then gets its own threshold. The calibration rows show that one for all is uneven"
-    return _run_again(spelling, spelling.groups(context.taxonomy), reason)
+    return _run_again(style, style.groups(study.diagnosis.inputs.taxonomy), reason)
 
 
-def _show_more(audit: Audit, spelling: Spelling, context: StudyContext | None) -> list[str]:
+def _show_more(audit: Audit, style: SettingStyle, study: "Study | None") -> list[str]:
     """Return how far coverage is known, and what would tell more."""
-    known = good_enough_text(audit, audit.shown_within, spelling)
-    if not is_of_use(audit.shown_within):
+    known = _good_enough_text(audit, style)
+    if sufficient_tolerance(audit.shown_within) > _LARGEST_TOLERANCE:
         return [known]
-    ways = [] if context is None else _ways_to_decide(audit, spelling, context)
-    if context is None and sum(row.rows > 0 for row in audit.table) > 2:
+    ways = [] if study is None else _ways_to_decide(audit, style, study)
+    if study is None and sum(row.rows > 0 for row in audit.table) > 2:
         ways = ["compare fewer groups"]
-    if context is not None and not ways:
+    if study is not None and not ways:
         return [known, "Only a larger table can show more."]
     return [known, *([f"To know more, {' or '.join(ways)}."] if ways else [])]
 
 
-def _ways_to_decide(audit: Audit, spelling: Spelling, context: StudyContext) -> list[str]:
+def _ways_to_decide(audit: Audit, style: SettingStyle, study: "Study") -> list[str]:
     """Return the settings of a study that would probably give a decision with the same rows."""
-    if context.guaranteed is not None:  # every row tests already, and groups do not come from the rows
+    if study.cross is not None:  # every row tests already, and groups do not come from the rows
         return []
-    n_groups, taxonomy = len(audit.table), context.taxonomy
-    shares = {"calibration_size": context.calibration_size, "test_size": context.test_size}
+    n_groups, taxonomy = len(audit.table), study.diagnosis.inputs.taxonomy
+    shares = {"calibration_size": study.plan.calibration_size, "test_size": study.plan.test_size}
 
     def enough(groups: int, **changed: float) -> bool:
-        calibration, test = (int(share * context.rows) for share in {**shares, **changed}.values())
+        calibration, test = (int(share * study.n_rows) for share in {**shares, **changed}.values())
         shared = not audit.own_thresholds
         judged = groups_judged(calibration, test, audit.level, audit.tolerance, confidence=_PROBABLY, shared=shared)
         return judged >= groups
@@ -452,12 +422,12 @@ def _ways_to_decide(audit: Audit, spelling: Spelling, context: StudyContext) -> 
     ways = []
     if audit.own_thresholds and isinstance(taxonomy, BySpread | ByPrediction):
         fewer = [groups for groups in (5, 3, 2) if groups < n_groups and enough(groups)]
-        ways += [f"use fewer groups ({spelling.groups(type(taxonomy)(groups))})" for groups in fewer[:1]]
+        ways += [f"use fewer groups ({style.groups(type(taxonomy)(groups))})" for groups in fewer[:1]]
     larger = [
-        f"{verb} on more of the rows ({spelling.setting(name, size)})"
+        f"{verb} on more of the rows ({style.setting(name, size)})"
         for name, verb in (("test_size", "test"), ("calibration_size", "calibrate"))
         for size in _LARGER_SIZES
-        if shares[name] < size <= shares[name] + context.training_size - _MIN_TRAINING_SIZE + 1e-9
+        if shares[name] < size <= shares[name] + 1 - sum(shares.values()) - _MIN_TRAINING_SIZE + 1e-9
         and enough(n_groups, **{name: size})
     ]
     return ways + larger[:1]
@@ -494,9 +464,7 @@ def _check_features(audit: Audit) -> list[str]:
     """
     region = audit.worst_region if audit.own_thresholds else None
     off = region is not None and is_off(region, audit.level, audit.tolerance)
-    named = join_first([*([audit.name_of(region)] if off and region else []), *audit.features_off_the_level])
-    return (
-        [f"Also look at these rows inside the groups, which are covered too rarely or too often: {named}."]
-        if named
-        else []
-    )
+    regions = [audited_group_text(audit, region)] if off and region else []
+    named = join_first([*regions, *map(coverage_text, audit.features_off)])
+    text = f"Also look at these rows inside the groups, which are covered too rarely or too often: {named}."
+    return [text] if named else []

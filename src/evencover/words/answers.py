@@ -1,4 +1,4 @@
-"""The four answers of a result: how often right, how wide, is it even, what to do."""
+"""Results in sentences: headlines, and the four answers: how often right, how wide, is it even, what to do."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,23 +6,116 @@ from typing import Any
 import numpy as np
 
 from evencover.diagnostics.audit_result import Audit, GroupAudit
-from evencover.diagnostics.formatting import coverage_text, join_first, range_text
-from evencover.diagnostics.headlines import off_sentences
-from evencover.diagnostics.verdicts import ON_A_BOUND, cannot_be_narrower, shown_range, tolerance_range
-from evencover.display.text import count_text, number_text
+from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.exact_tests import SIGNIFICANT
+from evencover.diagnostics.verdicts import (
+    HasVerdict,
+    cannot_be_narrower,
+    excludes_level,
+    explained_by_bounds,
+    shown_range,
+    tolerance_range,
+)
+from evencover.display.text import count_text, join_first, number_text, percent_text, range_text
 from evencover.taxonomies import ByFeature, ByPrediction, BySpread, Product
+from evencover.words.groups import audited_group_text, coverage_text
+from evencover.words.quality import covered_text, model_text, width_text
 
 HOW_OFTEN, HOW_WIDE, IS_EVEN, WHAT_TO_DO = "How often right", "How wide", "Is it even", "What to do"
 HOW_FAR = "How far"  # from the predictions are one-sided bounds
+ON_A_BOUND = (
+    "Many of their targets lie exactly on a bound. Equal targets, such as whole numbers, are covered or missed all "
+    "together, so they cannot always be covered less often."
+)
+_ROUNDING_MARGIN = 1e-9
+_TENTHS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
-def answers(audit: Audit) -> dict[str, str]:
-    """Return the four answers, in the order of reading."""
+def audit_headline(audit: Audit) -> str:
+    """Return the result of an audit in two sentences."""
+    off = [(row.coverage, audited_group_text(audit, row)) for row in audit.off]
+    return f"{share_text(audit)} {_groups_sentence(audit, off)}"
+
+
+def diagnosis_headline(diagnosis: Diagnosis) -> str:
+    """Return the result of a diagnosis in one sentence."""
+    return _groups_sentence(diagnosis, [(row.coverage, coverage_text(row)) for row in diagnosis.off])
+
+
+def _share_words(level: float) -> str:
+    """Return a level in words: half, nine in ten, 19 in 20, 97 in 100, 99.9 %."""
+    percent = round(100 * level, 6)
+    if percent == 50:
+        return "half"
+    if percent % 10 == 0 and 10 <= percent <= 90:
+        return f"{_TENTHS[int(percent // 10) - 1]} in ten"
+    if percent % 5 == 0 and 0 < percent < 100:
+        return f"{percent // 5:g} in 20"
+    return f"{percent:g} in 100" if percent % 1 == 0 and 0 < percent < 100 else f"{100 * level:.12g} %"
+
+
+def share_text(audit: Audit) -> str:
+    """Return how often all rows are covered, compared with the level."""
+    overall, level, covered = audit.overall, audit.level, covered_text(audit.quality)
+    what = f"test targets {covered}" if covered else "test rows"
+    share = f"{percent_text(overall.coverage)} of {count_text(overall.rows)} {what}"
+    are_covered = "" if covered else " are covered"
+    if np.isinf(overall.within) and overall.coverage == 1:
+        return f"{share}{are_covered}, because infinite intervals are right for every target."
+    differs = overall.adjusted < SIGNIFICANT and excludes_level(overall, level)
+    if differs and overall.within > _largest_close_distance(audit):
+        more_or_fewer = "Fewer" if overall.coverage < level else "More"
+        return f"{more_or_fewer} than asked: {share}, not about {_share_words(level)}."
+    if is_close(audit):
+        less_or_more = "A little less than" if overall.coverage < level else "A little more than"
+        noticeable = differs and abs(overall.coverage - level) > audit.tolerance / 3
+        asked = f"{less_or_more} asked" if noticeable else "As asked"
+        return f"{asked}, about {_share_words(level)}: {share}."
+    cause = "targets that lie exactly on a bound" if explained_by_bounds(overall, level) else "chance"
+    return f"About {_share_words(level)} were asked; {share}{are_covered}, and {cause} can explain the difference."
+
+
+def is_close(audit: Audit) -> bool:
+    """Return whether the coverage of all rows is near the level, or as near as the number of rows allows."""
+    distance = abs(audit.overall.coverage - audit.level)
+    as_near_as_possible = distance * audit.overall.rows < 1 - _ROUNDING_MARGIN
+    return bool(distance <= _largest_close_distance(audit) or as_near_as_possible)
+
+
+def _largest_close_distance(audit: Audit) -> float:
+    """Return the tolerance; at high levels, no more than the share that may be missed."""
+    return min(audit.tolerance, 1 - audit.level)
+
+
+def _groups_sentence(result: HasVerdict, off: Sequence[tuple[float, str]]) -> str:
+    """Return which groups are off (coverage and text of each), or where the coverage of every group lies."""
+    if off:
+        return _off_sentences(off, result.level, "Covered too rarely", "Covered too often")
+    if result.verdict == "uneven":
+        return "No single group is shown to be off, but all rows together are."
+    several = sum(row.rows > 0 for row in result.table) > 1
+    between = f"between {range_text(*shown_range(result))}"
+    if not several:
+        return f"The true share lies {between}."
+    within = f"Every group is within {result.tolerance:.2g} of the level"
+    state = within if result.verdict == "even" else "No group is shown to be off"
+    return f"{state}; each lies {between}."
+
+
+def _off_sentences(off: Sequence[tuple[float, str]], level: float, too_rarely: str, too_often: str) -> str:
+    """Return the groups that are off, below and above the level, each list after its words."""
+    rare = join_first(text for share, text in off if share < level)
+    often = join_first(text for share, text in off if share >= level)
+    return " ".join([f"{too_rarely}: {rare}."] * bool(rare) + [f"{too_often}: {often}."] * bool(often))
+
+
+def answers(audit: Audit, advice: str) -> dict[str, str]:
+    """Return the four answers, in the order of reading; the last is the advice."""
     return {
-        HOW_OFTEN: audit.share_text,
+        HOW_OFTEN: share_text(audit),
         HOW_WIDE if audit.quality.side is None else HOW_FAR: how_wide(audit),
         IS_EVEN: is_even(audit),
-        WHAT_TO_DO: audit.advice,
+        WHAT_TO_DO: advice,
     }
 
 
@@ -33,7 +126,7 @@ def how_wide(audit: Audit) -> str:
     """
     quality = audit.quality
     thirds = thirds_text(audit.by_width, number_text) if quality.side is None else ""
-    return " ".join(filter(None, [quality.width_text, thirds, quality.model_text]))
+    return " ".join(filter(None, [width_text(quality), thirds, model_text(quality)]))
 
 
 def thirds_text(by_width: Sequence[GroupAudit], number: Callable[[float], str]) -> str:
@@ -80,9 +173,9 @@ def _infinite_text(audit: Audit) -> str:
 def _what_is_off(audit: Audit) -> str:
     if not audit.off:
         return "All rows together are off; no single group is shown to be."
-    off = [(row.coverage, audit.name_of(row)) for row in audit.off]
+    off = [(row.coverage, audited_group_text(audit, row)) for row in audit.off]
     too_far = {None: "wide", "upper": "high", "lower": "low"}[audit.quality.side]
-    return off_sentences(off, audit.level, "Right too rarely", f"Right too often, so too {too_far}")
+    return _off_sentences(off, audit.level, "Right too rarely", f"Right too often, so too {too_far}")
 
 
 def group_meaning(taxonomy: Any, labels: Sequence[Any], counts: Sequence[int] | None = None) -> str:

@@ -1,0 +1,158 @@
+"""Studies in sentences: the data, the answers, the guarantee, and what the groups are."""
+
+from math import floor, isnan
+
+from evencover.display.html import Markup, joined, tag
+from evencover.display.text import join_first
+from evencover.guarantees import NO_BOUND, Guarantee
+from evencover.intervals import Intervals, moved_note
+from evencover.quantiles import level_fraction
+from evencover.studies.column_checks import too_good
+from evencover.studies.study_result import Study
+from evencover.words.advice import advice_on_diagnosis, advice_on_study
+from evencover.words.answers import HOW_OFTEN, answers, audit_headline, diagnosis_headline, group_meaning
+from evencover.words.groups import audit_columns, group_table
+from evencover.words.quality import quality_text
+from evencover.words.results import audit_html
+from evencover.words.settings import PYTHON, SettingStyle, message_sentence
+
+
+def study_text(study: Study, style: SettingStyle = PYTHON) -> str:
+    """Return a study as text."""
+    audit, diagnosis = study.audit, study.diagnosis
+    scores = diagnosis_rows(study) if study.cross is None else "out-of-fold scores of several models"
+    lines = [
+        f"Data: {study.name}, target {study.target}; {_rows_text(study)}.",
+        f"Model: {study.method}.",
+        *(f"Warning: {text}" for text in study_warnings(study, style)),
+        *(f"Note: {text}" for text in study_notes(study, style)),
+        "",
+        *(f"{question}: {answer}" for question, answer in study_answers(study, style).items()),
+        "",
+        f"Verdict: {study.verdict}. Coverage of the test rows at level {study.plan.level:g}; estimates and intervals "
+        f"use {audit.evidence}:",
+        group_table([*audit.table, audit.overall], *audit_columns(audit)),
+        *filter(None, [law_text(study), study_group_meaning(study), misses_text(study, study.intervals)]),
+        f"With {one_threshold_text(study)}, from the {scores}: {diagnosis.verdict}. "
+        f"{diagnosis_headline(diagnosis)} {advice_on_diagnosis(diagnosis, style)}",
+    ]
+    return "\n".join(lines)
+
+
+def study_html(study: Study) -> Markup:
+    """Return a study as HTML, for notebooks."""
+    model = tag("p", f"{study!r}. Model: {study.method}. {quality_text(study.quality)}")
+    remarks = (tag("p", text) for text in (*study_warnings(study), *study_notes(study)))
+    return joined([model, *remarks, audit_html(study.audit, str(advice_on_study(study)))])
+
+
+def study_headline(study: Study) -> str:
+    """Return the result in two sentences; if the study is cross-fitted, the guarantee, which is weaker, follows."""
+    return " ".join(filter(None, [audit_headline(study.audit), guarantee_text(study, study.plan.level)]))
+
+
+def study_answers(study: Study, style: SettingStyle = PYTHON) -> dict[str, str]:
+    """Return the four answers, in the order of reading."""
+    found = answers(study.audit, str(advice_on_study(study, style)))
+    how_often = " ".join(filter(None, [found[HOW_OFTEN], guarantee_text(study, study.plan.level)]))
+    return {**found, HOW_OFTEN: how_often}
+
+
+def study_warnings(study: Study, style: SettingStyle = PYTHON) -> list[str]:
+    """Return what may be wrong with the table, or too good to be true; the first ones matter most."""
+    messages = study.table_warnings or too_good(study.quality.r2)
+    return [message_sentence(message, style) for message in messages]
+
+
+def study_notes(study: Study, style: SettingStyle = PYTHON) -> list[str]:
+    """Return what else a reader should know about the table, and about predictions outside intervals."""
+    moved = moved_note(study.intervals, "test rows")
+    return [*(message_sentence(message, style) for message in study.table_notes), *filter(None, [moved])]
+
+
+def law_text(study: Study) -> str:
+    """Return which models tested the rows of a cross-fitted study, and by which law; otherwise nothing."""
+    if study.cross is None:
+        return ""
+    tested, without, units = "Every row", "it", "rows"
+    if study.clusters is not None:
+        tested, without, units = "One row of each cluster", "any row of its cluster", "clusters"
+    return (
+        f"{tested} was tested once, by models that were fitted and calibrated without {without}. They had fewer "
+        f"{units} than the model for new rows, so their intervals can be wider, above all in tables of fewer than 50 "
+        f"{units}. The tests use the binomial law, as if the tests of different rows were independent. This is an "
+        f"approximation, because the models share most of their {units}."
+    )
+
+
+def guarantee_text(study: Study, level: float) -> str:
+    """Return what a cross-fitted study guarantees at a level, and what is usual; otherwise nothing."""
+    if study.cross is None:
+        return ""
+    guarantee: Guarantee = study.regressor.guarantee_
+    usual = f"usually it is close to {100 * level:g} %"
+    new = "For rows of new clusters" if guarantee.for_new_clusters else "For new rows"
+    known = " For rows of known clusters, nothing is guaranteed." * guarantee.for_new_clusters
+    if guarantee.lower_bound == NO_BOUND:
+        return f"{new}, no share is guaranteed, because the groups depend on predictions; {usual}."
+    bound = guarantee.lower_bound(level)
+    percent, where = floor(100 * bound), " in every group" * (len(guarantee.sizes) > 1)
+    if not percent:
+        return f"{new}, nothing is guaranteed at so low a level; {usual}."
+    if bound == 1:
+        return f"{new}, the intervals are infinite{where}, so that no target is missed."
+    if bound >= level_fraction(level):  # few rows: the next narrower interval would miss too often
+        return f"{new}, at least {percent} % is guaranteed{where}.{known}"
+    return f"{new}, at least {percent} % is guaranteed{where}; {usual}.{known}"
+
+
+def study_group_meaning(study: Study) -> str:
+    """Return what the groups are; empty if their names say it. Also why requested groups are one group."""
+    rows, labels = {row.group: row.rows for row in study.audit.table}, study.groups.labels
+    meaning = group_meaning(study.diagnosis.inputs.taxonomy, labels, [rows.get(label, 0) for label in labels])
+    own = None if study.per_group else study.regressor.taxonomy_
+    return " ".join(dict.fromkeys(filter(None, [getattr(own, "merged_text", ""), meaning])))
+
+
+def misses_text(study: Study, intervals: Intervals) -> str:
+    """Return the shares of test rows below and above their intervals, if each end has its own threshold."""
+    if study.tails == "joint":
+        return ""
+    texts = (
+        f"{label} {below:.1%} and {above:.1%}".replace("%", " %")
+        for label, (below, above) in study.misses(intervals).items()
+        if not isnan(below)  # a group without rows
+    )
+    return f"Test rows below and above their intervals: {join_first(texts)}."
+
+
+def one_threshold_text(study: Study | None) -> str:
+    """Return what the diagnosis of a study, or one by itself, is about, in words: it has no separate tails."""
+    separate = study is not None and study.tails == "separate"
+    return "one threshold for all rows" + " and both ends of their intervals" * separate
+
+
+def diagnosis_rows(study: Study | None) -> str:
+    """Return what the rows of the diagnosis are called: the calibration rows, or others if the table is large."""
+    return "calibration rows" if study is None or study.all_rows is None else "diagnosis rows"
+
+
+def _rows_text(study: Study) -> str:
+    """Return how many rows there are, and what they were used for."""
+    if study.cross is not None:
+        return _cross_rows_text(study, len(study.test), len(study.calibration))
+    sizes, clusters = ", ".join(f"{n} {part}" for part, n in study.sizes.items()), study.clusters
+    if clusters is None:
+        return f"{sizes} rows"
+    return f"{sizes} rows (calibration: each {clusters} counts as one row; test: one row of each {clusters})"
+
+
+def _cross_rows_text(study: Study, n_tested: int, n_calibration: int) -> str:
+    n_rows = study.n_rows
+    if study.clusters is not None:
+        same = n_calibration == n_tested
+        uses = "to calibrate and to test" if same else f"to test, and {n_calibration} to calibrate,"
+        return f"{n_rows} rows to train; {n_tested} of them, one of each {study.clusters}, also {uses} in turn"
+    if n_calibration < n_rows:
+        return f"{n_rows} rows, each used to train and to test in turn, and {n_calibration} of them to calibrate"
+    return f"{n_rows} rows, each used to train, to calibrate and to test in turn"
