@@ -146,7 +146,7 @@ class TestFolds:
     def test_clusters_stay_together_and_one_row_of_each_counts(self, clustered):
         patient, y = patients()["patient"].to_numpy(), patients()["y"].to_numpy()
         folds = [(np.arange(92), clustered.regressor.cv)]
-        for regressor, rows in zip(clustered.cross.regressors, clustered.cross.rows, strict=True):
+        for regressor, rows in zip(clustered.evidence.models.regressors, clustered.evidence.models.rows, strict=True):
             others = np.flatnonzero(~np.isin(patient, patient[np.isin(y, rows.y)]))
             folds.append((others, regressor.cv))
         for positions, pairs in folds:
@@ -171,7 +171,7 @@ class TestOutOfSample:
     def test_its_own_target_does_not_change_its_interval(self, found):
         """Nor do the targets of the rows that are tested with it."""
         changed = small()
-        tested = np.isin(changed["y"], found.cross.rows[3].y)
+        tested = np.isin(changed["y"], found.evidence.models.rows[3].y)
         changed.loc[tested, "y"] += 50
         again = study(changed, "y", plan=SIMPLE)
         np.testing.assert_array_equal(bounds(again)[tested], bounds(found)[tested])
@@ -200,7 +200,7 @@ class TestOutOfSample:
         plan = replace(SIMPLE, model=Zero(), level=0.8, support="none")
         found = study(small(19), "y", plan=plan)  # folds of one row, so no calibration row only trains
         y = np.abs(small(19)["y"].to_numpy())
-        for regressor, rows in zip(found.cross.regressors, found.cross.rows, strict=True):
+        for regressor, rows in zip(found.evidence.models.regressors, found.evidence.models.rows, strict=True):
             tested = np.isin(y, np.abs(rows.y))
             others = np.sort(y[~tested])
             half = others[conformal_rank(len(others), 0.8) - 1]
@@ -211,7 +211,7 @@ class TestOutOfSample:
     def test_the_groups_are_those_of_the_models_that_test_a_row(self):
         found = study(small(60), "y", plan=replace(SIMPLE, model=TwoLines(), taxonomy=BySpread(2)))
         labels = np.empty(60, dtype=object)
-        for regressor, rows in zip(found.cross.regressors, found.cross.rows, strict=True):
+        for regressor, rows in zip(found.evidence.models.regressors, found.evidence.models.rows, strict=True):
             positions = [int(np.flatnonzero(found.test.y == y)[0]) for y in rows.y]
             labels[positions] = regressor.taxonomy_.assign(rows).label_of_rows()
         np.testing.assert_array_equal(found.groups.label_of_rows(), labels)
@@ -239,7 +239,7 @@ class TestSettings:
         found = study(small(30), "y", plan=Plan(model=TwoLines(), calibration="cross"))
         assert found.regressor.calibration_.nonconformity == ProbabilityDistance()
         assert found.recommendation is None
-        assert {str(each.taxonomy) for each in (found.regressor, *found.cross.regressors)} == {"Marginal()"}
+        assert {str(each.taxonomy) for each in (found.regressor, *found.evidence.models.regressors)} == {"Marginal()"}
         many = cross_regressor(small(400), Plan(model=TwoLines(), calibration="cross"))
         assert many.nonconformity == ProbabilityDistance()
         assert str(many.taxonomy) == "BySpread(n_groups=3)"
@@ -354,7 +354,7 @@ class TestChoice:
         assert "because a split would leave 16 rows for calibration, too few for groups." in found.notes[0]
         assert found.notes[0].endswith("use calibration='split'.")
         split = study(small(), "y", plan=replace(SIMPLE, calibration="split"))
-        assert split.cross is None
+        assert split.evidence.kind == "split"
         assert not any("in turn" in note for note in split.notes)
 
 
@@ -386,7 +386,7 @@ class TestErrors:
         found = study(small(13), "y", plan=replace(SIMPLE, calibration="auto"))
         assert found.notes[0].endswith("because they are too few for three parts.")
         assert len(found.intervals) == 13
-        smallest = min(len(training) for each in found.cross.regressors for training, _ in each.cv)
+        smallest = min(len(training) for each in found.evidence.models.regressors for training, _ in each.cv)
         assert smallest == 10
 
     def test_too_few_clusters(self):

@@ -165,7 +165,7 @@ def test_the_sample_is_at_most_half_of_the_table(tmp_path):
 def test_the_report_has_the_counts_of_all_rows_at_every_level(tmp_path):
     """The slider has the levels at which all rows were counted."""
     found, written = studied(table(), tmp_path, plan=Plan("linear", Normalized(), BySpread(3), level=0.85))
-    assert found.all_rows.levels == (0.5, 0.8, 0.85, 0.9, 0.95, 0.99)
+    assert found.evidence.levels == (0.5, 0.8, 0.85, 0.9, 0.95, 0.99)
     text = short_report_page(found)
     n = f"{len(written)}"
     assert text.count(f'"{n}"') + text.count(f">{n}<") >= 1
@@ -322,7 +322,7 @@ def test_misses_of_separate_tails_are_those_of_all_test_rows(tmp_path):
     y, groups = written["y"].to_numpy(), np.array(written["group"].to_pylist())
     below, above = y < written["lower"].to_numpy(), y > written["upper"].to_numpy()
     expected = {label: (below[groups == label].mean(), above[groups == label].mean()) for label in ("low", "high")}
-    misses = found.all_rows.misses(0.9)
+    misses = found.evidence.misses(found.intervals_at(0.9))
     assert misses == {**expected, "all rows": (below.mean(), above.mean())}
     assert f"all rows {below.mean():.1%} and {above.mean():.1%}".replace("%", " %") in str(found)
 

@@ -80,7 +80,7 @@ def _kept_text(contents: Contents) -> str:
     """Return why the test rows of a study are a fair test, as a sentence after a space."""
     if contents.study is None:
         return ""
-    if contents.study.cross is None:
+    if contents.study.evidence.kind != "cross":
         return " The test rows were kept aside: the model has not seen them."
     if contents.study.clusters is not None:
         return f" One row of each {contents.study.clusters} was tested, by models that have not seen any row of it."

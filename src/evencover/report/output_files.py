@@ -104,7 +104,7 @@ def _study_data(study: Study, style: SettingStyle) -> dict[str, Any]:
         "prediction": prediction_text(study.intervals),
         "tolerance": study.audit.tolerance,
         "seed": plan.seed,
-        "calibration": "split" if study.cross is None else "cross",
+        "calibration": "cross" if study.evidence.kind == "cross" else "split",
         "guarantee": str(study.regressor.guarantee_),
         "guaranteed_coverage": float(study.regressor.guarantee_.lower_bound(plan.level)),
         "thresholds": json_value(_thresholds(study)),
@@ -123,7 +123,7 @@ def _quality_data(quality: Quality) -> dict[str, Any]:
 
 def _thresholds(study: Study) -> dict[Any, Any] | None:
     """Return the threshold of each group, or those of its two tails; None if the study is cross-fitted."""
-    if study.cross is not None:  # each row's interval depends on the scores of all folds
+    if study.evidence.kind == "cross":  # each row's interval depends on the scores of all folds
         return None
     learned, level = study.regressor.calibrator_, study.plan.level
     if isinstance(learned, CalibratedTails):
@@ -195,7 +195,7 @@ def write_study(
     progress : callable, optional
         Called with the number of finished levels and the number of all levels of the report.
     """
-    if study.all_rows is None:
+    if study.evidence.kind != "batches":
         table_columns = {name: values[study.test.positions] for name, values in (names or {}).items()}
         write_table(join_columns(table_columns, study.columns_of_intervals()), folder / intervals)
     study.regressor.save(folder / PREDICTOR, level=study.plan.level)

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from evencover.inputs.frames import take
 from evencover.intervals import Intervals, Side
 from evencover.report.charts import ShownRows
 from evencover.studies import Study
-from evencover.studies.table_study import audit_of_study
 from evencover.words.advice import Advice, advice_on_audit, advice_on_diagnosis, advice_on_study
 from evencover.words.settings import COMMAND_LINE, PYTHON, SettingStyle
 from evencover.words.studies import misses_text
@@ -183,7 +182,7 @@ def _study_contents(study: Study, command: str, progress: Progress) -> Contents:
         intervals = replace(at_all_levels, **arrays, level=level)
         is_own = level == study.plan.level
         diagnosis = study.diagnosis if is_own else at_level(study.diagnosis, level)
-        audited = study.audit if is_own else _audit_intervals(study, intervals, search, diagnosis)
+        audited = study.audit if is_own else study.evidence.audit(intervals, diagnosis, study.plan, search)
         advised = advice_on_study(replace(study, audit=audited, diagnosis=diagnosis), style_of(command))
         misses = misses_text(study, intervals)
         snapshots.append(LevelSnapshot(audited, advised, diagnosis, audited, intervals[shown], misses))
@@ -192,16 +191,9 @@ def _study_contents(study: Study, command: str, progress: Progress) -> Contents:
 
 def _levels_of(study: Study) -> list[float]:
     """Return the levels of the slider; those at which all rows were counted, if the table is large."""
-    if study.all_rows is not None:
-        return list(study.all_rows.levels)
+    if study.evidence.levels is not None:
+        return list(study.evidence.levels)
     return levels_around(study.plan.level, max(len(study.calibration), len(study.test)), len(study.columns))
-
-
-def _audit_intervals(study: Study, intervals: Intervals, search: FeatureSearch, diagnosis: Diagnosis) -> Audit:
-    settings: dict[str, Any] = {"X": search, "tolerance": study.plan.tolerance, "seed": study.plan.seed}
-    settings["split_at_random"] = study.time is None
-    audited = audit_of_study(study.regressor, study.test_rows, intervals, study.groups, diagnosis, **settings)
-    return audited if study.all_rows is None else study.all_rows.audit(audited)
 
 
 def _rows_to_show(study: Study) -> tuple[ShownRows, IntArray]:

@@ -16,6 +16,7 @@ from evencover.models.encoding import Encoded, EncodedDate
 from evencover.report.charts import format_number
 from evencover.report.level_sections import scrolling_table, section
 from evencover.studies import Study
+from evencover.studies.cross_fitting import CrossEvidence
 from evencover.words.results import p_value_scope
 from evencover.words.settings import SettingStyle
 from evencover.words.studies import study_notes
@@ -120,12 +121,14 @@ def data_section(study: Study, style: SettingStyle) -> Markup:
     columns = scrolling_table(
         ("column", "kind", "missing", "encoded as"),
         [(each.name, _kind(each), each.missing, _encoding_text(each)) for each in study.columns],
-        "The features in the training part" if study.cross is None else "The features in the rows of the first model",
+        f"The features in the {'rows of the first model' if study.evidence.kind == 'cross' else 'training part'}",
     )
     details = tag("details", tag("summary", "The features"), columns)
     texts = study_notes(study, style)
     notes = [tag("ul", *(tag("li", text) for text in texts))] if texts else []
-    used = _parts(study) if study.cross is None else [tag("p", _fold_text(study, len(study.cross.rows)))]
+    evidence, used = study.evidence, _parts(study)
+    if isinstance(evidence, CrossEvidence):
+        used = [tag("p", _fold_text(study, len(evidence.models.rows)))]
     return section("data", "Data", used[0], *notes, *used[1:], details)
 
 
@@ -157,7 +160,7 @@ def _parts(study: Study) -> list[Markup]:
     large = (
         " The diagnosis part is the rest of the random sample: with it, this report shows how one threshold for all "
         "rows would cover, single rows, and coverage by feature."
-    ) * (study.all_rows is not None)
+    ) * (study.evidence.kind == "batches")
     clusters = (
         f" All rows with the same {study.clusters} are in the same part. Rows that belong together depend on each "
         f"other. So in the calibration, all rows with the same {study.clusters} count as much as one new row, and the "

@@ -91,7 +91,7 @@ def _level_parts(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRec
     yield sections.tests_section(snapshot, recorder)
     if snapshot.audit is not None and snapshot.audit.by_feature:
         yield sections.features_section(contents, snapshot.audit, recorder)
-    if contents.study is not None and contents.study.cross is not None:
+    if contents.study is not None and contents.study.evidence.kind == "cross":
         yield sections.weaker_guarantee_section(contents.study, snapshot.level, recorder)
     elif contents.study is not None:
         yield sections.guarantee_section(contents.study.regressor.guarantee_, snapshot.level, recorder)
@@ -123,7 +123,7 @@ def _static_parts(result: Study | Diagnosis | Audit, contents: Contents) -> Mark
         "level": f"{plan.level:g}",
         "tolerance": f"{result.audit.tolerance:.2g}",
         "seed": plan.seed,
-        **(sizes if result.cross is None else {"calibration": "cross", "method": result.regressor.method}),
+        **({"calibration": "cross", "method": result.regressor.method} if result.evidence.kind == "cross" else sizes),
         "fitted model": repr(result.model),
         "model, score and groups": result.method,
     }
@@ -133,7 +133,7 @@ def _static_parts(result: Study | Diagnosis | Audit, contents: Contents) -> Mark
             *([] if result.recommendation is None else [evaluation_section(result.recommendation)]),
             data_section(result, contents.style),
             reproduction_section(settings, contents.command),
-            glossary_section(cross=result.cross is not None),
+            glossary_section(cross=result.evidence.kind == "cross"),
         ]
     )
 

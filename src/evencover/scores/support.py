@@ -179,6 +179,10 @@ def outside_support(nonconformity: Nonconformity, y: FloatArray, groups: Groups)
     return outside
 
 
+class OutsideSupportWarning(UserWarning):
+    """Some targets are impossible by the support of the score."""
+
+
 def warn_of_targets_outside(nonconformity: Nonconformity, y: FloatArray, groups: Groups) -> None:
     """Warn if calibration targets are impossible by the support of the score, with their number."""
     if (support := support_of(nonconformity)) is None:
@@ -186,5 +190,6 @@ def warn_of_targets_outside(nonconformity: Nonconformity, y: FloatArray, groups:
     if n_outside := np.count_nonzero(outside_support(nonconformity, y, groups)):
         warn_user(
             f"calibration targets outside the support of the score, which is {support}: {n_outside} "
-            f"of {len(y)}. They score infinity, which makes intervals wider; no interval covers such a target"
+            f"of {len(y)}. They score infinity, which makes intervals wider; no interval covers such a target",
+            OutsideSupportWarning,
         )

@@ -4,14 +4,16 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 
 from evencover.calibration.cross import is_by_features
 from evencover.conformal.cross import CrossConformalRegressor
+from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.cross_fitted_models import with_spread_model
+from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee, TooFewRowsWarning
 from evencover.inputs.arrays import FloatArray, IntArray, warn_user
@@ -25,9 +27,10 @@ from evencover.quantiles import Levels, rows_for_finite_threshold
 from evencover.rows import Rows
 from evencover.scores import Score
 from evencover.scores.support import with_support
+from evencover.studies.evidence import EvidenceKind, Misses, audit_taxonomy, audit_test_rows, misses_of_rows
 from evencover.studies.plan import Plan, small_table_choice
 from evencover.studies.table_preparation import PreparedTable
-from evencover.taxonomies import Marginal, Taxonomy
+from evencover.taxonomies import Marginal, Taxonomy, fresh_taxonomy
 
 _FOLDS = 10
 _MAX_FOLDS = 100  # of one row each; more take too long
@@ -209,6 +212,70 @@ def _joined_groups(parts: list[Groups | None], order: IntArray) -> Groups | None
         return None
     labels = tuple(dict.fromkeys(label for part in groups for label in part.labels))
     return Groups(np.concatenate([part.codes_among(labels) for part in groups])[order], labels)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossEvidence:
+    """Every row trains, calibrates and tests in turn: it is tested by models that were fitted without it.
+
+    Parameters
+    ----------
+    regressor : CrossConformalRegressor
+        The model for new rows, fitted on all rows.
+    models : CrossFitted
+        The models that test the rows.
+    training, calibration : ndarray of int
+        The rows that fit and calibrate this model, by position in the table.
+    test : Part
+        The rows that are tested, as they are in the table: all of them, or one of each cluster.
+    rows : Rows
+        The same rows, each with the predictions of a model that was fitted without it.
+    groups : Groups
+        Their groups: those of the models that test them or, if these have only one, groups of the same size. The bins
+        of out-of-fold predictions do not fit those of several models.
+    """
+
+    regressor: CrossConformalRegressor
+    models: CrossFitted
+    training: IntArray
+    calibration: IntArray
+    test: Part
+    rows: Rows
+    groups: Groups
+    kind: ClassVar[EvidenceKind] = "cross"
+    levels: ClassVar[None] = None
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of rows by their use; a row is used several times."""
+        return {"training": len(self.training), "calibration": len(self.calibration), "test": len(self.test)}
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows that were used."""
+        return len(self.training)
+
+    def intervals(self, level: Levels) -> Intervals:
+        """Return the intervals of the tested rows, each by a model that was fitted without it."""
+        return self.models.intervals(level)
+
+    def audit(self, intervals: Intervals, diagnosis: Diagnosis, plan: Plan, X: Any = None) -> Audit:
+        """Return the audit of the tested rows."""
+        return audit_test_rows(
+            self, intervals, diagnosis, plan, X=self.test.X if X is None else X, split_at_random=True
+        )
+
+    def misses(self, intervals: Intervals) -> Misses:
+        """Return the shares of tested rows below and above their intervals, by group and of all rows."""
+        return misses_of_rows(self.rows, intervals, self.groups)
+
+
+def tested_groups(regressor: CrossConformalRegressor, intervals: Intervals, rows: Rows) -> Groups:
+    """Return the groups of rows that were tested out of sample, with intervals of the models that tested them."""
+    if intervals.groups is not None and len(regressor.calibration_.labels) > 1:
+        return intervals.groups
+    learned = fresh_taxonomy(audit_taxonomy(regressor)).learn(rows)
+    return Groups(learned.codes, learned.labels)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,8 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
-from warnings import catch_warnings, filterwarnings, simplefilter
+from typing import Any, ClassVar
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 from sklearn.base import clone
@@ -22,6 +22,7 @@ from evencover.calibration.table_columns import TableColumns
 from evencover.conformal.split import ConformalRegressor
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.audit_scope import width_feature
+from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.display.text import count_text
 from evencover.files.archive import atomic_write
 from evencover.groups import Groups, Label
@@ -30,22 +31,28 @@ from evencover.inputs.arrays import FloatArray, IntArray, check_count, warn_user
 from evencover.inputs.frames import join_columns
 from evencover.intervals import Intervals, bound_side, limits_reached
 from evencover.model_selection import Part
-from evencover.quantiles import level_fraction
+from evencover.quantiles import Levels, level_fraction
 from evencover.rows import Rows
+from evencover.scores.support import OutsideSupportWarning
+from evencover.studies.evidence import (
+    EvidenceKind,
+    Misses,
+    SplitEvidence,
+    audit_taxonomy,
+    warn_of_groups_with_few_rows,
+)
 from evencover.studies.large_table import LargeTable, Progress, UsedRows, column_labels
 from evencover.studies.messages import Message, TableError, TableWarning
 from evencover.studies.plan import Plan
 from evencover.studies.study_result import Study, columns_of_intervals
 from evencover.studies.table_preparation import MissingTarget, missing_target_note
-from evencover.studies.table_study import audit_of_study, audit_taxonomy, study, warn_of_groups_with_few_rows
+from evencover.studies.table_study import study
 from evencover.studies.targets import outside_warnings
 from evencover.tables.arrow_data import arrow_data, check_output
 from evencover.tables.batches import import_arrow
 from evencover.tables.table_audit import AuditTotals, Cell, CoverageCounts, RowTotals, Strata
 from evencover.taxonomies import ByFeature, ByPrediction, BySpread, Marginal, Product, Taxonomy
 
-OUTSIDE_SUPPORT = "outside the support"  # in warnings of batches and of the sample
-WITHOUT_TARGET = "rows without a target"
 _LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # of the report, besides the plan's own
 _COLUMNS = TableColumns("target", lower="lower", upper="upper", group="group")  # of the counts
 
@@ -66,14 +73,21 @@ class BatchWarnings:
             simplefilter("always")
             yield
         for each in caught:
-            text = str(each.message)
-            if not isinstance(each.message, TooFewRowsWarning) and OUTSIDE_SUPPORT not in text:
+            if not _is_about_all_rows(each.message):
+                text = str(each.message)
                 self.texts.setdefault(text.partition(":")[0], text)
 
     def give(self) -> None:
         """Give the warnings."""
         for text in self.texts.values():
             warn_user(f"{text} (in the first batch of the table that has such rows)")
+
+
+def _is_about_all_rows(warning: Warning | str) -> bool:
+    """Return whether a warning is about the rows of a table together, so that it says nothing about some of them."""
+    if isinstance(warning, TableWarning):
+        return warning.message.kind == "outside support"
+    return isinstance(warning, TooFewRowsWarning | OutsideSupportWarning)
 
 
 def fixed_taxonomy(taxonomy: Taxonomy) -> Taxonomy:
@@ -183,38 +197,45 @@ class ModelTest:
         """
         self.warnings.give()
         sampled, plan = self.sampled, self.sampled.plan
-        intervals, groups = self.by_level[plan.level].sampled, self.taxonomy.assign(sampled.test_rows)
-        all_rows = _CountedRows(self)
-        audited = audit_of_study(
-            self.regressor,
-            sampled.test_rows,
-            intervals,
-            groups,
-            sampled.diagnosis,
-            X=sampled.test.X,
-            level=plan.level,
-            tolerance=plan.tolerance,
-            seed=plan.seed,
-            split_at_random=True,
+        found = sampled.evidence
+        evidence = BatchEvidence(
+            SplitEvidence(
+                self.regressor,
+                positions[found.training],
+                positions[found.calibration],
+                Part(found.test.X, found.test.y, positions[found.test.positions]),
+                found.rows,
+                self.taxonomy.assign(found.rows),
+            ),
+            self.by_level,
+            {use: total for use, (_, total) in self.outside.counts.items()},
         )
+        intervals = self.by_level[plan.level].sampled
         return replace(
             sampled,
             regressor=self.regressor,
-            training=positions[sampled.training],
-            calibration=positions[sampled.calibration],
-            test=Part(sampled.test.X, sampled.test.y, positions[sampled.test.positions]),
+            evidence=evidence,
             intervals=intervals,
-            groups=groups,
-            audit=all_rows.audit(audited),
-            table_warnings=(*_without(sampled.table_warnings, OUTSIDE_SUPPORT), *self.outside.warnings()),
-            table_notes=(all_rows.note, *without_target, *_without(sampled.table_notes, WITHOUT_TARGET)),
-            all_rows=all_rows,
+            audit=evidence.audit(intervals, sampled.diagnosis, plan),
+            table_warnings=(*_without(sampled.table_warnings, "outside support"), *self.outside.warnings()),
+            table_notes=(_uses_note(evidence), *without_target, *_without(sampled.table_notes, "missing target")),
         )
 
 
-def _without(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
-    """Return the messages about the sample, except those that are about all rows of a table."""
-    return tuple(each for each in messages if text not in each.text)
+def _without(messages: Sequence[Message], kind: str) -> tuple[Message, ...]:
+    """Return the messages about the sample, except those of a kind that is about all rows of a table."""
+    return tuple(each for each in messages if each.kind != kind)
+
+
+def _uses_note(evidence: "BatchEvidence") -> Message:
+    """Return how the rows were used, in a sentence."""
+    sizes = {use: count_text(n) for use, n in evidence.sizes.items()}
+    sample = count_text(evidence.sizes["training"] + evidence.sizes["diagnosis"])
+    return Message(
+        f"the table is large, so a random sample of {sample} rows was used to choose the method and to fit the "
+        f"model ({sizes['training']} rows) and to diagnose it ({sizes['diagnosis']} rows). Of all other rows, "
+        f"{sizes['calibration']} calibrate the intervals and {sizes['test']} test them"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,62 +290,106 @@ def _no_groups(intervals: Intervals) -> IntArray:
 
 
 @dataclass(frozen=True, eq=False)
-class _CountedRows:
-    """All rows of the table, as a `Study` needs them."""
+class BatchEvidence:
+    """The rows of a large table, counted in batches, and a random sample of them in memory.
 
-    test: ModelTest
+    The sample chose the method, fitted the model and diagnosed it. Other rows calibrated the model, and the rest tested
+    it. Features are searched, widths compared and predictions judged in the sample's own test rows.
+
+    Parameters
+    ----------
+    sample : SplitEvidence
+        The sample, with the model that all calibration rows calibrated.
+    by_level : mapping from float to _LevelCounts
+        The counts of all test rows at each level.
+    used : mapping from str to int
+        The number of other rows by their use.
+    """
+
+    sample: SplitEvidence
+    by_level: Mapping[float, "_LevelCounts"]
+    used: Mapping[str, int]
+    kind: ClassVar[EvidenceKind] = "batches"
+
+    @property
+    def regressor(self) -> ConformalRegressor:
+        """The calibrated model."""
+        regressor: ConformalRegressor = self.sample.regressor
+        return regressor
+
+    @property
+    def training(self) -> IntArray:
+        """The rows that fitted the model, by position in the table."""
+        return self.sample.training
+
+    @property
+    def calibration(self) -> IntArray:
+        """The rows of the diagnosis, by position in the table."""
+        return self.sample.calibration
+
+    @property
+    def test(self) -> Part:
+        """The sample's test rows, as they are in the table."""
+        return self.sample.test
+
+    @property
+    def rows(self) -> Rows:
+        """The sample's test rows, with the model's predictions."""
+        return self.sample.rows
+
+    @property
+    def groups(self) -> Groups:
+        """The groups of the sample's test rows."""
+        return self.sample.groups
 
     @property
     def levels(self) -> tuple[float, ...]:
         """The levels at which all test rows were counted."""
-        return tuple(self.test.by_level)
+        return tuple(self.by_level)
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The number of rows that were used, by their use."""
-        sampled = self.test.sampled
-        used = {use: total for use, (_, total) in self.test.outside.counts.items()}
+        """The number of rows by their use."""
         return {
-            "training": len(sampled.training),
-            "diagnosis": len(sampled.calibration) + len(sampled.test),
-            **{use: used.get(use, 0) for use in ("calibration", "test")},
+            "training": len(self.training),
+            "diagnosis": len(self.calibration) + len(self.test),
+            **{use: self.used.get(use, 0) for use in ("calibration", "test")},
         }
 
     @property
-    def note(self) -> Message:
-        """How the rows were used, in a sentence."""
-        sizes = {use: count_text(n) for use, n in self.sizes.items()}
-        sample = count_text(self.sizes["training"] + self.sizes["diagnosis"])
-        return Message(
-            f"the table is large, so a random sample of {sample} rows was used to choose the method and to fit the "
-            f"model ({sizes['training']} rows) and to diagnose it ({sizes['diagnosis']} rows). Of all other rows, "
-            f"{sizes['calibration']} calibrate the intervals and {sizes['test']} test them"
-        )
+    def n_rows(self) -> int:
+        """The number of rows that were used."""
+        return sum(self.sizes.values())
 
-    def audit(self, sampled: Audit) -> Audit:
-        """Return the audit of the sample's test rows with the counts of all test rows, at the level of the audit."""
-        guarantee = self.test.regressor.guarantee_
-        counts = self.test.by_level[sampled.level]
+    def intervals(self, level: Levels) -> Intervals:
+        """Return the intervals of the sample's test rows."""
+        return self.sample.intervals(level)
+
+    def audit(self, intervals: Intervals, diagnosis: Diagnosis, plan: Plan, X: Any = None) -> Audit:
+        """Return the audit of the sample's test rows with the counts of all test rows, at one of the levels."""
+        sampled, guarantee = self.sample.audit(intervals, diagnosis, plan, X), self.regressor.guarantee_
+        counts = self.by_level[sampled.level]
         audited = counts.totals(guarantee.tail_shares).audit(sampled, tuple(guarantee.sizes.values()))
         judged = audited.quality
         return replace(
             audited,
             n_replaced=sum(counts.n_replaced),
             quality=replace(sampled.quality, rows=judged.rows, coverage=judged.coverage),  # same rows for all widths
-            notes=(*audited.notes, self._audit_note(sampled, audited)),
+            notes=(*audited.notes, _audit_note(sampled, audited)),
         )
 
-    def _audit_note(self, sampled: Audit, audited: Audit) -> str:
-        return (
-            f"All {count_text(audited.overall.rows)} test rows were counted. Features were searched, widths compared "
-            f"and predictions judged in {count_text(sampled.overall.rows)} rows of the random sample."
-        )
-
-    def misses(self, level: float) -> dict[Label, tuple[float, float]]:
+    def misses(self, intervals: Intervals) -> Misses:
         """Return the shares of all test rows below and above their intervals, by group and of all rows."""
-        counts = self.test.by_level[level].totals(None)
+        counts = self.by_level[float(intervals.level)].totals(None)  # type: ignore[arg-type]
         found = {label: _shares(totals) for label, totals in counts.by_group.items()}
         return found | ({"all rows": _shares(counts.everything)} if len(found) > 1 else {})
+
+
+def _audit_note(sampled: Audit, audited: Audit) -> str:
+    return (
+        f"All {count_text(audited.overall.rows)} test rows were counted. Features were searched, widths compared "
+        f"and predictions judged in {count_text(sampled.overall.rows)} rows of the random sample."
+    )
 
 
 def _shares(totals: RowTotals) -> tuple[float, float]:
@@ -442,14 +507,16 @@ def _check_csv(types: Mapping[str, Any]) -> None:
 def _study_of_sample(sample: Any, target: str, **settings: Any) -> Study:
     """Return the study of the sample. Its row numbers say nothing about the table, and an error says so."""
     try:
-        with catch_warnings():
-            simplefilter("ignore", TooFewRowsWarning)  # other rows calibrate
-            filterwarnings("ignore", f".*{OUTSIDE_SUPPORT}")
-            return study(sample, target, **settings)
+        with catch_warnings(record=True) as caught:
+            simplefilter("always")
+            found = study(sample, target, **settings)
     except TableError as error:
         where = f" (in a random sample of {count_text(sample.num_rows)} rows)"
-        problems = [replace(each, text=each.text + where * (" row" in each.text)) for each in error.problems]
-        raise TableError(problems) from None
+        raise TableError([replace(each, text=each.text + where) for each in error.problems]) from None
+    for each in caught:
+        if not _is_about_all_rows(each.message):
+            warn_user(each.message, each.category)
+    return found
 
 
 def _with_all_categories(taxonomy: Any, table: LargeTable) -> Any:

@@ -17,11 +17,14 @@ class Message:
         Settings of `study` that solve it, the best first. A remedy may need several settings.
     lead : str
         The words between the sentence and the settings.
+    kind : str
+        What it is about, where code needs to know it; no code reads the text.
     """
 
     text: str
     remedies: tuple[Mapping[str, Any], ...] = ()
     lead: str = ": use"
+    kind: str = ""
 
 
 class TableWarning(UserWarning):

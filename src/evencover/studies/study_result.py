@@ -1,10 +1,7 @@
 """The result of a study: a calibrated model, how it covers rows that it has not seen, and notes on the table."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Any
 
 from evencover.calibration.two_tails import CalibratedTails
 from evencover.diagnostics.audit_result import Audit
@@ -13,11 +10,10 @@ from evencover.diagnostics.quality import Quality
 from evencover.diagnostics.recommendation_result import Recommendation, Tails
 from evencover.diagnostics.verdicts import Verdict
 from evencover.display.text import short_repr
-from evencover.groups import Groups, Label
+from evencover.groups import Groups
 from evencover.inputs.arrays import FloatArray, IntArray
 from evencover.inputs.frames import FROM_ZERO, RowNumbers, join_columns
 from evencover.intervals import Intervals
-from evencover.metrics import misses_by_group
 from evencover.model_selection import Part
 from evencover.models.auto import StackReport
 from evencover.models.encoding import Encoded, TableEncoder
@@ -26,31 +22,10 @@ from evencover.predictions import Prediction
 from evencover.quantiles import Levels
 from evencover.rows import Rows
 from evencover.scores.support import outside_support
-from evencover.studies.cross_fitting import CrossFitted
+from evencover.studies.evidence import Evidence
 from evencover.studies.messages import Message
 from evencover.studies.plan import Plan
 from evencover.taxonomies import Taxonomy
-
-
-class AllRows(Protocol):
-    """The rows of a large table, of which the study holds a random sample.
-
-    They calibrated the model and tested it, in batches.
-    """
-
-    @property
-    def levels(self) -> tuple[float, ...]:
-        """The levels at which all test rows were counted, in increasing order."""
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The number of rows that were used, by their use."""
-
-    def misses(self, level: float) -> dict[Label, tuple[float, float]]:
-        """Return the shares of all test rows below and above their intervals, by group and of all rows."""
-
-    def audit(self, sampled: Audit) -> Audit:
-        """Return the audit of the test rows in the sample, at one of the levels, with the counts of all test rows."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,18 +45,10 @@ class Study:
         The calibrated model; takes tables with the columns of the features.
     recommendation : Recommendation or None
         The scores and groups that were evaluated on the training part; None if the plan gives both.
-    training, calibration : ndarray of int
-        The rows of these parts, by position in the table. If the study is cross-fitted, a row is in several parts.
-    test : Part
-        The rows of the test part, as they are in the table.
-    test_rows : Rows
-        The same rows with the model's predictions. If the study is cross-fitted, each is predicted by models that were
-        fitted without it.
+    evidence : SplitEvidence, CrossEvidence or BatchEvidence
+        The rows that test the model: a part of the table, all rows in turn, or those of a large table, in batches.
     intervals : Intervals
         The intervals of the test rows, at the plan's level.
-    groups : Groups
-        The groups of the test rows: those of the model's thresholds, or three levels of the spread if it has one
-        threshold.
     diagnosis : Diagnosis
         How one threshold for all rows would cover the groups, estimated on the calibration part.
     audit : Audit
@@ -93,11 +60,6 @@ class Study:
         How texts number the rows: from 0, or as in the file that the table was read from.
     table_warnings, table_notes : tuple of Message
         What may be wrong with the table, and what else a reader should know; `warnings` and `notes` are their texts.
-    cross : CrossFitted or None
-        If every row was used to train, to calibrate and to test: the models that test each row out of sample.
-    all_rows : AllRows or None
-        If the table is large: the counts of all test rows. The rows above are then those of a random sample, which
-        chose the method, fitted the model and diagnoses it; the other rows calibrated the model and tested it.
     """
 
     name: str
@@ -107,20 +69,39 @@ class Study:
     time: str | None
     regressor: Any
     recommendation: Recommendation | None
-    training: IntArray
-    calibration: IntArray
-    test: Part
-    test_rows: Rows
+    evidence: Evidence
     intervals: Intervals
-    groups: Groups
     diagnosis: Diagnosis
     audit: Audit
     left_out: tuple[str, ...] = ()
     row_numbers: RowNumbers = FROM_ZERO
     table_warnings: tuple[Message, ...] = ()
     table_notes: tuple[Message, ...] = ()
-    cross: CrossFitted | None = None
-    all_rows: AllRows | None = None
+
+    @property
+    def training(self) -> IntArray:
+        """The rows that fitted the model, by position in the table."""
+        return self.evidence.training
+
+    @property
+    def calibration(self) -> IntArray:
+        """The rows that calibrated the model, by position in the table; those of its diagnosis, if it is large."""
+        return self.evidence.calibration
+
+    @property
+    def test(self) -> Part:
+        """The test rows, as they are in the table; those of a random sample, if it is large."""
+        return self.evidence.test
+
+    @property
+    def test_rows(self) -> Rows:
+        """The same rows with predictions, by models that were not fitted on them."""
+        return self.evidence.rows
+
+    @property
+    def groups(self) -> Groups:
+        """The groups of the test rows: those of the thresholds, or three levels of the spread if there is only one."""
+        return self.evidence.groups
 
     @property
     def verdict(self) -> Verdict:
@@ -177,15 +158,13 @@ class Study:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The number of rows in each part; if the study is cross-fitted, a row is in several parts."""
-        if self.all_rows is not None:
-            return self.all_rows.sizes
-        return {"training": len(self.training), "calibration": len(self.calibration), "test": len(self.test)}
+        """The number of rows by their use; if the study is cross-fitted, a row is used several times."""
+        return self.evidence.sizes
 
     @property
     def n_rows(self) -> int:
         """The number of rows that were used."""
-        return len(self.training) if self.cross is not None else sum(self.sizes.values())
+        return self.evidence.n_rows
 
     @property
     def columns(self) -> tuple[Encoded, ...]:
@@ -200,7 +179,8 @@ class Study:
 
     @property
     def _fitted(self) -> Any:
-        frozen = self.regressor.estimator_ if self.cross is None else self.regressor.estimators_[0]
+        models = getattr(self.regressor, "estimators_", None)
+        frozen = self.regressor.estimator_ if models is None else models[0]
         return getattr(frozen, "estimator", frozen)
 
     @property
@@ -210,7 +190,7 @@ class Study:
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{part} {n}" for part, n in self.sizes.items())
-        sizes = sizes if self.cross is None else f"{self.n_rows}, cross-fitted"
+        sizes = f"{self.n_rows}, cross-fitted" if self.evidence.kind == "cross" else sizes
         return f"Study({self.name}, target {self.target}: {self.verdict}; rows: {sizes}; level {self.plan.level:g})"
 
     def __str__(self) -> str:
@@ -228,14 +208,6 @@ class Study:
         from evencover.words.studies import study_answers
 
         return study_answers(self)
-
-    def misses(self, intervals: Intervals) -> Mapping[Label, tuple[Any, Any]]:
-        """Return the shares of test rows below and above their intervals, by group and of all rows."""
-        if self.all_rows is not None:
-            return self.all_rows.misses(float(intervals.level))  # type: ignore[arg-type]
-        groups = misses_by_group(self.test_rows.y, intervals, self.groups)
-        (every,) = misses_by_group(self.test_rows.y, intervals, np.zeros(len(intervals))).values()
-        return groups | ({"all rows": every} if len(groups) > 1 else {})
 
     @property
     def tails(self) -> Tails:
@@ -282,10 +254,7 @@ class Study:
         level : float or sequence of L floats
             Nominal coverage.
         """
-        if self.cross is not None:
-            return self.cross.intervals(level)
-        intervals: Intervals = self.regressor.predict_interval(self.test_rows, level=level)
-        return intervals
+        return self.evidence.intervals(level)
 
     def columns_of_intervals(self) -> dict[str, Any]:
         """Return the test rows as columns: row, prediction, bounds, group, whether covered, target.

@@ -460,7 +460,8 @@ def missing_target_note(missing: int, n: int) -> Message:
     """Return the note that rows without a target were left out."""
     return Message(
         f"rows without a target: {missing} of {n}. They were left out, and the guarantee is for rows whose "
-        "target can be known"
+        "target can be known",
+        kind="missing target",
     )
 
 

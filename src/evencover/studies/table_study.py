@@ -1,8 +1,7 @@
 """Study a table: split, fit, select score and groups, calibrate, diagnose, audit."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from math import inf, isfinite
 from typing import Any
 
@@ -11,31 +10,23 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from evencover.calibration.by_group import ByGroup
-from evencover.calibration.calibration import Calibration
-from evencover.calibration.two_tails import CalibratedTails, TwoTails
-from evencover.conformal.cross import CrossConformalRegressor
+from evencover.calibration.two_tails import TwoTails
 from evencover.conformal.split import ConformalRegressor
-from evencover.diagnostics.audit_result import Audit
-from evencover.diagnostics.audits import audit
 from evencover.diagnostics.cross_fitted_models import fitted_with_progress
 from evencover.diagnostics.diagnosis import diagnose
-from evencover.diagnostics.diagnosis_result import Diagnosis
-from evencover.diagnostics.quality import Quality, quality
 from evencover.diagnostics.recommendation_result import Recommendation
 from evencover.diagnostics.recommendations import recommend
-from evencover.groups import Groups
 from evencover.inputs.arrays import IntArray, warn_user
 from evencover.inputs.frames import column_names, columns_of, row_numbers
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
 from evencover.models.estimators import cloned, median_spread
-from evencover.quantiles import level_fraction
 from evencover.rows import Rows
 from evencover.scores import Bounded
-from evencover.scores.evaluation import interval_by
 from evencover.scores.score import needs_scale, with_scale
 from evencover.scores.support import with_support
-from evencover.studies.cross_fitting import CrossFitted, CrossSettings, cross_fitted, units_of
+from evencover.studies.cross_fitting import CrossEvidence, CrossSettings, cross_fitted, tested_groups, units_of
+from evencover.studies.evidence import SplitEvidence, audit_taxonomy
 from evencover.studies.messages import Message, TableWarning
 from evencover.studies.plan import Plan
 from evencover.studies.splits import clusters_of, cross_notes, reason_for_cross, split_table, time_notes
@@ -48,33 +39,7 @@ from evencover.studies.table_preparation import (
     prepare_table,
 )
 from evencover.studies.targets import support_notes, support_warnings
-from evencover.taxonomies import Taxonomy, default_taxonomy, fresh_taxonomy
-
-
-def is_cross(regressor: Any) -> bool:
-    """Return whether a model was calibrated on the rows that it was fitted on, by cross-validation."""
-    return isinstance(regressor, CrossConformalRegressor)
-
-
-def has_one_threshold(regressor: Any) -> bool:
-    """Return whether the same threshold serves all rows and both ends of their intervals."""
-    return len(regressor.calibration_.labels) == 1 and not isinstance(regressor.calibrator_, CalibratedTails)
-
-
-def warn_of_groups_with_few_rows(regressor: Any, level: float) -> None:
-    """Warn of groups whose thresholds are infinite, because they have too few calibration rows."""
-    for calibration, levels in _calibrations(regressor, (level_fraction(level),)):
-        calibration.threshold(levels)
-
-
-def _calibrations(regressor: Any, levels: tuple[Fraction, ...]) -> Iterator[tuple[Calibration, tuple[Fraction, ...]]]:
-    """Yield the calibrations whose thresholds a model uses, one or one for each tail, with their levels."""
-    learned = regressor.calibrator_
-    if isinstance(learned, CalibratedTails):
-        yield from zip((learned.lower, learned.upper), learned.tail_levels(levels), strict=True)
-    else:
-        yield regressor.calibration_, levels
-
+from evencover.taxonomies import Taxonomy
 
 Progress = Callable[[str], None]
 
@@ -181,15 +146,11 @@ def _study(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: Prog
     cross = plan.calibration == "cross" or reason is not None
     plan = plan.for_table(len(prepared.y), cross=cross)
     fitted = _fit_cross(prepared, plan, progress) if cross else _fit_split(table, roles, prepared, plan, progress)
-    regressor, rows = fitted.regressor, fitted.rows
+    evidence, regressor = fitted.evidence, fitted.evidence.regressor
     progress("diagnosing the calibration rows")
-    taxonomy = audit_taxonomy(regressor)
     settings: dict[str, Any] = {"level": plan.level, "tolerance": plan.tolerance, "seed": plan.seed}
-    diagnosis = diagnose(regressor, taxonomy=taxonomy, **settings)
+    diagnosis = diagnose(regressor, taxonomy=fitted.taxonomy, **settings)
     progress("auditing the test rows")
-    intervals = fitted.intervals(plan.level)
-    groups = fitted.groups(intervals, taxonomy)
-    settings["split_at_random"] = roles.time is None
     return Study(
         name=name,
         target=roles.target,
@@ -198,15 +159,10 @@ def _study(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: Prog
         time=roles.time,
         regressor=regressor,
         recommendation=getattr(regressor, "recommendation_", None),
-        training=fitted.training,
-        calibration=fitted.calibration,
-        test=fitted.test,
-        test_rows=rows,
-        intervals=intervals,
-        groups=groups,
+        evidence=evidence,
+        intervals=fitted.intervals,
         diagnosis=diagnosis,
-        audit=audit_of_study(regressor, rows, intervals, groups, diagnosis, X=fitted.test.X, **settings),
-        cross=fitted.cross,
+        audit=evidence.audit(fitted.intervals, diagnosis, plan),
         left_out=fitted.table.left_out,
         row_numbers=row_numbers(table),
         table_warnings=(*prepared.warnings, *fitted.warnings),
@@ -216,37 +172,14 @@ def _study(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: Prog
 
 @dataclass(frozen=True, eq=False)
 class _Fitted:
-    """A calibrated model, its table, the rows that test it, and messages; `cross` if every row was used for all."""
+    """A table, the test of the model that was fitted to it, the groups and intervals of this test, and messages."""
 
     table: PreparedTable
-    regressor: Any
-    training: IntArray
-    calibration: IntArray
-    test: Part
-    rows: Rows
+    evidence: SplitEvidence | CrossEvidence
+    taxonomy: Taxonomy
+    intervals: Intervals
     warnings: Sequence[Message]
     notes: Sequence[Message]
-    cross: CrossFitted | None = None
-
-    def intervals(self, level: float) -> Intervals:
-        """Return the intervals of the test rows."""
-        if self.cross is not None:
-            return self.cross.intervals(level)
-        intervals: Intervals = self.regressor.predict_interval(self.rows, level=level)
-        return intervals
-
-    def groups(self, intervals: Intervals, taxonomy: Taxonomy) -> Groups:
-        """Return the groups of the test rows.
-
-        If the study is cross-fitted, they are the groups of the models that test the rows or, if these have only one,
-        groups of the same size: the bins of out-of-fold predictions do not fit those of several models.
-        """
-        if self.cross is None:
-            return taxonomy.assign(self.rows)
-        if intervals.groups is not None and len(self.regressor.calibration_.labels) > 1:
-            return intervals.groups
-        learned = fresh_taxonomy(taxonomy).learn(self.rows)
-        return Groups(learned.codes, learned.labels)
 
 
 def _fit_split(table: Any, roles: ColumnRoles, prepared: PreparedTable, plan: Plan, progress: Progress) -> _Fitted:
@@ -264,7 +197,17 @@ def _fit_split(table: Any, roles: ColumnRoles, prepared: PreparedTable, plan: Pl
     rows = regressor.rows(test.X, test.y)
     notes = [*time_notes(table, roles.time, parts), *support_note, *_log_notes(regressor)]
     test = Part(decided.shown(decided.places(test.positions)), test.y, test.positions)
-    return _Fitted(decided, regressor, training.positions, calibration.positions, test, rows, outside, notes)
+    taxonomy = audit_taxonomy(regressor)
+    evidence = SplitEvidence(
+        regressor,
+        training.positions,
+        calibration.positions,
+        test,
+        rows,
+        taxonomy.assign(rows),
+        at_random=roles.time is None,
+    )
+    return _Fitted(decided, evidence, taxonomy, evidence.intervals(plan.level), outside, notes)
 
 
 def _decided_on_training_rows(
@@ -286,14 +229,16 @@ def _fit_cross(table: PreparedTable, plan: Plan, progress: Progress) -> _Fitted:
     decided = table.decided_by([rows for rows, _ in settings.folds(units)])
     table.decided_by(settings.test_fits(units))  # an error now, if a model that tests cannot read some value
     regressor = settings.fitted(decided.features, table.y, units)
-    cross, test = cross_fitted(settings, table, units, regressor.guarantee_, progress)
+    models, test = cross_fitted(settings, table, units, regressor.guarantee_, progress)
     support = plan.target_support(table.y)
     outside = support_warnings(support, test=table.y)
     notes = support_notes(support, decided=_decides_support(plan))
-    rows = Rows.with_checked_target(cross.prediction, test.X, test.y)
+    rows, intervals = Rows.with_checked_target(models.prediction, test.X, test.y), models.intervals(plan.level)
     test = Part(decided.shown(decided.places(test.positions)), test.y, test.positions)
-    calibration = np.sort(np.concatenate([positions for _, positions in regressor.cv]))
-    return _Fitted(decided, regressor, table.rows, table.rows[calibration], test, rows, outside, notes, cross)
+    calibration = table.rows[np.sort(np.concatenate([positions for _, positions in regressor.cv]))]
+    groups = tested_groups(regressor, intervals, rows)
+    evidence = CrossEvidence(regressor, models, table.rows, calibration, test, rows, groups)
+    return _Fitted(decided, evidence, audit_taxonomy(regressor), intervals, outside, notes)
 
 
 def _warn_of(table: PreparedTable) -> None:
@@ -338,59 +283,6 @@ def _log_notes(regressor: ConformalRegressor) -> list[Message]:
         "the median of the target; the mean is larger if the target is skewed. To switch this off, use"
     )
     return [Message(text, ({"target_transform": "none"},), lead="")]
-
-
-def audit_of_study(
-    regressor: Any,
-    rows: Rows,
-    intervals: Intervals,
-    groups: Groups,
-    diagnosis: Diagnosis,
-    **settings: Any,
-) -> Audit:
-    """Return the audit of the test rows; if one threshold serves all rows, the calibration rows are evidence, too.
-
-    The test rows are of different clusters, if there are clusters.
-    """
-    have_clusters = intervals.guarantee is not None and intervals.guarantee.for_new_clusters
-    audited = audit(
-        rows.y,
-        intervals,
-        groups=groups,
-        clusters=np.arange(len(rows)) if have_clusters else None,
-        diagnosis=diagnosis if _is_of_its_threshold(diagnosis, regressor) else None,
-        **settings,
-    )
-    return replace(audited, quality=study_quality(regressor, rows, intervals, diagnosis))
-
-
-def _is_of_its_threshold(diagnosis: Diagnosis, regressor: Any) -> bool:
-    """Return whether a model has one threshold, and the rows of its diagnosis are those behind the threshold."""
-    own_rows = diagnosis.inputs.rows is getattr(regressor, "calibration_rows_", None)
-    return own_rows and has_one_threshold(regressor) and not is_cross(regressor)
-
-
-def study_quality(regressor: Any, rows: Rows, intervals: Intervals, diagnosis: Diagnosis) -> Quality:
-    """Return the quality on test rows; one threshold for all rows is that of the diagnosis."""
-    one_threshold, score = intervals, diagnosis.inputs.nonconformity
-    if not has_one_threshold(regressor) and score is not None:
-        one_threshold = interval_by(score, diagnosis.threshold, rows.prediction)
-    return quality(
-        rows.y,
-        intervals,
-        prediction=rows.prediction,
-        reference_y=None if diagnosis.inputs.rows is None else diagnosis.inputs.rows.y,
-        one_threshold=one_threshold,
-        level=diagnosis.level,
-    )
-
-
-def audit_taxonomy(regressor: Any) -> Taxonomy:
-    """Return the groups of the audit, learned from the calibration rows: the model's, or three if it has only one."""
-    if len(regressor.calibration_.labels) > 1:
-        learned: Taxonomy = regressor.taxonomy_
-        return learned
-    return default_taxonomy(regressor.calibration_rows_)
 
 
 def _fitted_regressor(

@@ -86,7 +86,7 @@ def outside_warnings(support: Support, counts: Mapping[str, tuple[int, int]]) ->
     if not found:
         return []
     text = f"{' and '.join(found)} are outside the support ({support}), and no interval covers them"
-    return [Message(text, ({"support": "none"},), ". To allow all numbers, use")]
+    return [Message(text, ({"support": "none"},), ". To allow all numbers, use", kind="outside support")]
 
 
 def _problem_of_other_values(name: str, values: NDArray[Any], rows: RowNumbers) -> Message:

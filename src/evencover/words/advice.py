@@ -302,7 +302,7 @@ def _change_support(style: SettingStyle, outside: float) -> Advice:
 
 def _if_all_rows_off(audit: Audit, style: SettingStyle, study: "Study | None") -> list[str]:
     share = f"{percent_text(audit.overall.coverage)} instead of {percent_text(audit.level)} of all rows are covered"
-    if study is not None and study.cross is not None:
+    if study is not None and study.evidence.kind == "cross":
         return _if_cross_off(audit, share, style, study)
     if audit.overall.coverage > audit.level:
         tighter = "narrower" if audit.quality.side is None else "tighter"
@@ -408,7 +408,7 @@ def _show_more(audit: Audit, style: SettingStyle, study: "Study | None") -> list
 
 def _ways_to_decide(audit: Audit, style: SettingStyle, study: "Study") -> list[str]:
     """Return the settings of a study that would probably give a decision with the same rows."""
-    if study.cross is not None:  # every row tests already, and groups do not come from the rows
+    if study.evidence.kind == "cross":  # every row tests already, and groups do not come from the rows
         return []
     n_groups, taxonomy = len(audit.table), study.diagnosis.inputs.taxonomy
     shares = {"calibration_size": study.plan.calibration_size, "test_size": study.plan.test_size}

@@ -20,7 +20,7 @@ from evencover.words.settings import PYTHON, SettingStyle, message_sentence
 def study_text(study: Study, style: SettingStyle = PYTHON) -> str:
     """Return a study as text."""
     audit, diagnosis = study.audit, study.diagnosis
-    scores = diagnosis_rows(study) if study.cross is None else "out-of-fold scores of several models"
+    scores = "out-of-fold scores of several models" if study.evidence.kind == "cross" else diagnosis_rows(study)
     lines = [
         f"Data: {study.name}, target {study.target}; {_rows_text(study)}.",
         f"Model: {study.method}.",
@@ -72,7 +72,7 @@ def study_notes(study: Study, style: SettingStyle = PYTHON) -> list[str]:
 
 def law_text(study: Study) -> str:
     """Return which models tested the rows of a cross-fitted study, and by which law; otherwise nothing."""
-    if study.cross is None:
+    if study.evidence.kind != "cross":
         return ""
     tested, without, units = "Every row", "it", "rows"
     if study.clusters is not None:
@@ -87,7 +87,7 @@ def law_text(study: Study) -> str:
 
 def guarantee_text(study: Study, level: float) -> str:
     """Return what a cross-fitted study guarantees at a level, and what is usual; otherwise nothing."""
-    if study.cross is None:
+    if study.evidence.kind != "cross":
         return ""
     guarantee: Guarantee = study.regressor.guarantee_
     usual = f"usually it is close to {100 * level:g} %"
@@ -120,7 +120,7 @@ def misses_text(study: Study, intervals: Intervals) -> str:
         return ""
     texts = (
         f"{label} {below:.1%} and {above:.1%}".replace("%", " %")
-        for label, (below, above) in study.misses(intervals).items()
+        for label, (below, above) in study.evidence.misses(intervals).items()
         if not isnan(below)  # a group without rows
     )
     return f"Test rows below and above their intervals: {join_first(texts)}."
@@ -134,12 +134,12 @@ def one_threshold_text(study: Study | None) -> str:
 
 def diagnosis_rows(study: Study | None) -> str:
     """Return what the rows of the diagnosis are called: the calibration rows, or others if the table is large."""
-    return "calibration rows" if study is None or study.all_rows is None else "diagnosis rows"
+    return "diagnosis rows" if study is not None and study.evidence.kind == "batches" else "calibration rows"
 
 
 def _rows_text(study: Study) -> str:
     """Return how many rows there are, and what they were used for."""
-    if study.cross is not None:
+    if study.evidence.kind == "cross":
         return _cross_rows_text(study, len(study.test), len(study.calibration))
     sizes, clusters = ", ".join(f"{n} {part}" for part, n in study.sizes.items()), study.clusters
     if clusters is None:
