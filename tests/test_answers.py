@@ -28,9 +28,9 @@ from evencover import (
     diagnose_scores,
 )
 from evencover.diagnostics.advice import StudyContext, advice_on_audit
-from evencover.diagnostics.answers import group_meaning
 from evencover.diagnostics.spelling import COMMAND_LINE, PYTHON
 from evencover.studies import Plan, study
+from evencover.taxonomies import group_meaning
 from tests.report_pages import report_page, report_text
 
 pytestmark = pytest.mark.usefixtures("few_trees")

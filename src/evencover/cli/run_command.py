@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -10,6 +11,7 @@ from evencover.cli.invocation import command_text, exit_status
 from evencover.cli.terminal import print_result, recorded_warnings, status
 
 if TYPE_CHECKING:
+    from evencover.groups import Label
     from evencover.scores import Score
     from evencover.studies import Plan, Study
     from evencover.taxonomies import Taxonomy
@@ -357,36 +359,21 @@ def _score(name: str) -> "Score | None":
 
 def _taxonomy(texts: Sequence[str] | None, loaded: LoadedTable, missing_values: Sequence[str]) -> "Taxonomy | None":
     """Return the taxonomy of the option --groups; None if it is to be selected."""
-    from evencover.taxonomies import Product
+    from evencover.taxonomies import Product, taxonomy_from_option
 
     if texts is None:
         return None
-    taxonomies = [_parse_taxonomy(text, loaded, missing_values) for text in texts]
+    column = partial(_column, loaded=loaded, missing_values=missing_values)
+    taxonomies = [taxonomy_from_option(text, column) for text in texts]
     return taxonomies[0] if len(taxonomies) == 1 else Product(taxonomies)
 
 
-def _parse_taxonomy(text: str, loaded: LoadedTable, missing_values: Sequence[str]) -> "Taxonomy":
-    """Return the taxonomy of one text, such as spread:5."""
-    from evencover.taxonomies import ByPrediction, BySpread, Marginal
-
-    kind, _, rest = text.partition(":")
-    if kind == "column" and rest:
-        return _column_taxonomy(rest, loaded, missing_values)
-    if text == "none":
-        return Marginal()
-    n_groups = int(rest) if rest.isdecimal() else 0 if rest else 3
-    if kind in ("spread", "prediction") and n_groups:
-        return BySpread(n_groups) if kind == "spread" else ByPrediction(n_groups)
-    raise ValueError(f"groups must be none, spread, spread:5, prediction:4 or column:NAME; got {text!r}")
-
-
-def _column_taxonomy(name: str, loaded: LoadedTable, missing_values: Sequence[str]) -> "Taxonomy":
-    """Return one group for each value that a column of the table has."""
+def _column(text: str, *, loaded: LoadedTable, missing_values: Sequence[str]) -> "tuple[str, tuple[Label, ...]]":
+    """Return the name and the different values of a column that an option names. Raise ValueError if they are many."""
     from evencover.studies.table_preparation import column_groups
     from evencover.tables.files import check_column, column_named
-    from evencover.taxonomies import ByFeature
 
-    name = column_named(loaded.table, name)
+    name = column_named(loaded.table, text)
     check_column(loaded.table, name, "groups")
     if loaded.large is None:
         labels = column_groups(loaded.table, name, "groups").labels
@@ -400,4 +387,4 @@ def _column_taxonomy(name: str, loaded: LoadedTable, missing_values: Sequence[st
             f"groups: column {name!r} must have at most {_MAX_GROUPS} different values, because each gets its own "
             f"threshold; got {len(labels)}; bin them first"
         )
-    return ByFeature(name, categories=labels)
+    return name, labels

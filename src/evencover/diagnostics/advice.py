@@ -23,7 +23,7 @@ from evencover.diagnostics.verdicts import (
 )
 from evencover.display.text import count_text, number_text
 from evencover.quantiles import rows_for_finite_threshold
-from evencover.taxonomies import ByPrediction, BySpread
+from evencover.taxonomies import with_n_groups
 
 _RECALIBRATE = (
     "This advice used the calibration rows. For an exact guarantee, calibrate on new rows: rows that were used neither "
@@ -450,9 +450,10 @@ def _ways_to_decide(audit: Audit, spelling: Spelling, context: StudyContext) -> 
         return judged >= groups
 
     ways = []
-    if audit.own_thresholds and isinstance(taxonomy, BySpread | ByPrediction):
+    if audit.own_thresholds:
         fewer = [groups for groups in (5, 3, 2) if groups < n_groups and enough(groups)]
-        ways += [f"use fewer groups ({spelling.groups(type(taxonomy)(groups))})" for groups in fewer[:1]]
+        coarser = [with_n_groups(taxonomy, groups) for groups in fewer[:1]]
+        ways += [f"use fewer groups ({spelling.groups(each)})" for each in coarser if each is not None]
     larger = [
         f"{verb} on more of the rows ({spelling.setting(name, size)})"
         for name, verb in (("test_size", "test"), ("calibration_size", "calibrate"))

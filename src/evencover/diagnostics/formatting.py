@@ -1,6 +1,6 @@
 """Numbers, groups and tables as text."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from math import ceil, floor
 from typing import TypeVar
@@ -10,11 +10,11 @@ import numpy as np
 from evencover.diagnostics.verdicts import GroupCoverage, HasVerdict
 from evencover.display.html import Markup, html_table, tag
 from evencover.display.text import count_text, text_table
+from evencover.display.text import join_first as join_first
 from evencover.scores import Score
 from evencover.scores.support import without_support
 
 COVERAGE_COLUMNS = ("group", "rows", "coverage", "95 % interval")
-_MAX_LISTED = 6
 _MAX_TABLE_ROWS = 30
 
 
@@ -96,9 +96,3 @@ def short_repr(value: object) -> str:
 def score_text(score: Score) -> str:
     """Return a score as Python code, without its support: candidates share one, so their table need not repeat it."""
     return short_repr(without_support(score))
-
-
-def join_first(texts: Iterable[str]) -> str:
-    """Return the first six texts, separated by commas, and the number of the others."""
-    every = list(texts)
-    return ", ".join(every[:_MAX_LISTED] + [f"and {len(every) - _MAX_LISTED} more"] * (len(every) > _MAX_LISTED))

@@ -11,7 +11,7 @@ from evencover.display.html import html_table, tag
 from evencover.display.text import number_text, text_table
 from evencover.scores import Bounded, Score
 from evencover.scores.one_sided import is_one_sided
-from evencover.taxonomies import Marginal, Taxonomy
+from evencover.taxonomies import Taxonomy, has_one_group
 
 Tails: TypeAlias = Literal["joint", "separate"]
 
@@ -57,7 +57,7 @@ class Candidate:
     @property
     def has_one_threshold(self) -> bool:
         """Whether all rows have the same threshold."""
-        return isinstance(self.taxonomy, Marginal)
+        return has_one_group(self.taxonomy)
 
     @property
     def name(self) -> str:

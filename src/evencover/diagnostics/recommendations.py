@@ -38,7 +38,7 @@ from evencover.scores.one_sided import is_one_sided
 from evencover.scores.score import checked_score, needs_scale, with_scale
 from evencover.scores.support import with_support, without_support
 from evencover.target_support import Support
-from evencover.taxonomies import BySpread, Marginal, Taxonomy, fresh_taxonomy
+from evencover.taxonomies import BySpread, Marginal, Taxonomy, fresh_taxonomy, has_one_group
 
 _N_GROUPS = (3, 5, 10)  # groups of the spread that can be chosen; the first if the rows suffice for a finite threshold
 _N_COMPARED_GROUPS = 5  # groups of the spread, for which one threshold must be even
@@ -278,7 +278,7 @@ class _Choices:
         finite.
         """
         if self.taxonomy is not None:
-            return [] if isinstance(self.taxonomy, Marginal) else [self.taxonomy]
+            return [] if has_one_group(self.taxonomy) else [self.taxonomy]
         few, *more = _N_GROUPS
         finite = self.calibration_rows // (2 * rows_for_finite_threshold(settings.level) + 1)
         if finite < few:
@@ -300,7 +300,7 @@ class _Choices:
     @property
     def with_one_threshold(self) -> bool:
         """Whether one threshold for all rows can be chosen."""
-        return self.taxonomy is None or isinstance(self.taxonomy, Marginal)
+        return self.taxonomy is None or has_one_group(self.taxonomy)
 
 
 def _candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[Candidate]:

@@ -8,7 +8,7 @@ from evencover.diagnostics.formatting import range_text, short_repr
 from evencover.diagnostics.verdicts import HasVerdict, sufficient_tolerance
 from evencover.scores import IntervalDistance, Normalized, ProbabilityDistance, RelativeIntervalDistance, Residual
 from evencover.scores.support import without_support
-from evencover.taxonomies import ByFeature, ByPrediction, BySpread, Marginal
+from evencover.taxonomies import group_option
 
 _LARGEST_TOLERANCE = 0.2
 _SCORES = {
@@ -45,7 +45,7 @@ class Spelling:
 
     def groups(self, taxonomy: Any) -> str:
         """Return the setting of the groups."""
-        option = _group_option(taxonomy)
+        option = group_option(taxonomy)
         return f"--groups {quote(option)}" if self.command_line and option else f"taxonomy={short_repr(taxonomy)}"
 
     def score(self, score: Any) -> str:
@@ -76,14 +76,3 @@ def good_enough_text(result: HasVerdict, shown_within: float, spelling: Spelling
         f"If anything between {counted} in every group is good enough for you, nothing more is needed: with "
         f"{spelling.setting('tolerance', tolerance)}, the groups count as even."
     )
-
-
-def _group_option(taxonomy: Any) -> str | None:
-    """Return the value of the option --groups for a taxonomy; None if there is none."""
-    if isinstance(taxonomy, Marginal):
-        return "none"
-    if isinstance(taxonomy, BySpread | ByPrediction):
-        return f"{'spread' if isinstance(taxonomy, BySpread) else 'prediction'}:{taxonomy.n_groups}"
-    if isinstance(taxonomy, ByFeature) and isinstance(taxonomy.column, str):
-        return f"column:{taxonomy.column}"
-    return None

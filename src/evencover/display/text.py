@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+_MAX_LISTED = 6
+
 
 def count_text(count: int) -> str:
     """Return a number of rows for a sentence: 586, 10 788."""
@@ -23,6 +25,12 @@ def number_text(value: float, *, separator: str = " ", limit: float = 1e15) -> s
     if not 9999.5 <= abs(value) < limit:
         return f"{value:.4g}"
     return f"{float(f'{value:.4g}'):,.0f}".replace(",", separator)
+
+
+def join_first(texts: Iterable[str]) -> str:
+    """Return the first six texts, separated by commas, and the number of the others."""
+    every = list(texts)
+    return ", ".join(every[:_MAX_LISTED] + [f"and {len(every) - _MAX_LISTED} more"] * (len(every) > _MAX_LISTED))
 
 
 def text_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover.diagnostics.answers import are_about_equal, group_meaning, is_even, thirds_text
+from evencover.diagnostics.answers import is_even, thirds_text
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.formatting import percent_text, range_text
@@ -21,7 +21,7 @@ from evencover.report.level_sections import figure
 from evencover.report.slider import LevelRecorder
 from evencover.report.snapshots import Contents, LevelSnapshot
 from evencover.scores.support import holds_whole_numbers
-from evencover.taxonomies import BySpread
+from evencover.taxonomies import group_meaning, group_names, rows_compared
 
 _NEW_ROWS = (
     "To get intervals for new rows, where FOLDER is the folder of this report, and NEW.csv has the same columns (the "
@@ -187,8 +187,8 @@ def _sizes(intervals: Intervals, side: Side | None) -> FloatArray:
 
 def _even(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
     notes = [*([] if contents.study is None else [contents.study.group_meaning]), *audit.notes]
-    kinds = "for easy and hard rows" if isinstance(_study_taxonomy(contents), BySpread) else "in all groups"
-    return _with_picture(contents, audit, (f"Are they right equally often {kinds}?", is_even(audit)), notes, recorder)
+    question = f"Are they right equally often {rows_compared(_study_taxonomy(contents))}?"
+    return _with_picture(contents, audit, (question, is_even(audit)), notes, recorder)
 
 
 def _even_of_one_threshold(contents: Contents, diagnosis: Diagnosis | None, recorder: LevelRecorder) -> Markup:
@@ -222,7 +222,7 @@ def _with_picture(
         level=result.level,
         tolerance=result.tolerance,
         recorder=recorder,
-        names=_names(
+        names=group_names(
             result.inputs.taxonomy if isinstance(result, Diagnosis) else _study_taxonomy(contents),
             [row.rows for row in result.table],
         ),
@@ -237,13 +237,6 @@ def _with_picture(
 
 def _study_taxonomy(contents: Contents) -> Any:
     return None if contents.study is None else contents.study.diagnosis.inputs.taxonomy
-
-
-def _names(taxonomy: Any, counts: Sequence[int]) -> dict[Any, str]:
-    """Return what low and high mean, for three groups of the spread of about the same size."""
-    thirds = {"low": "low (easiest third)", "medium": "medium", "high": "high (hardest third)"}
-    are_thirds = isinstance(taxonomy, BySpread) and getattr(taxonomy, "labels_", ()) == tuple(thirds)
-    return thirds if are_thirds and are_about_equal(counts) else {}
 
 
 def _what_to_do(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRecorder) -> Markup:

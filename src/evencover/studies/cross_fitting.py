@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from evencover.calibration.cross import is_by_features
 from evencover.conformal.cross import CrossConformalRegressor
 from evencover.diagnostics.cross_fitted_models import with_spread_model
 from evencover.groups import Groups
@@ -27,7 +26,7 @@ from evencover.scores import Score
 from evencover.scores.support import with_support
 from evencover.studies.plan import Plan, small_table_choice
 from evencover.studies.table_preparation import PreparedTable
-from evencover.taxonomies import Marginal, Taxonomy
+from evencover.taxonomies import Taxonomy, has_one_group, is_by_features
 
 _FOLDS = 10
 _MAX_FOLDS = 100  # of one row each; more take too long
@@ -259,7 +258,7 @@ class CrossSettings:
     @property
     def _has_groups_of_features(self) -> bool:
         """Whether there are groups that depend on features alone, so that coverage is guaranteed in each of them."""
-        return is_by_features(self.taxonomy) and not isinstance(self.taxonomy, Marginal)
+        return is_by_features(self.taxonomy) and not has_one_group(self.taxonomy)
 
     def folds(self, units: Units) -> RandomPairs:
         """Return the rows that train and that calibrate, for each fold."""

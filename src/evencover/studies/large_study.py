@@ -32,7 +32,7 @@ from evencover.intervals import Intervals, bound_side, limits_reached
 from evencover.model_selection import Part
 from evencover.quantiles import level_fraction
 from evencover.rows import Rows
-from evencover.studies.large_table import LargeTable, Progress, UsedRows, column_labels
+from evencover.studies.large_table import LargeTable, Progress, UsedRows
 from evencover.studies.messages import Message, TableError, TableWarning
 from evencover.studies.plan import Plan
 from evencover.studies.study_result import Study, columns_of_intervals
@@ -42,7 +42,7 @@ from evencover.studies.targets import outside_warnings
 from evencover.tables.arrow_data import arrow_data, check_output
 from evencover.tables.batches import import_arrow
 from evencover.tables.table_audit import AuditTotals, Cell, CoverageCounts, RowTotals, Strata
-from evencover.taxonomies import ByFeature, ByPrediction, BySpread, Marginal, Product, Taxonomy
+from evencover.taxonomies import Taxonomy, fixed_taxonomy, with_categories
 
 OUTSIDE_SUPPORT = "outside the support"  # in warnings of batches and of the sample
 WITHOUT_TARGET = "rows without a target"
@@ -74,18 +74,6 @@ class BatchWarnings:
         """Give the warnings."""
         for text in self.texts.values():
             warn_user(f"{text} (in the first batch of the table that has such rows)")
-
-
-def fixed_taxonomy(taxonomy: Taxonomy) -> Taxonomy:
-    """Return a taxonomy with the groups that another one has learned, whatever rows it is used for."""
-    if isinstance(taxonomy, Product):
-        return Product([fixed_taxonomy(each) for each in taxonomy.taxonomies_])
-    if isinstance(taxonomy, BySpread | ByPrediction):
-        edges = np.unique(taxonomy.edges_[np.isfinite(taxonomy.edges_)]).tolist()
-        return type(taxonomy)(edges=edges) if edges else Marginal()
-    if isinstance(taxonomy, ByFeature) and taxonomy.edges is None:
-        return ByFeature(taxonomy.column, categories=taxonomy.labels_)
-    return taxonomy
 
 
 @dataclass(frozen=True, eq=False)
@@ -412,7 +400,7 @@ def study_in_batches(
     sampled = _study_of_sample(
         table.sample(),
         target,
-        plan=replace(plan, calibration="split", taxonomy=_with_all_categories(plan.taxonomy, table)),
+        plan=replace(plan, calibration="split", taxonomy=with_categories(plan.taxonomy, table.labels_of)),
         drop=drop,
         keep=keep,
         categorical=categorical,
@@ -451,16 +439,6 @@ def _study_of_sample(sample: Any, target: str, **settings: Any) -> Study:
         where = f" (in a random sample of {count_text(sample.num_rows)} rows)"
         problems = [replace(each, text=each.text + where * (" row" in each.text)) for each in error.problems]
         raise TableError(problems) from None
-
-
-def _with_all_categories(taxonomy: Any, table: LargeTable) -> Any:
-    """Return a taxonomy whose categories are those of all rows, where they were to be learned."""
-    if isinstance(taxonomy, Product):
-        return Product([_with_all_categories(each, table) for each in taxonomy.taxonomies])
-    if not isinstance(taxonomy, ByFeature) or taxonomy.edges is not None or taxonomy.categories is not None:
-        return taxonomy
-    labels = column_labels(table.source, str(taxonomy.column), table.missing_values)
-    return ByFeature(taxonomy.column, categories=labels)
 
 
 def _calibrated(sampled: Study, table: LargeTable) -> "ModelTest":

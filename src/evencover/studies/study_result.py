@@ -9,7 +9,7 @@ import numpy as np
 
 from evencover.calibration.two_tails import CalibratedTails
 from evencover.diagnostics.advice import Advice, StudyContext, advice, advice_on_audit
-from evencover.diagnostics.answers import HOW_OFTEN, answers, group_meaning
+from evencover.diagnostics.answers import HOW_OFTEN, answers
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.formatting import group_table, join_first, short_repr
@@ -36,7 +36,7 @@ from evencover.studies.column_checks import too_good
 from evencover.studies.cross_fitting import CrossFitted
 from evencover.studies.messages import Message
 from evencover.studies.plan import Plan
-from evencover.taxonomies import Taxonomy
+from evencover.taxonomies import Taxonomy, group_meaning
 
 
 def law_text(*, clusters: bool) -> str:
