@@ -124,16 +124,11 @@ class _PredictionBins:
         return self.bins_.groups(self._values(rows))
 
     @property
-    def merged(self) -> bool:
-        """Whether it has learned fewer groups than requested, because many rows have the same value."""
-        return hasattr(self, "bins_") and self.bins_.merged
-
-    @property
     def merged_text(self) -> str:
         """Why there are fewer groups than requested, in a sentence; empty if there are not."""
-        if not self.merged:
+        bins = getattr(self, "bins_", None)
+        if bins is None or not bins.merged:
             return ""
-        bins = self.bins_
         share = "All" if bins.largest_tie == 1 else f"{100 * bins.largest_tie:.0f} % of the"
         n_groups = f"{len(self.labels_)} groups" if len(self.labels_) > 1 else "one group"
         same = f"{share} calibration rows have the same {self.option}"
@@ -534,11 +529,6 @@ class Product(BaseEstimator):  # type: ignore[misc]
         parts = getattr(self, "taxonomies_", ())
         sizes = _counts_by_part([len(part.labels_) for part in parts], counts)
         return " ".join(group_meaning(part, part.labels_, own) for part, own in zip(parts, sizes, strict=True))
-
-    @property
-    def merged(self) -> bool:
-        """Whether one of its taxonomies has learned fewer groups than requested."""
-        return any(getattr(each, "merged", False) for each in getattr(self, "taxonomies_", ()))
 
     @property
     def merged_text(self) -> str:

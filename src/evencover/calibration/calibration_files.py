@@ -9,8 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from evencover.files.archive import Archive, IncompatibleFileError, file_errors, read_archive, write_archive
-from evencover.scores import Score
-from evencover.scores.evaluation import BUILTIN_SCORES
+from evencover.scores import BUILTIN_SCORES, Score
 from evencover.scores.score import Nonconformity
 
 _SCORES: dict[str, type[Any]] = {score.__name__: score for score in BUILTIN_SCORES}

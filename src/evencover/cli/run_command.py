@@ -137,7 +137,6 @@ Model: TypeAlias = Literal[
     "dropout-ensemble",
 ]
 _MAX_GROUPS = 50
-_SMALLEST_WIDTH = 0.01  # of bounds, as a fraction of the median spread
 
 
 def run(
@@ -148,7 +147,7 @@ def run(
     output: Path | None = None,
     model: Model = "auto",
     effort: Literal["fast", "normal", "best"] | None = None,
-    score: Literal["auto", "residual", "interval", "relative-interval", "normalized", "probability"] = "auto",
+    score: str = "auto",
     groups: tuple[str, ...] | None = None,
     tails: Literal["auto", "joint", "separate"] = "auto",
     target_transform: Literal["auto", "none"] = "auto",
@@ -345,16 +344,12 @@ def _columns_named(table: Any, **options: str | Sequence[str] | None) -> dict[st
 
 def _score(name: str) -> "Score | None":
     """Return the score with this name; None if it is to be selected."""
-    from evencover.scores import IntervalDistance, Normalized, ProbabilityDistance, RelativeIntervalDistance, Residual
+    from evencover.inputs.arrays import lookup
+    from evencover.scores import BUILTIN_SCORES
+    from evencover.scores.score import from_option
 
-    scores: dict[str, Score | None] = {
-        "residual": Residual(),
-        "interval": IntervalDistance(),
-        "relative-interval": RelativeIntervalDistance(floor=_SMALLEST_WIDTH),
-        "normalized": Normalized(),
-        "probability": ProbabilityDistance(),
-    }
-    return scores.get(name)
+    scores = {each.option: each for each in BUILTIN_SCORES if hasattr(each, "option")}
+    return None if name == "auto" else from_option(lookup(name, scores, "score"))
 
 
 def _taxonomy(texts: Sequence[str] | None, loaded: LoadedTable, missing_values: Sequence[str]) -> "Taxonomy | None":

@@ -9,8 +9,9 @@ from evencover.diagnostics.formatting import join_first, score_text
 from evencover.diagnostics.verdicts import Verdict
 from evencover.display.html import html_table, tag
 from evencover.display.text import number_text, text_table
-from evencover.scores import Bounded, Score
+from evencover.scores import Score
 from evencover.scores.one_sided import is_one_sided
+from evencover.scores.support import support_of
 from evencover.taxonomies import Taxonomy, has_one_group
 
 Tails: TypeAlias = Literal["joint", "separate"]
@@ -105,8 +106,8 @@ class Recommendation:
     def summary(self) -> str:
         """What was chosen and why, then why not the others; a line for each."""
         lines = [f"Chosen: {self.chosen.name}. {self._reason()}", *self._reasons_against_others()]
-        if isinstance(self.chosen.nonconformity, Bounded):
-            lines.append(f"All candidates hold only targets that are {self.chosen.nonconformity.support}.")
+        if (support := support_of(self.chosen.nonconformity)) is not None:
+            lines.append(f"All candidates hold only targets that are {support}.")
         return "\n".join(lines)
 
     def _reason(self) -> str:

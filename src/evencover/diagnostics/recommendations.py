@@ -33,7 +33,7 @@ from evencover.models.target_transforms import check_target_transform, with_targ
 from evencover.predictions import Prediction
 from evencover.quantiles import Level, rows_for_finite_threshold
 from evencover.rows import Rows
-from evencover.scores import IntervalDistance, Normalized, Residual, Score
+from evencover.scores import Residual, Score
 from evencover.scores.one_sided import is_one_sided
 from evencover.scores.score import checked_score, needs_scale, with_scale
 from evencover.scores.support import with_support, without_support
@@ -309,8 +309,8 @@ def _candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[C
     if choices.tails != "separate":
         yield from joint
     for each in joint:
-        inner = without_support(each.nonconformity)
-        tried = not each.has_one_threshold and isinstance(inner, IntervalDistance | Normalized)
+        tries_tails = getattr(without_support(each.nonconformity), "tries_separate_tails", False)
+        tried = not each.has_one_threshold and tries_tails
         tried = tried and choices.rows_suffice_for_tails(settings.level)
         if choices.tails == "separate" or (choices.tails is None and tried):
             groups = fresh_taxonomy(each.taxonomy).learn(rows)

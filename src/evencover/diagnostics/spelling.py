@@ -6,18 +6,11 @@ from typing import Any
 
 from evencover.diagnostics.formatting import range_text, short_repr
 from evencover.diagnostics.verdicts import HasVerdict, sufficient_tolerance
-from evencover.scores import IntervalDistance, Normalized, ProbabilityDistance, RelativeIntervalDistance, Residual
+from evencover.scores.score import score_option
 from evencover.scores.support import without_support
 from evencover.taxonomies import group_option
 
 _LARGEST_TOLERANCE = 0.2
-_SCORES = {
-    Residual(): "residual",
-    IntervalDistance(): "interval",
-    RelativeIntervalDistance(): "relative-interval",
-    Normalized(): "normalized",
-    ProbabilityDistance(): "probability",
-}
 
 
 @dataclass(frozen=True)
@@ -50,9 +43,8 @@ class Spelling:
 
     def score(self, score: Any) -> str:
         """Return the setting of the score."""
-        inner = without_support(score)  # its support is another option
-        option = _SCORES.get(RelativeIntervalDistance() if isinstance(inner, RelativeIntervalDistance) else inner)
-        return f"--score {option}" if self.command_line and option else f"nonconformity={short_repr(score)}"
+        option = score_option(without_support(score)) if self.command_line else None  # its support is another option
+        return f"--score {option}" if option else f"nonconformity={short_repr(score)}"
 
 
 PYTHON, COMMAND_LINE = Spelling(command_line=False), Spelling(command_line=True)

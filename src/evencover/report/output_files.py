@@ -20,7 +20,7 @@ from evencover.inputs.frames import join_columns
 from evencover.intervals import prediction_text
 from evencover.report.static_sections import versions
 from evencover.report.writing import write_report
-from evencover.scores.evaluation import BUILTIN_SCORES
+from evencover.scores import BUILTIN_SCORES
 from evencover.studies import Study
 from evencover.tables.files import write_table
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 from warnings import catch_warnings, filterwarnings, simplefilter
@@ -32,7 +33,7 @@ from evencover.intervals import Intervals, bound_side, limits_reached
 from evencover.model_selection import Part
 from evencover.quantiles import level_fraction
 from evencover.rows import Rows
-from evencover.studies.large_table import LargeTable, Progress, UsedRows
+from evencover.studies.large_table import LargeTable, Progress, UsedRows, column_labels
 from evencover.studies.messages import Message, TableError, TableWarning
 from evencover.studies.plan import Plan
 from evencover.studies.study_result import Study, columns_of_intervals
@@ -397,10 +398,11 @@ def study_in_batches(
     table.check()
     if Path(output).suffix.lower() == ".csv":
         _check_csv(table.types([name for name in drop if name in source.parts[0].schema.names]))
+    labels_of = partial(column_labels, source, missing_values=missing_values)
     sampled = _study_of_sample(
         table.sample(),
         target,
-        plan=replace(plan, calibration="split", taxonomy=with_categories(plan.taxonomy, table.labels_of)),
+        plan=replace(plan, calibration="split", taxonomy=with_categories(plan.taxonomy, labels_of)),
         drop=drop,
         keep=keep,
         categorical=categorical,

@@ -99,10 +99,6 @@ class LargeTable:
         self.source.check_names([self.target])
         check_same_columns(self.source, table_columns(self.plan.taxonomy))
 
-    def labels_of(self, name: str) -> tuple[Label, ...]:
-        """Return the different values of a column of all rows."""
-        return column_labels(self.source, name, self.missing_values)
-
     def types(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the type of columns in all files, as `plain_table` has them."""
         schemas = [self._plain_schema(part.schema, names) for part in self.source.parts]
