@@ -349,7 +349,8 @@ def _score(name: str) -> "Score | None":
     from evencover.scores.score import from_option
 
     scores = {each.option: each for each in BUILTIN_SCORES if hasattr(each, "option")}
-    return None if name == "auto" else from_option(lookup(name, scores, "score"))
+    found = lookup(name, {"auto": None, **scores}, "score")
+    return None if found is None else from_option(found)
 
 
 def _taxonomy(texts: Sequence[str] | None, loaded: LoadedTable, missing_values: Sequence[str]) -> "Taxonomy | None":
