@@ -32,9 +32,9 @@ from evencover import (
 )
 from evencover.report.output_files import data_of
 from evencover.studies import Plan, Study, study
+from evencover.taxonomies import group_meaning
 from evencover.words import advice
 from evencover.words.advice import advice_on_audit, advice_on_study
-from evencover.words.answers import group_meaning
 from evencover.words.settings import COMMAND_LINE, PYTHON
 from tests.report_pages import report_page, report_text
 

@@ -602,6 +602,7 @@ CASES = {
     "no such option": (["run", "--lavel", "0.9"], r"Unknown option: --lavel. Did you mean --level"),
     "no such command": (["rum"], r'Unknown command "rum"'),
     "no such model": (["run", "--model", "bosting"], r"Invalid value .*bosting"),
+    "no such score": (["run", "--score", "residul"], r"unknown score 'residul'; .*residual.* one of: auto, residual, "),
     "groups": (
         ["run", "--groups", "noise"],
         r"groups must be none, spread, spread:5, prediction:4 or column:NAME; got 'noise'",

@@ -264,7 +264,7 @@ class Prediction:
         spread = np.maximum(self.required("spread", by="a distribution"), smallest_spread)
         if self.known_parts == ("center", "spread"):
             check_not_negative(spread)
-            return QuantileFunction(np.zeros(1), self.center[:, None], spread, spread)
+            return QuantileFunction.straight_lines(self.center, spread)
         if self.quantiles is not None and self.probabilities is not None:
             return interpolated(self.quantiles, self.probabilities, spread)
         bounds = np.stack(

@@ -49,6 +49,12 @@ class QuantileFunction:
     lower_slope: FloatArray
     upper_slope: FloatArray
 
+    @classmethod
+    def straight_lines(cls, location: FloatArray, slope: FloatArray | None = None) -> "QuantileFunction":
+        """Return ``location + slope × z`` for each row; the slope is 1 by default."""
+        slopes = np.ones(len(location)) if slope is None else slope
+        return cls(np.zeros(1), location[:, None], slopes, slopes)
+
     def values(self, z: float | FloatArray, *, outward: int = 0) -> FloatArray:
         """Return the quantile of each row at one normal score, or at one for each row. Shape (n,).
 

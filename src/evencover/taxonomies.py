@@ -7,17 +7,21 @@ guaranteed, within each group. This holds also for bins at quantiles of the cali
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 
 from evencover.bins import Bins
+from evencover.display.text import count_text, join_first
 from evencover.groups import Groups, Label, first_few
 from evencover.inputs.arrays import FloatArray, checked_vector, got_text
 from evencover.inputs.frames import column
 from evencover.rows import Rows
+
+LabelsOf: TypeAlias = Callable[[str], tuple[Label, ...]]  # from the name of a column to its different values
+ColumnOf: TypeAlias = Callable[[str], tuple[str, tuple[Label, ...]]]  # from what a user typed to a name and its values
 
 
 class Taxonomy(Protocol):
@@ -26,6 +30,26 @@ class Taxonomy(Protocol):
     `learn` sees all calibration rows. `assign` must not let the group of a row depend on the other rows. A taxonomy
     whose groups depend on the target `y` sets `needs_target = True`; its `learn` sets `target_edges_`, the targets at
     which a row's group may change.
+
+    What else a taxonomy can tell about itself is optional. The functions of this module that ask for it have the
+    defaults. Before `learn`:
+
+    - ``uses_prediction``: False if groups do not depend on the prediction. True by default.
+    - ``has_one_group``: True if all rows are always in one group.
+    - ``has_known_sizes``: True if random numbers in place of predictions give groups of the same sizes.
+    - ``table_columns``: the names of the columns that the groups depend on. None by default.
+    - ``with_categories(labels_of)``: the same taxonomy, with the categories of all rows of a table.
+    - ``with_n_groups(n_groups)``: the same taxonomy with another number of groups.
+    - ``option_value``: the value of the option ``--groups`` that stands for it.
+
+    After `learn`:
+
+    - ``fixed()``: a taxonomy with the learned groups, whatever rows it learns from.
+    - ``text_columns``: those of its columns that hold text.
+    - ``meaning(labels, counts)``, ``group_names(counts)`` and ``rows_compared``: what the groups are, in words.
+
+    A class in `BUILTIN_TAXONOMIES` with an ``option`` can be used on the command line. ``from_option(text, column_of)``
+    makes it from the text after the colon.
     """
 
     needs_target: bool
@@ -49,7 +73,15 @@ class Marginal(BaseEstimator):  # type: ignore[misc]
     Groups(2 rows: all 2)
     """
 
-    needs_target = False
+    needs_target = uses_prediction = False
+    has_one_group = has_known_sizes = True
+    option = option_value = "none"
+    option_examples = ("none",)
+
+    @classmethod
+    def from_option(cls, text: str, _column_of: ColumnOf) -> Self | None:
+        """Return the taxonomy; None if there is a text after the colon."""
+        return None if text else cls()
 
     def learn(self, rows: Rows) -> Groups:
         """Return the only group."""
@@ -64,8 +96,8 @@ class Marginal(BaseEstimator):  # type: ignore[misc]
 class _PredictionBins:
     """Shared code of taxonomies that bin a number of the prediction: subclasses give its name and its values."""
 
-    needs_target = False
-    _quantity: ClassVar[str]
+    needs_target, uses_prediction = False, True
+    option: ClassVar[str]  # the number, which is also its name on the command line
 
     def __init__(
         self, n_groups: int | None = None, *, edges: Sequence[float] | None = None, min_rows: int | None = None
@@ -78,7 +110,7 @@ class _PredictionBins:
         """Learn the bins from the calibration rows and return the groups of these rows."""
         values = self._values(rows)
         self.bins_ = Bins.from_settings(
-            values, self._quantity, n_groups=self.n_groups, edges=self.edges, min_rows=self.min_rows
+            values, self.option, n_groups=self.n_groups, edges=self.edges, min_rows=self.min_rows
         )
         groups = self.bins_.calibration_groups(values)
         self.edges_, self.labels_ = self.bins_.edges, groups.labels
@@ -87,25 +119,55 @@ class _PredictionBins:
     def assign(self, rows: Rows) -> Groups:
         """Return the bin of each row; bins with given `edges` need no `learn`."""
         if self.edges is not None:
-            return Bins.fixed(self.edges, self._quantity).groups(self._values(rows))
+            return Bins.fixed(self.edges, self.option).groups(self._values(rows))
         _check_has_learned(self)
         return self.bins_.groups(self._values(rows))
 
     @property
-    def merged(self) -> bool:
-        """Whether it has learned fewer groups than requested, because many rows have the same value."""
-        return hasattr(self, "bins_") and self.bins_.merged
-
-    @property
     def merged_text(self) -> str:
         """Why there are fewer groups than requested, in a sentence; empty if there are not."""
-        if not self.merged:
+        bins = getattr(self, "bins_", None)
+        if bins is None or not bins.merged:
             return ""
-        bins = self.bins_
         share = "All" if bins.largest_tie == 1 else f"{100 * bins.largest_tie:.0f} % of the"
         n_groups = f"{len(self.labels_)} groups" if len(self.labels_) > 1 else "one group"
-        same = f"{share} calibration rows have the same {self._quantity}"
+        same = f"{share} calibration rows have the same {self.option}"
         return f"{same}, so it gives {n_groups} instead of {bins.n_requested}."
+
+    @classmethod
+    def from_option(cls, text: str, _column_of: ColumnOf) -> Self | None:
+        """Return the taxonomy with a number of groups, 3 by default; None if the text is no such number."""
+        n_groups = int(text) if text.isdecimal() else 0 if text else 3
+        return cls(n_groups) if n_groups else None
+
+    @property
+    def option_value(self) -> str | None:
+        """The option with the number of groups; None with given edges."""
+        return None if self.edges is not None else f"{self.option}:{self.n_groups or 3}"
+
+    @property
+    def has_known_sizes(self) -> bool:
+        """Whether the bins have equal frequencies, so that their sizes do not depend on the values."""
+        return self.edges is None
+
+    def with_n_groups(self, n_groups: int) -> Self:
+        """Return the same taxonomy with another number of groups."""
+        return type(self)(n_groups)
+
+    def fixed(self) -> Any:
+        """Return bins with the learned edges; one group if there are none."""
+        edges = np.unique(self.edges_[np.isfinite(self.edges_)]).tolist()
+        return type(self)(edges=edges) if edges else Marginal()
+
+    def meaning(self, labels: Sequence[Label], counts: Sequence[int] | None) -> str:
+        """Return what the bins are and, if their sizes differ much, their sizes, in sentences."""
+        names, equal = [str(label) for label in labels], counts is None or are_about_equal(counts)
+        one, sizes = len(names) == 1, "" if equal or counts is None else _sizes_text(names, counts)
+        return " ".join(filter(None, ["" if one else self._meaning(names, equal), sizes, self.merged_text]))
+
+    def _meaning(self, names: Sequence[str], equal: bool) -> str:
+        """Return what two or more bins are, in a sentence; `equal` bins have about the same number of rows."""
+        raise NotImplementedError
 
     def _values(self, rows: Rows) -> FloatArray:
         raise NotImplementedError
@@ -151,7 +213,27 @@ class BySpread(_PredictionBins, BaseEstimator):  # type: ignore[misc]
     Groups(6 rows: all (any spread) 6)
     """
 
-    _quantity = "spread"
+    option = "spread"
+    option_examples = ("spread", "spread:5")
+    rows_compared = "for easy and hard rows"
+
+    def group_names(self, counts: Sequence[int]) -> dict[Label, str]:
+        """Return what low and high mean, for three groups of about the same size."""
+        thirds: dict[Label, str] = {"low": "low (easiest third)", "medium": "medium", "high": "high (hardest third)"}
+        are_thirds = getattr(self, "labels_", ()) == tuple(thirds) and are_about_equal(counts)
+        return thirds if are_thirds else {}
+
+    def _meaning(self, names: Sequence[str], equal: bool) -> str:
+        low, *middle, high = names
+        if len(middle) == 1 and equal:
+            return (
+                f"{low.capitalize()}, {middle[0]} and {high} are about a third of the rows each, by how large an error "
+                f"the model expects: {low} is the third that it finds easiest, {high} the third that it finds hardest."
+            )
+        return (
+            f"The rows are in {len(names)} groups by how large an error the model expects, from {low}, the rows that "
+            f"it finds easiest, to {high}, those that it finds hardest."
+        )
 
     def _values(self, rows: Rows) -> FloatArray:
         return rows.prediction.required("spread", by=type(self).__name__)
@@ -169,7 +251,11 @@ class ByPrediction(_PredictionBins, BaseEstimator):  # type: ignore[misc]
     Groups(4 rows: low (prediction <= 2.0) 2, high (2.0 < prediction) 2)
     """
 
-    _quantity = "prediction"
+    option = "prediction"
+    option_examples = ("prediction:4",)
+
+    def _meaning(self, names: Sequence[str], _equal: bool) -> str:
+        return f"The rows are in {len(names)} groups by the predicted value, from {names[0]} to {names[-1]}."
 
     def _values(self, rows: Rows) -> FloatArray:
         return rows.prediction.center
@@ -201,7 +287,10 @@ class ByFeature(BaseEstimator):  # type: ignore[misc]
     ('column 0 <= 30.0', '30.0 < column 0 <= 60.0', '60.0 < column 0')
     """
 
-    needs_target = False
+    needs_target = uses_prediction = False
+    has_known_sizes = True
+    option = "column"
+    option_examples = ("column:NAME",)
 
     def __init__(
         self,
@@ -236,6 +325,44 @@ class ByFeature(BaseEstimator):  # type: ignore[misc]
         _check_has_learned(self)
         return _groups_by_value(self._values(rows), self.labels_, self._name)
 
+    @classmethod
+    def from_option(cls, text: str, column_of: ColumnOf) -> Self | None:
+        """Return one group for each value that a column of the table has; None without the name of the column."""
+        if not text:
+            return None
+        name, labels = column_of(text)
+        return cls(name, categories=labels)
+
+    @property
+    def option_value(self) -> str | None:
+        """The option with the name of the column; None for bins, and for a column without a name."""
+        return f"column:{self.column}" if self.edges is None and self.table_columns else None
+
+    @property
+    def table_columns(self) -> tuple[str, ...]:
+        """The name of the column, if it is given by its name."""
+        return (self.column,) if isinstance(self.column, str) else ()
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The name of the column, if its categories are text."""
+        is_text = self.edges is None and any(isinstance(label, str) for label in self.labels_)
+        return self.table_columns if is_text else ()
+
+    def with_categories(self, labels_of: LabelsOf) -> "ByFeature":
+        """Return the same taxonomy with the categories that the column has in all rows, unless they are given."""
+        if self.edges is not None or self.categories is not None:
+            return self
+        return ByFeature(self.column, categories=labels_of(str(self.column)))
+
+    def fixed(self) -> "ByFeature":
+        """Return a taxonomy with the learned categories."""
+        return self if self.edges is not None else ByFeature(self.column, categories=self.labels_)
+
+    def meaning(self, _labels: Sequence[Label], _counts: Sequence[int] | None) -> str:
+        """Return which column the groups come from."""
+        return f"The rows are in groups by {self.column}."
+
     @property
     def _name(self) -> str:
         return self.column if isinstance(self.column, str) else f"column {self.column}"
@@ -266,7 +393,8 @@ class ByFunction(BaseEstimator):  # type: ignore[misc]
     ('gain', 'loss')
     """
 
-    needs_target = False
+    needs_target = uses_prediction = False
+    has_known_sizes = True
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function
@@ -320,7 +448,7 @@ class ByTarget(BaseEstimator):  # type: ignore[misc]
     Groups(3 rows: y <= 2.0 2, 2.0 < y 1)
     """
 
-    needs_target = True
+    needs_target, uses_prediction = True, False
 
     def __init__(self, edges: Sequence[float]) -> None:
         self.edges = edges
@@ -369,9 +497,38 @@ class Product(BaseEstimator):  # type: ignore[misc]
         return any(getattr(taxonomy, "needs_target", False) for taxonomy in self.taxonomies)
 
     @property
-    def merged(self) -> bool:
-        """Whether one of its taxonomies has learned fewer groups than requested."""
-        return any(getattr(each, "merged", False) for each in getattr(self, "taxonomies_", ()))
+    def uses_prediction(self) -> bool:
+        """Whether one of the taxonomies depends on the prediction."""
+        return any(getattr(taxonomy, "uses_prediction", True) for taxonomy in self.taxonomies)
+
+    @property
+    def has_known_sizes(self) -> bool:
+        """Whether the sizes of all groups are known before anything is predicted."""
+        return all(map(has_known_sizes, self.taxonomies))
+
+    @property
+    def table_columns(self) -> tuple[str, ...]:
+        """The columns that its taxonomies need."""
+        return tuple(name for taxonomy in self.taxonomies for name in table_columns(taxonomy))
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The text columns that its taxonomies need."""
+        return tuple(name for taxonomy in self.taxonomies_ for name in text_columns(taxonomy))
+
+    def with_categories(self, labels_of: LabelsOf) -> "Product":
+        """Return the product of its taxonomies with all categories."""
+        return Product([with_categories(taxonomy, labels_of) for taxonomy in self.taxonomies])
+
+    def fixed(self) -> "Product":
+        """Return the product of the learned groups."""
+        return Product([fixed_taxonomy(taxonomy) for taxonomy in self.taxonomies_])
+
+    def meaning(self, _labels: Sequence[Label], counts: Sequence[int] | None) -> str:
+        """Return what the groups of each taxonomy are; of one that has not learned them, nothing."""
+        parts = getattr(self, "taxonomies_", ())
+        sizes = _counts_by_part([len(part.labels_) for part in parts], counts)
+        return " ".join(group_meaning(part, part.labels_, own) for part, own in zip(parts, sizes, strict=True))
 
     @property
     def merged_text(self) -> str:
@@ -394,6 +551,120 @@ class Product(BaseEstimator):  # type: ignore[misc]
         """Return the combined group of each row."""
         _check_has_learned(self)
         return reduce(Groups.product, (taxonomy.assign(rows) for taxonomy in self.taxonomies_))
+
+
+BUILTIN_TAXONOMIES: tuple[type[Any], ...] = (
+    Marginal,
+    BySpread,
+    ByPrediction,
+    ByFeature,
+    ByFunction,
+    ByTarget,
+    Product,
+)
+
+
+def is_by_features(taxonomy: Any) -> bool:
+    """Return whether groups depend on the features alone, so that they are the same for all models."""
+    return not (getattr(taxonomy, "uses_prediction", True) or getattr(taxonomy, "needs_target", False))
+
+
+def has_one_group(taxonomy: Any) -> bool:
+    """Return whether all rows are always in one group."""
+    return bool(getattr(taxonomy, "has_one_group", False))
+
+
+def has_known_sizes(taxonomy: Any) -> bool:
+    """Return whether the sizes of the groups can be known before anything is predicted."""
+    return bool(getattr(taxonomy, "has_known_sizes", False))
+
+
+def table_columns(taxonomy: Any) -> tuple[str, ...]:
+    """Return the names of the columns that define the groups of a taxonomy."""
+    return tuple(getattr(taxonomy, "table_columns", ()))
+
+
+def text_columns(taxonomy: Any) -> tuple[str, ...]:
+    """Return the text columns that define the groups of a taxonomy, which has learned them."""
+    return tuple(getattr(taxonomy, "text_columns", ()))
+
+
+def with_categories(taxonomy: Any, labels_of: LabelsOf) -> Any:
+    """Return a taxonomy whose categories are those of all rows of a table, where they were to be learned."""
+    return taxonomy.with_categories(labels_of) if hasattr(taxonomy, "with_categories") else taxonomy
+
+
+def with_n_groups(taxonomy: Any, n_groups: int) -> Taxonomy | None:
+    """Return the same taxonomy with another number of groups; None if it has no such setting."""
+    return taxonomy.with_n_groups(n_groups) if hasattr(taxonomy, "with_n_groups") else None
+
+
+def fixed_taxonomy(taxonomy: Taxonomy) -> Taxonomy:
+    """Return a taxonomy with the groups that another one has learned, whatever rows it is used for."""
+    return taxonomy.fixed() if hasattr(taxonomy, "fixed") else taxonomy
+
+
+def group_option(taxonomy: Any) -> str | None:
+    """Return the value of the option --groups for a taxonomy; None if there is none."""
+    return getattr(taxonomy, "option_value", None)
+
+
+def taxonomy_from_option(text: str, column_of: ColumnOf) -> Taxonomy:
+    """Return the taxonomy of a value of the option --groups, such as spread:5. Raise ValueError for any other text."""
+    option, _, rest = text.partition(":")
+    with_option = [each for each in BUILTIN_TAXONOMIES if hasattr(each, "option")]
+    found = [each.from_option(rest, column_of) for each in with_option if each.option == option]
+    if not found or found[0] is None:
+        *examples, last = [example for each in with_option for example in each.option_examples]
+        raise ValueError(f"groups must be {', '.join(examples)} or {last}; got {text!r}")
+    return found[0]  # type: ignore[no-any-return]
+
+
+def group_meaning(taxonomy: Any, labels: Sequence[Label], counts: Sequence[int] | None = None) -> str:
+    """Return what the groups of a taxonomy are, in sentences; empty if their names say it.
+
+    Parameters
+    ----------
+    taxonomy : taxonomy
+        The taxonomy, which may have learned its groups.
+    labels : sequence
+        The groups.
+    counts : sequence of int, optional
+        The number of rows in each group; without it, those of a taxonomy of the spread are taken for equal.
+    """
+    return str(taxonomy.meaning(labels, counts)) if hasattr(taxonomy, "meaning") else ""
+
+
+def group_names(taxonomy: Any, counts: Sequence[int]) -> dict[Label, str]:
+    """Return longer names of the groups of a taxonomy, which have these numbers of rows; empty if there are none."""
+    return taxonomy.group_names(counts) if hasattr(taxonomy, "group_names") else {}
+
+
+def rows_compared(taxonomy: Any) -> str:
+    """Return where coverage is compared, in words."""
+    return getattr(taxonomy, "rows_compared", "in all groups")
+
+
+def are_about_equal(counts: Sequence[int]) -> bool:
+    """Return whether groups have about the same number of rows: three groups, from 25 to 42 % each."""
+    mean = sum(counts) / max(len(counts), 1)
+    return all(0.75 * mean < count < 1.26 * mean for count in counts)
+
+
+def _sizes_text(names: Sequence[str], counts: Sequence[int]) -> str:
+    """Return the number of rows in each of several groups, in a sentence."""
+    if len(names) == 1:
+        return ""
+    sizes = join_first(f"{name} {count_text(count)}" for name, count in zip(names, counts, strict=True))
+    return f"Rows: {sizes}."
+
+
+def _counts_by_part(shape: Sequence[int], counts: Sequence[int] | None) -> list[list[int] | None]:
+    """Return the numbers of rows by the groups of each part of a product; None if there are groups of no part."""
+    if counts is None or len(counts) != np.prod(shape):
+        return [None] * len(shape)
+    table, axes = np.reshape(counts, shape), range(len(shape))
+    return [table.sum(axis=tuple(axis for axis in axes if axis != own)).tolist() for own in axes]
 
 
 def default_taxonomy(rows: Rows) -> Taxonomy:

@@ -18,8 +18,7 @@ from evencover.files.archive import (
     read_archive,
     write_archive,
 )
-from evencover.scores import Score
-from evencover.scores.evaluation import BUILTIN_SCORES
+from evencover.scores import BUILTIN_SCORES, Score
 from evencover.scores.score import Nonconformity
 
 _SCORES: dict[str, type[Any]] = {score.__name__: score for score in BUILTIN_SCORES}

@@ -31,7 +31,7 @@ from evencover.scores.evaluation import checked_scores, scores_by, scores_by_gro
 from evencover.scores.one_sided import side_of
 from evencover.scores.score import Nonconformity, Score
 from evencover.scores.support import Bounded, support_of, without_support
-from evencover.taxonomies import ByFeature, ByFunction, Marginal, Product, Taxonomy, fresh_taxonomy
+from evencover.taxonomies import Marginal, Taxonomy, fresh_taxonomy, is_by_features
 
 
 @dataclass(frozen=True, eq=False)
@@ -478,14 +478,3 @@ def _possible_or_nearest(score: Score, intervals: Intervals, prediction: Predict
     if not isinstance(score, Bounded):
         return intervals
     return score.restrict(intervals, prediction, partial(scores_by, score.score))
-
-
-def is_by_features(taxonomy: Taxonomy) -> bool:
-    """Return whether groups depend on the features alone, so that they are the same for all models.
-
-    A taxonomy of one's own counts if it sets ``uses_prediction = False``.
-    """
-    if isinstance(taxonomy, Product):
-        return all(map(is_by_features, taxonomy.taxonomies))
-    own = not isinstance(taxonomy, Marginal | ByFeature | ByFunction)
-    return not getattr(taxonomy, "uses_prediction", own)

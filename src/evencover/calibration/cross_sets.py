@@ -13,12 +13,8 @@ from evencover.groups import Groups, Label
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray
 from evencover.intervals import Intervals, IntervalUnion, empty_intervals, infinite_intervals
 from evencover.predictions import ALL_PARTS, Prediction, averaged
-from evencover.scores.bounds import IntervalDistance, RelativeIntervalDistance
 from evencover.scores.evaluation import interval_by
-from evencover.scores.one_sided import OneSided
-from evencover.scores.residuals import Normalized, Residual, Standardized
-from evencover.scores.score import Score
-from evencover.scores.support import without_support
+from evencover.scores.score import Score, used_parts
 from evencover.scores.target_scales import MonotoneMap
 
 # values(cells, scores): the value of each pair of a cell (a row and a fold) and a score
@@ -342,15 +338,6 @@ def _empty_like(intervals: Intervals) -> Intervals:
     return replace(intervals, lower=lower, upper=upper, replaced=np.zeros_like(intervals.replaced))
 
 
-_USED_PARTS: dict[type, tuple[str, ...]] = {
-    Residual: ("center",),
-    Normalized: ("center", "spread"),
-    Standardized: ("center", "spread"),
-    IntervalDistance: ("center", "lower", "upper"),
-    RelativeIntervalDistance: ("center", "lower", "upper"),
-}  # other scores may use all parts
-
-
 def numbers_per_row(predictions: Sequence[Prediction]) -> int:
     """Return how many numbers the prediction of a model has for each row, at most: parts and quantiles."""
     probabilities = predictions[0].probabilities
@@ -383,9 +370,9 @@ def cells_of_means(predictions: Sequence[Prediction], weights: FloatArray, score
 
 
 def _used_parts(score: Score) -> tuple[str, ...] | None:
-    """Return the parts of a prediction that a score uses; None if it may use all."""
-    inner = without_support(score)
-    return _USED_PARTS.get(type(inner.score if isinstance(inner, OneSided) else inner))
+    """Return the parts of a prediction that a score uses; None if quantiles may be among them."""
+    parts = used_parts(score)
+    return None if parts is None or "quantiles" in parts else parts
 
 
 def _reduced(prediction: Prediction, parts: tuple[str, ...]) -> Prediction:

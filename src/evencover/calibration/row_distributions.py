@@ -15,13 +15,9 @@ from evencover.intervals import Intervals
 from evencover.predictions import Prediction
 from evencover.quantile_functions import QuantileFunction
 from evencover.rows import Rows
-from evencover.scores.bounds import IntervalDistance, RelativeIntervalDistance
 from evencover.scores.evaluation import checked_scores, interval_by
-from evencover.scores.one_sided import OneSided
-from evencover.scores.probability import ProbabilityDistance
-from evencover.scores.residuals import Normalized, Residual, Standardized
-from evencover.scores.score import Score, has_tails
-from evencover.scores.support import Bounded, without_support
+from evencover.scores.score import Score, has_tails, innermost, states
+from evencover.scores.support import Bounded, holds_whole_numbers, support_of, without_support
 
 Side: TypeAlias = Literal["left", "right"]
 _BLOCK = 4096  # values that are searched at once
@@ -133,11 +129,6 @@ def _positions(sorted_scores: FloatArray, values: FloatArray, side: Side) -> Int
     return positions
 
 
-def innermost(score: Score) -> Score:
-    """Return the score around which there may be limits of the target, or of which only one side is used."""
-    return innermost(score.score) if isinstance(score, Bounded | OneSided) else score
-
-
 def upper_scores(score: Score, y: FloatArray, prediction: Prediction) -> FloatArray:
     """Return the score of each target in the upper tail, or the score itself if it is one-sided. Shape (m,).
 
@@ -184,7 +175,7 @@ def _upper_scores_of(score: Score, stored: FloatArray, rows: Rows | None, new: P
     known_tails = has_tails(inner)
     is_upper = _is_upper_bound(unlimited, new) and (known_tails or inner is unlimited)
     if is_upper and rows is None:
-        return _checked_stored(stored, limited=isinstance(score, Bounded) or new.scale is not None)
+        return _checked_stored(stored, limited=support_of(score) is not None or new.scale is not None)
     if not known_tails and not is_upper:
         raise ValueError(
             "a predictive distribution needs a score that increases with the target, or one with the method "
@@ -348,7 +339,7 @@ class PoolRows:
 
     @property
     def _is_whole(self) -> bool:
-        return isinstance(self.score, Bounded) and self.score.whole
+        return holds_whole_numbers(self.score)
 
     @cached_property
     def _limits(self) -> tuple[Any, Any]:
@@ -435,22 +426,7 @@ class PoolRows:
 
 def value_map(score: Score, prediction: Prediction) -> QuantileFunction | None:
     """Return the map from scores to values of each row if it is piecewise linear, with knots at common scores."""
-    kind: Any = type(score)
-    if kind is Residual:
-        return _straight_line(prediction.center, np.ones(len(prediction)))
-    if kind in (Normalized, Standardized):
-        return _straight_line(prediction.center, score._divisor(prediction))  # type: ignore[attr-defined]
-    if kind is ProbabilityDistance:
-        return score._quantile_function(prediction)  # type: ignore[attr-defined, no-any-return]
-    if kind not in (IntervalDistance, RelativeIntervalDistance):
-        return None
-    lower, upper = (prediction.required(side, by=kind.__name__) for side in ("lower", "upper"))
-    in_widths = kind is RelativeIntervalDistance
-    return _straight_line(upper, score._width(lower, upper) if in_widths else np.ones(len(upper)))  # type: ignore[attr-defined]
-
-
-def _straight_line(location: FloatArray, scale: FloatArray) -> QuantileFunction:
-    return QuantileFunction(np.zeros(1), location[:, None], scale, scale)
+    return score.value_map(prediction) if states(score, "value_map") else None  # type: ignore[attr-defined]
 
 
 def table_of_values(values: QuantileFunction, scores: FloatArray) -> FloatArray:

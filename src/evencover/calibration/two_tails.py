@@ -1,7 +1,7 @@
 """The calibrator with one threshold for each tail and group: each end of an interval misses its own share."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from numbers import Real
 from typing import Any, ClassVar
@@ -19,8 +19,7 @@ from evencover.quantiles import Levels, level_fraction, level_fractions
 from evencover.rows import Rows
 from evencover.scores.evaluation import with_nearest_targets
 from evencover.scores.one_sided import OneSided, Side
-from evencover.scores.residuals import Normalized, Standardized
-from evencover.scores.score import Nonconformity, Score
+from evencover.scores.score import Nonconformity, Score, states
 from evencover.scores.support import Bounded, support_of
 from evencover.taxonomies import Marginal, Taxonomy, fresh_taxonomy
 
@@ -274,9 +273,7 @@ def as_two_sided(score: Score) -> Score:
             raise ValueError(
                 f"nonconformity must be a two-sided score for separate tails, such as {inner.score!r}; got {inner!r}"
             )
-        if type(inner) is Standardized:
-            return Normalized(**{each.name: getattr(inner, each.name) for each in fields(inner)})
-        return inner
+        return inner.two_sided() if states(inner, "two_sided") else inner  # type: ignore[attr-defined]
 
     return _inside(score, change)
 

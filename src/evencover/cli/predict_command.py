@@ -132,20 +132,11 @@ def _missing_values(folder: Path) -> list[str]:
 def _text_columns(regressor: Any) -> list[str]:
     """Return the columns to read as text: features that held text in training, and text columns that define groups."""
     from evencover.models.encoding import encoder_of
+    from evencover.taxonomies import text_columns
 
     encoder = encoder_of(regressor)
     texts = [] if encoder is None else [known.name for known in encoder.columns_ if known.text]
-    return [*texts, *_text_grouping_columns(regressor.taxonomy_)]
-
-
-def _text_grouping_columns(taxonomy: Any) -> list[str]:
-    """Return the text columns that define the groups of a taxonomy."""
-    from evencover.taxonomies import ByFeature
-
-    if isinstance(taxonomy, ByFeature):
-        is_text = taxonomy.edges is None and any(isinstance(label, str) for label in taxonomy.labels_)
-        return [taxonomy.column] if is_text and isinstance(taxonomy.column, str) else []
-    return [name for each in getattr(taxonomy, "taxonomies_", ()) for name in _text_grouping_columns(each)]
+    return [*texts, *text_columns(regressor.taxonomy_)]
 
 
 def _feature_columns(regressor: Any, table: Any, path: Path) -> Any:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -10,6 +11,7 @@ from evencover.cli.invocation import command_text, exit_status
 from evencover.cli.terminal import print_result, recorded_warnings, status
 
 if TYPE_CHECKING:
+    from evencover.groups import Label
     from evencover.scores import Score
     from evencover.studies import Plan, Study
     from evencover.taxonomies import Taxonomy
@@ -135,7 +137,6 @@ Model: TypeAlias = Literal[
     "dropout-ensemble",
 ]
 _MAX_GROUPS = 50
-_SMALLEST_WIDTH = 0.01  # of bounds, as a fraction of the median spread
 
 
 def run(
@@ -146,7 +147,7 @@ def run(
     output: Path | None = None,
     model: Model = "auto",
     effort: Literal["fast", "normal", "best"] | None = None,
-    score: Literal["auto", "residual", "interval", "relative-interval", "normalized", "probability"] = "auto",
+    score: str = "auto",
     groups: tuple[str, ...] | None = None,
     tails: Literal["auto", "joint", "separate"] = "auto",
     target_transform: Literal["auto", "none"] = "auto",
@@ -341,50 +342,32 @@ def _columns_named(table: Any, **options: str | Sequence[str] | None) -> dict[st
 
 def _score(name: str) -> "Score | None":
     """Return the score with this name; None if it is to be selected."""
-    from evencover.scores import IntervalDistance, Normalized, ProbabilityDistance, RelativeIntervalDistance, Residual
+    from evencover.inputs.arrays import lookup
+    from evencover.scores import BUILTIN_SCORES
+    from evencover.scores.score import from_option
 
-    scores: dict[str, Score | None] = {
-        "residual": Residual(),
-        "interval": IntervalDistance(),
-        "relative-interval": RelativeIntervalDistance(floor=_SMALLEST_WIDTH),
-        "normalized": Normalized(),
-        "probability": ProbabilityDistance(),
-    }
-    return scores.get(name)
+    scores = {each.option: each for each in BUILTIN_SCORES if hasattr(each, "option")}
+    found = lookup(name, {"auto": None, **scores}, "score")
+    return None if found is None else from_option(found)
 
 
 def _taxonomy(texts: Sequence[str] | None, loaded: LoadedTable, missing_values: Sequence[str]) -> "Taxonomy | None":
     """Return the taxonomy of the option --groups; None if it is to be selected."""
-    from evencover.taxonomies import Product
+    from evencover.taxonomies import Product, taxonomy_from_option
 
     if texts is None:
         return None
-    taxonomies = [_parse_taxonomy(text, loaded, missing_values) for text in texts]
+    column = partial(_column, loaded=loaded, missing_values=missing_values)
+    taxonomies = [taxonomy_from_option(text, column) for text in texts]
     return taxonomies[0] if len(taxonomies) == 1 else Product(taxonomies)
 
 
-def _parse_taxonomy(text: str, loaded: LoadedTable, missing_values: Sequence[str]) -> "Taxonomy":
-    """Return the taxonomy of one text, such as spread:5."""
-    from evencover.taxonomies import ByPrediction, BySpread, Marginal
-
-    kind, _, rest = text.partition(":")
-    if kind == "column" and rest:
-        return _column_taxonomy(rest, loaded, missing_values)
-    if text == "none":
-        return Marginal()
-    n_groups = int(rest) if rest.isdecimal() else 0 if rest else 3
-    if kind in ("spread", "prediction") and n_groups:
-        return BySpread(n_groups) if kind == "spread" else ByPrediction(n_groups)
-    raise ValueError(f"groups must be none, spread, spread:5, prediction:4 or column:NAME; got {text!r}")
-
-
-def _column_taxonomy(name: str, loaded: LoadedTable, missing_values: Sequence[str]) -> "Taxonomy":
-    """Return one group for each value that a column of the table has."""
+def _column(text: str, *, loaded: LoadedTable, missing_values: Sequence[str]) -> "tuple[str, tuple[Label, ...]]":
+    """Return the name and the different values of a column that an option names. Raise ValueError if they are many."""
     from evencover.studies.table_preparation import column_groups
     from evencover.tables.files import check_column, column_named
-    from evencover.taxonomies import ByFeature
 
-    name = column_named(loaded.table, name)
+    name = column_named(loaded.table, text)
     check_column(loaded.table, name, "groups")
     if loaded.large is None:
         labels = column_groups(loaded.table, name, "groups").labels
@@ -398,4 +381,4 @@ def _column_taxonomy(name: str, loaded: LoadedTable, missing_values: Sequence[st
             f"groups: column {name!r} must have at most {_MAX_GROUPS} different values, because each gets its own "
             f"threshold; got {len(labels)}; bin them first"
         )
-    return ByFeature(name, categories=labels)
+    return name, labels

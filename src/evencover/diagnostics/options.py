@@ -15,21 +15,12 @@ from evencover.intervals import Intervals
 from evencover.metrics import interval_scores
 from evencover.predictions import Prediction
 from evencover.rows import Rows
-from evencover.scores import (
-    Bounded,
-    IntervalDistance,
-    Normalized,
-    ProbabilityDistance,
-    RelativeIntervalDistance,
-    Residual,
-    Score,
-)
+from evencover.scores import BUILTIN_SCORES, Bounded, Score
 from evencover.scores.evaluation import interval_by
 from evencover.scores.one_sided import Side, is_one_sided
 
 MARGIN = 0.01  # relative difference of widths, or of interval scores, that is ignored
 _SIDES: tuple[Side, Side] = ("lower", "upper")
-_FLOOR = 0.01  # smallest width of the bounds that a score divides by, as a fraction of the median spread
 
 
 @dataclass(frozen=True)
@@ -112,28 +103,10 @@ def usable_scores(prediction: Prediction, first: Score) -> Iterator[Score]:
         yield from map(first.around, inner_scores)
         return
     yield first
-    others = list(_supported_scores(prediction.scored))
-    if type(first) in (Residual, IntervalDistance, RelativeIntervalDistance, Normalized, ProbabilityDistance):
-        yield from (score for score in others if type(score) is not type(first))
-
-
-def _supported_scores(prediction: Prediction) -> Iterator[Score]:
-    """Yield the scores that can be computed from a prediction, without two that always give the same intervals."""
-    yield Residual()
-    spread = prediction.spread
-    if spread is None:
-        return
-    smallest = float(spread.min(initial=np.inf))
-    if smallest >= 0:
-        yield IntervalDistance()
-    if smallest > 0:
-        yield Normalized()
-    if prediction.known_parts == ("center", "spread"):  # a normal distribution: the intervals are those of Normalized
-        return
-    if len(spread) and (scale := float(np.median(spread))) > 0:
-        yield RelativeIntervalDistance(floor=_FLOOR, scale=float(f"{scale:.3g}"))
-    if smallest > 0 and prediction.probabilities is not None:
-        yield ProbabilityDistance()
+    compared = [each for each in BUILTIN_SCORES if hasattr(each, "for_prediction")]
+    if type(first) in compared:
+        others = (each.for_prediction(prediction.scored) for each in compared if each is not type(first))
+        yield from (score for score in others if score is not None)
 
 
 def _option(

@@ -8,7 +8,7 @@ from evencover.display.text import short_repr
 from evencover.scores import Score
 from evencover.scores.one_sided import is_one_sided
 from evencover.scores.support import without_support
-from evencover.taxonomies import Marginal, Taxonomy
+from evencover.taxonomies import Taxonomy, has_one_group
 
 Tails: TypeAlias = Literal["joint", "separate"]
 
@@ -54,7 +54,7 @@ class Candidate:
     @property
     def has_one_threshold(self) -> bool:
         """Whether all rows have the same threshold."""
-        return isinstance(self.taxonomy, Marginal)
+        return has_one_group(self.taxonomy)
 
     @property
     def name(self) -> str:

@@ -33,12 +33,12 @@ from evencover.models.target_transforms import check_target_transform, with_targ
 from evencover.predictions import Prediction
 from evencover.quantiles import Level, rows_for_finite_threshold
 from evencover.rows import Rows
-from evencover.scores import IntervalDistance, Normalized, Residual, Score
+from evencover.scores import Residual, Score
 from evencover.scores.one_sided import is_one_sided
 from evencover.scores.score import checked_score, needs_scale, with_scale
 from evencover.scores.support import with_support, without_support
 from evencover.target_support import Support
-from evencover.taxonomies import BySpread, Marginal, Taxonomy, fresh_taxonomy
+from evencover.taxonomies import BySpread, Marginal, Taxonomy, fresh_taxonomy, has_one_group
 
 _N_GROUPS = (3, 5, 10)  # groups of the spread that can be chosen; the first if the rows suffice for a finite threshold
 _N_COMPARED_GROUPS = 5  # groups of the spread, for which one threshold must be even
@@ -278,7 +278,7 @@ class _Choices:
         finite.
         """
         if self.taxonomy is not None:
-            return [] if isinstance(self.taxonomy, Marginal) else [self.taxonomy]
+            return [] if has_one_group(self.taxonomy) else [self.taxonomy]
         few, *more = _N_GROUPS
         finite = self.calibration_rows // (2 * rows_for_finite_threshold(settings.level) + 1)
         if finite < few:
@@ -300,7 +300,7 @@ class _Choices:
     @property
     def with_one_threshold(self) -> bool:
         """Whether one threshold for all rows can be chosen."""
-        return self.taxonomy is None or isinstance(self.taxonomy, Marginal)
+        return self.taxonomy is None or has_one_group(self.taxonomy)
 
 
 def _candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[Candidate]:
@@ -309,8 +309,8 @@ def _candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[C
     if choices.tails != "separate":
         yield from joint
     for each in joint:
-        inner = without_support(each.nonconformity)
-        tried = not each.has_one_threshold and isinstance(inner, IntervalDistance | Normalized)
+        tries_tails = getattr(without_support(each.nonconformity), "tries_separate_tails", False)
+        tried = not each.has_one_threshold and tries_tails
         tried = tried and choices.rows_suffice_for_tails(settings.level)
         if choices.tails == "separate" or (choices.tails is None and tried):
             groups = fresh_taxonomy(each.taxonomy).learn(rows)

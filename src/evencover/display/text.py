@@ -29,6 +29,12 @@ def number_text(value: float, *, separator: str = " ", limit: float = 1e15) -> s
     return f"{float(f'{value:.4g}'):,.0f}".replace(",", separator)
 
 
+def join_first(texts: Iterable[str]) -> str:
+    """Return the first six texts, separated by commas, and the number of the others."""
+    every = list(texts)
+    return ", ".join(every[:_MAX_LISTED] + [f"and {len(every) - _MAX_LISTED} more"] * (len(every) > _MAX_LISTED))
+
+
 def text_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Return a table as text: the first column aligned left, the others right."""
     lines = [list(header), *(list(map(str, row)) for row in rows)]
@@ -60,12 +66,6 @@ def range_text(low: float, high: float) -> str:
     """Return two shares for a sentence with "between", rounded outwards: 87 % and 93.4 %."""
     down, up = floor(round(1000 * low, 6)) / 10, ceil(round(1000 * high, 6)) / 10
     return f"{down:g} % and {up:g} %"
-
-
-def join_first(texts: Iterable[str]) -> str:
-    """Return the first six texts, separated by commas, and the number of the others."""
-    every = list(texts)
-    return ", ".join(every[:_MAX_LISTED] + [f"and {len(every) - _MAX_LISTED} more"] * (len(every) > _MAX_LISTED))
 
 
 def short_repr(value: object) -> str:

@@ -20,7 +20,7 @@ from evencover.report.level_sections import figure
 from evencover.report.slider import LevelRecorder
 from evencover.report.snapshots import Contents, LevelSnapshot
 from evencover.scores.support import holds_whole_numbers
-from evencover.taxonomies import BySpread
+from evencover.taxonomies import group_meaning, group_names, rows_compared
 from evencover.words import answers
 from evencover.words.quality import model_text
 from evencover.words.studies import guarantee_text, study_group_meaning, study_warnings
@@ -184,10 +184,8 @@ def _sizes(intervals: Intervals, side: Side | None) -> FloatArray:
 
 def _even(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
     notes = [*([] if contents.study is None else [study_group_meaning(contents.study)]), *audit.notes]
-    kinds = "for easy and hard rows" if isinstance(_study_taxonomy(contents), BySpread) else "in all groups"
-    return _with_picture(
-        contents, audit, (f"Are they right equally often {kinds}?", answers.is_even(audit)), notes, recorder
-    )
+    question = f"Are they right equally often {rows_compared(_study_taxonomy(contents))}?"
+    return _with_picture(contents, audit, (question, answers.is_even(audit)), notes, recorder)
 
 
 def _even_of_one_threshold(contents: Contents, diagnosis: Diagnosis | None, recorder: LevelRecorder) -> Markup:
@@ -196,7 +194,7 @@ def _even_of_one_threshold(contents: Contents, diagnosis: Diagnosis | None, reco
         raise ValueError("a snapshot must have an audit or a diagnosis")
     answer = f"{_YES_OR_NO[diagnosis.verdict]}{answers.diagnosis_headline(diagnosis)}"
     groups = diagnosis.inputs.groups
-    meaning = answers.group_meaning(diagnosis.inputs.taxonomy, groups.labels, groups.counts.tolist())
+    meaning = group_meaning(diagnosis.inputs.taxonomy, groups.labels, groups.counts.tolist())
     question = "With one threshold for all rows: are all groups right equally often?"
     return _with_picture(contents, diagnosis, (question, answer), [meaning], recorder)
 
@@ -221,7 +219,7 @@ def _with_picture(
         level=result.level,
         tolerance=result.tolerance,
         recorder=recorder,
-        names=_names(
+        names=group_names(
             result.inputs.taxonomy if isinstance(result, Diagnosis) else _study_taxonomy(contents),
             [row.rows for row in result.table],
         ),
@@ -236,13 +234,6 @@ def _with_picture(
 
 def _study_taxonomy(contents: Contents) -> Any:
     return None if contents.study is None else contents.study.diagnosis.inputs.taxonomy
-
-
-def _names(taxonomy: Any, counts: Sequence[int]) -> dict[Any, str]:
-    """Return what low and high mean, for three groups of the spread of about the same size."""
-    thirds = {"low": "low (easiest third)", "medium": "medium", "high": "high (hardest third)"}
-    are_thirds = isinstance(taxonomy, BySpread) and getattr(taxonomy, "labels_", ()) == tuple(thirds)
-    return thirds if are_thirds and answers.are_about_equal(counts) else {}
 
 
 def _what_to_do(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRecorder) -> Markup:

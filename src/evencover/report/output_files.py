@@ -21,7 +21,7 @@ from evencover.intervals import prediction_text
 from evencover.report.snapshots import style_of
 from evencover.report.static_sections import versions
 from evencover.report.writing import write_report
-from evencover.scores.evaluation import BUILTIN_SCORES
+from evencover.scores import BUILTIN_SCORES
 from evencover.studies import Study
 from evencover.tables.files import write_table
 from evencover.words.advice import advice_on_audit, advice_on_diagnosis, advice_on_study

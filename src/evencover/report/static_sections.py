@@ -15,6 +15,7 @@ from evencover.models.auto import StackReport
 from evencover.models.encoding import Encoded, EncodedDate
 from evencover.report.charts import format_number
 from evencover.report.level_sections import scrolling_table, section
+from evencover.scores import BUILTIN_SCORES
 from evencover.studies import Study
 from evencover.studies.cross_fitting import CrossEvidence
 from evencover.words.results import p_value_scope
@@ -41,10 +42,7 @@ _GLOSSARY = {
     "spread": "The size of the error that the model expects, row by row.",
     "score": "How unusual a target is, given the prediction: its distance from the prediction (Residual), this "
     "distance divided by the spread (Normalized), or its distance from the model's own bounds (IntervalDistance).",
-    "RelativeIntervalDistance": "A score: the distance of the target from the model's own bounds, divided by the "
-    "distance between these bounds.",
-    "ProbabilityDistance": "A score: how far the probability that the model predicts for values up to the target is "
-    "from 1/2. It follows the skewness of the noise that the model predicts.",
+    **{each.__name__: each.description for each in BUILTIN_SCORES if hasattr(each, "description")},
     "log of the target": "The model was fitted to the logarithm of the target. Scores are computed on this scale, and "
     "intervals are mapped back to the unit of the target. So they are usually wider above the prediction than below.",
     "threshold": "An interval contains the targets whose score is at most the threshold. There is one threshold for "

@@ -9,6 +9,8 @@ object with a function and its inverse:
 Any object with these two methods can be used as a score.
 """
 
+from typing import Any
+
 from evencover.scores.bounds import IntervalDistance, RelativeIntervalDistance
 from evencover.scores.evaluation import scores_of, threshold_intervals
 from evencover.scores.one_sided import OneSided
@@ -17,7 +19,19 @@ from evencover.scores.residuals import Normalized, Residual, Standardized
 from evencover.scores.score import Score
 from evencover.scores.support import Bounded
 
+BUILTIN_SCORES: tuple[type[Any], ...] = (  # recommended scores are compared in this order
+    Residual,
+    IntervalDistance,
+    Normalized,
+    RelativeIntervalDistance,
+    ProbabilityDistance,
+    Standardized,
+    OneSided,
+    Bounded,
+)
+
 __all__ = [
+    "BUILTIN_SCORES",
     "Bounded",
     "IntervalDistance",
     "Normalized",

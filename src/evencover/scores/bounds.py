@@ -1,14 +1,17 @@
 """Scores from the model's own bounds: the distance to them, plain and in units of their width."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from evencover.inputs.arrays import FloatArray
 from evencover.intervals import Intervals
 from evencover.predictions import Prediction
-from evencover.scores.score import FloorSettings, checked_target, with_rounding_margin
+from evencover.quantile_functions import QuantileFunction
+from evencover.scores.score import FloorSettings, Symbols, checked_target, smallest_spread, with_rounding_margin
+
+_FLOOR = 0.01  # smallest width of the bounds that a score divides by, as a fraction of the median spread
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,15 @@ class IntervalDistance:
     array([-1.,  1.])
     """
 
+    option: ClassVar[str] = "interval"
+    prediction_parts: ClassVar[tuple[str, ...]] = ("center", "lower", "upper")
+    tries_separate_tails: ClassVar[bool] = True
+
+    @classmethod
+    def for_prediction(cls, prediction: Prediction) -> Self | None:
+        """Return the score if there are bounds, and no spread is negative."""
+        return cls() if smallest_spread(prediction) >= 0 else None
+
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``max(lower − y, y − upper)``. Shape (n,)."""
         return self._formula(checked_target(y, prediction), prediction)
@@ -45,6 +57,14 @@ class IntervalDistance:
         """Return ``[lower − threshold, upper + threshold]``."""
         lower, upper = _bounds(self, prediction)
         return Intervals(lower - with_rounding_margin(threshold, lower), upper + with_rounding_margin(threshold, upper))
+
+    def value_map(self, prediction: Prediction) -> QuantileFunction:
+        """Return ``upper + threshold``."""
+        return QuantileFunction.straight_lines(_bounds(self, prediction)[1])
+
+    def symbolic_reach(self, symbols: Symbols) -> Any:
+        """Return ``z × spread + threshold``."""
+        return symbols.z * symbols.spread + symbols.threshold
 
 
 @dataclass(frozen=True)
@@ -74,6 +94,25 @@ class RelativeIntervalDistance(FloorSettings):
     array([-0.25,  0.25])
     """
 
+    option: ClassVar[str] = "relative-interval"
+    prediction_parts: ClassVar[tuple[str, ...]] = ("center", "lower", "upper")
+    description: ClassVar[str] = (
+        "A score: the distance of the target from the model's own bounds, divided by the distance between these bounds."
+    )
+
+    @classmethod
+    def from_option(cls) -> Self:
+        """Return the score with a floor, because bounds of zero width are an error without it."""
+        return cls(floor=_FLOOR)
+
+    @classmethod
+    def for_prediction(cls, prediction: Prediction) -> Self | None:
+        """Return the score if the median spread is positive; with a spread alone, intervals are those of others."""
+        if prediction.spread is None or not len(prediction) or prediction.known_parts == ("center", "spread"):
+            return None
+        scale = float(np.median(prediction.spread))
+        return cls(floor=_FLOOR, scale=float(f"{scale:.3g}")) if scale > 0 else None
+
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``max(lower − y, y − upper) / (upper − lower)``. Shape (n,)."""
         return self._formula(checked_target(y, prediction), prediction)
@@ -92,6 +131,15 @@ class RelativeIntervalDistance(FloorSettings):
         lower, upper = _bounds(self, prediction)
         distance = threshold * self._width(lower, upper)
         return Intervals(lower - with_rounding_margin(distance, lower), upper + with_rounding_margin(distance, upper))
+
+    def value_map(self, prediction: Prediction) -> QuantileFunction:
+        """Return ``upper + threshold × width``."""
+        lower, upper = _bounds(self, prediction)
+        return QuantileFunction.straight_lines(upper, self._width(lower, upper))
+
+    def symbolic_reach(self, symbols: Symbols) -> Any:
+        """Return ``(z + 2z × threshold) × spread``."""
+        return (symbols.z + 2 * symbols.z * symbols.threshold) * symbols.spread
 
     def _width(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
         width = upper - lower

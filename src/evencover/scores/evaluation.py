@@ -12,23 +12,9 @@ from evencover.inputs.arrays import FloatArray, IntArray, checked_vector
 from evencover.intervals import Intervals, stack_levels
 from evencover.predictions import Prediction
 from evencover.rows import Rows
-from evencover.scores.bounds import IntervalDistance, RelativeIntervalDistance
-from evencover.scores.one_sided import OneSided
-from evencover.scores.probability import ProbabilityDistance
-from evencover.scores.residuals import Normalized, Residual, Standardized
-from evencover.scores.score import Nonconformity, Score, checked_score
+from evencover.scores.residuals import Residual
+from evencover.scores.score import Nonconformity, Score, checked_score, states
 from evencover.scores.support import Bounded, best_target
-
-BUILTIN_SCORES: tuple[type[Any], ...] = (
-    Residual,
-    IntervalDistance,
-    RelativeIntervalDistance,
-    Normalized,
-    Standardized,
-    ProbabilityDistance,
-    OneSided,
-    Bounded,
-)
 
 
 def scores_of(nonconformity: Nonconformity, rows: Rows) -> FloatArray:
@@ -82,7 +68,7 @@ def scores_by(score: Score, y: FloatArray, prediction: Prediction) -> FloatArray
     if prediction.scale is not None:
         scores: FloatArray = prediction.scale.scores(y, partial(scores_by, score))
         return scores
-    if type(score) in BUILTIN_SCORES:  # a subclass may have another __call__
+    if states(score, "_formula"):
         score = score._formula  # type: ignore[attr-defined]
     return score(y, prediction)
 

@@ -10,15 +10,16 @@ from evencover.inputs.arrays import FloatArray
 from evencover.intervals import Intervals
 from evencover.intervals import Side as Side
 from evencover.predictions import Prediction
-from evencover.scores.residuals import Standardized
 from evencover.scores.score import (
     Nonconformity,
     Score,
+    Symbols,
     checked_score,
     checked_target,
     has_tails,
     needs_scale,
     score_with_scale,
+    symbolic_reach,
 )
 from evencover.scores.support import Bounded, without_support
 
@@ -58,12 +59,17 @@ class OneSided:
 
     def __post_init__(self) -> None:
         checked_score(self.score, "score")
-        if isinstance(self.score, OneSided | Standardized):
-            raise ValueError(f"score must be a two-sided score, such as Normalized(); got {self.score!r}")
         if isinstance(self.score, Bounded):
             raise ValueError(f"score must not be Bounded: use Bounded(OneSided(...), ...); got {self.score!r}")
+        if is_one_sided(self.score):
+            raise ValueError(f"score must be a two-sided score, such as Normalized(); got {self.score!r}")
         if self.side not in ("lower", "upper"):
             raise ValueError(f"side must be 'lower' or 'upper'; got {self.side!r}")
+
+    @property
+    def innermost(self) -> Score:
+        """The score of which it is one tail."""
+        return self.score
 
     @property
     def needs_scale(self) -> bool:
@@ -92,6 +98,10 @@ class OneSided:
         infinite = np.full(len(prediction), np.inf)
         return Intervals(-infinite, upper) if self.side == "upper" else Intervals(lower, infinite)
 
+    def symbolic_reach(self, symbols: Symbols) -> Any:
+        """Return the distance of both ends of the two-sided score."""
+        return symbolic_reach(self.score, symbols)
+
     def _ends(self, threshold: float | FloatArray, prediction: Prediction) -> tuple[FloatArray, FloatArray]:
         """Return the ends of the two-sided interval; for a score without tails, an interval that has the center."""
         if has_tails(self.score):
@@ -117,8 +127,5 @@ def side_of(nonconformity: Nonconformity) -> Side | Literal["both"] | None:
         sides = {side_of(score) for score in nonconformity.values()}
         return sides.pop() if len(sides) == 1 else None
     inner = without_support(nonconformity)
-    if isinstance(inner, OneSided):
-        return inner.side
-    if isinstance(inner, Standardized):
-        return "upper"
-    return "both" if has_tails(inner) else None
+    side = getattr(inner, "side", None)
+    return side if side in ("lower", "upper") else "both" if has_tails(inner) else None

@@ -1,15 +1,15 @@
 """The score from the predicted distribution: how far its cdf at the target is from 1/2."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from evencover.inputs.arrays import FloatArray
 from evencover.intervals import Intervals
-from evencover.predictions import Prediction
+from evencover.predictions import ALL_PARTS, Prediction
 from evencover.quantile_functions import QuantileFunction
-from evencover.scores.score import FloorSettings, checked_target
+from evencover.scores.score import FloorSettings, Symbols, checked_target, smallest_spread
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,18 @@ class ProbabilityDistance(FloorSettings):
     (array([1.282]), array([3.34]))
     """
 
+    option: ClassVar[str] = "probability"
+    prediction_parts: ClassVar[tuple[str, ...]] = ALL_PARTS
+    description: ClassVar[str] = (
+        "A score: how far the probability that the model predicts for values up to the target is from 1/2. It follows "
+        "the skewness of the noise that the model predicts."
+    )
+
+    @classmethod
+    def for_prediction(cls, prediction: Prediction) -> Self | None:
+        """Return the score if there are quantiles, and all spreads are positive."""
+        return cls() if prediction.probabilities is not None and smallest_spread(prediction) > 0 else None
+
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``max(−Φ⁻¹(F(y)), Φ⁻¹(F(y−)))``. Shape (n,)."""
         return self._formula(checked_target(y, prediction), prediction)
@@ -62,6 +74,18 @@ class ProbabilityDistance(FloorSettings):
         """Return the interval between the quantiles at Φ(−threshold) and Φ(threshold)."""
         function = self._quantile_function(prediction)
         return Intervals(function.values(-threshold, outward=-1), function.values(threshold, outward=1))
+
+    def value_map(self, prediction: Prediction) -> QuantileFunction:
+        """Return the predicted quantile functions."""
+        return self._quantile_function(prediction)
+
+    def symbolic_reach(self, symbols: Symbols) -> Any:
+        """Return ``threshold × spread``, as for a normal distribution.
+
+        For another distribution, the distances are q × spread with two other functions q of the threshold, which depend
+        on the parameters of a location-scale family just as little.
+        """
+        return symbols.threshold * symbols.spread
 
     def _quantile_function(self, prediction: Prediction) -> QuantileFunction:
         """Return the predicted quantile functions. Raise ValueError unless every row has a positive spread."""

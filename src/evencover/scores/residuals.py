@@ -1,19 +1,22 @@
 """Scores from the residual: plain, and in units of the spread."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from evencover.inputs.arrays import FloatArray
-from evencover.intervals import Intervals
+from evencover.intervals import Intervals, Side
 from evencover.predictions import Prediction
+from evencover.quantile_functions import QuantileFunction
 from evencover.scores.score import (
     FloorSettings,
+    Symbols,
     check_positive_divisor,
     check_settings,
     checked_target,
     missing_scale,
+    smallest_spread,
     with_rounding_margin,
 )
 
@@ -31,6 +34,14 @@ class Residual:
     array([1., 3.])
     """
 
+    option: ClassVar[str] = "residual"
+    prediction_parts: ClassVar[tuple[str, ...]] = ("center",)
+
+    @classmethod
+    def for_prediction(cls, _prediction: Prediction) -> Self:
+        """Return the score: it can always be computed."""
+        return cls()
+
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``|y − center|``. Shape (n,)."""
         return self._formula(checked_target(y, prediction), prediction)
@@ -47,6 +58,14 @@ class Residual:
         """Return ``[center − threshold, center + threshold]``."""
         half_width = with_rounding_margin(threshold, prediction.center)
         return Intervals(prediction.center - half_width, prediction.center + half_width)
+
+    def value_map(self, prediction: Prediction) -> QuantileFunction:
+        """Return ``center + threshold``."""
+        return QuantileFunction.straight_lines(prediction.center)
+
+    def symbolic_reach(self, symbols: Symbols) -> Any:
+        """Return the threshold."""
+        return symbols.threshold
 
 
 @dataclass(frozen=True)
@@ -100,6 +119,15 @@ class Normalized(_SpreadScaled):
     array([2., 1.])
     """
 
+    option: ClassVar[str] = "normalized"
+    prediction_parts: ClassVar[tuple[str, ...]] = ("center", "spread")
+    tries_separate_tails: ClassVar[bool] = True
+
+    @classmethod
+    def for_prediction(cls, prediction: Prediction) -> Self | None:
+        """Return the score if all spreads are positive."""
+        return cls() if smallest_spread(prediction) > 0 else None
+
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``|y − center| / spread``. Shape (n,)."""
         return self._formula(checked_target(y, prediction), prediction)
@@ -122,6 +150,14 @@ class Normalized(_SpreadScaled):
         upper += prediction.center  # in place, to save one large array
         return Intervals(lower, upper)
 
+    def value_map(self, prediction: Prediction) -> QuantileFunction:
+        """Return ``center + threshold × spread``."""
+        return QuantileFunction.straight_lines(prediction.center, self._divisor(prediction))
+
+    def symbolic_reach(self, symbols: Symbols) -> Any:
+        """Return ``threshold × spread``."""
+        return symbols.threshold * symbols.spread
+
 
 @dataclass(frozen=True)
 class Standardized(_SpreadScaled):
@@ -140,6 +176,13 @@ class Standardized(_SpreadScaled):
     array([-2.,  1.])
     """
 
+    prediction_parts: ClassVar[tuple[str, ...]] = ("center", "spread")
+    side: ClassVar[Side] = "upper"
+
+    def two_sided(self) -> Normalized:
+        """Return `Normalized` with the same settings."""
+        return Normalized(**{each.name: getattr(self, each.name) for each in fields(self)})
+
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``(y − center) / spread``. Shape (n,)."""
         return self._formula(checked_target(y, prediction), prediction)
@@ -151,3 +194,11 @@ class Standardized(_SpreadScaled):
         """Return ``(−inf, center + threshold × spread]``."""
         distance = with_rounding_margin(threshold * self._divisor(prediction), prediction.center)
         return Intervals(np.full(len(prediction), -np.inf), prediction.center + distance)
+
+    def value_map(self, prediction: Prediction) -> QuantileFunction:
+        """Return ``center + threshold × spread``."""
+        return QuantileFunction.straight_lines(prediction.center, self._divisor(prediction))
+
+    def symbolic_reach(self, symbols: Symbols) -> Any:
+        """Return ``threshold × spread``."""
+        return symbols.threshold * symbols.spread

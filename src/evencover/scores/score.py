@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 
@@ -30,6 +30,22 @@ class Score(Protocol):
       `__call__` or `interval`, but not `tails`, counts as a score without tails.
     - ``needs_scale`` and ``with_scale(scale)``: whether the score needs the median spread of the training rows, and the
       same score with it.
+    - ``prediction_parts``: which of center, spread, lower, upper and quantiles the score uses. All by default.
+    - ``side``: "upper" or "lower" if intervals are bounded on this side only; and ``two_sided()``, the same score with
+      both tails.
+    - ``value_map(prediction)``: the upper end of the interval as a function of the threshold, if it is piecewise linear
+      with knots at the same thresholds in all rows.
+    - ``symbolic_reach(symbols)``: the distance of the ends of the interval from the center, as a formula.
+    - ``innermost``: the score inside, if it wraps one.
+
+    The classes in `BUILTIN_SCORES` are also known by name, in files and reports. Optional class members:
+
+    - ``option``: the name on the command line, and ``from_option()``, the score that it stands for. By default that
+      without arguments.
+    - ``for_prediction(prediction)``: the score to compare with others, or None if the prediction does not allow it.
+      Without this method, it is not compared.
+    - ``tries_separate_tails``: whether it is compared with a threshold for each end, too.
+    - ``description``: a text for the glossary of reports.
     """
 
     def __call__(self, y: Any, prediction: Prediction, /) -> FloatArray:
@@ -40,6 +56,15 @@ class Score(Protocol):
 
 
 Nonconformity: TypeAlias = Score | Mapping[Label, Score]
+
+
+class Symbols(NamedTuple):
+    """The threshold, and a prediction whose bounds are center ± z × spread, as symbols of formulas."""
+
+    threshold: Any
+    z: Any
+    center: Any
+    spread: Any
 
 
 @dataclass(frozen=True)
@@ -112,14 +137,59 @@ def check_nonconformity(nonconformity: Nonconformity) -> None:
         checked_score(score)
 
 
-def has_tails(score: Score) -> bool:
-    """Return whether a score has the optional `tails`, and they belong to its own `__call__` and `interval`."""
+def states(score: Score, member: str) -> bool:
+    """Return whether a score has an optional member that belongs to its own `__call__` and `interval`.
+
+    A subclass that changes one of these may not be what the member of its parent says.
+    """
     classes = type(score).__mro__
     depths = [
         next((depth for depth, each in enumerate(classes) if name in vars(each)), len(classes))
-        for name in ("tails", "__call__", "interval")
+        for name in (member, "__call__", "interval")
     ]
-    return depths[0] <= min(depths[1:])
+    return depths[0] < len(classes) and depths[0] <= min(depths[1:])
+
+
+def has_tails(score: Score) -> bool:
+    """Return whether a score has the optional `tails`, and they belong to its own `__call__` and `interval`."""
+    return states(score, "tails")
+
+
+def innermost(score: Score) -> Score:
+    """Return the score around which there may be limits of the target, or of which only one side is used."""
+    return getattr(score, "innermost", score)
+
+
+def used_parts(score: Score) -> tuple[str, ...] | None:
+    """Return the parts of a prediction that a score, or the score inside it, uses; None if it may use all."""
+    inner: Any = innermost(score)
+    return inner.prediction_parts if states(inner, "prediction_parts") else None
+
+
+def symbolic_reach(score: Any, symbols: Symbols) -> Any:
+    """Return the distance of the ends of the score's interval from the center as a formula; None if it is not known."""
+    if getattr(score, "floor", 0) or getattr(score, "epsilon", 0) or not states(score, "symbolic_reach"):
+        return None
+    return score.symbolic_reach(symbols)
+
+
+def from_option(score: type[Any]) -> Score:
+    """Return the score that an option of the command line stands for, by its class."""
+    return getattr(score, "from_option", score)()  # type: ignore[no-any-return]
+
+
+def score_option(score: Any) -> str | None:
+    """Return the name of a score on the command line; None if it has none, or not with these settings."""
+    if not states(score, "option"):
+        return None
+    usual: Any = from_option(type(score))
+    scale = getattr(score, "scale", None)
+    return score.option if score == (usual if scale is None else usual.with_scale(scale)) else None
+
+
+def smallest_spread(prediction: Prediction) -> float:
+    """Return the smallest spread of all rows; -inf if the prediction has none, inf if it has no rows."""
+    return -np.inf if prediction.spread is None else float(prediction.spread.min(initial=np.inf))
 
 
 def needs_scale(nonconformity: Nonconformity) -> bool:

@@ -78,6 +78,11 @@ class Bounded:
         return Support(self.y_min, self.y_max, self.whole)
 
     @property
+    def innermost(self) -> Score:
+        """The score inside, of which it may use one tail only."""
+        return getattr(self.score, "innermost", self.score)
+
+    @property
     def needs_scale(self) -> bool:
         """Whether the inner score has an epsilon or floor, but no scale yet."""
         return needs_scale(self.score)

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from evencover.calibration.cross import is_by_features
 from evencover.conformal.cross import CrossConformalRegressor
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.cross_fitted_models import with_spread_model
@@ -30,7 +29,7 @@ from evencover.scores.support import with_support
 from evencover.studies.evidence import EvidenceKind, Misses, audit_taxonomy, audit_test_rows, misses_of_rows
 from evencover.studies.plan import Plan, small_table_choice
 from evencover.studies.table_preparation import PreparedTable
-from evencover.taxonomies import Marginal, Taxonomy, fresh_taxonomy
+from evencover.taxonomies import Taxonomy, fresh_taxonomy, has_one_group, is_by_features
 
 _FOLDS = 10
 _MAX_FOLDS = 100  # of one row each; more take too long
@@ -326,7 +325,7 @@ class CrossSettings:
     @property
     def _has_groups_of_features(self) -> bool:
         """Whether there are groups that depend on features alone, so that coverage is guaranteed in each of them."""
-        return is_by_features(self.taxonomy) and not isinstance(self.taxonomy, Marginal)
+        return is_by_features(self.taxonomy) and not has_one_group(self.taxonomy)
 
     def folds(self, units: Units) -> RandomPairs:
         """Return the rows that train and that calibrate, for each fold."""

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 from warnings import catch_warnings, simplefilter
@@ -51,7 +52,7 @@ from evencover.studies.targets import outside_warnings
 from evencover.tables.arrow_data import arrow_data, check_output
 from evencover.tables.batches import import_arrow
 from evencover.tables.table_audit import AuditTotals, Cell, CoverageCounts, RowTotals, Strata
-from evencover.taxonomies import ByFeature, ByPrediction, BySpread, Marginal, Product, Taxonomy
+from evencover.taxonomies import Taxonomy, fixed_taxonomy, with_categories
 
 _LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # of the report, besides the plan's own
 _COLUMNS = TableColumns("target", lower="lower", upper="upper", group="group")  # of the counts
@@ -88,18 +89,6 @@ def _is_about_all_rows(warning: Warning | str) -> bool:
     if isinstance(warning, TableWarning):
         return warning.message.kind == "outside support"
     return isinstance(warning, TooFewRowsWarning | OutsideSupportWarning)
-
-
-def fixed_taxonomy(taxonomy: Taxonomy) -> Taxonomy:
-    """Return a taxonomy with the groups that another one has learned, whatever rows it is used for."""
-    if isinstance(taxonomy, Product):
-        return Product([fixed_taxonomy(each) for each in taxonomy.taxonomies_])
-    if isinstance(taxonomy, BySpread | ByPrediction):
-        edges = np.unique(taxonomy.edges_[np.isfinite(taxonomy.edges_)]).tolist()
-        return type(taxonomy)(edges=edges) if edges else Marginal()
-    if isinstance(taxonomy, ByFeature) and taxonomy.edges is None:
-        return ByFeature(taxonomy.column, categories=taxonomy.labels_)
-    return taxonomy
 
 
 @dataclass(frozen=True, eq=False)
@@ -473,10 +462,11 @@ def study_in_batches(
     table.check()
     if Path(output).suffix.lower() == ".csv":
         _check_csv(table.types([name for name in drop if name in source.parts[0].schema.names]))
+    labels_of = partial(column_labels, source, missing_values=missing_values)
     sampled = _study_of_sample(
         table.sample(),
         target,
-        plan=replace(plan, calibration="split", taxonomy=_with_all_categories(plan.taxonomy, table)),
+        plan=replace(plan, calibration="split", taxonomy=with_categories(plan.taxonomy, labels_of)),
         drop=drop,
         keep=keep,
         categorical=categorical,
@@ -517,16 +507,6 @@ def _study_of_sample(sample: Any, target: str, **settings: Any) -> Study:
         if not _is_about_all_rows(each.message):
             warn_user(each.message, each.category)
     return found
-
-
-def _with_all_categories(taxonomy: Any, table: LargeTable) -> Any:
-    """Return a taxonomy whose categories are those of all rows, where they were to be learned."""
-    if isinstance(taxonomy, Product):
-        return Product([_with_all_categories(each, table) for each in taxonomy.taxonomies])
-    if not isinstance(taxonomy, ByFeature) or taxonomy.edges is not None or taxonomy.categories is not None:
-        return taxonomy
-    labels = column_labels(table.source, str(taxonomy.column), table.missing_values)
-    return ByFeature(taxonomy.column, categories=labels)
 
 
 def _calibrated(sampled: Study, table: LargeTable) -> "ModelTest":

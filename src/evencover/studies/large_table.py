@@ -16,11 +16,11 @@ from evencover.inputs.arrays import BoolArray, FloatArray, IntArray
 from evencover.inputs.frames import FROM_ZERO, column, is_missing
 from evencover.studies.messages import TableError
 from evencover.studies.plan import Plan
-from evencover.studies.table_preparation import grouping_columns
 from evencover.studies.targets import read_target
 from evencover.tables.arrow_data import ArrowData
 from evencover.tables.batches import Batch, InvalidPartError, check_names, import_arrow, kind_of, named_errors
 from evencover.tables.files import plain_table
+from evencover.taxonomies import table_columns
 
 Use: TypeAlias = Literal["calibration", "test"]
 Progress: TypeAlias = Callable[[str], None]
@@ -97,7 +97,7 @@ class LargeTable:
     def check(self) -> None:
         """Raise ValueError unless all files have the target and the same columns, with types that agree."""
         self.source.check_names([self.target])
-        check_same_columns(self.source, grouping_columns(self.plan.taxonomy))
+        check_same_columns(self.source, table_columns(self.plan.taxonomy))
 
     def types(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the type of columns in all files, as `plain_table` has them."""

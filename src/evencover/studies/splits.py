@@ -17,16 +17,7 @@ from evencover.rows import Rows
 from evencover.studies.messages import Message
 from evencover.studies.plan import Plan
 from evencover.studies.table_preparation import PreparedTable
-from evencover.taxonomies import (
-    ByFeature,
-    ByFunction,
-    ByPrediction,
-    BySpread,
-    Marginal,
-    Product,
-    Taxonomy,
-    fresh_taxonomy,
-)
+from evencover.taxonomies import Taxonomy, fresh_taxonomy, has_known_sizes
 
 _MIN_TRAINING_ROWS = 10  # two for each fold
 
@@ -168,7 +159,7 @@ def _small_group(taxonomy: Taxonomy, table: PreparedTable, calibration: Part, ne
 
     Predictions are not known yet. Random numbers stand in for them, which gives bins with the same numbers of rows.
     """
-    if not _has_known_sizes(taxonomy):
+    if not has_known_sizes(taxonomy):
         return None
     learned = fresh_taxonomy(taxonomy)
     counts = _counts(learned.learn(_stand_in(calibration)))
@@ -178,15 +169,6 @@ def _small_group(taxonomy: Taxonomy, table: PreparedTable, calibration: Part, ne
         return None
     label = min(small, key=lambda each: small[each])
     return f"a split would leave {small[label]} rows to calibrate the group {label}, and finite intervals need {needed}"
-
-
-def _has_known_sizes(taxonomy: Any) -> bool:
-    """Return whether the sizes of the groups can be known before anything is predicted."""
-    if isinstance(taxonomy, Product):
-        return all(_has_known_sizes(each) for each in taxonomy.taxonomies)
-    if isinstance(taxonomy, BySpread | ByPrediction):
-        return taxonomy.edges is None
-    return isinstance(taxonomy, Marginal | ByFeature | ByFunction)
 
 
 def _counts(groups: Groups) -> dict[Label, int]:

@@ -37,7 +37,6 @@ from evencover.studies.column_checks import (
 )
 from evencover.studies.messages import Message, TableError
 from evencover.studies.targets import read_target
-from evencover.taxonomies import ByFeature
 
 
 @dataclass(frozen=True)
@@ -468,10 +467,3 @@ def missing_target_note(missing: int, n: int) -> Message:
 def column_groups(table: Any, name: str, role: str) -> Groups:
     """Return the groups of rows with equal values in a column; `role` names the argument in errors."""
     return Groups.from_labels(column(table, name, role), name=f"{role}: column {name!r}")
-
-
-def grouping_columns(taxonomy: Any) -> list[str]:
-    """Return the columns that define the groups of a taxonomy."""
-    if isinstance(taxonomy, ByFeature):
-        return [taxonomy.column] if isinstance(taxonomy.column, str) else []
-    return [name for each in getattr(taxonomy, "taxonomies", ()) for name in grouping_columns(each)]

@@ -35,11 +35,10 @@ from evencover.studies.table_preparation import (
     ColumnRoles,
     MissingTarget,
     PreparedTable,
-    grouping_columns,
     prepare_table,
 )
 from evencover.studies.targets import support_notes, support_warnings
-from evencover.taxonomies import Taxonomy
+from evencover.taxonomies import Taxonomy, table_columns
 
 Progress = Callable[[str], None]
 
@@ -129,7 +128,7 @@ def study(
         categorical=categorical,
         clusters=clusters,
         time=time,
-        grouping=tuple(grouping_columns(plan.taxonomy)),
+        grouping=table_columns(plan.taxonomy),
         missing_target=missing_target,
         day_first=day_first,
     )

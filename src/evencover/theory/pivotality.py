@@ -16,7 +16,6 @@ from scipy.special import ndtri
 from evencover.inputs.arrays import FloatArray, checked_vector
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
-from evencover.scores import ProbabilityDistance
 from evencover.scores.evaluation import interval_by
 from evencover.theory.families import Distribution, Family, LocationScale, check_parameters
 from evencover.theory.symbolic import Proof, SymbolicFamily, has_fixed_range, pivotality_condition, proof, vanishes
@@ -327,10 +326,10 @@ class _Comparison:
 
 
 def _uses_distribution(score: Any) -> bool:
-    """Return whether a score, or the score that it wraps, measures the distance in probability."""
+    """Return whether a score, or the score that it wraps, uses the quantiles of a prediction."""
     while hasattr(score, "score"):
         score = score.score
-    return isinstance(score, ProbabilityDistance)
+    return "quantiles" in (getattr(score, "prediction_parts", None) or ())
 
 
 def _predicted_distribution(distribution: Any, level: float) -> Prediction:

@@ -23,16 +23,8 @@ from scipy.integrate import quad
 from scipy.special import ndtri
 
 from evencover.inputs.optional import import_optional
-from evencover.scores import (
-    IntervalDistance,
-    Normalized,
-    OneSided,
-    ProbabilityDistance,
-    RelativeIntervalDistance,
-    Residual,
-    Score,
-    Standardized,
-)
+from evencover.scores import Score
+from evencover.scores.score import Symbols, symbolic_reach
 from evencover.theory.families import Family
 
 _POINTS, _ZERO = 80, 1e-9  # points at which expressions are evaluated; largest value that rounding explains
@@ -175,7 +167,7 @@ def proof(score: Score, family: Family, estimate: Any, level: float) -> Proof | 
     t, z = sympy.Dummy("t", real=True), sympy.Dummy("z", positive=True)
     try:
         mean, spread = family.moments(**theta)  # type: ignore[misc]  # called for location-scale families only
-        bounds = _bounds(score, t, z, *estimate(**theta))
+        bounds = _bounds(score, Symbols(t, z, *estimate(**theta)))
         slopes = tuple(
             sympy.simplify(sympy.diff((bound - mean) / spread, parameter))
             for bound in bounds
@@ -188,28 +180,13 @@ def proof(score: Score, family: Family, estimate: Any, level: float) -> Proof | 
     return Proof(pivotal, even) if bounds else None
 
 
-def _bounds(score: Score, t: Any, z: Any, center: Any, spread: Any) -> tuple[Any, ...]:
-    """Return the finite ends of the score's interval at t, or an empty tuple for a score without a known formula.
-
-    `ProbabilityDistance` has the ends of a normal distribution. For another distribution the ends are center + q spread
-    with two other functions q of t, which depend on the parameters just as little.
-    """
-    kind: Any = type(score)  # a subclass may compute something else
-    if kind is OneSided:
-        ends = _bounds(score.score, t, z, center, spread)  # type: ignore[attr-defined]
-        return ends[1:] if score.side == "upper" else ends[:1]  # type: ignore[attr-defined]
-    if getattr(score, "floor", 0) or getattr(score, "epsilon", 0):
+def _bounds(score: Score, symbols: Symbols) -> tuple[Any, ...]:
+    """Return the finite ends of the score's interval, or an empty tuple for a score without a known formula."""
+    reach = symbolic_reach(score, symbols)
+    if reach is None:
         return ()
-    if kind is Standardized:
-        return (center + t * spread,)
-    reaches = {  # from the center to each end
-        Residual: t,
-        IntervalDistance: z * spread + t,
-        RelativeIntervalDistance: (z + 2 * z * t) * spread,
-        Normalized: t * spread,
-        ProbabilityDistance: t * spread,
-    }
-    return (center - reaches[kind], center + reaches[kind]) if kind in reaches else ()
+    ends = {"lower": symbols.center - reach, "upper": symbols.center + reach}
+    return tuple(end for side, end in ends.items() if getattr(score, "side", side) == side)
 
 
 def _solutions(slopes: tuple[Any, ...], t: Any, z: Any, level: float) -> tuple[float, ...]:

@@ -21,7 +21,7 @@ from evencover.diagnostics.verdicts import (
 )
 from evencover.display.text import count_text, join_first, number_text, percent_text, range_text
 from evencover.quantiles import rows_for_finite_threshold
-from evencover.taxonomies import ByPrediction, BySpread
+from evencover.taxonomies import with_n_groups
 from evencover.words.answers import ON_A_BOUND, is_close
 from evencover.words.groups import audited_group_text, coverage_text
 from evencover.words.settings import PYTHON, SettingStyle
@@ -420,9 +420,10 @@ def _ways_to_decide(audit: Audit, style: SettingStyle, study: "Study") -> list[s
         return judged >= groups
 
     ways = []
-    if audit.own_thresholds and isinstance(taxonomy, BySpread | ByPrediction):
+    if audit.own_thresholds:
         fewer = [groups for groups in (5, 3, 2) if groups < n_groups and enough(groups)]
-        ways += [f"use fewer groups ({style.groups(type(taxonomy)(groups))})" for groups in fewer[:1]]
+        coarser = [with_n_groups(taxonomy, groups) for groups in fewer[:1]]
+        ways += [f"use fewer groups ({style.groups(each)})" for each in coarser if each is not None]
     larger = [
         f"{verb} on more of the rows ({style.setting(name, size)})"
         for name, verb in (("test_size", "test"), ("calibration_size", "calibrate"))

@@ -1,9 +1,7 @@
 """Results in sentences: headlines, and the four answers: how often right, how wide, is it even, what to do."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
+from math import isinf
 
 from evencover.diagnostics.audit_result import Audit, GroupAudit
 from evencover.diagnostics.diagnosis_result import Diagnosis
@@ -17,7 +15,7 @@ from evencover.diagnostics.verdicts import (
     tolerance_range,
 )
 from evencover.display.text import count_text, join_first, number_text, percent_text, range_text
-from evencover.taxonomies import ByFeature, ByPrediction, BySpread, Product
+from evencover.taxonomies import are_about_equal
 from evencover.words.groups import audited_group_text, coverage_text
 from evencover.words.quality import covered_text, model_text, width_text
 
@@ -60,7 +58,7 @@ def share_text(audit: Audit) -> str:
     what = f"test targets {covered}" if covered else "test rows"
     share = f"{percent_text(overall.coverage)} of {count_text(overall.rows)} {what}"
     are_covered = "" if covered else " are covered"
-    if np.isinf(overall.within) and overall.coverage == 1:
+    if isinf(overall.within) and overall.coverage == 1:
         return f"{share}{are_covered}, because infinite intervals are right for every target."
     differs = overall.adjusted < SIGNIFICANT and excludes_level(overall, level)
     if differs and overall.within > _largest_close_distance(audit):
@@ -176,68 +174,3 @@ def _what_is_off(audit: Audit) -> str:
     off = [(row.coverage, audited_group_text(audit, row)) for row in audit.off]
     too_far = {None: "wide", "upper": "high", "lower": "low"}[audit.quality.side]
     return _off_sentences(off, audit.level, "Right too rarely", f"Right too often, so too {too_far}")
-
-
-def group_meaning(taxonomy: Any, labels: Sequence[Any], counts: Sequence[int] | None = None) -> str:
-    """Return what the groups of a taxonomy are, in sentences; empty if their names say it.
-
-    Parameters
-    ----------
-    taxonomy : taxonomy
-        The taxonomy, which may have learned its groups.
-    labels : sequence
-        The groups.
-    counts : sequence of int, optional
-        The number of rows in each group; without it, those of a taxonomy of the spread are taken for equal.
-    """
-    if isinstance(taxonomy, ByFeature):
-        return f"The rows are in groups by {taxonomy.column}."
-    if isinstance(taxonomy, Product):
-        parts = getattr(taxonomy, "taxonomies_", ())
-        sizes = _counts_by_part([len(part.labels_) for part in parts], counts)
-        return " ".join(group_meaning(part, part.labels_, own) for part, own in zip(parts, sizes, strict=True))
-    if not isinstance(taxonomy, BySpread | ByPrediction):
-        return ""
-    names, equal = [str(label) for label in labels], counts is None or are_about_equal(counts)
-    sizes_text = "" if equal or counts is None else _sizes_text(names, counts)
-    return " ".join(filter(None, [_meaning_of_bins(taxonomy, names, equal), sizes_text, taxonomy.merged_text]))
-
-
-def are_about_equal(counts: Sequence[int]) -> bool:
-    """Return whether groups have about the same number of rows: three groups, from 25 to 42 % each."""
-    mean = sum(counts) / max(len(counts), 1)
-    return all(0.75 * mean < count < 1.26 * mean for count in counts)
-
-
-def _meaning_of_bins(taxonomy: BySpread | ByPrediction, names: Sequence[str], equal: bool) -> str:
-    """Return what bins of the spread or of the prediction are; empty if there is only one."""
-    if len(names) == 1:
-        return ""
-    if isinstance(taxonomy, ByPrediction):
-        return f"The rows are in {len(names)} groups by the predicted value, from {names[0]} to {names[-1]}."
-    if len(names) == 3 and equal:
-        return (
-            f"{names[0].capitalize()}, {names[1]} and {names[2]} are about a third of the rows each, by how large an "
-            f"error the model expects: {names[0]} is the third that it finds easiest, {names[2]} the third that it "
-            "finds hardest."
-        )
-    return (
-        f"The rows are in {len(names)} groups by how large an error the model expects, from {names[0]}, the rows "
-        f"that it finds easiest, to {names[-1]}, those that it finds hardest."
-    )
-
-
-def _sizes_text(names: Sequence[str], counts: Sequence[int]) -> str:
-    """Return the number of rows in each of several groups, in a sentence."""
-    if len(names) == 1:
-        return ""
-    sizes = join_first(f"{name} {count_text(count)}" for name, count in zip(names, counts, strict=True))
-    return f"Rows: {sizes}."
-
-
-def _counts_by_part(shape: Sequence[int], counts: Sequence[int] | None) -> list[list[int] | None]:
-    """Return the numbers of rows by the groups of each part of a product; None if there are groups of no part."""
-    if counts is None or len(counts) != np.prod(shape):
-        return [None] * len(shape)
-    table, axes = np.reshape(counts, shape), range(len(shape))
-    return [table.sum(axis=tuple(axis for axis in axes if axis != own)).tolist() for own in axes]

@@ -6,21 +6,14 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from evencover.display.text import short_repr
-from evencover.scores import IntervalDistance, Normalized, ProbabilityDistance, RelativeIntervalDistance, Residual
+from evencover.scores.score import score_option
 from evencover.scores.support import without_support
-from evencover.taxonomies import ByFeature, ByPrediction, BySpread, Marginal
+from evencover.taxonomies import group_option
 
 if TYPE_CHECKING:
     from evencover.studies.messages import Message
 
 _OF_FILES = {"missing_values"}  # options of the command line that Python does not need
-_SCORES = {
-    Residual(): "residual",
-    IntervalDistance(): "interval",
-    RelativeIntervalDistance(): "relative-interval",
-    Normalized(): "normalized",
-    ProbabilityDistance(): "probability",
-}
 
 
 @dataclass(frozen=True)
@@ -53,28 +46,16 @@ class SettingStyle:
 
     def groups(self, taxonomy: Any) -> str:
         """Return the setting of the groups."""
-        option = _group_option(taxonomy)
+        option = group_option(taxonomy)
         return f"--groups {quote(option)}" if self.command_line and option else f"taxonomy={short_repr(taxonomy)}"
 
     def score(self, score: Any) -> str:
         """Return the setting of the score."""
-        inner = without_support(score)  # its support is another option
-        option = _SCORES.get(RelativeIntervalDistance() if isinstance(inner, RelativeIntervalDistance) else inner)
-        return f"--score {option}" if self.command_line and option else f"nonconformity={short_repr(score)}"
+        option = score_option(without_support(score)) if self.command_line else None  # its support is another option
+        return f"--score {option}" if option else f"nonconformity={short_repr(score)}"
 
 
 PYTHON, COMMAND_LINE = SettingStyle(command_line=False), SettingStyle(command_line=True)
-
-
-def _group_option(taxonomy: Any) -> str | None:
-    """Return the value of the option --groups for a taxonomy; None if there is none."""
-    if isinstance(taxonomy, Marginal):
-        return "none"
-    if isinstance(taxonomy, BySpread | ByPrediction):
-        return f"{'spread' if isinstance(taxonomy, BySpread) else 'prediction'}:{taxonomy.n_groups}"
-    if isinstance(taxonomy, ByFeature) and isinstance(taxonomy.column, str):
-        return f"column:{taxonomy.column}"
-    return None
 
 
 def message_sentence(message: "Message", style: SettingStyle = PYTHON) -> str:
