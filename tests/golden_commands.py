@@ -113,7 +113,7 @@ from evencover.models import (
     ResidualSpread,
     WithSpread,
 )
-from evencover.studies import Plan, study, study_in_batches
+from evencover.studies import Plan, study
 from evencover.synthetic import functional_dependence, skewed, two_subgroups
 from evencover.tables import calibrate_sql
 from tests.golden import Answers, Sample, facts, named, standardised, text
@@ -1037,7 +1037,7 @@ def of_large_studies(folder: Path) -> Answers:
     }
     for name, (source, plan, settings) in plans.items():
         output = folder / f"{name}.{'csv' if name == 'column' else 'parquet'}"
-        found = study_in_batches(source, "y", plan=plan, output=output, training_rows=400, **settings)
+        found = study(source, "y", plan=plan, output=output, training_rows=400, **settings)
         yield f"{name}/data", text([str(found), result_data(found)])
         yield f"{name}/thresholds", found.regressor.calibration_.threshold(LEVELS)
         yield from named_all(name, ((each.replace(folder.as_posix(), ""), values) for each, values in of_file(output)))
