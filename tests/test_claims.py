@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import evencover.cli
-from evencover import Intervals, audit, conformal_rank, diagnose_scores, rows_needed
+from evencover import Intervals, audit, conformal_rank, diagnose_scores
+from evencover.diagnostics import rows_needed
 from evencover.quantiles import rows_for_finite_threshold
 from evencover.studies import study
 from evencover.tables import calibrate_sql

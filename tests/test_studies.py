@@ -28,9 +28,9 @@ from evencover import (
     TwoTails,
     conformal_rank,
     diagnose,
-    misses_by_group,
 )
 from evencover.diagnostics.recommendation_result import Candidate, Recommendation
+from evencover.metrics import misses_by_group
 from evencover.models import QuantileForest, TableEncoder, WithSpread
 from evencover.studies import MODELS, Plan, evidence, study, table_study
 from evencover.words.studies import misses_text, study_group_meaning
