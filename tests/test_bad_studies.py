@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from evencover import ByTarget, Marginal, Residual, recommend
+from evencover import ByTarget, Marginal, OneSided, Residual, recommend
 from evencover.models import TableEncoder
 from evencover.studies import Plan, study
 
@@ -158,6 +158,15 @@ CASES = {
         r"the table has 4 problems:\n- drop: no column named 'c'.*\n- target: .*\n- column 'a' .*\n- column 'b' ",
     ),
     "level": (lambda: Plan(level=90), r"level must lie strictly between 0 and 1; got 90; did you mean 0.9"),
+    "side": (lambda: Plan(side="up"), r"side must be 'lower', 'upper' or None; got 'up'"),
+    "side with tails": (
+        lambda: Plan(side="lower", tails="separate"),
+        r"tails must be 'joint' or None for lower bounds; got 'separate'",
+    ),
+    "side of the score": (
+        lambda: Plan(nonconformity=OneSided(Residual(), side="lower"), side="upper"),
+        r"side must be that of the score OneSided\(score=Residual\(\), side='lower'\); got 'upper'",
+    ),
     "tails": (lambda: Plan(tails="two"), r"tails must be 'joint', 'separate' or None; got 'two'"),
     "tolerance": (lambda: Plan(tolerance=3), r"tolerance must be a number between 0 and 1"),
     "seed": (lambda: Plan(seed=-1), r"seed must be a whole number, 0 or more; got -1"),

@@ -185,6 +185,20 @@ class TestRun:
         done = run("audit", "-", "--target", "y", "--lower", "lo", "--upper", "hi", input=table)
         assert "Verdict: " in done.stdout
 
+    def test_bounds_on_one_side(self, capsys, csv):
+        """The report and the predictor know the side; `predict` gives the same bounds."""
+        _, text, errors = run_again(capsys, "--side", "lower")
+        assert errors == ""
+        assert "test targets are at or above their lower bound" in text
+        assert "How far: The lower bounds are" in text
+        page = Path("evencover-houses/report.html").read_text(encoding="utf-8")
+        assert "--side lower" in page
+        assert "at or above their lower bound" in page.replace("\u00a0", " ")
+        run_command_line(capsys, "predict", "evencover-houses", csv, "--output", "new.csv")
+        tested, new = (pd.read_csv(path) for path in ("evencover-houses/intervals.csv", "new.csv"))
+        assert np.isinf(new["upper"]).all()
+        np.testing.assert_array_equal(new.loc[tested["row"], "lower"], tested["lower"])
+
     def test_separate_tails(self, capsys, csv):
         """The report and the predictor have a threshold for each end; `predict` gives the same intervals."""
         _, text, errors = run_again(capsys, "--tails", "separate")

@@ -56,7 +56,8 @@ def plain(text):
 def found(request):
     data = heteroskedastic(900, seed=0)
     table = pd.DataFrame(data.X).add_prefix("x").assign(y=data.y)
-    plan = Plan(model=SPREAD, nonconformity=OneSided(Normalized(), side=request.param))
+    plan = Plan(model=SPREAD, side=request.param)
+    assert plan.nonconformity == OneSided(Normalized(), side=request.param)
     return request.param, study(table, "y", plan=plan)
 
 

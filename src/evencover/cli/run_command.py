@@ -136,6 +136,7 @@ def run(
     effort: Literal["fast", "normal", "best"] | None = None,
     score: str = "auto",
     groups: tuple[str, ...] | None = None,
+    side: Literal["lower", "upper"] | None = None,
     tails: Literal["auto", "joint", "separate"] = "auto",
     target_transform: Literal["auto", "none"] = "auto",
     support: Literal["auto", "none"] = "auto",
@@ -189,6 +190,9 @@ def run(
     groups
         The groups that get even coverage: none, spread, spread:5, prediction:4 or column:NAME. Give several for
         combinations. By default selected on the training part: none, or 3 to 10 levels of the spread.
+    side
+        lower or upper bounds instead of intervals: at most 1 - level of the targets lie beyond them. The score is one
+        tail of --score; by default of normalized.
     tails
         joint: one threshold for both ends of the intervals. separate: one for each end, so that at most half of
         1 - level lies below the intervals, and at most half above. By default selected on the training part.
@@ -258,6 +262,7 @@ def run(
         effort=effort,
         nonconformity=_score(score),
         taxonomy=_taxonomy(groups, loaded, missing_values or ()),
+        side=side,
         tails=None if tails == "auto" else tails,
         level=level,
         tolerance=tolerance,

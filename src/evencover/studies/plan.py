@@ -6,10 +6,11 @@ from typing import Any, Literal
 
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from evencover.calibration.two_tails import as_two_sided
+from evencover.calibration.two_tails import as_two_sided, one_tail
 from evencover.diagnostics.recommendation_result import Tails
 from evencover.diagnostics.verdicts import checked_settings
 from evencover.inputs.arrays import FloatArray, lookup
+from evencover.intervals import Side
 from evencover.model_selection import check_share
 from evencover.models import (
     AutoRegressor,
@@ -23,7 +24,8 @@ from evencover.models import (
 from evencover.models.estimators import check_regressor
 from evencover.models.members import EFFORTS, EffortName, linear_regressor, small_table_regressor
 from evencover.quantiles import Level, rows_for_finite_threshold
-from evencover.scores import Bounded, ProbabilityDistance, Score
+from evencover.scores import Bounded, Normalized, ProbabilityDistance, Score
+from evencover.scores.one_sided import is_one_sided, side_of
 from evencover.scores.score import checked_score
 from evencover.target_support import Support
 from evencover.taxonomies import BySpread, Marginal, Taxonomy, fresh_taxonomy
@@ -110,6 +112,9 @@ class Plan:
         The score; by default selected on the training part.
     taxonomy : taxonomy, optional
         The groups; by default selected on the training part.
+    side : {"lower", "upper"}, optional
+        Bounds on one side instead of intervals: the score is one tail (`OneSided`) of the given one, or of
+        `Normalized()`. At most 1 − level of the targets lie beyond the bounds.
     tails : {"joint", "separate"}, optional
         One threshold for both ends of the intervals; or one for each end (`TwoTails`), so that at most half of
         1 − level lies below the intervals, and at most half above. By default selected on the training part; joint if
@@ -147,6 +152,7 @@ class Plan:
     model: Any = "auto"
     nonconformity: Score | None = None
     taxonomy: Taxonomy | None = None
+    side: Side | None = field(default=None, kw_only=True)
     tails: Tails | None = field(default=None, kw_only=True)
     level: float = 0.9
     tolerance: float | None = None
@@ -177,6 +183,7 @@ class Plan:
         self._check_effort()
         if self.tails not in (None, "joint", "separate"):
             raise ValueError(f"tails must be 'joint', 'separate' or None; got {self.tails!r}")
+        self._take_side()
         if self.nonconformity is not None:
             checked_score(self.nonconformity)
             if self.tails == "separate":
@@ -193,6 +200,20 @@ class Plan:
             raise ValueError(f"calibration must be 'auto', 'split' or 'cross'; got {self.calibration!r}")
         if self.calibration == "cross" and self.needs_split is not None:
             raise ValueError(f"calibration must be 'split' or 'auto' for {self.needs_split}; got 'cross'")
+
+    def _take_side(self) -> None:
+        """Let the score be one tail, if bounds on one side are requested; it may be one already, in a changed plan."""
+        if self.side is None:
+            return
+        if self.side not in ("lower", "upper"):
+            raise ValueError(f"side must be 'lower', 'upper' or None; got {self.side!r}")
+        if self.tails == "separate":
+            raise ValueError(f"tails must be 'joint' or None for {self.side} bounds; got 'separate'")
+        score = Normalized() if self.nonconformity is None else checked_score(self.nonconformity)
+        if not is_one_sided(score):
+            object.__setattr__(self, "nonconformity", one_tail(score, self.side))
+        elif side_of(score) != self.side:
+            raise ValueError(f"side must be that of the score {score!r}; got {self.side!r}")
 
     @property
     def needs_split(self) -> str | None:
