@@ -229,9 +229,9 @@ class Strata:
         labels, edges = feature.labels_and_edges
         return cls((*labels, f"{feature.name} missing"), edges, kind)
 
-    def labels_among(self, codes: Collection[Label]) -> tuple[str, ...]:
-        """Return the labels; the last one only if its code is among these codes."""
-        return self.labels if len(self.labels) - 1 in codes else self.labels[:-1]
+    def labels_among(self, found: Collection[Label]) -> tuple[str, ...]:
+        """Return the labels; the last one only if it is among the labels that were found."""
+        return self.labels if self.labels[-1] in found else self.labels[:-1]
 
     def __call__(self, intervals: Intervals) -> IntArray:
         """Return the code of each interval's stratum. Shape (n,)."""
@@ -239,7 +239,7 @@ class Strata:
         return np.where(np.isnan(values), len(self.labels) - 1, np.searchsorted(self.edges, values))
 
 
-Cells: TypeAlias = dict[tuple[Any, int], RowTotals]  # by label of the group, and code of the stratum of widths
+Cells: TypeAlias = dict[tuple[Any, str], RowTotals]  # by the labels of a group and of a stratum of widths
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,14 +272,13 @@ class CellCounter:
         widths = Strata.of(width_feature(sampled.width), "width")
         return cls(level, widths, bound_side(sampled), limits_reached(y, sampled))
 
-    def add(self, y: FloatArray, intervals: Intervals, codes: IntArray, labels: Sequence[Label] | None = None) -> None:
-        """Add the totals of some rows with codes of groups; without labels, the label of a group is its code."""
-        strata = self.strata(intervals)
-        n_strata = int(strata.max(initial=0)) + 1
+    def add(self, y: FloatArray, intervals: Intervals, codes: IntArray, labels: Sequence[Label]) -> None:
+        """Add the totals of some rows; the codes are positions in the labels of groups."""
+        n_strata = len(self.strata.labels)
         results = RowResults.of(y, intervals, self.level, side=self.side, limits=self.limits)
-        for code, totals in results.totals(codes * n_strata + strata):
+        for code, totals in results.totals(codes * n_strata + self.strata(intervals)):
             group, stratum = divmod(code, n_strata)
-            cell = group if labels is None else labels[group], stratum
+            cell = labels[group], self.strata.labels[stratum]
             self.cells[cell] = self.cells.get(cell, RowTotals()) + totals
 
     def counts(self, labels: Sequence[Label], n_pools: int) -> "AuditCounts":
@@ -288,14 +287,14 @@ class CellCounter:
         pools = {label: code if n_pools == len(labels) else 0 for code, label in enumerate(labels)}
         strata = self.strata.labels_among({stratum for _, stratum in self.cells})
         by_group: dict[Label, list[tuple[int, RowTotals]]] = {label: [] for label in labels}
-        by_stratum: dict[Label, list[tuple[int, RowTotals]]] = {name: [] for name in strata}
+        by_stratum: dict[Label, list[tuple[int, RowTotals]]] = {stratum: [] for stratum in strata}
         for (label, stratum), totals in self.cells.items():
             counted = pools[label], replace(totals, inside=totals.inside_whole) if whole else totals
             by_group[label].append(counted)
-            by_stratum[strata[stratum]].append(counted)
+            by_stratum[stratum].append(counted)
         return AuditCounts(
             {label: _in_pools(parts) for label, parts in by_group.items()},
-            {name: _in_pools(parts) for name, parts in by_stratum.items()},
+            {stratum: _in_pools(parts) for stratum, parts in by_stratum.items()},
             _in_pools(part for parts in by_group.values() for part in parts),
         )
 
@@ -307,15 +306,6 @@ def _in_pools(parts: Iterable[tuple[int, RowTotals]]) -> RowTotals:
         total += totals
         by_pool[pool] += totals.rows
     return replace(total, by_pool=by_pool)
-
-
-def merged_cells(parts: Iterable[Cells]) -> Cells:
-    """Return the sums of totals by cell."""
-    total: Cells = {}
-    for part in parts:
-        for cell, totals in part.items():
-            total[cell] = total.get(cell, RowTotals()) + totals
-    return total
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from evencover.calibration.table_columns import TableColumns
-from evencover.diagnostics.audit_counts import CellCounter, Cells, Strata, merged_cells
+from evencover.diagnostics.audit_counts import CellCounter, Cells, RowTotals, Strata
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.audit_scope import default_feature
 from evencover.diagnostics.audits import audit as audit_rows
@@ -53,7 +53,7 @@ class CountRows:
         return _with_values(self.columns)
 
     def __call__(self, batches: Iterable[Batch]) -> Cells:
-        """Return the totals of each cell; without a column of groups, the label of a group is its code."""
+        """Return the totals of each cell."""
         codes = label_codes(self.columns)
         counter = replace(self.counter, cells={})
         for batch in batches:
@@ -61,14 +61,18 @@ class CountRows:
                 y, intervals = targets_and_intervals(batch.table, self.columns)
                 groups = codes_of(batch, self.columns, codes)
             if self.columns.group is None:
-                counter.add(y, intervals, self.default_groups(intervals))
+                counter.add(y, intervals, self.default_groups(intervals), self.default_groups.labels)
             else:
                 counter.add(y, intervals, groups, codes.labels)
         return counter.cells
 
     def merge(self, states: Iterable[Cells]) -> Cells:
         """Return the sums of totals by cell."""
-        return merged_cells(states)
+        total: Cells = {}
+        for state in states:
+            for cell, totals in state.items():
+                total[cell] = total.get(cell, RowTotals()) + totals
+        return total
 
 
 def targets_and_intervals(table: Any, columns: TableColumns) -> tuple[FloatArray, Intervals]:
@@ -247,16 +251,13 @@ def audit_all_rows(
     if sum(sizes.values()) <= _SAMPLE_ROWS:
         return sampled
     y, intervals = targets_and_intervals(sample, columns)
-    level = level_fraction(sampled.level)
-    counter, default = CellCounter.like(y, intervals, level), Strata.of(*default_feature(intervals))
-    cells: Cells = source.reduce(CountRows(columns, counter, default))
-    labels = tuple(sorted({label for label, _ in cells}))
-    if columns.group is None:
-        labels = default.labels_among(labels)
-        cells = {(default.labels[code], stratum): totals for (code, stratum), totals in cells.items()}
-    pools = CalibrationPools(level, checked_sizes(calibration_sizes, labels))
-    counts = replace(counter, cells=cells).counts(labels, len(pools.sizes))
-    audited = audit_of_counts(sampled, counts, pools)
+    counter = CellCounter.like(y, intervals, level_fraction(sampled.level))
+    default = Strata.of(*default_feature(intervals))
+    counter = replace(counter, cells=source.reduce(CountRows(columns, counter, default)))
+    found = {label for label, _ in counter.cells}
+    labels = default.labels_among(found) if columns.group is None else tuple(sorted(found))
+    pools = CalibrationPools(counter.level, checked_sizes(calibration_sizes, labels))
+    audited = audit_of_counts(sampled, counter.counts(labels, len(pools.sizes)), pools)
     return replace(audited, notes=(*audited.notes, _note(sampled, audited.overall.rows)))
 
 
