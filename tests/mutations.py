@@ -519,9 +519,9 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
             "test_score_histograms",
         ),
         Mutation(
-            "tables/table_audit.py",
-            "totals[cell] = totals.get(cell, RowTotals()) + added",
-            "totals[cell] = added",
+            "diagnostics/audit_counts.py",
+            "self.cells[cell] = self.cells.get(cell, RowTotals()) + totals",
+            "self.cells[cell] = totals",
             "of each file only the last batch is counted",
             "test_distributed_audit",
         ),

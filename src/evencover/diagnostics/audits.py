@@ -6,23 +6,23 @@ from typing import Any
 
 import numpy as np
 
+from evencover.diagnostics.audit_counts import AuditCounts, RowsInMemory
 from evencover.diagnostics.audit_result import Audit, GroupAudit
 from evencover.diagnostics.audit_scope import Scope, by_width
 from evencover.diagnostics.cluster_tests import THRESHOLDS_FROM_CLUSTERS, AuditInput
 from evencover.diagnostics.coverage_tests import (
-    GroupCounts,
-    JointTests,
-    RowResults,
+    CalibrationPools,
+    calibration_counts,
     calibration_pool_of_rows,
     holm_adjusted,
-    judged_groups,
+    judged,
 )
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.interval_input import checked_intervals, level_of
 from evencover.diagnostics.interval_quality import quality
 from evencover.diagnostics.regions import ExcessRisk, FeatureSearch, excess_risk
 from evencover.diagnostics.verdicts import checked_settings
-from evencover.inputs.arrays import BoolArray, checked_vector
+from evencover.inputs.arrays import checked_vector
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.quantiles import Level
 
@@ -128,36 +128,29 @@ def audit(
     if without_group:
         raise ValueError(f"groups must have a group for every row; rows without one: {without_group} of {len(checked)}")
     target = checked_vector(y, "y", length=len(checked), matched="the intervals")
-    results = RowResults.of(
-        target, checked, calibration_pool_of_rows(checked, audited_groups, calibration_sizes), settings.level
+    codes, pools = calibration_pool_of_rows(checked, audited_groups, calibration_sizes, settings.level)
+    rows = RowsInMemory.of(target, checked, settings.level, codes)
+    findings = _feature_findings(rows, pools, scope, settings.seed)
+    pools = replace(
+        pools,
+        raised=is_raised(checked, checked.n_replaced) if tied_scores is None else tied_scores,
+        calibration=None if diagnosis is None else calibration_counts(diagnosis, audited_groups, pools),
     )
-    clustered = results.pools.clustered
-    findings = _feature_findings(results, scope, settings.seed)
-    overall = results.audit_rows("all rows", np.arange(len(checked)))
-    family = JointTests.of(results.audit_groups(audited_groups), overall, findings.region)
-    counts = GroupCounts.of(
-        results,
-        audited_groups,
-        diagnosis,
-        raised=_is_raised(checked) if tied_scores is None else tied_scores,
-        split_at_random=split_at_random,
-    )
+    strata, all_rows = rows.by_group(by_width(checked.width)), rows.totals(np.arange(len(checked)))
+    counts = AuditCounts(rows.by_group(audited_groups), strata, all_rows)
     return Audit(
-        **judged_groups(family, counts, settings.tolerance),
-        by_width=holm_adjusted(results.audit_groups(by_width(checked.width))),
+        **judged(counts, pools, findings.region, tolerance=settings.tolerance, split_at_random=split_at_random),
         by_feature=holm_adjusted(findings.by_feature),
         region_rule=findings.region_rule,
         excess_risk=findings.risk,
         quality=quality(target, checked, prediction=prediction, level=settings.level),
         level=float(settings.level),
         tolerance=settings.tolerance,
-        sizes_known=results.pools.known,
-        n_empty=int(np.count_nonzero(_empty(checked))),
+        sizes_known=pools.known,
         n_replaced=checked.n_replaced,
-        n_infinite=int(results.infinite.sum()),
-        rows_needed=results.rows_needed if results.infinite.any() else None,
+        rows_needed=pools.rows_needed(all_rows),
         seed=settings.seed,
-        notes=(*scope.notes, *notes, *([THRESHOLDS_FROM_CLUSTERS] if clustered else [])),
+        notes=(*scope.notes, *notes, *([THRESHOLDS_FROM_CLUSTERS] if pools.clustered else [])),
     )
 
 
@@ -171,27 +164,24 @@ class _FeatureFindings:
     risk: ExcessRisk | None = None
 
 
-def _feature_findings(results: RowResults, scope: Scope, seed: int) -> _FeatureFindings:
+def _feature_findings(rows: RowsInMemory, pools: CalibrationPools, scope: Scope, seed: int) -> _FeatureFindings:
     """Return coverage by each feature; then the worst region and the excess risk, both on the second half of the rows.
 
     The excess risk needs given features: a classifier that sees only the center finds no more than the region does.
     """
     if scope.features is None:
         return _FeatureFindings()
-    search = FeatureSearch.of(scope.features, len(results.covered), seed)
+    search = FeatureSearch.of(scope.features, len(rows.covered), seed)
     features = search.features
-    by_feature = [row for feature in features.columns for row in results.audit_groups(feature.strata)]
+    by_feature = [row for each in features.columns for row in pools.audits(rows.by_group(each.strata))]
     risk = None
     if scope.features_given and features.columns:
-        risk = excess_risk(features.matrix, results.covered, search.halves, float(results.level), search.generator())
-    region = search.worst_region(results.covered)
+        risk = excess_risk(features.matrix, rows.covered, search.halves, float(pools.level), search.generator())
+    region = search.worst_region(rows.covered)
     if region is None:
         return _FeatureFindings(by_feature, risk=risk)
     _, second = search.halves
-    inside = results.audit_rows("worst region", second[region.contains()[second]])
-    # Both halves share the calibration. With several thresholds, the search can select the one that is too low by
-    # chance, so the p-value is multiplied by their number. Simulations in the tests show that this suffices.
-    inside = replace(inside, adjusted=min(1.0, inside.p_under * len(results.pools.sizes)))
+    inside = pools.audit("worst region", rows.totals(second[region.contains()[second]]))
     return _FeatureFindings(by_feature, inside, region.rule(), risk)
 
 
@@ -202,13 +192,27 @@ def _check_flags(**flags: Any) -> None:
             raise TypeError(f"{name} must be True or False; got {value!r}")
 
 
-def _is_raised(intervals: Intervals | IntervalUnion) -> bool:
+def is_raised(intervals: Intervals | IntervalUnion, n_replaced: int) -> bool:
     """Return whether ties at a threshold, or points that replace empty intervals, raise the coverage."""
-    tied = intervals.guarantee is not None and bool(intervals.guarantee.tied)
-    return tied or intervals.n_replaced > 0
+    return n_replaced > 0 or (intervals.guarantee is not None and bool(intervals.guarantee.tied))
 
 
-def _empty(intervals: Intervals | IntervalUnion) -> BoolArray:
-    """Return which rows have an empty interval, or a union of empty intervals."""
-    pieces = intervals.pieces if isinstance(intervals, IntervalUnion) else [intervals]
-    return np.asarray(np.all([piece.empty for piece in pieces], axis=0))
+def audit_of_counts(sampled: Audit, counts: AuditCounts, pools: CalibrationPools) -> Audit:
+    """Return the audit of a sample with the counts of all rows, and the tests and the verdict from them."""
+    found = judged(
+        counts,
+        pools,
+        sampled.worst_region,
+        tolerance=sampled.tolerance,
+        split_at_random=sampled.split_at_random,
+    )
+    everything = counts.all_rows
+    measured = replace(
+        sampled.quality,
+        rows=everything.rows,
+        coverage=everything.covered / everything.rows,
+        mean_width=everything.width,
+        n_infinite=everything.n_infinite,
+        interval_score=everything.score,
+    )
+    return replace(sampled, **found, quality=measured)

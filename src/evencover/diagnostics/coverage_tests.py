@@ -1,12 +1,13 @@
-"""The tests of an audit: results by row, tests of groups with a joint adjustment, intervals of their coverages."""
+"""The tests of an audit: from counts by group to tests with a joint adjustment, intervals of coverages, verdict."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from evencover.diagnostics.audit_counts import AuditCounts, RowTotals
 from evencover.diagnostics.audit_result import Evidence, GroupAudit
 from evencover.diagnostics.cluster_tests import clustered_large_sample_p_value, clustered_p_values
 from evencover.diagnostics.coverage_intervals import (
@@ -27,151 +28,89 @@ from evencover.diagnostics.exact_tests import (
     large_sample_p_value,
     two_sided_p_value,
 )
-from evencover.diagnostics.interval_input import strictly_inside
-from evencover.diagnostics.interval_quality import infinite_intervals
 from evencover.diagnostics.verdicts import verdict
-from evencover.groups import Groups, Label, rows_by_code
+from evencover.groups import Groups, Label
 from evencover.guarantees import TailShares
-from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, check_count, is_count
+from evencover.inputs.arrays import IntArray, check_count, is_count
 from evencover.intervals import Intervals, IntervalUnion
-from evencover.metrics import interval_scores
 from evencover.quantiles import Level, rows_for_finite_threshold
 
 
 @dataclass(frozen=True, eq=False)
 class CalibrationPools:
-    """The pool of calibration scores behind the threshold of each row, and the size of each pool (None: not known).
+    """What is known of the pools of calibration scores behind the thresholds of test rows.
 
-    With `tail_shares`, there is a threshold for each tail, at its share of 1 − level.
+    Parameters
+    ----------
+    level : Fraction
+        Nominal coverage.
+    sizes : tuple of int or None
+        Number of calibration scores of each pool, or of clusters; None where it is not known.
+    tail_shares : tuple of two Fraction, optional
+        Shares of 1 − level, if each tail has its own threshold.
+    clustered : bool
+        Whether sizes are numbers of clusters.
+    raised : bool
+        Whether tied scores, or points that replace empty intervals, raise the coverage.
+    calibration : CalibrationCounts, optional
+        The calibration rows of each audited group, if one threshold serves all groups.
     """
 
-    codes: IntArray
+    level: Fraction
     sizes: tuple[int | None, ...]
     tail_shares: TailShares = None
-    clustered: bool = False  # whether sizes are numbers of clusters
+    clustered: bool = False
+    raised: bool = False
+    calibration: CalibrationCounts | None = None
 
     @property
     def known(self) -> bool:
         """Whether any size is known; if so, rows of other pools have no guarantee and are not tested."""
         return any(size is not None for size in self.sizes)
 
-    def sizes_of(self, groups: Groups) -> IntArray | None:
+    def sizes_of(self, groups: Collection[RowTotals]) -> IntArray | None:
         """Return the calibration rows of each group, if each group has exactly one pool of its own and all are known.
 
         Groups without rows have size 0.
         """
-        pairs = np.unique(np.stack([groups.codes, self.codes]), axis=1)
-        sizes = [self.sizes[pool] for pool in pairs[1]]
-        one_to_one = all(len(np.unique(codes)) == pairs.shape[1] for codes in pairs)
-        if not one_to_one or None in sizes:
+        used = [pool for group in groups for pool in group.by_pool]
+        one_to_one = len(used) == len(set(used)) and all(len(group.by_pool) < 2 for group in groups)
+        if not one_to_one or any(self.sizes[pool] is None for pool in used):
             return None
-        by_group = np.zeros(len(groups.labels), dtype=np.intp)
-        by_group[pairs[0]] = sizes
-        return by_group
+        return np.array([sum(self.sizes[pool] or 0 for pool in group.by_pool) for group in groups])
 
-
-@dataclass(frozen=True, eq=False)
-class RowResults:
-    """The result of each row: whether it is covered, or strictly inside; width and score of its interval; its pool."""
-
-    covered: BoolArray
-    inside: BoolArray
-    infinite: BoolArray
-    widths: FloatArray
-    scores: FloatArray
-    pools: CalibrationPools
-    level: Fraction
-
-    @classmethod
-    def of(
-        cls, y: FloatArray, intervals: Intervals | IntervalUnion, pools: CalibrationPools, level: Fraction
-    ) -> "RowResults":
-        """Return the results of the intervals for the targets."""
-        scores = interval_scores(y, intervals, level) if isinstance(intervals, Intervals) else np.full(len(y), np.nan)
-        infinite = infinite_intervals(intervals)
-        inside = strictly_inside(y, intervals) & ~infinite  # an infinite interval cannot be too wide by choice
-        return cls(intervals.covers(y), inside, infinite, intervals.width, scores, pools, level)
-
-    @property
-    def rows_needed(self) -> int | None:
-        """The calibration rows that finite intervals need, if some are infinite and their pool has fewer; else None.
+    def rows_needed(self, totals: RowTotals) -> int | None:
+        """Return the calibration rows that finite intervals need, if some are infinite and their pool has fewer.
 
         One-sided bounds are infinite whatever the number of rows.
         """
-        if not np.isinf(self.widths).any():
+        if not (totals.n_infinite and totals.n_infinite_widths):
             return None
-        shares = self.pools.tail_shares or (Fraction(1),)
+        shares = self.tail_shares or (Fraction(1),)
         needed = max(rows_for_finite_threshold(1 - share * (1 - self.level)) for share in shares)
-        sizes = [self.pools.sizes[code] for code in np.unique(self.pools.codes)]
+        sizes = [self.sizes[pool] for pool in totals.by_pool]
         return needed if any(size is None or size < needed for size in sizes) else None
 
-    def audit_groups(self, groups: Groups) -> list[GroupAudit]:
-        """Return the audit of each group."""
-        rows = dict(rows_by_code(groups.codes, len(groups.labels)))
-        no_rows = np.empty(0, dtype=np.intp)
-        return [self.audit_rows(label, rows.get(code, no_rows)) for code, label in enumerate(groups.labels)]
+    def audits(self, totals: Mapping[Label, RowTotals]) -> list[GroupAudit]:
+        """Return the audit of each group, not yet adjusted for other tests."""
+        return [self.audit(label, each) for label, each in totals.items()]
 
-    def audit_rows(self, name: Label, rows: IntArray) -> GroupAudit:
-        """Return the audit of some rows as one group, not yet adjusted for other tests."""
-        n = len(rows)
-        covered, inside, infinite = (
-            int(np.count_nonzero(each[rows])) for each in (self.covered, self.inside, self.infinite)
-        )
-        width, score = (float(each[rows].mean()) if n else np.nan for each in (self.widths, self.scores))
-        counts = np.bincount(self.pools.codes[rows], minlength=len(self.pools.sizes))
-        return CoverageCount(n, covered, inside, infinite, width, score, tuple(counts.tolist())).audit(
-            name, self.pools.sizes, self.level, self.pools.tail_shares, clustered=self.pools.clustered
-        )
+    def audit(self, name: Label, totals: RowTotals) -> GroupAudit:
+        """Return the audit of some rows as one group, not yet adjusted for other tests.
 
-
-@dataclass(frozen=True)
-class CoverageCount:
-    """The totals of some rows.
-
-    Parameters
-    ----------
-    rows, covered, inside, infinite : int
-        Number of rows, of covered rows, of targets strictly inside their intervals, and of infinite intervals.
-    width, score : float
-        Mean width and mean interval score; NaN without rows.
-    by_pool : tuple of int
-        Number of rows of each pool of calibration scores.
-    """
-
-    rows: int
-    covered: int
-    inside: int
-    infinite: int
-    width: float
-    score: float
-    by_pool: tuple[int, ...]
-
-    def audit(
-        self,
-        name: Label,
-        sizes: Sequence[int | None],
-        level: Fraction,
-        tails: TailShares = None,
-        *,
-        clustered: bool = False,
-    ) -> GroupAudit:
-        """Return the audit of these rows as one group, not yet adjusted for other tests.
-
-        The sizes are the numbers of calibration rows, or of clusters, of the pools; None where they are not known.
         Targets on a bound count as covered in the test for under-coverage, and as not covered in the test for
         over-coverage.
         """
         p_values, limit_p_value = coverage_p_values, large_sample_p_value
-        if clustered:
+        if self.clustered:
             p_values, limit_p_value = clustered_p_values, clustered_large_sample_p_value
-        n, covered = self.rows, self.covered
-        pools = [(m, size) for m, size in zip(self.by_pool, sizes, strict=True) if m]
-        known = any(size is not None for size in sizes)
-        testable = n and (not known or all(size is not None for _, size in pools))
+        n, covered, inside, level, tails = totals.rows, totals.covered, totals.inside, self.level, self.tail_shares
+        pools = [(m, self.sizes[pool]) for pool, m in sorted(totals.by_pool.items())]
+        testable = n and (not self.known or all(size is not None for _, size in pools))
         under, over = np.nan, np.nan
         if testable:
             under, over = p_values(pools, level, covered, tails)
-            over = over if self.inside == covered else p_values(pools, level, self.inside, tails)[1]
+            over = over if inside == covered else p_values(pools, level, inside, tails)[1]
         share = covered / n if n else np.nan
         known_alone = binomial_coverage(np.array([covered]), np.array([n]), level)
         return GroupAudit(
@@ -185,11 +124,11 @@ class CoverageCount:
             p_over=over,
             adjusted=float(two_sided_p_value(under, over)),
             p_limit=limit_p_value(pools, level, share, tails) if testable else np.nan,
-            width=self.width,
-            score=self.score,
-            within=np.inf if self.infinite else float(known_alone.all_within),
-            inside=self.inside / n if n else np.nan,
-            inside_low=float(clopper_pearson_lower(self.inside, n)),
+            width=totals.width,
+            score=totals.score,
+            within=np.inf if totals.n_infinite else float(known_alone.all_within),
+            inside=inside / n if n else np.nan,
+            inside_low=float(clopper_pearson_lower(inside, n)),
         )
 
 
@@ -266,18 +205,18 @@ class GroupCounts:
     split_at_random: bool = False
 
     @classmethod
-    def of(cls, results: RowResults, groups: Groups, diagnosis: Diagnosis | None, **settings: bool) -> "GroupCounts":
+    def of(cls, groups: Collection[RowTotals], pools: CalibrationPools, *, split_at_random: bool) -> "GroupCounts":
         """Return the counts of some groups of test rows."""
-        n_groups = len(groups.labels)
         return cls(
-            rows=np.bincount(groups.codes, minlength=n_groups),
-            covered=np.bincount(groups.codes[results.covered], minlength=n_groups),
-            level=results.level,
-            sizes=results.pools.sizes_of(groups),
-            calibration=None if diagnosis is None else _calibration_counts(diagnosis, groups, results),
-            tail_shares=results.pools.tail_shares,
-            clustered=results.pools.clustered,
-            **settings,
+            rows=np.array([each.rows for each in groups]),
+            covered=np.array([each.covered for each in groups]),
+            level=pools.level,
+            sizes=pools.sizes_of(groups),
+            calibration=pools.calibration,
+            raised=pools.raised,
+            tail_shares=pools.tail_shares,
+            clustered=pools.clustered,
+            split_at_random=split_at_random,
         )
 
     @property
@@ -343,32 +282,61 @@ def with_estimates(table: Sequence[GroupAudit], known: CoverageEstimates) -> tup
     )
 
 
-def judged_groups(family: JointTests, counts: GroupCounts, tolerance: float) -> dict[str, Any]:
-    """Return the parts of an audit that follow from its tests and from the counts of its groups, by name.
+def judged(
+    counts: AuditCounts,
+    pools: CalibrationPools,
+    region: GroupAudit | None,
+    *,
+    tolerance: float,
+    split_at_random: bool,
+) -> dict[str, Any]:
+    """Return the parts of an audit that follow from its counts, by name.
 
     If all groups lie within a distance of the level, so do all rows together.
+
+    Parameters
+    ----------
+    counts : AuditCounts
+        The counts of groups, strata and all rows.
+    pools : CalibrationPools
+        What is known of the calibration behind the thresholds.
+    region : GroupAudit, optional
+        The worst region, not yet adjusted for other tests.
+    tolerance : float
+        Largest distance from the level that counts as even.
+    split_at_random : bool
+        Whether the test rows were split off at random, so that they cannot differ from the calibration rows.
     """
-    evidence = counts.evidence(family.smallest_p_value)
-    known = counts.estimates(evidence)
+    if region is not None:
+        # Both halves share the calibration. With several thresholds, the search can select the one that is too low by
+        # chance, so the p-value is multiplied by their number. Simulations in the tests show that this suffices.
+        region = replace(region, adjusted=min(1.0, region.p_under * len(pools.sizes)))
+    family = JointTests.of(pools.audits(counts.groups), pools.audit("all rows", counts.all_rows), region)
+    groups = GroupCounts.of(counts.groups.values(), pools, split_at_random=split_at_random)
+    evidence = groups.evidence(family.smallest_p_value)
+    known = groups.estimates(evidence)
     table = with_estimates(family.groups, known)
     infinite = any(row.rows and np.isinf(row.within) for row in table)
     shown_within = np.inf if infinite else float(known.all_within)
     overall = replace(family.overall, within=min(family.overall.within, shown_within))
-    region = family.counted_region(counts.level, own_thresholds=counts.own_thresholds)
+    counted = family.counted_region(pools.level, own_thresholds=groups.own_thresholds)
     return {
-        "verdict": verdict(table, counts.level, tolerance, shown_within=shown_within, overall=overall, region=region),
+        "verdict": verdict(table, pools.level, tolerance, shown_within=shown_within, overall=overall, region=counted),
         "table": table,
         "joint_p_value": family.joint_p_value,
         "overall": overall,
+        "by_width": holm_adjusted(pools.audits(counts.strata)),
         "worst_region": family.region,
-        "own_thresholds": counts.own_thresholds,
+        "own_thresholds": groups.own_thresholds,
         "evidence": evidence,
         "shown_within": shown_within,
-        "split_at_random": counts.split_at_random,
+        "split_at_random": split_at_random,
+        "n_empty": counts.all_rows.n_empty,
+        "n_infinite": counts.all_rows.n_infinite,
     }
 
 
-def _calibration_counts(diagnosis: Diagnosis, groups: Groups, results: RowResults) -> CalibrationCounts | None:
+def calibration_counts(diagnosis: Diagnosis, groups: Groups, pools: CalibrationPools) -> CalibrationCounts | None:
     """Return the calibration rows of the audited groups; None if they do not tell the coverage.
 
     That is so if the threshold is infinite, or if points replace empty intervals, which raises the coverage.
@@ -378,9 +346,9 @@ def _calibration_counts(diagnosis: Diagnosis, groups: Groups, results: RowResult
     """
     if not isinstance(diagnosis, Diagnosis):
         raise TypeError(f"diagnosis must be a Diagnosis, the result of diagnose; got {type(diagnosis).__name__}")
-    if results.pools.clustered:
+    if pools.clustered:
         raise ValueError("diagnosis must be left out: these thresholds come from clusters, which it does not know")
-    level, sizes, n = results.level, results.pools.sizes, len(diagnosis.inputs.scores)
+    level, sizes, n = pools.level, pools.sizes, len(diagnosis.inputs.scores)
     if len(sizes) > 1 or sizes[0] not in (None, n):
         raise ValueError(
             "diagnosis must be that of the one threshold of these intervals; it has "
@@ -402,28 +370,39 @@ def holm_adjusted(rows: Sequence[GroupAudit]) -> tuple[GroupAudit, ...]:
     return tuple(replace(row, adjusted=p, p_limit=limit) for row, p, limit in columns)
 
 
-def calibration_pool_of_rows(intervals: Intervals | IntervalUnion, groups: Groups, sizes: Any) -> CalibrationPools:
+def calibration_pool_of_rows(
+    intervals: Intervals | IntervalUnion, groups: Groups, sizes: Any, level: Fraction
+) -> tuple[IntArray, CalibrationPools]:
     """Return the pool behind each row's threshold: from the argument, from the intervals, or one of unknown size."""
     guarantee, stored = intervals.guarantee, getattr(intervals, "groups", None)
     tails = None if guarantee is None else guarantee.tail_shares
-    if isinstance(sizes, Mapping):
-        invalid = [label for label in groups.labels if not is_count(sizes.get(label))]
-        if invalid:
-            raise ValueError(
-                f"calibration_sizes must have a positive whole number for each group; it has none for: {invalid}"
-            )
-        return CalibrationPools(groups.codes, tuple(int(sizes[label]) for label in groups.labels), tails)
+    one_pool = np.zeros(len(intervals), dtype=np.intp)
     if sizes is not None:
-        check_count(sizes, "calibration_sizes")
-        return CalibrationPools(np.zeros(len(intervals), dtype=np.intp), (int(sizes),), tails)
+        codes = groups.codes if isinstance(sizes, Mapping) else one_pool
+        return codes, CalibrationPools(level, checked_sizes(sizes, groups.labels), tails)
     if guarantee is not None and guarantee.clusters is not None and isinstance(intervals, Intervals):
         labels = guarantee.clusters if stored is None else stored.labels
         if stored is not None or guarantee.kind == "marginal":
-            codes = np.zeros(len(intervals), dtype=np.intp) if stored is None else stored.codes
             known = tuple(guarantee.clusters.get(label) for label in labels)
-            return CalibrationPools(codes, known, tails, clustered=True)
+            return one_pool if stored is None else stored.codes, CalibrationPools(level, known, tails, clustered=True)
     if guarantee is not None and guarantee.exact and stored is not None:
-        return CalibrationPools(stored.codes, tuple(guarantee.sizes.get(label) for label in stored.labels), tails)
+        known = tuple(guarantee.sizes.get(label) for label in stored.labels)
+        return stored.codes, CalibrationPools(level, known, tails)
     if guarantee is not None and guarantee.exact and guarantee.kind == "marginal" and isinstance(intervals, Intervals):
-        return CalibrationPools(np.zeros(len(intervals), dtype=np.intp), tuple(guarantee.sizes.values()), tails)
-    return CalibrationPools(np.zeros(len(intervals), dtype=np.intp), (None,))
+        return one_pool, CalibrationPools(level, tuple(guarantee.sizes.values()), tails)
+    return one_pool, CalibrationPools(level, (None,))
+
+
+def checked_sizes(sizes: Any, labels: Sequence[Label]) -> tuple[int | None, ...]:
+    """Return the calibration rows of each group, or of the one threshold, as a user gave them (None: not known)."""
+    if sizes is None:
+        return (None,)
+    if not isinstance(sizes, Mapping):
+        check_count(sizes, "calibration_sizes")
+        return (int(sizes),)
+    invalid = [label for label in labels if not is_count(sizes.get(label))]
+    if invalid:
+        raise ValueError(
+            f"calibration_sizes must have a positive whole number for each group; it has none for: {invalid}"
+        )
+    return tuple(int(sizes[label]) for label in labels)

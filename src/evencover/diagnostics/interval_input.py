@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from evencover.inputs.arrays import BoolArray, FloatArray
-from evencover.intervals import Intervals, IntervalUnion, limits_reached
+from evencover.inputs.arrays import FloatArray
+from evencover.intervals import Intervals, IntervalUnion
 from evencover.quantiles import Level
 
 
@@ -46,13 +46,6 @@ def _from_bounds(bounds: Any) -> Intervals:
     if len(intervals) and np.all(intervals.lower > intervals.upper):
         raise ValueError("intervals must have lower <= upper; in every row, lower is above upper: are the two swapped?")
     return intervals
-
-
-def strictly_inside(y: FloatArray, intervals: Intervals | IntervalUnion) -> BoolArray:
-    """Return which targets lie strictly inside; if all are whole, an interval ends at the whole numbers in it."""
-    if isinstance(intervals, Intervals):
-        return intervals.covers_inside(y, whole=are_whole(y), limits=limits_reached(y, intervals))
-    return intervals.covers_inside(y)
 
 
 def are_whole(y: FloatArray) -> bool:

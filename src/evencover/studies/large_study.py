@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,18 +18,19 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 from sklearn.base import clone
 
-from evencover.calibration.table_columns import TableColumns
 from evencover.conformal.split import ConformalRegressor
+from evencover.diagnostics.audit_counts import AuditCounts, CellCounter
 from evencover.diagnostics.audit_result import Audit
-from evencover.diagnostics.audit_scope import width_feature
+from evencover.diagnostics.audits import audit_of_counts, is_raised
+from evencover.diagnostics.coverage_tests import CalibrationPools
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.display.text import count_text
 from evencover.files.archive import atomic_write
-from evencover.groups import Groups, Label
+from evencover.groups import Groups
 from evencover.guarantees import TooFewRowsWarning
 from evencover.inputs.arrays import FloatArray, IntArray, check_count, warn_user
 from evencover.inputs.frames import join_columns
-from evencover.intervals import Intervals, bound_side, limits_reached
+from evencover.intervals import Intervals
 from evencover.model_selection import Part
 from evencover.quantiles import Levels, level_fraction
 from evencover.rows import Rows
@@ -51,11 +51,9 @@ from evencover.studies.table_study import study_in_memory
 from evencover.studies.targets import outside_warnings
 from evencover.tables.arrow_data import arrow_data, check_output
 from evencover.tables.batches import import_arrow
-from evencover.tables.table_audit import AuditTotals, Cell, CoverageCounts, RowTotals, Strata
 from evencover.taxonomies import Taxonomy, fixed_taxonomy, with_categories
 
 _LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # of the report, besides the plan's own
-_COLUMNS = TableColumns("target", lower="lower", upper="upper", group="group")  # of the counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +122,9 @@ class ModelTest:
         The model, calibrated on all calibration rows.
     taxonomy : taxonomy
         The groups of the audit.
-    by_level : mapping from float to _LevelCounts
+    intervals : Intervals
+        The intervals of the sample's test rows at the plan's own level.
+    by_level : mapping from float to CellCounter
         The counts at each level, the plan's own included.
     outside : RowUses
         The counts of rows, and of targets outside the support.
@@ -135,7 +135,8 @@ class ModelTest:
     sampled: Study
     regressor: ConformalRegressor
     taxonomy: Taxonomy
-    by_level: Mapping[float, "_LevelCounts"]
+    intervals: Intervals
+    by_level: Mapping[float, CellCounter]
     outside: RowUses
     warnings: BatchWarnings
 
@@ -148,14 +149,12 @@ class ModelTest:
         warn_of_groups_with_few_rows(regressor, sampled.plan.level)
         with catch_warnings():
             simplefilter("ignore", TooFewRowsWarning)  # of other levels
-            intervals = [regressor.predict_interval(sampled.test_rows, level=level) for level in levels]
+            intervals = {level: regressor.predict_interval(sampled.test_rows, level=level) for level in levels}
         several = len(regressor.calibration_.labels) > 1
         taxonomy = regressor.taxonomy_ if several else fixed_taxonomy(audit_taxonomy(sampled.regressor))
-        labels, y = taxonomy.assign(sampled.test_rows).labels, sampled.test_rows.required_target(by="a test")
-        by_level = {
-            level: _LevelCounts.of(y, each, level, labels) for level, each in zip(levels, intervals, strict=True)
-        }
-        return cls(sampled, regressor, taxonomy, by_level, outside, warnings)
+        y = sampled.test_rows.required_target(by="a test")
+        by_level = {level: CellCounter.like(y, each, level_fraction(level)) for level, each in intervals.items()}
+        return cls(sampled, regressor, taxonomy, intervals[sampled.plan.level], by_level, outside, warnings)
 
     @property
     def features(self) -> list[str]:
@@ -171,7 +170,7 @@ class ModelTest:
             groups = self.taxonomy.assign(rows)
         intervals = {level: _at(at_all_levels, position) for position, level in enumerate(self.by_level)}
         for level, counts in self.by_level.items():
-            counts.add(batch.y, intervals[level], groups)
+            counts.add(batch.y, intervals[level], groups.codes, groups.labels)
         return intervals[self.sampled.plan.level], groups
 
     def study(self, positions: IntArray, without_target: Sequence[Message]) -> Study:
@@ -199,13 +198,12 @@ class ModelTest:
             self.by_level,
             {use: total for use, (_, total) in self.outside.counts.items()},
         )
-        intervals = self.by_level[plan.level].sampled
         return replace(
             sampled,
             regressor=self.regressor,
             evidence=evidence,
-            intervals=intervals,
-            audit=evidence.audit(intervals, sampled.diagnosis, plan),
+            intervals=self.intervals,
+            audit=evidence.audit(self.intervals, sampled.diagnosis, plan),
             table_warnings=(*_without(sampled.table_warnings, "outside support"), *self.outside.warnings()),
             table_notes=(_uses_note(evidence), *without_target, *_without(sampled.table_notes, "missing target")),
         )
@@ -228,57 +226,6 @@ def _uses_note(evidence: "BatchEvidence") -> Message:
 
 
 @dataclass(frozen=True, eq=False)
-class _LevelCounts:
-    """The counts of test rows at one level.
-
-    Parameters
-    ----------
-    sampled : Intervals
-        The intervals of the sample's test rows.
-    counter : CoverageCounts
-        What counts rows; its strata of widths are those of the sample.
-    labels : tuple of labels
-        The groups.
-    tied : bool
-        Whether several calibration scores equal a threshold.
-    cells : dict
-        The totals of each group and stratum.
-    n_replaced : list of int
-        For each batch, the number of intervals without a possible target, which became the nearest one.
-    """
-
-    sampled: Intervals
-    counter: CoverageCounts
-    labels: tuple[Label, ...]
-    tied: bool
-    cells: dict[Cell, RowTotals] = field(default_factory=dict)
-    n_replaced: list[int] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, y: FloatArray, sampled: Intervals, level: float, labels: tuple[Label, ...]) -> "_LevelCounts":
-        """Return counts without rows, for targets and intervals like those of the sample."""
-        widths = Strata.of(width_feature(sampled.width), "width")
-        side, limits = bound_side(sampled), limits_reached(y, sampled)
-        counter = CoverageCounts(_COLUMNS, level_fraction(level), widths, _no_groups, side, limits)
-        return cls(sampled, counter, labels, sampled.guarantee is not None and bool(sampled.guarantee.tied))
-
-    def add(self, y: FloatArray, intervals: Intervals, groups: Groups) -> None:
-        """Count some rows."""
-        self.counter.add(self.cells, y, intervals, groups.codes, groups.labels)
-        self.n_replaced.append(intervals.n_replaced)
-
-    def totals(self, tails: tuple[Fraction, Fraction] | None) -> AuditTotals:
-        """Return the totals of all rows."""
-        strata = self.counter.strata.labels_among({stratum for _, stratum in self.cells})  # type: ignore[attr-defined]
-        return AuditTotals(self.cells, self.labels, strata, tails, self.tied or sum(self.n_replaced) > 0)
-
-
-def _no_groups(intervals: Intervals) -> IntArray:
-    """Return no groups; they are given."""
-    raise NotImplementedError
-
-
-@dataclass(frozen=True, eq=False)
 class BatchEvidence:
     """The rows of a large table, counted in batches, and a random sample of them in memory.
 
@@ -289,14 +236,14 @@ class BatchEvidence:
     ----------
     sample : SplitEvidence
         The sample, with the model that all calibration rows calibrated.
-    by_level : mapping from float to _LevelCounts
+    by_level : mapping from float to CellCounter
         The counts of all test rows at each level.
     used : mapping from str to int
         The number of other rows by their use.
     """
 
     sample: SplitEvidence
-    by_level: Mapping[float, "_LevelCounts"]
+    by_level: Mapping[float, CellCounter]
     used: Mapping[str, int]
     kind: ClassVar[EvidenceKind] = "batches"
 
@@ -357,21 +304,31 @@ class BatchEvidence:
     def audit(self, intervals: Intervals, diagnosis: Diagnosis, plan: Plan, X: Any = None) -> Audit:
         """Return the audit of the sample's test rows with the counts of all test rows, at one of the levels."""
         sampled, guarantee = self.sample.audit(intervals, diagnosis, plan, X), self.regressor.guarantee_
-        counts = self.by_level[sampled.level]
-        audited = counts.totals(guarantee.tail_shares).audit(sampled, tuple(guarantee.sizes.values()))
+        counts = self._counts(sampled.level)
+        pools = CalibrationPools(
+            level_fraction(sampled.level),
+            tuple(guarantee.sizes.values()),
+            guarantee.tail_shares,
+            raised=is_raised(intervals, counts.all_rows.n_replaced),
+        )
+        audited = audit_of_counts(sampled, counts, pools)
         judged = audited.quality
         return replace(
             audited,
-            n_replaced=sum(counts.n_replaced),
+            n_replaced=counts.all_rows.n_replaced,
             quality=replace(sampled.quality, rows=judged.rows, coverage=judged.coverage),  # same rows for all widths
             notes=(*audited.notes, _audit_note(sampled, audited)),
         )
 
     def misses(self, intervals: Intervals) -> Misses:
         """Return the shares of all test rows below and above their intervals, by group and of all rows."""
-        counts = self.by_level[float(intervals.level)].totals(None)  # type: ignore[arg-type]
-        found = {label: _shares(totals) for label, totals in counts.by_group.items()}
-        return found | ({"all rows": _shares(counts.everything)} if len(found) > 1 else {})
+        counts = self._counts(float(intervals.level))  # type: ignore[arg-type]
+        found = {label: totals.misses for label, totals in counts.groups.items()}
+        return found | ({"all rows": counts.all_rows.misses} if len(found) > 1 else {})
+
+    def _counts(self, level: float) -> AuditCounts:
+        """Return the counts of all test rows at a level."""
+        return self.by_level[level].counts(self.groups.labels, len(self.regressor.guarantee_.sizes))
 
 
 def _audit_note(sampled: Audit, audited: Audit) -> str:
@@ -379,11 +336,6 @@ def _audit_note(sampled: Audit, audited: Audit) -> str:
         f"All {count_text(audited.overall.rows)} test rows were counted. Features were searched, widths compared "
         f"and predictions judged in {count_text(sampled.overall.rows)} rows of the random sample."
     )
-
-
-def _shares(totals: RowTotals) -> tuple[float, float]:
-    """Return the shares of rows below and above their intervals; NaN without rows."""
-    return (totals.below / totals.rows, totals.above / totals.rows) if totals.rows else (np.nan, np.nan)
 
 
 def _at(intervals: Intervals, position: int) -> Intervals:

@@ -1,0 +1,317 @@
+"""The counts of an audit, which add up: rows in memory are one batch, a table of any size is read in many."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from evencover.diagnostics.audit_scope import stratified_values, width_feature
+from evencover.diagnostics.interval_input import are_whole
+from evencover.diagnostics.regions import Feature
+from evencover.groups import Groups, Label, rows_by_code
+from evencover.inputs.arrays import BoolArray, FloatArray, IntArray
+from evencover.intervals import Intervals, IntervalUnion, Side, bound_side, limits_reached
+from evencover.metrics import interval_scores
+
+_SMALLEST = 1074  # every floating-point number is a whole multiple of 2**-1074
+_UNIT = 2.0**-64  # of sums in a batch, so that they do not overflow
+_NO_LIMITS = (-np.inf, np.inf)
+
+
+@dataclass(frozen=True)
+class RowTotals:
+    """The totals of some rows. The sums of batches are added exactly, so their order does not matter.
+
+    Parameters
+    ----------
+    rows, covered, n_empty, n_infinite, n_replaced : int
+        Number of rows, of covered targets, of empty intervals, of infinite ones, and of those that held no possible
+        target and were replaced by the nearest one.
+    inside, inside_whole : int
+        Number of targets strictly inside their intervals, and inside intervals that end at the whole numbers in them.
+    n_fractional : int
+        Number of targets that are not whole numbers. If all rows together have none, `inside_whole` counts.
+    below, above : int
+        Number of targets below the lower bound, and above the upper one.
+    widths, scores : int
+        Sums of the finite widths and interval scores, in units of 2**-1074.
+    n_infinite_widths, n_infinite_scores : int
+        Number of the others.
+    by_pool : Counter
+        Number of rows by the pool of calibration scores behind their threshold; empty if the pools are not known yet.
+    means : pair of float, optional
+        Mean width and mean score of rows in memory, as numpy computes them: the last digit can differ from that of the
+        exact sums, which are used without them. They are lost if totals are added.
+    """
+
+    rows: int = 0
+    covered: int = 0
+    inside: int = 0
+    inside_whole: int = 0
+    n_fractional: int = 0
+    n_empty: int = 0
+    n_infinite: int = 0
+    n_replaced: int = 0
+    below: int = 0
+    above: int = 0
+    n_infinite_widths: int = 0
+    n_infinite_scores: int = 0
+    widths: int = 0
+    scores: int = 0
+    by_pool: Counter[int] = field(default_factory=Counter)
+    means: tuple[float, float] | None = None
+
+    def __add__(self, other: "RowTotals") -> "RowTotals":
+        return RowTotals(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)[:-1]))
+
+    @property
+    def width(self) -> float:
+        """The mean width; infinite if one is, NaN without rows."""
+        return _mean(self.widths, self.rows, self.n_infinite_widths) if self.means is None else self.means[0]
+
+    @property
+    def score(self) -> float:
+        """The mean interval score; infinite if one is, NaN without rows."""
+        return _mean(self.scores, self.rows, self.n_infinite_scores) if self.means is None else self.means[1]
+
+    @property
+    def misses(self) -> tuple[float, float]:
+        """The shares of rows below and above their intervals; NaN without rows."""
+        return (self.below / self.rows, self.above / self.rows) if self.rows else (np.nan, np.nan)
+
+
+def _mean(total: int, rows: int, n_infinite: int) -> float:
+    if n_infinite or not rows:
+        return np.inf if n_infinite else np.nan
+    return float(Fraction(total, rows << _SMALLEST))
+
+
+@dataclass(frozen=True, eq=False)
+class RowResults:
+    """The results of the rows of a batch.
+
+    Parameters
+    ----------
+    counted : mapping from str to ndarray of bool, shape (n,)
+        Which rows are counted, by field of `RowTotals`.
+    widths, scores : ndarray of shape (n,)
+        Width and score of each interval; the score is NaN for unions of intervals.
+    """
+
+    counted: Mapping[str, BoolArray]
+    widths: FloatArray
+    scores: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        y: FloatArray,
+        intervals: Intervals | IntervalUnion,
+        level: Fraction,
+        *,
+        side: Side | None = None,
+        limits: tuple[float, float] = _NO_LIMITS,
+    ) -> "RowResults":
+        """Return the results of the intervals for the targets.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n,)
+            The targets.
+        intervals : Intervals or IntervalUnion of n rows
+            Their intervals.
+        level : Fraction
+            Nominal coverage, for interval scores.
+        side : {"lower", "upper"}, optional
+            The side of one-sided bounds.
+        limits : tuple of two float
+            The smallest and the largest possible target, where intervals end that are not bounds.
+        """
+        widths, scores, pieces = intervals.width, np.full(len(y), np.nan), getattr(intervals, "pieces", [intervals])
+        if isinstance(intervals, Intervals):
+            scores = interval_scores(y, intervals, level)
+            inside, inside_whole = (intervals.covers_inside(y, whole=each, limits=limits) for each in (False, True))
+        else:
+            inside = inside_whole = intervals.covers_inside(y)
+        infinite = np.isinf(widths if side is None else getattr(intervals, side))
+        counted = {
+            "covered": intervals.covers(y),
+            "inside": inside & ~infinite,  # an infinite interval cannot be too wide by choice
+            "inside_whole": inside_whole & ~infinite,
+            "n_fractional": y % 1 != 0,
+            "n_empty": np.all([piece.empty for piece in pieces], axis=0),
+            "n_infinite": infinite,
+            "n_replaced": np.any([piece.replaced for piece in pieces], axis=0),
+            "below": np.all([y < piece.lower for piece in pieces], axis=0),
+            "above": np.all([y > piece.upper for piece in pieces], axis=0),
+            "n_infinite_widths": ~np.isfinite(widths),
+            "n_infinite_scores": ~np.isfinite(scores),
+        }
+        return cls(counted, widths, scores)
+
+    def totals(self, codes: IntArray) -> Iterator[tuple[int, RowTotals]]:
+        """Yield each code of the rows with the totals of its rows."""
+        rows = np.bincount(codes)
+        columns = {"rows": rows}
+        columns |= {name: np.bincount(codes[each], minlength=len(rows)) for name, each in self.counted.items()}
+        found = np.flatnonzero(rows)
+        counts = {name: column[found].tolist() for name, column in columns.items()}
+        for name in ("widths", "scores"):
+            values = getattr(self, name)
+            finite = np.where(np.isfinite(values), values, 0.0) * _UNIT
+            counts[name] = [_in_smallest_units(each) for each in np.bincount(codes, weights=finite)[found].tolist()]
+        for code, *numbers in zip(found.tolist(), *counts.values(), strict=True):
+            yield code, RowTotals(**dict(zip(counts, numbers, strict=True)))
+
+    def __getitem__(self, rows: IntArray) -> "RowResults":
+        counted = {name: column[rows] for name, column in self.counted.items()}
+        return RowResults(counted, self.widths[rows], self.scores[rows])
+
+
+def _in_smallest_units(value: float) -> int:
+    """Return 2**64 times a number as a whole multiple of 2**-1074, exactly."""
+    numerator, denominator = value.as_integer_ratio()
+    return numerator << (_SMALLEST - denominator.bit_length() + 1 + 64)
+
+
+@dataclass(frozen=True, eq=False)
+class RowsInMemory:
+    """All rows of an audit as one batch, with the pool of calibration scores behind the threshold of each row."""
+
+    results: RowResults
+    pools: IntArray
+
+    @classmethod
+    def of(
+        cls, y: FloatArray, intervals: Intervals | IntervalUnion, level: Fraction, pools: IntArray
+    ) -> "RowsInMemory":
+        """Return the rows of these targets and intervals."""
+        limits = limits_reached(y, intervals) if isinstance(intervals, Intervals) else _NO_LIMITS
+        results = RowResults.of(y, intervals, level, side=bound_side(intervals), limits=limits)
+        inside = results.counted["inside_whole" if are_whole(y) else "inside"]
+        return cls(replace(results, counted={**results.counted, "inside": inside}), pools)
+
+    @property
+    def covered(self) -> BoolArray:
+        """Whether each row is covered. Shape (n,)."""
+        return self.results.counted["covered"]
+
+    def totals(self, rows: IntArray) -> RowTotals:
+        """Return the totals of some rows."""
+        if not len(rows):
+            return RowTotals()
+        part = self.results[rows]
+        ((_, totals),) = part.totals(np.zeros(len(rows), dtype=np.intp))
+        by_pool = Counter(dict(enumerate(np.bincount(self.pools[rows]).tolist())))
+        return replace(totals, by_pool=+by_pool, means=(float(part.widths.mean()), float(part.scores.mean())))
+
+    def by_group(self, groups: Groups) -> dict[Label, RowTotals]:
+        """Return the totals of each group."""
+        rows = dict(rows_by_code(groups.codes, len(groups.labels)))
+        no_rows = np.empty(0, dtype=np.intp)
+        return {label: self.totals(rows.get(code, no_rows)) for code, label in enumerate(groups.labels)}
+
+
+@dataclass(frozen=True, eq=False)
+class Strata:
+    """Strata of intervals by a feature of a sample: the last one is for intervals without that feature."""
+
+    labels: tuple[str, ...]
+    edges: FloatArray
+    kind: str
+
+    @classmethod
+    def of(cls, feature: Feature, kind: str) -> "Strata":
+        """Return the strata of a feature of the sample."""
+        labels, edges = feature.labels_and_edges
+        return cls((*labels, f"{feature.name} missing"), edges, kind)
+
+    def labels_among(self, found: Collection[Label]) -> tuple[str, ...]:
+        """Return the labels; the last one only if it is among the labels that were found."""
+        return self.labels if self.labels[-1] in found else self.labels[:-1]
+
+    def __call__(self, intervals: Intervals) -> IntArray:
+        """Return the code of each interval's stratum. Shape (n,)."""
+        values = stratified_values(intervals, self.kind)
+        return np.where(np.isnan(values), len(self.labels) - 1, np.searchsorted(self.edges, values))
+
+
+Cells: TypeAlias = dict[tuple[Any, str], RowTotals]  # by the labels of a group and of a stratum of widths
+
+
+@dataclass(frozen=True, eq=False)
+class CellCounter:
+    """Counts of the rows of batches by cell: a group, and a stratum of widths.
+
+    Parameters
+    ----------
+    level : Fraction
+        Nominal coverage, for interval scores.
+    strata : Strata
+        The strata of widths.
+    side : {"lower", "upper"}, optional
+        The side of one-sided bounds.
+    limits : tuple of two float
+        The smallest and the largest possible target, where intervals end that are not bounds.
+    cells : dict
+        The totals of the rows that were counted so far.
+    """
+
+    level: Fraction
+    strata: Strata
+    side: Side | None
+    limits: tuple[float, float]
+    cells: Cells = field(default_factory=dict)
+
+    @classmethod
+    def like(cls, y: FloatArray, sampled: Intervals, level: Fraction) -> "CellCounter":
+        """Return counts without rows, for targets and intervals like those of a sample."""
+        widths = Strata.of(width_feature(sampled.width), "width")
+        return cls(level, widths, bound_side(sampled), limits_reached(y, sampled))
+
+    def add(self, y: FloatArray, intervals: Intervals, codes: IntArray, labels: Sequence[Label]) -> None:
+        """Add the totals of some rows; the codes are positions in the labels of groups."""
+        n_strata = len(self.strata.labels)
+        results = RowResults.of(y, intervals, self.level, side=self.side, limits=self.limits)
+        for code, totals in results.totals(codes * n_strata + self.strata(intervals)):
+            group, stratum = divmod(code, n_strata)
+            cell = labels[group], self.strata.labels[stratum]
+            self.cells[cell] = self.cells.get(cell, RowTotals()) + totals
+
+    def counts(self, labels: Sequence[Label], n_pools: int) -> "AuditCounts":
+        """Return the counts of these groups; there is a pool of calibration scores for each group, or one for all."""
+        whole = not any(each.n_fractional for each in self.cells.values())
+        pools = {label: code if n_pools == len(labels) else 0 for code, label in enumerate(labels)}
+        strata = self.strata.labels_among({stratum for _, stratum in self.cells})
+        by_group: dict[Label, list[tuple[int, RowTotals]]] = {label: [] for label in labels}
+        by_stratum: dict[Label, list[tuple[int, RowTotals]]] = {stratum: [] for stratum in strata}
+        for (label, stratum), totals in self.cells.items():
+            counted = pools[label], replace(totals, inside=totals.inside_whole) if whole else totals
+            by_group[label].append(counted)
+            by_stratum[stratum].append(counted)
+        return AuditCounts(
+            {label: _in_pools(parts) for label, parts in by_group.items()},
+            {stratum: _in_pools(parts) for stratum, parts in by_stratum.items()},
+            _in_pools(part for parts in by_group.values() for part in parts),
+        )
+
+
+def _in_pools(parts: Iterable[tuple[int, RowTotals]]) -> RowTotals:
+    """Return the sum of totals that each belong to one pool."""
+    total, by_pool = RowTotals(), Counter[int]()
+    for pool, totals in parts:
+        total += totals
+        by_pool[pool] += totals.rows
+    return replace(total, by_pool=by_pool)
+
+
+@dataclass(frozen=True, eq=False)
+class AuditCounts:
+    """The totals of each group, of each stratum of widths, and of all rows."""
+
+    groups: Mapping[Label, RowTotals]
+    strata: Mapping[Label, RowTotals]
+    all_rows: RowTotals
