@@ -8,9 +8,7 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.frozen import FrozenEstimator
 from sklearn.neighbors import NearestNeighbors
-from sklearn.pipeline import Pipeline
 from sklearn.utils import InputTags, Tags, check_array, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
@@ -32,7 +30,7 @@ from evencover.models.estimators import (
     is_frozen,
     remember_features,
     routed_params,
-    through_steps,
+    unwrap,
     with_inputs_of,
 )
 from evencover.models.folds import checked_splitter, out_of_fold_predictions
@@ -450,10 +448,7 @@ class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
 def _member_predictions(estimator: Any, X: Any) -> Iterator[FloatArray]:
     """Yield the predictions of each member of an ensemble, which may be the last step of a pipeline."""
-    if isinstance(estimator, FrozenEstimator):
-        estimator = estimator.estimator
-    if isinstance(estimator, Pipeline):
-        estimator, X = estimator[-1], through_steps(estimator, X)
+    estimator, X = unwrap(estimator, X)
     members = getattr(estimator, "estimators_", ())
     features = getattr(estimator, "estimators_features_", [slice(None)] * len(members))
     for member, own in zip(members, features, strict=True):
