@@ -10,6 +10,7 @@ from evencover.cli.terminal import print_json, print_result, status
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from evencover.inputs.progress import StageProgress
     from evencover.reproduction.coverage_tables import Row
     from evencover.reproduction.verdict_rates import AuditRates
 
@@ -148,7 +149,7 @@ def verdicts(*, repeats: int = 200, seed: int = 0, json: bool = False) -> None:
         print_result(_situations_text(situations))
 
 
-def _audit_rates(repeats: int, seed: int, report_progress: "Callable[[str], None]") -> "RatesByRows":
+def _audit_rates(repeats: int, seed: int, report_progress: "StageProgress") -> "RatesByRows":
     """Return the rates of audits of one threshold, by score and by number of calibration rows."""
     from evencover.reproduction.verdict_rates import CALIBRATION_ROWS, SCENARIOS, audit_rates
 
@@ -160,7 +161,7 @@ def _audit_rates(repeats: int, seed: int, report_progress: "Callable[[str], None
 
 
 def _situation_rates(
-    repeats: int, seed: int, report_progress: "Callable[[str], None]"
+    repeats: int, seed: int, report_progress: "StageProgress"
 ) -> "dict[tuple[float, int], RatesByRows]":
     """Return the rates by level and number of groups, then by situation and shift, then by calibration rows."""
     from evencover.reproduction.verdict_rates import (

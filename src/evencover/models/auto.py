@@ -14,6 +14,7 @@ from evencover.display.html import html_table, tag
 from evencover.display.text import number_text, text_table
 from evencover.groups import cluster_codes
 from evencover.inputs.arrays import FloatArray, IntArray, lookup
+from evencover.inputs.progress import Progress
 from evencover.intervals import Intervals
 from evencover.metrics import interval_scores
 from evencover.models._quantile_plan import QuantilePlan, estimable_probabilities
@@ -301,8 +302,6 @@ _MIN_ROWS = 6  # so that each of three folds leaves four rows to fit
 _MAX_CHOICE_ROWS = 1_000_000
 _OUTERMOST = 1e30  # standard deviations
 _SEEDS = 2**31 - 1000  # those of scikit-learn are below 2**32; some numbers are added
-
-Progress = Callable[[int, int], None]
 
 
 class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]

@@ -30,6 +30,7 @@ from evencover.groups import Groups, Label
 from evencover.guarantees import TooFewRowsWarning
 from evencover.inputs.arrays import FloatArray, IntArray, check_count, warn_user
 from evencover.inputs.frames import join_columns
+from evencover.inputs.progress import StageProgress
 from evencover.intervals import Intervals, bound_side, limits_reached
 from evencover.model_selection import Part
 from evencover.quantiles import Levels, level_fraction
@@ -42,7 +43,7 @@ from evencover.studies.evidence import (
     audit_taxonomy,
     warn_of_groups_with_few_rows,
 )
-from evencover.studies.large_table import LargeTable, Progress, UsedRows, column_labels
+from evencover.studies.large_table import LargeTable, UsedRows, column_labels
 from evencover.studies.messages import Message, TableError, TableWarning
 from evencover.studies.plan import Plan
 from evencover.studies.study_result import Study, columns_of_intervals
@@ -409,7 +410,7 @@ def study_in_batches(
     missing_target: MissingTarget = "error",
     day_first: bool = False,
     name: str = "table",
-    progress: Progress | None = None,
+    progress: StageProgress | None = None,
 ) -> Study:
     """Study a table of any size: fit a model on a random sample, calibrate and test it on all other rows.
 

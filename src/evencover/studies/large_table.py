@@ -1,6 +1,6 @@
 """A table that is read in batches: a random sample of its rows, and the other rows, which calibrate or test."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,6 +14,7 @@ from evencover.display.text import count_text
 from evencover.groups import Groups, Label
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray
 from evencover.inputs.frames import FROM_ZERO, column, is_missing
+from evencover.inputs.progress import StageProgress
 from evencover.studies.messages import TableError
 from evencover.studies.plan import Plan
 from evencover.studies.targets import read_target
@@ -23,7 +24,6 @@ from evencover.tables.files import plain_table
 from evencover.taxonomies import table_columns
 
 Use: TypeAlias = Literal["calibration", "test"]
-Progress: TypeAlias = Callable[[str], None]
 
 _STEPS = {"calibration": "calibrating", "test": "testing"}
 
@@ -91,7 +91,7 @@ class LargeTable:
     training_rows: int
     missing_values: Sequence[str]
     drop_missing: bool
-    report: Progress
+    report: StageProgress
     missing_targets: list[int] = field(default_factory=list)
 
     def check(self) -> None:

@@ -1,6 +1,6 @@
 """Study a table: split, fit, select score and groups, calibrate, diagnose, audit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any
@@ -18,6 +18,7 @@ from evencover.diagnostics.recommendation_result import Recommendation
 from evencover.diagnostics.recommendations import recommend
 from evencover.inputs.arrays import IntArray, warn_user
 from evencover.inputs.frames import column_names, columns_of, row_numbers
+from evencover.inputs.progress import StageProgress
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
 from evencover.models.estimators import cloned, median_spread
@@ -40,8 +41,6 @@ from evencover.studies.table_preparation import (
 from evencover.studies.targets import support_notes, support_warnings
 from evencover.taxonomies import Taxonomy, table_columns
 
-Progress = Callable[[str], None]
-
 
 def study(
     table: Any,
@@ -56,7 +55,7 @@ def study(
     missing_target: MissingTarget = "error",
     day_first: bool = False,
     name: str = "table",
-    progress: Progress | None = None,
+    progress: StageProgress | None = None,
 ) -> Study:
     """Split a table into three parts: fit the model on the first, calibrate on the second, audit on the third.
 
@@ -135,7 +134,7 @@ def study(
     return _study(table, roles, plan, name, progress)
 
 
-def _study(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: Progress) -> Study:
+def _study(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: StageProgress) -> Study:
     """Return the study of a table with these roles of its columns."""
     progress("checking the columns")
     prepared = prepare_table(table, roles)
@@ -181,7 +180,7 @@ class _Fitted:
     notes: Sequence[Message]
 
 
-def _fit_split(table: Any, roles: ColumnRoles, prepared: PreparedTable, plan: Plan, progress: Progress) -> _Fitted:
+def _fit_split(table: Any, roles: ColumnRoles, prepared: PreparedTable, plan: Plan, progress: StageProgress) -> _Fitted:
     """Return a model that was fitted on the first part and calibrated on the second; the third tests it."""
     parts = split_table(prepared, plan)
     decided, (training, calibration, test) = _decided_on_training_rows(prepared, parts)
@@ -219,7 +218,7 @@ def _decided_on_training_rows(
     return replace(decided, encoder=decided.fixed_encoder), (training, calibration, test)
 
 
-def _fit_cross(table: PreparedTable, plan: Plan, progress: Progress) -> _Fitted:
+def _fit_cross(table: PreparedTable, plan: Plan, progress: StageProgress) -> _Fitted:
     """Return a model that was fitted and calibrated on all rows, and the models that test each row out of sample."""
     units = units_of(table, plan)
     _warn_of(table)
@@ -290,7 +289,7 @@ def _fitted_regressor(
     clusters: IntArray | None,
     other_rows: tuple[int, int],
     plan: Plan,
-    progress: Progress,
+    progress: StageProgress,
 ) -> ConformalRegressor:
     """Return the fitted model with the plan's score and groups, or with those selected on the training part.
 

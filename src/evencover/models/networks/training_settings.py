@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evencover.inputs.arrays import is_count, is_number
+from evencover.inputs.progress import Progress
 from evencover.models.networks.losses import Loss
 
-Progress: TypeAlias = bool | Callable[[int, int], None]  # whether to show a bar, or a function of (epochs done, epochs)
+ShowProgress: TypeAlias = bool | Progress  # whether to show a bar, or a function of (epochs done, epochs)
 
 
 @dataclass(frozen=True)
