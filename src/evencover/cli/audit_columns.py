@@ -21,7 +21,7 @@ from evencover.inputs.frames import (
     with_columns,
 )
 from evencover.models.column_kinds import Recognition
-from evencover.studies.column_checks import CheckedColumn, check_column
+from evencover.studies.column_checks import CheckedColumn, checked_column
 from evencover.studies.table_preparation import column_groups
 from evencover.words.settings import COMMAND_LINE, message_sentence
 
@@ -88,7 +88,7 @@ def searched_columns(
     else:
         names = [] if list(requested) == ["none"] else list(requested)
     columns = {name: column(table, name, "features") for name in names}
-    found = {name: check_column(name, values, Recognition(), row_numbers(table)) for name, values in columns.items()}
+    found = {name: checked_column(name, values, Recognition(), row_numbers(table)) for name, values in columns.items()}
     reasons = {
         name: _why_not_searched(values, found[name], outcomes, is_named=name in (requested or ()))
         for name, values in columns.items()

@@ -10,7 +10,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
 from evencover.inputs.arrays import FloatArray, checked_nonnegative, is_number, warn_user
-from evencover.models._quantile_plan import DEFAULT_PROBABILITIES
+from evencover.models._outputs import DEFAULT_PROBABILITIES
 from evencover.models.estimators import (
     CenterMixin,
     CloneMixin,

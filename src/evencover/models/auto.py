@@ -17,9 +17,8 @@ from evencover.inputs.arrays import FloatArray, IntArray, lookup
 from evencover.inputs.progress import Progress
 from evencover.intervals import Intervals
 from evencover.metrics import interval_scores
-from evencover.models._quantile_plan import QuantilePlan, estimable_probabilities
+from evencover.models._outputs import QuantilePlan, Scaling, estimable_probabilities, relative_floor
 from evencover.models._residual_distributions import Done, ResidualDistribution, residual_distributions
-from evencover.models._scaling import Scaling, relative_floor
 from evencover.models.estimators import checked_features, checked_rows, checked_target, fitted_clone, remember_features
 from evencover.models.folds import checked_splitter
 from evencover.models.members import EFFORTS, Effort, EffortName, random_rows, stack_members

@@ -10,8 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from evencover.inputs.arrays import FloatArray
 from evencover.inputs.optional import import_optional
-from evencover.models._quantile_plan import Center, QuantilePlan, estimable_probabilities
-from evencover.models._scaling import Scaling, relative_floor
+from evencover.models._outputs import Center, QuantilePlan, Scaling, estimable_probabilities, relative_floor
 from evencover.models.estimators import CenterMixin, checked_features, checked_rows, checked_target, remember_features
 from evencover.predictions import Prediction
 

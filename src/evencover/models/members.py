@@ -19,7 +19,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, StandardScaler
 
 from evencover.inputs.arrays import FloatArray
-from evencover.models._scaling import mean_and_scale
+from evencover.models._outputs import mean_and_scale
 from evencover.models.estimators import (
     CloneMixin,
     checked_features,

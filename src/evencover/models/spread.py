@@ -14,8 +14,13 @@ from sklearn.utils.metadata_routing import MetadataRouter
 
 from evencover.inputs.arrays import FloatArray, IntArray, check_count, got_text, is_number
 from evencover.inputs.frames import take
-from evencover.models._quantile_plan import DEFAULT_PROBABILITIES, estimable_probabilities, on_default_grid
-from evencover.models._scaling import mean_and_scale, relative_floor
+from evencover.models._outputs import (
+    DEFAULT_PROBABILITIES,
+    estimable_probabilities,
+    mean_and_scale,
+    on_default_grid,
+    relative_floor,
+)
 from evencover.models.estimators import (
     CloneMixin,
     check_no_dates,

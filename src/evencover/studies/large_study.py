@@ -36,6 +36,7 @@ from evencover.model_selection import Part
 from evencover.quantiles import Levels, level_fraction
 from evencover.rows import Rows
 from evencover.scores.support import OutsideSupportWarning
+from evencover.studies.column_checks import outside_warnings
 from evencover.studies.evidence import (
     EvidenceKind,
     Misses,
@@ -49,7 +50,6 @@ from evencover.studies.plan import Plan
 from evencover.studies.study_result import Study, columns_of_intervals
 from evencover.studies.table_preparation import MissingTarget, missing_target_note
 from evencover.studies.table_study import study
-from evencover.studies.targets import outside_warnings
 from evencover.tables.arrow_data import arrow_data, check_output
 from evencover.tables.batches import import_arrow
 from evencover.tables.table_audit import AuditTotals, Cell, CoverageCounts, RowTotals, Strata

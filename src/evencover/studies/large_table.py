@@ -15,9 +15,9 @@ from evencover.groups import Groups, Label
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray
 from evencover.inputs.frames import FROM_ZERO, column, is_missing
 from evencover.inputs.progress import StageProgress
+from evencover.studies.column_checks import read_target
 from evencover.studies.messages import TableError
 from evencover.studies.plan import Plan
-from evencover.studies.targets import read_target
 from evencover.tables.arrow_data import ArrowData
 from evencover.tables.batches import Batch, InvalidPartError, check_names, import_arrow, kind_of, named_errors
 from evencover.tables.files import plain_table

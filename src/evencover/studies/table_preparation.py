@@ -29,14 +29,14 @@ from evencover.models.column_kinds import ColumnKind, Recognition
 from evencover.models.encoding import TableEncoder
 from evencover.studies.column_checks import (
     CheckedColumn,
-    check_column,
+    checked_column,
     dependence_notes,
     leak_warnings,
+    read_target,
     time_numbers,
     type_problem,
 )
 from evencover.studies.messages import Message, TableError
-from evencover.studies.targets import read_target
 
 
 @dataclass(frozen=True)
@@ -294,7 +294,7 @@ def prepare_table(table: Any, roles: ColumnRoles) -> PreparedTable:
     y, target_problems = _target(table, roles, rows) if roles.target in names else (np.empty(0), [])
     columns = {name: column(table, name, "table") for name in names if name not in {roles.target, roles.clusters}}
     found = {
-        name: _check_column(name, values, roles, rows) for name, values in columns.items() if name not in roles.drop
+        name: _checked_column(name, values, roles, rows) for name, values in columns.items() if name not in roles.drop
     }
     order = _order(columns, roles, found)
     times = None if order is None else time_numbers(_values_used(columns[str(roles.time)], order))
@@ -372,11 +372,11 @@ def _role_problems(roles: ColumnRoles, names: Sequence[str]) -> Iterator[Message
         yield Message(f"keep must not name a column that is dropped or holds the clusters; got {name!r}")
 
 
-def _check_column(name: str, values: NDArray[Any], roles: ColumnRoles, rows: RowNumbers) -> CheckedColumn:
+def _checked_column(name: str, values: NDArray[Any], roles: ColumnRoles, rows: RowNumbers) -> CheckedColumn:
     """Return what a column is that may be a feature, and what may be wrong with it."""
     if name in roles.categorical:
         return CheckedColumn(problem=type_problem(name, values, rows) if as_numbers(values) is None else None)
-    found = check_column(name, values, Recognition(keep=roles.keep, day_first=roles.day_first), rows)
+    found = checked_column(name, values, Recognition(keep=roles.keep, day_first=roles.day_first), rows)
     # Groups have the values as they are.
     return CheckedColumn(problem=found.problem) if name in roles.grouping else found
 
@@ -389,7 +389,7 @@ def _order(
         return None
     if roles.time in found and roles.time not in (*roles.categorical, *roles.grouping):
         return found[roles.time]
-    return check_column(roles.time, columns[roles.time], Recognition(day_first=roles.day_first))
+    return checked_column(roles.time, columns[roles.time], Recognition(day_first=roles.day_first))
 
 
 def _values_used(values: NDArray[Any], found: CheckedColumn) -> NDArray[Any]:

@@ -26,6 +26,7 @@ from evencover.rows import Rows
 from evencover.scores import Bounded
 from evencover.scores.score import needs_scale, with_scale
 from evencover.scores.support import with_support
+from evencover.studies.column_checks import support_notes, support_warnings
 from evencover.studies.cross_fitting import CrossEvidence, CrossSettings, cross_fitted, tested_groups, units_of
 from evencover.studies.evidence import SplitEvidence, audit_taxonomy
 from evencover.studies.messages import Message, TableWarning
@@ -38,7 +39,6 @@ from evencover.studies.table_preparation import (
     PreparedTable,
     prepare_table,
 )
-from evencover.studies.targets import support_notes, support_warnings
 from evencover.taxonomies import Taxonomy, table_columns
 
 

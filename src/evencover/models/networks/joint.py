@@ -10,10 +10,10 @@ from sklearn.utils import check_random_state
 
 from evencover.inputs.arrays import FloatArray, IntArray
 from evencover.inputs.optional import import_optional
-from evencover.models._scaling import Scaling
+from evencover.models._outputs import Scaling
 from evencover.models.estimators import checked_features, checked_target, remember_features
 from evencover.models.networks.layers import Layers
-from evencover.models.networks.training_settings import ShowProgress, TrainingSettings, TrainingTask
+from evencover.models.networks.training_tasks import ShowProgress, TrainingSettings, TrainingTask
 
 
 def fit_jointly(

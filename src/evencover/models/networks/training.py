@@ -16,8 +16,7 @@ from evencover.inputs.arrays import IntArray
 from evencover.inputs.optional import import_optional
 from evencover.inputs.progress import Progress
 from evencover.models.networks.layers import Layer, Layers, forward, initial_layers, stacked
-from evencover.models.networks.losses import Loss
-from evencover.models.networks.training_settings import ShowProgress, TrainingSettings, TrainingTask
+from evencover.models.networks.training_tasks import Loss, ShowProgress, TrainingSettings, TrainingTask
 
 _CHUNK_BYTES = 2**25  # random bits that are drawn at a time
 

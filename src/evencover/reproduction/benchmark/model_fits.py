@@ -16,7 +16,7 @@ from evencover.inputs.optional import import_optional
 from evencover.model_selection import three_way_split
 from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileForest, QuantileNetwork, fit_jointly
 from evencover.models.estimators import predictions_of
-from evencover.models.networks.training_settings import ShowProgress, TrainingSettings
+from evencover.models.networks.training_tasks import ShowProgress, TrainingSettings
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
 from evencover.reproduction.benchmark.variants import BenchmarkModel
