@@ -22,8 +22,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from benchmarks.timing import seconds
-from evencover import ConformalRegressor, predictions_of
-from evencover.models import TableEncoder
+from evencover import ConformalRegressor
+from evencover.models import TableEncoder, predictions_of
 from evencover.report.writing import report
 from evencover.studies import Plan, study
 

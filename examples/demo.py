@@ -12,15 +12,9 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.frozen import FrozenEstimator
 
-from evencover import (
-    BySpread,
-    ConformalRegressor,
-    IntervalDistance,
-    coverage_by_group,
-    diagnose,
-    mean_width_by_group,
-    three_way_split,
-)
+from evencover import BySpread, ConformalRegressor, IntervalDistance, coverage_by_group, diagnose
+from evencover.metrics import mean_width_by_group
+from evencover.model_selection import three_way_split
 from evencover.models import FromQuantiles
 from evencover.synthetic import heteroskedastic
 

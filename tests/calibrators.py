@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.linear_model import QuantileRegressor
 
-from evencover import Guarantee, Intervals, Prediction, conformal_quantile, scores_of, threshold_intervals
+from evencover import Guarantee, Intervals, Prediction, conformal_quantile
+from evencover.protocols import scores_of, threshold_intervals
 
 
 @dataclass(frozen=True)

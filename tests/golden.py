@@ -45,11 +45,10 @@ from evencover import (
     audit,
     calibrate,
     diagnose,
-    predictions_of,
     recommend,
 )
 from evencover.datasets import load_dataset
-from evencover.models import WithSpread
+from evencover.models import WithSpread, predictions_of
 from evencover.studies import Plan, study
 from evencover.synthetic import (
     constant_mean,

@@ -55,10 +55,8 @@ from evencover import (
     ByTarget,
     Calibration,
     ConformalRegressor,
-    CoverageScorer,
     CrossConformalRegressor,
     IntervalDistance,
-    IntervalScorer,
     Marginal,
     Normalized,
     OneSided,
@@ -82,22 +80,14 @@ from evencover import (
     crps,
     diagnose,
     diagnose_scores,
-    groups_affordable,
     interval_score,
-    intervals_of,
     mean_width,
-    mean_width_by_group,
-    misses_by_group,
-    pinball_loss,
-    predictions_of,
-    quality,
     recommend,
-    rows_needed,
-    scores_of,
     tables,
-    three_way_split,
-    threshold_intervals,
 )
+from evencover.diagnostics import groups_affordable, quality, rows_needed
+from evencover.metrics import mean_width_by_group, misses_by_group, pinball_loss
+from evencover.model_selection import CoverageScorer, IntervalScorer, intervals_of, three_way_split
 from evencover.models import (
     AutoRegressor,
     DeepEnsemble,
@@ -112,8 +102,10 @@ from evencover.models import (
     QuantileNetwork,
     ResidualSpread,
     WithSpread,
+    predictions_of,
 )
-from evencover.studies import Plan, study, study_in_batches
+from evencover.protocols import scores_of, threshold_intervals
+from evencover.studies import Plan, study
 from evencover.synthetic import functional_dependence, skewed, two_subgroups
 from evencover.tables import calibrate_sql
 from tests.golden import Answers, Sample, facts, named, standardised, text
@@ -359,7 +351,8 @@ def of_file(path: Path) -> Answers:
     elif suffix == ".html":
         yield from named_all(name, of_page(path.read_text(encoding="utf-8")))
     else:
-        yield name, text(without_versions(path.read_text(encoding="utf-8")))
+        if path.read_bytes()[:2] != b"PK":  # an archive; up to version 4 of the format, calibrations were JSON
+            yield name, text(without_versions(path.read_text(encoding="utf-8")))
 
 
 def of_page(page: str) -> Answers:
@@ -1037,7 +1030,7 @@ def of_large_studies(folder: Path) -> Answers:
     }
     for name, (source, plan, settings) in plans.items():
         output = folder / f"{name}.{'csv' if name == 'column' else 'parquet'}"
-        found = study_in_batches(source, "y", plan=plan, output=output, training_rows=400, **settings)
+        found = study(source, "y", plan=plan, output=output, training_rows=400, **settings)
         yield f"{name}/data", text([str(found), result_data(found)])
         yield f"{name}/thresholds", found.regressor.calibration_.threshold(LEVELS)
         yield from named_all(name, ((each.replace(folder.as_posix(), ""), values) for each, values in of_file(output)))

@@ -17,8 +17,8 @@ from evencover import (
     RelativeIntervalDistance,
     Residual,
     Standardized,
-    predictions_of,
 )
+from evencover.models import predictions_of
 
 ALL_SCORES = [
     Residual(),

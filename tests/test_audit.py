@@ -24,9 +24,8 @@ from evencover import (
     calibrate,
     conformal_rank,
     interval_score,
-    rows_needed,
 )
-from evencover.diagnostics import regions
+from evencover.diagnostics import regions, rows_needed
 from evencover.synthetic import heteroskedastic, toy
 from evencover.words.groups import audited_group_text, coverage_text
 from evencover.words.results import p_value_scope

@@ -22,10 +22,9 @@ from evencover import (
     calibrate,
     diagnose,
     diagnose_scores,
-    groups_affordable,
     recommend,
-    rows_needed,
 )
+from evencover.diagnostics import groups_affordable, rows_needed
 from evencover.models import WithSpread
 from evencover.plots import plot_diagnosis, plot_group_coverages
 from evencover.reproduction.verdict_rates import SITUATIONS, audit_rates, rejections, situation_rates, verdict_shares

@@ -22,7 +22,6 @@ from evencover import (
     Guarantee,
     IntervalDistance,
     Intervals,
-    IntervalScorer,
     Normalized,
     Prediction,
     Product,
@@ -35,6 +34,7 @@ from evencover import (
     coverage,
     coverage_by_group,
 )
+from evencover.model_selection import IntervalScorer
 from evencover.models import FromQuantiles, FromStd
 from tests.calibrators import SlidingWindow
 

@@ -8,7 +8,7 @@ import pytest
 import sympy
 from scipy import stats
 
-from evencover import Intervals, Normalized, Prediction, Residual, is_pivotal
+from evencover import Intervals, Normalized, Prediction, Residual
 from evencover.reproduction.claims import claims
 from evencover.reproduction.coverage_tables import repeated
 from evencover.reproduction.paper_figures import write_figures
@@ -31,7 +31,7 @@ from evencover.synthetic import (
     misspecified,
     toy,
 )
-from evencover.theory import NORMAL, Family, LocationScale, SymbolicFamily, pivotality_condition
+from evencover.theory import NORMAL, Family, LocationScale, SymbolicFamily, is_pivotal, pivotality_condition
 
 y, mu = sympy.symbols("y mu", real=True)
 sigma = sympy.Symbol("sigma", positive=True)

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import evencover.cli
-from evencover import Intervals, audit, conformal_rank, diagnose_scores, rows_needed
+from evencover import Intervals, audit, conformal_rank, diagnose_scores
+from evencover.diagnostics import rows_needed
 from evencover.quantiles import rows_for_finite_threshold
-from evencover.studies import study_in_batches
+from evencover.studies import study
 from evencover.tables import calibrate_sql
 from tests.coverage_laws import clopper_pearson_lower
 
@@ -152,7 +153,7 @@ def default(function, name):
         (
             "docs/scale.md",
             "{} of its rows decide which columns are ids or dates, fit the model",
-            [default(study_in_batches, "training_rows")],
+            [default(study, "training_rows")],
         ),
         ("docs/scale.md", "With more than {} groups, scores are sorted", constants("_MAX_CODES_IN_ARRAY")),
         ("docs/scale.md", "The second pass keeps up to {} million", [n // 10**6 for n in constants("_MAX_VALUES")]),

@@ -24,7 +24,6 @@ from evencover import (
     BySpread,
     ByTarget,
     ConformalRegressor,
-    IntervalScorer,
     Marginal,
     Normalized,
     Prediction,
@@ -33,8 +32,8 @@ from evencover import (
     Rows,
     calibrate,
     coverage_by_group,
-    intervals_of,
 )
+from evencover.model_selection import IntervalScorer, intervals_of
 from evencover.models import FromQuantiles, FromStd
 from evencover.quantiles import conformal_rank
 from evencover.synthetic import heteroskedastic

@@ -37,16 +37,14 @@ from evencover import (
     ByFeature,
     ByTarget,
     ConformalRegressor,
-    CoverageScorer,
     CrossConformalRegressor,
-    IntervalScorer,
     Normalized,
     OneSided,
     Product,
     Residual,
     audit,
-    intervals_of,
 )
+from evencover.model_selection import CoverageScorer, IntervalScorer, intervals_of
 from evencover.models import FromStd, TableEncoder
 from evencover.models.folds import bootstrap_splits
 from evencover.synthetic import heteroskedastic

@@ -14,7 +14,7 @@ from sklearn.linear_model import LinearRegression
 from evencover import CrossConformalRegressor, Marginal, Residual
 from evencover.models import Recognition, TableEncoder
 from evencover.models.encoding import encoder_of
-from evencover.studies import Plan, TableError, study, study_in_batches
+from evencover.studies import Plan, TableError, study
 from tests.canonical_studies import light_linear_model
 from tests.command_line import run_command_line
 
@@ -153,7 +153,7 @@ def test_every_fold_decides_for_itself():
 
 def large_study(whole, folder):
     data = pa.Table.from_pandas(whole, preserve_index=False)
-    return study_in_batches(data, "y", plan=QUICK, training_rows=80, output=folder / "intervals.parquet")
+    return study(data, "y", plan=QUICK, training_rows=80, output=folder / "intervals.parquet")
 
 
 @cache

@@ -20,7 +20,6 @@ from evencover import (
     ByTarget,
     ConformalRegressor,
     IntervalDistance,
-    IntervalScorer,
     Marginal,
     Normalized,
     Prediction,
@@ -35,6 +34,7 @@ from evencover import (
 from evencover.diagnostics.diagnosis import at_level
 from evencover.diagnostics.verdicts import explained_by_bounds, verdict
 from evencover.groups import Groups
+from evencover.model_selection import IntervalScorer
 from evencover.models import WithSpread
 from evencover.synthetic import QuadraticVariance, heteroskedastic, misspecified, toy
 from tests.coverage_laws import clopper_pearson_lower, holm

@@ -29,7 +29,7 @@ from evencover import (
     audit,
 )
 from evencover.models import NeighborSpread, WithSpread
-from evencover.studies import Plan, TableError, TableWarning, study_in_batches
+from evencover.studies import Plan, TableError, TableWarning, study
 from evencover.taxonomies import ByTarget
 from tests.canonical_studies import light_linear_model
 from tests.command_line import run_command_line
@@ -81,7 +81,7 @@ def in_files(folder, whole, sizes, row_group_size=1000):
 def studied(data, tmp_path, *, plan=LINEAR, training_rows=400, **settings):
     """Return the study of a table, and its file of intervals."""
     output = tmp_path / "intervals.parquet"
-    found = study_in_batches(data, "y", plan=plan, training_rows=training_rows, output=output, **settings)
+    found = study(data, "y", plan=plan, training_rows=training_rows, output=output, name="table", **settings)
     return found, pq.read_table(output)
 
 
@@ -243,27 +243,27 @@ def test_wrong_settings(tmp_path, settings, message):
 def test_wrong_columns_and_files(tmp_path):
     whole = table(600)
     with pytest.raises(ValueError, match="no column named 'Y'; the columns are"):
-        study_in_batches(whole, "Y", output=tmp_path / "out.parquet")
+        study(whole, "Y", output=tmp_path / "out.parquet")
     with pytest.raises(ValueError, match=r"output must be a \.parquet or \.csv file; got 'out.txt'"):
-        study_in_batches(whole, "y", output=tmp_path / "out.txt")
+        study(whole, "y", output=tmp_path / "out.txt")
     with pytest.raises(FileNotFoundError, match="output must be in a folder that exists; there is no"):
-        study_in_batches(whole, "y", output=tmp_path / "nowhere" / "out.parquet")
+        study(whole, "y", output=tmp_path / "nowhere" / "out.parquet")
     with pytest.raises(ValueError, match="data must have at least 100 rows to be studied in batches; got 99"):
-        study_in_batches(whole.slice(0, 99), "y", output=tmp_path / "out.parquet")
+        study(whole.slice(0, 99), "y", output=tmp_path / "out.parquet")
     lists = with_column(whole, "list", [[1, 2]] * 600)
     with pytest.raises(
         ValueError, match=r"output must be a \.parquet file, because \.csv files cannot hold the lists in"
     ):
-        study_in_batches(lists, "y", output=tmp_path / "out.csv", drop=["list"])
+        study(lists, "y", output=tmp_path / "out.csv", drop=["list"])
     folder = in_files(tmp_path / "data", whole, [300, 300])
     with pytest.raises(ValueError, match="output must not be in the folder of the data"):
-        study_in_batches(folder, "y", output=folder / "out.parquet")
+        study(folder, "y", output=folder / "out.parquet")
     pq.write_table(whole.set_column(1, "x", pa.array(["a"] * 600)), folder / "2.parquet")
     with pytest.raises(ValueError, match=r"2\.parquet: column 'x' holds text, but in 0\.parquet it holds numbers"):
-        study_in_batches(folder, "y", output=tmp_path / "out.parquet")
+        study(folder, "y", output=tmp_path / "out.parquet")
     pq.write_table(whole.drop_columns(["z"]), folder / "2.parquet")
     with pytest.raises(ValueError, match=r"2\.parquet: no column named 'z'"):
-        study_in_batches(folder, "y", output=tmp_path / "out.parquet")
+        study(folder, "y", output=tmp_path / "out.parquet")
 
 
 def test_problems_of_the_sample_say_that_rows_are_those_of_a_sample(tmp_path):
@@ -308,7 +308,7 @@ def test_other_columns_keep_their_types(tmp_path, suffix):
     folder = in_files(tmp_path / "data", whole, [2000, 4000])
     pq.write_table(with_column(whole.slice(0, 2000), "note", pa.nulls(2000)), folder / "0.parquet")
     output = tmp_path / f"out.{suffix}"
-    study_in_batches(folder, "y", plan=LINEAR, training_rows=400, output=output, drop=["code", "note"])
+    study(folder, "y", plan=LINEAR, training_rows=400, output=output, drop=["code", "note"])
     written = (pq.read_table if suffix == "parquet" else pa_csv.read_csv)(output)
     late = np.array(written["row"]) >= 3000
     assert set(written["code"].filter(late).to_pylist()) == {2**60 + 1}
@@ -364,7 +364,7 @@ def test_files_must_have_the_same_columns(tmp_path, name, columns, message):
         pq.write_table(part, tmp_path / "data" / f"{position}.parquet")
     plan = Plan("linear", Normalized(), ByFeature("w")) if name == "w" else LINEAR
     with pytest.raises(ValueError, match=message):
-        study_in_batches(tmp_path / "data", "y", plan=plan, output=tmp_path / "out.parquet")
+        study(tmp_path / "data", "y", plan=plan, output=tmp_path / "out.parquet")
 
 
 def test_an_interruption_leaves_no_file(tmp_path):

@@ -15,7 +15,11 @@ import evencover
 import evencover.array_api
 import evencover.cli
 import evencover.datasets
+import evencover.diagnostics
+import evencover.metrics
+import evencover.model_selection
 import evencover.models
+import evencover.protocols
 import evencover.reproduction.benchmark
 import evencover.synthetic
 import evencover.tables
@@ -110,7 +114,11 @@ def test_the_code_of_pages_is_found():
 
 
 PAGES_OF_NAMES = {
-    evencover: ("guide.md",),
+    evencover: ("guide.md", "models.md"),
+    evencover.diagnostics: ("guide.md", "diagnostics.md"),
+    evencover.metrics: ("guide.md",),
+    evencover.model_selection: ("guide.md",),
+    evencover.protocols: ("guide.md", "howto/own_taxonomy.md", "howto/own_score.md", "models.md"),
     evencover.models: ("models.md", "guide.md"),
     evencover.theory: ("theory.md",),
     evencover.tables: ("scale.md",),

@@ -13,8 +13,9 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from evencover import ByFeature, ByFunction, ConformalRegressor, Intervals, calibrate, three_way_split
+from evencover import ByFeature, ByFunction, ConformalRegressor, Intervals, calibrate
 from evencover.inputs.frames import row_numbers, take, with_row_numbers
+from evencover.model_selection import three_way_split
 from evencover.models import TableEncoder
 from evencover.synthetic import heteroskedastic
 

@@ -16,10 +16,8 @@ from evencover import (
     crps,
     interval_score,
     mean_width,
-    mean_width_by_group,
-    misses_by_group,
-    pinball_loss,
 )
+from evencover.metrics import mean_width_by_group, misses_by_group, pinball_loss
 
 WIDE = Intervals(np.array([0.0, -np.inf, 3.0]), np.array([2.0, np.inf, 1.0]), level=0.8)
 Y = np.array([1.0, 5.0, 2.0])

@@ -8,17 +8,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from evencover import (
-    ConformalRegressor,
-    CoverageScorer,
-    IntervalScorer,
-    Normalized,
-    OneSided,
-    Residual,
-    coverage,
-    coverage_by_group,
-    three_way_split,
-)
+from evencover import ConformalRegressor, Normalized, OneSided, Residual, coverage, coverage_by_group
+from evencover.model_selection import CoverageScorer, IntervalScorer, three_way_split
 from evencover.models import WithSpread
 from evencover.synthetic import heteroskedastic
 

@@ -17,8 +17,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from evencover import ConformalRegressor, Prediction, predictions_of
-from evencover.models import FromDistribution, FromOutputs, FromQuantiles, FromStd, is_frozen
+from evencover import ConformalRegressor, Prediction
+from evencover.models import FromDistribution, FromOutputs, FromQuantiles, FromStd, is_frozen, predictions_of
 from evencover.models._outputs import mean_and_scale
 
 X, Y = load_diabetes(return_X_y=True)

@@ -22,10 +22,9 @@ from evencover import (
     calibrate,
     conformal_rank,
     diagnose,
-    is_pivotal,
 )
 from evencover.models import WithSpread
-from evencover.theory import NORMAL
+from evencover.theory import NORMAL, is_pivotal
 from tests.report_pages import result_data
 from tests.synthetic import ONE_IN_A_MILLION, Oracle, draw
 

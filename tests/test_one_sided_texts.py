@@ -14,7 +14,6 @@ from evencover import (
     BySpread,
     ConformalRegressor,
     Intervals,
-    IntervalScorer,
     Normalized,
     OneSided,
     Residual,
@@ -22,10 +21,11 @@ from evencover import (
     TwoTails,
     audit,
     calibrate,
-    quality,
     recommend,
 )
+from evencover.diagnostics import quality
 from evencover.intervals import bound_side
+from evencover.model_selection import IntervalScorer
 from evencover.models import ResidualSpread, WithSpread
 from evencover.studies import Plan, study
 from evencover.synthetic import heteroskedastic

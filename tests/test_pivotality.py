@@ -21,7 +21,6 @@ from evencover import (
     RelativeIntervalDistance,
     Residual,
     Standardized,
-    is_pivotal,
 )
 from evencover.synthetic import AdditiveNoise, Mixture
 from evencover.theory import (
@@ -33,6 +32,7 @@ from evencover.theory import (
     Family,
     LocationScale,
     SymbolicFamily,
+    is_pivotal,
     pivotality_condition,
     standardization_system,
 )

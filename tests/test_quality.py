@@ -9,17 +9,8 @@ import pandas as pd
 import pytest
 from scipy.stats import betabinom, chisquare
 
-from evencover import (
-    BySpread,
-    Intervals,
-    IntervalUnion,
-    Marginal,
-    Prediction,
-    Quality,
-    Residual,
-    conformal_quantile,
-    quality,
-)
+from evencover import BySpread, Intervals, IntervalUnion, Marginal, Prediction, Residual, conformal_quantile
+from evencover.diagnostics import Quality, quality
 from evencover.studies import Plan, study
 from evencover.words.quality import model_text, width_text
 from tests.report_pages import result_data

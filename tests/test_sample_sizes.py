@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from evencover import BySpread, Prediction, Rows, conformal_rank, groups_affordable, rows_needed
+from evencover import BySpread, Prediction, Rows, conformal_rank
+from evencover.diagnostics import groups_affordable, rows_needed
 from evencover.quantiles import rows_for_finite_threshold
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from evencover import IntervalDistance, Normalized, Prediction, Residual, Standardized, calibrate, threshold_intervals
+from evencover import IntervalDistance, Normalized, Prediction, Residual, Standardized, calibrate
+from evencover.protocols import threshold_intervals
 
 PREDICTION = Prediction([0.0, 10.0], spread=[1.0, 4.0], lower=[-2.0, 5.0], upper=[2.0, 11.0])
 Y = [3.0, 4.0]

@@ -22,7 +22,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils import get_tags
 
-from evencover import BySpread, ConformalRegressor, IntervalScorer, Normalized, Prediction
+from evencover import BySpread, ConformalRegressor, Normalized, Prediction
+from evencover.model_selection import IntervalScorer
 from evencover.models import EnsembleSpread, NeighborSpread, QuantileForest, ResidualSpread, WithSpread
 from evencover.synthetic import heteroskedastic
 

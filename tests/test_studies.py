@@ -28,9 +28,9 @@ from evencover import (
     TwoTails,
     conformal_rank,
     diagnose,
-    misses_by_group,
 )
 from evencover.diagnostics.recommendation_result import Candidate, Recommendation
+from evencover.metrics import misses_by_group
 from evencover.models import QuantileForest, TableEncoder, WithSpread
 from evencover.studies import MODELS, Plan, evidence, study, table_study
 from evencover.words.studies import misses_text, study_group_meaning
@@ -588,3 +588,38 @@ class TestEqualSpreads:
         assert study_group_meaning(found) in page
         assert "third of the rows" not in page
         assert "easiest third" not in page
+
+
+class TestFiles:
+    """A study takes the path of a table in place of the table."""
+
+    def test_a_file_is_studied_as_the_table_in_it(self, tmp_path):
+        table = houses()
+        table.to_csv(tmp_path / "houses.csv", index=False)
+        by_path = study(tmp_path / "houses.csv", "price", plan=FIXED, drop=["number"])
+        in_memory = study(table, "price", plan=FIXED, drop=["number"])
+        assert by_path.name == "houses.csv"
+        np.testing.assert_array_equal(np.asarray(by_path.intervals), np.asarray(in_memory.intervals))
+
+    def test_a_folder_is_the_table_in_all_of_its_files(self, tmp_path):
+        table = houses()
+        for start in (0, 100):
+            rows = table[start:] if start else table[:100]
+            rows.to_parquet(tmp_path / f"{start:03}.parquet", index=False)
+        by_path = study(str(tmp_path), "price", plan=FIXED, drop=["number"])
+        in_memory = study(table, "price", plan=FIXED, drop=["number"])
+        np.testing.assert_array_equal(np.asarray(by_path.intervals), np.asarray(in_memory.intervals))
+
+    def test_missing_values_are_texts_in_files(self, tmp_path):
+        table = houses()
+        table["area"] = table["area"].astype(object)
+        table.loc[::20, "area"] = "unknown"
+        table.to_csv(tmp_path / "houses.csv", index=False)
+        found = study(tmp_path / "houses.csv", "price", plan=FIXED, drop=["number"], missing_values=["unknown"])
+        assert {each.name: each.missing for each in found.columns}["area"] > 0
+        with pytest.raises(ValueError, match="missing_values is for files"):
+            study(table, "price", missing_values=["unknown"])
+
+    def test_a_table_in_batches_takes_no_clusters_and_no_time(self, tmp_path):
+        with pytest.raises(ValueError, match="clusters and time: for tables in memory only; leave output out"):
+            study(houses(), "price", clusters="region", time="area", output=tmp_path / "intervals.csv")

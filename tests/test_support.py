@@ -26,9 +26,8 @@ from evencover import (
     conformal_rank,
     diagnose,
     recommend,
-    scores_of,
-    threshold_intervals,
 )
+from evencover.protocols import scores_of, threshold_intervals
 from tests.guarantees.test_exact_distributions import M, N, counts_by_size, repeats_of, smallest_p_value
 from tests.synthetic import ONE_IN_A_MILLION, Oracle, TwoLines, draw
 

@@ -23,7 +23,6 @@ from evencover import (
     BySpread,
     ConformalRegressor,
     IntervalDistance,
-    IntervalScorer,
     Normalized,
     OneSided,
     Prediction,
@@ -36,6 +35,7 @@ from evencover import (
     diagnose,
     recommend,
 )
+from evencover.model_selection import IntervalScorer
 from evencover.models import LogTransform, QuantileForest, ResidualSpread, WithSpread, predictions_of
 from evencover.scores import target_scales
 from evencover.scores.evaluation import interval_by, scores_of

@@ -9,6 +9,17 @@ from evencover.inputs.arrays import FloatArray, checked_vector
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.quantiles import Level, level_fraction
 
+__all__ = [
+    "coverage",
+    "coverage_by_group",
+    "crps",
+    "interval_score",
+    "mean_width",
+    "mean_width_by_group",
+    "misses_by_group",
+    "pinball_loss",
+]
+
 
 def coverage(y: Any, intervals: Intervals | IntervalUnion) -> float | FloatArray:
     """Return the share of targets inside their intervals: a number, or one for each of L levels, shape (L,).

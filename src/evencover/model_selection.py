@@ -15,6 +15,8 @@ from evencover.metrics import coverage, coverage_by_group, interval_score
 from evencover.models.estimators import unwrap
 from evencover.quantiles import Levels, level_fraction
 
+__all__ = ["CoverageScorer", "IntervalScorer", "intervals_of", "three_way_split"]
+
 _MIN_CLUSTERS = 10  # fewer give a warning: the user may have meant groups
 
 

@@ -21,9 +21,9 @@ from evencover import (
     ProbabilityDistance,
     Residual,
     Standardized,
-    scores_of,
 )
 from evencover.models import FromStd, WithSpread
+from evencover.protocols import scores_of
 from evencover.synthetic import heteroskedastic
 
 LEVELS = (Fraction(1, 2), Fraction(4, 5), Fraction(9, 10))

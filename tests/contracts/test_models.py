@@ -14,7 +14,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.linear_model import LinearRegression, QuantileRegressor
 
-from evencover import BySpread, ConformalRegressor, Rows, conformal_rank, models, predictions_of
+from evencover import BySpread, ConformalRegressor, Rows, conformal_rank, models
 from evencover.models import (
     AutoRegressor,
     DeepEnsemble,
@@ -29,6 +29,7 @@ from evencover.models import (
     QuantileForest,
     QuantileNetwork,
     WithSpread,
+    predictions_of,
 )
 from evencover.studies import Plan
 from evencover.synthetic import heteroskedastic

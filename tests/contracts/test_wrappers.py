@@ -16,7 +16,6 @@ from sklearn.preprocessing import StandardScaler
 
 from evencover import (
     ConformalRegressor,
-    CoverageScorer,
     CrossConformalRegressor,
     Intervals,
     Prediction,
@@ -29,10 +28,11 @@ from evencover import (
     diagnose,
     interval_score,
     models,
-    pinball_loss,
-    quality,
     recommend,
 )
+from evencover.diagnostics import quality
+from evencover.metrics import pinball_loss
+from evencover.model_selection import CoverageScorer
 from evencover.models import (
     AutoRegressor,
     DeepEnsemble,

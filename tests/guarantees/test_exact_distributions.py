@@ -25,9 +25,9 @@ from evencover import (
     TooFewRowsWarning,
     calibrate,
     conformal_rank,
-    predictions_of,
     quantiles,
 )
+from evencover.models import predictions_of
 from tests.guarantees.test_p_values import SimplerEdgeRows
 from tests.repeats import InEachRepeat, joined
 from tests.synthetic import ALL_SCORES, ONE_IN_A_MILLION, Oracle, draw

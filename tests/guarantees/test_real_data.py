@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import norm
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from evencover import BySpread, IntervalDistance, Normalized, Residual, Rows, calibrate, predictions_of
-from evencover.models import FromQuantiles
+from evencover import BySpread, IntervalDistance, Normalized, Residual, Rows, calibrate
+from evencover.models import FromQuantiles, predictions_of
 from tests.repeats import InEachRepeat
 from tests.synthetic import ONE_IN_A_MILLION
 

@@ -57,6 +57,7 @@ def load_table(
     from evencover.datasets import load_dataset
     from evencover.datasets.dataset import Dataset, is_path
     from evencover.inputs.optional import import_optional
+    from evencover.studies.large_table import table_in_folder
     from evencover.synthetic import heteroskedastic
     from evencover.tables.files import check_column, column_named, file_name, read_table
 
@@ -66,7 +67,7 @@ def load_table(
             if in_batches:
                 table = _columns_of(data)
             elif data.is_dir():
-                table = _table_in_folder(data, missing_values)
+                table = table_in_folder(data, missing_values)
             else:
                 table = read_table(data, text=categorical, missing=missing_values)
         if target is None:
@@ -109,20 +110,6 @@ def _columns_of(data: Path) -> Any:
     from evencover.tables.arrow_data import parts_in_files
 
     return next(parts_in_files(data)).schema.empty_table()
-
-
-def _table_in_folder(data: Path, missing_values: Sequence[str]) -> Any:
-    """Return the table in all files of a folder."""
-    from evencover.studies.large_table import check_same_columns
-    from evencover.tables.arrow_data import arrow_data
-    from evencover.tables.batches import import_arrow
-    from evencover.tables.files import plain_table
-
-    source = arrow_data(data)
-    check_same_columns(source)
-    batches = [import_arrow().Table.from_batches([batch.table]) for batch in source.batches()]
-    whole = import_arrow().concat_tables(batches, promote_options="permissive").combine_chunks()
-    return plain_table(whole, whole.column_names, missing_values)
 
 
 Model: TypeAlias = Literal[
@@ -311,14 +298,9 @@ def _studied(
     from evencover.studies import study
     from evencover.studies.messages import Message
 
-    if loaded.large is None:
-        found = study(loaded.table, loaded.target, plan=plan, **settings)
-    else:
-        from evencover.studies.large_study import study_in_batches
-
-        found = study_in_batches(
-            loaded.large, loaded.target, plan=plan, output=intervals, missing_values=missing_values, **settings
-        )
+    in_batches: dict[str, Any] = {} if loaded.large is None else {"output": intervals, "missing_values": missing_values}
+    table = loaded.table if loaded.large is None else loaded.large
+    found = study(table, loaded.target, plan=plan, **in_batches, **settings)
     return replace(found, table_notes=(*map(Message, loaded.notes), *found.table_notes))
 
 

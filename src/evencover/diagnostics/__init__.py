@@ -1,1 +1,34 @@
-"""Diagnostics: expected coverage per group, audits of intervals, sample sizes, and recommendations."""
+"""Diagnose models, audit intervals, recommend a score and groups, and plan how many rows they need.
+
+Names are loaded on first use.
+"""
+
+from evencover._lazy import loaded_on_use
+
+TYPE_CHECKING = False  # type checkers take it for that of `typing`, which takes milliseconds to import
+if TYPE_CHECKING:
+    from evencover.diagnostics.audit_result import Audit as Audit
+    from evencover.diagnostics.audits import audit as audit
+    from evencover.diagnostics.diagnosis import diagnose as diagnose
+    from evencover.diagnostics.diagnosis import diagnose_scores as diagnose_scores
+    from evencover.diagnostics.diagnosis_result import Diagnosis as Diagnosis
+    from evencover.diagnostics.interval_quality import Quality as Quality
+    from evencover.diagnostics.interval_quality import quality as quality
+    from evencover.diagnostics.recommendation_result import Recommendation as Recommendation
+    from evencover.diagnostics.recommendations import recommend as recommend
+    from evencover.diagnostics.sample_sizes import groups_affordable as groups_affordable
+    from evencover.diagnostics.sample_sizes import rows_needed as rows_needed
+
+__getattr__, __dir__, __all__ = loaded_on_use(
+    __name__,
+    {
+        "diagnostics.audit_result": "Audit",
+        "diagnostics.audits": "audit",
+        "diagnostics.diagnosis": "diagnose diagnose_scores",
+        "diagnostics.diagnosis_result": "Diagnosis",
+        "diagnostics.interval_quality": "Quality quality",
+        "diagnostics.recommendation_result": "Recommendation",
+        "diagnostics.recommendations": "recommend",
+        "diagnostics.sample_sizes": "groups_affordable rows_needed",
+    },
+)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from evencover.diagnostics.exact_tests import SIGNIFICANT
-from evencover.diagnostics.quality import Quality
+from evencover.diagnostics.interval_quality import Quality
 from evencover.diagnostics.regions import ExcessRisk
 from evencover.diagnostics.verdicts import Verdict, excludes_level, is_as_even_as_possible, is_off
 from evencover.groups import Label

@@ -19,7 +19,7 @@ from evencover.diagnostics.coverage_tests import (
 )
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.interval_input import checked_intervals, level_of
-from evencover.diagnostics.quality import quality
+from evencover.diagnostics.interval_quality import quality
 from evencover.diagnostics.regions import ExcessRisk, FeatureSearch, excess_risk
 from evencover.diagnostics.verdicts import checked_settings
 from evencover.inputs.arrays import BoolArray, checked_vector

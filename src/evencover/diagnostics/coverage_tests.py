@@ -28,7 +28,7 @@ from evencover.diagnostics.exact_tests import (
     two_sided_p_value,
 )
 from evencover.diagnostics.interval_input import strictly_inside
-from evencover.diagnostics.quality import infinite_intervals
+from evencover.diagnostics.interval_quality import infinite_intervals
 from evencover.diagnostics.verdicts import verdict
 from evencover.groups import Groups, Label, rows_by_code
 from evencover.guarantees import TailShares

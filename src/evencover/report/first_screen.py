@@ -9,7 +9,7 @@ import numpy as np
 
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
-from evencover.diagnostics.quality import Quality
+from evencover.diagnostics.interval_quality import Quality
 from evencover.diagnostics.verdicts import tolerance_range
 from evencover.display.html import Markup, tag
 from evencover.display.text import percent_text, range_text

@@ -12,7 +12,7 @@ from evencover.calibration.two_tails import CalibratedTails
 from evencover.conformal.predictor_files import PREDICTOR, RESULTS
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
-from evencover.diagnostics.quality import Quality
+from evencover.diagnostics.interval_quality import Quality
 from evencover.display.text import short_repr
 from evencover.files.archive import plain_value
 from evencover.files.unfinished import moves_into_place, temporary_folder

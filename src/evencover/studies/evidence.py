@@ -20,7 +20,7 @@ from evencover.conformal.cross import CrossConformalRegressor
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.audits import audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
-from evencover.diagnostics.quality import Quality, quality
+from evencover.diagnostics.interval_quality import Quality, quality
 from evencover.groups import Groups, Label
 from evencover.inputs.arrays import IntArray
 from evencover.intervals import Intervals

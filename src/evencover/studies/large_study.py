@@ -48,8 +48,8 @@ from evencover.studies.large_table import LargeTable, UsedRows, column_labels
 from evencover.studies.messages import Message, TableError, TableWarning
 from evencover.studies.plan import Plan
 from evencover.studies.study_result import Study, columns_of_intervals
-from evencover.studies.table_preparation import MissingTarget, missing_target_note
-from evencover.studies.table_study import study
+from evencover.studies.table_preparation import ColumnRoles, missing_target_note
+from evencover.studies.table_study import study_in_memory
 from evencover.tables.arrow_data import arrow_data, check_output
 from evencover.tables.batches import import_arrow
 from evencover.tables.table_audit import AuditTotals, Cell, CoverageCounts, RowTotals, Strata
@@ -396,94 +396,64 @@ def _at(intervals: Intervals, position: int) -> Intervals:
 _MIN_ROWS = 100
 
 
-def study_in_batches(
-    data: Any,
-    target: str,
-    *,
-    output: str | Path,
-    plan: Plan | None = None,
-    training_rows: int = 100_000,
-    drop: Sequence[str] = (),
-    keep: Sequence[str] = (),
-    categorical: Sequence[str] = (),
-    missing_values: Sequence[str] = (),
-    missing_target: MissingTarget = "error",
-    day_first: bool = False,
-    name: str = "table",
-    progress: StageProgress | None = None,
-) -> Study:
-    """Study a table of any size: fit a model on a random sample, calibrate and test it on all other rows.
-
-    The sample is studied as by `evencover.studies.study`: it is split, the model is fitted on one part, and score and
-    groups are selected. Then every other row is used once: it calibrates the model or tests it, at random and in the
-    ratio of the plan's sizes. These rows are read in batches. Of a calibration row, only its scores and its group stay
-    in memory; nothing else grows with the table.
-
-    All choices, also the edges of the groups, are made on the sample; which columns are ids or dates, on its training
-    rows. So if calibration rows and new rows are
-    exchangeable, an interval covers a new row of a group with probability at least the level.
+@dataclass(frozen=True)
+class BatchSettings:
+    """How a table is read in batches.
 
     Parameters
     ----------
-    data : str, Path, pyarrow dataset or table
-        A Parquet file, a folder of Parquet files, a dataset or a table, with the target and the features.
-    target : str
-        The column to predict.
-    output : str or Path
-        A .parquet or .csv file for the intervals of the test rows. It is complete, or absent after an error.
-    plan : Plan, optional
-        Model, score, groups, level, split, seed.
+    output : Path
+        The file for the intervals of the test rows.
     training_rows : int
         Number of rows that fit the model; at most half of the table is sampled.
-    drop, keep, categorical, missing_target, day_first, name
-        As in `evencover.studies.study`. Columns that are not features are written next to the intervals.
     missing_values : sequence of str
         Texts that mean a missing value.
-    progress : callable, optional
-        Called with the name of each step when it begins, and with the number of rows that were read.
-
-    Returns
-    -------
-    Study
-        The study of the sample, with the thresholds of all calibration rows and the counts of all test rows.
     """
-    plan, report = plan or Plan(), progress or (lambda _: None)
-    check_count(training_rows, "training_rows")
+
+    output: Path
+    training_rows: int
+    missing_values: Sequence[str]
+
+    def check(self) -> None:
+        """Raise ValueError or FileNotFoundError unless intervals can be written to the output."""
+        check_count(self.training_rows, "training_rows")
+        if self.output.suffix.lower() not in (".parquet", ".csv"):
+            raise ValueError(f"output must be a .parquet or .csv file; got {self.output.name!r}")
+        if not self.output.parent.is_dir():
+            raise FileNotFoundError(f"output must be in a folder that exists; there is no {self.output.parent}")
+
+
+def study_in_batches(
+    data: Any, roles: ColumnRoles, plan: Plan, name: str, progress: StageProgress, batches: BatchSettings
+) -> Study:
+    """Return the study of a table of any size: of a sample, with the counts of all test rows."""
+    batches.check()
     if plan.calibration == "cross" or getattr(plan.taxonomy, "needs_target", False):
         raise ValueError("plan must not have calibration='cross', nor groups of the target, for a table in batches")
-    if Path(output).suffix.lower() not in (".parquet", ".csv"):
-        raise ValueError(f"output must be a .parquet or .csv file; got {Path(output).name!r}")
-    if not Path(output).parent.is_dir():
-        raise FileNotFoundError(f"output must be in a folder that exists; there is no {Path(output).parent}")
+    given = [each for each in ("clusters", "time") if getattr(roles, each) is not None]
+    if given:
+        raise ValueError(f"{' and '.join(given)}: for tables in memory only; leave output out")
+    output, missing_values = batches.output, batches.missing_values
     source = arrow_data(data, workers=2)
-    check_output(Path(output), source)
+    check_output(output, source)
     if source.n_rows < _MIN_ROWS:
         raise ValueError(f"data must have at least {_MIN_ROWS} rows to be studied in batches; got {source.n_rows}")
-    table = LargeTable(source, target, plan, training_rows, missing_values, missing_target == "drop", report)
+    drops_missing = roles.missing_target == "drop"
+    table = LargeTable(source, roles.target, plan, batches.training_rows, missing_values, drops_missing, progress)
     table.check()
-    if Path(output).suffix.lower() == ".csv":
-        _check_csv(table.types([name for name in drop if name in source.parts[0].schema.names]))
+    if output.suffix.lower() == ".csv":
+        _check_csv(table.types([each for each in roles.drop if each in source.parts[0].schema.names]))
     labels_of = partial(column_labels, source, missing_values=missing_values)
-    sampled = _study_of_sample(
-        table.sample(),
-        target,
-        plan=replace(plan, calibration="split", taxonomy=with_categories(plan.taxonomy, labels_of)),
-        drop=drop,
-        keep=keep,
-        categorical=categorical,
-        missing_target=missing_target,
-        day_first=day_first,
-        name=name,
-        progress=report,
-    )
+    plan = replace(plan, calibration="split", taxonomy=with_categories(plan.taxonomy, labels_of))
+    sampled = _study_of_sample(table.sample(), roles, plan, name, progress)
     test = _calibrated(sampled, table)
-    names = [*drop, *sampled.left_out]
+    names = [*roles.drop, *sampled.left_out]
     types = table.types(names)
-    with _interval_file(Path(output)) as write:
+    with _interval_file(output) as write:
         for rows in table.rows("test", [*test.features, *names]):
             intervals, groups = test.counted(rows)
             kept = {name: rows.table.column(name).cast(types[name]) for name in names}
-            write(join_columns(kept, columns_of_intervals(target, rows.y, rows.positions, intervals, groups)))
+            write(join_columns(kept, columns_of_intervals(roles.target, rows.y, rows.positions, intervals, groups)))
     n_missing = sum(table.missing_targets)
     return test.study(table.sampled, [missing_target_note(n_missing, source.n_rows)] if n_missing else [])
 
@@ -495,12 +465,12 @@ def _check_csv(types: Mapping[str, Any]) -> None:
         raise ValueError(f"output must be a .parquet file, because .csv files cannot hold the lists in {nested}")
 
 
-def _study_of_sample(sample: Any, target: str, **settings: Any) -> Study:
+def _study_of_sample(sample: Any, roles: ColumnRoles, plan: Plan, name: str, progress: StageProgress) -> Study:
     """Return the study of the sample. Its row numbers say nothing about the table, and an error says so."""
     try:
         with catch_warnings(record=True) as caught:
             simplefilter("always")
-            found = study(sample, target, **settings)
+            found = study_in_memory(sample, roles, plan, name, progress)
     except TableError as error:
         where = f" (in a random sample of {count_text(sample.num_rows)} rows)"
         raise TableError([replace(each, text=each.text + where) for each in error.problems]) from None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from math import ceil
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ from evencover.inputs.progress import StageProgress
 from evencover.studies.column_checks import read_target
 from evencover.studies.messages import TableError
 from evencover.studies.plan import Plan
-from evencover.tables.arrow_data import ArrowData
+from evencover.tables.arrow_data import ArrowData, arrow_data
 from evencover.tables.batches import Batch, InvalidPartError, check_names, import_arrow, kind_of, named_errors
 from evencover.tables.files import plain_table
 from evencover.taxonomies import table_columns
@@ -190,6 +191,15 @@ def check_same_columns(source: ArrowData, grouping: Sequence[str] = ()) -> None:
                 expected, where = known.setdefault(each.name, (kind, part.name)) if kind != "null" else (kind, "")
                 if kind != expected:
                     raise ValueError(f"column {each.name!r} holds {kind}, but in {where} it holds {expected}")
+
+
+def table_in_folder(folder: Path, missing_values: Sequence[str] = ()) -> Any:
+    """Return the table in all Parquet files of a folder, which must have the same columns."""
+    source = arrow_data(folder)
+    check_same_columns(source)
+    batches = [import_arrow().Table.from_batches([batch.table]) for batch in source.batches()]
+    whole = import_arrow().concat_tables(batches, promote_options="permissive").combine_chunks()
+    return plain_table(whole, whole.column_names, missing_values)
 
 
 def column_labels(source: ArrowData, name: str, missing_values: Sequence[str] = ()) -> tuple[Label, ...]:

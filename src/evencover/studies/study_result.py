@@ -6,7 +6,7 @@ from typing import Any
 from evencover.calibration.two_tails import CalibratedTails
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
-from evencover.diagnostics.quality import Quality
+from evencover.diagnostics.interval_quality import Quality
 from evencover.diagnostics.recommendation_result import Recommendation, Tails
 from evencover.diagnostics.verdicts import Verdict
 from evencover.display.text import short_repr

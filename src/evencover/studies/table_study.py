@@ -1,4 +1,4 @@
-"""Study a table: split, fit, select score and groups, calibrate, diagnose, audit."""
+"""Study a table in memory: split, fit, select score and groups, calibrate, diagnose, audit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -35,107 +35,14 @@ from evencover.studies.splits import clusters_of, cross_notes, reason_for_cross,
 from evencover.studies.study_result import Study
 from evencover.studies.table_preparation import (
     ColumnRoles,
-    MissingTarget,
     PreparedTable,
     prepare_table,
 )
-from evencover.taxonomies import Taxonomy, table_columns
+from evencover.taxonomies import Taxonomy
 
 
-def study(
-    table: Any,
-    target: str,
-    *,
-    plan: Plan | None = None,
-    drop: Sequence[str] = (),
-    keep: Sequence[str] = (),
-    categorical: Sequence[str] = (),
-    clusters: str | None = None,
-    time: str | None = None,
-    missing_target: MissingTarget = "error",
-    day_first: bool = False,
-    name: str = "table",
-    progress: StageProgress | None = None,
-) -> Study:
-    """Split a table into three parts: fit the model on the first, calibrate on the second, audit on the third.
-
-    All that the model sees is decided on the training part alone: which columns are ids, dates, or numbers as text, and
-    which categories they have. There, `recommend` also selects the score and the groups. So the guarantee of the
-    calibration rows holds. The other rows pass through the model as new rows do. All rows together are looked at for
-    messages only; a note says where they suggest another use of a column. The verdict uses test rows that neither the
-    model nor the calibration used.
-
-    A small table is not split (see `calibration` of `Plan`). A `CrossConformalRegressor` is fitted on all rows. To test
-    it, the same model is fitted without each of ten folds and gives intervals for the rows of the fold, so that every
-    row is tested once out of sample. What a model sees is decided in each fold, on the rows that it is fitted on. The
-    score and the groups depend on the plan and the number of rows alone, so the guarantee of `CrossConformalRegressor`
-    holds. Only the support of the target is decided on all rows: that all targets have it is a condition of the
-    guarantee, and suffices.
-
-    Parameters
-    ----------
-    table : DataFrame of n rows
-        A pandas, polars or pyarrow table with the target and the features. Features are numbers, text or dates, and
-        may have missing values (see `TableEncoder`). Dates as text are recognised. So are row numbers and ids, which
-        are not used as features (see `Recognition`).
-    target : str
-        The column to predict.
-    plan : Plan, optional
-        Model, score, groups, level, split, seed.
-    drop : sequence of str
-        Columns that are not features, such as row names. They may still define groups.
-    keep : sequence of str
-        Columns to use as features although they look like row numbers or ids.
-    categorical : sequence of str
-        Columns to treat as categories, such as numeric codes.
-    clusters : str, optional
-        A column that says which rows belong together, such as a patient; it is not a feature. All rows of a cluster are
-        in the same part. All rows of the calibration part are used, and each cluster counts as much as one new row, so
-        the guarantee holds for a random row of a new cluster (see `Calibration`). It is approximate for groups whose
-        edges are learned from the calibration rows, such as those of the spread. The tests need independent rows, so
-        they use one random row of each cluster.
-    time : str, optional
-        A column of dates or numbers in whose order the rows are split: the model is fitted on the first rows,
-        calibrated on the next ones and tested on the last ones. Rows of the same time are in the same part. The
-        guarantee holds for later rows that are exchangeable with the calibration rows. Over time this is an
-        assumption, and the test part shows how well it held for the latest rows.
-    missing_target : {"error", "drop"}
-        What to do with rows without a target.
-    day_first : bool
-        Whether 03/04/2020 is in April, if no other date of the column shows it.
-    name : str
-        The name of the table in the results.
-    progress : callable, optional
-        Called with the name of each step when it begins.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import pandas as pd
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.uniform(size=2000)
-    >>> table = pd.DataFrame({"x": x, "y": rng.normal(scale=0.1 + x)})
-    >>> found = study(table, "y", plan=Plan(model="linear"))
-    >>> found.sizes
-    {'training': 800, 'calibration': 800, 'test': 400}
-    """
-    plan, progress = plan or Plan(), progress or (lambda _: None)
-    roles = ColumnRoles(
-        target=target,
-        drop=drop,
-        keep=keep,
-        categorical=categorical,
-        clusters=clusters,
-        time=time,
-        grouping=table_columns(plan.taxonomy),
-        missing_target=missing_target,
-        day_first=day_first,
-    )
-    return _study(table, roles, plan, name, progress)
-
-
-def _study(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: StageProgress) -> Study:
-    """Return the study of a table with these roles of its columns."""
+def study_in_memory(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: StageProgress) -> Study:
+    """Return the study of a table with these roles of its columns: split, or cross-fitted if it is small."""
     progress("checking the columns")
     prepared = prepare_table(table, roles)
     if plan.calibration == "cross" and roles.time is not None:

@@ -3,8 +3,9 @@
 Names are loaded on first use: reading a file needs no calibration, and a calibration no tests.
 """
 
-from typing import TYPE_CHECKING, Any
+from evencover._lazy import loaded_on_use
 
+TYPE_CHECKING = False  # type checkers take it for that of `typing`, which takes milliseconds to import
 if TYPE_CHECKING:
     from evencover.calibration.sql import ThresholdSQL as ThresholdSQL
     from evencover.calibration.sql import calibrate_sql as calibrate_sql
@@ -14,22 +15,13 @@ if TYPE_CHECKING:
     from evencover.tables.table_prediction import TablePrediction as TablePrediction
     from evencover.tables.table_prediction import predict as predict
 
-_MODULE_OF = {
-    "TableColumns": "calibration.table_columns",
-    "TablePrediction": "tables.table_prediction",
-    "ThresholdSQL": "calibration.sql",
-    "audit": "tables.table_audit",
-    "calibrate": "tables.table_calibration",
-    "calibrate_sql": "calibration.sql",
-    "predict": "tables.table_prediction",
-}
-
-__all__ = ["TableColumns", "TablePrediction", "ThresholdSQL", "audit", "calibrate", "calibrate_sql", "predict"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"evencover.{_MODULE_OF[name]}"), name)
+__getattr__, __dir__, __all__ = loaded_on_use(
+    __name__,
+    {
+        "calibration.sql": "ThresholdSQL calibrate_sql",
+        "calibration.table_columns": "TableColumns",
+        "tables.table_audit": "audit",
+        "tables.table_calibration": "calibrate",
+        "tables.table_prediction": "TablePrediction predict",
+    },
+)

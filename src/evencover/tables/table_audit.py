@@ -24,7 +24,7 @@ from evencover.tables.engines import table_data
 if TYPE_CHECKING:
     from evencover.diagnostics.audit_result import Audit, GroupAudit
     from evencover.diagnostics.coverage_tests import GroupCounts
-    from evencover.diagnostics.quality import Quality
+    from evencover.diagnostics.interval_quality import Quality
     from evencover.diagnostics.regions import Feature
 
 

@@ -2,7 +2,7 @@
 
 import math
 
-from evencover.diagnostics.quality import NEGLIGIBLE_R2, Quality
+from evencover.diagnostics.interval_quality import NEGLIGIBLE_R2, Quality
 from evencover.display.text import number_text
 
 

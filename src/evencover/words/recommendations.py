@@ -7,7 +7,7 @@ from evencover.diagnostics.recommendation_result import Candidate, Recommendatio
 from evencover.diagnostics.verdicts import Verdict
 from evencover.display.html import Markup, html_table, tag
 from evencover.display.text import join_first, number_text, text_table
-from evencover.scores import Bounded
+from evencover.scores.support import support_of
 
 
 def recommendation_text(found: Recommendation) -> str:
@@ -24,8 +24,8 @@ def recommendation_html(found: Recommendation) -> Markup:
 def recommendation_summary(found: Recommendation) -> str:
     """Return what was chosen and why, then why not the others; a line for each."""
     lines = [f"Chosen: {found.chosen.name}. {_reason(found)}", *_reasons_against_others(found)]
-    if isinstance(found.chosen.nonconformity, Bounded):
-        lines.append(f"All candidates hold only targets that are {found.chosen.nonconformity.support}.")
+    if (support := support_of(found.chosen.nonconformity)) is not None:
+        lines.append(f"All candidates hold only targets that are {support}.")
     return "\n".join(lines)
 
 

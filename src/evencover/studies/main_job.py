@@ -1,0 +1,143 @@
+"""`study`: the main job on a table, in memory or of any size."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from evencover.inputs.progress import StageProgress
+from evencover.studies.large_study import BatchSettings, study_in_batches
+from evencover.studies.large_table import table_in_folder
+from evencover.studies.plan import Plan
+from evencover.studies.study_result import Study
+from evencover.studies.table_preparation import ColumnRoles, MissingTarget
+from evencover.studies.table_study import study_in_memory
+from evencover.tables.files import file_name, read_table
+from evencover.taxonomies import table_columns
+
+
+def study(
+    table: Any,
+    target: str,
+    *,
+    plan: Plan | None = None,
+    drop: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    clusters: str | None = None,
+    time: str | None = None,
+    missing_target: MissingTarget = "error",
+    day_first: bool = False,
+    missing_values: Sequence[str] = (),
+    name: str | None = None,
+    output: str | Path | None = None,
+    training_rows: int = 100_000,
+    progress: StageProgress | None = None,
+) -> Study:
+    """Split a table into three parts: fit the model on the first, calibrate on the second, audit on the third.
+
+    All that the model sees is decided on the training part alone: which columns are ids, dates, or numbers as text, and
+    which categories they have. There, `recommend` also selects the score and the groups. So the guarantee of the
+    calibration rows holds. The other rows pass through the model as new rows do. All rows together are looked at for
+    messages only; a note says where they suggest another use of a column. The verdict uses test rows that neither the
+    model nor the calibration used.
+
+    A small table is not split (see `calibration` of `Plan`). A `CrossConformalRegressor` is fitted on all rows. To test
+    it, the same model is fitted without each of ten folds and gives intervals for the rows of the fold, so that every
+    row is tested once out of sample. What a model sees is decided in each fold, on the rows that it is fitted on. The
+    score and the groups depend on the plan and the number of rows alone, so the guarantee of `CrossConformalRegressor`
+    holds. Only the support of the target is decided on all rows: that all targets have it is a condition of the
+    guarantee, and suffices.
+
+    With `output`, a table of any size is read in batches. A random sample of it is studied as above: it is split, the
+    model is fitted on one part, and score and groups are selected. Then every other row is used once: it calibrates
+    the model or tests it, at random and in the ratio of the plan's sizes. Of a calibration row, only its scores and its
+    group stay in memory; nothing else grows with the table. All choices, also the edges of the groups, are made on the
+    sample. So if calibration rows and new rows are exchangeable, an interval covers a new row of a group with
+    probability at least the level.
+
+    Parameters
+    ----------
+    table : DataFrame of n rows, str or Path; with `output` also a pyarrow dataset
+        A pandas, polars or pyarrow table with the target and the features; a file, such as .csv, .parquet or .xlsx; or
+        a folder of .parquet files. In batches: a Parquet file or folder, a dataset, or a pyarrow table. Features are
+        numbers, text or dates, and may have missing values (see `TableEncoder`). Dates as text are recognised. So are
+        row numbers and ids, which are not used as features (see `Recognition`).
+    target : str
+        The column to predict.
+    plan : Plan, optional
+        Model, score, groups, level, split, seed.
+    drop : sequence of str
+        Columns that are not features, such as row names. They may still define groups.
+    keep : sequence of str
+        Columns to use as features although they look like row numbers or ids.
+    categorical : sequence of str
+        Columns to treat as categories, such as numeric codes.
+    clusters : str, optional
+        A column that says which rows belong together, such as a patient; it is not a feature. All rows of a cluster are
+        in the same part. All rows of the calibration part are used, and each cluster counts as much as one new row, so
+        the guarantee holds for a random row of a new cluster (see `Calibration`). It is approximate for groups whose
+        edges are learned from the calibration rows, such as those of the spread. The tests need independent rows, so
+        they use one random row of each cluster.
+    time : str, optional
+        A column of dates or numbers in whose order the rows are split: the model is fitted on the first rows,
+        calibrated on the next ones and tested on the last ones. Rows of the same time are in the same part. The
+        guarantee holds for later rows that are exchangeable with the calibration rows. Over time this is an
+        assumption, and the test part shows how well it held for the latest rows.
+    missing_target : {"error", "drop"}
+        What to do with rows without a target.
+    day_first : bool
+        Whether 03/04/2020 is in April, if no other date of the column shows it.
+    missing_values : sequence of str
+        Texts that mean a missing value, in addition to NA and other usual ones; for files.
+    name : str, optional
+        The name of the table in the results; by default that of the file.
+    output : str or Path, optional
+        A .parquet or .csv file for the intervals of the test rows of a table that is read in batches. It is complete,
+        or absent after an error. Columns that are not features are written next to the intervals.
+    training_rows : int
+        Number of rows that fit the model if the table is read in batches; at most half of the table is sampled.
+    progress : callable, optional
+        Called with the name of each step when it begins; in batches also with the number of rows that were read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.uniform(size=2000)
+    >>> table = pd.DataFrame({"x": x, "y": rng.normal(scale=0.1 + x)})
+    >>> found = study(table, "y", plan=Plan(model="linear"))
+    >>> found.sizes
+    {'training': 800, 'calibration': 800, 'test': 400}
+    """
+    plan, progress = plan or Plan(), progress or (lambda _: None)
+    roles = ColumnRoles(
+        target=target,
+        drop=drop,
+        keep=keep,
+        categorical=categorical,
+        clusters=clusters,
+        time=time,
+        grouping=table_columns(plan.taxonomy),
+        missing_target=missing_target,
+        day_first=day_first,
+    )
+    is_file = isinstance(table, str | Path)
+    name = (file_name(Path(table)) if is_file else "table") if name is None else name
+    if output is not None:
+        batches = BatchSettings(Path(output), training_rows, missing_values)
+        return study_in_batches(table, roles, plan, name, progress, batches)
+    if is_file:
+        table = _table_in_file(Path(table), categorical, missing_values)
+    elif missing_values:
+        raise ValueError(
+            f"missing_values is for files, or with output; got {list(missing_values)} for a table in memory"
+        )
+    return study_in_memory(table, roles, plan, name, progress)
+
+
+def _table_in_file(path: Path, categorical: Sequence[str], missing_values: Sequence[str]) -> Any:
+    """Return the table in a file, or in all Parquet files of a folder."""
+    if path.is_dir():
+        return table_in_folder(path, missing_values)
+    return read_table(path, text=categorical, missing=missing_values)
