@@ -193,7 +193,6 @@ def _plain(rates: "RatesByRows") -> "dict[str, dict[int, dict[str, float]]]":
 
 
 def _tables_text(all_tables: "dict[str, list[Row]]") -> str:
-    """Return the tables as text."""
     from evencover.reproduction.coverage_tables import COLUMNS, WHY_THEY_DIFFER
 
     lines = ["Coverage at level 0.9, by thirds of the estimated variance: mean ± standard deviation over 20 test sets"]
@@ -212,7 +211,6 @@ def _verdicts_text(
     shares: dict[str, dict[int, dict[str, float]]],
     truths: dict[str, list[float]],
 ) -> str:
-    """Return the tables of rejections and verdicts as text."""
     from evencover.display.text import text_table
 
     test_rows = [[test, *(f"{rates[test]:.3f}" for rates in sizes.values())] for test in next(iter(sizes.values()))]
@@ -253,7 +251,6 @@ def _audits_text(audits: "RatesByRows") -> str:
 
 
 def _situations_text(situations: "dict[tuple[float, int], RatesByRows]") -> str:
-    """Return the tables of the verdicts in each situation as text."""
     from evencover.diagnostics.verdicts import default_tolerance
 
     parts = []

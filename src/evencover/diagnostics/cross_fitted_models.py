@@ -148,5 +148,4 @@ def wrapped(estimator: Any, wrapper: Callable[[Any], Any]) -> Any:
 
 
 def _fold_prediction(estimator: Any, X: Any, y: FloatArray, training: Any, held_out: Any) -> Prediction:
-    """Return the prediction for held-out rows of the estimator fitted on the training rows."""
     return predictions_of(fitted_clone(estimator, take(X, training), y[training]), take(X, held_out))

@@ -150,7 +150,6 @@ class QuantileForest(CenterMixin, RegressorMixin, BaseEstimator):  # type: ignor
 
 
 def _restored(kind: type[QuantileForest], pickled_forest: bytes, state: dict[str, Any]) -> QuantileForest:
-    """Return the model that was pickled."""
     model = kind.__new__(kind)
     forest = pickle.loads(pickled_forest)  # noqa: S301
     model.__dict__.update(state if forest is None else {**state, "forest_": forest})

@@ -501,7 +501,6 @@ def stack_members(effort: Effort, n: int, n_features: int, seed: int) -> dict[st
 
 
 def _regressor(name: str, effort: Effort, n: int, seed: int) -> Any:
-    """Return the regressor with this name."""
     match name:
         case "boosting":
             return HistGradientBoostingRegressor(random_state=seed)

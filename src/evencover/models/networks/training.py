@@ -246,7 +246,6 @@ class _Stack:
             self.kept = [part.view(*rows, size) for part, size in zip(parts, hidden, strict=True)]
 
     def _zeros(self, *shape: int) -> torch.Tensor:
-        """Return a buffer on the device."""
         return torch.zeros(shape, dtype=torch.float32, device=self.device)
 
 
