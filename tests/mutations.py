@@ -489,14 +489,14 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
             "test_sql",
         ),
         Mutation(
-            "array_api/array_groups.py",
+            "array_api/array_scores.py",
             "lowered = np.where(nearest > edges, np.nextafter(nearest, np.float32(-np.inf)), nearest)",
             "lowered = nearest",
             "float32 values between an edge and its rounded value are in the wrong group",
             "test_array_api",
         ),
         Mutation(
-            "array_api/_rank_selection.py",
+            "array_api/array_thresholds.py",
             "[rank - up_to_low - 1]",
             "[rank - up_to_low - 2]",
             "of many scores, the selected one has a rank that is one too low",

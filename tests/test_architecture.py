@@ -187,11 +187,11 @@ def test_broken_rules_are_found(tmp_path):
     user = tmp_path / "user.py"
     user.write_text("def f():\n    from evencover.reproduction.claims import claims\n")
     other = tmp_path / "other.py"
-    other.write_text("from evencover.models._scaling import Scaling\nfrom evencover._version import __version__\n")
+    other.write_text("from evencover.models._outputs import Scaling\nfrom evencover._version import __version__\n")
     assert uses_of_reproduction({"cli.user": user, "scores": user}) == {"scores"}
     assert imports_from_below({"scores": user, "cli": user}) == {"scores": {"reproduction.claims"}}
     assert private_imports({"models.networks.x": other, "models.y": other}) == {}
-    assert private_imports({"studies.x": other}) == {"studies.x": {"models._scaling"}}
+    assert private_imports({"studies.x": other}) == {"studies.x": {"models._outputs"}}
 
 
 def test_words_are_imported_inside_functions(tmp_path):

@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 import evencover
 from evencover import BySpread, IntervalDistance, Normalized, Prediction, Residual, Rows, TooFewRowsWarning
 from evencover.array_api import ArrayCalibration, calibrate, groups_by_edges, scores, thresholds
-from evencover.array_api._rank_selection import _round_length as round_length
+from evencover.array_api.array_thresholds import _round_length as round_length
 from tests.messages import facts
 
-SELECTION = "evencover.array_api._rank_selection"
+SELECTION = "evencover.array_api.array_thresholds"
 LEVELS = [0.05, 0.5, 0.8, 0.9, 0.99]
 
 with mock.patch.object(os, "register_at_fork"):  # JAX would warn at every fork, also in other tests

@@ -474,6 +474,7 @@ class TestModels:
             data.X, data.y
         )
         assert diagnose(search).table == diagnose(search.best_estimator_).table
+        assert diagnose(FrozenEstimator(pipeline)).table == diagnose(pipeline[-1]).table
 
     def test_the_scale_of_a_score_is_that_of_the_model(self):
         data = heteroskedastic(800, seed=0)

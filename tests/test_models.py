@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 from evencover import ConformalRegressor, Prediction
 from evencover.models import FromDistribution, FromOutputs, FromQuantiles, FromStd, is_frozen, predictions_of
-from evencover.models._scaling import mean_and_scale
+from evencover.models._outputs import mean_and_scale
 
 X, Y = load_diabetes(return_X_y=True)
 

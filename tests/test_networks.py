@@ -16,8 +16,13 @@ from sklearn.linear_model import QuantileRegressor
 from evencover import ConformalRegressor
 from evencover.models import DeepEnsemble, DropoutEnsemble, MeanVarianceNetwork, QuantileNetwork, fit_jointly, is_frozen
 from evencover.models.networks import training
-from evencover.models.networks.losses import GaussianLikelihood, NonCrossingPinball, Pinball
-from evencover.models.networks.training_settings import TrainingSettings, TrainingTask
+from evencover.models.networks.training_tasks import (
+    GaussianLikelihood,
+    NonCrossingPinball,
+    Pinball,
+    TrainingSettings,
+    TrainingTask,
+)
 from evencover.synthetic import heteroskedastic
 from tests.synthetic import ONE_IN_A_MILLION
 

@@ -167,6 +167,13 @@ def test_ensemble_spread_is_the_standard_deviation_over_members(ensemble, as_fra
     np.testing.assert_allclose(model.predict_full(new).spread, np.std(predicted, axis=0), rtol=1e-6)
 
 
+def test_ensemble_spread_finds_the_members_of_the_best_model_of_a_search():
+    search = GridSearchCV(RandomForestRegressor(10, random_state=0), {"max_depth": [2]}, cv=2)
+    found = WithSpread(search, EnsembleSpread()).fit(DATA.X, DATA.y).predict_full(NEW.X)
+    alone = WithSpread(search.estimator.set_params(max_depth=2), EnsembleSpread()).fit(DATA.X, DATA.y)
+    np.testing.assert_array_equal(found.spread, alone.predict_full(NEW.X).spread)
+
+
 @pytest.mark.parametrize(
     "model",
     [

@@ -20,7 +20,8 @@ from evencover.inputs.frames import (
     row_numbers,
     with_columns,
 )
-from evencover.studies.column_checks import Recognized, recognize
+from evencover.models.column_kinds import Recognition
+from evencover.studies.column_checks import CheckedColumn, checked_column
 from evencover.studies.table_preparation import column_groups
 from evencover.words.settings import COMMAND_LINE, message_sentence
 
@@ -87,7 +88,7 @@ def searched_columns(
     else:
         names = [] if list(requested) == ["none"] else list(requested)
     columns = {name: column(table, name, "features") for name in names}
-    found = {name: recognize(name, values, rows=row_numbers(table)) for name, values in columns.items()}
+    found = {name: checked_column(name, values, Recognition(), row_numbers(table)) for name, values in columns.items()}
     reasons = {
         name: _why_not_searched(values, found[name], outcomes, is_named=name in (requested or ()))
         for name, values in columns.items()
@@ -97,11 +98,13 @@ def searched_columns(
     notes = [f"Features searched for low coverage ({len(kept)}): {join_first(kept)}."] if kept else []
     notes += [f"Columns left out: {join_first(left_out)}."] if left_out else []
     notes += [sentence for name in kept for sentence in _doubts(found[name])]
-    dates = {name: each for name in kept if (each := found[name].dates) is not None and columns[name].dtype.kind != "M"}
+    dates = {
+        name: each for name in kept if (each := found[name].read.dates) is not None and columns[name].dtype.kind != "M"
+    }
     return with_columns(columns_of(table, kept), dates) if kept else None, notes
 
 
-def _doubts(found: Recognized) -> Iterator[str]:
+def _doubts(found: CheckedColumn) -> Iterator[str]:
     """Yield what may be wrong with a column that is searched; `audit` has only the setting for missing values."""
     for message in (found.problem, found.warning):
         if message is not None:
@@ -109,7 +112,7 @@ def _doubts(found: Recognized) -> Iterator[str]:
             yield message_sentence(replace(message, remedies=usable), COMMAND_LINE)
 
 
-def _why_not_searched(values: NDArray[Any], found: Recognized, outcomes: Outcomes, *, is_named: bool) -> str | None:
+def _why_not_searched(values: NDArray[Any], found: CheckedColumn, outcomes: Outcomes, *, is_named: bool) -> str | None:
     """Return why a column is no feature; an empty text if it is constant, None if it is a feature.
 
     Numbers that look like an id are searched if the user names the column. Text that differs in most rows is not: it

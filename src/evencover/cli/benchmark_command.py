@@ -239,7 +239,6 @@ def _dry_run_text(plan: "Benchmark", datasets: "Sequence[tuple[str, Dataset | No
 
 
 def _listing_text(listed: "Sequence[tuple[DatasetCard, Path | None, Dataset | None]]") -> str:
-    """Return the table of data sets as text."""
     from evencover.display.text import text_table
 
     lines = []

@@ -172,7 +172,6 @@ def _print_notes(intervals: Any) -> None:
 
 
 def _print_csv(columns: Mapping[str, Any]) -> None:
-    """Print columns as CSV."""
     from evencover.tables.files import write_columns
 
     write_columns(columns, text := BytesIO())

@@ -10,6 +10,7 @@ from evencover.cli.terminal import print_json, print_result, status
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from evencover.inputs.progress import StageProgress
     from evencover.reproduction.coverage_tables import Row
     from evencover.reproduction.verdict_rates import AuditRates
 
@@ -148,7 +149,7 @@ def verdicts(*, repeats: int = 200, seed: int = 0, json: bool = False) -> None:
         print_result(_situations_text(situations))
 
 
-def _audit_rates(repeats: int, seed: int, report_progress: "Callable[[str], None]") -> "RatesByRows":
+def _audit_rates(repeats: int, seed: int, report_progress: "StageProgress") -> "RatesByRows":
     """Return the rates of audits of one threshold, by score and by number of calibration rows."""
     from evencover.reproduction.verdict_rates import CALIBRATION_ROWS, SCENARIOS, audit_rates
 
@@ -160,7 +161,7 @@ def _audit_rates(repeats: int, seed: int, report_progress: "Callable[[str], None
 
 
 def _situation_rates(
-    repeats: int, seed: int, report_progress: "Callable[[str], None]"
+    repeats: int, seed: int, report_progress: "StageProgress"
 ) -> "dict[tuple[float, int], RatesByRows]":
     """Return the rates by level and number of groups, then by situation and shift, then by calibration rows."""
     from evencover.reproduction.verdict_rates import (
@@ -192,7 +193,6 @@ def _plain(rates: "RatesByRows") -> "dict[str, dict[int, dict[str, float]]]":
 
 
 def _tables_text(all_tables: "dict[str, list[Row]]") -> str:
-    """Return the tables as text."""
     from evencover.reproduction.coverage_tables import COLUMNS, WHY_THEY_DIFFER
 
     lines = ["Coverage at level 0.9, by thirds of the estimated variance: mean ± standard deviation over 20 test sets"]
@@ -211,7 +211,6 @@ def _verdicts_text(
     shares: dict[str, dict[int, dict[str, float]]],
     truths: dict[str, list[float]],
 ) -> str:
-    """Return the tables of rejections and verdicts as text."""
     from evencover.display.text import text_table
 
     test_rows = [[test, *(f"{rates[test]:.3f}" for rates in sizes.values())] for test in next(iter(sizes.values()))]
@@ -252,7 +251,6 @@ def _audits_text(audits: "RatesByRows") -> str:
 
 
 def _situations_text(situations: "dict[tuple[float, int], RatesByRows]") -> str:
-    """Return the tables of the verdicts in each situation as text."""
     from evencover.diagnostics.verdicts import default_tolerance
 
     parts = []

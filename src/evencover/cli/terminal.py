@@ -11,6 +11,7 @@ from typing import Any
 
 from evencover.cli.stop_signals import STOP_SIGNALS
 from evencover.inputs.optional import import_optional
+from evencover.inputs.progress import AmountProgress, StageProgress
 
 _SECONDS_BETWEEN_LINES = 5.0  # a command that takes less time prints no progress
 _INTERVALS_BETWEEN_REPEATS = 6  # of that many seconds each: a step that takes longer is printed again
@@ -127,7 +128,7 @@ def recorded_warnings() -> Iterator[list[str]]:
 
 
 @contextmanager
-def status() -> Iterator[Callable[[str], None]]:
+def status() -> Iterator[StageProgress]:
     """Yield a function that shows the current step: next to a spinner, or as lines if there is no terminal."""
     console = _console()
     if console.is_terminal:
@@ -139,9 +140,7 @@ def status() -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def progress_bar(
-    text: str, *, unit: str = "work", visible: bool = True
-) -> Iterator[Callable[[float, float | None], None]]:
+def progress_bar(text: str, *, unit: str = "work", visible: bool = True) -> Iterator[AmountProgress]:
     """Yield a function of the work done and the total work (None if unknown) that updates a progress bar.
 
     Without a terminal, a line now and then shows the work done.

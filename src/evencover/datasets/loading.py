@@ -16,9 +16,8 @@ from evencover.datasets.dataset import Dataset, DatasetCard, card_of, is_path, r
 from evencover.files.archive import atomic_write
 from evencover.files.unfinished import temporary_folder
 from evencover.inputs.arrays import warn_user
+from evencover.inputs.progress import AmountProgress
 from evencover.tables.files import csv_text
-
-DownloadProgress = Callable[[int, int | None], None]  # takes the bytes received, and all bytes if known
 
 _CHUNK = 2**16  # bytes
 _TIMEOUT = 30.0  # seconds
@@ -30,7 +29,7 @@ class DownloadError(OSError):
 
 
 def download(
-    url: str, path: Path, *, tries: int = 3, pause: float = 1.0, progress: DownloadProgress | None = None
+    url: str, path: Path, *, tries: int = 3, pause: float = 1.0, progress: AmountProgress | None = None
 ) -> None:
     """Download a file atomically: the file at the path is complete, or as it was before.
 
@@ -62,7 +61,7 @@ def download(
             return
 
 
-def _receive(url: str, file: BinaryIO, progress: DownloadProgress | None) -> None:
+def _receive(url: str, file: BinaryIO, progress: AmountProgress | None) -> None:
     """Copy the content at an address to a file; raise ConnectionError if it ends early."""
     request = Request(url, headers={"User-Agent": "evencover", "Accept-Encoding": "identity"})  # noqa: S310
     with urlopen(request, timeout=_TIMEOUT) as response:  # noqa: S310
@@ -84,7 +83,7 @@ def _reason(error: Exception) -> str:
     return str(getattr(error, "reason", None) or error or type(error).__name__)
 
 
-Downloading = Callable[[str], DownloadProgress]  # takes the name of a data set, returns its progress callback
+Downloading = Callable[[str], AmountProgress]  # takes the name of a data set, returns its progress callback
 
 
 def load_dataset(

@@ -12,6 +12,7 @@ from sklearn.pipeline import Pipeline
 
 from evencover.inputs.arrays import FloatArray, IntArray
 from evencover.inputs.frames import take
+from evencover.inputs.progress import Progress
 from evencover.models.auto import AutoRegressor
 from evencover.models.estimators import cloned, fitted_clone, is_frozen, out_of_fold_prediction, predictions_of
 from evencover.models.folds import checked_splitter
@@ -20,8 +21,6 @@ from evencover.predictions import Prediction
 from evencover.rows import Rows
 
 FOLDS = 5
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,5 +148,4 @@ def wrapped(estimator: Any, wrapper: Callable[[Any], Any]) -> Any:
 
 
 def _fold_prediction(estimator: Any, X: Any, y: FloatArray, training: Any, held_out: Any) -> Prediction:
-    """Return the prediction for held-out rows of the estimator fitted on the training rows."""
     return predictions_of(fitted_clone(estimator, take(X, training), y[training]), take(X, held_out))

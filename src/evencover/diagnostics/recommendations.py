@@ -1,6 +1,6 @@
 """`recommend`: choose the score and the groups on out-of-fold predictions, before calibration."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
@@ -28,6 +28,7 @@ from evencover.diagnostics.sample_sizes import groups_affordable, groups_judged
 from evencover.diagnostics.verdicts import Settings, Verdict, checked_settings
 from evencover.groups import cluster_codes
 from evencover.inputs.arrays import FloatArray, check_count
+from evencover.inputs.progress import Progress
 from evencover.models.estimators import check_regressor, checked_target, is_frozen
 from evencover.models.target_transforms import check_target_transform, with_target_transform
 from evencover.predictions import Prediction
@@ -63,7 +64,7 @@ def recommend(
     target_transform: Literal["auto", "none"] = "auto",
     clusters: Any = None,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> ConformalRegressor:
     """Return a fitted conformal regressor with the score and the groups that give the best even intervals.
 
@@ -187,7 +188,7 @@ def recommend(
 class _PassProgress:
     """Progress of several passes with the same number of fits, and of the fits after them, as one."""
 
-    progress: Callable[[int, int], None]
+    progress: Progress
     n_passes: int
     n_last_fits: int
     n_finished: int = 0  # passes

@@ -6,13 +6,11 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
-from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
 from evencover.inputs.arrays import FloatArray, checked_nonnegative, is_number, warn_user
-from evencover.models._quantile_plan import DEFAULT_PROBABILITIES
+from evencover.models._outputs import DEFAULT_PROBABILITIES
 from evencover.models.estimators import (
     CenterMixin,
     CloneMixin,
@@ -24,6 +22,7 @@ from evencover.models.estimators import (
     fitted_copy,
     remember_features,
     routed_params,
+    unwrap,
     with_inputs_of,
 )
 from evencover.predictions import Prediction
@@ -64,13 +63,8 @@ def quantile_probabilities(estimator: Any) -> tuple[float, ...] | None:
 
     They are the parameter `quantile_alpha` of XGBoost, and those in the loss "MultiQuantile:alpha=..." of CatBoost.
     """
-    if hasattr(estimator, "best_estimator_"):
-        return quantile_probabilities(estimator.best_estimator_)
-    if isinstance(estimator, FrozenEstimator):
-        return quantile_probabilities(estimator.estimator)
-    if isinstance(estimator, Pipeline):
-        return quantile_probabilities(estimator[-1])
-    params = estimator.get_params(deep=False) if hasattr(estimator, "get_params") else {}
+    model, _ = unwrap(estimator)
+    params = model.get_params(deep=False) if hasattr(model, "get_params") else {}
     loss = re.search(_MULTI_QUANTILE, f"{params.get('loss_function')};{params.get('objective')}")
     given = loss[1].split(",") if loss else params.get("quantile_alpha")
     probabilities = () if given is None else tuple(float(p) for p in np.ravel(given))

@@ -14,11 +14,11 @@ from evencover.display.html import html_table, tag
 from evencover.display.text import number_text, text_table
 from evencover.groups import cluster_codes
 from evencover.inputs.arrays import FloatArray, IntArray, lookup
+from evencover.inputs.progress import Progress
 from evencover.intervals import Intervals
 from evencover.metrics import interval_scores
-from evencover.models._quantile_plan import QuantilePlan, estimable_probabilities
+from evencover.models._outputs import QuantilePlan, Scaling, estimable_probabilities, relative_floor
 from evencover.models._residual_distributions import Done, ResidualDistribution, residual_distributions
-from evencover.models._scaling import Scaling, relative_floor
 from evencover.models.estimators import checked_features, checked_rows, checked_target, fitted_clone, remember_features
 from evencover.models.folds import checked_splitter
 from evencover.models.members import EFFORTS, Effort, EffortName, random_rows, stack_members
@@ -301,8 +301,6 @@ _MIN_ROWS = 6  # so that each of three folds leaves four rows to fit
 _MAX_CHOICE_ROWS = 1_000_000
 _OUTERMOST = 1e30  # standard deviations
 _SEEDS = 2**31 - 1000  # those of scikit-learn are below 2**32; some numbers are added
-
-Progress = Callable[[int, int], None]
 
 
 class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]

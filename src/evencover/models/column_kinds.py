@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evencover.inputs.arrays import BoolArray, FloatArray, reads_as_number
-from evencover.inputs.dates import as_dates, date_format, has_date_type
+from evencover.inputs.dates import DateArray, DateFormat, as_dates, date_format, has_date_type
 from evencover.inputs.frames import as_numbers, is_missing, numbers_in_text
 
 MAX_CATEGORIES = 30  # different texts of a column that are categories without question
@@ -65,6 +65,33 @@ class ColumnKind:
         return "read as numbers" if self.numbers else "used as it is"
 
 
+@dataclass(frozen=True, eq=False)
+class ReadColumn:
+    """A column as it was recognised.
+
+    Parameters
+    ----------
+    kind : ColumnKind
+        What it is.
+    dates : ndarray of dates or None
+        The values of a column of dates or times.
+    numbers : ndarray of shape (n,) or None
+        The values of a column of numbers, also of numbers that are written as text.
+    spelled : DateFormat or None
+        The format of dates that values have, maybe only some of them: then it is no column of dates.
+    """
+
+    kind: ColumnKind = ColumnKind()
+    dates: DateArray | None = None
+    numbers: FloatArray | None = None
+    spelled: DateFormat | None = None
+
+    @property
+    def converted(self) -> NDArray[Any] | None:
+        """The dates or numbers that text was read as; None if the values are used as they are."""
+        return self.numbers if self.kind.numbers else self.dates
+
+
 @dataclass(frozen=True)
 class Recognition:
     """How `TableEncoder` recognises what each column is, from the rows that it is fitted on.
@@ -107,23 +134,30 @@ class Recognition:
         values : ndarray of shape (n,)
             Its values in the rows that decide.
         """
-        if name in self.unchanged or has_date_type(values):
-            return ColumnKind()
-        kind = self._kind(str(name), values)
-        return replace(kind, left_out="") if name in self.keep else kind
+        return self.read(name, values).kind
 
-    def _kind(self, name: str, values: NDArray[Any]) -> ColumnKind:
+    def read(self, name: Any, values: NDArray[Any]) -> ReadColumn:
+        """Return what a column with these values is, and its dates or numbers; the parameters are those of `kind`."""
+        if name in self.unchanged:
+            return ReadColumn()
+        if has_date_type(values):
+            return ReadColumn(dates=as_dates(values))
+        found = self._read(str(name), values)
+        return replace(found, kind=replace(found.kind, left_out="")) if name in self.keep else found
+
+    def _read(self, name: str, values: NDArray[Any]) -> ReadColumn:
         spelled = date_format(values, day_first=self.day_first)
-        dates = None if spelled is None else ColumnKind(pattern=spelled.pattern)
-        if dates is not None and not dates.unreadable(values).any():
-            return dates
+        kind = ColumnKind(pattern=None if spelled is None else spelled.pattern)
+        if spelled is not None and not kind.unreadable(values).any():
+            return ReadColumn(kind, as_dates(values, spelled.pattern), spelled=spelled)
         numbers = as_numbers(values)
         is_text = numbers is None
         if is_text:
             numbers = numbers_in_text(values)
-        if numbers is None:
-            return ColumnKind(_why_text_is_id(name, values))
-        return ColumnKind(_why_number_is_id(name, numbers, self.table_rows), numbers=is_text)
+        left_out = (
+            _why_text_is_id(name, values) if numbers is None else _why_number_is_id(name, numbers, self.table_rows)
+        )
+        return ReadColumn(ColumnKind(left_out, numbers=is_text and numbers is not None), None, numbers, spelled)
 
 
 def is_time_name(name: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -29,7 +30,7 @@ from evencover.inputs.frames import (
     row_numbers,
 )
 from evencover.models.column_kinds import ColumnKind, Recognition
-from evencover.models.estimators import check_ready, remember_features
+from evencover.models.estimators import check_ready, fitted_models, remember_features
 
 
 @dataclass(frozen=True)
@@ -329,11 +330,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 def encoder_of(regressor: Any) -> TableEncoder | None:
     """Return the encoder of a regressor's table, that of all folds together; None if it has none."""
-    encoders = []
-    for model in getattr(regressor, "estimators_", [getattr(regressor, "estimator_", None)]):
-        pipeline = getattr(model, "estimator", model)
-        encoders.append(pipeline[0] if hasattr(pipeline, "steps") else pipeline)
-    return joined_encoder(encoders) if all(isinstance(each, TableEncoder) for each in encoders) else None
+    pipelines = (model for model in fitted_models(regressor) if isinstance(model, Pipeline))
+    encoders = [pipeline[0] for pipeline in pipelines if isinstance(pipeline[0], TableEncoder)]
+    return joined_encoder(encoders) if encoders else None
 
 
 def joined_encoder(encoders: Sequence[TableEncoder]) -> TableEncoder:

@@ -284,15 +284,12 @@ def predictions_of(estimator: Any, X: Any) -> Prediction:
                 f"{type(estimator).__name__}.predict_full must return a Prediction; got {type(prediction).__name__}"
             )
         return prediction
-    if hasattr(estimator, "best_estimator_"):
-        return predictions_of(estimator.best_estimator_, X)
-    if isinstance(estimator, FrozenEstimator):
-        return predictions_of(estimator.estimator, X)
-    if isinstance(estimator, Pipeline):
-        return predictions_of(estimator[-1], through_steps(estimator, X))
     if isinstance(estimator, TransformedTargetRegressor):
         training_target = getattr(estimator, "training_target_", None)
         return on_target_scale(predictions_of(estimator.regressor_, X), estimator.transformer_, training_target)
+    inner, features = unwrap(estimator, X)
+    if inner is not estimator:
+        return predictions_of(inner, features)
     with dates_explained(estimator, X):
         center = np.asarray(estimator.predict(X))
     return Prediction(center.ravel() if center.ndim == 2 and center.shape[1] == 1 else center)
@@ -304,12 +301,11 @@ def out_of_fold_prediction(estimator: Any) -> tuple[Prediction, Any]:
     It may be the last step of a pipeline, or the regressor of a `TransformedTargetRegressor`. The rows are positions,
     or a slice of all rows.
     """
-    if isinstance(estimator, Pipeline):
-        return out_of_fold_prediction(estimator[-1])
-    if isinstance(estimator, TransformedTargetRegressor):
-        prediction, rows = out_of_fold_prediction(estimator.regressor_)
-        return on_target_scale(prediction, estimator.transformer_, estimator.training_target_), rows
-    return estimator.out_of_fold_prediction_, estimator.choice_rows_
+    model, _ = unwrap(estimator)
+    if isinstance(model, TransformedTargetRegressor):
+        prediction, rows = out_of_fold_prediction(model.regressor_)
+        return on_target_scale(prediction, model.transformer_, model.training_target_), rows
+    return model.out_of_fold_prediction_, model.choice_rows_
 
 
 def median_spread(estimator: Any, X: Any) -> float:
@@ -317,18 +313,37 @@ def median_spread(estimator: Any, X: Any) -> float:
     return float(np.median(predictions_of(estimator, X).scored.required("spread", by="the scale of a score")))
 
 
-def through_steps(pipeline: Pipeline, X: Any) -> Any:
-    """Return the features that the last step of a pipeline gets."""
-    return pipeline[:-1].transform(X) if len(pipeline) > 1 else X
+def unwrap(estimator: Any, X: Any = None) -> tuple[Any, Any]:
+    """Return the estimator that predicts in a search, a pipeline or a frozen estimator, and the features that it gets.
 
-
-def unwrap(estimator: Any, X: Any) -> tuple[Any, Any]:
-    """Return the final estimator inside a pipeline or search, and the features that it gets; None stays None."""
+    Without features, these are None. An estimator that is none of these is returned itself.
+    """
+    if isinstance(estimator, FrozenEstimator):
+        return unwrap(estimator.estimator, X)
     if hasattr(estimator, "best_estimator_"):
         return unwrap(estimator.best_estimator_, X)
     if isinstance(estimator, Pipeline):
-        return unwrap(estimator[-1], None if X is None else through_steps(estimator, X))
+        return unwrap(estimator[-1], X if X is None or len(estimator) == 1 else estimator[:-1].transform(X))
     return estimator, X
+
+
+def layers(estimator: Any) -> Iterator[Any]:
+    """Yield the models inside a fitted estimator that learn from each other, from the outside to the inside.
+
+    These are what `unwrap` finds, and in it the regressor of a transformed target, or the model that a wrapper such as
+    `WithSpread` has fitted as its `estimator_`.
+    """
+    while estimator is not None:
+        model, _ = unwrap(estimator)
+        yield model
+        inside = "regressor_" if isinstance(model, TransformedTargetRegressor) else "estimator_"
+        estimator = getattr(model, inside, None)
+
+
+def fitted_models(regressor: Any) -> list[Any]:
+    """Return the models of a fitted conformal regressor, that of each fold or the one, without `FrozenEstimator`."""
+    models = getattr(regressor, "estimators_", None) or [regressor.estimator_]
+    return [model.estimator if isinstance(model, FrozenEstimator) else model for model in models]
 
 
 def is_frozen(estimator: Any) -> bool:

@@ -10,8 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from evencover.inputs.arrays import FloatArray
 from evencover.inputs.optional import import_optional
-from evencover.models._quantile_plan import Center, QuantilePlan, estimable_probabilities
-from evencover.models._scaling import Scaling, relative_floor
+from evencover.models._outputs import Center, QuantilePlan, Scaling, estimable_probabilities, relative_floor
 from evencover.models.estimators import CenterMixin, checked_features, checked_rows, checked_target, remember_features
 from evencover.predictions import Prediction
 
@@ -151,7 +150,6 @@ class QuantileForest(CenterMixin, RegressorMixin, BaseEstimator):  # type: ignor
 
 
 def _restored(kind: type[QuantileForest], pickled_forest: bytes, state: dict[str, Any]) -> QuantileForest:
-    """Return the model that was pickled."""
     model = kind.__new__(kind)
     forest = pickle.loads(pickled_forest)  # noqa: S301
     model.__dict__.update(state if forest is None else {**state, "forest_": forest})

@@ -9,10 +9,8 @@ from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
-from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics.pairwise import euclidean_distances
@@ -21,13 +19,14 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, StandardScaler
 
 from evencover.inputs.arrays import FloatArray
-from evencover.models._scaling import mean_and_scale
+from evencover.models._outputs import mean_and_scale
 from evencover.models.estimators import (
     CloneMixin,
     checked_features,
     checked_rows,
     checked_target,
     fitted_clone,
+    layers,
     remember_features,
 )
 from evencover.models.folds import checked_splitter, out_of_fold_predictions
@@ -157,26 +156,12 @@ def choices_text(models: Iterable[Any]) -> str:
 
 def _best_name(model: Any) -> str | None:
     """Return the name of the best regressor in a fitted model, or the weights of a stack; None if it has neither."""
-    inner = innermost(model)
-    if isinstance(inner, BestRegressor):
-        return inner.best_
-    return str(inner.report_.summary) if hasattr(inner, "report_") else None
-
-
-def innermost(model: Any) -> Any:
-    """Return the regressor inside a fitted pipeline, a frozen estimator, a transform of the target or a wrapper."""
-    while not isinstance(model, BestRegressor):
-        if isinstance(model, Pipeline):
-            model = model[-1]
-        elif isinstance(model, TransformedTargetRegressor):
-            model = model.regressor_
-        elif isinstance(model, FrozenEstimator):
-            model = model.estimator
-        elif hasattr(model, "estimator_"):
-            model = model.estimator_
-        else:
-            break
-    return model
+    for layer in layers(model):
+        if isinstance(layer, BestRegressor):
+            return layer.best_
+        if hasattr(layer, "report_"):
+            return str(layer.report_.summary)
+    return None
 
 
 _LARGEST_LEVERAGE = 1 - 1e-9  # nearer to 1, rounding would decide
@@ -516,7 +501,6 @@ def stack_members(effort: Effort, n: int, n_features: int, seed: int) -> dict[st
 
 
 def _regressor(name: str, effort: Effort, n: int, seed: int) -> Any:
-    """Return the regressor with this name."""
     match name:
         case "boosting":
             return HistGradientBoostingRegressor(random_state=seed)

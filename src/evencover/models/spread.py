@@ -8,16 +8,19 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.frozen import FrozenEstimator
 from sklearn.neighbors import NearestNeighbors
-from sklearn.pipeline import Pipeline
 from sklearn.utils import InputTags, Tags, check_array, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
 from evencover.inputs.arrays import FloatArray, IntArray, check_count, got_text, is_number
 from evencover.inputs.frames import take
-from evencover.models._quantile_plan import DEFAULT_PROBABILITIES, estimable_probabilities, on_default_grid
-from evencover.models._scaling import mean_and_scale, relative_floor
+from evencover.models._outputs import (
+    DEFAULT_PROBABILITIES,
+    estimable_probabilities,
+    mean_and_scale,
+    on_default_grid,
+    relative_floor,
+)
 from evencover.models.estimators import (
     CloneMixin,
     check_no_dates,
@@ -32,7 +35,7 @@ from evencover.models.estimators import (
     is_frozen,
     remember_features,
     routed_params,
-    through_steps,
+    unwrap,
     with_inputs_of,
 )
 from evencover.models.folds import checked_splitter, out_of_fold_predictions
@@ -450,10 +453,7 @@ class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
 def _member_predictions(estimator: Any, X: Any) -> Iterator[FloatArray]:
     """Yield the predictions of each member of an ensemble, which may be the last step of a pipeline."""
-    if isinstance(estimator, FrozenEstimator):
-        estimator = estimator.estimator
-    if isinstance(estimator, Pipeline):
-        estimator, X = estimator[-1], through_steps(estimator, X)
+    estimator, X = unwrap(estimator, X)
     members = getattr(estimator, "estimators_", ())
     features = getattr(estimator, "estimators_features_", [slice(None)] * len(members))
     for member, own in zip(members, features, strict=True):

@@ -222,7 +222,6 @@ def tests_section(snapshot: LevelSnapshot, recorder: LevelRecorder) -> Markup:
 
 
 def _calibration_tests(diagnosis: Diagnosis | None, recorder: LevelRecorder) -> list[tuple[Any, ...]]:
-    """Return the tests on calibration rows."""
     if diagnosis is None:
         return []
     quantiles = min((each.adjusted for each in diagnosis.quantile_differences), default=np.nan)
@@ -239,7 +238,6 @@ def _calibration_tests(diagnosis: Diagnosis | None, recorder: LevelRecorder) -> 
 
 
 def _audit_tests(audit: Audit | None, recorder: LevelRecorder) -> list[tuple[Any, ...]]:
-    """Return the tests on test rows."""
     if audit is None:
         return []
     smallest = min((row.adjusted for row in audit.table if row.rows), default=np.nan)

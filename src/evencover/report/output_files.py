@@ -1,7 +1,7 @@
 """Results as files: the folder of a run, and the JSON data in it."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from evencover.display.text import short_repr
 from evencover.files.archive import plain_value
 from evencover.files.unfinished import moves_into_place, temporary_folder
 from evencover.inputs.frames import join_columns
+from evencover.inputs.progress import Progress
 from evencover.intervals import prediction_text
 from evencover.report.snapshots import style_of
 from evencover.report.static_sections import versions
@@ -174,7 +175,7 @@ def write_study(
     names: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     command: str = "",
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> None:
     """Write a study's intervals, predictor, report and results; a study of a large table has written its intervals.
 
@@ -208,7 +209,7 @@ def write_result(
     *,
     settings: Mapping[str, Any] | None = None,
     command: str = "",
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> None:
     """Write a result's report and its JSON data to the temporary folder of `new_files`."""
     write_report(result, folder / REPORT, command=command, progress=progress)

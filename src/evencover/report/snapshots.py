@@ -1,7 +1,7 @@
 """The contents of a report: a result at its own level and at the other levels of the slider."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -17,6 +17,7 @@ from evencover.groups import Label
 from evencover.guarantees import TooFewRowsWarning
 from evencover.inputs.arrays import IntArray
 from evencover.inputs.frames import take
+from evencover.inputs.progress import Progress
 from evencover.intervals import Intervals, Side
 from evencover.report.charts import ShownRows
 from evencover.studies import Study
@@ -32,7 +33,6 @@ _MAX_ROWS = 200  # drawn one by one
 _MAX_GROUPS = 30
 
 Row = TypeVar("Row", bound=GroupCoverage)
-Progress = Callable[[int, int], None]  # gets the number of finished levels, and of all levels
 
 
 @dataclass(frozen=True, eq=False)

@@ -211,7 +211,6 @@ def _kind(column: Encoded) -> str:
 
 
 def _encoding_text(column: Encoded) -> str:
-    """Return how a column was encoded, as text."""
     marks = "; one more column marks missing values" * (column.missing > 0)
     if isinstance(column, EncodedDate):
         spelled = f", read as {column.pattern}" if column.text else ""

@@ -1,6 +1,6 @@
 """Write a result as one HTML file."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.display.html import Markup, joined
 from evencover.display.text import count_text
 from evencover.files.archive import atomic_write
+from evencover.inputs.progress import Progress
 from evencover.report import level_sections as sections
 from evencover.report.first_screen import first_screen
 from evencover.report.page import page
@@ -31,7 +32,7 @@ def write_report(
     path: str | Path,
     *,
     command: str = "",
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> None:
     """Write a result to one HTML file: the answers first, then numbers, tests and assumptions, folded.
 
@@ -62,9 +63,7 @@ def write_report(
         file.write(text.encode())
 
 
-def report(
-    result: Study | Diagnosis | Audit, *, command: str = "", progress: Callable[[int, int], None] | None = None
-) -> str:
+def report(result: Study | Diagnosis | Audit, *, command: str = "", progress: Progress | None = None) -> str:
     """Return the page that `write_report` writes."""
     contents = contents_of(result, command, progress or (lambda *_: None))
     levels = []

@@ -343,7 +343,6 @@ def _coverage_text(found: CoverageCounts) -> str:
 
 
 def _coverage_list(found: CoverageCounts) -> list[float]:
-    """Return the coverage in each group."""
     return [float(share) for share in found.coverage]
 
 

@@ -326,7 +326,6 @@ def _selected_estimates(counts: GroupCounts, combined: BoolArray) -> CoverageEst
 
 
 def _verdicts(counts: GroupCounts, known: CoverageEstimates, adjusted: FloatArray) -> Iterator[Verdict]:
-    """Yield the verdict of each repeat."""
     level, tolerance = float(counts.level), default_tolerance(counts.level)
     total, covered = (each.sum(axis=1, keepdims=True) for each in (counts.rows, counts.covered))
     overall = binomial_coverage(covered, total, level)
@@ -537,7 +536,6 @@ def _covered_count_pmf(rows: IntArray, n: int | None, total: int, level: Level) 
 
 @cache
 def _log_factorials(n: int) -> FloatArray:
-    """Return log 0!, log 1!, ..., log n!."""
     return np.asarray(gammaln(np.arange(n + 1) + 1.0))
 
 

@@ -1,9 +1,9 @@
-"""What columns are, and what may be wrong with them: ids, dates, dependence between rows, leaks of the target."""
+"""What columns are, and what may be wrong with them: ids, dates, dependence between rows, leaks, the target."""
 
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,7 @@ from scipy.stats import rankdata
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, reads_as_number
 from evencover.inputs.dates import (
     MIN_NUMBERS,
-    DateArray,
     DateFormat,
-    as_dates,
-    date_format,
     has_date_type,
     is_day_first,
     numbers_that_are_dates,
@@ -30,50 +27,46 @@ from evencover.inputs.frames import (
     is_missing,
     numbers_in_text,
 )
-from evencover.models.column_kinds import MAX_CATEGORIES, ColumnKind, Recognition, is_id_name, is_time_name
+from evencover.models.column_kinds import (
+    MAX_CATEGORIES,
+    ColumnKind,
+    ReadColumn,
+    Recognition,
+    is_id_name,
+    is_time_name,
+)
 from evencover.studies.messages import Message
+from evencover.target_support import Support
 
 MAX_WORDS = 3  # different words among numbers that may all mean a missing value
 
 
 @dataclass(frozen=True, eq=False)
-class Recognized:
-    """What a column was recognised as.
+class CheckedColumn:
+    """A column, and what may be wrong with it.
 
     Parameters
     ----------
-    left_out : str
-        Why it is no feature; empty if it is one.
-    dates : ndarray of dates or None
-        The values of a column of dates or times.
-    pattern : str or None
-        Their format, if the column holds text or numbers.
-    numbers : ndarray of shape (n,) or None
-        The values of a column of numbers as text.
+    read : ReadColumn
+        What it was recognised as; if it cannot be used as it is, this may be a column that is used unchanged.
     problem, warning : Message or None
         Why it cannot be used as it is; what may be wrong.
     """
 
-    left_out: str = ""
-    dates: DateArray | None = None
-    pattern: str | None = None
-    numbers: FloatArray | None = None
+    read: ReadColumn = field(default_factory=ReadColumn)
     problem: Message | None = None
     warning: Message | None = None
 
     @property
-    def kind(self) -> ColumnKind:
-        """What the column is by these values."""
-        return ColumnKind(self.left_out, self.pattern, self.numbers is not None)
-
-    @property
-    def converted(self) -> NDArray[Any] | None:
-        """The dates or numbers that text was read as; None if the values are used as they are."""
-        return self.numbers if self.dates is None else self.dates
+    def left_out(self) -> str:
+        """Why the column is no feature; empty if it is one."""
+        return self.read.kind.left_out
 
 
-def recognize(name: str, values: NDArray[Any], *, rows: RowNumbers = FROM_ZERO, day_first: bool = False) -> Recognized:
-    """Return what a column is whose role the user did not name.
+def checked_column(
+    name: str, values: NDArray[Any], recognition: Recognition, rows: RowNumbers = FROM_ZERO
+) -> CheckedColumn:
+    """Return what a column is whose role the user did not name, and what may be wrong with it.
 
     Parameters
     ----------
@@ -81,22 +74,21 @@ def recognize(name: str, values: NDArray[Any], *, rows: RowNumbers = FROM_ZERO, 
         Its name.
     values : ndarray of shape (n,)
         Its values.
+    recognition : Recognition
+        How to recognise what it is.
     rows : RowNumbers
         How messages number the rows.
-    day_first : bool
-        Whether 03/04/2020 is in April, if no other date of the column shows it.
     """
-    if has_date_type(values):
-        return Recognized(dates=as_dates(values))
-    spelled = date_format(values, day_first=day_first)
-    if spelled is not None:
-        return _recognize_dates(name, values, spelled, rows)
-    if (numbers := as_numbers(values)) is not None:
-        return replace(_recognize_numbers(name, values, numbers, rows), numbers=None)
-    if (numbers := numbers_in_text(values)) is not None:
-        return _recognize_numbers(name, values, numbers, rows)
+    read = recognition.read(name, values)
+    if read.dates is not None:
+        return CheckedColumn(read, warning=_ambiguous_dates(name, values, read.spelled))
+    if read.spelled is not None:
+        unreadable = ColumnKind(pattern=read.spelled.pattern).unreadable(values)
+        return CheckedColumn(problem=_mixed_dates_problem(name, values, unreadable, rows))
+    if read.numbers is not None:
+        return CheckedColumn(read, _number_problem(name, values, read.numbers, rows))
     problem = type_problem(name, values, rows) or _mixed_text_problem(name, values, rows)
-    return Recognized("" if problem else Recognition().kind(name, values).left_out, problem=problem)
+    return CheckedColumn(read) if problem is None else CheckedColumn(problem=problem)
 
 
 def type_problem(name: str, values: NDArray[Any], rows: RowNumbers) -> Message | None:
@@ -113,17 +105,13 @@ def type_problem(name: str, values: NDArray[Any], rows: RowNumbers) -> Message |
     return None
 
 
-def _recognize_dates(name: str, values: NDArray[Any], spelled: DateFormat, rows: RowNumbers) -> Recognized:
-    """Return a column of dates in text or numbers; some of its values may be no dates."""
-    unreadable = ColumnKind(pattern=spelled.pattern).unreadable(values)
-    if unreadable.any():
-        return Recognized(problem=_mixed_dates_problem(name, values, unreadable, rows))
-    dates = as_dates(values, spelled.pattern)
-    if spelled.other is None or is_day_first(spelled.pattern):  # as the user asked
-        return Recognized(dates=dates, pattern=spelled.pattern)
+def _ambiguous_dates(name: str, values: NDArray[Any], spelled: DateFormat | None) -> Message | None:
+    """Return the warning that dates can be read in two ways, unless the user has asked for one of them."""
+    if spelled is None or spelled.other is None or is_day_first(spelled.pattern):
+        return None
     example = values[~is_missing(values)][0]
     text = f"column {name!r} has dates such as {example!r}, which can be read in two ways; read with the month first"
-    return Recognized(dates=dates, pattern=spelled.pattern, warning=Message(text, ({"day_first": True},)))
+    return Message(text, ({"day_first": True},))
 
 
 def _mixed_dates_problem(name: str, values: NDArray[Any], unreadable: BoolArray, rows: RowNumbers) -> Message:
@@ -154,12 +142,12 @@ def are_words(texts: Collection[str]) -> bool:
     return len(texts) <= MAX_WORDS and not any(character.isdigit() for text in texts for character in text)
 
 
-def _recognize_numbers(name: str, values: NDArray[Any], numbers: FloatArray, rows: RowNumbers) -> Recognized:
-    """Return a column of numbers: measurements, an id, with infinite values, or with dates among them."""
+def _number_problem(name: str, values: NDArray[Any], numbers: FloatArray, rows: RowNumbers) -> Message | None:
+    """Return the problem of a column of numbers with infinite values, or with dates among them."""
     infinite = infinite_values(numbers, f"column {name!r}", rows)
-    problem = Message(infinite, ({"drop": [name]},)) if infinite else None
-    problem = problem or _mixed_numbers_problem(name, values, numbers, rows)
-    return Recognized(Recognition().kind(name, values).left_out, numbers=numbers, problem=problem)
+    if infinite:
+        return Message(infinite, ({"drop": [name]},))
+    return _mixed_numbers_problem(name, values, numbers, rows)
 
 
 def _mixed_text_problem(name: str, values: NDArray[Any], rows: RowNumbers) -> Message | None:
@@ -380,3 +368,102 @@ def _parts_of_sum(columns: Mapping[str, FloatArray], y: FloatArray) -> list[str]
     if left > _UNEXPLAINED:
         return []
     return [name for name, weight in zip(usable, weights, strict=True) if abs(weight) >= _MIN_CONTRIBUTION]
+
+
+_ROUNDING_MARGIN = 1e-12  # numbers that agree to this share of their size are equal
+_MAX_CLASSES = 20  # a text target with more different values is no class
+
+
+def read_target(
+    target: str, values: NDArray[Any], rows: RowNumbers, *, drop_missing: bool, of_batch: bool = False
+) -> tuple[FloatArray, list[Message]]:
+    """Return the targets, with NaN for missing ones, and the problems of the column.
+
+    Parameters
+    ----------
+    target : str
+        The name of the column.
+    values : ndarray of shape (n,)
+        Its values.
+    rows : RowNumbers
+        How messages number the rows.
+    drop_missing : bool
+        Whether rows without a target are left out; otherwise they are a problem.
+    of_batch : bool
+        Whether there are other rows, so that these may all have the same target, or none.
+    """
+    name = f"target: column {target!r}"
+    numbers = as_numbers(values)
+    if numbers is None:
+        numbers = numbers_in_text(values)
+    if numbers is None:
+        return np.empty(0), [_problem_of_other_values(name, values, rows)]
+    problems = []
+    if (infinite := np.isinf(numbers)).any():
+        found = f"infinite values: {infinite.sum()} of {len(numbers)} {rows.first(infinite)}"
+        texts = sorted({f"{value:g}" for value in numbers[infinite]})
+        problems.append(
+            Message(f"{name} must be finite; {found}", ({"missing_values": texts, "missing_target": "drop"},))
+        )
+    missing = np.isnan(numbers)
+    if missing.all() and not of_batch:
+        return numbers, [Message(f"{name} must hold numbers; it has no value in any row")]
+    if missing.any() and not drop_missing:
+        text = f"{name} has no value in {missing.sum()} of {len(numbers)} rows {rows.first(missing)}"
+        problems.append(Message(text, ({"missing_target": "drop"},)))
+    known = numbers[np.isfinite(numbers)]
+    if not of_batch and len(known) > 1 and np.ptp(known) <= _ROUNDING_MARGIN * np.abs(known).max():
+        problems.append(Message(f"{name} must vary; it is {known[0]:g} in every row, so there is nothing to predict"))
+    return numbers, problems
+
+
+def support_notes(support: Support | None, *, decided: bool) -> list[Message]:
+    """Return a note on the values that the target can have; `decided` says whether the training targets showed them."""
+    if support is None:
+        return []
+    if not decided:
+        return [Message(f"intervals hold only targets that are {support}, as the settings say")]
+    such = "such numbers" if support.whole else "such values"
+    text = f"all training targets are {support}, so intervals hold only {such}"
+    return [Message(text, ({"support": "none"},), ". To switch this off, use")]
+
+
+def support_warnings(support: Support | None, **targets: FloatArray) -> list[Message]:
+    """Return a warning if targets outside the support came, with their number in each part of the rows."""
+    if support is None:
+        return []
+    counts = {part: (int(np.count_nonzero(~support.contains(y))), len(y)) for part, y in targets.items()}
+    return outside_warnings(support, counts)
+
+
+def outside_warnings(support: Support, counts: Mapping[str, tuple[int, int]]) -> list[Message]:
+    """Return a warning if there are targets outside the support: `counts` has their number, and that of all rows."""
+    found = [f"{n} of {rows} {part} targets" for part, (n, rows) in counts.items() if n]
+    if not found:
+        return []
+    text = f"{' and '.join(found)} are outside the support ({support}), and no interval covers them"
+    return [Message(text, ({"support": "none"},), ". To allow all numbers, use", kind="outside support")]
+
+
+def _problem_of_other_values(name: str, values: NDArray[Any], rows: RowNumbers) -> Message:
+    """Return the problem of a target that holds other values than numbers."""
+    known = values[~is_missing(values)].tolist()
+    texts = Counter(str(each) for each in known if not reads_as_number(each))
+    if has_date_type(values) or not all(isinstance(each, str) for each in known) or not texts:
+        row, value = first_non_numeric(values)
+        return Message(f"{name} must hold numbers; got {value!r:.80} in {rows.text(row)}")
+    if len(texts) <= _MAX_CLASSES and texts.total() >= len(known) / 2:
+        counts = [f"{text!r:.40} ({count} rows)" for text, count in texts.most_common(MAX_WORDS)]
+        more = f" and {len(texts) - len(counts)} other texts" * (len(texts) > len(counts))
+        return Message(
+            f"{name} must hold numbers; got {', '.join(counts)}{more}. To predict a class, use a classifier; evencover "
+            "predicts numbers"
+        )
+    words = [text for text in texts if not any(map(str.isdigit, text))]  # among numbers, or among text such as 5 kg
+    blamed = words if words and are_words(words) else list(texts)
+    row = next(row for row, each in enumerate(values.tolist()) if each in blamed)
+    found = f"{values[row]!r:.80} in {rows.text(row)}; not numbers: {texts.total()} of {len(known)} values"
+    if blamed is words:
+        remedy = {"missing_values": words, "missing_target": "drop"}
+        return Message(f"{name} must hold numbers; got {found}", (remedy,))
+    return Message(f"{name} must hold numbers; got {found}. Correct these values, or delete them")

@@ -1,7 +1,6 @@
 """Cross-fitted studies: one model for new rows, and models that test each row of the table out of sample."""
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, ClassVar
@@ -17,6 +16,7 @@ from evencover.groups import Groups
 from evencover.guarantees import Guarantee, TooFewRowsWarning
 from evencover.inputs.arrays import FloatArray, IntArray, warn_user
 from evencover.inputs.frames import take
+from evencover.inputs.progress import StageProgress
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
 from evencover.models.estimators import cloned, fitted_clone, predictions_of
@@ -134,9 +134,6 @@ def _training_units(n_units: int) -> int:
 
 
 MIN_UNITS = next(n for n in count(2) if _training_units(n) >= _MIN_TRAINING_ROWS)
-
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -363,7 +360,7 @@ def units_of(table: PreparedTable, plan: Plan) -> Units:
 
 
 def cross_fitted(
-    settings: CrossSettings, table: PreparedTable, units: Units, guarantee: Guarantee, progress: Progress
+    settings: CrossSettings, table: PreparedTable, units: Units, guarantee: Guarantee, progress: StageProgress
 ) -> tuple[CrossFitted, Part]:
     """Return the models that test the rows of a table, and these rows in the order of the table."""
     held_out = settings.held_out(units)

@@ -30,11 +30,13 @@ from evencover.groups import Groups
 from evencover.guarantees import TooFewRowsWarning
 from evencover.inputs.arrays import FloatArray, IntArray, check_count, warn_user
 from evencover.inputs.frames import join_columns
+from evencover.inputs.progress import StageProgress
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
 from evencover.quantiles import Levels, level_fraction
 from evencover.rows import Rows
 from evencover.scores.support import OutsideSupportWarning
+from evencover.studies.column_checks import outside_warnings
 from evencover.studies.evidence import (
     EvidenceKind,
     Misses,
@@ -42,13 +44,12 @@ from evencover.studies.evidence import (
     audit_taxonomy,
     warn_of_groups_with_few_rows,
 )
-from evencover.studies.large_table import LargeTable, Progress, UsedRows, column_labels
+from evencover.studies.large_table import LargeTable, UsedRows, column_labels
 from evencover.studies.messages import Message, TableError, TableWarning
 from evencover.studies.plan import Plan
 from evencover.studies.study_result import Study, columns_of_intervals
 from evencover.studies.table_preparation import ColumnRoles, missing_target_note
 from evencover.studies.table_study import study_in_memory
-from evencover.studies.targets import outside_warnings
 from evencover.tables.arrow_data import arrow_data, check_output
 from evencover.tables.batches import import_arrow
 from evencover.taxonomies import Taxonomy, fixed_taxonomy, with_categories
@@ -375,7 +376,7 @@ class BatchSettings:
 
 
 def study_in_batches(
-    data: Any, roles: ColumnRoles, plan: Plan, name: str, progress: Progress, batches: BatchSettings
+    data: Any, roles: ColumnRoles, plan: Plan, name: str, progress: StageProgress, batches: BatchSettings
 ) -> Study:
     """Return the study of a table of any size: of a sample, with the counts of all test rows."""
     batches.check()
@@ -416,7 +417,7 @@ def _check_csv(types: Mapping[str, Any]) -> None:
         raise ValueError(f"output must be a .parquet file, because .csv files cannot hold the lists in {nested}")
 
 
-def _study_of_sample(sample: Any, roles: ColumnRoles, plan: Plan, name: str, progress: Progress) -> Study:
+def _study_of_sample(sample: Any, roles: ColumnRoles, plan: Plan, name: str, progress: StageProgress) -> Study:
     """Return the study of the sample. Its row numbers say nothing about the table, and an error says so."""
     try:
         with catch_warnings(record=True) as caught:

@@ -1,6 +1,6 @@
 """A table that is read in batches: a random sample of its rows, and the other rows, which calibrate or test."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,16 +15,16 @@ from evencover.display.text import count_text
 from evencover.groups import Groups, Label
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray
 from evencover.inputs.frames import FROM_ZERO, column, is_missing
+from evencover.inputs.progress import StageProgress
+from evencover.studies.column_checks import read_target
 from evencover.studies.messages import TableError
 from evencover.studies.plan import Plan
-from evencover.studies.targets import read_target
 from evencover.tables.arrow_data import ArrowData, arrow_data
 from evencover.tables.batches import Batch, InvalidPartError, check_names, import_arrow, kind_of, named_errors
 from evencover.tables.files import plain_table
 from evencover.taxonomies import table_columns
 
 Use: TypeAlias = Literal["calibration", "test"]
-Progress: TypeAlias = Callable[[str], None]
 
 _STEPS = {"calibration": "calibrating", "test": "testing"}
 
@@ -92,7 +92,7 @@ class LargeTable:
     training_rows: int
     missing_values: Sequence[str]
     drop_missing: bool
-    report: Progress
+    report: StageProgress
     missing_targets: list[int] = field(default_factory=list)
 
     def check(self) -> None:

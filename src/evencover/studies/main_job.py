@@ -1,9 +1,10 @@
 """`study`: the main job on a table, in memory or of any size."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from evencover.inputs.progress import StageProgress
 from evencover.studies.large_study import BatchSettings, study_in_batches
 from evencover.studies.large_table import table_in_folder
 from evencover.studies.plan import Plan
@@ -12,8 +13,6 @@ from evencover.studies.table_preparation import ColumnRoles, MissingTarget
 from evencover.studies.table_study import study_in_memory
 from evencover.tables.files import file_name, read_table
 from evencover.taxonomies import table_columns
-
-Progress = Callable[[str], None]
 
 
 def study(
@@ -32,7 +31,7 @@ def study(
     name: str | None = None,
     output: str | Path | None = None,
     training_rows: int = 100_000,
-    progress: Progress | None = None,
+    progress: StageProgress | None = None,
 ) -> Study:
     """Split a table into three parts: fit the model on the first, calibrate on the second, audit on the third.
 

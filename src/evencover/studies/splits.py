@@ -83,7 +83,6 @@ def _check_size(table: PreparedTable, plan: Plan) -> None:
 
 
 def _split_at_random(table: PreparedTable, plan: Plan) -> tuple[Part, Part, Part]:
-    """Return three random parts."""
     codes = None if table.clusters is None else table.clusters.codes
     training, calibration, test = three_way_split(
         table.features,

@@ -17,7 +17,8 @@ from evencover.intervals import Intervals
 from evencover.model_selection import Part
 from evencover.models.auto import StackReport
 from evencover.models.encoding import Encoded, TableEncoder
-from evencover.models.members import choices_text, innermost
+from evencover.models.estimators import fitted_models, layers
+from evencover.models.members import choices_text
 from evencover.predictions import Prediction
 from evencover.quantiles import Levels
 from evencover.rows import Rows
@@ -169,19 +170,13 @@ class Study:
     @property
     def columns(self) -> tuple[Encoded, ...]:
         """How each feature was encoded as numbers."""
-        encoder: TableEncoder = self._fitted[0]
+        encoder: TableEncoder = fitted_models(self.regressor)[0][0]
         return encoder.columns_
 
     @property
     def model(self) -> Any:
         """The fitted model, without the encoder of the table; if there is one for each fold, the first of them."""
-        return self._fitted[-1]
-
-    @property
-    def _fitted(self) -> Any:
-        models = getattr(self.regressor, "estimators_", None)
-        frozen = self.regressor.estimator_ if models is None else models[0]
-        return getattr(frozen, "estimator", frozen)
+        return fitted_models(self.regressor)[0][-1]
 
     @property
     def prediction(self) -> Prediction:
@@ -223,14 +218,15 @@ class Study:
     def model_text(self) -> str:
         """The name of the model, which of its parts is in use, and the target's scale, if it is another one."""
         transform = None if self.recommendation is None else self.recommendation.chosen.transform
-        choices = choices_text(getattr(self.regressor, "estimators_", None) or [self.regressor.estimator_])
+        choices = choices_text(fitted_models(self.regressor))
         chosen = f" ({choices})" if choices else ""
         return self.model_name + chosen + ("" if transform is None else f", fitted to the {transform} of the target")
 
     @property
     def stack_report(self) -> StackReport | None:
         """What the model `AutoRegressor` compared, and the weights; None for other models."""
-        return getattr(innermost(getattr(self.regressor, "estimator_", None)), "report_", None)
+        inside = layers(getattr(self.regressor, "estimator_", None))
+        return next((layer.report_ for layer in inside if hasattr(layer, "report_")), None)
 
     @property
     def method(self) -> str:

@@ -28,15 +28,15 @@ from evencover.inputs.frames import (
 from evencover.models.column_kinds import ColumnKind, Recognition
 from evencover.models.encoding import TableEncoder
 from evencover.studies.column_checks import (
-    Recognized,
+    CheckedColumn,
+    checked_column,
     dependence_notes,
     leak_warnings,
-    recognize,
+    read_target,
     time_numbers,
     type_problem,
 )
 from evencover.studies.messages import Message, TableError
-from evencover.studies.targets import read_target
 
 
 @dataclass(frozen=True)
@@ -293,7 +293,9 @@ def prepare_table(table: Any, roles: ColumnRoles) -> PreparedTable:
     names, rows = _checked_names(table), row_numbers(table)
     y, target_problems = _target(table, roles, rows) if roles.target in names else (np.empty(0), [])
     columns = {name: column(table, name, "table") for name in names if name not in {roles.target, roles.clusters}}
-    found = {name: _recognize(name, values, roles, rows) for name, values in columns.items() if name not in roles.drop}
+    found = {
+        name: _checked_column(name, values, roles, rows) for name, values in columns.items() if name not in roles.drop
+    }
     order = _order(columns, roles, found)
     times = None if order is None else time_numbers(_values_used(columns[str(roles.time)], order))
     problems = [
@@ -319,7 +321,7 @@ def _prepared(
     roles: ColumnRoles,
     y: FloatArray,
     columns: Mapping[str, NDArray[Any]],
-    found: Mapping[str, Recognized],
+    found: Mapping[str, CheckedColumn],
 ) -> PreparedTable:
     """Return the parts of a table without problems; `columns` are its columns, with text as dates or numbers."""
     ignored = [name for name in roles.grouping if name not in found and name != roles.target]
@@ -336,8 +338,8 @@ def _prepared(
             ignored=tuple(ignored),
             recognition=Recognition(tuple(roles.keep), roles.grouping, roles.day_first, n),
         ),
-        {name: Decision(each.kind) for name, each in found.items()},
-        {name: columns[name] for name, each in found.items() if each.converted is not None},
+        {name: Decision(each.read.kind) for name, each in found.items()},
+        {name: columns[name] for name, each in found.items() if each.read.converted is not None},
         clusters=None if roles.clusters is None else column_groups(table, roles.clusters, "clusters"),
         warnings=tuple(_warnings(found, columns, roles, y[used])),
         without_target=(missing_target_note(len(y) - len(used), len(y)),) if len(used) < len(y) else (),
@@ -370,30 +372,29 @@ def _role_problems(roles: ColumnRoles, names: Sequence[str]) -> Iterator[Message
         yield Message(f"keep must not name a column that is dropped or holds the clusters; got {name!r}")
 
 
-def _recognize(name: str, values: NDArray[Any], roles: ColumnRoles, rows: RowNumbers) -> Recognized:
-    """Return what a column is that may be a feature."""
+def _checked_column(name: str, values: NDArray[Any], roles: ColumnRoles, rows: RowNumbers) -> CheckedColumn:
+    """Return what a column is that may be a feature, and what may be wrong with it."""
     if name in roles.categorical:
-        return Recognized(problem=type_problem(name, values, rows) if as_numbers(values) is None else None)
-    found = recognize(name, values, rows=rows, day_first=roles.day_first)
-    if name in roles.grouping:  # the groups have the values as they are
-        return Recognized(problem=found.problem)
-    return replace(found, left_out="") if name in roles.keep else found
+        return CheckedColumn(problem=type_problem(name, values, rows) if as_numbers(values) is None else None)
+    found = checked_column(name, values, Recognition(keep=roles.keep, day_first=roles.day_first), rows)
+    # Groups have the values as they are.
+    return CheckedColumn(problem=found.problem) if name in roles.grouping else found
 
 
 def _order(
-    columns: Mapping[str, NDArray[Any]], roles: ColumnRoles, found: Mapping[str, Recognized]
-) -> Recognized | None:
+    columns: Mapping[str, NDArray[Any]], roles: ColumnRoles, found: Mapping[str, CheckedColumn]
+) -> CheckedColumn | None:
     """Return what the column of times is; None if there is no such column."""
     if roles.time is None or roles.time not in columns:
         return None
     if roles.time in found and roles.time not in (*roles.categorical, *roles.grouping):
         return found[roles.time]
-    return recognize(roles.time, columns[roles.time], day_first=roles.day_first)
+    return checked_column(roles.time, columns[roles.time], Recognition(day_first=roles.day_first))
 
 
-def _values_used(values: NDArray[Any], found: Recognized) -> NDArray[Any]:
+def _values_used(values: NDArray[Any], found: CheckedColumn) -> NDArray[Any]:
     """Return the values of a column, text as dates or numbers."""
-    return values if found.converted is None else found.converted
+    return values if found.read.converted is None else found.read.converted
 
 
 def _split_problems(
@@ -415,7 +416,7 @@ def _split_problems(
             yield Message(f"time: column {name!r} must hold dates in one format, or numbers; got {values[0]!r:.80}")
 
 
-def _no_features(roles: ColumnRoles, found: Mapping[str, Recognized]) -> Message:
+def _no_features(roles: ColumnRoles, found: Mapping[str, CheckedColumn]) -> Message:
     """Return the problem that no column is left as a feature."""
     dropped = sorted({roles.target, *roles.drop, *filter(None, [roles.clusters])})
     text = f"table must have at least one feature column; none is left after dropping the columns {dropped}"
@@ -430,10 +431,10 @@ def _target(table: Any, roles: ColumnRoles, rows: RowNumbers) -> tuple[FloatArra
 
 
 def _warnings(
-    found: Mapping[str, Recognized], columns: Mapping[str, NDArray[Any]], roles: ColumnRoles, y: FloatArray
+    found: Mapping[str, CheckedColumn], columns: Mapping[str, NDArray[Any]], roles: ColumnRoles, y: FloatArray
 ) -> Iterator[Message]:
     """Yield what may be wrong: leaks, ambiguous dates, a target with two values."""
-    unchanged = (name for name, each in found.items() if not each.left_out and each.dates is None)
+    unchanged = (name for name, each in found.items() if not each.left_out and each.read.dates is None)
     candidates = (name for name in unchanged if name not in roles.categorical)
     numbers = {name: as_numbers(columns[name]) for name in candidates}
     yield from leak_warnings({name: each for name, each in numbers.items() if each is not None}, roles.target, y)
@@ -447,7 +448,7 @@ def _warnings(
 
 
 def _dependence(
-    found: Mapping[str, Recognized], columns: Mapping[str, NDArray[Any]], roles: ColumnRoles
+    found: Mapping[str, CheckedColumn], columns: Mapping[str, NDArray[Any]], roles: ColumnRoles
 ) -> list[Message]:
     """Return notes on rows that depend on each other, unless the user has said how to split them."""
     if roles.clusters is not None or roles.time is not None:

@@ -1,6 +1,6 @@
 """Study a table in memory: split, fit, select score and groups, calibrate, diagnose, audit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any
@@ -18,6 +18,7 @@ from evencover.diagnostics.recommendation_result import Recommendation
 from evencover.diagnostics.recommendations import recommend
 from evencover.inputs.arrays import IntArray, warn_user
 from evencover.inputs.frames import column_names, columns_of, row_numbers
+from evencover.inputs.progress import StageProgress
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
 from evencover.models.estimators import cloned, median_spread
@@ -25,6 +26,7 @@ from evencover.rows import Rows
 from evencover.scores import Bounded
 from evencover.scores.score import needs_scale, with_scale
 from evencover.scores.support import with_support
+from evencover.studies.column_checks import support_notes, support_warnings
 from evencover.studies.cross_fitting import CrossEvidence, CrossSettings, cross_fitted, tested_groups, units_of
 from evencover.studies.evidence import SplitEvidence, audit_taxonomy
 from evencover.studies.messages import Message, TableWarning
@@ -36,13 +38,10 @@ from evencover.studies.table_preparation import (
     PreparedTable,
     prepare_table,
 )
-from evencover.studies.targets import support_notes, support_warnings
 from evencover.taxonomies import Taxonomy
 
-Progress = Callable[[str], None]
 
-
-def study_in_memory(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: Progress) -> Study:
+def study_in_memory(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: StageProgress) -> Study:
     """Return the study of a table with these roles of its columns: split, or cross-fitted if it is small."""
     progress("checking the columns")
     prepared = prepare_table(table, roles)
@@ -88,7 +87,7 @@ class _Fitted:
     notes: Sequence[Message]
 
 
-def _fit_split(table: Any, roles: ColumnRoles, prepared: PreparedTable, plan: Plan, progress: Progress) -> _Fitted:
+def _fit_split(table: Any, roles: ColumnRoles, prepared: PreparedTable, plan: Plan, progress: StageProgress) -> _Fitted:
     """Return a model that was fitted on the first part and calibrated on the second; the third tests it."""
     parts = split_table(prepared, plan)
     decided, (training, calibration, test) = _decided_on_training_rows(prepared, parts)
@@ -126,7 +125,7 @@ def _decided_on_training_rows(
     return replace(decided, encoder=decided.fixed_encoder), (training, calibration, test)
 
 
-def _fit_cross(table: PreparedTable, plan: Plan, progress: Progress) -> _Fitted:
+def _fit_cross(table: PreparedTable, plan: Plan, progress: StageProgress) -> _Fitted:
     """Return a model that was fitted and calibrated on all rows, and the models that test each row out of sample."""
     units = units_of(table, plan)
     _warn_of(table)
@@ -197,7 +196,7 @@ def _fitted_regressor(
     clusters: IntArray | None,
     other_rows: tuple[int, int],
     plan: Plan,
-    progress: Progress,
+    progress: StageProgress,
 ) -> ConformalRegressor:
     """Return the fitted model with the plan's score and groups, or with those selected on the training part.
 

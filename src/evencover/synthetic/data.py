@@ -332,7 +332,6 @@ def _checked_features(X: Any) -> FloatArray:
 
 
 def _average(X: FloatArray) -> FloatArray:
-    """Return the mean of each row's features."""
     return np.asarray(X.mean(axis=1))
 
 
@@ -418,7 +417,6 @@ def _gamma(X: FloatArray) -> dict[str, FloatArray]:
 
 
 def _wave(X: FloatArray) -> FloatArray:
-    """Return 3 sin(π x₀)."""
     return np.asarray(3 * np.sin(np.pi * X[:, 0]))
 
 

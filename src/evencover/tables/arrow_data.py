@@ -2,18 +2,19 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Lock, Thread
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 from urllib.parse import unquote
 
 from evencover.calibration.table_columns import TableColumns
 from evencover.inputs.arrays import check_count
+from evencover.inputs.progress import AmountProgress
 from evencover.tables.batches import (
     Batch,
     InvalidPartError,
@@ -265,8 +266,6 @@ def _with_keys(table: Any, keys: Mapping[str, str | int | None]) -> Any:
     return table
 
 
-Progress: TypeAlias = Callable[[float, float | None], None]
-
 _WAITING_BATCHES = 4  # that were read, and wait for this thread
 
 
@@ -292,7 +291,7 @@ class ArrowData:
     is_folder: bool
     folder: Path | None
     workers: int
-    progress: Progress | None = None
+    progress: AmountProgress | None = None
 
     @property
     def n_rows(self) -> int:
@@ -462,7 +461,7 @@ class BatchReader:
         return None if numbered is None or numbered[0] >= self._limit else numbered
 
 
-def arrow_data(data: Any, *, workers: int | None = None, progress: Progress | None = None) -> ArrowData:
+def arrow_data(data: Any, *, workers: int | None = None, progress: AmountProgress | None = None) -> ArrowData:
     """Return the files of the data.
 
     Parameters

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from evencover.tables.arrow_data import ArrowData, Progress, arrow_data
+from evencover.inputs.progress import AmountProgress
+from evencover.tables.arrow_data import ArrowData, arrow_data
 
 if TYPE_CHECKING:
     from evencover.tables.dask_data import DaskData
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def table_data(
-    data: Any, *, workers: int | None = None, progress: Progress | None = None
+    data: Any, *, workers: int | None = None, progress: AmountProgress | None = None
 ) -> "ArrowData | DaskData | SparkData":
     """Return the data as a table in parts.
 

@@ -118,7 +118,6 @@ def _partition_size(tables: Iterable[Any]) -> Iterator[Any]:
 
 
 def _outcome_of_partition(shared: Callable[[], Pass[State]]) -> Task:
-    """Return the task of a partition."""
 
     def task(tables: Iterable[Any]) -> Iterator[Any]:
         yield _row(partition_outcome(shared(), tables, _position()))
@@ -142,7 +141,6 @@ def _row(outcome: Outcome[Any]) -> Any:
 
 
 def _predicted_partition(shared: Callable[[], BatchIntervals]) -> Task:
-    """Return the task that predicts a partition."""
 
     def task(tables: Iterable[Any]) -> Iterator[Any]:
         intervals = shared()

@@ -17,9 +17,9 @@ from evencover.diagnostics.coverage_tests import CalibrationPools, checked_sizes
 from evencover.diagnostics.verdicts import checked_settings
 from evencover.display.text import count_text
 from evencover.inputs.arrays import FloatArray, IntArray
+from evencover.inputs.progress import AmountProgress
 from evencover.intervals import Intervals
 from evencover.quantiles import Level, level_fraction
-from evencover.tables.arrow_data import Progress
 from evencover.tables.batches import Batch, TableData, codes_of, import_arrow, label_codes, named_errors, numbers
 from evencover.tables.engines import table_data
 
@@ -163,7 +163,7 @@ def audit(
     calibration_sizes: int | Mapping[Any, int] | None = None,
     seed: int = 0,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: AmountProgress | None = None,
 ) -> Audit:
     """Test whether intervals in a table of any size cover their targets as often as they should, in each group.
 

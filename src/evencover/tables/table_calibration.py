@@ -23,10 +23,10 @@ from evencover.calibration.stored_scores import CountedScores
 from evencover.calibration.table_columns import TableColumns
 from evencover.groups import Label
 from evencover.inputs.arrays import IntArray
+from evencover.inputs.progress import AmountProgress
 from evencover.quantiles import Levels, conformal_rank, level_fractions
 from evencover.scores.evaluation import scores_of
 from evencover.scores.score import Score, checked_score
-from evencover.tables.arrow_data import Progress
 from evencover.tables.batches import Batch, TableData, codes_of, label_codes, named_errors, rows_of
 from evencover.tables.engines import table_data
 
@@ -224,7 +224,7 @@ def calibrate(
     exact: bool = True,
     bits: int = DEFAULT_BITS,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: AmountProgress | None = None,
 ) -> Calibration:
     """Calibrate predictions that are columns of a table of any size, part by part.
 

@@ -20,10 +20,11 @@ from evencover.groups import Label
 from evencover.guarantees import Guarantee
 from evencover.inputs.arrays import FloatArray
 from evencover.inputs.optional import import_optional
+from evencover.inputs.progress import AmountProgress
 from evencover.intervals import Intervals, stack_levels
 from evencover.quantiles import Levels, is_level_sequence, level_fractions
 from evencover.scores.evaluation import interval_by
-from evencover.tables.arrow_data import ArrowData, Part, Progress, RowCounter, check_output
+from evencover.tables.arrow_data import ArrowData, Part, RowCounter, check_output
 from evencover.tables.batches import (
     Batch,
     InvalidPartError,
@@ -415,7 +416,7 @@ def predict(
     level: Levels | None = None,
     unseen: Unseen = "error",
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: AmountProgress | None = None,
 ) -> Any:
     """Add the bounds of prediction intervals to a table of any size, as new columns.
 

@@ -10,14 +10,14 @@ from sklearn.utils import check_random_state
 
 from evencover.inputs.arrays import FloatArray, IntArray
 from evencover.inputs.optional import import_optional
-from evencover.models._scaling import Scaling
+from evencover.models._outputs import Scaling
 from evencover.models.estimators import checked_features, checked_target, remember_features
 from evencover.models.networks.layers import Layers
-from evencover.models.networks.training_settings import Progress, TrainingSettings, TrainingTask
+from evencover.models.networks.training_tasks import ShowProgress, TrainingSettings, TrainingTask
 
 
 def fit_jointly(
-    networks: Sequence[Any], X: Any, y: Any, *, rows: Sequence[Any] | None = None, progress: Progress = False
+    networks: Sequence[Any], X: Any, y: Any, *, rows: Sequence[Any] | None = None, progress: ShowProgress = False
 ) -> list[Any]:
     """Fit several networks in one pass and return them; this is several times as fast as one after the other.
 
@@ -114,7 +114,7 @@ def _checked_positions(rows: Sequence[Any] | None, n_networks: int, n: int) -> l
 
 
 def _train(
-    tasks: list[TrainingTask], settings: TrainingSettings, *, progress: Progress
+    tasks: list[TrainingTask], settings: TrainingSettings, *, progress: ShowProgress
 ) -> tuple[list[tuple[Layers, int]], str]:
     """Return the trained layers and number of epochs of each task, and the device; PyTorch is imported here."""
     import_optional("torch", extra="networks", purpose="training a network")

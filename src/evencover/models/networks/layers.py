@@ -15,7 +15,7 @@ from evencover.files.archive import Archive, IncompatibleFileError, file_errors,
 from evencover.files.objects import dump_objects, load_objects
 from evencover.inputs.arrays import FloatArray
 from evencover.models.estimators import CenterMixin, checked_rows
-from evencover.models.networks.losses import GaussianLikelihood
+from evencover.models.networks.training_tasks import GaussianLikelihood
 from evencover.predictions import Prediction
 
 

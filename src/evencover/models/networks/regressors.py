@@ -10,12 +10,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 
 from evencover.inputs.arrays import FloatArray, check_count
-from evencover.models._quantile_plan import Center, QuantilePlan
-from evencover.models._scaling import relative_floor
+from evencover.models._outputs import Center, QuantilePlan, relative_floor
 from evencover.models.estimators import CenterMixin, checked_rows, checked_target, remember_features
 from evencover.models.networks.joint import fit_jointly
 from evencover.models.networks.layers import MixtureMixin, SavingMixin, network_outputs, stacked, thinned
-from evencover.models.networks.losses import GaussianLikelihood, NonCrossingPinball, Pinball
+from evencover.models.networks.training_tasks import GaussianLikelihood, NonCrossingPinball, Pinball
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
 

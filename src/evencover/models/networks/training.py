@@ -14,15 +14,15 @@ from torch.optim.adam import adam
 
 from evencover.inputs.arrays import IntArray
 from evencover.inputs.optional import import_optional
+from evencover.inputs.progress import Progress
 from evencover.models.networks.layers import Layer, Layers, forward, initial_layers, stacked
-from evencover.models.networks.losses import Loss
-from evencover.models.networks.training_settings import Progress, TrainingSettings, TrainingTask
+from evencover.models.networks.training_tasks import Loss, ShowProgress, TrainingSettings, TrainingTask
 
 _CHUNK_BYTES = 2**25  # random bits that are drawn at a time
 
 
 def train(
-    tasks: Sequence[TrainingTask], settings: TrainingSettings, *, progress: Progress = False
+    tasks: Sequence[TrainingTask], settings: TrainingSettings, *, progress: ShowProgress = False
 ) -> list[tuple[Layers, int]]:
     """Train a network for each task, in one pass; return its layers and the number of epochs they were trained for.
 
@@ -246,7 +246,6 @@ class _Stack:
             self.kept = [part.view(*rows, size) for part, size in zip(parts, hidden, strict=True)]
 
     def _zeros(self, *shape: int) -> torch.Tensor:
-        """Return a buffer on the device."""
         return torch.zeros(shape, dtype=torch.float32, device=self.device)
 
 
@@ -344,7 +343,7 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _with_progress(epochs: range, progress: Progress) -> Iterable[int]:
+def _with_progress(epochs: range, progress: ShowProgress) -> Iterable[int]:
     """Return the epochs, with a progress bar or a call of a function after each, if requested."""
     if callable(progress):
         return _with_reports(epochs, progress)
@@ -356,7 +355,7 @@ def _with_progress(epochs: range, progress: Progress) -> Iterable[int]:
     return bar
 
 
-def _with_reports(epochs: range, report_progress: Callable[[int, int], None]) -> Iterator[int]:
+def _with_reports(epochs: range, report_progress: Progress) -> Iterator[int]:
     """Yield the epochs; after each, report the number of epochs done and the number of all epochs."""
     for epoch in epochs:
         yield epoch

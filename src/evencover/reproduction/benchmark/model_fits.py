@@ -16,7 +16,7 @@ from evencover.inputs.optional import import_optional
 from evencover.model_selection import three_way_split
 from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileForest, QuantileNetwork, fit_jointly
 from evencover.models.estimators import predictions_of
-from evencover.models.networks.training_settings import Progress, TrainingSettings
+from evencover.models.networks.training_tasks import ShowProgress, TrainingSettings
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
 from evencover.reproduction.benchmark.variants import BenchmarkModel
@@ -90,7 +90,12 @@ def training_jobs(data: str, models: Mapping[str, BenchmarkModel], splits: Seque
 
 
 def fit_and_predict(
-    job: TrainingJob, data: Dataset, models: Mapping[str, BenchmarkModel], level: float, *, progress: Progress = False
+    job: TrainingJob,
+    data: Dataset,
+    models: Mapping[str, BenchmarkModel],
+    level: float,
+    *,
+    progress: ShowProgress = False,
 ) -> Iterator[tuple[FitKey, SplitPredictions]]:
     """Train a job's models and yield their predictions for the rows outside the training part, split by split.
 
@@ -175,7 +180,7 @@ def _train_networks(
     data: Dataset,
     models: Sequence[BenchmarkModel],
     splits: Mapping[int, Split],
-    progress: Progress,
+    progress: ShowProgress,
 ) -> dict[tuple[int, str], Any]:
     """Return the trained networks by split and training key; networks with the same settings are trained jointly."""
     by_key = {_training_key(network): network for model in models for network in networks_in(model)}

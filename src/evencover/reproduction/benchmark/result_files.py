@@ -66,7 +66,6 @@ def _heading(shown: Sequence[Row], data: str, binning: str) -> str:
 
 
 def _draw_bands(ax: Any, models: Sequence[str], width: int) -> None:
-    """Draw a band behind each model's variants."""
     for index, _ in enumerate(models):
         color = _BANDS[index % len(_BANDS)]
         ax.axvspan(width * index - 0.5, width * (index + 1) - 0.5, color=color, alpha=0.08, lw=0, zorder=0)
