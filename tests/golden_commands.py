@@ -85,7 +85,7 @@ from evencover import (
     recommend,
     tables,
 )
-from evencover.diagnostics import groups_affordable, quality, rows_needed
+from evencover.diagnostics import max_groups, quality, rows_needed
 from evencover.metrics import mean_width_by_group, misses_by_group, pinball_loss
 from evencover.model_selection import CoverageScorer, IntervalScorer, intervals_of, three_way_split
 from evencover.models import (
@@ -565,7 +565,7 @@ def of_calibrators(sample: Sample, model: FrozenEstimator) -> Answers:
         yield f"{name}/{score}/from a file", np.asarray(loaded.predict_interval(sample.X[new], level=LEVELS))
     for calibrator in (TwoTails(BySpread(edges=[1.0])), ByGroup(BySpread(edges=[1.0]), bits=10), None):
         made = ConformalRegressor(model, nonconformity=Normalized(), calibrator=calibrator).fit(X, y)
-        made.calibrate_parts((X[part], y[part]) for part in (slice(0, 1), slice(1, 40), slice(40, None)))
+        made.calibrate_batches((X[part], y[part]) for part in (slice(0, 1), slice(1, 40), slice(40, None)))
         yield f"in parts/{calibrator}", np.asarray(made.predict_interval(sample.X[new], level=LEVELS))
 
 
@@ -850,7 +850,7 @@ def of_sizes() -> Answers:
     levels, tolerances = (0.5, 0.8, 0.9, 0.99), (None, 0.01, 0.05)
     pairs = [(level, tolerance) for level in levels for tolerance in tolerances]
     yield "rows needed", np.array([rows_needed(level, tolerance, 0.9) for level, tolerance in pairs])
-    numbers = [groups_affordable(n, level, tolerance) for n in (50, 500, 50_000) for level, tolerance in pairs]
+    numbers = [max_groups(n, level, tolerance) for n in (50, 500, 50_000) for level, tolerance in pairs]
     yield "groups affordable", np.array(numbers)
     yield "ranks", np.array([conformal_rank(n, level) for n in range(40) for level in levels])
     scores = np.random.default_rng(0).normal(size=37).round(1)

@@ -24,7 +24,7 @@ from evencover import (
     diagnose_scores,
     recommend,
 )
-from evencover.diagnostics import groups_affordable, rows_needed
+from evencover.diagnostics import max_groups, rows_needed
 from evencover.models import WithSpread
 from evencover.plots import plot_diagnosis, plot_group_coverages
 from evencover.reproduction.verdict_rates import SITUATIONS, audit_rates, rejections, situation_rates, verdict_shares
@@ -166,8 +166,8 @@ CASES = {
     "rows needed, confidence": (lambda: rows_needed(0.9, 0.1, 95), "confidence must be between 0 and 1; got 95"),
     "rows needed, level": (lambda: rows_needed(95), "did you mean 0.95?"),
     "rows needed, too many": (lambda: rows_needed(0.9, 1e-9), "tolerance must be larger: 1e-09 needs more than"),
-    "groups affordable, n": (lambda: groups_affordable(-3), "n must be 0 or more; got -3"),
-    "groups affordable, half a row": (lambda: groups_affordable(10.5), "n must be a whole number; got 10.5"),
+    "groups affordable, n": (lambda: max_groups(-3), "n must be 0 or more; got -3"),
+    "groups affordable, half a row": (lambda: max_groups(10.5), "n must be a whole number; got 10.5"),
     "recommend, classifier": (
         lambda: recommend(LogisticRegression(), DATA.X, DATA.y),
         "estimator must be a regressor; got the classifier LogisticRegression",

@@ -127,16 +127,16 @@ class TestMerge:
         with pytest.raises(ValueError, match=r"merge needs clusters in all .* or in none; got 1"):
             calibrate(Y, X[:, 0], clusters=CLUSTERS).merge(calibrate(Y, X[:, 0]))
 
-    def test_calibrate_parts(self):
+    def test_calibrate_batches(self):
         model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y)
         parts = [CLUSTERS % 3 == 0, CLUSTERS % 3 > 0]
-        model.calibrate_parts((X[rows], Y[rows], CLUSTERS[rows]) for rows in parts)
+        model.calibrate_batches((X[rows], Y[rows], CLUSTERS[rows]) for rows in parts)
         in_parts = model.calibration_.threshold(LEVELS)
         assert np.array_equal(in_parts, model.calibrate(X, Y, clusters=CLUSTERS).calibration_.threshold(LEVELS))
         with pytest.raises(ValueError, match=r"must be in the same part; in several parts: \[3\]"):
-            model.calibrate_parts([(X[:5], Y[:5], [1, 1, 2, 2, 3]), (X[5:9], Y[5:9], [3, 3, 4, 4])])
+            model.calibrate_batches([(X[:5], Y[:5], [1, 1, 2, 2, 3]), (X[5:9], Y[5:9], [3, 3, 4, 4])])
 
-    def test_calibrate_parts_of_which_some_have_clusters(self):
+    def test_calibrate_batches_of_which_some_have_clusters(self):
         """The error names the parts, and says what to pass."""
         model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, clusters=CLUSTERS)
         with_clusters, without = (X[:90], Y[:90], CLUSTERS[:90]), (X[90:], Y[90:])
@@ -148,7 +148,7 @@ class TestMerge:
         ):
             text = rf"^clusters must be given for all parts, or for none; {found} \(counted from 0\)\. {advice}$"
             with pytest.raises(ValueError, match=text):
-                model.calibrate_parts(parts)
+                model.calibrate_batches(parts)
 
 
 class TestRegressor:

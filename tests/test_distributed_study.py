@@ -385,7 +385,7 @@ def test_progress_counts_the_rows(tmp_path):
 
 
 class TestCalibrationInParts:
-    """`calibrate_parts` equals `calibrate` on all rows."""
+    """`calibrate_batches` equals `calibrate` on all rows."""
 
     def fitted(self, **settings):
         rng = np.random.default_rng(0)
@@ -405,7 +405,7 @@ class TestCalibrationInParts:
         model, X, y = self.fitted(nonconformity=score, calibrator=calibrator)
         expected = model.calibrate(X, y).predict_interval(X, level=[0.5, 0.9])
         p_values = model.p_values(X, y)
-        model.calibrate_parts((X[part], y[part]) for part in (slice(0, 1), slice(1, 120), slice(120, 300)))
+        model.calibrate_batches((X[part], y[part]) for part in (slice(0, 1), slice(1, 120), slice(120, 300)))
         found = model.predict_interval(X, level=[0.5, 0.9])
         np.testing.assert_array_equal(found.lower, expected.lower)
         np.testing.assert_array_equal(found.upper, expected.upper)
@@ -419,7 +419,7 @@ class TestCalibrationInParts:
         model, X, y = self.fitted(nonconformity=Normalized(), calibrator=calibrator)
         parts = [(np.tile(X, (20, 1)), np.tile(y, 20))] * 10
         tracemalloc.start()
-        model.calibrate_parts(parts)
+        model.calibrate_batches(parts)
         held = [tracemalloc.get_traced_memory()[0]]
         model.predict_interval(X[:9])
         held.append(tracemalloc.get_traced_memory()[0])
@@ -431,21 +431,21 @@ class TestCalibrationInParts:
         with pytest.raises(
             ValueError, match=r"all parts must have the same groups; give them, as in BySpread\(edges=\[...\]\)"
         ):
-            model.calibrate_parts([(X[:150], y[:150]), (X[150:], y[150:])])
+            model.calibrate_batches([(X[:150], y[:150]), (X[150:], y[150:])])
 
     def test_other_errors(self):
         model, X, y = self.fitted()
         with pytest.raises(
             ValueError, match=r"parts must be \(X, y\) or \(X, y, clusters\), at least one of which has rows; got none"
         ):
-            model.calibrate_parts([])
+            model.calibrate_batches([])
         from sklearn.exceptions import NotFittedError
 
         with pytest.raises(NotFittedError, match="not fitted yet"):
-            ConformalRegressor(LinearRegression()).calibrate_parts([(X, y)])
+            ConformalRegressor(LinearRegression()).calibrate_batches([(X, y)])
         from evencover import diagnose
 
-        model.calibrate_parts([(X, y)])
+        model.calibrate_batches([(X, y)])
         with pytest.raises(ValueError, match="model has no calibration rows, because it was loaded from a file or cal"):
             diagnose(model)
 

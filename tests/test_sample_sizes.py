@@ -1,11 +1,11 @@
-"""`rows_needed` for a tolerance, and `groups_affordable` with the rows."""
+"""`rows_needed` for a tolerance, and `max_groups` with the rows."""
 
 import numpy as np
 import pytest
 from scipy.stats import beta
 
 from evencover import BySpread, Prediction, Rows, conformal_rank
-from evencover.diagnostics import groups_affordable, rows_needed
+from evencover.diagnostics import max_groups, rows_needed
 from evencover.quantiles import rows_for_finite_threshold
 
 
@@ -34,12 +34,12 @@ def test_small_tolerances_are_fast():
 def test_groups_have_the_rows_they_need():
     needed = rows_needed(0.9, 0.05, 0.9)
     for n in (needed - 1, needed, 2 * needed + 1, 2 * needed + 2, 1000, 5000):
-        n_groups = groups_affordable(n, 0.9, 0.05, 0.9)
+        n_groups = max_groups(n, 0.9, 0.05, 0.9)
         if n_groups:
             prediction = Prediction(np.zeros(n), np.random.default_rng(n).random(n))
             groups = BySpread(n_groups).learn(Rows(prediction))
             ordinary = np.bincount(groups.codes[groups.edge == 0] if groups.edge is not None else groups.codes)
             assert ordinary.min() >= needed
         assert n // (n_groups + 1) - 1 < needed
-    assert groups_affordable(needed - 1, 0.9, 0.05, 0.9) == 0
-    assert groups_affordable(needed, 0.9, 0.05, 0.9) == 1
+    assert max_groups(needed - 1, 0.9, 0.05, 0.9) == 0
+    assert max_groups(needed, 0.9, 0.05, 0.9) == 1

@@ -39,7 +39,7 @@ from evencover.model_selection import IntervalScorer
 from evencover.models import LogTransform, QuantileForest, ResidualSpread, WithSpread, predictions_of
 from evencover.scores import target_scales
 from evencover.scores.evaluation import interval_by, scores_of
-from evencover.scores.target_scales import MonotoneMap
+from evencover.scores.target_scales import TargetMap
 from evencover.studies import MODELS, Plan, study
 from tests.report_pages import short_report_page
 from tests.synthetic import ALL_SCORES, TwoLines, on_target_scale
@@ -83,7 +83,7 @@ def prediction_on(name, y, spread):
 
 @cache
 def map_of(name):
-    return MonotoneMap.around(FITTED[name], Y[:9])
+    return TargetMap.around(FITTED[name], Y[:9])
 
 
 def by_hand(score, level, *, spread=False):
@@ -565,8 +565,8 @@ def test_a_predictive_distribution_is_that_of_the_logs():
 
 def test_the_range_of_a_transform_is_searched_once_for_a_model(monkeypatch):
     """And forgotten with the model."""
-    searches, around = [], target_scales.MonotoneMap.around
-    monkeypatch.setattr(target_scales.MonotoneMap, "around", lambda *args: searches.append(1) or around(*args))
+    searches, around = [], target_scales.TargetMap.around
+    monkeypatch.setattr(target_scales.TargetMap, "around", lambda *args: searches.append(1) or around(*args))
     X = np.linspace(0, 1, 60)[:, None]
     model = ConformalRegressor(LinearRegression(), target_transform="log", random_state=0).fit(X, np.exp(X[:, 0] + 1))
     known = len(target_scales._KNOWN_RANGES)

@@ -50,18 +50,18 @@ class ByGroup(BaseEstimator):  # type: ignore[misc]
         self.taxonomy = taxonomy
         self.bits = bits
 
-    def learn(self, rows: Rows, nonconformity: Nonconformity) -> "CalibratedGroups":
+    def learn(self, rows: Rows, nonconformity: Nonconformity) -> "GroupThresholds":
         """Learn the groups from the calibration rows and return them with their scores."""
         taxonomy = Marginal() if self.taxonomy is None else fresh_taxonomy(self.taxonomy)
-        return CalibratedGroups(taxonomy, calibrate_rows(rows, nonconformity, taxonomy.learn(rows), bits=self.bits))
+        return GroupThresholds(taxonomy, calibrate_rows(rows, nonconformity, taxonomy.learn(rows), bits=self.bits))
 
-    def restore(self, state: Mapping[str, Any], nonconformity: Nonconformity) -> "CalibratedGroups":
+    def restore(self, state: Mapping[str, Any], nonconformity: Nonconformity) -> "GroupThresholds":
         """Return the calibrated groups from what their `state` returned."""
-        return CalibratedGroups(state["taxonomy"], Calibration.from_state(state, nonconformity))
+        return GroupThresholds(state["taxonomy"], Calibration.from_state(state, nonconformity))
 
 
 @dataclass(frozen=True, eq=False)
-class CalibratedGroups:
+class GroupThresholds:
     """The groups of a taxonomy and their calibration scores, made by `ByGroup`.
 
     Parameters
@@ -120,7 +120,7 @@ class CalibratedGroups:
         """Return the p-value of each row's target in its group; see `Calibration.p_values`. Shape (m,)."""
         return self.calibration.p_values_of(rows, self.groups(rows), unseen, seed)
 
-    def merge(self, *others: "CalibratedGroups") -> "CalibratedGroups":
+    def merge(self, *others: "GroupThresholds") -> "GroupThresholds":
         """Return one object for the calibration rows of all parts, which must have the same groups, edges included."""
         return replace(self, calibration=self.calibration.merge(*(other.calibration for other in others)))
 

@@ -150,7 +150,7 @@ class CrossFolds(BaseEstimator):  # type: ignore[misc]
 
     def learn(
         self, repeats: Sequence[Rows], nonconformity: Nonconformity, folds: Folds, *, scale_from_rows: bool = False
-    ) -> "CalibratedFolds":
+    ) -> "FoldThresholds":
         """Return the scores of the rows, whose predictions are out of fold: one `Rows` for each repetition."""
         taxonomy = self.checked_taxonomy()
         groups = taxonomy.learn(repeats[0])
@@ -159,9 +159,7 @@ class CrossFolds(BaseEstimator):  # type: ignore[misc]
         others = (scores_by_group(score, rows, groups.codes, groups.labels) for rows in repeats[1:])
         scores = np.stack([calibration.scores, *(checked_scores(each, len(groups)) for each in others)])
         scores[:, folds.in_all_samples] = np.inf
-        return CalibratedFolds(
-            taxonomy, calibration.with_scores(scores[0]), scores, folds, self.method, scale_from_rows
-        )
+        return FoldThresholds(taxonomy, calibration.with_scores(scores[0]), scores, folds, self.method, scale_from_rows)
 
     def checked_taxonomy(self) -> Taxonomy:
         """Return an unfitted copy of the taxonomy. Raise ValueError if it depends on the target."""
@@ -170,7 +168,7 @@ class CrossFolds(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"taxonomy must not depend on the target in cross-conformal prediction; got {taxonomy!r}")
         return taxonomy
 
-    def restore(self, state: Mapping[str, Any], nonconformity: Nonconformity) -> "CalibratedFolds":
+    def restore(self, state: Mapping[str, Any], nonconformity: Nonconformity) -> "FoldThresholds":
         """Return the calibrated folds from what their `state` returned. Raise ValueError if its parts do not match."""
         if self.method not in get_args(Method):
             raise ValueError(f"method must be one of {get_args(Method)}; got {self.method!r}")
@@ -185,7 +183,7 @@ class CrossFolds(BaseEstimator):  # type: ignore[misc]
             state.get("random_folds", self.method.startswith("jackknife+")),  # older files do not know it
         )
         folds.check(len(calibration.scores))
-        return CalibratedFolds(
+        return FoldThresholds(
             state["taxonomy"],
             calibration,
             scores.reshape(folds.codes.shape),
@@ -196,7 +194,7 @@ class CrossFolds(BaseEstimator):  # type: ignore[misc]
 
 
 @dataclass(frozen=True, eq=False)
-class CalibratedFolds:
+class FoldThresholds:
     """Out-of-fold scores of n rows and the models they belong to, made by `CrossFolds`.
 
     For each calibration row i, [L_i, U_i] is the set of targets of a new row whose score, by the model that was fitted

@@ -15,7 +15,7 @@ from evencover.intervals import Intervals, IntervalUnion, empty_intervals, infin
 from evencover.predictions import ALL_PARTS, Prediction, averaged
 from evencover.scores.evaluation import interval_by
 from evencover.scores.score import Score, used_parts
-from evencover.scores.target_scales import MonotoneMap
+from evencover.scores.target_scales import TargetMap
 
 # values(cells, scores): the value of each pair of a cell (a row and a fold) and a score
 Values: TypeAlias = Callable[[IntArray, FloatArray], FloatArray]
@@ -395,7 +395,7 @@ def on_common_scale(prediction: Prediction) -> tuple[Prediction, Callable[[Inter
     return scale.prediction, replace(scale, maps=scale.maps[:1]).intervals
 
 
-def _are_same(maps: Sequence[MonotoneMap]) -> bool:
+def _are_same(maps: Sequence[TargetMap]) -> bool:
     """Return whether maps are known to be the same; the contents of some transformers cannot be compared."""
     try:
         return len({(content_hash(each.transformer), each.sign, each.first, each.last) for each in maps}) == 1

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from evencover.calibration.by_group import CalibratedGroups
+from evencover.calibration.by_group import GroupThresholds
 from evencover.calibration.calibration import Calibration, Seed, Unseen, calibrate_rows, scored_rows
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
@@ -71,24 +71,24 @@ class TwoTails(BaseEstimator):  # type: ignore[misc]
         self.taxonomy = taxonomy
         self.lower_share = lower_share
 
-    def learn(self, rows: Rows, nonconformity: Nonconformity) -> "CalibratedTails":
+    def learn(self, rows: Rows, nonconformity: Nonconformity) -> "TailThresholds":
         """Learn the groups from the calibration rows and return them with the scores of both tails."""
         share = _checked_share(self.lower_share)
         taxonomy = Marginal() if self.taxonomy is None else fresh_taxonomy(self.taxonomy)
         groups = taxonomy.learn(rows)
         both = calibrate_rows(rows, _each_score(nonconformity, as_two_sided), groups)
         lower, upper = (scored_rows(rows, tail, groups) for tail in _tails(both.nonconformity))
-        return CalibratedTails(taxonomy, both, lower, upper, share)
+        return TailThresholds(taxonomy, both, lower, upper, share)
 
-    def restore(self, state: Mapping[str, Any], nonconformity: Nonconformity) -> "CalibratedTails":
+    def restore(self, state: Mapping[str, Any], nonconformity: Nonconformity) -> "TailThresholds":
         """Return the calibrated tails from what their `state` returned."""
         parts = zip(("scores", "lower_scores", "upper_scores"), (nonconformity, *_tails(nonconformity)), strict=True)
         both, below, above = (Calibration.from_state({**state, "scores": state[name]}, score) for name, score in parts)
-        return CalibratedTails(state["taxonomy"], both, below, above, _checked_share(self.lower_share))
+        return TailThresholds(state["taxonomy"], both, below, above, _checked_share(self.lower_share))
 
 
 @dataclass(frozen=True, eq=False)
-class CalibratedTails:
+class TailThresholds:
     """The groups of a taxonomy and their calibration scores in both tails, made by `TwoTails`.
 
     Parameters
@@ -183,7 +183,7 @@ class CalibratedTails:
         smaller = np.minimum(lower / float(self.lower_share), upper / float(1 - self.lower_share))
         return np.minimum(1.0, smaller)
 
-    def merge(self, *others: "CalibratedTails") -> "CalibratedTails":
+    def merge(self, *others: "TailThresholds") -> "TailThresholds":
         """Return one object for the calibration rows of all parts, which must have the same groups and shares."""
         for other in others:
             if other.lower_share != self.lower_share:
@@ -201,8 +201,8 @@ class CalibratedTails:
         tails = {"lower_scores": self.lower.scores, "upper_scores": self.upper.scores}
         return {"taxonomy": self.taxonomy, **self.calibration.state(), **tails}
 
-    def _sides(self) -> tuple[CalibratedGroups, CalibratedGroups]:
-        return CalibratedGroups(self.taxonomy, self.lower), CalibratedGroups(self.taxonomy, self.upper)
+    def _sides(self) -> tuple[GroupThresholds, GroupThresholds]:
+        return GroupThresholds(self.taxonomy, self.lower), GroupThresholds(self.taxonomy, self.upper)
 
     def tail_levels(self, levels: tuple[Fraction, ...]) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...]]:
         """Return the levels of the lower and of the upper tail: 1 − share × (1 − level)."""

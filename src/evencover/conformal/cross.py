@@ -11,7 +11,7 @@ from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
 from evencover.calibration.calibration import Unseen
-from evencover.calibration.cross import CalibratedFolds, CrossFolds, Folds, Method
+from evencover.calibration.cross import CrossFolds, Folds, FoldThresholds, Method
 from evencover.calibration.cross_sets import joined_sets, numbers_per_row
 from evencover.calibration.protocols import check_weights_are_used, requested_sets, sets_at
 from evencover.conformal import predictor_files
@@ -120,7 +120,7 @@ class CrossConformalRegressor(
         The models of the folds or of the bootstrap samples.
     estimator_ : fitted regressor
         The models as one, which predicts their mean.
-    calibrator_ : CalibratedFolds
+    calibrator_ : FoldThresholds
         The scores and the models they belong to; it computes the intervals and p-values of new rows.
     calibration_ : Calibration
         The scores by group.
@@ -244,7 +244,7 @@ class CrossConformalRegressor(
         learned = calibrator.learn(rows, score, folds, scale_from_rows=scale is not None)
         remember_features(self, X)
         self.estimator_, self.scale_ = FoldEnsemble(models), scale
-        self.calibrator_: CalibratedFolds = learned
+        self.calibrator_: FoldThresholds = learned
         self._learned_by = calibrator
         self.calibration_rows_ = rows[0]
         return self

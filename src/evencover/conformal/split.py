@@ -221,7 +221,7 @@ class ConformalRegressor(
         check_ready(self, X)
         return self._calibrate(self.estimator_, self.scale_, X, target, weights, codes)
 
-    def calibrate_parts(self, parts: Iterable[tuple[Any, ...]]) -> Self:
+    def calibrate_batches(self, parts: Iterable[tuple[Any, ...]]) -> Self:
         """Calibrate again, as `calibrate` does, on rows that come in parts, such as the batches of a large file.
 
         Only the scores are kept in memory. All parts must have the same groups, so these must not depend on the

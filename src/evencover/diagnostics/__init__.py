@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from evencover.diagnostics.interval_quality import quality as quality
     from evencover.diagnostics.recommendation_result import Recommendation as Recommendation
     from evencover.diagnostics.recommendations import recommend as recommend
-    from evencover.diagnostics.sample_sizes import groups_affordable as groups_affordable
+    from evencover.diagnostics.sample_sizes import max_groups as max_groups
     from evencover.diagnostics.sample_sizes import rows_needed as rows_needed
 
 __getattr__, __dir__, __all__ = loaded_on_use(
@@ -29,6 +29,6 @@ __getattr__, __dir__, __all__ = loaded_on_use(
         "diagnostics.interval_quality": "Quality quality",
         "diagnostics.recommendation_result": "Recommendation",
         "diagnostics.recommendations": "recommend",
-        "diagnostics.sample_sizes": "groups_affordable rows_needed",
+        "diagnostics.sample_sizes": "max_groups rows_needed",
     },
 )

@@ -24,7 +24,7 @@ from evencover.diagnostics.options import MARGIN, Option, evaluate_options, two_
 from evencover.diagnostics.recommendation_result import Candidate as Candidate
 from evencover.diagnostics.recommendation_result import Recommendation as Recommendation
 from evencover.diagnostics.recommendation_result import Tails
-from evencover.diagnostics.sample_sizes import groups_affordable, groups_judged
+from evencover.diagnostics.sample_sizes import groups_judged, max_groups
 from evencover.diagnostics.verdicts import Settings, Verdict, checked_settings
 from evencover.groups import cluster_codes
 from evencover.inputs.arrays import FloatArray, check_count
@@ -284,7 +284,7 @@ class _Choices:
         finite = self.calibration_rows // (2 * rows_for_finite_threshold(settings.level) + 1)
         if finite < few:
             return [BySpread(finite)] if finite > 1 else []
-        affordable = groups_affordable(self.calibration_rows, settings.level, settings.tolerance)
+        affordable = max_groups(self.calibration_rows, settings.level, settings.tolerance)
         if self.test_rows is not None:
             judged = groups_judged(self.calibration_rows, self.test_rows, settings.level, settings.tolerance)
             affordable = min(affordable, judged)

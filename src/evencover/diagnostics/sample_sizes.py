@@ -59,7 +59,7 @@ def rows_needed(level: Level = 0.9, tolerance: float | None = None, confidence: 
     return last
 
 
-def groups_affordable(n: int, level: Level = 0.9, tolerance: float | None = None, confidence: float = 0.95) -> int:
+def max_groups(n: int, level: Level = 0.9, tolerance: float | None = None, confidence: float = 0.95) -> int:
     """Return how many equal-frequency groups n calibration rows allow, if each group has the rows it needs.
 
     `BySpread` and `ByPrediction` use one row of each group as its edge; this row is taken into account. The answer is 0
@@ -74,7 +74,7 @@ def groups_affordable(n: int, level: Level = 0.9, tolerance: float | None = None
 
     Examples
     --------
-    >>> groups_affordable(2000, 0.9, tolerance=0.03, confidence=0.95)
+    >>> max_groups(2000, 0.9, tolerance=0.03, confidence=0.95)
     5
     """
     needed = rows_needed(level, tolerance, confidence)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evencover._version import __version__
-from evencover.calibration.two_tails import CalibratedTails
+from evencover.calibration.two_tails import TailThresholds
 from evencover.conformal.predictor_files import PREDICTOR, RESULTS
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
@@ -127,7 +127,7 @@ def _thresholds(study: Study) -> dict[Any, Any] | None:
     if study.evidence.kind == "cross":  # each row's interval depends on the scores of all folds
         return None
     learned, level = study.regressor.calibrator_, study.plan.level
-    if isinstance(learned, CalibratedTails):
+    if isinstance(learned, TailThresholds):
         pairs = zip(*learned.thresholds(level), strict=True)
         values: list[Any] = [{"lower": lower, "upper": upper} for lower, upper in pairs]
     else:

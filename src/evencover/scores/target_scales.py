@@ -25,7 +25,7 @@ _KNOWN_RANGES: dict[tuple[int, float], tuple[int, int, int]] = {}  # by identity
 
 
 @dataclass(frozen=True, eq=False)
-class MonotoneMap:
+class TargetMap:
     """A fitted transformer of the target as an increasing function; a decreasing transform is multiplied by −1.
 
     The range is the set of targets that can be transformed, an interval such as (0, inf) for the logarithm. In it, the
@@ -48,7 +48,7 @@ class MonotoneMap:
     last: int
 
     @classmethod
-    def around(cls, transformer: Any, targets: FloatArray) -> "MonotoneMap | None":
+    def around(cls, transformer: Any, targets: FloatArray) -> "TargetMap | None":
         """Return the map around the first of these targets with a finite transformed value; None if there is none."""
         usable = targets[np.abs(targets) < _HUGE]
         usable = usable[np.isfinite(transformed(transformer.transform, usable))]
@@ -121,7 +121,7 @@ class MonotoneMap:
 
 def maps_of_rows(
     transformer: Any, predicted: FloatArray, training_target: float | None = None
-) -> tuple[tuple[MonotoneMap, ...], IntArray]:
+) -> tuple[tuple[TargetMap, ...], IntArray]:
     """Return the maps of a transformer, and the position of each row's map in them. Shape (n,).
 
     Nearly all transforms have one map. The transform 1 / y has two: for positive and for negative targets. All rows
@@ -141,13 +141,13 @@ def maps_of_rows(
     if training_target is not None and (only := _map_around_training_target(transformer, training_target)):
         return (only,), codes
     back = transformed(transformer.inverse_transform, predicted)
-    first = MonotoneMap.around(transformer, transformed(transformer.inverse_transform, np.array(_REFERENCES)))
+    first = TargetMap.around(transformer, transformed(transformer.inverse_transform, np.array(_REFERENCES)))
     maps = [] if first is None else [first]
     without = np.abs(back) < _HUGE
     if first is not None:
         without &= ~first.contains(back)
     while without.any() and len(maps) < _MAX_MAPS:
-        found = MonotoneMap.around(transformer, back[without][:_MAX_TRIED])
+        found = TargetMap.around(transformer, back[without][:_MAX_TRIED])
         if found is None or (maps and found.sign != maps[0].sign):
             break
         codes[without & found.contains(back)] = len(maps)
@@ -158,16 +158,16 @@ def maps_of_rows(
     return tuple(maps), codes
 
 
-def _map_around_training_target(transformer: Any, target: float) -> MonotoneMap | None:
+def _map_around_training_target(transformer: Any, target: float) -> TargetMap | None:
     """Return the map around a target. Its range is searched once for each transformer, because that takes a while."""
     key = id(transformer), target
     if key not in _KNOWN_RANGES:
-        found = MonotoneMap.around(transformer, np.array([target]))
+        found = TargetMap.around(transformer, np.array([target]))
         if found is None:
             return None
         _KNOWN_RANGES[key] = found.sign, found.first, found.last
         finalize(transformer, _KNOWN_RANGES.pop, key, None)
-    return MonotoneMap(transformer, *_KNOWN_RANGES[key])
+    return TargetMap(transformer, *_KNOWN_RANGES[key])
 
 
 def transformed(function: Callable[[Any], Any], values: FloatArray) -> FloatArray:
@@ -250,14 +250,14 @@ class TargetScale:
     ----------
     prediction : Prediction of n rows
         The prediction on the scale, on which targets increase.
-    maps : tuple of MonotoneMap
+    maps : tuple of TargetMap
         The transforms: one for each fitted model, and for each range of targets on which it is monotone.
     codes : ndarray of shape (n,)
         The position of each row's transform.
     """
 
     prediction: Prediction
-    maps: tuple[MonotoneMap, ...]
+    maps: tuple[TargetMap, ...]
     codes: IntArray
 
     @classmethod
@@ -316,7 +316,7 @@ class TargetScale:
         The bounds have shape (n,), or (n, k) for k bounds of each row; the result has the same shape.
         """
 
-        def largest(each: MonotoneMap, rows: Any) -> FloatArray:
+        def largest(each: TargetMap, rows: Any) -> FloatArray:
             return each.largest_at_most(bounds[rows].ravel()).reshape(bounds[rows].shape)
 
         return self._by_map(largest)
@@ -330,7 +330,7 @@ class TargetScale:
                 f"{n_outside} of {len(y)}. Their scores are infinite or very large, which makes intervals wider"
             )
 
-    def _by_map(self, function: Callable[[MonotoneMap, Any], FloatArray]) -> FloatArray:
+    def _by_map(self, function: Callable[[TargetMap, Any], FloatArray]) -> FloatArray:
         """Return a function of the rows of each map, in the order of the rows. Shape (n,) or (n, k)."""
         if len(self.maps) == 1:
             return function(self.maps[0], slice(None))

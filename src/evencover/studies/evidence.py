@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 import numpy as np
 
 from evencover.calibration.calibration import Calibration
-from evencover.calibration.two_tails import CalibratedTails
+from evencover.calibration.two_tails import TailThresholds
 from evencover.conformal.cross import CrossConformalRegressor
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.audits import audit
@@ -193,7 +193,7 @@ def study_quality(regressor: Any, rows: Rows, intervals: Intervals, diagnosis: D
 
 def has_one_threshold(regressor: Any) -> bool:
     """Return whether the same threshold serves all rows and both ends of their intervals."""
-    return len(regressor.calibration_.labels) == 1 and not isinstance(regressor.calibrator_, CalibratedTails)
+    return len(regressor.calibration_.labels) == 1 and not isinstance(regressor.calibrator_, TailThresholds)
 
 
 def audit_taxonomy(regressor: Any) -> Taxonomy:
@@ -213,7 +213,7 @@ def warn_of_groups_with_few_rows(regressor: Any, level: float) -> None:
 def _calibrations(regressor: Any, levels: tuple[Fraction, ...]) -> Iterator[tuple[Calibration, tuple[Fraction, ...]]]:
     """Yield the calibrations whose thresholds a model uses, one or one for each tail, with their levels."""
     learned = regressor.calibrator_
-    if isinstance(learned, CalibratedTails):
+    if isinstance(learned, TailThresholds):
         yield from zip((learned.lower, learned.upper), learned.tail_levels(levels), strict=True)
     else:
         yield regressor.calibration_, levels

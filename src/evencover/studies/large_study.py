@@ -448,7 +448,7 @@ def _calibrated(sampled: Study, table: LargeTable) -> "ModelTest":
             yield predicted, None
 
     with warnings.collected():
-        regressor.calibrate_parts(parts())
+        regressor.calibrate_batches(parts())
     return ModelTest.of(sampled, regressor, outside, warnings)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from evencover.calibration.two_tails import CalibratedTails
+from evencover.calibration.two_tails import TailThresholds
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.interval_quality import Quality
@@ -207,7 +207,7 @@ class Study:
     @property
     def tails(self) -> Tails:
         """Whether both ends of the intervals have the same threshold (joint), or each end its own (separate)."""
-        return "separate" if isinstance(self.regressor.calibrator_, CalibratedTails) else "joint"
+        return "separate" if isinstance(self.regressor.calibrator_, TailThresholds) else "joint"
 
     @property
     def model_name(self) -> str:
