@@ -90,9 +90,9 @@ def test_one_pass_counts_what_one_machine_counts(engine):
     found = tables.calibrate(engine.frame(parts_of_table), **COLUMNS, exact=False)
     expected = tables.calibrate(joined(parts_of_table), **COLUMNS, exact=False)
     assert found.labels == expected.labels
-    for cell, histogram in expected.histograms.items():
-        np.testing.assert_array_equal(found.histograms[cell].indices, histogram.indices)
-        np.testing.assert_array_equal(found.histograms[cell].counts, histogram.counts)
+    for cell, histogram in expected.stored.pools.items():
+        np.testing.assert_array_equal(found.stored.pools[cell].indices, histogram.indices)
+        np.testing.assert_array_equal(found.stored.pools[cell].counts, histogram.counts)
 
 
 @SLOW_ON_SPARK

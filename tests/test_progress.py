@@ -14,11 +14,11 @@ from tests.processes import LIMIT
 QUICK_AND_SLOW_RUN = """
 import sys, threading
 from contextlib import suppress
-from evencover.cli import loaded_table, main, terminal, terminal
-from evencover.report import contents
+from evencover.cli import main, run_command, terminal
+from evencover.report import snapshots
 from evencover.studies import table_study
 
-loaded_table._EXAMPLE_ROWS, contents._MANY_LEVELS = 500, (50, 95)
+run_command._EXAMPLE_ROWS, snapshots._MANY_LEVELS = 500, (50, 95)
 diagnose, print_error, printed = table_study.diagnose, terminal.print_error, threading.Event()
 
 def run(folder, interval):

@@ -31,10 +31,10 @@ import atexit, os, signal, sys, threading, time, warnings, weakref
 from contextlib import suppress
 from pathlib import Path
 
-from evencover import _cli
+from evencover import cli
 from evencover.cli import stop_signals
 from evencover.files.archive import atomic_write
-from evencover.files.archive import moves_into_place, temporary_folder
+from evencover.files.unfinished import moves_into_place, temporary_folder
 
 number, stop_signals._GRACE = int(sys.argv[1]), float(sys.argv[2])
 
@@ -56,8 +56,8 @@ def command(_):
         (folder / "half.txt").write_text("half")
         moment()
 
-_cli._run = command
-_cli.main()
+cli._run = command
+cli.main()
 """
 NEVER, AT_ONCE = "600", "0"  # when a thread ends the process that has not ended by itself
 
@@ -234,7 +234,7 @@ def test_a_signal_while_modules_are_imported(tmp_path, number, module):
 
 WAITING = """
 import sys, time
-from evencover import _cli
+from evencover import cli
 from evencover.{module} import {function}
 
 def wait(*_, **__):
@@ -243,7 +243,7 @@ def wait(*_, **__):
         time.sleep(1)
 
 sys.modules["evencover.{module}"].{function} = wait
-_cli.main()
+cli.main()
 """
 
 
@@ -273,7 +273,7 @@ def test_a_stopped_run_leaves_no_files(table):
 STUCK_PREDICTION = """
 import os, sys, time
 from pathlib import Path
-from evencover import _cli
+from evencover import cli
 
 def wait(_):  # when a file is written, but not yet on the disk
     assert list(Path().glob(".evencover-*/output/*.part"))
@@ -281,7 +281,7 @@ def wait(_):  # when a file is written, but not yet on the disk
     time.sleep(600)
 
 os.fsync = wait
-_cli.main()
+cli.main()
 """
 
 
