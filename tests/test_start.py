@@ -15,7 +15,10 @@ from evencover.models import NeighborSpread, WithSpread
 from tests.command_line import run_command_line
 
 NOT_FOR_PREDICT = [
-    *(f"evencover.{name}" for name in ("diagnostics", "studies", "plots", "reproduction", "report", "words", "synthetic")),
+    *(
+        f"evencover.{name}"
+        for name in ("diagnostics", "studies", "plots", "reproduction", "report", "words", "synthetic")
+    ),
     *("torch", "dask", "matplotlib", "sympy"),
 ]
 PREDICT = f"""
