@@ -10,7 +10,7 @@ from evencover.cli.terminal import print_json, print_result, status
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evencover.inputs.progress import StageProgress
+    from evencover.inputs import StageProgress
     from evencover.reproduction.coverage_tables import Row
     from evencover.reproduction.verdict_rates import AuditRates
 

@@ -244,7 +244,6 @@ def run(
     json
         Print the results as JSON, as in results.json.
     """
-    from evencover.conformal.predictor_files import RESULTS
     from evencover.report.output_files import new_files, write_study
     from evencover.studies import Plan
     from evencover.tables.files import table_name
@@ -279,7 +278,7 @@ def run(
         settings["progress"] = report_progress
         result = _studied(loaded, plan, temporary / interval_file, missing_values or (), settings)
         kept = [*columns.get("drop", ()), *result.left_out] if loaded.large is None else []
-        write_study(
+        results = write_study(
             result,
             temporary,
             intervals=interval_file,
@@ -290,7 +289,7 @@ def run(
         )
         files = sorted(path.name for path in temporary.iterdir())
     if json:
-        print_result((folder / RESULTS).read_text(encoding="utf-8").rstrip())
+        print_result(results)
     else:
         print_result(f"{study_text(result, COMMAND_LINE)}\n\nWritten to {folder}: {', '.join(files)}.")
     return exit_status(result.verdict, strict=strict)

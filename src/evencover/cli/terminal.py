@@ -10,8 +10,8 @@ from threading import Event, Thread
 from typing import Any
 
 from evencover.cli.stop_signals import STOP_SIGNALS
+from evencover.inputs import AmountProgress, StageProgress
 from evencover.inputs.optional import import_optional
-from evencover.inputs.progress import AmountProgress, StageProgress
 
 _SECONDS_BETWEEN_LINES = 5.0  # a command that takes less time prints no progress
 _INTERVALS_BETWEEN_REPEATS = 6  # of that many seconds each: a step that takes longer is printed again

@@ -15,8 +15,8 @@ from evencover.datasets._originals import ORIGINALS
 from evencover.datasets.dataset import Dataset, DatasetCard, card_of, is_path, read_dataset
 from evencover.files.archive import atomic_write
 from evencover.files.unfinished import temporary_folder
+from evencover.inputs import AmountProgress
 from evencover.inputs.arrays import warn_user
-from evencover.inputs.progress import AmountProgress
 from evencover.tables.files import csv_text
 
 _CHUNK = 2**16  # bytes

@@ -10,9 +10,9 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import Pipeline
 
+from evencover.inputs import Progress
 from evencover.inputs.arrays import FloatArray, IntArray
 from evencover.inputs.frames import take
-from evencover.inputs.progress import Progress
 from evencover.models.auto import AutoRegressor
 from evencover.models.estimators import cloned, fitted_clone, is_frozen, out_of_fold_prediction, predictions_of
 from evencover.models.folds import checked_splitter

@@ -27,8 +27,8 @@ from evencover.diagnostics.recommendation_result import Tails
 from evencover.diagnostics.sample_sizes import groups_judged, max_groups
 from evencover.diagnostics.verdicts import Settings, Verdict, checked_settings
 from evencover.groups import cluster_codes
+from evencover.inputs import Progress
 from evencover.inputs.arrays import FloatArray, check_count
-from evencover.inputs.progress import Progress
 from evencover.models.estimators import check_regressor, checked_target, is_frozen
 from evencover.models.target_transforms import check_target_transform, with_target_transform
 from evencover.predictions import Prediction

@@ -13,8 +13,8 @@ from sklearn.utils import check_random_state
 from evencover.display.html import html_table, tag
 from evencover.display.text import number_text, text_table
 from evencover.groups import cluster_codes
+from evencover.inputs import Progress
 from evencover.inputs.arrays import FloatArray, IntArray, lookup
-from evencover.inputs.progress import Progress
 from evencover.intervals import Intervals
 from evencover.metrics import interval_scores
 from evencover.models._outputs import QuantilePlan, Scaling, estimable_probabilities, relative_floor

@@ -16,8 +16,8 @@ from evencover.diagnostics.interval_quality import Quality
 from evencover.display.text import short_repr
 from evencover.files.archive import plain_value
 from evencover.files.unfinished import moves_into_place, temporary_folder
+from evencover.inputs import Progress
 from evencover.inputs.frames import join_columns
-from evencover.inputs.progress import Progress
 from evencover.intervals import prediction_text
 from evencover.report.snapshots import style_of
 from evencover.report.static_sections import versions
@@ -176,8 +176,10 @@ def write_study(
     settings: Mapping[str, Any] | None = None,
     command: str = "",
     progress: Progress | None = None,
-) -> None:
+) -> str:
     """Write a study's intervals, predictor, report and results; a study of a large table has written its intervals.
+
+    Return the text of results.json.
 
     Parameters
     ----------
@@ -200,7 +202,7 @@ def write_study(
         table_columns = {name: values[study.test.positions] for name, values in (names or {}).items()}
         write_table(join_columns(table_columns, study.columns_of_intervals()), folder / intervals)
     study.regressor.save(folder / PREDICTOR, level=study.plan.level)
-    write_result(study, folder, settings=settings, command=command, progress=progress)
+    return write_result(study, folder, settings=settings, command=command, progress=progress)
 
 
 def write_result(
@@ -210,11 +212,12 @@ def write_result(
     settings: Mapping[str, Any] | None = None,
     command: str = "",
     progress: Progress | None = None,
-) -> None:
-    """Write a result's report and its JSON data to the temporary folder of `new_files`."""
+) -> str:
+    """Write a result's report and its JSON data to the temporary folder of `new_files`; return the data as text."""
     write_report(result, folder / REPORT, command=command, progress=progress)
     text = json.dumps({**data_of(result, style_of(command)), **(settings or {})}, indent=2, ensure_ascii=False)
     (folder / RESULTS).write_text(f"{text}\n", encoding="utf-8")
+    return text
 
 
 def _check_output(folder: Path, kind: Kind) -> None:

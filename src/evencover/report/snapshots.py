@@ -15,9 +15,9 @@ from evencover.diagnostics.regions import FeatureSearch
 from evencover.diagnostics.verdicts import GroupCoverage
 from evencover.groups import Label
 from evencover.guarantees import TooFewRowsWarning
+from evencover.inputs import Progress
 from evencover.inputs.arrays import IntArray
 from evencover.inputs.frames import take
-from evencover.inputs.progress import Progress
 from evencover.intervals import Intervals, Side
 from evencover.report.charts import ShownRows
 from evencover.studies import Study

@@ -9,7 +9,7 @@ from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.display.html import Markup, joined
 from evencover.display.text import count_text
 from evencover.files.archive import atomic_write
-from evencover.inputs.progress import Progress
+from evencover.inputs import Progress
 from evencover.report import level_sections as sections
 from evencover.report.first_screen import first_screen
 from evencover.report.page import page

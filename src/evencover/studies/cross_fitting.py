@@ -14,9 +14,9 @@ from evencover.diagnostics.cross_fitted_models import with_spread_model
 from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee, TooFewRowsWarning
+from evencover.inputs import StageProgress
 from evencover.inputs.arrays import FloatArray, IntArray, warn_user
 from evencover.inputs.frames import take
-from evencover.inputs.progress import StageProgress
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
 from evencover.models.estimators import cloned, fitted_clone, predictions_of

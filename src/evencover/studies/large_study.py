@@ -28,9 +28,9 @@ from evencover.display.text import count_text
 from evencover.files.archive import atomic_write
 from evencover.groups import Groups
 from evencover.guarantees import TooFewRowsWarning
+from evencover.inputs import StageProgress
 from evencover.inputs.arrays import FloatArray, IntArray, check_count, warn_user
 from evencover.inputs.frames import join_columns
-from evencover.inputs.progress import StageProgress
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
 from evencover.quantiles import Levels, level_fraction

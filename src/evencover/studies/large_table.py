@@ -13,9 +13,9 @@ import numpy as np
 
 from evencover.display.text import count_text
 from evencover.groups import Groups, Label
+from evencover.inputs import StageProgress
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray
 from evencover.inputs.frames import FROM_ZERO, column, is_missing
-from evencover.inputs.progress import StageProgress
 from evencover.studies.column_checks import read_target
 from evencover.studies.messages import TableError
 from evencover.studies.plan import Plan

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evencover.inputs.progress import StageProgress
+from evencover.inputs import StageProgress
 from evencover.studies.large_study import BatchSettings, study_in_batches
 from evencover.studies.large_table import table_in_folder
 from evencover.studies.plan import Plan

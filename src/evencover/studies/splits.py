@@ -133,16 +133,24 @@ def _part(table: PreparedTable, rows: IntArray) -> Part:
 
 
 _MAX_ROWS = 1000  # cross-fitting takes about a hundred fits
-_TOO_FEW = "they are too few for three parts"
 _MIN_GROUPS = 3  # of the spread, which a split should allow
 
 
-def reason_for_cross(table: PreparedTable, plan: Plan) -> str | None:
-    """Return why the rows of a table should not be split, as the end of a sentence; None if they should be."""
+def note_on_cross(table: PreparedTable, plan: Plan) -> Message | None:
+    """Return a note on why the rows are not split, and how to split them if that is possible; None if they are."""
     if plan.needs_split is not None or table.times is not None or len(table.y) > _MAX_ROWS:
         return None
+    text = "the rows take turns to train, to calibrate and to test, because"
     if not has_rows_for_split(table, plan):
-        return _TOO_FEW
+        return Message(f"{text} they are too few for three parts")
+    reason = _too_few_for_groups(table, plan)
+    if reason is None:
+        return None
+    return Message(f"{text} {reason}. To split them into three parts, use", ({"calibration": "split"},), lead="")
+
+
+def _too_few_for_groups(table: PreparedTable, plan: Plan) -> str | None:
+    """Return why a split leaves too few rows to calibrate groups, as the end of a sentence; None if it does not."""
     _, calibration, _ = split_table(table, plan)
     calibration = one_row_per_cluster(calibration, clusters_of(table, calibration), plan.seed)
     needed = rows_for_finite_threshold(plan.level)
@@ -179,13 +187,3 @@ def _stand_in(part: Part) -> Rows:
     """Return rows with random numbers instead of predictions."""
     numbers = np.random.default_rng(0).permutation(len(part)) + 1.0
     return Rows(Prediction(numbers, spread=numbers[::-1]), part.X, part.y)
-
-
-def cross_notes(reason: str | None) -> list[Message]:
-    """Return a note on why no rows were set aside, if this was decided here, and how to split them if they can be."""
-    if reason is None:
-        return []
-    text = f"the rows take turns to train, to calibrate and to test, because {reason}"
-    if reason == _TOO_FEW:
-        return [Message(text)]
-    return [Message(f"{text}. To split them into three parts, use", ({"calibration": "split"},), lead="")]

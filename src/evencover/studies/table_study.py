@@ -16,9 +16,9 @@ from evencover.diagnostics.cross_fitted_models import fitted_with_progress
 from evencover.diagnostics.diagnosis import diagnose
 from evencover.diagnostics.recommendation_result import Recommendation
 from evencover.diagnostics.recommendations import recommend
+from evencover.inputs import StageProgress
 from evencover.inputs.arrays import IntArray, warn_user
 from evencover.inputs.frames import column_names, columns_of, row_numbers
-from evencover.inputs.progress import StageProgress
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
 from evencover.models.estimators import cloned, median_spread
@@ -31,7 +31,7 @@ from evencover.studies.cross_fitting import CrossEvidence, CrossSettings, cross_
 from evencover.studies.evidence import SplitEvidence, audit_taxonomy
 from evencover.studies.messages import Message, TableWarning
 from evencover.studies.plan import Plan
-from evencover.studies.splits import clusters_of, cross_notes, reason_for_cross, split_table, time_notes
+from evencover.studies.splits import clusters_of, note_on_cross, split_table, time_notes
 from evencover.studies.study_result import Study
 from evencover.studies.table_preparation import (
     ColumnRoles,
@@ -47,8 +47,8 @@ def study_in_memory(table: Any, roles: ColumnRoles, plan: Plan, name: str, progr
     prepared = prepare_table(table, roles)
     if plan.calibration == "cross" and roles.time is not None:
         raise ValueError("calibration must be 'split' or 'auto' for rows in the order of time; got 'cross'")
-    reason = reason_for_cross(prepared, plan) if plan.calibration == "auto" else None
-    cross = plan.calibration == "cross" or reason is not None
+    cross_note = note_on_cross(prepared, plan) if plan.calibration == "auto" else None
+    cross = plan.calibration == "cross" or cross_note is not None
     plan = plan.for_table(len(prepared.y), cross=cross)
     fitted = _fit_cross(prepared, plan, progress) if cross else _fit_split(table, roles, prepared, plan, progress)
     evidence, regressor = fitted.evidence, fitted.evidence.regressor
@@ -71,7 +71,7 @@ def study_in_memory(table: Any, roles: ColumnRoles, plan: Plan, name: str, progr
         left_out=fitted.table.left_out,
         row_numbers=row_numbers(table),
         table_warnings=(*prepared.warnings, *fitted.warnings),
-        table_notes=(*fitted.table.notes, *cross_notes(reason), *fitted.notes),
+        table_notes=(*fitted.table.notes, *filter(None, [cross_note]), *fitted.notes),
     )
 
 

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from urllib.parse import unquote
 
 from evencover.calibration.table_columns import TableColumns
+from evencover.inputs import AmountProgress
 from evencover.inputs.arrays import check_count
-from evencover.inputs.progress import AmountProgress
 from evencover.tables.batches import (
     Batch,
     InvalidPartError,

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from evencover.inputs.progress import AmountProgress
+from evencover.inputs import AmountProgress
 from evencover.tables.arrow_data import ArrowData, arrow_data
 
 if TYPE_CHECKING:

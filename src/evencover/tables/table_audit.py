@@ -16,8 +16,8 @@ from evencover.diagnostics.audits import audit_of_counts
 from evencover.diagnostics.coverage_tests import CalibrationPools, checked_sizes
 from evencover.diagnostics.verdicts import checked_settings
 from evencover.display.text import count_text
+from evencover.inputs import AmountProgress
 from evencover.inputs.arrays import FloatArray, IntArray
-from evencover.inputs.progress import AmountProgress
 from evencover.intervals import Intervals
 from evencover.quantiles import Level, level_fraction
 from evencover.tables.batches import Batch, TableData, codes_of, import_arrow, label_codes, named_errors, numbers

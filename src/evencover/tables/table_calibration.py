@@ -22,8 +22,8 @@ from evencover.calibration.histograms import (
 from evencover.calibration.stored_scores import CountedScores
 from evencover.calibration.table_columns import TableColumns
 from evencover.groups import Label
+from evencover.inputs import AmountProgress
 from evencover.inputs.arrays import IntArray
-from evencover.inputs.progress import AmountProgress
 from evencover.quantiles import Levels, conformal_rank, level_fractions
 from evencover.scores.evaluation import scores_of
 from evencover.scores.score import Score, checked_score

@@ -18,9 +18,9 @@ from evencover.files.archive import atomic_write
 from evencover.files.unfinished import moves_into_place, temporary_folder
 from evencover.groups import Label
 from evencover.guarantees import Guarantee
+from evencover.inputs import AmountProgress
 from evencover.inputs.arrays import FloatArray
 from evencover.inputs.optional import import_optional
-from evencover.inputs.progress import AmountProgress
 from evencover.intervals import Intervals, stack_levels
 from evencover.quantiles import Levels, is_level_sequence, level_fractions
 from evencover.scores.evaluation import interval_by

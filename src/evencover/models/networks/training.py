@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch.optim.adam import adam
 
+from evencover.inputs import Progress
 from evencover.inputs.arrays import IntArray
 from evencover.inputs.optional import import_optional
-from evencover.inputs.progress import Progress
 from evencover.models.networks.layers import Layer, Layers, forward, initial_layers, stacked
 from evencover.models.networks.training_tasks import Loss, ShowProgress, TrainingSettings, TrainingTask
 

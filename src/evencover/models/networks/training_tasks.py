@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from evencover.inputs import Progress
 from evencover.inputs.arrays import FloatArray, is_count, is_number
-from evencover.inputs.progress import Progress
 
 
 class Loss(Protocol):
