@@ -489,3 +489,28 @@ def test_weights_in_a_file_are_checked(old, tmp_path):
             ValueError, match=r"c.npz is not a calibration file written by evencover, or it is corrupt: weights must"
         ):
             Calibration.load(tmp_path / "c.npz")
+
+
+def test_histograms_and_scores_do_not_merge(old):
+    """Nor histograms on different grids; weights and clusters need the scores."""
+    scores, rounded, coarse = (calibrate(old.y, old.prediction, bits=bits) for bits in (None, 10, 5))
+    for first, second, message in ((scores, rounded, "None and 10"), (rounded, coarse, "10 and 5")):
+        with pytest.raises(ValueError, match=f"merge needs calibrations with the same bits; got {message}"):
+            first.merge(second)
+    for given in ({"weights": np.ones(len(old.y))}, {"clusters": np.arange(len(old.y)) // 2}):
+        with pytest.raises(ValueError, match="bits must be None for rows with weights or clusters"):
+            calibrate(old.y, old.prediction, bits=10, **given)
+    with pytest.raises(ValueError, match="histograms have no weights for covariate shift"):
+        rounded.interval(old.prediction, weights=np.ones(len(old.y)))
+    with pytest.raises(AttributeError, match="does not keep the scores of its rows"):
+        rounded.scores  # noqa: B018
+
+
+def test_histograms_are_saved(old, tmp_path):
+    found = calibrate(old.y, old.prediction, groups=old.y > 0, bits=6)
+    found.save(tmp_path / "histograms")
+    loaded = Calibration.load(tmp_path / "histograms")
+    assert repr(loaded) == repr(found)
+    np.testing.assert_array_equal(loaded.threshold([0.5, 0.9]), found.threshold([0.5, 0.9]))
+    p_values = (each.p_values(old.y, old.prediction, groups=old.y > 0) for each in (loaded, found))
+    np.testing.assert_array_equal(*p_values)

@@ -683,3 +683,8 @@ def test_calibration_loads_numpy_and_pyarrow_only(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_calibration_of_arrays_does_not_know_the_columns(folder, tmp_path):
+    with pytest.raises(ValueError, match="predictor must know the columns of a table; got a calibration of arrays"):
+        predict(folder, calibrate([1.0, 2.0], [0.0, 0.0]), output=tmp_path / "out")

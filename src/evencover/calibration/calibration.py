@@ -14,7 +14,7 @@ import numpy as np
 from evencover.calibration import calibration_files
 from evencover.calibration.pools import PoolAssignment, ScorePool
 from evencover.calibration.sql import ThresholdSQL, UnseenSQL, threshold_sql
-from evencover.calibration.stored_scores import Cell, CountedScores, RowScores, from_state
+from evencover.calibration.stored_scores import Cell, CountedScores, RowScores, StoredScores, from_state
 from evencover.calibration.table_columns import TableColumns
 from evencover.display.text import number_text, text_table
 from evencover.groups import Groups, Label, checked_groups, cluster_codes, first_few
@@ -22,7 +22,7 @@ from evencover.guarantees import CLUSTERED, EXCHANGEABLE, LEARNED_FROM_CLUSTERS,
 from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative
 from evencover.inputs.frames import frame_kind
 from evencover.intervals import Intervals, for_requested_level, stack_levels
-from evencover.quantiles import Level, Levels, conformal_rank, is_level_sequence, level_fraction, level_fractions
+from evencover.quantiles import Level, Levels, is_level_sequence, level_fraction, level_fractions
 from evencover.rows import Rows
 from evencover.scores.evaluation import checked_nonconformity, checked_scores, intervals_by_group, scores_by_group
 from evencover.scores.one_sided import side_of
@@ -146,7 +146,7 @@ class Calibration:
     """
 
     nonconformity: Nonconformity
-    stored: RowScores | CountedScores
+    stored: StoredScores
     tail_share: Fraction = Fraction(1)
     columns: TableColumns | None = None
     levels: tuple[float, ...] = ()
@@ -439,10 +439,6 @@ class Calibration:
     def with_scores(self, scores: FloatArray) -> "Calibration":
         """Return the same rows and groups with other scores. Shape (n,)."""
         return replace(self, stored=replace(self._rows, scores=scores))
-
-    def ranks(self, level: Fraction) -> dict[Label, int]:
-        """Return the conformal rank of each group."""
-        return {label: conformal_rank(n, level) for label, n in self.sizes.items()}
 
     def state(self) -> dict[str, Any]:
         """Return all but the score as arrays and JSON values, for a file."""

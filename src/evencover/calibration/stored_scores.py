@@ -1,66 +1,24 @@
 """The calibration scores of all groups, as a calibration keeps them: of each row, or counted in histograms.
 
-Both are divided into cells, pairs of a group and of edge bits (see `Groups.edge`), and have a pool for each cell.
+Both are divided into cells, pairs of a group and of edge bits (see `Groups.edge`), and have a pool for each cell. They
+have the same attributes and methods, so that `Calibration` need not know which it has.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evencover.calibration.histograms import DEFAULT_BITS, ScoreHistogram, checked_bits
-from evencover.calibration.pools import Pool, ScorePool
+from evencover.calibration.pools import Pool
 from evencover.groups import Groups, Label, cluster_codes, json_label
 from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative
 from evencover.scores.evaluation import checked_scores
 
 Cell: TypeAlias = tuple[int, int]  # group code and edge bits
-
-
-class StoredScores(Protocol):
-    """The scores of all groups, from which `Calibration` finds thresholds and p-values."""
-
-    @property
-    def labels(self) -> tuple[Label, ...]:
-        """The labels of the groups."""
-
-    @property
-    def rules(self) -> tuple[str, ...]:
-        """The rule of each group; none if the groups were given."""
-
-    @property
-    def pools(self) -> Mapping[Cell, ScorePool]:
-        """The scores of each cell that has rows."""
-
-    @property
-    def empty(self) -> ScorePool:
-        """A pool without scores."""
-
-    @property
-    def bits(self) -> int | None:
-        """The binary digits that scores are rounded up to; None if they are not rounded."""
-
-    @property
-    def weights(self) -> FloatArray | None:
-        """The weights of the rows for covariate shift."""
-
-    @property
-    def clusters(self) -> IntArray | None:
-        """The cluster of each row."""
-
-    def joined(self, others: Sequence[Self], /) -> Self:
-        """Return the scores of all parts, which have the same labels, rules and bits."""
-
-    def state(self) -> dict[str, Any]:
-        """Return the scores as arrays and JSON values, for a file."""
-
-
-def from_state(state: Mapping[str, Any]) -> "RowScores | CountedScores":
-    """Return the scores from what `state` returned."""
-    return CountedScores.from_state(state) if "cells" in state else RowScores.from_state(state)
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,6 +221,14 @@ class CountedScores:
             in_order = (np.diff(pool.indices) > 0).all() and (pool.counts > 0).all()
             if not 0 <= group < len(self.labels) or len(pool.indices) != len(pool.counts) or not in_order:
                 raise ValueError(f"the counts of group {group} do not belong together")
+
+
+StoredScores: TypeAlias = RowScores | CountedScores
+
+
+def from_state(state: Mapping[str, Any]) -> StoredScores:
+    """Return the scores from what `state` returned."""
+    return CountedScores.from_state(state) if "cells" in state else RowScores.from_state(state)
 
 
 def _select(values: NDArray[Any], rows: IntArray) -> NDArray[Any]:

@@ -40,6 +40,10 @@ class Evidence(Protocol):
     """The test of a study's model."""
 
     @property
+    def regressor(self) -> Any:
+        """The calibrated model."""
+
+    @property
     def kind(self) -> EvidenceKind:
         """How the rows were used."""
 
@@ -141,7 +145,7 @@ class SplitEvidence:
 
 
 def audit_test_rows(
-    evidence: Any, intervals: Intervals, diagnosis: Diagnosis, plan: Plan, *, X: Any, split_at_random: bool
+    evidence: Evidence, intervals: Intervals, diagnosis: Diagnosis, plan: Plan, *, X: Any, split_at_random: bool
 ) -> Audit:
     """Return the audit of test rows in memory; if one threshold serves all rows, the calibration rows count, too.
 
