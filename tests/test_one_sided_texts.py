@@ -140,6 +140,7 @@ def test_a_report_calls_them_bounds(found):
     side, result = found
     text = plain(report_page(result))
     for expected in (
+        f"<title>{side.capitalize()} bounds for y</title>",
         f"How often are the {side} bounds right?",
         f"{side} bound is right if the true value of y is not {'above' if side == 'upper' else 'below'} it.",
         f"How far are the {side} bounds from the predictions?",

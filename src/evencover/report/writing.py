@@ -98,8 +98,9 @@ def _level_parts(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRec
 
 def _title_and_subtitle(result: Study | Diagnosis | Audit) -> tuple[str, str]:
     if isinstance(result, Study):
+        are_intervals = result.quality.side is None
         return (
-            f"Prediction intervals for {result.target}",
+            f"{'Prediction intervals' if are_intervals else result.quality.noun.capitalize()} for {result.target}",
             f"{result.name}, {count_text(result.n_rows)} rows. Model: {result.model_text}.{_support_text(result)}",
         )
     if isinstance(result, Audit):
