@@ -2,6 +2,7 @@
 
 import re
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -181,6 +182,16 @@ def test_the_report_has_the_counts_of_all_rows_at_every_level(tmp_path):
         assert (rows, coverage) == (n, f"{share:.3f}")
         if level == found.plan.level:
             assert found.audit.overall.coverage == pytest.approx(share, rel=1e-12)
+
+
+def test_ties_at_another_level_change_no_audit(canonical):
+    """A report asks for the intervals at all levels at once, which know only that scores are tied at one of them."""
+    found, _ = canonical
+    own = found.evidence.intervals(0.8)
+    tied = replace(own, guarantee=replace(own.guarantee, tied=("low",)))
+    audits = (found.evidence.audit(each, found.diagnosis, found.plan) for each in (own, tied))
+    first, second = ([(row.low, row.high) for row in each.table] for each in audits)
+    assert first == second
 
 
 def test_a_saved_predictor_has_the_thresholds_of_all_rows(tmp_path, canonical):

@@ -123,10 +123,10 @@ class ModelTest:
         The model, calibrated on all calibration rows.
     taxonomy : taxonomy
         The groups of the audit.
-    intervals : Intervals
-        The intervals of the sample's test rows at the plan's own level.
+    intervals : mapping from float to Intervals
+        The intervals of the sample's test rows at each level, the plan's own included.
     by_level : mapping from float to CellCounter
-        The counts at each level, the plan's own included.
+        The counts at each of these levels.
     outside : RowUses
         The counts of rows, and of targets outside the support.
     warnings : BatchWarnings
@@ -136,7 +136,7 @@ class ModelTest:
     sampled: Study
     regressor: ConformalRegressor
     taxonomy: Taxonomy
-    intervals: Intervals
+    intervals: Mapping[float, Intervals]
     by_level: Mapping[float, CellCounter]
     outside: RowUses
     warnings: BatchWarnings
@@ -155,7 +155,7 @@ class ModelTest:
         taxonomy = regressor.taxonomy_ if several else fixed_taxonomy(audit_taxonomy(sampled.regressor))
         y = sampled.test_rows.required_target(by="a test")
         by_level = {level: CellCounter.like(y, each, level_fraction(level)) for level, each in intervals.items()}
-        return cls(sampled, regressor, taxonomy, intervals[sampled.plan.level], by_level, outside, warnings)
+        return cls(sampled, regressor, taxonomy, intervals, by_level, outside, warnings)
 
     @property
     def features(self) -> list[str]:
@@ -198,13 +198,14 @@ class ModelTest:
             ),
             self.by_level,
             {use: total for use, (_, total) in self.outside.counts.items()},
+            frozenset(level for level, each in self.intervals.items() if is_raised(each, 0)),
         )
         return replace(
             sampled,
             regressor=self.regressor,
             evidence=evidence,
-            intervals=self.intervals,
-            audit=evidence.audit(self.intervals, sampled.diagnosis, plan),
+            intervals=self.intervals[plan.level],
+            audit=evidence.audit(self.intervals[plan.level], sampled.diagnosis, plan),
             table_warnings=(*_without(sampled.table_warnings, "outside support"), *self.outside.warnings()),
             table_notes=(_uses_note(evidence), *without_target, *_without(sampled.table_notes, "missing target")),
         )
@@ -241,11 +242,15 @@ class BatchEvidence:
         The counts of all test rows at each level.
     used : mapping from str to int
         The number of other rows by their use.
+    tied : set of float
+        The levels at which several calibration scores equal a threshold. Intervals at several levels, such as those of
+        a report, know this for all of their levels together only.
     """
 
     sample: SplitEvidence
     by_level: Mapping[float, CellCounter]
     used: Mapping[str, int]
+    tied: frozenset[float]
     kind: ClassVar[EvidenceKind] = "batches"
 
     @property
@@ -310,7 +315,7 @@ class BatchEvidence:
             level_fraction(sampled.level),
             tuple(guarantee.sizes.values()),
             guarantee.tail_shares,
-            raised=is_raised(intervals, counts.all_rows.n_replaced),
+            raised=sampled.level in self.tied or counts.all_rows.n_replaced > 0,
         )
         audited = audit_of_counts(sampled, counts, pools)
         judged = audited.quality
