@@ -4,8 +4,8 @@
     python -m benchmarks.gpu_arrays --rows 10000000        fewer
 
 Needs a GPU with CUDA, torch and array-api-compat; CuPy and JAX are measured if they are installed. Each library sorts
-all scores at once, without their groups; `evencover.array_api.thresholds` finds the exact threshold of each group. Both
-start with arrays on the GPU, and end when the GPU has finished. The exit status is 1 if thresholds differ from numpy's.
+all scores at once, without their groups; a calibration finds the exact threshold of each group, and ties. Both start
+with arrays on the GPU, and end when the GPU has finished. The exit status is 1 if thresholds differ from numpy's.
 """
 
 import argparse
@@ -146,13 +146,16 @@ def measured(
     library: Library, scores: Any, groups: Any, levels: list[float], rounds: int, expected: Any
 ) -> tuple[str, ...]:
     """Return the cells of the times: thresholds and sort take turns, after a first call of each."""
-    from evencover.array_api import thresholds
+    from evencover.calibration.device_scores import DeviceScores
+    from evencover.groups import Groups
+    from evencover.quantiles import level_fractions
 
     on_device, codes = library.on_device(scores), library.on_device(groups)
     found: list[Any] = []
 
     def ours() -> None:
-        found[:] = [thresholds(on_device, levels, groups=codes, n_groups=_GROUPS)]
+        stored = DeviceScores(on_device, Groups(codes, tuple(range(_GROUPS))))
+        found[:] = [stored.thresholds(level_fractions(levels)).table]
         library.wait(found[0])
 
     def sort() -> None:

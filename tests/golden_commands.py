@@ -56,6 +56,7 @@ from evencover import (
     Calibration,
     ConformalRegressor,
     CrossConformalRegressor,
+    Groups,
     IntervalDistance,
     Marginal,
     Normalized,
@@ -70,7 +71,6 @@ from evencover import (
     Standardized,
     Support,
     TwoTails,
-    array_api,
     audit,
     calibrate,
     conformal_quantile,
@@ -784,20 +784,24 @@ def of_arrays() -> Answers:
     for library, array in (("numpy", np.asarray), ("torch", torch.asarray), ("torch float32", single)):
         y, c, s, lower, upper = (array(values) for values in columns.values())
         whole = np.asarray if library == "numpy" else torch.asarray
-        inputs = {"center": {"center": c}, "spread": {"center": c, "spread": s}}
-        inputs["bounds"] = {"lower": lower, "upper": upper}
-        for name, given in inputs.items():
-            found = array_api.calibrate(y, **given, groups=whole(codes), n_groups=4)
+        inputs = {"center": (Residual(), Prediction(c)), "spread": (Normalized(), Prediction(c, s))}
+        inputs["bounds"] = IntervalDistance(), Prediction.from_quantiles(lower, upper)
+        for name, (score, given) in inputs.items():
+            groups = Groups(whole(codes), (0, 1, 2, 3))
+            found = calibrate(y, given, nonconformity=score, groups=groups)
             yield f"arrays/{library}/{name}/thresholds", np.asarray(found.threshold(LEVELS))
-            made = found.interval(**given, groups=whole(codes), level=LEVELS)
-            yield f"arrays/{library}/{name}/intervals", np.stack([np.asarray(bound) for bound in made])
+            made = found.interval(given, groups=groups, level=LEVELS)
+            yield f"arrays/{library}/{name}/intervals", np.stack([np.asarray(made.lower), np.asarray(made.upper)])
             yield f"arrays/{library}/{name}/guarantee", text(guarantee_facts(found.guarantee))
-            yield f"arrays/{library}/{name}/scores", np.asarray(array_api.scores(y, **given))
-            marginal = array_api.calibrate(y, **given).interval(**given, level=0.9)
-            yield f"arrays/{library}/{name}/marginal", np.stack([np.asarray(bound) for bound in marginal])
-        found = array_api.thresholds(y, [0.1, 0.5, 0.9], groups=whole(many))
-        yield f"arrays/{library}/many groups", np.asarray(found)
-        yield f"arrays/{library}/by edges", np.asarray(array_api.groups_by_edges(s, [0.5, 1.0, 2.0]))
+            yield f"arrays/{library}/{name}/scores", np.asarray(score(y, given))
+            marginal = calibrate(y, given, nonconformity=score).interval(given, level=0.9)
+            both = np.stack([np.asarray(marginal.lower), np.asarray(marginal.upper)])
+            yield f"arrays/{library}/{name}/marginal", both
+        found = calibrate(y, Prediction(0 * y, 0 * y + 1), nonconformity=Standardized(), groups=whole(many))
+        with warnings.catch_warnings(action="ignore"):  # of groups with few rows
+            yield f"arrays/{library}/many groups", np.asarray(found.threshold([0.1, 0.5, 0.9]))
+        groups = BySpread(edges=[0.5, 1.0, 2.0]).learn(Rows(Prediction(c, s)))
+        yield f"arrays/{library}/by edges", np.asarray(groups.codes)
 
 
 def of_sql() -> Answers:

@@ -20,10 +20,11 @@ LAYERS = (  # of packages and single modules: each imports from its own layer or
     "_version _lazy",
     "inputs",
     "display files",
-    "quantiles quantile_functions groups guarantees target_support intervals predictions rows metrics bins",
+    "quantiles device_quantiles quantile_functions arithmetic groups guarantees target_support intervals predictions "
+    "rows metrics bins",
     "scores taxonomies",
     "calibration",
-    "array_api theory synthetic",
+    "theory synthetic",
     "models",
     "model_selection protocols conformal",
     "diagnostics",
@@ -58,7 +59,6 @@ class Missing:
 sys.meta_path.insert(0, Missing())
 import evencover
 import evencover.cli
-import evencover.array_api
 import evencover.datasets
 import evencover.reproduction.benchmark.result_files
 import evencover.models

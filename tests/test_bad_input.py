@@ -161,7 +161,7 @@ CASES = {
     ),
     "floor without scale": (
         lambda: Normalized(floor=0.1)(ONES, Prediction(ZEROS, ONES)),
-        "epsilon and floor are fractions of a scale, and the scale is missing; pass scale=",
+        "its settings are fractions of a scale, and the scale is missing; pass scale=",
     ),
     "negative epsilon": (
         lambda: Normalized(epsilon=-1.0, scale=1.0)(ONES, Prediction(ZEROS, ONES)),

@@ -321,7 +321,7 @@ def test_the_scale_of_floors_is_learned_on_the_training_rows():
     np.testing.assert_array_equal(here.predict_interval(data.X).lower[:1], here.predict_interval(data.X[:1]).lower)
     assert here.nonconformity.scale is None  # the constructor's argument is not changed
     frozen = ConformalRegressor(FrozenEstimator(here.estimator_), nonconformity=Normalized(epsilon=0.5))
-    with pytest.raises(ValueError, match="epsilon and floor are fractions of a scale, and the scale is missing"):
+    with pytest.raises(ValueError, match="its settings are fractions of a scale, and the scale is missing"):
         frozen.fit(data.X, data.y)
 
 

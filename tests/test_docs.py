@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import evencover
-import evencover.array_api
 import evencover.cli
 import evencover.datasets
 import evencover.diagnostics
@@ -122,7 +121,6 @@ PAGES_OF_NAMES = {
     evencover.models: ("models.md", "guide.md"),
     evencover.theory: ("theory.md",),
     evencover.tables: ("scale.md",),
-    evencover.array_api: ("scale.md",),
     evencover.synthetic: ("reproduction.md",),
     evencover.datasets: ("real_data.md",),
     evencover.reproduction.benchmark: ("real_data.md",),

@@ -159,8 +159,8 @@ def test_a_diagnosis_neither_scores_nor_draws_twice(monkeypatch):
     """The scores of the calibration are used; the joint test is drawn once."""
     scored, drawn = Counter(), Counter()
     for score in (Residual, Normalized, IntervalDistance):
-        by = score._formula
-        monkeypatch.setattr(score, "_formula", lambda *args, by=by, kind=score: scored.update([kind]) or by(*args))
+        by = score.formula
+        monkeypatch.setattr(score, "formula", lambda *args, by=by, kind=score: scored.update([kind]) or by(*args))
     draw_p_value = MarginalThreshold.joint_p_value
     monkeypatch.setattr(
         MarginalThreshold,

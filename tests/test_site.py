@@ -16,7 +16,6 @@ MODULES = (  # a name of several modules is listed under the first
     ".metrics",
     ".model_selection",
     ".tables",
-    ".array_api",
     ".studies",
     ".models",
     ".plots",

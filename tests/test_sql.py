@@ -646,13 +646,14 @@ def test_other_scores_have_thresholds_but_no_bounds(dialect):
     """A score without a formula, also a subclass, has no bounds in SQL, and cannot be calibrated there."""
 
     class Own(Residual):
-        pass
+        def interval(self, threshold, prediction):
+            return super().interval(threshold / 2, prediction)
 
     for score in (Bounded(Residual(), y_min=0), Own()):
         sql = threshold_sql(score, ("all",), (9,), [1.0], level=0.9, columns=TableColumns(center="c"), dialect=dialect)
         assert (sql.lower, sql.upper) == (None, None)
         assert sql.threshold
-        with pytest.raises(ValueError, match="nonconformity must be one of Residual, Normalized"):
+        with pytest.raises(ValueError, match="nonconformity must have a formula for SQL, as Residual, "):
             calibrate_sql("t", target="y", center="c", nonconformity=score, dialect=dialect)
 
 

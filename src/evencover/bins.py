@@ -35,6 +35,7 @@ import numpy as np
 
 from evencover.groups import Groups, Label
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, check_count, checked_vector
+from evencover.inputs.device_arrays import device_of, is_on_device, namespace
 
 _LAST_BIT = np.uint64(2 ** (53 - 30))  # of the 53 significant bits of a number, learned bins compare the first 30
 
@@ -56,7 +57,7 @@ class Bins:
     def from_settings(cls, values: FloatArray, name: str, *, n_groups: Any, edges: Any, min_rows: Any) -> Self:
         """Return bins at given edges, or `n_groups` equal-frequency bins (by default 3; `min_rows` can reduce it)."""
         if edges is None:
-            return cls.equal_frequency(values, _number_of_bins(len(values), n_groups, min_rows), name)
+            return cls.equal_frequency(values, _number_of_bins(values.shape[0], n_groups, min_rows), name)
         if n_groups is not None or min_rows is not None:
             raise ValueError(
                 f"bins of the {name} take either edges, or n_groups and min_rows; got edges together with n_groups or "
@@ -75,6 +76,10 @@ class Bins:
     @classmethod
     def equal_frequency(cls, values: FloatArray, n_groups: int, name: str) -> Self:
         """Return bins whose j-th edge is the floor(j n / K)-th smallest value, without those that cannot have rows."""
+        if is_on_device(values):
+            raise ValueError(
+                f"bins of the {name} need edges for arrays on a device, such as edges=[1.0, 2.0]; got none"
+            )
         sorted_values = np.append(-np.inf, np.sort(values))
         compared = without_rounding_errors(sorted_values)
         ranks = equal_frequency_ranks(len(values), n_groups)
@@ -110,6 +115,8 @@ class Bins:
 
     def calibration_groups(self, values: FloatArray) -> Groups:
         """Return the bin of each calibration row; a single row above the last of several edges counts as on it."""
+        if not self.n_requested:
+            return self.groups(values)
         compared, edges = self._compared(values), self._compared(self.edges)
         if 0 < self.n_requested < len(values) and len(edges) and np.count_nonzero(compared > edges[-1]) == 1:
             values = np.minimum(values, self.edges[-1])
@@ -117,6 +124,8 @@ class Bins:
 
     def groups(self, values: FloatArray, labels: tuple[Label, ...] | None = None) -> Groups:
         """Return the bin of each value, with edge rows marked; default labels go from low to high."""
+        if is_on_device(values):
+            return Groups(bin_codes(values, self.edges), labels or _ordinal_labels(len(self.edges) + 1), self.rules)
         values, upper_ends = self._compared(values), self._compared(np.append(self.edges, self.top))
         codes = np.searchsorted(upper_ends[:-1], values, side="left")
         rules = () if labels == self.rules else self.rules
@@ -129,6 +138,25 @@ class Bins:
 
     def _compared(self, values: FloatArray) -> FloatArray:
         return without_rounding_errors(values) if self.rounded else values
+
+
+def bin_codes(values: Any, edges: FloatArray) -> Any:
+    """Return the bin of each value on a device, 0 to len(edges); an edge belongs to the bin below it. Shape (n,)."""
+    xp = namespace(values)
+    if xp.finfo(values.dtype).bits < 32:
+        values = xp.astype(values, xp.float32)  # every value stays the same
+    if xp.finfo(values.dtype).bits == 32:
+        edges = _as_float32_below(edges)
+    on_device = xp.asarray(edges.tolist(), dtype=values.dtype, device=device_of(values))
+    return xp.searchsorted(on_device, values, side="left")
+
+
+def _as_float32_below(edges: FloatArray) -> FloatArray:
+    """Return the largest float32 up to each edge: the same values of float32 are at most as large."""
+    with np.errstate(over="ignore"):
+        nearest = edges.astype(np.float32)
+    lowered = np.where(nearest > edges, np.nextafter(nearest, np.float32(-np.inf)), nearest)
+    return lowered.astype(np.float64)
 
 
 def equal_frequency_ranks(n: int, n_groups: int) -> IntArray:

@@ -10,10 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evencover.inputs.arrays import IntArray, row_selection
+from evencover.inputs.device_arrays import (
+    checked_codes,
+    concatenated,
+    device_of,
+    group_sizes,
+    is_on_device,
+    namespace,
+    on_host,
+    taken,
+)
 from evencover.inputs.frames import is_missing
 
 Label: TypeAlias = Hashable
 
+MARGINAL_LABELS: tuple[Label, ...] = ("all",)
 _MAX_CODES_TO_SCAN = 8
 
 
@@ -24,7 +35,8 @@ class Groups:
     Parameters
     ----------
     codes : ndarray of int, shape (n,)
-        Position of each row's group in `labels`; -1 for a calibration row that belongs to no group.
+        Position of each row's group in `labels`; -1 for a calibration row that belongs to no group. Codes of arrays on
+        a device are there, too, of any type of integers, and all rows belong to a group.
     labels : tuple
         Name of each group: distinct, hashable values. Only text, numbers and booleans can be saved to a file.
     rules : tuple of str, optional
@@ -55,6 +67,9 @@ class Groups:
                 f"labels must be distinct, with one rule for each or no rules; got {first_few(self.labels)} and "
                 f"{len(self.rules)} rules"
             )
+        if is_on_device(self.codes):
+            object.__setattr__(self, "codes", checked_codes(self.codes, len(self.labels))[0])
+            return
         object.__setattr__(self, "codes", _checked_codes(self.codes, "codes", -1, len(self.labels)))
         if self.edge is not None:
             edge = _checked_codes(self.edge, "edge", 0, 1 << self.n_edge_bits)
@@ -77,7 +92,7 @@ class Groups:
         """
         if np.ma.is_masked(values):
             raise ValueError(f"{name} must have a label for every row; masked rows: {np.ma.getmaskarray(values).sum()}")
-        array = np.asarray(values)
+        array = np.asarray(on_host(values))
         if array.dtype.kind in "US" and isinstance(values, Sequence):
             array = np.asarray(values, dtype=object)  # numbers in a list of text and numbers stay numbers
         if array.ndim != 1:
@@ -96,9 +111,31 @@ class Groups:
         new_codes = np.array([code_of[label] for label in present], dtype=np.intp)
         return cls(new_codes[codes] if len(new_codes) else codes, all_labels)
 
+    @classmethod
+    def one(cls, values: Any) -> "Groups":
+        """Return one group for all rows, on the device of an array with one value for each row."""
+        xp = namespace(values)
+        if xp is np:
+            return cls(np.zeros(len(values), dtype=np.intp), MARGINAL_LABELS)
+        zero = xp.zeros((), dtype=xp.uint8, device=device_of(values))
+        return cls(xp.broadcast_to(zero, values.shape), MARGINAL_LABELS)  # without using memory for it
+
+    @classmethod
+    def of_codes(cls, codes: Any) -> "Groups":
+        """Return the groups 0, 1, ... up to the largest code, also those without rows, of an array on a device."""
+        if not is_on_device(codes):
+            raise TypeError(
+                "groups must be an array on the device of the prediction, with whole numbers 0, 1, 2, ..., or Groups; "
+                f"got {type(codes).__name__}"
+            )
+        codes, n_groups = checked_codes(codes, None)
+        return cls(codes, tuple(range(n_groups)))
+
     @property
     def counts(self) -> IntArray:
         """Number of rows in each group, edge rows included. Shape (n_groups,)."""
+        if is_on_device(self.codes):
+            return np.array(group_sizes(self.codes, len(self.labels)), dtype=np.intp)
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.labels))
 
     def cells(self) -> Iterator[tuple[tuple[int, int], IntArray]]:
@@ -126,11 +163,11 @@ class Groups:
 
     def codes_among(self, labels: tuple[Label, ...]) -> IntArray:
         """Return the position of each row's label in other labels, -1 if it is not among them. Shape (n,)."""
-        if self.labels == labels:
+        if self.labels == labels[: len(self.labels)]:
             return self.codes
         code_of = {label: code for code, label in enumerate(labels)}
         new_codes = np.array([*(code_of.get(label, -1) for label in self.labels), -1], dtype=np.intp)
-        return new_codes[self.codes]
+        return new_codes[self.codes] if not is_on_device(self.codes) else taken(new_codes, self.codes)
 
     def product(self, other: "Groups") -> "Groups":
         """Return the combinations of these groups and other groups of the same rows; each keeps its edge bits."""
@@ -149,7 +186,7 @@ class Groups:
         """Return the groups of the rows of all parts, which must have the same labels and rules."""
         n_edge_bits = max(part.n_edge_bits for part in parts)
         edge = np.concatenate([part._edge_bits() for part in parts]) if n_edge_bits else None
-        codes = np.concatenate([part.codes for part in parts])
+        codes = concatenated([part.codes for part in parts])
         return cls(codes, parts[0].labels, parts[0].rules, edge, n_edge_bits)
 
     def state(self) -> dict[str, Any]:
@@ -193,7 +230,7 @@ class Groups:
                 )
 
     def __len__(self) -> int:
-        return len(self.codes)
+        return int(self.codes.shape[0])
 
     def __getitem__(self, rows: Any) -> "Groups":
         rows = row_selection(rows)

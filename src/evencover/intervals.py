@@ -22,6 +22,7 @@ from evencover.inputs.arrays import (
     row_selection,
     warn_user,
 )
+from evencover.inputs.device_arrays import checked_column, device_of, is_on_device, namespace, on_host
 from evencover.inputs.frames import FrameKind, frame_kind, n_rows, new_frame
 from evencover.quantiles import Levels, is_level_sequence, level_fractions
 from evencover.target_support import limits_text
@@ -44,7 +45,7 @@ class Intervals:
     Parameters
     ----------
     lower, upper : ndarray of shape (n,), or (n, L) for L levels
-        The bounds.
+        The bounds; arrays of torch, CuPy or JAX stay on their device.
     level : float or tuple of L floats, optional
         Nominal coverage.
     groups : Groups of n rows, optional
@@ -81,7 +82,9 @@ class Intervals:
     side: Side | Literal["both"] | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
-        lower, upper = np.asarray(self.lower, dtype=float), np.asarray(self.upper, dtype=float)
+        lower, upper = (
+            bound if is_on_device(bound) else np.asarray(bound, float) for bound in (self.lower, self.upper)
+        )
         if lower.shape != upper.shape or lower.ndim not in (1, 2):
             raise ValueError(
                 "lower and upper must have the same shape, (n,) or (n, levels); "
@@ -91,12 +94,12 @@ class Intervals:
             raise ValueError(f"prediction must have shape {lower.shape[:1]}; got {np.shape(self.prediction)}")
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
-        object.__setattr__(self, "replaced", _checked_marks(self.replaced, lower.shape))
+        object.__setattr__(self, "replaced", _checked_marks(self.replaced, lower))
 
     @property
     def n_replaced(self) -> int:
         """Number of intervals that held no possible target, and were replaced by the nearest one."""
-        return int(self.replaced.sum())
+        return int(namespace(self.replaced).count_nonzero(self.replaced))
 
     @property
     def empty(self) -> BoolArray:
@@ -106,15 +109,18 @@ class Intervals:
     @property
     def width(self) -> FloatArray:
         """Length of each interval: 0 if it is empty, inf if a bound is infinite. Same shape as the bounds."""
+        if is_on_device(self.lower):
+            xp = namespace(self.lower)
+            return xp.where(self.lower < self.upper, self.upper - self.lower, xp.zeros_like(self.lower))  # type: ignore[no-any-return]
         width = np.zeros_like(self.lower)
         np.subtract(self.upper, self.lower, out=width, where=self.lower < self.upper)
         return width
 
     def covers(self, y: Any) -> BoolArray:
         """Return whether each interval contains its row's target; `y` has shape (n,), the result that of the bounds."""
-        target = checked_vector(y, "y", length=len(self), matched="the intervals")
+        target = checked_column(y, "y", like=self.lower, length=len(self), matched="the intervals")
         target = target if self.lower.ndim == 1 else target[:, None]
-        return (self.lower <= target) & (target <= self.upper)
+        return (self.lower <= target) & (target <= self.upper)  # type: ignore[no-any-return]
 
     def covers_inside(
         self, y: Any, *, whole: bool = False, limits: tuple[float, float] = (-np.inf, np.inf)
@@ -321,7 +327,7 @@ class Intervals:
         return self.level if isinstance(self.level, tuple) else range(self.lower.shape[1])
 
     def __len__(self) -> int:
-        return len(self.lower)
+        return int(self.lower.shape[0])
 
     def __getitem__(self, rows: Any) -> "Intervals":
         """Return the intervals of some rows, selected by a slice, a mask, positions or one position."""
@@ -341,11 +347,11 @@ class Intervals:
             raise ValueError(
                 "copy=False is not possible: lower and upper are two arrays, so an array of both is a copy"
             )
-        return np.stack([self.lower, self.upper], axis=-1).astype(dtype or float, copy=False)
+        return np.stack([on_host(self.lower), on_host(self.upper)], axis=-1).astype(dtype or float, copy=False)
 
     def __repr__(self) -> str:
         level = "" if self.level is None else f", level={self.level}"
-        empty = f", {n} empty" if (n := int(self.empty.sum())) else ""
+        empty = f", {n} empty" if (n := int(namespace(self.empty).count_nonzero(self.empty))) else ""
         replaced = f", {self.n_replaced} replaced by a point" * (self.n_replaced > 0)
         return f"Intervals({len(self)} rows{level}, mean width {mean_width_text(self.width)}{empty}{replaced})"
 
@@ -415,16 +421,19 @@ def stack_levels(by_level: Sequence[Intervals]) -> Intervals:
 
 def _stack(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return columns as a matrix; without a copy if there is only one."""
-    return columns[0][:, None] if len(columns) == 1 else np.stack(columns, axis=-1)
+    return columns[0][:, None] if len(columns) == 1 else namespace(columns[0]).stack(columns, axis=-1)
 
 
-def _checked_marks(replaced: Any, shape: tuple[int, ...]) -> BoolArray:
+def _checked_marks(replaced: Any, bound: Any) -> BoolArray:
     """Return which intervals were replaced; for None, that none was, without using memory for it."""
+    if is_on_device(bound):  # where no score replaces intervals
+        xp = namespace(bound)
+        return xp.broadcast_to(xp.zeros((), dtype=xp.bool, device=device_of(bound)), bound.shape)  # type: ignore[no-any-return]
     if replaced is None:
-        return np.broadcast_to(np.False_, shape)
+        return np.broadcast_to(np.False_, bound.shape)
     marks = np.asarray(replaced, dtype=bool)
-    if marks.shape != shape:
-        raise ValueError(f"replaced must have the shape of the bounds, {shape}; got {marks.shape}")
+    if marks.shape != bound.shape:
+        raise ValueError(f"replaced must have the shape of the bounds, {bound.shape}; got {marks.shape}")
     return marks
 
 
@@ -471,7 +480,7 @@ def moved_note(intervals: Intervals, rows: str = "rows") -> str:
 
 def mean_width_text(widths: FloatArray) -> str:
     """Return the mean width of each level, as text."""
-    means = np.mean(widths, axis=0) if len(widths) else np.full(widths.shape[1:], np.nan)
+    means = on_host(namespace(widths).mean(widths, axis=0)) if widths.shape[0] else np.full(widths.shape[1:], np.nan)
     return ", ".join(f"{mean:.4g}" for mean in np.atleast_1d(means))
 
 

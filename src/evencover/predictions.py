@@ -7,15 +7,21 @@ from typing import Any
 
 import numpy as np
 
+from evencover.arithmetic import Arithmetic, arithmetic_of
 from evencover.inputs.arrays import (
     BoolArray,
     FloatArray,
-    check_not_negative,
     checked_for_each_row,
-    checked_vector,
-    joined_rows,
     row_selection,
     selected_rows,
+)
+from evencover.inputs.device_arrays import (
+    check_not_negative,
+    checked_column,
+    is_on_device,
+    joined_rows,
+    namespace,
+    on_host,
 )
 from evencover.intervals import Intervals
 from evencover.quantile_functions import (
@@ -41,7 +47,8 @@ class Prediction:
     - From bounds: the spread is (upper − lower) / 2z.
 
     Otherwise it is None, and a score or taxonomy that needs it raises an error. Bounds and quantiles in the wrong order
-    are put in order, and counted in `crossings`. Arrays are not copied: do not change them afterwards.
+    are put in order, and counted in `crossings`. Arrays are not copied: do not change them afterwards. Arrays of torch,
+    CuPy or JAX stay what and where they are, such as on a GPU; quantiles are arrays of numpy.
 
     The prediction of a model that was fitted to transformed targets is in the unit of the target, and has the
     transform as its `scale`. Scores are then computed on that scale, and their intervals are mapped back.
@@ -106,11 +113,12 @@ class Prediction:
             if ordered is None or at is None:
                 raise ValueError("center must be given if there are no quantiles; got neither")
             center = medians(ordered, at)
-        center = checked_vector(center, "center")
+        center = checked_column(center, "center")
+        if ordered is not None and is_on_device(center):
+            raise TypeError(f"quantiles must be given without arrays on a device; got a center of {type(center)}")
         if ordered is not None and len(ordered) != len(center):
             raise ValueError(f"quantiles must have {len(center)} rows, as many as center; got {len(ordered)}")
-        n = len(center)
-        bounds = None if lower is None else (_like_center(lower, "lower", n), _like_center(upper, "upper", n))
+        bounds = None if lower is None else (_like_center(lower, "lower", center), _like_center(upper, "upper", center))
         if bounds is not None:
             crossed = bounds[0] > bounds[1] if crossed is None else crossed | (bounds[0] > bounds[1])
         vars(self).update(
@@ -119,8 +127,10 @@ class Prediction:
             probabilities=at,
             _quantiles=ordered,
             _standardized=None,
-            _spread=None if spread is None else _like_center(spread, "spread", n),
-            _bounds=None if bounds is None else (np.minimum(*bounds), np.maximum(*bounds)),
+            _spread=None if spread is None else _like_center(spread, "spread", center),
+            _bounds=None
+            if bounds is None
+            else (namespace(center).minimum(*bounds), namespace(center).maximum(*bounds)),
             _crossed=crossed,
             scale=None,
         )
@@ -146,8 +156,8 @@ class Prediction:
         array([1.])
         """
         if center is None:
-            lower = checked_vector(lower, "lower")
-            center = (lower + checked_vector(upper, "upper", length=len(lower), matched="lower")) / 2
+            lower = checked_column(lower, "lower")
+            center = (lower + checked_column(upper, "upper", like=lower, length=lower.shape[0], matched="lower")) / 2
         return cls(center, lower=lower, upper=upper, level=level)
 
     @classmethod
@@ -181,7 +191,7 @@ class Prediction:
     @property
     def crossings(self) -> int:
         """Number of rows whose bounds or quantiles were given in the wrong order."""
-        return 0 if self._crossed is None else int(np.count_nonzero(self._crossed))
+        return 0 if self._crossed is None else int(namespace(self._crossed).count_nonzero(self._crossed))
 
     @property
     def known_parts(self) -> tuple[str, ...]:
@@ -193,6 +203,19 @@ class Prediction:
     def scored(self) -> "Prediction":
         """The prediction that scores are computed from: on the scale that the model was fitted on."""
         return self if self.scale is None else self.scale.prediction
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """The functions of formulas for these arrays."""
+        return arithmetic_of(self.center)
+
+    def on_host(self) -> "Prediction":
+        """Return the prediction with arrays of numpy."""
+        if not is_on_device(self.center):
+            return self
+        return Prediction(
+            *(on_host(each) for each in (self.center, self._spread, *(self._bounds or (None, None)))), level=self.level
+        )
 
     @cached_property
     def quantiles(self) -> FloatArray | None:
@@ -303,7 +326,7 @@ class Prediction:
         return float(normal_quantile((1 + self.level) / 2))
 
     def __len__(self) -> int:
-        return len(self.center)
+        return int(self.center.shape[0])
 
     def __getitem__(self, rows: Any) -> "Prediction":
         """Return the prediction for some rows, selected by a slice, a mask, positions or one position."""
@@ -342,9 +365,9 @@ def as_prediction(prediction: Any) -> Prediction:
     return prediction if isinstance(prediction, Prediction) else Prediction(prediction)
 
 
-def _like_center(values: Any, name: str, length: int) -> FloatArray:
+def _like_center(values: Any, name: str, center: FloatArray) -> FloatArray:
     """Return an array. Raise ValueError unless it has as many rows as the center."""
-    return checked_vector(values, name, length=length, matched="center")
+    return checked_column(values, name, like=center, length=center.shape[0], matched="center")  # type: ignore[no-any-return]
 
 
 def averaged(

@@ -10,7 +10,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative, checked_vector
+from evencover.device_quantiles import smallest
+from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative
+from evencover.inputs.device_arrays import checked_column, is_on_device, namespace
 
 Level: TypeAlias = float | Fraction
 Levels: TypeAlias = Level | Sequence[Level]
@@ -118,7 +120,8 @@ def conformal_quantile(
     Parameters
     ----------
     scores : array-like of shape (n,)
-        Calibration scores; infinite ones are allowed, NaN is not.
+        Calibration scores; infinite ones are allowed, NaN is not. Those of torch, CuPy or JAX stay on their device, and
+        so does the result; they take no weights.
     level : float, or sequence of L floats
         Nominal coverage.
     weights : array-like of shape (n,), optional
@@ -142,23 +145,28 @@ def conformal_quantile(
     >>> conformal_quantile([3.0, 1.0, 2.0], 0.9)
     inf
     """
-    scores = checked_vector(scores, "scores", finite=False)
+    scores = checked_column(scores, "scores", finite=False)
     levels = level_fractions(level)
     if (weights is None) != (test_weight is None):
         raise ValueError("weights and test_weight must be given together; got only one of them")
     if weights is None:
         quantiles = thresholds(scores, levels)
+    elif is_on_device(scores):
+        raise ValueError("weights must be None for scores on a device; use arrays of numpy")
     else:
         weights = checked_nonnegative(weights, "weights", length=len(scores), matched="scores")
         test_weights = checked_nonnegative(np.atleast_1d(test_weight), "test_weight")
         quantiles = weighted_thresholds(scores, levels, weights, test_weights)
         quantiles = quantiles[0] if np.ndim(test_weight) == 0 else quantiles
     quantiles = quantiles if is_level_sequence(level) else quantiles[..., 0]
-    return float(quantiles) if quantiles.ndim == 0 else quantiles
+    return float(quantiles) if quantiles.ndim == 0 and not is_on_device(scores) else quantiles
 
 
 def thresholds(scores: FloatArray, levels: tuple[Fraction, ...]) -> FloatArray:
     """Return the conformal quantile of checked scores at each level. Shape (L,)."""
+    if is_on_device(scores):
+        xp, n = namespace(scores), scores.shape[0]
+        return xp.stack(smallest(xp, scores, [conformal_rank(n, level) for level in levels], n))  # type: ignore[no-any-return]
     ranks = np.array([conformal_rank(len(scores), level) for level in levels])
     quantiles = np.full(len(levels), np.inf)
     finite = ranks <= len(scores)

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from evencover.groups import cluster_codes
-from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative, checked_vector, row_selection
+from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative, row_selection
+from evencover.inputs.device_arrays import checked_column
 from evencover.inputs.frames import n_rows, take
 from evencover.predictions import Prediction, as_prediction
 
@@ -47,7 +48,8 @@ class Rows:
         if self.X is not None and n_rows(self.X) != len(self):
             raise ValueError(f"X must have {len(self)} rows, as many as the prediction; got {n_rows(self.X)}")
         if self.y is not None:
-            object.__setattr__(self, "y", checked_vector(self.y, "y", length=len(self), matched="the prediction"))
+            y = checked_column(self.y, "y", like=self.prediction.center, length=len(self), matched="the prediction")
+            object.__setattr__(self, "y", y)
         if self.weights is not None:
             weights = checked_nonnegative(self.weights, "weights", length=len(self), matched="the prediction")
             object.__setattr__(self, "weights", weights)

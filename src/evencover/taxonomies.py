@@ -90,7 +90,7 @@ class Marginal(BaseEstimator):  # type: ignore[misc]
 
     def assign(self, rows: Rows) -> Groups:
         """Return the only group."""
-        return Groups(np.zeros(len(rows), dtype=np.intp), ("all",))
+        return Groups.one(rows.prediction.center)
 
 
 class _PredictionBins:

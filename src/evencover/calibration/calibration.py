@@ -7,32 +7,40 @@ from functools import cached_property
 from itertools import islice
 from math import floor
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from evencover.calibration import calibration_files
-from evencover.calibration.pools import PoolAssignment, ScorePool
+from evencover.calibration.device_scores import DeviceAssignment, DeviceScores
+from evencover.calibration.pools import PoolAssignment
 from evencover.calibration.sql import ThresholdSQL, UnseenSQL, threshold_sql
-from evencover.calibration.stored_scores import Cell, CountedScores, RowScores, StoredScores, from_state
+from evencover.calibration.stored_scores import CountedScores, RowScores, from_state
+from evencover.calibration.stored_scores import Unseen as Unseen
 from evencover.calibration.table_columns import TableColumns
 from evencover.display.text import number_text, text_table
-from evencover.groups import Groups, Label, checked_groups, cluster_codes, first_few
+from evencover.groups import MARGINAL_LABELS, Groups, Label, checked_groups, cluster_codes, first_few
 from evencover.guarantees import CLUSTERED, EXCHANGEABLE, LEARNED_FROM_CLUSTERS, SHIFTED, Guarantee, Kind
 from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative
+from evencover.inputs.device_arrays import common_namespace, is_on_device, namespace, on_host
 from evencover.inputs.frames import frame_kind
 from evencover.intervals import Intervals, for_requested_level, stack_levels
 from evencover.quantiles import Level, Levels, is_level_sequence, level_fraction, level_fractions
 from evencover.rows import Rows
-from evencover.scores.evaluation import checked_nonconformity, checked_scores, intervals_by_group, scores_by_group
+from evencover.scores.evaluation import (
+    check_formulas,
+    checked_nonconformity,
+    checked_scores,
+    intervals_by_group,
+    scores_by_group,
+)
 from evencover.scores.one_sided import side_of
 from evencover.scores.score import Nonconformity
 from evencover.scores.support import support_of, warn_of_targets_outside
 
-Unseen: TypeAlias = Literal["error", "marginal", "inf"]
 Seed: TypeAlias = int | np.random.Generator | None
+StoredScores: TypeAlias = RowScores | CountedScores | DeviceScores  # with the same attributes and methods
 
-MARGINAL_LABELS: tuple[Label, ...] = ("all",)
 _MAX_PRINTED_GROUPS = 50
 
 
@@ -77,7 +85,7 @@ def calibrate(
     rows = Rows(prediction, y=y, weights=weights)
     if clusters is not None:
         rows = replace(rows, clusters=cluster_codes(clusters, len(rows), matched="the prediction", min_clusters=1))
-    return calibrate_rows(rows, nonconformity, groups_or_marginal(groups, len(rows)), bits=bits)
+    return calibrate_rows(rows, nonconformity, groups_or_marginal(groups, rows), bits=bits)
 
 
 def calibrate_rows(
@@ -94,7 +102,14 @@ def calibrate_rows(
 
 def scored_rows(rows: Rows, nonconformity: Nonconformity, groups: Groups, *, bits: int | None = None) -> "Calibration":
     """Return the calibration with the scores of rows, without warnings of their targets."""
+    if is_on_device(rows.prediction.center):
+        check_formulas(nonconformity)
     scores = checked_scores(scores_by_group(nonconformity, rows, groups.codes, groups.labels), len(rows))
+    if is_on_device(scores):
+        given = {"weights": rows.weights, "clusters": rows.clusters, "bits": bits}
+        if names := [name for name, value in given.items() if value is not None]:
+            raise ValueError(f"{', '.join(names)}: not possible for arrays on a device; use arrays of numpy")
+        return Calibration(nonconformity, DeviceScores(scores, groups))
     if bits is None:
         return Calibration(nonconformity, RowScores(scores, groups, rows.weights, rows.clusters))
     if rows.weights is not None or rows.clusters is not None:
@@ -131,7 +146,7 @@ class Calibration:
     ----------
     nonconformity : score or mapping from label to score
         The score, or one for each group.
-    stored : RowScores or CountedScores
+    stored : RowScores, CountedScores or DeviceScores
         The scores of the calibration rows and their groups; edge rows are calibrated separately (see `Groups.edge`).
     tail_share : Fraction
         The share of 1 − level of this tail, if the scores are those of one tail of `TwoTails`; for warnings only.
@@ -169,18 +184,23 @@ class Calibration:
     @property
     def scores(self) -> FloatArray:
         """The scores of the calibration rows, in the order of the rows; histograms have none. Shape (n,)."""
-        return self._rows.scores
+        return self._rows.scores  # type: ignore[no-any-return]
 
     @property
     def groups(self) -> Groups:
         """The groups of the calibration rows; histograms do not know them."""
-        return self._rows.groups
+        return self._rows.groups  # type: ignore[no-any-return]
 
     @property
-    def _rows(self) -> RowScores:
-        if isinstance(self.stored, CountedScores):
+    def _rows(self) -> Any:
+        if self.bits is not None:
             raise AttributeError("a calibration of histograms does not keep the scores of its rows")
         return self.stored
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the scores are arrays of another library than numpy; new rows must then be, too."""
+        return isinstance(self.stored, DeviceScores)
 
     @property
     def weighted(self) -> bool:
@@ -200,7 +220,7 @@ class Calibration:
     @cached_property
     def sizes(self) -> dict[Label, int]:
         """Number of calibration rows behind each group's threshold."""
-        return {label: len(self._pool((group, 0))) for group, label in enumerate(self.labels)}
+        return dict(zip(self.labels, self.stored.sizes, strict=True))
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -215,7 +235,8 @@ class Calibration:
         """Return the guarantee at these levels, which says whether their thresholds are exact."""
         kind: Kind = "per group" if len(self.labels) > 1 else "marginal" if self.labels else "none"
         if self.clustered:
-            n_units = {label: floor(self._pool((group, 0)).n_units) for group, label in enumerate(self.labels)}
+            pools = zip(self.labels, self._rows.group_pools(), strict=True)
+            n_units = {label: floor(pool.n_units) for label, pool in pools}
             guarantee = Guarantee(kind, self.sizes, assumption=CLUSTERED, clusters=n_units)
             if self.groups.n_edge_bits:
                 guarantee = replace(guarantee, kind="approximate").assuming(LEARNED_FROM_CLUSTERS)
@@ -231,7 +252,7 @@ class Calibration:
         """Return whether the number of covered rows has the BetaBinomial distribution at these levels."""
         if self.bits is None:
             return not self.weighted
-        return bool(levels) and not self._excess_table(levels).any()
+        return bool(levels) and not self.stored.excess(levels).any()
 
     def threshold(self, level: Levels, *, test_weight: float | None = None) -> FloatArray:
         """Return the threshold of each group. Shape (n_groups,), or (n_groups, L) for L levels.
@@ -251,16 +272,18 @@ class Calibration:
 
     def _threshold_table(self, levels: tuple[Fraction, ...], weights: FloatArray | None = None) -> FloatArray:
         """Return the threshold of each group at each of L levels. Shape (n_groups, L)."""
-        one_row_per_group = Groups(np.arange(len(self.labels)), self.labels)
-        by_level = self.pool_assignment(one_row_per_group, "error").thresholds(levels, weights)
-        return np.stack([np.broadcast_to(column, len(self.labels)) for column in by_level], axis=-1)
+        by_level = self.assignment(self.stored.one_row_per_group(), "error").thresholds(levels, weights)
+        if not self.on_device:
+            by_level = [np.broadcast_to(column, len(self.labels)) for column in by_level]
+        return namespace(by_level[0]).stack(by_level, axis=-1)  # type: ignore[no-any-return]
 
     def thresholds_with_unseen(self, levels: tuple[Fraction, ...], unseen: Unseen) -> FloatArray:
         """Return the threshold of each group, and in the last row that of unseen groups. Shape (n_groups + 1, L)."""
         _check_unseen(unseen)
         others = np.full((1, len(levels)), np.inf)
         if unseen == "marginal":
-            others = self._pool(None).thresholds(levels)
+            self._check_one_score()
+            others = self.stored.marginal_thresholds(levels)
         return np.concatenate([self._threshold_table(levels), others])
 
     def excess(self, level: Levels) -> FloatArray:
@@ -274,12 +297,8 @@ class Calibration:
         level : float or sequence of L floats
             Nominal coverage.
         """
-        table = self._excess_table(level_fractions(level))
+        table = self.stored.excess(level_fractions(level))
         return table if is_level_sequence(level) else table[:, 0]
-
-    def _excess_table(self, levels: tuple[Fraction, ...]) -> FloatArray:
-        pools = [self._pool((group, 0)) for group in range(len(self.labels))]
-        return np.array([pool.excess(level) for pool in pools for level in levels]).reshape(len(pools), len(levels))
 
     def interval(
         self,
@@ -313,15 +332,16 @@ class Calibration:
         """
         levels = level_fractions(level)
         rows = Rows(prediction, weights=weights)
-        intervals = self.intervals_at(levels, rows, groups_or_marginal(groups, len(rows), self.labels), unseen)
+        intervals = self.intervals_at(levels, rows, groups_or_marginal(groups, rows, self.labels), unseen)
         center, frame = rows.prediction.center, frame_kind(prediction)
         return for_requested_level(intervals, level, center, frame, self.guarantee)
 
     def intervals_at(self, levels: tuple[Fraction, ...], rows: Rows, groups: Groups, unseen: Unseen) -> Intervals:
         """Return the intervals of m rows with given groups at each of L levels. Bounds of shape (m, L)."""
+        self._check_library(rows)
         self._check_weights(rows.weights)
         self.check_same_groups(groups, unseen)
-        codes, assignment = groups.codes_among(self.labels), self.pool_assignment(groups, unseen)
+        codes, assignment = groups.codes_among(self.labels), self.assignment(groups, unseen)
         intervals = stack_levels(
             [
                 intervals_by_group(self.nonconformity, self.labels, threshold, rows.prediction, codes)
@@ -362,15 +382,16 @@ class Calibration:
             p = (#{s_i > s} + u (1 + #{s_i = s})) / (n + 1) with u uniform on (0, 1).
         """
         rows = Rows(prediction, y=y, weights=weights)
-        return self.p_values_of(rows, groups_or_marginal(groups, len(rows), self.labels), unseen, seed)
+        return self.p_values_of(rows, groups_or_marginal(groups, rows, self.labels), unseen, seed)
 
     def p_values_of(self, rows: Rows, groups: Groups, unseen: Unseen, seed: Seed) -> FloatArray:
         """Return the p-values of m rows with targets and given groups. Shape (m,)."""
+        self._check_library(rows)
         self._check_weights(rows.weights)
         self.check_same_groups(groups, unseen)
         scores = scores_by_group(self.nonconformity, rows, groups.codes_among(self.labels), self.labels)
         tie_shares = None if seed is None else np.random.default_rng(seed).random(len(rows))
-        return self.pool_assignment(groups, unseen).p_values(scores, tie_shares, rows.weights)
+        return self.assignment(groups, unseen).p_values(scores, tie_shares, rows.weights)
 
     def to_sql(
         self,
@@ -399,7 +420,7 @@ class Calibration:
         """
         if self.weighted:
             raise ValueError("SQL has no weights for covariate shift; this calibration is weighted")
-        if any(edge_bits for _, edge_bits in self.stored.pools):
+        if self.stored.has_edge_rows:
             raise ValueError(
                 "SQL needs groups that are values of a column; these have edges that were learned from the calibration "
                 "rows, where some rows count separately. Give the edges, such as BySpread(edges=[...])"
@@ -412,12 +433,12 @@ class Calibration:
             self.nonconformity,
             self.labels,
             tuple(self.sizes.values()),
-            self._threshold_table(levels)[:, 0],
+            on_host(self._threshold_table(levels)[:, 0]),
             level=level,
             columns=self.columns if known else TableColumns(None, *given),  # type: ignore[arg-type]
             dialect=dialect,
             unseen=unseen,
-            marginal=float(self._pool(None).thresholds(levels)[0, 0]) if unseen == "marginal" else None,
+            marginal=float(self.stored.marginal_thresholds(levels)[0, 0]) if unseen == "marginal" else None,
         )
 
     def merge(self, *others: "Calibration") -> "Calibration":
@@ -433,6 +454,7 @@ class Calibration:
         if self.columns is not None:
             parts = _with_all_labels(parts)
         check_mergeable(parts, ("nonconformity", "labels", "rules", "weighted"))
+        check_mergeable(parts, ("on_device",))
         first, *rest = (part.stored for part in parts)
         return replace(self, stored=first.joined(rest))  # type: ignore[arg-type]
 
@@ -471,6 +493,13 @@ class Calibration:
         """
         return calibration_files.read(path, nonconformity, cls.from_state)
 
+    def _check_library(self, rows: Rows) -> None:
+        """Raise an error unless calibration rows and new rows are arrays of one library, on one device."""
+        center = rows.prediction.center
+        if self.on_device or is_on_device(center):
+            scores = self._rows.scores if self.bits is None else np.empty(0)
+            common_namespace({"the scores of the calibration": scores, "the prediction": center})
+
     def _check_weights(self, weights: FloatArray | None) -> None:
         """Raise ValueError unless calibration rows and new rows both have weights, or neither."""
         if self.clusters is not None and weights is not None:
@@ -487,11 +516,21 @@ class Calibration:
     def check_same_groups(self, groups: Groups, unseen: Unseen) -> None:
         """Raise ValueError if a new row has no group, a rule differs, or a group is unseen and `unseen` is "error"."""
         _check_unseen(unseen)
-        if len(groups) and groups.codes.min() < 0:
+        if not self.on_device and len(groups) and groups.codes.min() < 0:
             raise ValueError(f"every new row must have a group; rows without one: {np.count_nonzero(groups.codes < 0)}")
         groups.check_rules_among(self.labels, self.rules)
         if unseen == "error":
             self.check_seen(groups.labels_not_in(self.labels))
+
+    def assignment(self, groups: Groups, unseen: Unseen) -> PoolAssignment | DeviceAssignment:
+        """Return what new rows are compared with: the scores of their group, of their edge, or of all rows."""
+        if unseen == "marginal" and groups.labels_not_in(self.labels):
+            self._check_one_score()
+        return self.stored.assignment(groups, unseen, self.tail_share)
+
+    def _check_one_score(self) -> None:
+        if isinstance(self.nonconformity, Mapping):
+            raise ValueError("unseen='marginal' needs one score for all groups; this calibration has one for each")
 
     def check_seen(self, unseen_labels: tuple[Label, ...]) -> None:
         """Raise ValueError if there are labels of new rows that are not among those of the calibration."""
@@ -503,54 +542,6 @@ class Calibration:
             f"groups must be among those of the calibration, {first_few(self.labels)}; got {first_few(unseen_labels)}. "
             "To predict for unseen groups, use unseen='marginal' or unseen='inf'"
         )
-
-    def pool_assignment(self, groups: Groups, unseen: Unseen) -> PoolAssignment:
-        """Return the pool of each row: that of its group, of its edge, or the one for unseen groups."""
-        pools = [self._pool((group, 0)) for group in range(len(self.labels))]
-        names: list[Label | None] = list(self.labels)
-        codes = pool_codes = groups.codes_among(self.labels)
-        if groups.edge is not None:
-            pool_codes = codes.copy()
-            for (group, edge_bits), rows in Groups(codes, self.labels, (), groups.edge, groups.n_edge_bits).cells():
-                if edge_bits:
-                    pool_codes[rows] = len(pools)
-                    pools.append(self._pool((group, edge_bits)))
-                    names.append(self.labels[group])
-        if len(codes) and codes.min() < 0:
-            pool_codes = np.where(codes < 0, len(pools), pool_codes)
-            pools.append(self._pool(None) if unseen == "marginal" else self.stored.empty)
-            names.append("all rows together" if unseen == "marginal" else None)
-        return PoolAssignment(pools, names, pool_codes, self.tail_share)
-
-    def _pool(self, cell: Cell | None) -> ScorePool:
-        """Return the scores that new rows of a cell are compared with; those of all rows for None. Cached.
-
-        They are the scores of calibration rows in the same group whose edge bits are all set in the cell's edge bits.
-        """
-        if cell not in self._cache:
-            pools: Mapping[Cell, Any] = self.stored.pools
-            if cell is None and isinstance(self.nonconformity, Mapping):
-                raise ValueError("unseen='marginal' needs one score for all groups; this calibration has one for each")
-            if cell is None:
-                parts = [pools[key] for key in sorted(pools)]
-            else:
-                group, bits = cell
-                subsets = (each for each in self._edge_bits_by_group.get(group, ()) if not each & ~bits)
-                parts = [pools[group, subset] for subset in subsets]
-            self._cache[cell] = parts[0].concatenate(parts) if parts else self.stored.empty
-        return self._cache[cell]
-
-    @cached_property
-    def _cache(self) -> dict[Cell | None, ScorePool]:
-        return {}
-
-    @cached_property
-    def _edge_bits_by_group(self) -> dict[int, list[int]]:
-        """The edge bits that occur in each group, in increasing order."""
-        bits_by_group: dict[int, list[int]] = {}
-        for group, bits in sorted(self.stored.pools):
-            bits_by_group.setdefault(group, []).append(bits)
-        return bits_by_group
 
     def __getstate__(self) -> dict[str, Any]:
         return {part.name: getattr(self, part.name) for part in fields(self)}  # without the caches
@@ -586,13 +577,17 @@ class Calibration:
         return f"Thresholds at level {level:g}\n{table}{more}\n{self.guarantee}"
 
 
-def groups_or_marginal(groups: Any, length: int, labels: tuple[Label, ...] = MARGINAL_LABELS) -> Groups:
+def groups_or_marginal(groups: Any, rows: Rows, labels: tuple[Label, ...] = MARGINAL_LABELS) -> Groups:
     """Return the user's groups as `Groups`; for None, put all rows into one group if the labels allow it."""
+    center = rows.prediction.center
     if groups is None:
         if labels != MARGINAL_LABELS:
             raise ValueError(f"groups must be given: the calibration has the groups {first_few(labels)}")
-        return Groups(np.zeros(length, dtype=np.intp), MARGINAL_LABELS)
-    return checked_groups(groups, length, "the prediction")
+        return Groups.one(center)
+    if is_on_device(center):
+        groups = groups if isinstance(groups, Groups) else Groups.of_codes(groups)
+        common_namespace({"the prediction": center, "groups": groups.codes})
+    return checked_groups(groups, len(rows), "the prediction")
 
 
 def check_mergeable(parts: tuple[Any, ...], names: tuple[str, ...]) -> None:

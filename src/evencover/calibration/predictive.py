@@ -140,6 +140,8 @@ class PredictiveDistribution:
                 "a predictive distribution takes no clusters; calibrate on one random row of each cluster, or use "
                 "predict_interval and p_values, which take clusters"
             )
+        if calibration.on_device:
+            raise ValueError("a predictive distribution needs arrays of numpy; these are on a device")
         if calibration.weighted or rows.weights is not None:
             raise ValueError(
                 "a predictive distribution takes no weights for covariate shift; calibrate without weights, or use "
@@ -147,15 +149,15 @@ class PredictiveDistribution:
             )
         if calibration_rows is not None:
             _check_calibration_rows(calibration_rows, len(calibration.scores))
-        groups = groups_or_marginal(groups, len(rows), calibration.labels)
+        groups = groups_or_marginal(groups, rows, calibration.labels)
         calibration.check_same_groups(groups, unseen)
         scores = upper_calibration_scores(calibration, calibration_rows, rows.prediction[:1])
-        assignment = calibration.with_scores(scores).pool_assignment(groups, unseen)
+        assignment: Any = calibration.with_scores(scores).assignment(groups, unseen)
         return cls(
             calibration.nonconformity,
             rows.prediction,
             groups,
-            tuple(ScoreSteps(np.sort(pool.scores)) for pool in assignment.pools),  # type: ignore[attr-defined]
+            tuple(ScoreSteps(np.sort(pool.scores)) for pool in assignment.pools),
             tuple(assignment.names),
             assignment.pool_codes,
             0.5 if seed is None else generator(seed).random(len(rows)),

@@ -1,20 +1,20 @@
 """Calibration and prediction intervals as SQL, for tables that stay in their database."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from evencover.arithmetic import MARGIN_IN_EPSILONS
 from evencover.calibration.table_columns import TableColumns
 from evencover.inputs.arrays import checked_vector, lookup
 from evencover.inputs.optional import import_optional
 from evencover.quantiles import Level, level_fraction
-from evencover.scores.bounds import IntervalDistance, RelativeIntervalDistance
-from evencover.scores.residuals import Normalized, Residual, Standardized
-from evencover.scores.score import checked_score, missing_scale
+from evencover.scores import BUILTIN_SCORES
+from evencover.scores.score import checked_score, has_formulas
 
 Expression: TypeAlias = Any  # of sqlglot, which is optional
 
@@ -108,14 +108,6 @@ class SQLWriter:
         ifs = [self.exp.If(this=condition, true=value) for condition, value in branches]
         return self.exp.Case(ifs=ifs, default=default)
 
-    def absolute(self, value: Expression) -> Expression:
-        """Return the absolute value."""
-        return self.exp.Abs(this=value)
-
-    def grouped(self, expression: Expression) -> Expression:
-        """Return an expression in parentheses: sqlglot writes a + (b + c) as a + b + c, which rounds differently."""
-        return self.exp.Paren(this=expression)
-
     def named(self, expression: Expression, name: str) -> Expression:
         """Return an expression AS a name."""
         return self.exp.alias_(expression, name, quoted=True)
@@ -168,63 +160,127 @@ def _sqlglot() -> Any:
     return import_optional("sqlglot", extra="sql", purpose="SQL")
 
 
-Bounds: TypeAlias = tuple[Expression, Expression]
-
-_ROUNDING_MARGIN = 4 * float(np.finfo(float).eps)  # that of evencover.scores.score.with_rounding_margin
-
-
 @dataclass(frozen=True)
-class SQLRow:
-    """The target and the predictions of a row as expressions, and the score that uses them."""
+class SQLNumber:
+    """An expression with the operators of a number, so that the formulas of scores can be written as SQL.
+
+    An operation that is part of another one is in parentheses: sqlglot writes a + (b + c) as a + b + c, which rounds
+    differently.
+    """
 
     writer: SQLWriter
-    score: Any
-    numbers: Mapping[str, Expression]  # by role, in double precision; bounds are in order
+    expression: Expression
 
-    def __getitem__(self, role: str) -> Expression:
-        """Return a number by its role. Raise ValueError if there is no such column."""
-        if role not in self.numbers:
-            given = ", ".join(self.numbers)
-            raise ValueError(f"{type(self.score).__name__} needs a column for {role}; got columns for {given}")
-        return self.numbers[role]
+    def __add__(self, other: Any) -> "SQLNumber":
+        return self._joined("Add", other)
+
+    def __sub__(self, other: Any) -> "SQLNumber":
+        return self._joined("Sub", other)
+
+    def __mul__(self, other: Any) -> "SQLNumber":
+        return self._joined("Mul", other)
+
+    def __truediv__(self, other: Any) -> "SQLNumber":
+        return self._joined("Div", other)
+
+    def __neg__(self) -> "SQLNumber":
+        return SQLNumber(self.writer, self.writer.exp.Neg(this=self._part()))
+
+    def __abs__(self) -> "SQLNumber":
+        return SQLNumber(self.writer, self.writer.exp.Abs(this=self.expression.copy()))
+
+    def _joined(self, operation: str, other: Any) -> "SQLNumber":
+        number = other if isinstance(other, SQLNumber) else SQLNumber(self.writer, self.writer.number(other))
+        joined = getattr(self.writer.exp, operation)(this=self._part(), expression=number._part())
+        return SQLNumber(self.writer, joined)
+
+    def _part(self) -> Expression:
+        """Return a copy as a part of another expression."""
+        part = self.expression.copy()
+        return self.writer.exp.Paren(this=part) if isinstance(part, self.writer.exp.Binary) else part
+
+
+class SQLRow:
+    """The prediction of a row as expressions, and their arithmetic: in formulas of scores, it is the `Prediction`.
+
+    Parameters
+    ----------
+    writer : SQLWriter
+        The dialect.
+    score : score
+        The score, for errors.
+    numbers : mapping from role to expression
+        The target and the parts of the prediction in double precision; bounds are in order.
+    """
+
+    def __init__(self, writer: SQLWriter, score: Any, numbers: Mapping[str, Expression]) -> None:
+        self.writer, self.score = writer, score
+        self._numbers = {role: SQLNumber(writer, number) for role, number in numbers.items()}
+        self._divisors: list[Expression] = []  # of the formula that is being written
 
     def score_of_target(self) -> Expression:
         """Return the score of the target. Raise ValueError if there is no formula for it."""
-        if type(self.score) not in _FORMULAS:
-            names = ", ".join(each.__name__ for each in _FORMULAS)
-            raise ValueError(f"nonconformity must be one of {names} for SQL; got {self.score!r}")
-        return _FORMULAS[type(self.score)][0](self)
+        if not has_formulas(self.score):
+            names = ", ".join(each.__name__ for each in BUILTIN_SCORES if hasattr(each, "ends"))
+            raise ValueError(f"nonconformity must have a formula for SQL, as {names} have; got {self.score!r}")
+        return self._where_positive(self.score.formula(self.required("target"), self))
 
-    def bounds_at(self, threshold: Expression) -> Bounds | None:
+    def bounds_at(self, threshold: Expression) -> tuple[Expression | None, Expression | None]:
         """Return the bounds of the interval, None if there is no formula for the score."""
-        formulas = _FORMULAS.get(type(self.score))
-        return None if formulas is None else formulas[1](self, threshold)
+        if not has_formulas(self.score):
+            return None, None
+        lower, upper = self.score.ends(SQLNumber(self.writer, threshold), self)
+        return self._where_positive(lower), self._where_positive(upper)
 
-    def divisor(self, unit: Expression) -> Expression:
-        """Return a spread or width with the floor and epsilon of the score."""
-        epsilon = getattr(self.score, "epsilon", 0.0)
-        if self.score.needs_scale:
-            raise missing_scale(type(self.score).__name__, "its settings are fractions")
-        if self.score.floor:
-            floor = self.writer.number(self.score.floor * self.score.scale)
-            unit = self.writer.case((unit < floor, floor), default=unit)
-        return self.writer.grouped(unit + self.writer.number(epsilon * self.score.scale)) if epsilon else unit
+    @property
+    def arithmetic(self) -> "SQLRow":
+        """The functions of formulas."""
+        return self
 
-    def if_positive(self, divisor: Expression, value: Expression) -> Expression:
-        """Return a value; NULL where the divisor is not positive and finite (NaN is never below infinity)."""
-        positive = (divisor > self.writer.integer(0)).and_(divisor < self.writer.infinity)
-        return self.writer.case((positive, value))
+    @property
+    def center(self) -> SQLNumber:
+        """The predicted target."""
+        return self.required("center")
 
-    def larger(self, a: Expression, b: Expression) -> Expression:
+    def required(self, role: str, *, by: str = "") -> SQLNumber:
+        """Return a number by its role. Raise ValueError if there is no such column."""
+        if role not in self._numbers:
+            given, name = ", ".join(self._numbers), by or type(self.score).__name__
+            raise ValueError(f"{name} needs a column for {role}; got columns for {given}")
+        return self._numbers[role]
+
+    def maximum(self, a: SQLNumber, b: SQLNumber | float) -> SQLNumber:
         """Return the larger of two numbers. GREATEST ignores NULL in some databases."""
-        return self.writer.case((a >= b, a), (b > a, b))
+        left, right = a.expression, b.expression if isinstance(b, SQLNumber) else self.writer.number(b)
+        return SQLNumber(self.writer, self.writer.case((left >= right, left), (right > left, right)))
 
-    def widened(self, distance: Expression, bound: Expression) -> Expression:
+    def widened(self, distance: SQLNumber, bound: SQLNumber) -> SQLNumber:
         """Return a distance plus a rounding margin, which is 0 if the distance is infinite."""
-        size = self.writer.absolute(bound) + self.writer.absolute(distance)
-        margin = size * self.writer.number(_ROUNDING_MARGIN)
-        margin = self.writer.case((size < self.writer.infinity, margin), default=self.writer.integer(0))
-        return self.writer.grouped(distance + margin)
+        size = abs(bound) + abs(distance)
+        margin = (size * _ROUNDING_MARGIN).expression
+        finite = self.writer.case((size.expression < self.writer.infinity, margin), default=self.writer.integer(0))
+        return distance + SQLNumber(self.writer, finite)
+
+    def check_divisor(self, divisor: SQLNumber, _name: str, _what: str) -> None:
+        """Remember a divisor: results are NULL where it is not positive and finite."""
+        if divisor.expression not in self._divisors:
+            self._divisors.append(divisor.expression)
+
+    def infinite(self, sign: int, bound: SQLNumber) -> SQLNumber:
+        """Return inf or −inf; NULL where the other bound is missing."""
+        known = bound.expression <= self.writer.infinity
+        return SQLNumber(self.writer, self.writer.case((known, self.writer.number(sign * math.inf))))
+
+    def _where_positive(self, value: SQLNumber) -> Expression:
+        """Return a value; NULL where a divisor is not positive and finite (NaN is never below infinity)."""
+        result = value.expression
+        for divisor in self._divisors:
+            positive = (divisor > self.writer.integer(0)).and_(divisor < self.writer.infinity)
+            result = self.writer.case((positive, result))
+        return result
+
+
+_ROUNDING_MARGIN = MARGIN_IN_EPSILONS * float(np.finfo(float).eps)
 
 
 def numbers_of(writer: SQLWriter, columns: TableColumns, table: str | None = None) -> dict[str, Expression]:
@@ -237,67 +293,6 @@ def numbers_of(writer: SQLWriter, columns: TableColumns, table: str | None = Non
         numbers["lower"] = writer.case((ordered, lower), (crossed, upper))
         numbers["upper"] = writer.case((ordered, upper), (crossed, lower))
     return numbers
-
-
-def _residual_score(row: SQLRow) -> Expression:
-    return row.writer.absolute(row["target"] - row["center"])
-
-
-def _residual_bounds(row: SQLRow, distance: Expression) -> Bounds:
-    widened = row.widened(distance, row["center"])
-    return row["center"] - widened, row["center"] + widened
-
-
-def _normalized_score(row: SQLRow) -> Expression:
-    divisor = row.divisor(row["spread"])
-    return row.if_positive(divisor, _residual_score(row) / divisor)
-
-
-def _normalized_bounds(row: SQLRow, threshold: Expression) -> Bounds:
-    divisor = row.divisor(row["spread"])
-    lower, upper = _residual_bounds(row, threshold * divisor)
-    return row.if_positive(divisor, lower), row.if_positive(divisor, upper)
-
-
-def _standardized_score(row: SQLRow) -> Expression:
-    divisor = row.divisor(row["spread"])
-    return row.if_positive(divisor, (row["target"] - row["center"]) / divisor)
-
-
-def _standardized_bounds(row: SQLRow, threshold: Expression) -> Bounds:
-    _, upper = _normalized_bounds(row, threshold)
-    return row.writer.case((upper <= row.writer.infinity, row.writer.number(-math.inf))), upper
-
-
-def _distance_score(row: SQLRow) -> Expression:
-    return row.larger(row["lower"] - row["target"], row["target"] - row["upper"])
-
-
-def _distance_bounds(row: SQLRow, distance: Expression) -> Bounds:
-    lower, upper = row["lower"], row["upper"]
-    return lower - row.widened(distance, lower), upper + row.widened(distance, upper)
-
-
-def _relative_score(row: SQLRow) -> Expression:
-    width = row.divisor(row["upper"] - row["lower"])
-    tails = (row["lower"] - row["target"]) / width, (row["target"] - row["upper"]) / width
-    return row.if_positive(width, row.larger(*tails))
-
-
-def _relative_bounds(row: SQLRow, threshold: Expression) -> Bounds:
-    width = row.divisor(row["upper"] - row["lower"])
-    lower, upper = _distance_bounds(row, threshold * width)
-    return row.if_positive(width, lower), row.if_positive(width, upper)
-
-
-# Not for subclasses, whose formulas may differ
-_FORMULAS: dict[type[Any], tuple[Callable[[SQLRow], Expression], Callable[[SQLRow, Expression], Bounds]]] = {
-    Residual: (_residual_score, _residual_bounds),
-    Normalized: (_normalized_score, _normalized_bounds),
-    Standardized: (_standardized_score, _standardized_bounds),
-    IntervalDistance: (_distance_score, _distance_bounds),
-    RelativeIntervalDistance: (_relative_score, _relative_bounds),
-}
 
 
 UnseenSQL: TypeAlias = Literal["null", "inf", "marginal"]
@@ -327,8 +322,8 @@ class ThresholdSQL:
     threshold : str
         The threshold of a row. It is NULL if the group is missing (NULL or NaN).
     lower, upper : str or None
-        The bounds of the interval. None unless the score is `Residual`, `Normalized`, `Standardized`,
-        `IntervalDistance` or `RelativeIntervalDistance`.
+        The bounds of the interval. None unless the score has formulas: `Residual`, `Normalized`, `Standardized`,
+        `IntervalDistance`, `RelativeIntervalDistance`, `OneSided` of one of these, or one of your own (see `Score`).
     """
 
     dialect: str
@@ -396,7 +391,7 @@ def threshold_sql(
         threshold = _threshold_of_group(
             writer, writer.column(columns.group), dict(zip(labels, values, strict=True)), other
         )
-    lower, upper = row.bounds_at(threshold) or (None, None)
+    lower, upper = row.bounds_at(threshold)
     return ThresholdSQL(
         dialect,
         float(level_fraction(level)),

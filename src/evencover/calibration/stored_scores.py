@@ -1,28 +1,118 @@
 """The calibration scores of all groups, as a calibration keeps them: of each row, or counted in histograms.
 
 Both are divided into cells, pairs of a group and of edge bits (see `Groups.edge`), and have a pool for each cell. They
-have the same attributes and methods, so that `Calibration` need not know which it has.
+have the same attributes and methods, and so has `DeviceScores`: `Calibration` need not know which it has.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evencover.calibration.histograms import DEFAULT_BITS, ScoreHistogram, checked_bits
-from evencover.calibration.pools import Pool
+from evencover.calibration.pools import Pool, PoolAssignment, ScorePool
 from evencover.groups import Groups, Label, cluster_codes, json_label
 from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative
 from evencover.scores.evaluation import checked_scores
 
 Cell: TypeAlias = tuple[int, int]  # group code and edge bits
+Unseen: TypeAlias = Literal["error", "marginal", "inf"]
+
+
+class _PooledScores:
+    """What follows from a pool for each cell; subclasses have `labels`, `pools` and `empty`, a pool without scores."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def labels(self) -> tuple[Label, ...]: ...
+        @property
+        def pools(self) -> Mapping[Cell, Any]: ...
+        @property
+        def empty(self) -> Any: ...
+
+    @property
+    def has_edge_rows(self) -> bool:
+        """Whether some rows are on an edge that was learned from them, and count separately."""
+        return any(edge_bits for _, edge_bits in self.pools)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of rows behind the threshold of each group."""
+        return [len(pool) for pool in self.group_pools()]
+
+    def excess(self, levels: tuple[Fraction, ...]) -> FloatArray:
+        """Return the share of each group's scores that are rounded to a threshold. Shape (n_groups, L)."""
+        pools = self.group_pools()
+        return np.array([pool.excess(level) for pool in pools for level in levels]).reshape(len(pools), len(levels))
+
+    def marginal_thresholds(self, levels: tuple[Fraction, ...]) -> FloatArray:
+        """Return the thresholds of all rows together. Shape (1, L)."""
+        return self._pool(None).thresholds(levels)
+
+    def one_row_per_group(self) -> Groups:
+        """Return one row of each group."""
+        return Groups(np.arange(len(self.labels)), self.labels)
+
+    def group_pools(self) -> list[ScorePool]:
+        """Return the scores that new rows of each group are compared with, if they are on no edge."""
+        return [self._pool((group, 0)) for group in range(len(self.labels))]
+
+    def assignment(self, groups: Groups, unseen: Unseen, tail_share: Fraction) -> PoolAssignment:
+        """Return the pool of each row: that of its group, of its edge, or the one for unseen groups."""
+        pools = self.group_pools()
+        names: list[Label | None] = list(self.labels)
+        codes = pool_codes = groups.codes_among(self.labels)
+        if groups.edge is not None:
+            pool_codes = codes.copy()
+            for (group, edge_bits), rows in Groups(codes, self.labels, (), groups.edge, groups.n_edge_bits).cells():
+                if edge_bits:
+                    pool_codes[rows] = len(pools)
+                    pools.append(self._pool((group, edge_bits)))
+                    names.append(self.labels[group])
+        if len(codes) and codes.min() < 0:
+            pool_codes = np.where(codes < 0, len(pools), pool_codes)
+            pools.append(self._pool(None) if unseen == "marginal" else self.empty)
+            names.append("all rows together" if unseen == "marginal" else None)
+        return PoolAssignment(pools, names, pool_codes, tail_share)
+
+    def _pool(self, cell: Cell | None) -> ScorePool:
+        """Return the scores that new rows of a cell are compared with; those of all rows for None. Cached.
+
+        They are the scores of calibration rows in the same group whose edge bits are all set in the cell's edge bits.
+        """
+        if cell not in self._cache:
+            if cell is None:
+                parts = [self.pools[key] for key in sorted(self.pools)]
+            else:
+                group, bits = cell
+                subsets = (each for each in self._edge_bits_by_group.get(group, ()) if not each & ~bits)
+                parts = [self.pools[group, subset] for subset in subsets]
+            self._cache[cell] = parts[0].concatenate(parts) if parts else self.empty
+        return self._cache[cell]
+
+    @cached_property
+    def _cache(self) -> dict[Cell | None, ScorePool]:
+        return {}
+
+    @cached_property
+    def _edge_bits_by_group(self) -> dict[int, list[int]]:
+        """The edge bits that occur in each group, in increasing order."""
+        bits_by_group: dict[int, list[int]] = {}
+        for group, bits in sorted(self.pools):
+            bits_by_group.setdefault(group, []).append(bits)
+        return bits_by_group
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {part.name: getattr(self, part.name) for part in fields(self)}  # type: ignore[arg-type]  # no caches
 
 
 @dataclass(frozen=True, eq=False)
-class RowScores:
+class RowScores(_PooledScores):
     """The scores of n calibration rows, in the order of the rows.
 
     Parameters
@@ -74,9 +164,6 @@ class RowScores:
         """A pool without scores."""
         return Pool(*(None if each is None else each[:0] for each in self._columns))  # type: ignore[arg-type]
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {part.name: getattr(self, part.name) for part in fields(self)}  # without the caches
-
     @property
     def _columns(self) -> tuple[NDArray[Any] | None, ...]:
         return self.scores, self.weights, self.cluster_sizes
@@ -115,7 +202,7 @@ class RowScores:
 
 
 @dataclass(frozen=True, eq=False)
-class CountedScores:
+class CountedScores(_PooledScores):
     """A histogram of the scores of each cell, in place of the scores: for data of any size, in parts that add up.
 
     Scores are rounded up to numbers with `bits` binary digits after the leading one, and counted. The threshold of a
@@ -223,10 +310,7 @@ class CountedScores:
                 raise ValueError(f"the counts of group {group} do not belong together")
 
 
-StoredScores: TypeAlias = RowScores | CountedScores
-
-
-def from_state(state: Mapping[str, Any]) -> StoredScores:
+def from_state(state: Mapping[str, Any]) -> RowScores | CountedScores:
     """Return the scores from what `state` returned."""
     return CountedScores.from_state(state) if "cells" in state else RowScores.from_state(state)
 

@@ -14,6 +14,7 @@ from evencover.calibration.calibration import Calibration, Seed, Unseen, calibra
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
 from evencover.inputs.arrays import FloatArray
+from evencover.inputs.device_arrays import namespace
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.quantiles import Levels, level_fraction, level_fractions
 from evencover.rows import Rows
@@ -180,8 +181,9 @@ class TailThresholds:
         are exchangeable, P(p <= u) <= u for every u.
         """
         lower, upper = (each.p_values(rows, seed=seed, unseen=unseen) for each in self._sides())
-        smaller = np.minimum(lower / float(self.lower_share), upper / float(1 - self.lower_share))
-        return np.minimum(1.0, smaller)
+        xp = namespace(lower)
+        smaller = xp.minimum(lower / float(self.lower_share), upper / float(1 - self.lower_share))
+        return xp.where(smaller < 1.0, smaller, xp.ones_like(smaller))  # type: ignore[no-any-return]
 
     def merge(self, *others: "TailThresholds") -> "TailThresholds":
         """Return one object for the calibration rows of all parts, which must have the same groups and shares."""
@@ -212,7 +214,8 @@ class TailThresholds:
 
     def _intersection(self, lower: Intervals, upper: Intervals) -> Intervals:
         """Return the targets in both of the one-sided intervals, with the guarantee for both tails."""
-        bounds = np.maximum(lower.lower, upper.lower), np.minimum(lower.upper, upper.upper)
+        xp = namespace(lower.lower)
+        bounds = xp.maximum(lower.lower, upper.lower), xp.minimum(lower.upper, upper.upper)
         return replace(
             lower,
             lower=bounds[0],

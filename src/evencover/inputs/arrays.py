@@ -217,23 +217,3 @@ def selected_rows(values: Any, rows: Any) -> Any:
     if isinstance(values, tuple):
         return tuple(each[rows] for each in values)
     return None if values is None else values[rows]
-
-
-def joined_rows(values: list[Any]) -> Any:
-    """Return arrays, tuples of arrays or scales, joined in their order; None stays None."""
-    if len({type(each) for each in values}) > 1:
-        raise ValueError("predictions must have the same parts and scales; got some of models of transformed targets")
-    if hasattr(values[0], "concatenate"):
-        return values[0].concatenate(values)
-    if isinstance(values[0], tuple):
-        return tuple(np.concatenate(column) for column in zip(*values, strict=True))
-    return None if values[0] is None else np.concatenate(values)
-
-
-def check_not_negative(spread: FloatArray) -> None:
-    """Raise ValueError if a spread is negative, because bounds would be in the wrong order."""
-    if spread.size and spread.min() < 0:
-        raise ValueError(
-            f"spread must not be negative if bounds are derived from it; negative values: "
-            f"{np.count_nonzero(spread < 0)} of {spread.size}"
-        )

@@ -283,7 +283,7 @@ def predictions_of(estimator: Any, X: Any) -> Prediction:
             raise TypeError(
                 f"{type(estimator).__name__}.predict_full must return a Prediction; got {type(prediction).__name__}"
             )
-        return prediction
+        return prediction.on_host()
     if isinstance(estimator, TransformedTargetRegressor):
         training_target = getattr(estimator, "training_target_", None)
         return on_target_scale(predictions_of(estimator.regressor_, X), estimator.transformer_, training_target)

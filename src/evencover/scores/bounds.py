@@ -9,7 +9,7 @@ from evencover.inputs.arrays import FloatArray
 from evencover.intervals import Intervals
 from evencover.predictions import Prediction
 from evencover.quantile_functions import QuantileFunction
-from evencover.scores.score import FloorSettings, Symbols, checked_target, smallest_spread, with_rounding_margin
+from evencover.scores.score import FloorSettings, Symbols, checked_target, smallest_spread
 
 _FLOOR = 0.01  # smallest width of the bounds that a score divides by, as a fraction of the median spread
 
@@ -43,20 +43,24 @@ class IntervalDistance:
 
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``max(lower − y, y − upper)``. Shape (n,)."""
-        return self._formula(checked_target(y, prediction), prediction)
+        return self.formula(checked_target(y, prediction), prediction)  # type: ignore[no-any-return]
 
-    def _formula(self, y: FloatArray, prediction: Prediction) -> FloatArray:
-        return np.maximum(*self.tails(y, prediction))
+    def formula(self, y: Any, prediction: Any) -> Any:
+        """Return ``max(lower − y, y − upper)``."""
+        return prediction.arithmetic.maximum(*self.tails(y, prediction))
 
-    def tails(self, y: FloatArray, prediction: Prediction) -> tuple[FloatArray, FloatArray]:
+    def tails(self, y: Any, prediction: Any) -> tuple[Any, Any]:
         """Return ``lower − y`` and ``y − upper``. Shape (n,) each."""
         lower, upper = _bounds(self, prediction)
         return lower - y, y - upper
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``[lower − threshold, upper + threshold]``."""
-        lower, upper = _bounds(self, prediction)
-        return Intervals(lower - with_rounding_margin(threshold, lower), upper + with_rounding_margin(threshold, upper))
+        return Intervals(*self.ends(threshold, prediction))
+
+    def ends(self, threshold: Any, prediction: Any) -> tuple[Any, Any]:
+        """Return ``lower − threshold`` and ``upper + threshold``."""
+        return _beyond(*_bounds(self, prediction), threshold, prediction)
 
     def value_map(self, prediction: Prediction) -> QuantileFunction:
         """Return ``upper + threshold``."""
@@ -115,38 +119,47 @@ class RelativeIntervalDistance(FloorSettings):
 
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``max(lower − y, y − upper) / (upper − lower)``. Shape (n,)."""
-        return self._formula(checked_target(y, prediction), prediction)
+        return self.formula(checked_target(y, prediction), prediction)  # type: ignore[no-any-return]
 
-    def _formula(self, y: FloatArray, prediction: Prediction) -> FloatArray:
-        return np.maximum(*self.tails(y, prediction))
+    def formula(self, y: Any, prediction: Any) -> Any:
+        """Return ``max(lower − y, y − upper) / (upper − lower)``."""
+        return prediction.arithmetic.maximum(*self.tails(y, prediction))
 
-    def tails(self, y: FloatArray, prediction: Prediction) -> tuple[FloatArray, FloatArray]:
+    def tails(self, y: Any, prediction: Any) -> tuple[Any, Any]:
         """Return ``lower − y`` and ``y − upper`` in units of the width. Shape (n,) each."""
         lower, upper = _bounds(self, prediction)
-        width = self._width(lower, upper)
+        width = self._width(lower, upper, prediction)
         return (lower - y) / width, (y - upper) / width
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``[lower − threshold × width, upper + threshold × width]``."""
+        return Intervals(*self.ends(threshold, prediction))
+
+    def ends(self, threshold: Any, prediction: Any) -> tuple[Any, Any]:
+        """Return ``lower − threshold × width`` and ``upper + threshold × width``."""
         lower, upper = _bounds(self, prediction)
-        distance = threshold * self._width(lower, upper)
-        return Intervals(lower - with_rounding_margin(distance, lower), upper + with_rounding_margin(distance, upper))
+        return _beyond(lower, upper, threshold * self._width(lower, upper, prediction), prediction)
 
     def value_map(self, prediction: Prediction) -> QuantileFunction:
         """Return ``upper + threshold × width``."""
         lower, upper = _bounds(self, prediction)
-        return QuantileFunction.straight_lines(upper, self._width(lower, upper))
+        return QuantileFunction.straight_lines(upper, self._width(lower, upper, prediction))
 
     def symbolic_reach(self, symbols: Symbols) -> Any:
         """Return ``(z + 2z × threshold) × spread``."""
         return (symbols.z + 2 * symbols.z * symbols.threshold) * symbols.spread
 
-    def _width(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
-        width = upper - lower
-        return np.maximum(width, self.checked_floor(width, type(self).__name__, "width of the bounds"))
+    def _width(self, lower: Any, upper: Any, prediction: Any) -> Any:
+        return self.divisor(upper - lower, prediction, "width of the bounds")
 
 
-def _bounds(score: Any, prediction: Prediction) -> tuple[FloatArray, FloatArray]:
+def _beyond(lower: Any, upper: Any, distance: Any, prediction: Any) -> tuple[Any, Any]:
+    """Return the ends of the interval that reaches this far beyond two bounds, with a rounding margin."""
+    widened = prediction.arithmetic.widened
+    return lower - widened(distance, lower), upper + widened(distance, upper)
+
+
+def _bounds(score: Any, prediction: Any) -> tuple[Any, Any]:
     """Return the model's own bounds; raise ValueError if there are none."""
     name = type(score).__name__
     return prediction.required("lower", by=name), prediction.required("upper", by=name)

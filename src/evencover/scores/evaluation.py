@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from evencover.groups import Label, first_few, rows_by_code
-from evencover.inputs.arrays import FloatArray, IntArray, checked_vector
+from evencover.inputs.arrays import FloatArray, IntArray
+from evencover.inputs.device_arrays import checked_column
 from evencover.intervals import Intervals, stack_levels
 from evencover.predictions import Prediction
 from evencover.rows import Rows
 from evencover.scores.residuals import Residual
-from evencover.scores.score import Nonconformity, Score, checked_score, states
+from evencover.scores.score import Nonconformity, Score, checked_score, has_formulas, states
 from evencover.scores.support import Bounded, best_target
 
 
@@ -43,7 +44,16 @@ def scores_of(nonconformity: Nonconformity, rows: Rows) -> FloatArray:
 
 def checked_scores(scores: Any, length: int, matched: str = "the prediction") -> FloatArray:
     """Return scores as an array of shape (length,). Raise ValueError for NaN; infinite scores are allowed."""
-    return checked_vector(scores, "scores", length=length, matched=matched, finite=False)
+    return checked_column(scores, "scores", length=length, matched=matched, finite=False)  # type: ignore[no-any-return]
+
+
+def check_formulas(nonconformity: Nonconformity) -> None:
+    """Raise ValueError unless the score can be computed from arrays on a device."""
+    if isinstance(nonconformity, Mapping) or not has_formulas(nonconformity):
+        raise ValueError(
+            "nonconformity must be one score for all groups, and have formulas, for arrays on a device, such as "
+            f"Normalized(); got {nonconformity!r}. Arrays of numpy can have any score"
+        )
 
 
 def scores_by_group(nonconformity: Nonconformity, rows: Rows, codes: IntArray, labels: tuple[Label, ...]) -> FloatArray:
@@ -68,8 +78,8 @@ def scores_by(score: Score, y: FloatArray, prediction: Prediction) -> FloatArray
     if prediction.scale is not None:
         scores: FloatArray = prediction.scale.scores(y, partial(scores_by, score))
         return scores
-    if states(score, "_formula"):
-        score = score._formula  # type: ignore[attr-defined]
+    if states(score, "formula"):
+        score = score.formula  # type: ignore[attr-defined]
     return score(y, prediction)
 
 

@@ -19,6 +19,7 @@ from evencover.scores.score import (
     has_tails,
     needs_scale,
     score_with_scale,
+    states,
     symbolic_reach,
 )
 from evencover.scores.support import Bounded, without_support
@@ -82,28 +83,35 @@ class OneSided:
 
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return one tail of the score. Shape (n,)."""
-        return self._formula(checked_target(y, prediction), prediction)
+        return self.formula(checked_target(y, prediction), prediction)  # type: ignore[no-any-return]
 
-    def _formula(self, y: FloatArray, prediction: Prediction) -> FloatArray:
+    def formula(self, y: Any, prediction: Any) -> Any:
+        """Return one tail of the score of targets that were checked."""
         is_upper = self.side == "upper"
         if has_tails(self.score):
             below, above = self.score.tails(y, prediction)  # type: ignore[attr-defined]
-            return above if is_upper else below  # type: ignore[no-any-return]
+            return above if is_upper else below
         counts = y > prediction.center if is_upper else y < prediction.center
         return np.where(counts, self.score(y, prediction), -np.inf)
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``(−inf, U(threshold)]``, or ``[L(threshold), inf)``."""
-        lower, upper = self._ends(threshold, prediction)
-        infinite = np.full(len(prediction), np.inf)
-        return Intervals(-infinite, upper) if self.side == "upper" else Intervals(lower, infinite)
+        return Intervals(*self.ends(threshold, prediction))
+
+    def ends(self, threshold: Any, prediction: Any) -> tuple[Any, Any]:
+        """Return −inf and ``U(threshold)``, or ``L(threshold)`` and inf."""
+        lower, upper = self._two_sided_ends(threshold, prediction)
+        infinite = prediction.arithmetic.infinite
+        return (infinite(-1, upper), upper) if self.side == "upper" else (lower, infinite(1, lower))
 
     def symbolic_reach(self, symbols: Symbols) -> Any:
         """Return the distance of both ends of the two-sided score."""
         return symbolic_reach(self.score, symbols)
 
-    def _ends(self, threshold: float | FloatArray, prediction: Prediction) -> tuple[FloatArray, FloatArray]:
+    def _two_sided_ends(self, threshold: Any, prediction: Any) -> tuple[Any, Any]:
         """Return the ends of the two-sided interval; for a score without tails, an interval that has the center."""
+        if states(self.score, "ends") and has_tails(self.score):
+            return self.score.ends(threshold, prediction)  # type: ignore[attr-defined,no-any-return]
         if has_tails(self.score):
             intervals = self.score.interval(threshold, prediction)
             return intervals.lower, intervals.upper

@@ -60,9 +60,10 @@ class ProbabilityDistance(FloorSettings):
 
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``max(−Φ⁻¹(F(y)), Φ⁻¹(F(y−)))``. Shape (n,)."""
-        return self._formula(checked_target(y, prediction), prediction)
+        return self.formula(checked_target(y, prediction), prediction)
 
-    def _formula(self, y: FloatArray, prediction: Prediction) -> FloatArray:
+    def formula(self, y: FloatArray, prediction: Prediction) -> FloatArray:
+        """Return ``max(−Φ⁻¹(F(y)), Φ⁻¹(F(y−)))`` of targets that were checked."""
         return np.maximum(*self.tails(y, prediction))
 
     def tails(self, y: FloatArray, prediction: Prediction) -> tuple[FloatArray, FloatArray]:
@@ -89,6 +90,5 @@ class ProbabilityDistance(FloorSettings):
 
     def _quantile_function(self, prediction: Prediction) -> QuantileFunction:
         """Return the predicted quantile functions. Raise ValueError unless every row has a positive spread."""
-        name = type(self).__name__
-        smallest = self.checked_floor(prediction.required("spread", by=name), name, "spread")
-        return prediction.quantile_function(smallest)
+        self.divisor(prediction.required("spread", by=type(self).__name__), prediction, "spread")
+        return prediction.quantile_function(self.smallest)

@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from evencover.inputs.arrays import FloatArray
 from evencover.intervals import Intervals, Side
 from evencover.predictions import Prediction
@@ -12,12 +10,9 @@ from evencover.quantile_functions import QuantileFunction
 from evencover.scores.score import (
     FloorSettings,
     Symbols,
-    check_positive_divisor,
     check_settings,
     checked_target,
-    missing_scale,
     smallest_spread,
-    with_rounding_margin,
 )
 
 
@@ -44,20 +39,24 @@ class Residual:
 
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``|y − center|``. Shape (n,)."""
-        return self._formula(checked_target(y, prediction), prediction)
+        return self.formula(checked_target(y, prediction), prediction)  # type: ignore[no-any-return]
 
-    def _formula(self, y: FloatArray, prediction: Prediction) -> FloatArray:
-        return np.abs(y - prediction.center)
+    def formula(self, y: Any, prediction: Any) -> Any:
+        """Return ``|y − center|``."""
+        return abs(y - prediction.center)
 
-    def tails(self, y: FloatArray, prediction: Prediction) -> tuple[FloatArray, FloatArray]:
+    def tails(self, y: Any, prediction: Any) -> tuple[Any, Any]:
         """Return ``center − y`` and ``y − center``. Shape (n,) each."""
         above = y - prediction.center
         return -above, above
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``[center − threshold, center + threshold]``."""
-        half_width = with_rounding_margin(threshold, prediction.center)
-        return Intervals(prediction.center - half_width, prediction.center + half_width)
+        return Intervals(*self.ends(threshold, prediction))
+
+    def ends(self, threshold: Any, prediction: Any) -> tuple[Any, Any]:
+        """Return ``center − threshold`` and ``center + threshold``."""
+        return _around(prediction.center, threshold, prediction)
 
     def value_map(self, prediction: Prediction) -> QuantileFunction:
         """Return ``center + threshold``."""
@@ -82,17 +81,9 @@ class _SpreadScaled(FloorSettings):
         """Whether there is an epsilon or floor, but no scale yet."""
         return self.scale is None and bool(self.epsilon or self.floor)
 
-    def _divisor(self, prediction: Prediction) -> FloatArray:
+    def _divisor(self, prediction: Any) -> Any:
         """Return the spread with floor and epsilon applied. Raise ValueError unless it is positive."""
-        name = type(self).__name__
-        spread = prediction.required("spread", by=name)
-        if self.epsilon or self.floor:
-            if self.scale is None:
-                raise missing_scale(name, "epsilon and floor are fractions")
-            spread = np.maximum(spread, self.floor * self.scale) if self.floor else spread
-            spread = spread + self.epsilon * self.scale
-        check_positive_divisor(spread, name, "spread")
-        return spread
+        return self.divisor(prediction.required("spread", by=type(self).__name__), prediction, "spread", self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -130,25 +121,24 @@ class Normalized(_SpreadScaled):
 
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``|y − center| / spread``. Shape (n,)."""
-        return self._formula(checked_target(y, prediction), prediction)
+        return self.formula(checked_target(y, prediction), prediction)  # type: ignore[no-any-return]
 
-    def _formula(self, y: FloatArray, prediction: Prediction) -> FloatArray:
-        score = np.subtract(y, prediction.center)
-        np.abs(score, out=score)
-        score /= self._divisor(prediction)
-        return score
+    def formula(self, y: Any, prediction: Any) -> Any:
+        """Return ``|y − center| / spread``."""
+        return abs(y - prediction.center) / self._divisor(prediction)
 
-    def tails(self, y: FloatArray, prediction: Prediction) -> tuple[FloatArray, FloatArray]:
+    def tails(self, y: Any, prediction: Any) -> tuple[Any, Any]:
         """Return ``(center − y) / spread`` and ``(y − center) / spread``. Shape (n,) each."""
         above = (y - prediction.center) / self._divisor(prediction)
         return -above, above
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``[center − threshold × spread, center + threshold × spread]``."""
-        upper = with_rounding_margin(threshold * self._divisor(prediction), prediction.center)
-        lower = prediction.center - upper
-        upper += prediction.center  # in place, to save one large array
-        return Intervals(lower, upper)
+        return Intervals(*self.ends(threshold, prediction))
+
+    def ends(self, threshold: Any, prediction: Any) -> tuple[Any, Any]:
+        """Return ``center − threshold × spread`` and ``center + threshold × spread``."""
+        return _around(prediction.center, threshold * self._divisor(prediction), prediction)
 
     def value_map(self, prediction: Prediction) -> QuantileFunction:
         """Return ``center + threshold × spread``."""
@@ -185,15 +175,20 @@ class Standardized(_SpreadScaled):
 
     def __call__(self, y: Any, prediction: Prediction) -> FloatArray:
         """Return ``(y − center) / spread``. Shape (n,)."""
-        return self._formula(checked_target(y, prediction), prediction)
+        return self.formula(checked_target(y, prediction), prediction)  # type: ignore[no-any-return]
 
-    def _formula(self, y: FloatArray, prediction: Prediction) -> FloatArray:
+    def formula(self, y: Any, prediction: Any) -> Any:
+        """Return ``(y − center) / spread``."""
         return (y - prediction.center) / self._divisor(prediction)
 
     def interval(self, threshold: float | FloatArray, prediction: Prediction) -> Intervals:
         """Return ``(−inf, center + threshold × spread]``."""
-        distance = with_rounding_margin(threshold * self._divisor(prediction), prediction.center)
-        return Intervals(np.full(len(prediction), -np.inf), prediction.center + distance)
+        return Intervals(*self.ends(threshold, prediction))
+
+    def ends(self, threshold: Any, prediction: Any) -> tuple[Any, Any]:
+        """Return −inf and ``center + threshold × spread``."""
+        _, upper = _around(prediction.center, threshold * self._divisor(prediction), prediction)
+        return prediction.arithmetic.infinite(-1, upper), upper
 
     def value_map(self, prediction: Prediction) -> QuantileFunction:
         """Return ``center + threshold × spread``."""
@@ -202,3 +197,11 @@ class Standardized(_SpreadScaled):
     def symbolic_reach(self, symbols: Symbols) -> Any:
         """Return ``threshold × spread``."""
         return symbols.threshold * symbols.spread
+
+
+def _around(center: Any, distance: Any, prediction: Any) -> tuple[Any, Any]:
+    """Return the ends of the interval at a distance from the center on both sides, with a rounding margin."""
+    upper = prediction.arithmetic.widened(distance, center)
+    lower = center - upper
+    upper += center  # in place, to save one large array
+    return lower, upper

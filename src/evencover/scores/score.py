@@ -8,11 +8,10 @@ from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 import numpy as np
 
 from evencover.groups import Label
-from evencover.inputs.arrays import FloatArray, checked_vector, got_text
+from evencover.inputs.arrays import FloatArray, got_text
+from evencover.inputs.device_arrays import checked_column
 from evencover.intervals import Intervals
 from evencover.predictions import Prediction
-
-_ROUNDING_MARGIN = 4 * float(np.finfo(float).eps)  # relative to the size of a bound
 
 
 class Score(Protocol):
@@ -35,6 +34,9 @@ class Score(Protocol):
       both tails.
     - ``value_map(prediction)``: the upper end of the interval as a function of the threshold, if it is piecewise linear
       with knots at the same thresholds in all rows.
+    - ``formula(y, prediction)`` and ``ends(threshold, prediction)``: the score of checked targets, and the two ends of
+      the interval, written with operators and the functions of ``prediction.arithmetic`` (`Arithmetic`). Then
+      predictions can be arrays on a device, and calibrations can be written as SQL.
     - ``symbolic_reach(symbols)``: the distance of the ends of the interval from the center, as a formula.
     - ``innermost``: the score inside, if it wraps one.
 
@@ -86,13 +88,24 @@ class FloorSettings:
         """Return the same score with this scale."""
         return replace(self, scale=scale)
 
-    def checked_floor(self, divisor: FloatArray, name: str, what: str) -> float:
-        """Return the lower limit of a divisor; raise ValueError if it is 0 and a divisor is not positive."""
-        if self.floor and self.scale is None:
-            raise missing_scale(name, "the floor is a fraction")
-        smallest = self.floor * (self.scale or 0.0)
-        check_positive_divisor(np.maximum(divisor, smallest), name, what)
-        return smallest
+    @property
+    def smallest(self) -> float:
+        """The lower limit of a divisor; 0 without a floor."""
+        if self.needs_scale:
+            raise ValueError(
+                f"{type(self).__name__}: its settings are fractions of a scale, and the scale is missing; pass scale=, "
+                "for example the median spread of the training rows (ConformalRegressor.fit sets the scale, except for "
+                "a frozen model)"
+            )
+        return self.floor * (self.scale or 0.0)
+
+    def divisor(self, unit: Any, prediction: Any, what: str, epsilon: float = 0.0) -> Any:
+        """Return the widths or spreads with the floor, and epsilon added. Raise ValueError unless they are positive."""
+        smallest = self.smallest
+        divisor = prediction.arithmetic.maximum(unit, smallest) if smallest else unit
+        divisor = divisor + epsilon * self.scale if epsilon else divisor  # type: ignore[operator]
+        prediction.arithmetic.check_divisor(divisor, type(self).__name__, what)
+        return divisor
 
 
 def check_settings(score: Any, *names: str) -> None:
@@ -101,24 +114,6 @@ def check_settings(score: Any, *names: str) -> None:
         value = getattr(score, name)
         if value is not None and not (isinstance(value, Real) and 0 <= float(value) < np.inf):
             raise ValueError(f"{type(score).__name__}: {name} must be a finite number, 0 or more; got {value!r}")
-
-
-def check_positive_divisor(divisor: FloatArray, name: str, what: str) -> None:
-    """Raise ValueError, with the remedy, unless all widths or spreads that a score divides by are positive."""
-    if divisor.size and divisor.min() <= 0:
-        raise ValueError(
-            f"{name} divides by the {what}, which must be positive; zero or negative values: "
-            f"{np.count_nonzero(divisor <= 0)} of {divisor.size}. {name}(floor=0.01, scale=...) replaces them by "
-            "0.01 × scale; ConformalRegressor sets the scale from its training rows"
-        )
-
-
-def missing_scale(name: str, settings: str) -> ValueError:
-    """Return the error for settings that are fractions of a scale, if the scale is missing."""
-    return ValueError(
-        f"{name}: {settings} of a scale, and the scale is missing; pass scale=, for example the median spread of the "
-        "training rows (ConformalRegressor.fit sets the scale, except for a frozen model)"
-    )
 
 
 def checked_score(score: Any, name: str = "nonconformity") -> Score:
@@ -153,6 +148,13 @@ def states(score: Score, member: str) -> bool:
 def has_tails(score: Score) -> bool:
     """Return whether a score has the optional `tails`, and they belong to its own `__call__` and `interval`."""
     return states(score, "tails")
+
+
+def has_formulas(score: Score) -> bool:
+    """Return whether a score has formulas for arrays on a device and for SQL; one tail needs those of both."""
+    inner = innermost(score)
+    members = ("formula", "ends") if inner is score else ("formula", "ends", "tails")
+    return states(score, "ends") and all(states(inner, member) for member in members)
 
 
 def innermost(score: Score) -> Score:
@@ -213,19 +215,4 @@ def score_with_scale(score: Score, scale: float) -> Score:
 
 def checked_target(y: Any, prediction: Prediction) -> FloatArray:
     """Return the targets as an array. Raise ValueError unless there is one for each row of the prediction."""
-    return checked_vector(y, "y", length=len(prediction), matched="the prediction")
-
-
-def with_rounding_margin(distance: float | FloatArray, bound: FloatArray) -> FloatArray:
-    """Return the distance plus a rounding margin: a few units in the last place of the bound it is added to.
-
-    Scores and bounds are rounded differently, so a target whose score *equals* the threshold could fall just outside.
-    With tied targets (prices, counts) all of them would then be missed at once.
-    """
-    widened = np.abs(bound)
-    widened += np.abs(distance) if np.min(distance, initial=0.0) < 0 else distance
-    widened *= _ROUNDING_MARGIN
-    if np.isinf(widened.max(initial=0.0)):
-        widened[np.isinf(widened)] = 0.0  # an infinite distance needs no margin
-    widened += distance
-    return widened
+    return checked_column(y, "y", like=prediction.center, length=len(prediction), matched="the prediction")  # type: ignore[no-any-return]

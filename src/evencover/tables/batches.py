@@ -8,9 +8,8 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from evencover.calibration.calibration import MARGINAL_LABELS
 from evencover.calibration.table_columns import TableColumns
-from evencover.groups import Label, first_few
+from evencover.groups import MARGINAL_LABELS, Label, first_few
 from evencover.inputs.arrays import FloatArray, IntArray
 from evencover.inputs.optional import import_optional
 from evencover.predictions import Prediction
