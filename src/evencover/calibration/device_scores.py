@@ -24,6 +24,7 @@ from evencover.inputs.device_arrays import (
     namespace,
     on_cpu,
     on_host,
+    sizes_of_sorted,
     small_list,
 )
 from evencover.quantiles import conformal_rank, thresholds
@@ -111,29 +112,28 @@ class DeviceScores:
 
     def _by_sorting(self, levels: tuple[Fraction, ...]) -> Thresholds:
         """Return the thresholds from scores that are sorted by group: a GPU sorts as fast as it collects each group."""
-        xp, ranks = namespace(self.scores), [[conformal_rank(n, level) for level in levels] for n in self.sizes]
-        starts, shape = self._starts, (len(self.labels), len(levels))
-        exists = np.array([[rank <= n for rank in row] for row, n in zip(ranks, self.sizes, strict=True)])
-        positions = np.where(exists, np.array(ranks).reshape(shape) - 1 + starts[:-1, None], 0)
-        found = xp.reshape(xp.take(self._ordered, self._on_device(positions.ravel()), axis=0), shape)
-        table = xp.where(self._on_device(exists), found, inf)
-        return Thresholds(table, self._tied(positions, exists, found))
+        by_score, by_group, sizes = self._order()
+        ranks = np.array([[conformal_rank(n, level) for level in levels] for n in sizes])  # (n_groups, L)
+        starts, ends = np.cumsum([0, *sizes])[:-1, None], np.cumsum(sizes)[:, None]
+        at = np.stack([starts + ranks - 1 + step for step in (0, -1, 1)])  # the threshold, and the scores beside it
+        exists = (ranks <= ends - starts) & (starts <= at) & (at < ends)
+        xp = namespace(self.scores)
+        positions = xp.take(by_group, self._on_device(np.where(exists, at, 0).ravel()), axis=0)
+        found = xp.reshape(xp.take(self.scores, xp.take(by_score, positions, axis=0), axis=0), at.shape)
+        found = xp.where(self._on_device(exists), found, xp.full_like(found, np.nan))
+        tied = xp.any((found[1, :, :] == found[0, :, :]) | (found[2, :, :] == found[0, :, :]), axis=1)
+        table = xp.where(self._on_device(exists[0]), found[0, :, :], xp.full_like(found[0, :, :], inf))
+        return Thresholds(table, [bool(each) for each in small_list(xp.astype(tied, xp.uint8))])
 
-    def _tied(self, positions: Any, exists: Any, found: Any) -> list[bool]:
-        """Return whether a score next to a threshold of each group, in the order of the scores, equals it."""
-        xp, tied = namespace(self.scores), []
-        for step in (-1, 1):
-            beside = positions + step
-            inside = exists & (beside >= self._starts[:-1, None]) & (beside < self._starts[1:, None])
-            neighbor = xp.take(self._ordered, self._on_device(np.where(inside, beside, 0).ravel()), axis=0)
-            tied.append(self._on_device(inside) & (xp.reshape(neighbor, positions.shape) == found))
-        by_group = xp.any(tied[0] | tied[1], axis=1)
-        return [bool(each) for each in small_list(xp.astype(by_group, xp.uint8))]
-
-    @cached_property
-    def _starts(self) -> Any:
-        """Where the scores of each group start among the ordered scores, and where the last ones end."""
-        return np.cumsum([0, *self.sizes])
+    def _order(self) -> tuple[Any, Any, list[int]]:
+        """Return the positions of the scores in order, the positions in these that order groups, and the sizes."""
+        xp, codes, n_groups = namespace(self.scores), self.groups.codes, len(self.labels)
+        short = n_groups <= 256  # and sorted faster
+        codes = xp.astype(codes, xp.uint8, copy=False) if short else as_positions(xp, codes)
+        by_score = xp.argsort(self.scores, stable=False)
+        codes_by_score = xp.take(codes, by_score, axis=0)
+        by_group = xp.argsort(codes_by_score, stable=True)
+        return by_score, by_group, sizes_of_sorted(xp, xp.take(codes_by_score, by_group, axis=0), n_groups)
 
     @cached_property
     def _ordered(self) -> Any:
@@ -141,11 +141,7 @@ class DeviceScores:
         xp = namespace(self.scores)
         if len(self.labels) == 1:
             return xp.sort(self.scores, stable=False)
-        short = len(self.labels) <= 256  # and sorted faster
-        codes = self.groups.codes
-        codes = xp.astype(codes, xp.uint8, copy=False) if short else as_positions(xp, codes)
-        by_score = xp.argsort(self.scores, stable=False)
-        by_group = xp.argsort(xp.take(codes, by_score, axis=0), stable=True)
+        by_score, by_group, _ = self._order()
         return xp.take(self.scores, xp.take(by_score, by_group, axis=0), axis=0)
 
     def _on_device(self, values: Any) -> Any:
@@ -153,8 +149,8 @@ class DeviceScores:
 
     def p_values(self, scores: Any, codes: Any, tie_shares: Any = None) -> Any:
         """Return the p-value of each score among those of its group; of the type of the scores. Shape (m,)."""
-        xp = namespace(scores)
-        starts, ends = (xp.take(self._on_device(each), codes, axis=0) for each in (self._starts[:-1], self._starts[1:]))
+        xp, edges = namespace(scores), np.cumsum([0, *self.sizes])
+        starts, ends = (xp.take(self._on_device(each), codes, axis=0) for each in (edges[:-1], edges[1:]))
         total = xp.astype(ends - starts, scores.dtype) + 1.0
         counted = xp.astype(ends - self._position(scores, starts, ends, right=False), scores.dtype) + 1.0
         if tie_shares is not None:

@@ -56,7 +56,7 @@ class Residual:
 
     def ends(self, threshold: Any, prediction: Any) -> tuple[Any, Any]:
         """Return ``center − threshold`` and ``center + threshold``."""
-        return _around(prediction.center, threshold, prediction)
+        return _around(prediction.center, prediction.arithmetic.widened(threshold, prediction.center))
 
     def value_map(self, prediction: Prediction) -> QuantileFunction:
         """Return ``center + threshold``."""
@@ -138,7 +138,8 @@ class Normalized(_SpreadScaled):
 
     def ends(self, threshold: Any, prediction: Any) -> tuple[Any, Any]:
         """Return ``center − threshold × spread`` and ``center + threshold × spread``."""
-        return _around(prediction.center, threshold * self._divisor(prediction), prediction)
+        widened = prediction.arithmetic.widened(threshold * self._divisor(prediction), prediction.center)
+        return _around(prediction.center, widened)
 
     def value_map(self, prediction: Prediction) -> QuantileFunction:
         """Return ``center + threshold × spread``."""
@@ -187,7 +188,8 @@ class Standardized(_SpreadScaled):
 
     def ends(self, threshold: Any, prediction: Any) -> tuple[Any, Any]:
         """Return −inf and ``center + threshold × spread``."""
-        _, upper = _around(prediction.center, threshold * self._divisor(prediction), prediction)
+        distance = threshold * self._divisor(prediction)
+        upper = prediction.center + prediction.arithmetic.widened(distance, prediction.center)
         return prediction.arithmetic.infinite(-1, upper), upper
 
     def value_map(self, prediction: Prediction) -> QuantileFunction:
@@ -199,9 +201,8 @@ class Standardized(_SpreadScaled):
         return symbols.threshold * symbols.spread
 
 
-def _around(center: Any, distance: Any, prediction: Any) -> tuple[Any, Any]:
-    """Return the ends of the interval at a distance from the center on both sides, with a rounding margin."""
-    upper = prediction.arithmetic.widened(distance, center)
-    lower = center - upper
-    upper += center  # in place, to save one large array
-    return lower, upper
+def _around(center: Any, distance: Any) -> tuple[Any, Any]:
+    """Return the ends of the interval at a distance from the center on both sides."""
+    lower = center - distance
+    distance += center  # in place, to save one large array
+    return lower, distance
