@@ -133,7 +133,7 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     ),
     "ties": (
         Mutation(
-            "calibration/pools.py",
+            "calibration/stored_scores.py",
             'counted = self._tail_weights[np.searchsorted(self._sorted_scores, scores, side="left")] + own',
             'counted = self._tail_weights[np.searchsorted(self._sorted_scores, scores, side="right")] + own',
             "calibration scores equal to the new one do not count in its p-value",
@@ -184,14 +184,14 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
             "test_clusters",
         ),
         Mutation(
-            "calibration/pools.py",
+            "calibration/stored_scores.py",
             "else test_weights / self._common_weight",
             "else test_weights",
             "in p-values, the weight of the new row is in another unit than the others",
             "test_calibration",
         ),
         Mutation(
-            "calibration/pools.py",
+            "calibration/stored_scores.py",
             "sorted_weights = self._cluster_unit / self.cluster_sizes[self._sort_order]",
             "sorted_weights = self._cluster_unit / self.cluster_sizes",
             "in p-values, the weights of clusters are not in the order of the scores",
@@ -318,21 +318,21 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     ),
     "predictive distributions and p-values": (
         Mutation(
-            "calibration/row_distributions.py",
+            "calibration/predictive.py",
             "(smaller + tau * (ties + 1))",
             "(smaller + tau * ties)",
             "a randomized rank does not count the new row among the ties",
             "test_predictive",
         ),
         Mutation(
-            "calibration/row_distributions.py",
+            "calibration/predictive.py",
             "exact = needed - Fraction(tau)",
             "exact = needed",
             "quantiles of a predictive distribution do not use tau",
             "test_predictive",
         ),
         Mutation(
-            "calibration/row_distributions.py",
+            "calibration/predictive.py",
             "rank = (self.steps.n + 1) * (1 - level) / 2",
             "rank = self.steps.n * (1 - level) / 2",
             "the ranks of central intervals do not count the new row",
@@ -496,7 +496,7 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
             "test_device_arrays",
         ),
         Mutation(
-            "device_quantiles.py",
+            "inputs/device_arrays.py",
             "[rank - up_to_low - 1]",
             "[rank - up_to_low - 2]",
             "of many scores, the selected one has a rank that is one too low",

@@ -20,8 +20,7 @@ LAYERS = (  # of packages and single modules: each imports from its own layer or
     "_version _lazy",
     "inputs",
     "display files",
-    "quantiles device_quantiles quantile_functions arithmetic groups guarantees target_support intervals predictions "
-    "rows metrics bins",
+    "quantiles quantile_functions arithmetic groups guarantees target_support intervals predictions rows metrics bins",
     "scores taxonomies",
     "calibration",
     "theory synthetic",

@@ -44,11 +44,11 @@ from evencover import (
     conformal_quantile,
 )
 from evencover.calibration.device_scores import DeviceScores
-from evencover.device_quantiles import _round_length as round_length
+from evencover.inputs.device_arrays import _round_length as round_length
 from evencover.quantiles import is_level_sequence, level_fractions
 from tests.messages import facts
 
-SELECTION, SCORES = "evencover.device_quantiles", "evencover.calibration.device_scores"
+SELECTION, SCORES = "evencover.inputs.device_arrays", "evencover.calibration.device_scores"
 LEVELS = [0.05, 0.5, 0.8, 0.9, 0.99]
 
 with mock.patch.object(os, "register_at_fork"):  # JAX would warn at every fork, also in other tests

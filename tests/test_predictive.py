@@ -29,7 +29,7 @@ from evencover import (
     calibrate,
     crps,
 )
-from evencover.calibration import row_distributions
+from evencover.calibration import predictive
 from tests.calibrators import SlidingWindow
 from tests.synthetic import ALL_SCORES, ONE_IN_A_MILLION, Oracle, draw
 
@@ -220,7 +220,7 @@ class OwnScore(Residual):
 
 @pytest.mark.parametrize("block", [1, 100, 1 << 18])
 def test_an_own_score_gives_the_same_results_in_blocks(block, monkeypatch):
-    monkeypatch.setattr(row_distributions, "_MAX_BLOCK", block)
+    monkeypatch.setattr(predictive, "_MAX_BLOCK", block)
     rng = np.random.default_rng(8)
     old, new = normal_rows(rng, N), normal_rows(rng, M)
     own, plain = (distribution_of(old, new, score) for score in (OwnScore(), Residual()))

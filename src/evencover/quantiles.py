@@ -10,9 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from evencover.device_quantiles import smallest
 from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative
-from evencover.inputs.device_arrays import checked_column, is_on_device, namespace
+from evencover.inputs.device_arrays import checked_column, is_on_device, namespace, smallest
 
 Level: TypeAlias = float | Fraction
 Levels: TypeAlias = Level | Sequence[Level]

@@ -22,7 +22,7 @@ from evencover import (
     Standardized,
     scores,
 )
-from evencover.calibration.row_distributions import value_map
+from evencover.calibration.predictive import value_map
 from evencover.predictions import ALL_PARTS
 from evencover.scores import BUILTIN_SCORES
 from evencover.scores.evaluation import scores_by

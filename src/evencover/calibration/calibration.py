@@ -13,9 +13,8 @@ import numpy as np
 
 from evencover.calibration import calibration_files
 from evencover.calibration.device_scores import DeviceAssignment, DeviceScores
-from evencover.calibration.pools import PoolAssignment
 from evencover.calibration.sql import ThresholdSQL, UnseenSQL, threshold_sql
-from evencover.calibration.stored_scores import CountedScores, RowScores, from_state
+from evencover.calibration.stored_scores import CountedScores, PoolAssignment, RowScores, from_state
 from evencover.calibration.stored_scores import Unseen as Unseen
 from evencover.calibration.table_columns import TableColumns
 from evencover.display.text import number_text, text_table

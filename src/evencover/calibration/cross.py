@@ -20,7 +20,7 @@ from evencover.calibration.cross_sets import (
     numbers_per_row,
     on_common_scale,
 )
-from evencover.calibration.pools import warn_if_too_few
+from evencover.calibration.stored_scores import warn_if_too_few
 from evencover.groups import Groups, Label, rows_by_code
 from evencover.guarantees import NEW_CLUSTERS, NEW_ROWS, FoldBound, Guarantee, numbered
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray

@@ -9,9 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from evencover.calibration.pools import warn_if_too_few
-from evencover.calibration.stored_scores import RowScores, Unseen
-from evencover.device_quantiles import smallest, values_where
+from evencover.calibration.stored_scores import RowScores, Unseen, warn_if_too_few
 from evencover.groups import Groups, Label
 from evencover.inputs.arrays import FloatArray
 from evencover.inputs.device_arrays import (
@@ -26,6 +24,8 @@ from evencover.inputs.device_arrays import (
     on_host,
     sizes_of_sorted,
     small_list,
+    smallest,
+    values_where,
 )
 from evencover.quantiles import conformal_rank, thresholds
 
