@@ -413,10 +413,13 @@ def infinite_intervals(n: int) -> Intervals:
     return Intervals(np.full(n, -np.inf), np.full(n, np.inf))
 
 
-def stack_levels(by_level: Sequence[Intervals]) -> Intervals:
-    """Return the intervals of m rows at L levels, given level by level, as one object. Bounds of shape (m, L)."""
+def stack_levels(by_level: Sequence[Intervals], **known: Any) -> Intervals:
+    """Return the intervals of m rows at L levels, given level by level, with what else is known of them.
+
+    The bounds have shape (m, L).
+    """
     lower, upper, replaced = (_stack([getattr(each, name) for each in by_level]) for name in _ARRAYS)
-    return Intervals(lower, upper, replaced=replaced)
+    return Intervals(lower, upper, replaced=replaced, **known)
 
 
 def _stack(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:

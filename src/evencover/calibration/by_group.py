@@ -61,15 +61,15 @@ class ByGroup(BaseEstimator):  # type: ignore[misc]
 
 
 @dataclass(frozen=True, eq=False)
-class GroupThresholds:
-    """The groups of a taxonomy and their calibration scores, made by `ByGroup`.
+class LearnedGroups:
+    """The groups of a taxonomy and the calibration scores of each: what calibrators with groups have learned.
 
     Parameters
     ----------
     taxonomy : taxonomy
         The taxonomy, which has learned its groups.
     calibration : Calibration
-        The scores of each group, or a histogram of them.
+        The scores of each group, or a histogram of them, which `diagnose` uses.
     """
 
     taxonomy: Taxonomy
@@ -80,11 +80,6 @@ class GroupThresholds:
     def nonconformity(self) -> Nonconformity:
         """The score, or one for each group."""
         return self.calibration.nonconformity
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The coverage guarantee."""
-        return self.calibration.guarantee
 
     @property
     def nested(self) -> bool:
@@ -102,6 +97,16 @@ class GroupThresholds:
     def groups(self, rows: Rows) -> Groups:
         """Return the groups of new rows."""
         return self.taxonomy.assign(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupThresholds(LearnedGroups):
+    """One threshold for each group, made by `ByGroup`."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The coverage guarantee."""
+        return self.calibration.guarantee
 
     def intervals(
         self, rows: Rows, levels: tuple[Fraction, ...], *, unseen: Unseen = "error"

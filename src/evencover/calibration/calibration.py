@@ -341,16 +341,14 @@ class Calibration:
         self._check_weights(rows.weights)
         self.check_same_groups(groups, unseen)
         codes, assignment = groups.codes_among(self.labels), self.assignment(groups, unseen)
-        intervals = stack_levels(
-            [
-                intervals_by_group(self.nonconformity, self.labels, threshold, rows.prediction, codes)
-                for threshold in assignment.thresholds(levels, rows.weights)
-            ]
-        )
+        by_level = [
+            intervals_by_group(self.nonconformity, self.labels, threshold, rows.prediction, codes)
+            for threshold in assignment.thresholds(levels, rows.weights)
+        ]
         guarantee = self.guarantee if self.bits is None else self.guarantee_at(levels)
         without, tied = groups.labels_not_in(self.labels), assignment.tied_groups(levels)
         guarantee = replace(guarantee, without=without, tied=tied) if without or tied else guarantee
-        return replace(intervals, groups=groups, guarantee=guarantee, side=side_of(self.nonconformity))
+        return stack_levels(by_level, groups=groups, guarantee=guarantee, side=side_of(self.nonconformity))
 
     def p_values(
         self,

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from math import ceil, floor
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from evencover.calibration.by_group import LearnedGroups
 from evencover.calibration.calibration import Calibration, Seed, Unseen, calibrate_rows
 from evencover.calibration.cross_sets import (
     FoldScores,
@@ -194,7 +195,7 @@ class CrossFolds(BaseEstimator):  # type: ignore[misc]
 
 
 @dataclass(frozen=True, eq=False)
-class FoldThresholds:
+class FoldThresholds(LearnedGroups):
     """Out-of-fold scores of n rows and the models they belong to, made by `CrossFolds`.
 
     For each calibration row i, [L_i, U_i] is the set of targets of a new row whose score, by the model that was fitted
@@ -202,10 +203,8 @@ class FoldThresholds:
 
     Parameters
     ----------
-    taxonomy : taxonomy
-        The taxonomy, which has learned its groups.
-    calibration : Calibration
-        The scores of the first repetition by group, for diagnostics.
+    taxonomy, calibration
+        The groups, by the mean prediction of all models, and the scores of the first repetition.
     fold_scores : ndarray of shape (R, n)
         The scores of each of R repetitions.
     folds : Folds
@@ -216,28 +215,10 @@ class FoldThresholds:
         Whether the score has a scale that was computed from these rows.
     """
 
-    taxonomy: Taxonomy
-    calibration: Calibration
     fold_scores: FloatArray
     folds: Folds
     method: Method = "cv+"
     scale_from_rows: bool = False
-    takes_unseen: ClassVar[bool] = True
-
-    @property
-    def nonconformity(self) -> Nonconformity:
-        """The score, or one for each group."""
-        return self.calibration.nonconformity
-
-    @property
-    def nested(self) -> bool:
-        """Whether intervals at larger levels contain those at smaller levels: yes, unless the score is `Bounded`."""
-        return support_of(self.nonconformity) is None
-
-    @property
-    def scores(self) -> FloatArray:
-        """The scores of the calibration rows by models that were fitted without them. Shape (n,)."""
-        return self.calibration.scores
 
     @property
     def sizes(self) -> dict[Label, int]:
@@ -287,10 +268,6 @@ class FoldThresholds:
         """Whether the groups are the same for all models."""
         return len(self.calibration.labels) == 1 or is_by_features(self.taxonomy)
 
-    def groups(self, rows: Rows) -> Groups:
-        """Return the groups of new rows, by the mean prediction of all models."""
-        return self.taxonomy.assign(rows)
-
     def intervals(
         self, rows: Rows, levels: tuple[Fraction, ...], *, unseen: Unseen = "error"
     ) -> Intervals | IntervalUnion:
@@ -314,7 +291,7 @@ class FoldThresholds:
             for pieces, found in zip(by_level, self._sets(rows[members], code, levels), strict=True):
                 pieces.put(members, found)
         n_pieces = max(len(pieces.pieces) for pieces in by_level)
-        stacked = [replace(stack_levels([pieces.piece(i) for pieces in by_level]), **known) for i in range(n_pieces)]
+        stacked = [stack_levels([pieces.piece(i) for pieces in by_level], **known) for i in range(n_pieces)]
         return IntervalUnion(stacked) if self.method == "cross-conformal" else stacked[0]
 
     def p_values(self, rows: Rows, *, seed: Seed = None, unseen: Unseen = "error") -> FloatArray:

@@ -4,14 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from evencover.calibration.by_group import GroupThresholds
+from evencover.calibration.by_group import GroupThresholds, LearnedGroups
 from evencover.calibration.calibration import Calibration, Seed, Unseen, calibrate_rows, scored_rows
-from evencover.groups import Groups
 from evencover.guarantees import Guarantee
 from evencover.inputs.arrays import FloatArray
 from evencover.inputs.device_arrays import namespace
@@ -89,58 +88,31 @@ class TwoTails(BaseEstimator):  # type: ignore[misc]
 
 
 @dataclass(frozen=True, eq=False)
-class TailThresholds:
-    """The groups of a taxonomy and their calibration scores in both tails, made by `TwoTails`.
+class TailThresholds(LearnedGroups):
+    """One threshold for each group and tail, made by `TwoTails`; intervals do not depend on the two-sided scores.
 
     Parameters
     ----------
-    taxonomy : taxonomy
-        The taxonomy, which has learned its groups.
-    calibration : Calibration
-        The two-sided scores of each group, which `diagnose` uses; intervals do not depend on them.
+    taxonomy, calibration
+        The groups, and the two-sided scores of each.
     lower, upper : Calibration
         The scores of each tail.
     lower_share : Fraction
         The share of 1 − level that may lie below the intervals.
     """
 
-    taxonomy: Taxonomy
-    calibration: Calibration
     lower: Calibration
     upper: Calibration
     lower_share: Fraction
-    takes_unseen: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name, share in (("lower", self.lower_share), ("upper", 1 - self.lower_share)):
             object.__setattr__(self, name, replace(getattr(self, name), tail_share=share))
 
     @property
-    def nonconformity(self) -> Nonconformity:
-        """The two-sided score, or one for each group."""
-        return self.calibration.nonconformity
-
-    @property
     def guarantee(self) -> Guarantee:
         """The coverage guarantee, also for each tail."""
         return self._with_tails(self.calibration.guarantee)
-
-    @property
-    def nested(self) -> bool:
-        """Whether intervals at larger levels contain those at smaller levels: yes, unless the score is `Bounded`.
-
-        If the ends cross, the interval of a `Bounded` score is a point, which can be outside that at a larger level.
-        """
-        return support_of(self.nonconformity) is None
-
-    @property
-    def scores(self) -> FloatArray:
-        """The two-sided scores of the calibration rows, in the order of the rows. Shape (n,)."""
-        return self.calibration.scores
-
-    def groups(self, rows: Rows) -> Groups:
-        """Return the groups of new rows."""
-        return self.taxonomy.assign(rows)
 
     def thresholds(self, level: Levels) -> tuple[FloatArray, FloatArray]:
         """Return the thresholds of the lower and of the upper tail. Shape (n_groups,) or (n_groups, L) each.
