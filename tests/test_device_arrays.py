@@ -13,13 +13,16 @@ from unittest import mock
 
 import array_api_strict
 import jax
+import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
+import evencover
 from evencover import (
     Bounded,
     ByGroup,
@@ -45,6 +48,7 @@ from evencover import (
 )
 from evencover.calibration.device_scores import DeviceScores
 from evencover.inputs.device_arrays import _round_length as round_length
+from evencover.metrics import misses_by_group
 from evencover.quantiles import is_level_sequence, level_fractions
 from tests.messages import facts
 
@@ -602,6 +606,27 @@ def test_intervals_become_arrays_of_numpy_and_can_be_selected():
         assert isinstance(part, Intervals)
         same_bits(part.lower.numpy(), wanted.lower[np.asarray(selection) if torch.is_tensor(selection) else selection])
     assert made.n_replaced == 0
+
+
+def test_metrics_pictures_and_tables_use_arrays_of_numpy():
+    """Of intervals and targets on a device, also by group."""
+    parts, groups = rows()
+    found, expected = on_torch()
+    y, codes = torch.asarray(parts["y"]), torch.asarray(groups)
+    made = found.interval(torch.asarray(parts["center"]), groups=codes)
+    wanted = expected.interval(parts["center"], groups=groups)
+    assert evencover.coverage(y, made) == evencover.coverage(parts["y"], wanted)
+    assert evencover.mean_width(made) == evencover.mean_width(wanted)
+    assert evencover.coverage_by_group(y, made) == evencover.coverage_by_group(parts["y"], wanted)
+    assert evencover.interval_score(y, made) == evencover.interval_score(parts["y"], wanted)
+    assert misses_by_group(y, made, codes) == misses_by_group(parts["y"], wanted, groups)
+    assert evencover.audit(y, made).table == evencover.audit(parts["y"], wanted).table
+    same_bits(made.clip(low=0.0).lower, wanted.clip(low=0.0).lower)
+    same_bits(made.nearest(y), wanted.nearest(parts["y"]))
+    assert made._repr_html_() == wanted._repr_html_()
+    assert made.to_frame(like=pd.DataFrame(index=range(500))).equals(wanted.to_frame(pd.DataFrame(index=range(500))))
+    assert len(made.plot(y).collections) == len(wanted.plot(parts["y"]).collections)
+    plt.close("all")
 
 
 def test_predictions_on_a_device_have_all_their_parts(library):

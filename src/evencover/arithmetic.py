@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from evencover.inputs.arrays import FloatArray
-from evencover.inputs.device_arrays import count, device_of, is_on_device, namespace
+from evencover.inputs.arrays import FloatArray, is_on_device
+from evencover.inputs.device_arrays import count, device_of, namespace
 
 MARGIN_IN_EPSILONS = 4  # of the rounding margin, relative to the size of a bound
 _ROUNDING_MARGIN = MARGIN_IN_EPSILONS * float(np.finfo(float).eps)

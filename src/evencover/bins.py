@@ -34,8 +34,8 @@ from typing import Any, Self
 import numpy as np
 
 from evencover.groups import Groups, Label
-from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, check_count, checked_vector
-from evencover.inputs.device_arrays import device_of, is_on_device, namespace
+from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, check_count, checked_vector, is_on_device
+from evencover.inputs.device_arrays import device_of, namespace
 
 _LAST_BIT = np.uint64(2 ** (53 - 30))  # of the 53 significant bits of a number, learned bins compare the first 30
 

@@ -2,24 +2,15 @@
 
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evencover.inputs.arrays import IntArray, row_selection
-from evencover.inputs.device_arrays import (
-    checked_codes,
-    concatenated,
-    device_of,
-    group_sizes,
-    is_on_device,
-    namespace,
-    on_host,
-    taken,
-)
+from evencover.inputs.arrays import IntArray, is_on_device, on_host, row_selection
+from evencover.inputs.device_arrays import checked_codes, concatenated, device_of, group_sizes, namespace, taken
 from evencover.inputs.frames import is_missing
 
 Label: TypeAlias = Hashable
@@ -137,6 +128,10 @@ class Groups:
         if is_on_device(self.codes):
             return np.array(group_sizes(self.codes, len(self.labels)), dtype=np.intp)
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.labels))
+
+    def on_host(self) -> "Groups":
+        """Return the groups with codes of numpy."""
+        return self if not is_on_device(self.codes) else replace(self, codes=on_host(self.codes))
 
     def cells(self) -> Iterator[tuple[tuple[int, int], IntArray]]:
         """Yield each pair (group code, edge bits) that has rows, with the positions of its rows in order."""

@@ -1,9 +1,9 @@
 """Prediction intervals, and unions of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from typing import Any, Literal, TypeAlias
+from functools import reduce, wraps
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,20 +19,33 @@ from evencover.inputs.arrays import (
     checked_vector,
     evenly_spaced_positions,
     is_number,
+    is_on_device,
+    on_host,
     row_selection,
     warn_user,
 )
-from evencover.inputs.device_arrays import checked_column, device_of, is_on_device, namespace, on_host
+from evencover.inputs.device_arrays import checked_column, device_of, namespace
 from evencover.inputs.frames import FrameKind, frame_kind, n_rows, new_frame
 from evencover.quantiles import Levels, is_level_sequence, level_fractions
 from evencover.target_support import limits_text
 
 Side: TypeAlias = Literal["lower", "upper"]
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 ROUNDING = 1e-9  # relative distance from a bound that can come from rounding errors
 _MAX_HTML_ROWS = 10  # rows that a notebook shows
 _MANY_MOVED = 0.1  # a larger share of predictions outside their intervals is worth a note
 _ARRAYS = ("lower", "upper", "replaced")  # parts of `Intervals` with a value for each row and level
+
+
+def _with_numpy(method: Method) -> Method:
+    """Let a method of intervals on a device be that of the same intervals with arrays of numpy."""
+
+    @wraps(method)
+    def on_host(intervals: "Intervals", *args: Any, **options: Any) -> Any:
+        return method(intervals.on_host(), *args, **options)
+
+    return on_host  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +109,13 @@ class Intervals:
         object.__setattr__(self, "upper", upper)
         object.__setattr__(self, "replaced", _checked_marks(self.replaced, lower))
 
+    def on_host(self) -> "Intervals":
+        """Return the intervals with arrays of numpy."""
+        if not is_on_device(self.lower):
+            return self
+        arrays = {name: on_host(getattr(self, name)) for name in (*_ARRAYS, "prediction")}
+        return replace(self, **arrays, groups=None if self.groups is None else self.groups.on_host())
+
     @property
     def n_replaced(self) -> int:
         """Number of intervals that held no possible target, and were replaced by the nearest one."""
@@ -122,6 +142,7 @@ class Intervals:
         target = target if self.lower.ndim == 1 else target[:, None]
         return (self.lower <= target) & (target <= self.upper)  # type: ignore[no-any-return]
 
+    @_with_numpy
     def covers_inside(
         self, y: Any, *, whole: bool = False, limits: tuple[float, float] = (-np.inf, np.inf)
     ) -> BoolArray:
@@ -154,6 +175,7 @@ class Intervals:
         sizes = (np.where(np.isfinite(bound), np.abs(bound), 0.0) for bound in (self.lower, self.upper))
         return np.maximum(*sizes)
 
+    @_with_numpy
     def nearest(self, values: Any) -> FloatArray:
         """Return the point of each interval that is nearest to a number of its row. Shape (n,).
 
@@ -171,7 +193,7 @@ class Intervals:
         >>> Intervals(np.array([0.0, 1.0]), np.array([2.0, 4.0])).nearest([3.0, 3.0])
         array([2., 3.])
         """
-        moved = np.asarray(values, dtype=float)
+        moved = np.asarray(on_host(values), dtype=float)
         if moved.shape != (len(self),):
             raise ValueError(f"values must have shape ({len(self)},), as many rows as the intervals; got {moved.shape}")
         for lower, upper in self._bounds_from_largest_level():
@@ -186,6 +208,7 @@ class Intervals:
         shown, center = self.nearest(self.prediction), np.asarray(self.prediction)
         return int(np.count_nonzero((shown < center) | (shown > center)))
 
+    @_with_numpy
     def clip(self, low: float | None = None, high: float | None = None) -> "Intervals":
         """Return the part of each interval that lies between two numbers, for targets that cannot lie elsewhere.
 
@@ -217,6 +240,7 @@ class Intervals:
         )
         return replace(self, lower=lower, upper=upper, guarantee=guarantee)
 
+    @_with_numpy
     def plot(self, y: Any = None, *, by: Any = None, most: int = 200, ax: Any = None) -> Any:
         """Draw the interval of each row as a vertical line, and its prediction as a tick; return the matplotlib axes.
 
@@ -293,6 +317,7 @@ class Intervals:
             columns["group"] = self.groups.label_of_rows()
         return new_frame(columns, kind)
 
+    @_with_numpy
     def columns(self) -> dict[str, FloatArray]:
         """Return predictions and bounds as named columns, as `to_frame` has them; bounds of empty intervals are NaN."""
         shown = self._shown_prediction
@@ -516,6 +541,10 @@ class IntervalUnion:
             for name in ("without", "tied")
         )
         return replace(guarantee, without=without, tied=tied)
+
+    def on_host(self) -> "IntervalUnion":
+        """Return the union with arrays of numpy."""
+        return IntervalUnion([piece.on_host() for piece in self.pieces])
 
     @property
     def width(self) -> FloatArray:

@@ -74,7 +74,8 @@ def coverage_by_group(
     dict from label to float, or to ndarray of shape (L,)
         NaN for a group without rows.
     """
-    return _by_group(_checked_intervals(intervals).covers(y), intervals, groups)
+    checked = _checked_intervals(intervals)
+    return _by_group(checked.covers(y), checked, groups)
 
 
 def misses_by_group(
@@ -105,7 +106,7 @@ def misses_by_group(
     """
     if not isinstance(intervals, Intervals):
         raise TypeError(f"intervals must be Intervals, one for each row; got {type(intervals).__name__}")
-    target = checked_vector(y, "y", length=len(intervals), matched="the intervals")
+    intervals, target = intervals.on_host(), checked_vector(y, "y", length=len(intervals), matched="the intervals")
     target = target if intervals.lower.ndim == 1 else target[:, None]
     below = _by_group(target < intervals.lower, intervals, groups)
     above = _by_group(target > intervals.upper, intervals, groups)
@@ -114,7 +115,8 @@ def misses_by_group(
 
 def mean_width_by_group(intervals: Intervals | IntervalUnion, groups: Any = None) -> dict[Label, float | FloatArray]:
     """Return the mean width of each group; `intervals`, `groups` and the result are as in `coverage_by_group`."""
-    return _by_group(_checked_intervals(intervals).width, intervals, groups)
+    checked = _checked_intervals(intervals)
+    return _by_group(checked.width, checked, groups)
 
 
 def interval_score(y: Any, intervals: Intervals, *, level: Level | None = None) -> float:
@@ -147,15 +149,13 @@ def interval_score(y: Any, intervals: Intervals, *, level: Level | None = None) 
     if level is None or intervals.lower.ndim != 1:
         raise ValueError("interval_score takes intervals for one level: give level=, and bounds of shape (n,)")
     y = checked_vector(y, "y", length=len(intervals), matched="the intervals")
-    return float(np.mean(interval_scores(y, intervals, level)))
+    return float(np.mean(interval_scores(y, intervals.on_host(), level)))
 
 
 def interval_scores(y: FloatArray, intervals: Intervals, level: Level) -> FloatArray:
     """Return the interval score of each row; inf if its width is not defined. Shape (n,)."""
     alpha = float(1 - level_fraction(level))
-    with np.errstate(
-        invalid="ignore"
-    ):  # NaN bounds, or both bounds infinite with the same sign: the width is not defined
+    with np.errstate(invalid="ignore"):  # NaN bounds, or two infinite ones of the same sign: the width is not defined
         missed = np.maximum(intervals.lower - y, 0) + np.maximum(y - intervals.upper, 0)
         scores = intervals.upper - intervals.lower + 2 / alpha * missed
     return np.where(np.isnan(scores), np.inf, scores)
@@ -233,7 +233,7 @@ def _checked_intervals(intervals: Any) -> Any:
             f"intervals must be Intervals, made from any bounds by Intervals(lower, upper); got "
             f"{type(intervals).__name__}"
         )
-    return intervals
+    return intervals.on_host()
 
 
 def _by_group(values: Any, intervals: Intervals | IntervalUnion, groups: Any) -> dict[Label, float | FloatArray]:
@@ -241,7 +241,7 @@ def _by_group(values: Any, intervals: Intervals | IntervalUnion, groups: Any) ->
     groups = getattr(intervals, "groups", None) if groups is None else groups
     if groups is None:
         raise ValueError("groups must be given: these intervals have none")
-    groups = checked_groups(groups, len(intervals), "the intervals")
+    groups = checked_groups(groups, len(intervals), "the intervals").on_host()
     rows = dict(rows_by_code(groups.codes, len(groups.labels)))
     return {label: _mean(values[rows.get(code, [])]) for code, label in enumerate(groups.labels)}
 

@@ -12,17 +12,12 @@ from evencover.inputs.arrays import (
     BoolArray,
     FloatArray,
     checked_for_each_row,
+    is_on_device,
+    on_host,
     row_selection,
     selected_rows,
 )
-from evencover.inputs.device_arrays import (
-    check_not_negative,
-    checked_column,
-    is_on_device,
-    joined_rows,
-    namespace,
-    on_host,
-)
+from evencover.inputs.device_arrays import check_not_negative, checked_column, joined_rows, namespace
 from evencover.intervals import Intervals
 from evencover.quantile_functions import (
     QuantileFunction,

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative
-from evencover.inputs.device_arrays import checked_column, is_on_device, namespace, smallest
+from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative, is_on_device
+from evencover.inputs.device_arrays import checked_column, namespace, smallest
 
 Level: TypeAlias = float | Fraction
 Levels: TypeAlias = Level | Sequence[Level]

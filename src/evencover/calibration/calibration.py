@@ -20,8 +20,8 @@ from evencover.calibration.table_columns import TableColumns
 from evencover.display.text import number_text, text_table
 from evencover.groups import MARGINAL_LABELS, Groups, Label, checked_groups, cluster_codes, first_few
 from evencover.guarantees import CLUSTERED, EXCHANGEABLE, LEARNED_FROM_CLUSTERS, SHIFTED, Guarantee, Kind
-from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative
-from evencover.inputs.device_arrays import common_namespace, is_on_device, namespace, on_host
+from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative, is_on_device, on_host
+from evencover.inputs.device_arrays import common_namespace, namespace
 from evencover.inputs.frames import frame_kind
 from evencover.intervals import Intervals, for_requested_level, stack_levels
 from evencover.quantiles import Level, Levels, is_level_sequence, level_fraction, level_fractions

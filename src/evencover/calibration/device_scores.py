@@ -11,7 +11,7 @@ import numpy as np
 
 from evencover.calibration.stored_scores import RowScores, Unseen, warn_if_too_few
 from evencover.groups import Groups, Label
-from evencover.inputs.arrays import FloatArray
+from evencover.inputs.arrays import FloatArray, on_host
 from evencover.inputs.device_arrays import (
     MAX_GROUPS_TO_SCAN,
     as_positions,
@@ -21,7 +21,6 @@ from evencover.inputs.device_arrays import (
     group_sizes,
     namespace,
     on_cpu,
-    on_host,
     sizes_of_sorted,
     small_list,
     smallest,
@@ -180,8 +179,7 @@ class DeviceScores:
 
     def state(self) -> dict[str, Any]:
         """Return the scores and groups as arrays of numpy, for a file: what is loaded from it is not on a device."""
-        groups = replace(self.groups, codes=on_host(self.groups.codes).astype(np.intp))
-        return RowScores(on_host(self.scores).astype(float), groups).state()
+        return RowScores(on_host(self.scores).astype(float), self.groups.on_host()).state()
 
     @cached_property
     def _cache(self) -> dict[tuple[Fraction, ...], Thresholds]:

@@ -13,7 +13,7 @@ def checked_intervals(intervals: Any) -> Intervals | IntervalUnion:
     """Return intervals of any kind as `Intervals` or `IntervalUnion`. Raise if they are not for one level."""
     if not isinstance(intervals, Intervals | IntervalUnion):
         intervals = _from_bounds(intervals)
-    checked: Intervals | IntervalUnion = intervals
+    checked: Intervals | IntervalUnion = intervals.on_host()
     if checked.width.ndim > 1:
         n_levels = checked.width.shape[1]
         raise ValueError(

@@ -14,6 +14,8 @@ IntArray: TypeAlias = NDArray[np.intp]
 BoolArray: TypeAlias = NDArray[np.bool_]
 Option = TypeVar("Option")
 
+_LIBRARIES = ("torch", "cupy", "jax", "jaxlib")  # some of them, or older versions, lack __array_namespace__
+
 
 def checked_vector(
     values: Any, name: str, *, length: int | None = None, matched: str = "", finite: bool = True
@@ -44,6 +46,22 @@ def checked_vector(
     if not all_finite:
         _check_values(array, name, finite=finite)
     return array
+
+
+def is_on_device(values: Any) -> bool:
+    """Return whether values are an array of another library than numpy: these stay where they are."""
+    if isinstance(values, np.ndarray | np.generic):
+        return False
+    return hasattr(values, "__array_namespace__") or type(values).__module__.partition(".")[0] in _LIBRARIES
+
+
+def on_host(values: Any) -> Any:
+    """Return an array as one of numpy; None stays None."""
+    if not is_on_device(values):
+        return values
+    if hasattr(values, "detach"):  # of torch
+        values = values.detach().cpu()
+    return np.asarray(values.get() if hasattr(values, "get") else values)  # CuPy's have get
 
 
 def checked_for_each_row(values: Any, name: str, *, length: int, matched: str) -> FloatArray:
@@ -169,7 +187,7 @@ def _as_float(values: Any, name: str) -> FloatArray:
     """Return numbers as float64. Raise TypeError for text, dates and complex numbers."""
     if np.ma.is_masked(values):
         raise ValueError(f"{name} must not be masked; masked values: {np.ma.getmaskarray(values).sum()}")
-    array = np.asarray(values)
+    array = np.asarray(on_host(values))
     numeric = array.dtype.kind in "biuf" or (
         array.dtype.kind == "O" and not any(isinstance(value, str | bytes) for value in array.ravel())
     )

@@ -12,21 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evencover.inputs.arrays import checked_vector
+from evencover.inputs.arrays import checked_vector, is_on_device
 from evencover.inputs.optional import import_optional
 
 MAX_GROUPS_TO_SCAN = 64  # up to so many groups, one pass for each is faster than sorting by group
 _MAX_SORTED = 100_000  # so many scores are sorted at once, which is as fast
 _MAX_SELECTED_RANKS = 16  # for more ranks, sorting once is faster
 _STANDARD_DEVIATIONS = 6  # of the sample's rank, from the bounds to rank k
-_LIBRARIES = ("torch", "cupy", "jax", "jaxlib")  # some of them, or older versions, lack __array_namespace__
-
-
-def is_on_device(values: Any) -> bool:
-    """Return whether values are an array of another library than numpy: these stay where they are."""
-    if isinstance(values, np.ndarray | np.generic):
-        return False
-    return hasattr(values, "__array_namespace__") or type(values).__module__.partition(".")[0] in _LIBRARIES
 
 
 def namespace(values: Any) -> Any:
@@ -52,18 +44,9 @@ def checked_column(
         As in `checked_vector`.
     """
     if not is_on_device(values if like is None else like):
-        return checked_vector(on_host(values), name, length=length, matched=matched, finite=finite)
+        return checked_vector(values, name, length=length, matched=matched, finite=finite)
     xp = common_namespace({name: values} if like is None else {matched: like, name: values})
     return checked_numbers(xp, values, name, length=length, matched=matched, finite=finite)
-
-
-def on_host(values: Any) -> Any:
-    """Return an array as one of numpy; None stays None."""
-    if not is_on_device(values):
-        return values
-    if hasattr(values, "detach"):  # of torch
-        values = values.detach().cpu()
-    return np.asarray(values.get() if hasattr(values, "get") else values)  # CuPy's have get
 
 
 def check_not_negative(spread: Any) -> None:
