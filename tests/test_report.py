@@ -17,8 +17,7 @@ from evencover.report.slider import LevelRecorder, level_differences
 from evencover.report.snapshots import levels_around
 from evencover.studies import Plan, Study, study
 from evencover.words.advice import advice_on_study
-from evencover.words.answers import share_text
-from evencover.words.quality import model_text
+from evencover.words.answers import model_text, share_text
 from evencover.words.settings import COMMAND_LINE
 from tests.canonical_studies import light_linear_model, study_of_prices
 from tests.processes import LIMIT

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evencover.diagnostics.audits import Note
 from evencover.diagnostics.regions import features_of
-from evencover.display.text import join_first
 from evencover.groups import Groups
 from evencover.inputs.arrays import BoolArray, FloatArray
 from evencover.inputs.frames import (
@@ -23,7 +23,6 @@ from evencover.inputs.frames import (
 from evencover.models.column_kinds import Recognition
 from evencover.studies.column_checks import CheckedColumn, checked_column
 from evencover.studies.table_preparation import column_groups
-from evencover.words.settings import COMMAND_LINE, message_sentence
 
 _MAX_GROUPS = 10  # a column of numbers with more different values is split into thirds
 _ROUNDING = 1e-6  # relative to the largest value
@@ -66,7 +65,7 @@ class Outcomes:
 
 def searched_columns(
     table: Any, requested: Sequence[str] | None, roles: Iterable[str | None], outcomes: Outcomes
-) -> tuple[Any | None, list[str]]:
+) -> tuple[Any | None, list[Note]]:
     """Return the columns to search for low coverage, and notes on them and on the columns that were left out.
 
     Dates that the table holds as text are returned as dates. Without any column to search, None is returned.
@@ -95,21 +94,21 @@ def searched_columns(
     }
     kept = [name for name, reason in reasons.items() if reason is None]
     left_out = [f"{name} ({reason})" for name, reason in reasons.items() if reason]
-    notes = [f"Features searched for low coverage ({len(kept)}): {join_first(kept)}."] if kept else []
-    notes += [f"Columns left out: {join_first(left_out)}."] if left_out else []
-    notes += [sentence for name in kept for sentence in _doubts(found[name])]
+    notes = [Note("features searched", {"number": len(kept), "features": kept})] if kept else []
+    notes += [Note("columns left out", {"columns": left_out})] if left_out else []
+    notes += [note for name in kept for note in _doubts(found[name])]
     dates = {
         name: each for name in kept if (each := found[name].read.dates) is not None and columns[name].dtype.kind != "M"
     }
     return with_columns(columns_of(table, kept), dates) if kept else None, notes
 
 
-def _doubts(found: CheckedColumn) -> Iterator[str]:
+def _doubts(found: CheckedColumn) -> Iterator[Note]:
     """Yield what may be wrong with a column that is searched; `audit` has only the setting for missing values."""
     for message in (found.problem, found.warning):
         if message is not None:
             usable = tuple(remedy for remedy in message.remedies if set(remedy) == {"missing_values"})
-            yield message_sentence(replace(message, remedies=usable), COMMAND_LINE)
+            yield Note("message", {"message": replace(message, remedies=usable)})
 
 
 def _why_not_searched(values: NDArray[Any], found: CheckedColumn, outcomes: Outcomes, *, is_named: bool) -> str | None:
@@ -130,7 +129,7 @@ def _why_not_searched(values: NDArray[Any], found: CheckedColumn, outcomes: Outc
     return outcomes.repeated_by(values)
 
 
-def grouped_rows(table: Any, name: str) -> tuple[Groups, list[str]]:
+def grouped_rows(table: Any, name: str) -> tuple[Groups, list[Note]]:
     """Return the groups by a column, and a note if its numbers or dates were split into thirds."""
     missing = is_missing(column(table, name, "group"))
     if missing.any():
@@ -147,8 +146,8 @@ def grouped_rows(table: Any, name: str) -> tuple[Groups, list[str]]:
     (feature,) = features_of(columns_of(table, [name]))
     if feature.categories is not None:
         return groups, []
-    thirds = ", ".join(map(str, feature.strata.labels))
-    return feature.strata, [f"Column {name} has {len(groups.labels)} different values, so the groups are: {thirds}."]
+    values = {"column": name, "values": len(groups.labels), "groups": feature.strata.labels}
+    return feature.strata, [Note("groups by thirds", values)]
 
 
 def _codes(values: NDArray[Any]) -> FloatArray:

@@ -11,7 +11,7 @@ from evencover.cli.invocation import command_text, exit_status
 from evencover.cli.terminal import print_error, print_json, print_result, progress_bar, status
 
 if TYPE_CHECKING:
-    from evencover.diagnostics.audit_result import Audit
+    from evencover.diagnostics.audits import Audit
     from evencover.inputs.arrays import FloatArray
     from evencover.inputs.frames import RowNumbers
 
@@ -156,7 +156,7 @@ def _audit_in_memory(
         clusters = None if roles["clusters"] is None else column(table, roles["clusters"], "clusters")
         by_row = {"groups": groups, "clusters": clusters}
         result = _audit_table(table, y, (lower, upper), roles, features, {**settings, **by_row})
-        return replace(result, notes=(*notes, *result.notes))
+        return replace(result, facts=(*notes, *result.facts))
 
 
 def _audit_in_parts(
@@ -233,7 +233,7 @@ def _audit_table(
     X, notes = searched_columns(table, features, roles.values(), outcomes)
     known = prediction if prediction is not None and np.isfinite(prediction).all() else None
     result = audit_intervals(y, bounds, X=X, prediction=known, **settings)
-    return replace(result, notes=(*result.notes, *notes))
+    return replace(result, facts=(*result.facts, *notes))
 
 
 def _warn_of_swapped_bounds(lower: "FloatArray", upper: "FloatArray", rows: "RowNumbers") -> None:

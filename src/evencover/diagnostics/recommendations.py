@@ -1,9 +1,9 @@
-"""`recommend`: choose the score and the groups on out-of-fold predictions, before calibration."""
+"""The result of `recommend`: the evaluated candidates, and the chosen one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from sklearn.compose import TransformedTargetRegressor
@@ -19,13 +19,10 @@ from evencover.diagnostics.cross_fitted_models import (
     is_auto_regressor,
     wrapped,
 )
-from evencover.diagnostics.one_threshold import MarginalThreshold
-from evencover.diagnostics.options import MARGIN, Option, evaluate_options, two_tails_quality
-from evencover.diagnostics.recommendation_result import Candidate as Candidate
-from evencover.diagnostics.recommendation_result import Recommendation as Recommendation
-from evencover.diagnostics.recommendation_result import Tails
+from evencover.diagnostics.one_threshold import MARGIN, MarginalThreshold, Option, evaluate_options, two_tails_quality
 from evencover.diagnostics.sample_sizes import groups_judged, max_groups
 from evencover.diagnostics.verdicts import Settings, Verdict, checked_settings
+from evencover.display.text import short_repr
 from evencover.groups import cluster_codes
 from evencover.inputs import Progress
 from evencover.inputs.arrays import FloatArray, check_count
@@ -40,6 +37,120 @@ from evencover.scores.score import checked_score, needs_scale, with_scale
 from evencover.scores.support import with_support, without_support
 from evencover.target_support import Support
 from evencover.taxonomies import BySpread, Marginal, Taxonomy, fresh_taxonomy, has_one_group
+
+Tails: TypeAlias = Literal["joint", "separate"]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A score with a taxonomy, evaluated on out-of-fold predictions.
+
+    Parameters
+    ----------
+    nonconformity : Score
+        The score.
+    taxonomy : Taxonomy
+        The groups.
+    verdict : {"even", "uneven", "undecided"}
+        Verdict on one threshold, for five groups of the spread. With thresholds per group it is "even", which is
+        guaranteed.
+    interval_score : float
+        Mean interval score, in the unit of the target: the width, plus 2 / (1 − level) times the distance of a missed
+        target. Infinite for one-sided bounds.
+    width : float
+        Mean width, in the unit of the target.
+    tails : {"joint", "separate"}
+        Whether both ends of an interval have the same threshold, or each end its own (`TwoTails`). If all rows are one
+        group, the verdict on separate tails is that on joint tails.
+    transform : str, optional
+        "log" if the model was fitted to the log of the target, and the score is computed on that scale.
+    """
+
+    nonconformity: Score
+    taxonomy: Taxonomy
+    verdict: Verdict
+    interval_score: float
+    width: float
+    tails: Tails = "joint"
+    transform: str | None = None
+
+    @property
+    def outcome(self) -> str:
+        """The verdict as text; thresholds per group are even (guaranteed)."""
+        return self.verdict + " (guaranteed)" * (self.verdict == "even" and not self.has_one_threshold)
+
+    @property
+    def has_one_threshold(self) -> bool:
+        """Whether all rows have the same threshold."""
+        return has_one_group(self.taxonomy)
+
+    @property
+    def name(self) -> str:
+        """The score and the groups as text."""
+        groups = "one threshold" if self.has_one_threshold else repr(self.taxonomy)
+        return f"{self.score_name} with {groups}{self._ends}"
+
+    @property
+    def groups_name(self) -> str:
+        """The groups as text, and whether each end of an interval has its own threshold."""
+        return f"{self.taxonomy!r}{self._ends}"
+
+    @property
+    def _ends(self) -> str:
+        return ", for each end" * (self.tails == "separate")
+
+    @property
+    def score_name(self) -> str:
+        """The score as text, with its scale, and without the support, which all candidates share."""
+        scale = "" if self.transform is None else f" of the {self.transform} of the target"
+        return f"{short_repr(without_support(self.nonconformity))}{scale}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Recommendation:
+    """The candidates that were evaluated, and the one that was chosen. `print` shows the reason and a table.
+
+    Parameters
+    ----------
+    candidates : tuple of Candidate
+        The evaluated candidates, the one with the smallest interval score first.
+    chosen : Candidate
+        The even candidate with the smallest interval score. Among all even ones whose score is at most 1 % larger, the
+        simplest: with the fewest groups, then without the log, then with joint tails. One threshold for all rows is
+        chosen only if there are too few calibration rows for groups.
+    level : float
+        Nominal coverage of the comparison.
+    """
+
+    candidates: tuple[Candidate, ...]
+    chosen: Candidate
+    level: float
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether the candidates have one-sided bounds, which have no width and no interval score."""
+        return is_one_sided(self.chosen.nonconformity)
+
+    @property
+    def summary(self) -> str:
+        """What was chosen and why, then why not the others; a line for each."""
+        from evencover.words.results import recommendation_summary
+
+        return recommendation_summary(self)
+
+    def __repr__(self) -> str:
+        return f"Recommendation({self.chosen.score_name}, {self.chosen.groups_name}, level={self.level:g})"
+
+    def __str__(self) -> str:
+        from evencover.words.results import recommendation_text
+
+        return recommendation_text(self)
+
+    def _repr_html_(self) -> str:
+        from evencover.words.results import recommendation_html
+
+        return recommendation_html(self)
+
 
 _N_GROUPS = (3, 5, 10)  # groups of the spread that can be chosen; the first if the rows suffice for a finite threshold
 _N_COMPARED_GROUPS = 5  # groups of the spread, for which one threshold must be even

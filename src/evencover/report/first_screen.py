@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from evencover.diagnostics.audit_result import Audit
-from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.audits import Audit
+from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.interval_quality import Quality
 from evencover.diagnostics.verdicts import tolerance_range
 from evencover.display.html import Markup, tag
@@ -22,7 +22,8 @@ from evencover.report.snapshots import Contents, LevelSnapshot
 from evencover.scores.support import holds_whole_numbers
 from evencover.taxonomies import group_meaning, group_names, rows_compared
 from evencover.words import answers
-from evencover.words.quality import model_text
+from evencover.words.answers import model_text
+from evencover.words.results import audit_notes
 from evencover.words.studies import guarantee_text, study_group_meaning, study_warnings
 
 _NEW_ROWS = (
@@ -183,7 +184,10 @@ def _sizes(intervals: Intervals, side: Side | None) -> FloatArray:
 
 
 def _even(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
-    notes = [*([] if contents.study is None else [study_group_meaning(contents.study)]), *audit.notes]
+    notes = [
+        *([] if contents.study is None else [study_group_meaning(contents.study)]),
+        *audit_notes(audit, contents.style),
+    ]
     question = f"Are they right equally often {rows_compared(_study_taxonomy(contents))}?"
     return _with_picture(contents, audit, (question, answers.is_even(audit)), notes, recorder)
 

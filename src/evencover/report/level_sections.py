@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from evencover.diagnostics.audit_result import Audit, GroupAudit
-from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.audits import Audit
+from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.exact_tests import SIGNIFICANT
-from evencover.diagnostics.options import Option
-from evencover.diagnostics.verdicts import GroupCoverage
+from evencover.diagnostics.one_threshold import Option
+from evencover.diagnostics.verdicts import GroupAudit, GroupCoverage
 from evencover.display.html import Markup, html_table, tag
 from evencover.display.text import join_first, p_value_text, short_repr
 from evencover.guarantees import Guarantee
@@ -29,9 +29,17 @@ from evencover.scores.one_sided import is_one_sided
 from evencover.scores.support import without_support
 from evencover.studies import Study
 from evencover.words.advice import advice_on_diagnosis
-from evencover.words.groups import AUDIT_COLUMNS, WITHOUT_SCORE, WITHOUT_WIDTH, audit_cells, coverage_text
-from evencover.words.quality import width_text
-from evencover.words.results import SEVERAL_MODELS, diagnosis_notes, p_value_scope, replaced_text
+from evencover.words.answers import coverage_text, width_text
+from evencover.words.results import (
+    AUDIT_COLUMNS,
+    SEVERAL_MODELS,
+    WITHOUT_SCORE,
+    WITHOUT_WIDTH,
+    audit_cells,
+    diagnosis_notes,
+    p_value_scope,
+    replaced_text,
+)
 from evencover.words.studies import diagnosis_rows, guarantee_text, law_text, one_threshold_text
 
 _MAX_LINES = 7  # of distributions that a reader can distinguish

@@ -10,8 +10,8 @@ from typing import Any, Literal
 from evencover._version import __version__
 from evencover.calibration.two_tails import TailThresholds
 from evencover.conformal.predictor_files import PREDICTOR, RESULTS
-from evencover.diagnostics.audit_result import Audit
-from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.audits import Audit
+from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.interval_quality import Quality
 from evencover.display.text import short_repr
 from evencover.files.archive import plain_value
@@ -26,11 +26,12 @@ from evencover.scores import BUILTIN_SCORES
 from evencover.studies import Study
 from evencover.tables.files import write_table
 from evencover.words.advice import advice_on_audit, advice_on_diagnosis, advice_on_study
-from evencover.words.quality import quality_text
+from evencover.words.answers import quality_text
+from evencover.words.results import audit_notes
 from evencover.words.settings import PYTHON, SettingStyle
 from evencover.words.studies import study_notes, study_warnings
 
-_LEFT_OUT = ("inputs",)  # arrays with a value for each row
+_LEFT_OUT = ("inputs", "facts")  # arrays with a value for each row, and what the notes tell
 
 
 def data_of(result: Study | Diagnosis | Audit, style: SettingStyle = PYTHON) -> dict[str, Any]:
@@ -47,12 +48,13 @@ def data_of(result: Study | Diagnosis | Audit, style: SettingStyle = PYTHON) -> 
     if isinstance(result, Study):
         return {**head, **_study_data(result, style)}
     advice = str(advice_on_audit(result, style)) if isinstance(result, Audit) else advice_on_diagnosis(result, style)
-    return {**head, **_judged_data(result, advice), **_summary(result, result, advice)}
+    return {**head, **_judged_data(result, advice, style), **_summary(result, result, advice)}
 
 
-def _judged_data(result: Diagnosis | Audit, advice: str) -> dict[str, Any]:
+def _judged_data(result: Diagnosis | Audit, advice: str, style: SettingStyle) -> dict[str, Any]:
     """Return the fields of a result, with what to do next to the verdict."""
-    return {"verdict": result.verdict, "advice": advice, **json_value(result)}
+    notes = {"notes": audit_notes(result, style)} if isinstance(result, Audit) else {}
+    return {"verdict": result.verdict, "advice": advice, **json_value(result), **notes}
 
 
 def _summary(result: Study | Diagnosis | Audit, judged: Diagnosis | Audit, advice: str) -> dict[str, Any]:
@@ -109,8 +111,8 @@ def _study_data(study: Study, style: SettingStyle) -> dict[str, Any]:
         "guarantee": str(study.regressor.guarantee_),
         "guaranteed_coverage": float(study.regressor.guarantee_.lower_bound(plan.level)),
         "thresholds": json_value(_thresholds(study)),
-        "audit": _judged_data(study.audit, advice),
-        "diagnosis": _judged_data(study.diagnosis, advice_on_diagnosis(study.diagnosis, style)),
+        "audit": _judged_data(study.audit, advice, style),
+        "diagnosis": _judged_data(study.diagnosis, advice_on_diagnosis(study.diagnosis, style), style),
         "stack": json_value(study.stack_report),
         "tried": None if recommendation is None else json_value(recommendation.candidates),
         "versions": versions(),

@@ -8,10 +8,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from evencover.diagnostics.audit_result import Audit
-from evencover.diagnostics.diagnosis import at_level
-from evencover.diagnostics.diagnosis_result import Diagnosis
-from evencover.diagnostics.regions import FeatureSearch
+from evencover.diagnostics.audits import Audit
+from evencover.diagnostics.diagnosis import Diagnosis, at_level
+from evencover.diagnostics.regions import FeatureSearch, features_of
 from evencover.diagnostics.verdicts import GroupCoverage
 from evencover.groups import Label
 from evencover.guarantees import TooFewRowsWarning
@@ -174,7 +173,7 @@ def _study_contents(study: Study, command: str, progress: Progress) -> Contents:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TooFewRowsWarning)  # the page shows infinite widths at high levels
         at_all_levels = study.intervals_at(levels)
-    search = FeatureSearch.of(study.test.X, len(study.test), study.plan.seed)
+    search = FeatureSearch.of(features_of(study.test.X), len(study.test), study.plan.seed)
     snapshots = []
     for column, level in enumerate(levels):
         progress(column, len(levels))

@@ -4,8 +4,8 @@ import platform
 from collections.abc import Mapping
 from typing import Any
 
-from evencover.diagnostics.audit_result import Audit
-from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.audits import Audit
+from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.recommendations import Recommendation
 from evencover.display.html import Markup, tag
 from evencover.display.text import short_repr

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evencover.diagnostics.audit_result import Audit
-from evencover.diagnostics.diagnosis_result import Diagnosis
-from evencover.diagnostics.options import MARGIN, Option
+from evencover.diagnostics.audits import Audit
+from evencover.diagnostics.diagnosis import Diagnosis
+from evencover.diagnostics.one_threshold import MARGIN, Option
 from evencover.diagnostics.sample_sizes import groups_judged, rows_needed
 from evencover.diagnostics.verdicts import (
     HasVerdict,
@@ -22,8 +22,7 @@ from evencover.diagnostics.verdicts import (
 from evencover.display.text import count_text, join_first, number_text, percent_text, range_text
 from evencover.quantiles import rows_for_finite_threshold
 from evencover.taxonomies import with_n_groups
-from evencover.words.answers import ON_A_BOUND, is_close
-from evencover.words.groups import audited_group_text, coverage_text
+from evencover.words.answers import ON_A_BOUND, audited_group_text, coverage_text, is_close
 from evencover.words.settings import PYTHON, SettingStyle
 
 if TYPE_CHECKING:
