@@ -86,7 +86,7 @@ def audit(
     """
     from evencover.conformal.predictor_files import RESULTS
     from evencover.inputs.arrays import check_count
-    from evencover.report.output_files import REPORT, data_of, new_files, write_result
+    from evencover.report.writing import REPORT, data_of, new_files, write_result
     from evencover.words.results import audit_text
     from evencover.words.settings import COMMAND_LINE
 

@@ -244,7 +244,7 @@ def run(
     json
         Print the results as JSON, as in results.json.
     """
-    from evencover.report.output_files import new_files, write_study
+    from evencover.report.writing import new_files, write_study
     from evencover.studies import Plan
     from evencover.tables.files import table_name
     from evencover.words.settings import COMMAND_LINE

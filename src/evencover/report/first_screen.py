@@ -16,9 +16,8 @@ from evencover.display.text import percent_text, range_text
 from evencover.inputs.arrays import FloatArray
 from evencover.intervals import Intervals, Side
 from evencover.report.charts import coverage_chart, format_number
-from evencover.report.level_sections import figure
-from evencover.report.slider import LevelRecorder
-from evencover.report.snapshots import Contents, LevelSnapshot
+from evencover.report.sections import figure
+from evencover.report.snapshots import Contents, LevelRecorder, LevelSnapshot
 from evencover.scores.support import holds_whole_numbers
 from evencover.taxonomies import group_meaning, group_names, rows_compared
 from evencover.words import answers
