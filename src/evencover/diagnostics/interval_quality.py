@@ -181,11 +181,15 @@ def quality(
     y = checked_vector(y, "y", length=len(checked), matched="the intervals")
     reference = y if reference_y is None else checked_vector(reference_y, "reference_y")
     lower, upper = _no_model_interval(reference, exact_level)
+    center = None
+    if prediction is not None:
+        values = prediction.center if isinstance(prediction, Prediction) else prediction
+        center = checked_vector(values, "prediction", length=len(y), matched="y")
     no_model, widths = Intervals(np.full(len(y), lower), np.full(len(y), upper)), checked.width
     return Quality(
         rows=len(y),
         level=float(exact_level),
-        **_prediction_measures(y, prediction),
+        **_prediction_measures(y, center),
         coverage=float(np.mean(checked.covers(y))),
         mean_width=float(np.mean(widths)),
         median_width=float(np.median(widths)),
@@ -196,7 +200,7 @@ def quality(
         interval_score=_interval_score(y, checked, exact_level),
         no_model_interval_score=_interval_score(y, no_model, exact_level),
         one_threshold_width=_one_threshold_width(one_threshold, checked),
-        **_bound_measures(checked, _checked_prediction(prediction, len(y))),
+        **_bound_measures(checked, center),
     )
 
 
@@ -217,23 +221,17 @@ def _bound_measures(intervals: Intervals | IntervalUnion, prediction: FloatArray
     return {"side": side, "mean_bound": float(np.mean(bound)), "mean_distance": distance}
 
 
-def _prediction_measures(y: FloatArray, prediction: Any) -> dict[str, Any]:
+def _prediction_measures(y: FloatArray, prediction: FloatArray | None) -> dict[str, Any]:
     """Return the fields that depend on the prediction."""
-    values = _checked_prediction(prediction, len(y))
-    return {
-        "r2": math.nan if values is None else _r2(y, values),
-        "mean_absolute_error": math.nan if values is None else float(np.mean(np.abs(y - values))),
-        "mean_prediction": math.nan if values is None else float(np.mean(values)),
-        "constant_prediction": values is not None and _is_constant(values),
-    }
-
-
-def _checked_prediction(prediction: Any, rows: int) -> FloatArray | None:
-    """Return the point predictions, or None if there are none."""
     if prediction is None:
-        return None
-    values = prediction.center if isinstance(prediction, Prediction) else prediction
-    return checked_vector(values, "prediction", length=rows, matched="y")
+        unknown = dict.fromkeys(("r2", "mean_absolute_error", "mean_prediction"), math.nan)
+        return {**unknown, "constant_prediction": False}
+    return {
+        "r2": _r2(y, prediction),
+        "mean_absolute_error": float(np.mean(np.abs(y - prediction))),
+        "mean_prediction": float(np.mean(prediction)),
+        "constant_prediction": _is_constant(prediction),
+    }
 
 
 def _r2(y: FloatArray, prediction: FloatArray) -> float:
