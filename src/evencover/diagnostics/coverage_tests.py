@@ -18,8 +18,7 @@ from evencover.diagnostics.coverage_intervals import (
 from evencover.diagnostics.exact_tests import (
     CONTRADICTION,
     SIGNIFICANT,
-    clopper_pearson_lower,
-    clopper_pearson_upper,
+    clopper_pearson,
     clustered_large_sample_p_value,
     clustered_p_values,
     coverage_p_values,
@@ -112,14 +111,14 @@ class CalibrationPools:
         if testable:
             under, over = p_values(pools, level, covered, tails)
             over = over if inside == covered else p_values(pools, level, inside, tails)[1]
-        share = covered / n if n else np.nan
+        share, (low, high) = covered / n if n else np.nan, clopper_pearson(covered, n)
         known_alone = binomial_coverage(np.array([covered]), np.array([n]), level)
         return GroupAudit(
             group=name,
             rows=n,
             coverage=share,
-            low=float(clopper_pearson_lower(covered, n)),
-            high=float(clopper_pearson_upper(covered, n)),
+            low=float(low),
+            high=float(high),
             estimate=share,
             p_under=under,
             p_over=over,
@@ -129,7 +128,7 @@ class CalibrationPools:
             score=totals.score,
             within=np.inf if totals.n_infinite else float(known_alone.all_within),
             inside=inside / n if n else np.nan,
-            inside_low=float(clopper_pearson_lower(inside, n)),
+            inside_low=float(clopper_pearson(inside, n)[0]),
         )
 
 

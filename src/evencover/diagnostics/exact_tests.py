@@ -34,20 +34,21 @@ _CELLS = 2000  # in a standard deviation of the number of missed rows
 _NEGLIGIBLE = 1e-18  # probability
 
 
-def clopper_pearson_lower(covered: int | IntArray, n: int | IntArray, groups: int | IntArray = 1) -> FloatArray:
-    """Return the lower end of the 95 % Clopper-Pearson interval, exact for binomial counts; 0 without rows.
+def clopper_pearson(
+    covered: int | IntArray, n: int | IntArray, groups: int | IntArray = 1
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of the 95 % Clopper-Pearson interval, exact for binomial counts; 0 and 1 without rows.
 
     The intervals of so many groups hold at the same time with 95 % confidence (Bonferroni).
     """
-    return lower_confidence_bound(covered, n, tail_error(groups))
+    return confidence_bounds(covered, n, tail_error(groups))
 
 
-def clopper_pearson_upper(covered: int | IntArray, n: int | IntArray, groups: int | IntArray = 1) -> FloatArray:
-    """Return the upper end of the 95 % Clopper-Pearson interval, exact for binomial counts; 1 without rows.
-
-    The intervals of so many groups hold at the same time with 95 % confidence (Bonferroni).
-    """
-    return upper_confidence_bound(covered, n, tail_error(groups))
+def confidence_bounds(
+    covered: int | IntArray, n: int | IntArray, error: float | FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return both bounds, each with this error."""
+    return lower_confidence_bound(covered, n, error), upper_confidence_bound(covered, n, error)
 
 
 def lower_confidence_bound(covered: int | IntArray, n: int | IntArray, error: float | FloatArray) -> FloatArray:

@@ -13,7 +13,8 @@ from evencover.calibration.two_tails import one_tail
 from evencover.diagnostics.coverage_intervals import CalibrationCounts, farthest_distance, largest_distance
 from evencover.diagnostics.exact_tests import (
     SIGNIFICANT,
-    clopper_pearson_lower,
+    clopper_pearson,
+    confidence_bounds,
     holm,
     lower_confidence_bound,
     tail_error,
@@ -123,7 +124,7 @@ class MarginalThreshold:
         if not self.replaces_empty:
             return low, high
         points, above = self._counts(self._at_a_point), counts.rows - counts.covered
-        fewest, most = (bound(points, above, error) for bound in (lower_confidence_bound, upper_confidence_bound))
+        fewest, most = confidence_bounds(points, above, error)
         return 1 - (1 - low) * (1 - fewest), 1 - (1 - high) * (1 - most)
 
     @property
@@ -156,7 +157,7 @@ class MarginalThreshold:
         missed. Without ties in a group, it is the lower end of the interval of its coverage.
         """
         tied = self.covered - self.inside > 1  # the one score that the threshold comes from is no tie
-        bounds = clopper_pearson_lower(self.inside, self.sizes, int(np.count_nonzero(self.sizes)))
+        bounds, _ = clopper_pearson(self.inside, self.sizes, int(np.count_nonzero(self.sizes)))
         return np.where(tied, bounds, self.coverage_intervals[0])
 
     @property

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, sqrt
+from math import ceil, isnan, sqrt
 from typing import Literal, Protocol, TypeAlias
 
 from evencover.diagnostics.exact_tests import SIGNIFICANT
@@ -136,6 +136,11 @@ class GroupAudit:
 
 
 GroupCoverage: TypeAlias = GroupForecast | GroupAudit
+
+
+def by_p_value(group: GroupCoverage) -> tuple[bool, float]:
+    """Return the key that sorts groups by p-value, those without one last."""
+    return isnan(group.adjusted), group.adjusted
 
 
 class HasVerdict(Protocol):

@@ -102,18 +102,15 @@ def _how_far(contents: Contents, snapshot: LevelSnapshot, audit: Audit, recorder
     value = abs(quality.mean_distance) if with_prediction else quality.mean_bound
     where = "above" if quality.mean_distance >= 0 else "below"
     text = f"{where} the prediction, on average" if with_prediction else "on average"
-    unit = "" if contents.study is None else f", in the unit of {contents.study.target}"
     finite = quality.side is not None and not quality.n_infinite
     return _answer(
         f"How far are the {contents.noun} from the predictions?" if predicted else "How large are they?",
-        tag(
-            "p",
-            recorder.text(format_number(value) if finite else "infinite"),
-            " ",
-            recorder.text(f"{text}{unit}" if finite else f"for {quality.n_infinite} of {quality.rows} rows", "small"),
-            class_="number",
+        *_number_and_list(
+            format_number(value) if finite else "infinite",
+            f"{text}{_unit(contents)}" if finite else f"for {quality.n_infinite} of {quality.rows} rows",
+            _example(contents, snapshot),
+            recorder,
         ),
-        tag("ul", *(tag("li", recorder.text(line)) for line in _example(contents, snapshot))),
     )
 
 
@@ -121,7 +118,6 @@ def _how_wide(contents: Contents, snapshot: LevelSnapshot, audit: Audit, recorde
     quality = audit.quality
     varies = sum(row.rows > 0 for row in audit.by_width) > 1
     typical = "typically: half of the intervals are at most this wide" if varies else "for every row"
-    unit = "" if contents.study is None else f", in the unit of {contents.study.target}"
     lines = [
         answers.thirds_text(audit.by_width, format_number)
         + f" Of all rows: {format_number(quality.mean_width)}." * varies,
@@ -129,17 +125,18 @@ def _how_wide(contents: Contents, snapshot: LevelSnapshot, audit: Audit, recorde
         *_example(contents, snapshot),
         *_whole_numbers(contents),
     ]
-    return _answer(
-        "How wide are they?",
-        tag(
-            "p",
-            recorder.text(format_number(quality.median_width)),
-            " ",
-            recorder.text(f"{typical}{unit}", "small"),
-            class_="number",
-        ),
-        tag("ul", *(tag("li", recorder.text(line)) for line in lines)),
-    )
+    number = _number_and_list(format_number(quality.median_width), f"{typical}{_unit(contents)}", lines, recorder)
+    return _answer("How wide are they?", *number)
+
+
+def _number_and_list(number: str, text: str, lines: Sequence[str], recorder: LevelRecorder) -> list[Markup]:
+    """Return a large number with a text next to it, and lines below."""
+    large = tag("p", recorder.text(number), " ", recorder.text(text, "small"), class_="number")
+    return [large, tag("ul", *(tag("li", recorder.text(line)) for line in lines))]
+
+
+def _unit(contents: Contents) -> str:
+    return "" if contents.study is None else f", in the unit of {contents.study.target}"
 
 
 def _without_model(quality: Quality) -> str:

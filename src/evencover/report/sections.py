@@ -11,7 +11,7 @@ from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.exact_tests import SIGNIFICANT
 from evencover.diagnostics.one_threshold import Option
 from evencover.diagnostics.recommendations import Recommendation
-from evencover.diagnostics.verdicts import GroupAudit, GroupCoverage
+from evencover.diagnostics.verdicts import GroupAudit, GroupCoverage, by_p_value
 from evencover.display.html import Markup, html_table, joined, tag
 from evencover.display.text import join_first, p_value_text, short_repr
 from evencover.groups import first_few
@@ -175,6 +175,7 @@ def coverage_section(contents: Contents, audit: Audit, recorder: LevelRecorder, 
         (row.group, row.rows, *map(recorder.text, audit_cells(row)[2:end]))
         for row in [*rows, *([audit.overall] if len(audit.table) > 1 else [])]
     ]
+    widths = {row.group: row.width for row in rows}
     what = "Coverage and mean width" if contents.side is None else "Coverage"
     table = scrolling_table(AUDIT_COLUMNS[:end], lines, f"{what} of each group")
     note = (
@@ -191,7 +192,9 @@ def coverage_section(contents: Contents, audit: Audit, recorder: LevelRecorder, 
         *_groups_not_shown(contents, audit.table),
         tag("p", recorder.text(note), class_="note"),
         tag("p", recorder.text(misses)) if misses else "",
-        _widths_picture(contents, rows, recorder) if contents.side is None else "",
+        figure(widths_chart(widths, contents.group_numbers, max_width=contents.max_width, recorder=recorder))
+        if contents.side is None
+        else "",
         tag("p", recorder.text(f"{summary} {unusual}".rstrip()), class_="note"),
     )
 
@@ -199,11 +202,6 @@ def coverage_section(contents: Contents, audit: Audit, recorder: LevelRecorder, 
 def _widths_text(audit: Audit) -> str:
     one = format_number(audit.quality.one_threshold_width)
     return f"Mean width of all rows: {format_number(audit.overall.width)}; with one threshold for all rows: {one}."
-
-
-def _widths_picture(contents: Contents, rows: Sequence[GroupAudit], recorder: LevelRecorder) -> Markup:
-    widths = {row.group: row.width for row in rows}
-    return figure(widths_chart(widths, contents.group_numbers, max_width=contents.max_width, recorder=recorder))
 
 
 def rows_section(contents: Contents, shown: ShownRows, intervals: Intervals, recorder: LevelRecorder) -> Markup:
@@ -245,8 +243,7 @@ def one_threshold_section(contents: Contents, diagnosis: Diagnosis, recorder: Le
 def distributions_section(contents: Contents, diagnosis: Diagnosis, recorder: LevelRecorder) -> Markup:
     """Return the distributions of the groups' scores; of many groups, of those with the smallest p-values."""
     own = contents.own.diagnosis or diagnosis
-    by_p_value = sorted(contents.shown(own.table), key=_by_p_value)
-    drawn = {row.group for row in by_p_value[:_MAX_LINES]}
+    drawn = {row.group for row in sorted(contents.shown(own.table), key=by_p_value)[:_MAX_LINES]}
     scores = {label: values for label, values in diagnosis.scores.items() if label in drawn}
     selection = f" Only the {_MAX_LINES} groups with the smallest p-values are drawn."
     caption = (
@@ -326,7 +323,7 @@ def features_section(contents: Contents, audit: Audit, recorder: LevelRecorder) 
     """Return the worst region, and the coverage by each feature."""
     region = tag("p", recorder.text(_region_text(audit)))
     own = {row.group: row for row in (contents.own.audit or audit).by_feature}
-    order = sorted(range(len(audit.by_feature)), key=lambda index: _by_p_value(own[audit.by_feature[index].group]))
+    order = sorted(range(len(audit.by_feature)), key=lambda index: by_p_value(own[audit.by_feature[index].group]))
     lines = [_group_cells(audit.by_feature[index], recorder) for index in order]
     table = scrolling_table(_GROUP, lines, "Coverage by each feature; each 95 % interval holds by itself")
     details = tag("details", tag("summary", f"Coverage by each feature ({len(lines)} strata)"), table)
@@ -440,11 +437,6 @@ def _coverage_picture(contents: Contents, result: Diagnosis | Audit, recorder: L
         tolerance=result.tolerance,
         recorder=recorder,
     )
-
-
-def _by_p_value(row: GroupCoverage) -> tuple[bool, float]:
-    """Return the key that sorts groups by p-value, those without one last."""
-    return bool(np.isnan(row.adjusted)), row.adjusted
 
 
 def _groups_not_shown(contents: Contents, table: Sequence[GroupCoverage]) -> list[Markup]:

@@ -15,7 +15,7 @@ import numpy as np
 from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.diagnosis import Diagnosis, at_level
 from evencover.diagnostics.regions import FeatureSearch, features_of
-from evencover.diagnostics.verdicts import GroupCoverage
+from evencover.diagnostics.verdicts import GroupCoverage, by_p_value
 from evencover.display.html import Markup, tag, visible
 from evencover.groups import Groups, Label
 from evencover.guarantees import TooFewRowsWarning
@@ -136,7 +136,7 @@ class Contents:
         """The groups that are shown: all groups with rows or, if there are many, those with the smallest p-values."""
         rows = [row for row in self.own.result.table if row.rows]
         if len(rows) > _MAX_GROUPS:
-            kept = sorted(rows, key=lambda row: (np.isnan(row.adjusted), row.adjusted))[:_MAX_GROUPS]
+            kept = sorted(rows, key=by_p_value)[:_MAX_GROUPS]
             rows = [row for row in rows if row in kept]
         return [row.group for row in rows]
 

@@ -4,14 +4,12 @@ from collections.abc import Callable, Sequence
 from math import inf, isfinite
 from typing import Any, TypeAlias, TypeVar
 
-import numpy as np
-
 from evencover.diagnostics.audits import Audit, Note
 from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.exact_tests import SIGNIFICANT
 from evencover.diagnostics.recommendations import Candidate, Recommendation
 from evencover.diagnostics.score_tests import MIN_ROWS_ABOVE
-from evencover.diagnostics.verdicts import GroupAudit, GroupCoverage, GroupForecast, Verdict
+from evencover.diagnostics.verdicts import GroupAudit, GroupCoverage, GroupForecast, Verdict, by_p_value
 from evencover.display.html import Markup, html_table, tag
 from evencover.display.text import count_text, join_first, number_text, p_value_phrase, p_value_text, text_table
 from evencover.scores.support import support_of
@@ -223,7 +221,7 @@ def html_group_table(
 def _rows_with_smallest_p_values(rows: Sequence[RowType]) -> list[RowType]:
     if len(rows) <= _MAX_TABLE_ROWS:
         return list(rows)
-    return sorted(rows, key=lambda row: (np.isnan(row.adjusted), row.adjusted))[:_MAX_TABLE_ROWS]
+    return sorted(rows, key=by_p_value)[:_MAX_TABLE_ROWS]
 
 
 def recommendation_text(found: Recommendation) -> str:
