@@ -259,7 +259,8 @@ def diagnose(
     settings = checked_settings(level, tolerance, seed)
     regressor, all_rows = _regressor_and_rows(model, X, y, clusters)
     rows, scores = _one_row_of_each_cluster(all_rows, _stored_scores(regressor, all_rows), settings.seed)
-    score, learned = _single_score(regressor), _taxonomy_for(rows, taxonomy)
+    score = _single_score(regressor)
+    learned = default_taxonomy(rows) if taxonomy is None else fresh_taxonomy(taxonomy)
     groups = learned.learn(rows)
     scores = scores_of(score, rows) if scores is None else scores
     widths_known = not getattr(learned, "needs_target", False)
@@ -443,11 +444,6 @@ def _single_score(model: Conformal) -> Score:
             "diagnose evaluates one threshold for all rows, which needs one score; this model has one score per group"
         )
     return Residual() if score is None else score
-
-
-def _taxonomy_for(rows: Rows, taxonomy: Taxonomy | None) -> Taxonomy:
-    """Return a copy of the taxonomy; by default bins of the spread or, if there is only one, of the prediction."""
-    return default_taxonomy(rows) if taxonomy is None else fresh_taxonomy(taxonomy)
 
 
 def _is_same(taxonomy: Taxonomy, other: Taxonomy | None) -> bool:

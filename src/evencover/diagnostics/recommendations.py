@@ -283,14 +283,15 @@ def recommend(
     models[None] = cross_fitted_model(estimator, X, target, codes, settings.seed, report)
     candidates = list(_candidates(models[None].rows, choices, settings))
     if with_log:
-        on_log_scale = _fitted_to_log(models[None].estimator)
+        on_log_scale = wrapped(models[None].estimator, lambda regressor: with_target_transform(regressor, "log"))
         models["log"] = cross_fitted_model(on_log_scale, X, target, codes, settings.seed, report.next_pass())
         candidates += [replace(each, transform="log") for each in _candidates(models["log"].rows, choices, settings)]
     candidates.sort(key=lambda each: each.interval_score)
     chosen = _best_even(candidates, prefer_groups=choices.rows_suffice_for_groups(settings.level))
     fitted = FrozenEstimator(models[chosen.transform].fitted(X, target))
     report.finish()
-    regressor = ConformalRegressor(fitted, nonconformity=chosen.nonconformity, **_calibration_settings(chosen))
+    groups = {"calibrator": TwoTails(chosen.taxonomy)} if chosen.tails == "separate" else {"taxonomy": chosen.taxonomy}
+    regressor = ConformalRegressor(fitted, nonconformity=chosen.nonconformity, **groups)
     regressor.recommendation_ = Recommendation(tuple(candidates), chosen, float(settings.level))
     return regressor
 
@@ -321,11 +322,6 @@ class _PassProgress:
     @property
     def _total(self) -> int:
         return self.n_passes * self.n_fits + self.n_last_fits
-
-
-def _calibration_settings(chosen: Candidate) -> dict[str, Any]:
-    """Return the arguments of `ConformalRegressor` for the groups and tails of a candidate."""
-    return {"calibrator": TwoTails(chosen.taxonomy)} if chosen.tails == "separate" else {"taxonomy": chosen.taxonomy}
 
 
 def _best_even(candidates: list[Candidate], *, prefer_groups: bool) -> Candidate:
@@ -405,10 +401,6 @@ class _Choices:
         """Return whether three groups will have enough calibration rows for precise thresholds."""
         return bool(self.calibration_rows >= _N_GROUPS[0] * _PRECISION / (1 - level))
 
-    def rows_suffice_for_tails(self, level: Fraction) -> bool:
-        """Return whether the same holds with a threshold for each end, of which half as many rows are missed."""
-        return self.rows_suffice_for_groups((1 + level) / 2)
-
     @property
     def with_one_threshold(self) -> bool:
         """Whether one threshold for all rows can be chosen."""
@@ -417,13 +409,13 @@ class _Choices:
 
 def _candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[Candidate]:
     """Yield each score with one threshold, and with each taxonomy, for both ends jointly and for each end."""
+    halves_suffice = choices.rows_suffice_for_groups((1 + settings.level) / 2)  # each end misses half as many rows
     joint = list(_joint_candidates(rows, choices.with_scale_of(rows.prediction.scored), settings))
     if choices.tails != "separate":
         yield from joint
     for each in joint:
         tries_tails = getattr(without_support(each.nonconformity), "tries_separate_tails", False)
-        tried = not each.has_one_threshold and tries_tails
-        tried = tried and choices.rows_suffice_for_tails(settings.level)
+        tried = not each.has_one_threshold and tries_tails and halves_suffice
         if choices.tails == "separate" or (choices.tails is None and tried):
             groups = fresh_taxonomy(each.taxonomy).learn(rows)
             width, interval_score = two_tails_quality(rows, groups, each.nonconformity, settings.level)
@@ -453,11 +445,6 @@ def _options(rows: Rows, taxonomy: Taxonomy, choices: _Choices, settings: Settin
     for option in evaluate_options(rows, score, marginal, settings):
         if choices.nonconformity in (None, option.nonconformity):
             yield option
-
-
-def _fitted_to_log(estimator: Any) -> Any:
-    """Return the estimator whose regressor is fitted to the log of the target."""
-    return wrapped(estimator, lambda regressor: with_target_transform(regressor, "log"))
 
 
 def _is_log_evaluated(estimator: Any, y: FloatArray, choices: _Choices) -> bool:

@@ -1,7 +1,7 @@
 """Coverage by features: strata of each, the worst region, and what a classifier can find."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
@@ -240,14 +240,8 @@ def _permutation_p_value(probabilities: FloatArray, outcomes: BoolArray, rng: np
     if n > _MAX_PERMUTED_ROWS:
         deviation = np.sqrt(k * (n - k) / (n - 1)) * probabilities.std()
         return float(ndtr(-(observed - k * probabilities.mean()) / deviation)) if deviation > 0 else 1.0
-    sums = _sums_of_random_rows(probabilities, int(k), rng)
+    sums = (float(rng.permutation(probabilities)[:k].sum()) for _ in range(_PERMUTATIONS))
     return float(1 + sum(total >= observed * (1 - 1e-12) for total in sums)) / (_PERMUTATIONS + 1)
-
-
-def _sums_of_random_rows(values: FloatArray, k: int, rng: np.random.Generator) -> Iterator[float]:
-    """Yield the sum of k randomly chosen values, for each permutation."""
-    for _ in range(_PERMUTATIONS):
-        yield float(rng.permutation(values)[:k].sum())
 
 
 _MAX_SEARCHED_ROWS = 20_000
@@ -484,14 +478,11 @@ _Split = tuple[int, float, bool]  # column, threshold, and whether the path goes
 
 def _path(tree: Any, node: int) -> list[_Split]:
     """Return the splits from the root of a fitted tree to a node."""
-    parents = {int(child): parent for parent in range(tree.node_count) for child in _children(tree, parent)}
+    children = zip(tree.children_left, tree.children_right, strict=True)
+    parents = {int(child): parent for parent, pair in enumerate(children) for child in pair if child >= 0}
     path: list[_Split] = []
     while node in parents:
         parent = parents[node]
         path.append((int(tree.feature[parent]), float(tree.threshold[parent]), tree.children_left[parent] == node))
         node = parent
     return path[::-1]
-
-
-def _children(tree: Any, node: int) -> list[Any]:
-    return [child for child in (tree.children_left[node], tree.children_right[node]) if child >= 0]

@@ -38,9 +38,9 @@ class Axis:
         share = (value - self.low) / (self.high - self.low)
         return float(self.start + min(max(share, -0.05), 1.05) * (self.stop - self.start))
 
-    def ticks(self, about: int = 5) -> list[float]:
-        """Return about this many round numbers along the axis."""
-        step = _round_step((self.high - self.low) / about)
+    def ticks(self) -> list[float]:
+        """Return about five round numbers along the axis."""
+        step = _round_step((self.high - self.low) / 5)
         first = int(np.ceil(self.low / step - 1e-9))
         last = int(np.floor(self.high / step + 1e-9))
         return [multiple * step for multiple in range(first, last + 1)]

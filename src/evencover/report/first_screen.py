@@ -13,8 +13,7 @@ from evencover.diagnostics.interval_quality import Quality
 from evencover.diagnostics.verdicts import tolerance_range
 from evencover.display.html import Markup, tag
 from evencover.display.text import percent_text, range_text
-from evencover.inputs.arrays import FloatArray
-from evencover.intervals import Intervals, Side
+from evencover.intervals import Side
 from evencover.report.charts import coverage_chart, format_number
 from evencover.report.sections import figure
 from evencover.report.snapshots import Contents, LevelRecorder, LevelSnapshot
@@ -157,7 +156,8 @@ def _example(contents: Contents, snapshot: LevelSnapshot) -> list[str]:
     right = np.flatnonzero(intervals.covers(rows.y))
     if not len(right):
         return ["No interval is right." if contents.side is None else f"No {contents.side} bound is right."]
-    chosen = int(right[np.argsort(_sizes(intervals, contents.side)[right], kind="stable")[len(right) // 2]])
+    sizes = intervals.width if contents.side is None else getattr(intervals, contents.side)
+    chosen = int(right[np.argsort(sizes[right], kind="stable")[len(right) // 2]])
     lower, upper, y = (format_number(float(each[chosen])) for each in (intervals.lower, intervals.upper, rows.y))
     row = contents.study.row_numbers.text(rows.positions[chosen])
     if contents.side is not None:
@@ -172,11 +172,6 @@ def _whole_numbers(contents: Contents) -> list[str]:
         return []
     whole = holds_whole_numbers(contents.study.regressor.calibration_.nonconformity)
     return ["Only whole numbers count: an interval from 0 to 1 is 1 wide and holds two values."] * whole
-
-
-def _sizes(intervals: Intervals, side: Side | None) -> FloatArray:
-    """Return the widths of intervals; for one-sided bounds, the bounds."""
-    return intervals.width if side is None else getattr(intervals, side)
 
 
 def _even(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
