@@ -119,7 +119,7 @@ class TestRun:
         def studied(table, target, *, drop, name, **_):
             raise ValueError(f"{name}: {len(table)} rows, target {target}, without {drop}")
 
-        monkeypatch.setattr("evencover.studies.study", studied)
+        monkeypatch.setattr("evencover.cli.run_inputs.study", studied)
         _, _, errors = run_command_line(capsys, "run", *words.split(), *QUICK)
         assert errors == "evencover: houses.csv: 600 rows, target price, without ['name', 'code']"
 

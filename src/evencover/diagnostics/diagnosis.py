@@ -352,15 +352,8 @@ def _level_parts(inputs: DiagnosisInputs, settings: Settings) -> dict[str, Any]:
         "shown_within": marginal.shown_within,
         "threshold": marginal.threshold,
         "quantile_differences": quantile_differences(inputs.scores, inputs.groups, settings.level, rng),
-        "options": _options(inputs, marginal, settings),
+        "options": evaluate_options(marginal, settings, per_group=inputs.group_widths_known),
     }
-
-
-def _options(inputs: DiagnosisInputs, marginal: MarginalThreshold, settings: Settings) -> tuple[Option, ...]:
-    """Return the predictors that could be used, if the model is known."""
-    if inputs.rows is None or inputs.nonconformity is None:
-        return ()
-    return evaluate_options(inputs.rows, inputs.nonconformity, marginal, settings, per_group=inputs.group_widths_known)
 
 
 def random_row_of_each(clusters: IntArray, seed: int) -> IntArray:

@@ -187,8 +187,8 @@ class _MissedRows:
         """Return the distribution for a threshold from n calibration scores; an infinite one misses no row."""
         if n is None:
             return cls(m, float(1 - level_fraction(level)))
-        rank = covered_rank(n, level, tail_shares)
-        return cls(m, (n + 1 - rank) / (n + 1), n + 1 - rank, rank) if rank <= n else cls(m, 0.0)
+        a, b = _beta_parameters(n, level, tail_shares)
+        return cls(m, b / (n + 1), b, a) if b else cls(m, 0.0)
 
     @property
     def variance(self) -> float:
@@ -262,9 +262,9 @@ def large_sample_p_value(
     tail_shares : tuple of two Fraction, optional
         Shares of 1 − level, if each tail has its own threshold.
     """
-    ranks = [(m, n, covered_rank(n, level, tail_shares)) for m, n in pools if n is not None]
-    finite = [(m, rank, n + 1 - rank) for m, n, rank in ranks if rank <= n]  # rows, and Beta's parameters
-    if len(ranks) < len(pools):
+    known = [(m, *_beta_parameters(n, level, tail_shares)) for m, n in pools if n is not None]
+    finite = [(m, a, b) for m, a, b in known if b]
+    if len(known) < len(pools):
         return 0.0
     if not finite:  # infinite thresholds cover every row
         return float(share == 1)
@@ -356,8 +356,13 @@ def _pool_pmf(m: int, n: int | None, level: Level, tail_shares: TailShares) -> F
     """Return the probabilities that 0, 1, ..., m rows of one pool are covered. Shape (m + 1,)."""
     if n is None:
         return np.asarray(binom.pmf(np.arange(m + 1), m, float(level_fraction(level))))
+    return _beta_binomial_pmf(m, *_beta_parameters(n, level, tail_shares))
+
+
+def _beta_parameters(n: int, level: Level, tail_shares: TailShares) -> tuple[int, int]:
+    """Return those of the coverage of a threshold from n calibration scores; the second is 0 if it is infinite."""
     rank = covered_rank(n, level, tail_shares)
-    return _beta_binomial_pmf(m, rank, max(n + 1 - rank, 0))
+    return rank, n + 1 - rank
 
 
 def _beta_binomial_pmf(m: int, a: float, b: float) -> FloatArray:

@@ -1,4 +1,4 @@
-"""The marginal threshold (one for all rows): its coverage of future rows in each group, with exact tests."""
+"""The marginal threshold (one for all rows): its coverage in each group, with exact tests, and the alternatives."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -218,6 +218,11 @@ class MarginalThreshold:
         return own
 
     @property
+    def row_thresholds(self) -> FloatArray:
+        """The threshold of each row's own group; rows without a group have the marginal one. Shape (n,)."""
+        return np.append(self.group_thresholds, self.threshold)[self.groups.codes]  # the code of no group is -1
+
+    @property
     def _rank(self) -> int:
         return conformal_rank(len(self.scores), self.level)
 
@@ -307,23 +312,21 @@ class Option:
     widths: Mapping[Label, float]
 
 
-def evaluate_options(
-    rows: Rows, nonconformity: Score, current: MarginalThreshold, settings: Settings, *, per_group: bool = True
-) -> tuple[Option, ...]:
-    """Return the options for the current score, then those for the other usable scores.
+def evaluate_options(current: MarginalThreshold, settings: Settings, *, per_group: bool = True) -> tuple[Option, ...]:
+    """Return the options for the current score, then those for the other usable scores; none if it is not known.
 
     Each score has an option with one threshold for all rows and, if `per_group`, one with a threshold for each group.
     Pass `per_group=False` for groups of the target: the group of a new row is not known, so neither is its width.
-    `current` is the marginal threshold of the current score.
     """
+    rows, groups, nonconformity = current.rows, current.groups, current.nonconformity
+    if rows is None or nonconformity is None:
+        return ()
     result: list[Option] = []
-    groups = current.groups
     for score in usable_scores(rows.prediction, nonconformity):
         marginal = current if score is nonconformity else MarginalThreshold.of_rows(rows, groups, score, settings.level)
         marginal_verdict = marginal.verdict(settings.tolerance)
         result.append(_option(rows, groups, score, marginal.threshold, marginal_verdict, settings.level))
-        # Rows without a group have code -1, and so get the last threshold: the marginal one.
-        row_thresholds = np.append(marginal.group_thresholds, marginal.threshold)[groups.codes]
+        row_thresholds = marginal.row_thresholds
         group_verdict: Verdict = "even" if np.isfinite(row_thresholds).all() else "undecided"
         result += [_option(rows, groups, score, row_thresholds, group_verdict, settings.level)] * per_group
     return tuple(result)
@@ -335,8 +338,7 @@ def two_tails_quality(rows: Rows, groups: Groups, score: Score, level: Fraction)
     for side in _SIDES:
         tail = one_tail(score, side)
         marginal = MarginalThreshold.of_rows(rows, groups, tail, (1 + level) / 2)
-        row_thresholds = np.append(marginal.group_thresholds, marginal.threshold)[groups.codes]
-        bounds.append(interval_by(tail, row_thresholds, rows.prediction))
+        bounds.append(interval_by(tail, marginal.row_thresholds, rows.prediction))
     lower, upper = bounds
     both = Intervals(np.maximum(lower.lower, upper.lower), np.minimum(lower.upper, upper.upper))
     return float(both.width.mean()), mean_score(rows, both, level)

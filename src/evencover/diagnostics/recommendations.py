@@ -19,7 +19,7 @@ from evencover.diagnostics.cross_fitted_models import (
     is_auto_regressor,
     wrapped,
 )
-from evencover.diagnostics.one_threshold import MARGIN, MarginalThreshold, Option, evaluate_options, two_tails_quality
+from evencover.diagnostics.one_threshold import MARGIN, MarginalThreshold, evaluate_options, two_tails_quality
 from evencover.diagnostics.sample_sizes import groups_judged, max_groups
 from evencover.diagnostics.verdicts import Settings, Verdict, checked_settings
 from evencover.display.text import short_repr
@@ -280,16 +280,18 @@ def recommend(
     n_last_fits = 0 if is_auto_regressor(estimator) else 1
     report = _PassProgress(progress or (lambda *_: None), 1 + with_log, n_last_fits)
     models: dict[str | None, CrossFittedModel] = {}
-    models[None] = cross_fitted_model(estimator, X, target, codes, settings.seed, report)
-    candidates = list(_candidates(models[None].rows, choices, settings))
-    if with_log:
-        on_log_scale = wrapped(models[None].estimator, lambda regressor: with_target_transform(regressor, "log"))
-        models["log"] = cross_fitted_model(on_log_scale, X, target, codes, settings.seed, report.next_pass())
-        candidates += [replace(each, transform="log") for each in _candidates(models["log"].rows, choices, settings)]
+    candidates: list[Candidate] = []
+    for transform in (None, "log") if with_log else (None,):
+        report.n_finished, model = len(models), estimator
+        if transform is not None:
+            model = wrapped(models[None].estimator, lambda regressor: with_target_transform(regressor, "log"))
+        models[transform] = cross_fitted_model(model, X, target, codes, settings.seed, report)
+        found = _candidates(models[transform].rows, choices, settings)
+        candidates += [replace(each, transform=transform) for each in found]
     candidates.sort(key=lambda each: each.interval_score)
     chosen = _best_even(candidates, prefer_groups=choices.rows_suffice_for_groups(settings.level))
     fitted = FrozenEstimator(models[chosen.transform].fitted(X, target))
-    report.finish()
+    report.progress(report.n_all, report.n_all)
     groups = {"calibrator": TwoTails(chosen.taxonomy)} if chosen.tails == "separate" else {"taxonomy": chosen.taxonomy}
     regressor = ConformalRegressor(fitted, nonconformity=chosen.nonconformity, **groups)
     regressor.recommendation_ = Recommendation(tuple(candidates), chosen, float(settings.level))
@@ -304,24 +306,11 @@ class _PassProgress:
     n_passes: int
     n_last_fits: int
     n_finished: int = 0  # passes
-    n_fits: int = 0  # of a pass
+    n_all: int = 0  # fits, which are known when the first pass begins
 
     def __call__(self, done: int, n_fits: int) -> None:
-        self.n_fits = n_fits
-        self.progress(self.n_finished * n_fits + done, self._total)
-
-    def next_pass(self) -> "_PassProgress":
-        """Count the next pass."""
-        self.n_finished += 1
-        return self
-
-    def finish(self) -> None:
-        """Report that all fits are finished."""
-        self.progress(self._total, self._total)
-
-    @property
-    def _total(self) -> int:
-        return self.n_passes * self.n_fits + self.n_last_fits
+        self.n_all = self.n_passes * n_fits + self.n_last_fits
+        self.progress(self.n_finished * n_fits + done, self.n_all)
 
 
 def _best_even(candidates: list[Candidate], *, prefer_groups: bool) -> Candidate:
@@ -424,27 +413,17 @@ def _candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[C
 
 
 def _joint_candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[Candidate]:
-    """Yield each score with one threshold, and with each taxonomy."""
-    for option in _options(rows, BySpread(_N_COMPARED_GROUPS), choices, settings):
-        if choices.with_one_threshold and not option.per_group:
-            yield _candidate(option, Marginal())
-    for taxonomy in choices.taxonomies(settings):
-        for option in _options(rows, taxonomy, choices, settings):
-            if option.per_group:
-                yield _candidate(option, taxonomy)
-
-
-def _candidate(option: Option, taxonomy: Taxonomy) -> Candidate:
-    return Candidate(option.nonconformity, taxonomy, option.verdict, option.interval_score, option.width)
-
-
-def _options(rows: Rows, taxonomy: Taxonomy, choices: _Choices, settings: Settings) -> Iterator[Option]:
-    """Yield the options of the scores that can be chosen, with the groups of a taxonomy."""
+    """Yield each score that can be chosen, with one threshold, which is compared in groups, and with each taxonomy."""
     score = choices.nonconformity or with_support(Residual(), choices.support)
-    marginal = MarginalThreshold.of_rows(rows, fresh_taxonomy(taxonomy).learn(rows), score, settings.level)
-    for option in evaluate_options(rows, score, marginal, settings):
-        if choices.nonconformity in (None, option.nonconformity):
-            yield option
+    pairs: list[tuple[Taxonomy, Taxonomy]] = [(each, each) for each in choices.taxonomies(settings)]
+    if choices.with_one_threshold:
+        pairs.insert(0, (BySpread(_N_COMPARED_GROUPS), Marginal()))
+    for compared, taxonomy in pairs:
+        marginal = MarginalThreshold.of_rows(rows, fresh_taxonomy(compared).learn(rows), score, settings.level)
+        for option in evaluate_options(marginal, settings):
+            can_be_chosen = choices.nonconformity in (None, option.nonconformity)
+            if can_be_chosen and option.per_group != has_one_group(taxonomy):
+                yield Candidate(option.nonconformity, taxonomy, option.verdict, option.interval_score, option.width)
 
 
 def _is_log_evaluated(estimator: Any, y: FloatArray, choices: _Choices) -> bool:
