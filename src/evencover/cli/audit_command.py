@@ -82,8 +82,9 @@ def audit(
     command = command_text(audit, locals())
     if calibration_rows is not None:
         check_count(calibration_rows, "calibration_rows")
-    roles = {"target": target, "lower": lower, "upper": upper, "group": group, "prediction": prediction}
-    roles["clusters"] = clusters
+    optional = {"group": group, "prediction": prediction, "clusters": clusters}
+    given = {role: name for role, name in optional.items() if name is not None}
+    roles = {"target": target, "lower": lower, "upper": upper, **given}
     settings = {"level": level, "tolerance": tolerance, "calibration_sizes": calibration_rows, "seed": seed}
     with ExitStack() as stack:
         folder = None if output is None else stack.enter_context(new_files(output, "audit"))

@@ -41,7 +41,7 @@ _ROUNDING = 1e-6  # relative to the largest value
 
 def audit_file(
     file: Path,
-    roles: Mapping[str, str | None],
+    roles: Mapping[str, str],
     features: Sequence[str] | None,
     missing_values: Sequence[str],
     settings: Mapping[str, Any],
@@ -52,8 +52,8 @@ def audit_file(
     ----------
     file : Path
         A file, which is read as a whole; or a folder or a large Parquet file, which is read in parts.
-    roles : mapping from str to str or None
-        The column of each role, as the user names it: target, lower, upper, group, prediction, clusters.
+    roles : mapping from str to str
+        The column of each role, as the user names it: target, lower, upper; optionally group, prediction, clusters.
     features : sequence of str or None
         The columns to search, see `searched_columns`.
     missing_values : sequence of str
@@ -73,62 +73,57 @@ def _is_read_in_parts(file: Path) -> bool:
     if file.is_dir() or file.suffix.lower() != ".parquet" or not file.is_file():
         return file.is_dir()
     use_little_memory()
-
     return n_rows_of(file) > _MAX_ROWS_IN_MEMORY
 
 
 def _audit_in_memory(
     file: Path,
-    given: Mapping[str, str | None],
+    given: Mapping[str, str],
     features: Sequence[str] | None,
     missing_values: Sequence[str],
     settings: Mapping[str, Any],
 ) -> Audit:
     """Return the audit of a file that is read as a whole."""
     table, name_of_file = read_table(file, missing=missing_values), file_name(file)
-    roles = {role: name and column_named(table, name) for role, name in given.items()}
+    roles = {role: column_named(table, name) for role, name in given.items()}
     features = features and tuple(column_named(table, name) for name in features)
-    y = number_column(table, roles["target"] or "", f"target of {name_of_file}")
+    y = number_column(table, roles["target"], f"target of {name_of_file}")
     lower, upper = (
-        number_column(table, roles[role] or "", f"{role} of {name_of_file}", finite=False)
-        for role in ("lower", "upper")
+        number_column(table, roles[role], f"{role} of {name_of_file}", finite=False) for role in ("lower", "upper")
     )
-    roles["prediction"] = _prediction_column(roles, table.column_names)
-    if given["prediction"] is not None and roles["prediction"] is not None:
+    if "prediction" in roles:
         number_column(table, roles["prediction"], f"prediction of {name_of_file}")
+    roles = _with_prediction(roles, table.column_names)
     _check_clusters(roles)
-    named = [("features", name) for name in features or () if name not in ("all", "none")]
-    for role, name in [("group", roles["group"]), ("clusters", roles["clusters"]), *named]:
-        if name is not None:
-            check_column(table, name, f"{role} of {name_of_file}")
+    named: list[tuple[str, str]] = [(role, roles[role]) for role in ("group", "clusters") if role in roles]
+    named += [("features", name) for name in features or () if name not in ("all", "none")]
+    for role, name in named:
+        check_column(table, name, f"{role} of {name_of_file}")
     _warn_of_swapped_bounds(lower, upper, row_numbers(table))
     with status() as show:
         show("testing the coverage")
-        groups, notes = (None, []) if roles["group"] is None else grouped_rows(table, roles["group"])
-        clusters = None if roles["clusters"] is None else column(table, roles["clusters"], "clusters")
+        groups, notes = grouped_rows(table, roles["group"]) if "group" in roles else (None, [])
+        clusters = column(table, roles["clusters"], "clusters") if "clusters" in roles else None
         by_row = {"groups": groups, "clusters": clusters}
         result = _audit_table(table, y, (lower, upper), roles, features, {**settings, **by_row})
         return replace(result, facts=(*notes, *result.facts))
 
 
 def _audit_in_parts(
-    file: Path,
-    given: Mapping[str, str | None],
-    features: Sequence[str] | None,
-    settings: Mapping[str, Any],
+    file: Path, given: Mapping[str, str], features: Sequence[str] | None, settings: Mapping[str, Any]
 ) -> Audit:
     """Return the audit of a Parquet file, or a folder of such files, that is read in parts."""
-    if given["clusters"] is not None:
+    if "clusters" in given:
         raise ValueError("clusters is for a table that is read at once; keep one row of each cluster of large data")
-    columns = TableColumns(**{role: name for role, name in given.items() if role not in ("prediction", "clusters")})
+    columns = TableColumns(**{role: name for role, name in given.items() if role != "prediction"})
     with progress_bar(f"Auditing {file.name}") as progress:
         source = arrow_data(file, progress=progress)
         names = [
             name for name in source.parts[0].schema.names if all(name in part.schema.names for part in source.parts)
         ]
-        roles = {**given, "prediction": _prediction_column(given, names)}
+        roles = _with_prediction(given, names)
         searched = [name for name in features or names if name not in ("all", "none") or name in names]
-        others = [name for name in [roles["prediction"], *searched] if name is not None]
+        others = [roles["prediction"], *searched] if "prediction" in roles else searched
 
         def audit_sample(sample: Any) -> Audit:
             y, intervals = targets_and_intervals(sample, columns)
@@ -140,33 +135,31 @@ def _audit_in_parts(
         return audit_all_rows(source, columns, others, audit_sample, settings["calibration_sizes"])
 
 
-def _check_clusters(roles: Mapping[str, str | None]) -> None:
+def _check_clusters(roles: Mapping[str, str]) -> None:
     """Raise ValueError if the column of clusters has another role, whose numbers say nothing about clusters."""
     others = {"target": "target", "lower": "lower bounds", "upper": "upper bounds", "prediction": "predictions"}
     for role, text in others.items():
-        if roles["clusters"] is not None and roles["clusters"] == roles[role]:
+        if role in roles and roles.get("clusters") == roles[role]:
             raise ValueError(f"clusters must not name the {text}; got {roles[role]!r}")
 
 
-def _prediction_column(roles: Mapping[str, str | None], names: Sequence[str]) -> str | None:
-    """Return the column of predictions: the given one, or the one with that name, if it has no other role."""
-    if roles["prediction"] is not None:
-        return roles["prediction"]
-    return "prediction" if "prediction" in names and "prediction" not in roles.values() else None
+def _with_prediction(roles: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Return the roles; without a column of predictions, it is the one with that name, if it has no other role."""
+    is_found = "prediction" in names and "prediction" not in roles.values()
+    return {"prediction": "prediction", **roles} if is_found else dict(roles)
 
 
 def _audit_table(
     table: Any,
     y: FloatArray,
     bounds: tuple[FloatArray, FloatArray],
-    roles: Mapping[str, str | None],
+    roles: Mapping[str, str],
     features: Sequence[str] | None,
     settings: Mapping[str, Any],
 ) -> Audit:
     """Return the audit of a table's columns, with notes on the columns that were used."""
     lower, upper = bounds
-    predicted = roles["prediction"]
-    prediction = None if predicted is None else as_numbers(column(table, predicted, "prediction"))
+    prediction = as_numbers(column(table, roles["prediction"], "prediction")) if "prediction" in roles else None
     outcomes = Outcomes(y, (lower <= y) & (y <= upper), (lower + upper) / 2 if prediction is None else prediction)
     X, notes = searched_columns(table, features, roles.values(), outcomes)
     known = prediction if prediction is not None and np.isfinite(prediction).all() else None
@@ -219,7 +212,7 @@ class Outcomes:
 
 
 def searched_columns(
-    table: Any, requested: Sequence[str] | None, roles: Iterable[str | None], outcomes: Outcomes
+    table: Any, requested: Sequence[str] | None, roles: Iterable[str], outcomes: Outcomes
 ) -> tuple[Any | None, list[Note]]:
     """Return the columns to search for low coverage, and notes on them and on the columns that were left out.
 
@@ -231,7 +224,7 @@ def searched_columns(
         The table.
     requested : sequence of str or None
         Names of columns; `all` or None: every column without another role; `none`: no column.
-    roles : iterable of str or None
+    roles : iterable of str
         Names of the columns that have another role.
     outcomes : Outcomes
         The results of the rows.
