@@ -1,4 +1,4 @@
-"""`diagnose`: find the groups that one threshold for all rows would under- or over-cover, without test data."""
+"""`diagnose`: find the groups that one threshold for all rows would under- or over-cover, and its result."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -29,6 +29,9 @@ from evencover.quantiles import Level
 from evencover.rows import Rows
 from evencover.scores import Residual, Score, scores_of
 from evencover.taxonomies import Taxonomy, default_taxonomy, fresh_taxonomy
+
+Conformal: TypeAlias = ConformalRegressor | CrossConformalRegressor
+_MODELS = (ConformalRegressor, CrossConformalRegressor)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -188,10 +191,6 @@ class Diagnosis:
         from evencover.words.results import diagnosis_html
 
         return diagnosis_html(self)
-
-
-Conformal: TypeAlias = ConformalRegressor | CrossConformalRegressor
-_MODELS = (ConformalRegressor, CrossConformalRegressor)
 
 
 def diagnose(

@@ -1,4 +1,7 @@
-"""`quality`: how much a model explains, and how wide its intervals are compared with those without any model."""
+"""`quality`: how much a model explains, and how wide its intervals are compared with those without any model.
+
+The intervals are those of this package or plain bounds of any library, as users pass them (`checked_intervals`).
+"""
 
 import math
 from dataclasses import dataclass

@@ -34,6 +34,8 @@ from evencover.scores.evaluation import interval_by, scores_by
 from evencover.scores.one_sided import Side, is_one_sided
 
 N_DRAWS = 9999  # tables drawn by the joint test of three groups or more
+MARGIN = 0.01  # relative difference of widths, or of interval scores, that is ignored
+_SIDES: tuple[Side, Side] = ("lower", "upper")
 _ROUNDING_MARGIN = 1e-9
 
 
@@ -277,10 +279,6 @@ def _at_least_as_uneven(tables: IntArray, covered: IntArray, sizes: IntArray) ->
     deviations = ((tables - expected) ** 2 / sizes).sum(axis=1)
     observed = ((covered - expected) ** 2 / sizes).sum()
     return np.asarray(deviations >= observed * (1 - _ROUNDING_MARGIN))
-
-
-MARGIN = 0.01  # relative difference of widths, or of interval scores, that is ignored
-_SIDES: tuple[Side, Side] = ("lower", "upper")
 
 
 @dataclass(frozen=True)

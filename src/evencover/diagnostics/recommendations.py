@@ -1,4 +1,4 @@
-"""The result of `recommend`: the evaluated candidates, and the chosen one."""
+"""`recommend`: choose the score and the groups on out-of-fold predictions, before calibration; and its result."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -39,6 +39,12 @@ from evencover.target_support import Support
 from evencover.taxonomies import BySpread, Marginal, Taxonomy, fresh_taxonomy, has_one_group
 
 Tails: TypeAlias = Literal["joint", "separate"]
+
+_N_GROUPS = (3, 5, 10)  # groups of the spread that can be chosen; the first if the rows suffice for a finite threshold
+_N_COMPARED_GROUPS = 5  # groups of the spread, for which one threshold must be even
+_PRECISION = 10  # misses of a group's calibration rows, on average, with which its threshold is precise
+_SKEWED = 1.0  # skewness above which a model of the log of the target is evaluated
+_BEST_FIRST: tuple[Verdict, ...] = ("even", "undecided", "uneven")
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,13 +156,6 @@ class Recommendation:
         from evencover.words.results import recommendation_html
 
         return recommendation_html(self)
-
-
-_N_GROUPS = (3, 5, 10)  # groups of the spread that can be chosen; the first if the rows suffice for a finite threshold
-_N_COMPARED_GROUPS = 5  # groups of the spread, for which one threshold must be even
-_PRECISION = 10  # misses of a group's calibration rows, on average, with which its threshold is precise
-_SKEWED = 1.0  # skewness above which a model of the log of the target is evaluated
-_BEST_FIRST: tuple[Verdict, ...] = ("even", "undecided", "uneven")
 
 
 def recommend(

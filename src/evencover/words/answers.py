@@ -211,9 +211,9 @@ def model_text(found: Quality) -> str:
     chance = f" With only {found.rows} rows, this may be chance." if found.may_be_chance else ""
     if found.r2 < NEGLIGIBLE_R2:
         who = "This model explains" if found.explains_nothing else "The predictions explain"
-        return f"{who} nothing: {_reason(found)}{chance} The prediction {error}"
+        return f"{who} nothing: {_why_nothing(found)}{chance} The prediction {error}"
     r2 = _r2_text(found.r2)
-    return f"The model explains {_share_text(found.r2)} of the variation of the target (R2 {r2}); it {error}{chance}"
+    return f"The model explains {_whole_percent(found.r2)} of the variation of the target (R2 {r2}); it {error}{chance}"
 
 
 def width_text(found: Quality) -> str:
@@ -224,7 +224,7 @@ def width_text(found: Quality) -> str:
     return " ".join(filter(None, [widths, _comparison_text(found)]))
 
 
-def _reason(found: Quality) -> str:
+def _why_nothing(found: Quality) -> str:
     """Return why the prediction explains nothing."""
     if found.constant_prediction:
         who = "it" if found.explains_nothing else "the model"
@@ -242,7 +242,7 @@ def _r2_text(r2: float) -> str:
     return f"{r2:.3f}" if abs(r2) < NEGLIGIBLE_R2 else f"{r2:.2f}" if abs(r2) < 100 else number_text(r2)
 
 
-def _share_text(share: float) -> str:
+def _whole_percent(share: float) -> str:
     """Return a share as a whole percentage; only a perfect prediction gets 100 %."""
     return "more than 99 %" if 0.99 < share < 1 else f"{100 * share:.0f} %"
 
