@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover.inputs.arrays import BoolArray, FloatArray, checked_vector
+from evencover.inputs.arrays import FloatArray, checked_vector
 from evencover.intervals import Intervals, IntervalUnion, Side, bound_side
 from evencover.metrics import interval_scores
 from evencover.predictions import Prediction
@@ -196,7 +196,6 @@ def quality(
         coverage=float(np.mean(checked.covers(y))),
         mean_width=float(np.mean(widths)),
         median_width=float(np.median(widths)),
-        n_infinite=int(infinite_intervals(checked).sum()),
         no_model_interval=(lower, upper),
         no_model_width=upper - lower,
         no_model_coverage=float(np.mean(no_model.covers(y))),
@@ -207,21 +206,16 @@ def quality(
     )
 
 
-def infinite_intervals(intervals: Intervals | IntervalUnion) -> BoolArray:
-    """Return which intervals are infinite; of one-sided bounds, those that are infinite on both sides. Shape (n,)."""
-    side = bound_side(intervals)
-    return np.isinf(intervals.width if side is None else getattr(intervals, side))
-
-
 def _bound_measures(intervals: Intervals | IntervalUnion, prediction: FloatArray | None) -> dict[str, Any]:
-    """Return the fields of one-sided bounds. Without a given prediction, the one in the intervals is used."""
+    """Return the fields that differ for one-sided bounds. Without a prediction, the one in the intervals is used."""
     side = bound_side(intervals)
     if side is None:
-        return {}
+        return {"n_infinite": int(np.isinf(intervals.width).sum())}
     bound: FloatArray = getattr(intervals, side)
     center = getattr(intervals, "prediction", None) if prediction is None else prediction
     distance = math.nan if center is None else float(np.mean(bound - center))
-    return {"side": side, "mean_bound": float(np.mean(bound)), "mean_distance": distance}
+    means = {"mean_bound": float(np.mean(bound)), "mean_distance": distance}
+    return {"n_infinite": int(np.isinf(bound).sum()), "side": side, **means}
 
 
 def _prediction_measures(y: FloatArray, prediction: FloatArray | None) -> dict[str, Any]:
