@@ -225,7 +225,7 @@ def _resource(name: str) -> str:
     return files("evencover.report").joinpath(name).read_text(encoding="utf-8")
 
 
-_LEFT_OUT = ("inputs", "facts")  # arrays with a value for each row, and what the notes tell
+_LEFT_OUT = ("inputs",)  # arrays with a value for each row
 
 
 def data_of(result: Study | Diagnosis | Audit, style: SettingStyle = PYTHON) -> dict[str, Any]:
@@ -246,9 +246,12 @@ def data_of(result: Study | Diagnosis | Audit, style: SettingStyle = PYTHON) -> 
 
 
 def _judged_data(result: Diagnosis | Audit, advice: str, style: SettingStyle) -> dict[str, Any]:
-    """Return the fields of a result, with what to do next to the verdict."""
-    notes = {"notes": audit_notes(result, style)} if isinstance(result, Audit) else {}
-    return {"verdict": result.verdict, "advice": advice, **json_value(result), **notes}
+    """Return the fields of a result, with what to do next to the verdict, and notes in the place of facts."""
+    data = {"verdict": result.verdict, "advice": advice, **json_value(result)}
+    if not isinstance(result, Audit):
+        return data
+    notes = audit_notes(result, style)
+    return dict(("notes", notes) if name == "facts" else (name, value) for name, value in data.items())
 
 
 def _summary(result: Study | Diagnosis | Audit, judged: Diagnosis | Audit, advice: str) -> dict[str, Any]:
