@@ -24,7 +24,7 @@ from benchmarks.markdown import print_row
 from evencover import ConformalRegressor
 from evencover.cli import main as run_command_line
 from evencover.models import AutoRegressor, TableEncoder, WithSpread, auto
-from evencover.report import output_files
+from evencover.report import writing
 from evencover.studies import evidence, table_study
 
 _STEPS: dict[str, list[tuple[Any, str]]] = {  # the functions of each step
@@ -36,7 +36,7 @@ _STEPS: dict[str, list[tuple[Any, str]]] = {  # the functions of each step
     "calibrate": [(ConformalRegressor, "calibrate")],
     "diagnose": [(table_study, "diagnose")],
     "audit": [(evidence, "audit_test_rows")],
-    "write the report": [(output_files, "write_report")],
+    "write the report": [(writing, "write_report")],
     "save the predictor": [(ConformalRegressor, "save")],
 }
 _OTHER = "read, check, write tables"

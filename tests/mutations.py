@@ -377,13 +377,13 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
         ),
         Mutation(
             "diagnostics/coverage_tests.py",
-            "return known if self.split_at_random else known.confirmed_by(self.covered, self.rows, self.level)",
+            "return known if self.split_at_random else known.confirmed_by(self.covered, self.rows, level)",
             "return known",
             "test rows that may have changed need not confirm what the calibration rows say",
             "guarantees/test_verdicts",
         ),
         Mutation(
-            "diagnostics/cluster_tests.py",
+            "diagnostics/exact_tests.py",
             "return below, [(a + more, max(b - more, 0.0)) for a, b in below]",
             "return below, below",
             "thresholds from few clusters are tested as if coverage could not be above the level",

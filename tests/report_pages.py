@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from evencover import write_report
-from evencover.report.output_files import data_of
+from evencover.report.writing import data_of
 
 
 @contextmanager

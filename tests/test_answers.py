@@ -30,7 +30,7 @@ from evencover import (
     calibrate,
     diagnose_scores,
 )
-from evencover.report.output_files import data_of
+from evencover.report.writing import data_of
 from evencover.studies import Plan, Study, study
 from evencover.taxonomies import group_meaning
 from evencover.words import advice

@@ -27,7 +27,7 @@ from evencover import (
 )
 from evencover.diagnostics import regions, rows_needed
 from evencover.synthetic import heteroskedastic, toy
-from evencover.words.groups import audited_group_text, coverage_text
+from evencover.words.answers import audited_group_text, coverage_text
 from evencover.words.results import p_value_scope
 from tests.coverage_laws import holm
 from tests.report_pages import report_text, result_data

@@ -23,7 +23,7 @@ from evencover import (
     calibrate,
     diagnose,
 )
-from evencover.diagnostics.cluster_tests import clustered_p_values
+from evencover.diagnostics.exact_tests import clustered_p_values
 from evencover.groups import Groups
 from evencover.quantiles import clustered_thresholds, conformal_rank
 

@@ -139,7 +139,7 @@ def test_a_folder_is_audited_in_parts(tmp_path, capsys, monkeypatch):
     assert "Features searched for low coverage (2): c, s." in text
     assert "2000" in text
     assert {path.name for path in (tmp_path / "report").iterdir()} == {"report.html", "results.json"}
-    monkeypatch.setattr("evencover.cli.audit_command._MAX_ROWS_IN_MEMORY", 5000)
+    monkeypatch.setattr("evencover.cli.table_audits._MAX_ROWS_IN_MEMORY", 5000)
     one_file = ("audit", str(tmp_path / "data" / "one.parquet"), *command[2:], "--json")
     status, as_json, _ = run_command_line(capsys, *one_file)
     assert status == 3

@@ -466,7 +466,7 @@ class TestCommandLine:
 
     @pytest.fixture(autouse=True)
     def small_limit(self, monkeypatch):
-        monkeypatch.setattr("evencover.cli.run_command._MAX_ROWS_IN_MEMORY", 1000)
+        monkeypatch.setattr("evencover.cli.run_inputs._MAX_ROWS_IN_MEMORY", 1000)
 
     def run(self, capsys, *arguments):
         return run_command_line(capsys, "run", *map(str, arguments), "--model", "linear", "--score", "normalized")

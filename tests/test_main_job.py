@@ -119,7 +119,7 @@ class TestRun:
         def studied(table, target, *, drop, name, **_):
             raise ValueError(f"{name}: {len(table)} rows, target {target}, without {drop}")
 
-        monkeypatch.setattr("evencover.studies.study", studied)
+        monkeypatch.setattr("evencover.cli.run_inputs.study", studied)
         _, _, errors = run_command_line(capsys, "run", *words.split(), *QUICK)
         assert errors == "evencover: houses.csv: 600 rows, target price, without ['name', 'code']"
 
@@ -259,7 +259,7 @@ class TestRun:
 
     def test_no_data_is_needed(self, capsys, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr("evencover.cli.run_command._EXAMPLE_ROWS", 2000)
+        monkeypatch.setattr("evencover.cli.run_inputs._EXAMPLE_ROWS", 2000)
         status, text, _ = run_command_line(capsys, "run", *QUICK)
         assert status == 3  # one threshold for data whose noise grows tenfold
         assert "800 training, 800 calibration, 400 test rows" in text

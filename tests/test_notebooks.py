@@ -12,7 +12,7 @@ from sklearn.utils import estimator_html_repr
 from evencover import BySpread, ConformalRegressor, Intervals, Normalized, audit, diagnose_scores, recommend
 from evencover.display.html import tag
 from evencover.models import FromQuantiles, TableEncoder, WithSpread
-from evencover.report.output_files import json_value
+from evencover.report.writing import json_value
 from evencover.synthetic import heteroskedastic
 from tests.report_pages import result_data
 from tests.synthetic import TwoLines

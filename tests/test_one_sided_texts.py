@@ -29,7 +29,7 @@ from evencover.model_selection import IntervalScorer
 from evencover.models import ResidualSpread, WithSpread
 from evencover.studies import Plan, study
 from evencover.synthetic import heteroskedastic
-from evencover.words.quality import width_text
+from evencover.words.answers import width_text
 from tests.report_pages import few_levels, report_page, report_text
 
 SPREAD = WithSpread(LinearRegression(), ResidualSpread(LinearRegression()), random_state=0)  # fitted at once

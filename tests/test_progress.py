@@ -14,11 +14,11 @@ from tests.processes import LIMIT
 QUICK_AND_SLOW_RUN = """
 import sys, threading
 from contextlib import suppress
-from evencover.cli import main, run_command, terminal
+from evencover.cli import main, run_inputs, terminal
 from evencover.report import snapshots
 from evencover.studies import table_study
 
-run_command._EXAMPLE_ROWS, snapshots._MANY_LEVELS = 500, (50, 95)
+run_inputs._EXAMPLE_ROWS, snapshots._MANY_LEVELS = 500, (50, 95)
 diagnose, print_error, printed = table_study.diagnose, terminal.print_error, threading.Event()
 
 def run(folder, interval):

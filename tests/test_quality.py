@@ -12,7 +12,7 @@ from scipy.stats import betabinom, chisquare
 from evencover import BySpread, Intervals, IntervalUnion, Marginal, Prediction, Residual, conformal_quantile
 from evencover.diagnostics import Quality, quality
 from evencover.studies import Plan, study
-from evencover.words.quality import model_text, width_text
+from evencover.words.answers import model_text, width_text
 from tests.report_pages import result_data
 from tests.synthetic import ONE_IN_A_MILLION
 

@@ -9,15 +9,10 @@ from sklearn.tree import DecisionTreeRegressor
 
 from evencover import Intervals, audit, conformal_rank
 from evencover.diagnostics import audits
-from evencover.diagnostics.regions import Categories, Feature, FeatureSearch, Range, Region, RegionSearch
+from evencover.diagnostics.regions import Categories, Feature, FeatureSearch, Range, Region, RegionSearch, features_of
 from tests.synthetic import ONE_IN_A_MILLION
 
 pd = pytest.importorskip("pandas", reason="pandas is not installed")
-
-
-def features_of(X):
-    """Return the columns of a table as features."""
-    return FeatureSearch.of(X, len(X), 0).features.columns
 
 
 def mixed_table(n, seed=0):
@@ -99,7 +94,7 @@ def test_a_region_contains_the_rows_of_its_node(seed, n):
         region = search.worst(covered)
         np.testing.assert_array_equal(region.contains(), worst_node(search, covered))
         assert region.contains().sum() >= max(n / 10, min(50, n / 5))
-        assert len(region.rule().split(" and ")) == len(region.features) <= 3
+        assert len(region.rule().split(" and ")) == len(region.conditions) <= 3
 
 
 def rows_by_rule(rule, X):
@@ -163,7 +158,7 @@ def test_the_texts_of_conditions():
     }
     assert {condition: condition.text(cut) for condition in texts} == texts
     assert Categories(frozenset({2, 3})).contains(cut).tolist() == [False, False, True, True]
-    both = Region([x, cut], [Range(missing=False, low=1.5), Categories(frozenset({1}))])
+    both = Region({x: Range(missing=False, low=1.5), cut: Categories(frozenset({1}))})
     assert both.rule() == "x > 1.5 and cut = Good"
     assert both.contains().tolist() == [False, True, False, False]
 
@@ -212,7 +207,7 @@ def test_the_excess_risk_sees_standardized_features():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.random(100) * 1e302 + 1e305, np.ones(100), rng.random(100)])
     X[::7, 2] = np.nan
-    scaled = FeatureSearch.of(X, 100, 0).features.matrix
+    scaled = FeatureSearch.of(features_of(X), 100, 0).matrix
     np.testing.assert_allclose(np.median(scaled[:, 0]), 0.0, atol=1e-12)
     np.testing.assert_allclose(scaled[:, 0].std(), 1.0)
     assert (scaled[:, 1] == 0).all()
@@ -238,7 +233,7 @@ def test_outermost_ranges_are_unbounded():
 def test_the_search_is_computed_once_for_several_audits():
     X = mixed_table(1000)
     covered = np.random.default_rng(0).random((3, 1000)) < 0.8
-    search = FeatureSearch.of(X, 1000, 5)
+    search = FeatureSearch.of(features_of(X), 1000, 5)
     for each in covered:
         y, bounds, groups = np.where(each, 0.5, 2.0), (np.zeros(1000), np.ones(1000)), np.zeros(1000)
         once = audit(y, bounds, X=search, groups=groups, seed=5)
@@ -247,7 +242,7 @@ def test_the_search_is_computed_once_for_several_audits():
 
 
 def test_at_most_20_000_rows_are_searched():
-    search = FeatureSearch.of(np.random.default_rng(0).normal(size=(50_000, 1)), 50_000, 0)
+    search = FeatureSearch.of(features_of(np.random.default_rng(0).normal(size=(50_000, 1))), 50_000, 0)
     assert len(search.regions.matrix) == 20_000
     assert [len(half) for half in search.halves] == [25_000, 25_000]
 

@@ -13,12 +13,10 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from evencover import IntervalDistance, Marginal, Prediction, TooFewRowsWarning, audit, diagnose_scores, write_report
 from evencover.diagnostics.diagnosis import at_level
 from evencover.report.first_screen import command_again
-from evencover.report.slider import LevelRecorder, level_differences
-from evencover.report.snapshots import levels_around
+from evencover.report.snapshots import LevelRecorder, level_differences, levels_around
 from evencover.studies import Plan, Study, study
 from evencover.words.advice import advice_on_study
-from evencover.words.answers import share_text
-from evencover.words.quality import model_text
+from evencover.words.answers import model_text, share_text
 from evencover.words.settings import COMMAND_LINE
 from tests.canonical_studies import light_linear_model, study_of_prices
 from tests.processes import LIMIT

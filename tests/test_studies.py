@@ -29,7 +29,7 @@ from evencover import (
     conformal_rank,
     diagnose,
 )
-from evencover.diagnostics.recommendation_result import Candidate, Recommendation
+from evencover.diagnostics.recommendations import Candidate, Recommendation
 from evencover.metrics import misses_by_group
 from evencover.models import QuantileForest, TableEncoder, WithSpread
 from evencover.studies import MODELS, Plan, evidence, study, table_study

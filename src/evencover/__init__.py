@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from evencover.calibration.two_tails import TwoTails as TwoTails
     from evencover.conformal.cross import CrossConformalRegressor as CrossConformalRegressor
     from evencover.conformal.split import ConformalRegressor as ConformalRegressor
-    from evencover.diagnostics.audit_result import Audit as Audit
+    from evencover.diagnostics.audits import Audit as Audit
     from evencover.diagnostics.audits import audit as audit
+    from evencover.diagnostics.diagnosis import Diagnosis as Diagnosis
     from evencover.diagnostics.diagnosis import diagnose as diagnose
     from evencover.diagnostics.diagnosis import diagnose_scores as diagnose_scores
-    from evencover.diagnostics.diagnosis_result import Diagnosis as Diagnosis
-    from evencover.diagnostics.recommendation_result import Recommendation as Recommendation
+    from evencover.diagnostics.recommendations import Recommendation as Recommendation
     from evencover.diagnostics.recommendations import recommend as recommend
     from evencover.groups import Groups as Groups
     from evencover.guarantees import Guarantee as Guarantee
@@ -71,12 +71,9 @@ __getattr__, __dir__, __all__ = loaded_on_use(
         "calibration.two_tails": "TwoTails",
         "conformal.cross": "CrossConformalRegressor",
         "conformal.split": "ConformalRegressor",
-        "diagnostics.audit_result": "Audit",
-        "diagnostics.audits": "audit",
-        "diagnostics.diagnosis": "diagnose diagnose_scores",
-        "diagnostics.diagnosis_result": "Diagnosis",
-        "diagnostics.recommendation_result": "Recommendation",
-        "diagnostics.recommendations": "recommend",
+        "diagnostics.audits": "Audit audit",
+        "diagnostics.diagnosis": "Diagnosis diagnose diagnose_scores",
+        "diagnostics.recommendations": "Recommendation recommend",
         "groups": "Groups",
         "guarantees": "Guarantee TooFewRowsWarning",
         "intervals": "IntervalUnion Intervals",

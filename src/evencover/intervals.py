@@ -583,6 +583,9 @@ class IntervalUnion:
     def __len__(self) -> int:
         return len(self.pieces[0])
 
+    def __getitem__(self, rows: Any) -> "IntervalUnion":
+        return IntervalUnion([piece[rows] for piece in self.pieces])
+
     def __repr__(self) -> str:
         pieces = f"{len(self.pieces)} piece{'s' * (len(self.pieces) != 1)}"
         return f"IntervalUnion({len(self)} rows, {pieces}, mean width {mean_width_text(self.width)})"

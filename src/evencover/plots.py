@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from evencover.diagnostics.audit_result import Audit
-from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.audits import Audit
+from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.verdicts import GroupCoverage, is_off
 from evencover.display.drawing import BLACK as BLACK
 from evencover.display.drawing import BLUE as BLUE

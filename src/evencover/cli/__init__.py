@@ -11,11 +11,10 @@ from typing import Any, get_origin
 
 from evencover._version import __version__
 from evencover.cli.audit_command import audit
-from evencover.cli.benchmark_command import benchmark, datasets
 from evencover.cli.calibrate_command import calibrate
 from evencover.cli.invocation import HYPHEN, HYPHEN_AS_PATH, with_repeated_flags
+from evencover.cli.paper_commands import benchmark, claims, datasets, figures, tables, verdicts
 from evencover.cli.predict_command import predict
-from evencover.cli.reproduce_commands import claims, figures, tables, verdicts
 from evencover.cli.run_command import run
 from evencover.cli.stop_signals import STOP_SIGNALS
 from evencover.cli.terminal import message_text, plain_warnings

@@ -1,10 +1,10 @@
-"""The command `calibrate`: thresholds for predictions in Parquet files of any size, and intervals from them."""
+"""The command `calibrate`: thresholds for predictions in Parquet files of any size."""
 
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from evencover.cli.terminal import print_error, print_json, print_result, progress_bar
+from evencover.cli.terminal import print_json, print_result, progress_bar
 
 
 def calibrate(
@@ -90,47 +90,6 @@ def calibrate(
         return
     print_result(str(found))
     print_result(f"Saved to {output}. For new rows: evencover predict NEW.parquet --calibration {output} --output ...")
-
-
-def predict_table(
-    data: Path,
-    calibration: Path,
-    output: Path | None,
-    *,
-    level: float | None,
-    unseen: Literal["error", "marginal", "inf"],
-    workers: int | None,
-    json: bool,
-) -> None:
-    """Write the intervals of a table of any size, as columns next to its own; a part of the command `predict`."""
-    use_little_memory()
-    from evencover.calibration.calibration import Calibration
-    from evencover.files.archive import plain_value
-    from evencover.tables.table_prediction import predict
-
-    if output is None:
-        raise ValueError("output must be given with --calibration: a .parquet file, or a folder if the data is one")
-    if not calibration.is_file():
-        raise FileNotFoundError(f"calibration must be a file written by evencover calibrate; there is no {calibration}")
-    loaded = Calibration.load(calibration)
-    used = (*loaded.levels, 0.9)[0] if level is None else level
-    with progress_bar(f"Predicting {data.name}") as progress:
-        written = predict(data, loaded, output=output, level=used, unseen=unseen, workers=workers, progress=progress)
-    if written.n_empty:
-        print_error(f"{written.n_empty} of {written.rows} intervals are empty, and their bounds are missing")
-    if written.n_infinite:
-        print_error(f"{written.n_infinite} of {written.rows} intervals are infinite")
-    if json:
-        counts = {name: getattr(written, name) for name in ("rows", "n_empty", "n_infinite", "mean_width")}
-        result = {"level": used, **counts, "guarantee": str(written.guarantee), "output": str(output)}
-        print_json(plain_value(result))
-        return
-    print_result(f"Wrote {written.rows} rows with intervals at level {used:g} to {output}. {_width_text(written)}")
-    print_result(str(written.guarantee))
-
-
-def _width_text(written: Any) -> str:
-    return "" if written.n_infinite == written.rows else f"Mean width of finite intervals: {written.mean_width:.4g}."
 
 
 def _data(calibration: Any, level: float) -> dict[str, Any]:

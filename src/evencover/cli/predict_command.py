@@ -1,4 +1,4 @@
-"""The command `predict`: intervals for new rows, from the predictor of an earlier run."""
+"""The command `predict`: intervals for new rows, from the predictor of an earlier run or from a calibration."""
 
 from collections.abc import Mapping
 from io import BytesIO
@@ -6,8 +6,8 @@ from json import loads as load_json
 from pathlib import Path
 from typing import Any, Literal
 
-from evencover.cli.calibrate_command import predict_table
-from evencover.cli.terminal import print_error, print_json, print_result
+from evencover.cli.calibrate_command import use_little_memory
+from evencover.cli.terminal import print_error, print_json, print_result, progress_bar
 
 
 def predict(
@@ -58,7 +58,7 @@ def predict(
     """
     if calibration is not None:
         _check_unused(new=new, keep=keep, missing_values=missing_values)
-        predict_table(folder, calibration, output, level=level, unseen=unseen, workers=workers, json=json)
+        _predict_table(folder, calibration, output, level=level, unseen=unseen, workers=workers, json=json)
         return
     if new is None:
         raise ValueError("new must be given: a file with new rows, after the folder of the run")
@@ -176,3 +176,41 @@ def _print_csv(columns: Mapping[str, Any]) -> None:
 
     write_columns(columns, text := BytesIO())
     print_result(text.getvalue().decode().rstrip("\n"))
+
+
+def _predict_table(
+    data: Path,
+    calibration: Path,
+    output: Path | None,
+    *,
+    level: float | None,
+    unseen: Literal["error", "marginal", "inf"],
+    workers: int | None,
+    json: bool,
+) -> None:
+    """Write the intervals of a table of any size, as columns next to its own; a part of the command `predict`."""
+    use_little_memory()
+    from evencover.calibration.calibration import Calibration
+    from evencover.files.archive import plain_value
+    from evencover.tables.table_prediction import predict
+
+    if output is None:
+        raise ValueError("output must be given with --calibration: a .parquet file, or a folder if the data is one")
+    if not calibration.is_file():
+        raise FileNotFoundError(f"calibration must be a file written by evencover calibrate; there is no {calibration}")
+    loaded = Calibration.load(calibration)
+    used = (*loaded.levels, 0.9)[0] if level is None else level
+    with progress_bar(f"Predicting {data.name}") as progress:
+        written = predict(data, loaded, output=output, level=used, unseen=unseen, workers=workers, progress=progress)
+    if written.n_empty:
+        print_error(f"{written.n_empty} of {written.rows} intervals are empty, and their bounds are missing")
+    if written.n_infinite:
+        print_error(f"{written.n_infinite} of {written.rows} intervals are infinite")
+    if json:
+        counts = {name: getattr(written, name) for name in ("rows", "n_empty", "n_infinite", "mean_width")}
+        result = {"level": used, **counts, "guarantee": str(written.guarantee), "output": str(output)}
+        print_json(plain_value(result))
+        return
+    width = f" Mean width of finite intervals: {written.mean_width:.4g}." * (written.n_infinite < written.rows)
+    print_result(f"Wrote {written.rows} rows with intervals at level {used:g} to {output}.{width}")
+    print_result(str(written.guarantee))

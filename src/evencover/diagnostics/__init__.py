@@ -7,14 +7,14 @@ from evencover._lazy import loaded_on_use
 
 TYPE_CHECKING = False  # type checkers take it for that of `typing`, which takes milliseconds to import
 if TYPE_CHECKING:
-    from evencover.diagnostics.audit_result import Audit as Audit
+    from evencover.diagnostics.audits import Audit as Audit
     from evencover.diagnostics.audits import audit as audit
+    from evencover.diagnostics.diagnosis import Diagnosis as Diagnosis
     from evencover.diagnostics.diagnosis import diagnose as diagnose
     from evencover.diagnostics.diagnosis import diagnose_scores as diagnose_scores
-    from evencover.diagnostics.diagnosis_result import Diagnosis as Diagnosis
     from evencover.diagnostics.interval_quality import Quality as Quality
     from evencover.diagnostics.interval_quality import quality as quality
-    from evencover.diagnostics.recommendation_result import Recommendation as Recommendation
+    from evencover.diagnostics.recommendations import Recommendation as Recommendation
     from evencover.diagnostics.recommendations import recommend as recommend
     from evencover.diagnostics.sample_sizes import max_groups as max_groups
     from evencover.diagnostics.sample_sizes import rows_needed as rows_needed
@@ -22,13 +22,10 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = loaded_on_use(
     __name__,
     {
-        "diagnostics.audit_result": "Audit",
-        "diagnostics.audits": "audit",
-        "diagnostics.diagnosis": "diagnose diagnose_scores",
-        "diagnostics.diagnosis_result": "Diagnosis",
+        "diagnostics.audits": "Audit audit",
+        "diagnostics.diagnosis": "Diagnosis diagnose diagnose_scores",
         "diagnostics.interval_quality": "Quality quality",
-        "diagnostics.recommendation_result": "Recommendation",
-        "diagnostics.recommendations": "recommend",
+        "diagnostics.recommendations": "Recommendation recommend",
         "diagnostics.sample_sizes": "max_groups rows_needed",
     },
 )

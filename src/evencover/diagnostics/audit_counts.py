@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from evencover.diagnostics.audit_scope import stratified_values, width_feature
-from evencover.diagnostics.interval_input import are_whole
 from evencover.diagnostics.regions import Feature
 from evencover.groups import Groups, Label, rows_by_code
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray
@@ -19,6 +17,8 @@ from evencover.metrics import interval_scores
 _SMALLEST = 1074  # every floating-point number is a whole multiple of 2**-1074
 _UNIT = 2.0**-64  # of sums in a batch, so that they do not overflow
 _NO_LIMITS = (-np.inf, np.inf)
+_DIGITS = 9  # widths, or centers, that agree to so many digits count as equal
+_EQUAL_WIDTHS = 1e-3  # widths that differ by a smaller share come from rounded bounds
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class RowsInMemory:
         """Return the rows of these targets and intervals."""
         limits = limits_reached(y, intervals) if isinstance(intervals, Intervals) else _NO_LIMITS
         results = RowResults.of(y, intervals, level, side=bound_side(intervals), limits=limits)
-        inside = results.counted["inside_whole" if are_whole(y) else "inside"]
+        inside = results.counted["inside" if np.any(y % 1) else "inside_whole"]
         return cls(replace(results, counted={**results.counted, "inside": inside}), pools)
 
     @property
@@ -213,6 +213,55 @@ class RowsInMemory:
         rows = dict(rows_by_code(groups.codes, len(groups.labels)))
         no_rows = np.empty(0, dtype=np.intp)
         return {label: self.totals(rows.get(code, no_rows)) for code, label in enumerate(groups.labels)}
+
+
+def width_feature(width: FloatArray) -> Feature:
+    """Return the widths as a feature; rounding errors are ignored."""
+    return Feature("width", _rounded(width))
+
+
+def default_feature(intervals: Intervals | IntervalUnion) -> tuple[Feature, str]:
+    """Return what defines the default groups, and its name: width, center, lower or upper (a one-sided bound).
+
+    It is the width; the center if the widths are equal; or the one-sided bound.
+    """
+    width, center, side = intervals.width, center_feature(intervals), bound_side(intervals)
+    if center is not None and (side is not None or are_equal(width)):
+        return center, side or "center"
+    return width_feature(width), "width"
+
+
+def center_feature(intervals: Intervals | IntervalUnion) -> Feature | None:
+    """Return the center of each interval, or the one-sided bound, as a feature; None if it does not vary.
+
+    It is missing if it is not finite.
+    """
+    if not isinstance(intervals, Intervals):
+        return None
+    side = bound_side(intervals)
+    center = _rounded(stratified_values(intervals, side or "center"))
+    name = "center" if side is None else f"{side} bound"
+    return Feature(name, center) if len(np.unique(center[~np.isnan(center)])) > 1 else None
+
+
+def stratified_values(intervals: Intervals, kind: str) -> FloatArray:
+    """Return the widths, the centers or the bounds of intervals; centers and bounds are NaN if they are not finite."""
+    if kind == "width":
+        return intervals.width
+    with np.errstate(invalid="ignore"):
+        center = intervals.lower / 2 + intervals.upper / 2 if kind == "center" else getattr(intervals, kind)
+    return np.where(intervals.empty | ~np.isfinite(center), np.nan, center)
+
+
+def are_equal(width: FloatArray) -> bool:
+    """Return whether all widths are equal and finite, up to the rounding of the bounds."""
+    return bool(np.isfinite(width).all() and np.ptp(width) <= _EQUAL_WIDTHS * width.max())
+
+
+def _rounded(values: FloatArray) -> FloatArray:
+    """Return values rounded to nine digits of the largest finite one."""
+    unit = np.max(np.abs(values), initial=0.0, where=np.isfinite(values)) or 1.0
+    return np.asarray(np.round(values / unit, _DIGITS) * unit)
 
 
 @dataclass(frozen=True, eq=False)

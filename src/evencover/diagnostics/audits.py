@@ -1,30 +1,198 @@
-"""`audit`: test the coverage of intervals on test rows, by group and by feature."""
+"""`audit`: test the coverage of intervals on test rows, by group and by feature, and its result."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover.diagnostics.audit_counts import AuditCounts, RowsInMemory
-from evencover.diagnostics.audit_result import Audit, GroupAudit
-from evencover.diagnostics.audit_scope import Scope, by_width
-from evencover.diagnostics.cluster_tests import THRESHOLDS_FROM_CLUSTERS, AuditInput
+from evencover.diagnostics.audit_counts import (
+    AuditCounts,
+    RowsInMemory,
+    are_equal,
+    center_feature,
+    default_feature,
+    width_feature,
+)
+from evencover.diagnostics.coverage_intervals import CalibrationCounts
 from evencover.diagnostics.coverage_tests import (
     CalibrationPools,
-    calibration_counts,
+    Evidence,
     calibration_pool_of_rows,
     holm_adjusted,
     judged,
 )
-from evencover.diagnostics.diagnosis_result import Diagnosis
-from evencover.diagnostics.interval_input import checked_intervals, level_of
-from evencover.diagnostics.interval_quality import quality
-from evencover.diagnostics.regions import ExcessRisk, FeatureSearch, excess_risk
-from evencover.diagnostics.verdicts import checked_settings
-from evencover.inputs.arrays import checked_vector
-from evencover.intervals import Intervals, IntervalUnion
+from evencover.diagnostics.diagnosis import Diagnosis, random_row_of_each
+from evencover.diagnostics.exact_tests import SIGNIFICANT
+from evencover.diagnostics.interval_quality import Quality, checked_intervals, level_of, quality
+from evencover.diagnostics.regions import ExcessRisk, FeatureSearch, excess_risk, features_of
+from evencover.diagnostics.verdicts import (
+    GroupAudit,
+    Settings,
+    Verdict,
+    checked_settings,
+    excludes_level,
+    is_as_even_as_possible,
+    is_off,
+)
+from evencover.groups import Groups, checked_groups, cluster_codes
+from evencover.inputs.arrays import FloatArray, checked_vector
+from evencover.inputs.frames import take
+from evencover.intervals import Intervals, IntervalUnion, bound_side
 from evencover.quantiles import Level
+
+
+class Note(NamedTuple):
+    """A fact about what was tested, and what was not; `words` has a sentence for each kind."""
+
+    kind: str
+    values: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Audit:
+    """The coverage of intervals on test rows: in each group, and by the features. Returned by `audit`.
+
+    The verdict is `even` if all groups are shown to lie within the tolerance of the level (`shown_within`). It is
+    `uneven` if a group is off: its coverage is shown to differ from the level (its adjusted p-value is below 0.05 and
+    its interval excludes the level) and is not shown to lie within the tolerance. The verdict is also `uneven` if all
+    rows are off, because coverage can be the same in every group and still be wrong; and if the worst region is off,
+    unless each group has its own threshold: then the verdict is on these groups, and the advice names the region.
+    Otherwise it is `undecided`. `print` shows a table, the test results, the verdict and the advice.
+
+    Parameters
+    ----------
+    verdict : {"even", "uneven", "undecided"}
+        Verdict on these intervals, for these groups, at this level.
+    table : tuple of GroupAudit
+        The result for each group.
+    joint_p_value : float
+        The smallest Holm-adjusted p-value of the groups, all rows and the worst region.
+    overall : GroupAudit
+        The result for all rows.
+    by_width : tuple of GroupAudit
+        The result for each third of the rows by interval width (size-stratified coverage).
+    by_feature : tuple of GroupAudit
+        The result for the rows by each feature (feature-stratified coverage), Holm-adjusted for all of them.
+    worst_region : GroupAudit or None
+        The values of the features with the lowest coverage, found by a decision tree on one half of the rows and
+        tested on the other half, for under-coverage only. None without features, or if the tree finds no split.
+    region_rule : str
+        The worst region in columns and values, such as "carat > 1.02 and cut = Fair".
+    excess_risk : ExcessRisk or None
+        Whether the features predict which rows are covered.
+    quality : Quality
+        How wide the intervals are compared with those without any model, and what the predictions explain.
+    level, tolerance : float
+        Nominal coverage, and the largest distance from it that counts as even.
+    sizes_known : bool
+        Whether the numbers of calibration scores behind the thresholds are known.
+    own_thresholds : bool
+        Whether each of several groups has a threshold from known calibration rows of its own.
+    evidence : {"calibration and test rows", "test rows"}
+        The rows behind the intervals of the groups. It is the test rows alone if they contradict the calibration rows,
+        or if the calibration rows of each group are not known.
+    shown_within : float
+        The smallest distance from the level within which all groups are shown to lie: the smallest tolerance for which
+        they are even. Infinite if intervals are.
+    split_at_random : bool
+        Whether the test rows were split off at random from the same rows as the calibration rows; see `audit`.
+    n_empty, n_infinite : int
+        Number of empty intervals, and of infinite ones; of one-sided bounds, those that are infinite on both sides.
+    seed : int
+        Seed of the random draws.
+    facts : tuple of Note
+        What was tested and what was not; `notes` are their sentences.
+    n_replaced : int
+        Number of intervals that held no possible target, and were replaced by the nearest one; see `Bounded`.
+    rows_needed : int, optional
+        Number of calibration rows that finite intervals need, if some are infinite because a group has fewer.
+    """
+
+    verdict: Verdict
+    table: tuple[GroupAudit, ...]
+    joint_p_value: float
+    overall: GroupAudit
+    by_width: tuple[GroupAudit, ...]
+    by_feature: tuple[GroupAudit, ...]
+    worst_region: GroupAudit | None
+    region_rule: str
+    excess_risk: ExcessRisk | None
+    quality: Quality
+    level: float
+    tolerance: float
+    sizes_known: bool
+    own_thresholds: bool
+    evidence: Evidence
+    shown_within: float
+    split_at_random: bool
+    n_empty: int
+    n_infinite: int
+    seed: int
+    facts: tuple[Note, ...] = ()
+    n_replaced: int = 0
+    rows_needed: int | None = None
+
+    @property
+    def explained_by_calibration(self) -> tuple[GroupAudit, ...]:
+        """Groups whose interval excludes the level, possibly only because they have few calibration rows.
+
+        More test rows cannot decide whether they are covered as guaranteed.
+        """
+        off = (row for row in self.table if excludes_level(row, self.level) and row.adjusted >= SIGNIFICANT)
+        return tuple(row for row in off if row.within > self.tolerance and row.p_limit >= SIGNIFICANT)
+
+    @property
+    def off(self) -> tuple[GroupAudit, ...]:
+        """The groups that are off, and the worst region if it is and groups have no thresholds of their own."""
+        regions = [] if self.worst_region is None or self.own_thresholds else [self.worst_region]
+        return tuple(row for row in (*self.table, *regions) if is_off(row, self.level, self.tolerance))
+
+    @property
+    def is_as_even_as_possible(self) -> bool:
+        """Whether groups are not even only because some of them cannot be narrower."""
+        return is_as_even_as_possible(self, self.overall)
+
+    @property
+    def features_off(self) -> tuple[GroupAudit, ...]:
+        """Rows by feature that are off, smallest p-value first."""
+        off = (row for row in self.by_feature if is_off(row, self.level, self.tolerance))
+        return tuple(sorted(off, key=lambda row: row.adjusted))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences that tell what was tested and what was not."""
+        from evencover.words.results import audit_notes
+
+        return tuple(audit_notes(self))
+
+    @property
+    def headline(self) -> str:
+        """The result in two sentences."""
+        from evencover.words.answers import audit_headline
+
+        return audit_headline(self)
+
+    @property
+    def advice(self) -> str:
+        """What to do."""
+        from evencover.words.advice import advice_on_audit
+
+        return str(advice_on_audit(self))
+
+    def __repr__(self) -> str:
+        n = self.overall.rows
+        return f"Audit({self.verdict}; groups: {len(self.table)}, rows: {n}, level: {self.level:g})"
+
+    def __str__(self) -> str:
+        from evencover.words.results import audit_text
+
+        return audit_text(self)
+
+    def _repr_html_(self) -> str:
+        from evencover.words.results import audit_html
+
+        return audit_html(self, self.advice)
 
 
 def audit(
@@ -119,70 +287,147 @@ def audit(
     """
     checked = checked_intervals(intervals)
     settings = checked_settings(level_of(checked) if level is None else level, tolerance, seed)
-    given = AuditInput(checked, y, X, groups, prediction)
-    checked, y, X, groups, prediction, notes = given.one_row_of_each(clusters, settings.seed)
     _check_flags(split_at_random=split_at_random, tied_scores=False if tied_scores is None else tied_scores)
-    scope = Scope.of(checked, groups, X)
-    audited_groups = scope.groups
-    without_group = np.count_nonzero(audited_groups.codes < 0)
-    if without_group:
-        raise ValueError(f"groups must have a group for every row; rows without one: {without_group} of {len(checked)}")
+    n, guarantee, facts = len(checked), checked.guarantee, []
+    if clusters is None and guarantee is not None and guarantee.for_new_clusters:
+        facts.append(Note("treated as independent"))
+    if clusters is not None:
+        chosen = random_row_of_each(cluster_codes(clusters, n, matched="the intervals"), settings.seed)
+        if len(chosen) < n:
+            facts.append(Note("one row of each cluster", {"rows": n, "clusters": len(chosen)}))
+            y = checked_vector(y, "y", length=n, matched="the intervals")[chosen]
+            groups = None if groups is None else checked_groups(groups, n, "the intervals")[chosen]
+            checked, X, prediction = checked[chosen], take(X, chosen), take(prediction, chosen)
+    scope = Scope.of(checked, groups, X, settings.seed)
     target = checked_vector(y, "y", length=len(checked), matched="the intervals")
-    codes, pools = calibration_pool_of_rows(checked, audited_groups, calibration_sizes, settings.level)
-    rows = RowsInMemory.of(target, checked, settings.level, codes)
-    findings = _feature_findings(rows, pools, scope, settings.seed)
+    return audit_rows(
+        target,
+        checked,
+        replace(scope, facts=(*scope.facts, *facts)),
+        settings,
+        quality=quality(target, checked, prediction=prediction, level=settings.level),
+        calibration_sizes=calibration_sizes,
+        diagnosis=diagnosis,
+        tied_scores=tied_scores,
+        split_at_random=split_at_random,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Scope:
+    """The groups and features of an audit.
+
+    Parameters
+    ----------
+    groups : Groups of n rows
+        The groups.
+    search : FeatureSearch or None
+        The features to search.
+    features_given : bool
+        Whether the user gave the features; otherwise they are the interval's center.
+    facts : tuple of Note
+        What was chosen by default.
+    """
+
+    groups: Groups
+    search: FeatureSearch | None = None
+    features_given: bool = False
+    facts: tuple[Note, ...] = ()
+
+    @classmethod
+    def of(cls, intervals: Intervals | IntervalUnion, groups: Any, X: Any, seed: int) -> "Scope":
+        """Return the given groups, those stored in the intervals, or else thirds by width or by center.
+
+        X is a table, or a `FeatureSearch` that serves several audits of the same rows.
+        """
+        n, stored, search = len(intervals), getattr(intervals, "groups", None), X
+        if X is not None and not isinstance(X, FeatureSearch):
+            search = FeatureSearch.of(features_of(X), n, seed)
+        if groups is not None:
+            return cls(checked_groups(groups, n, "the intervals"), search, X is not None)
+        if stored is not None and len(stored.labels) > 1:
+            return cls(stored, search, X is not None)
+        return cls._by_default(intervals, search, seed)
+
+    @classmethod
+    def _by_default(cls, intervals: Intervals | IntervalUnion, search: FeatureSearch | None, seed: int) -> "Scope":
+        """Return the strata of the default feature. Without features, the center or the bound is searched."""
+        center, side, (feature, kind) = center_feature(intervals), bound_side(intervals), default_feature(intervals)
+        facts = []
+        if kind == side:
+            facts = [Note("groups by bound", {"side": side})]
+        elif are_equal(intervals.width):
+            kind = "equal widths, one group" if center is None else "equal widths, groups by center"
+            facts = [Note(kind, {"width": float(np.median(intervals.width))}), Note("noise not assessed")]
+        if center is None or search is not None:
+            return cls(feature.strata, search, search is not None, tuple(facts))
+        facts.append(Note("center searched") if side is None else Note("bound searched", {"side": side}))
+        return cls(feature.strata, FeatureSearch.of([center], len(intervals), seed), facts=tuple(facts))
+
+
+def audit_rows(
+    y: FloatArray,
+    intervals: Intervals | IntervalUnion,
+    scope: Scope,
+    settings: Settings,
+    *,
+    quality: Quality,
+    calibration_sizes: Any = None,
+    diagnosis: Diagnosis | None = None,
+    tied_scores: bool | None = None,
+    split_at_random: bool = False,
+) -> Audit:
+    """Return the audit of checked rows, whose quality was measured; see `audit` for the other parameters."""
+    groups = scope.groups
+    without_group = np.count_nonzero(groups.codes < 0)
+    if without_group:
+        raise ValueError(f"groups must have a group for every row; rows without one: {without_group} of {len(y)}")
+    codes, pools = calibration_pool_of_rows(intervals, groups, calibration_sizes, settings.level)
+    rows = RowsInMemory.of(y, intervals, settings.level, codes)
+    by_feature, region, region_rule, risk = _feature_findings(rows, pools, scope)
     pools = replace(
         pools,
-        raised=is_raised(checked, checked.n_replaced) if tied_scores is None else tied_scores,
-        calibration=None if diagnosis is None else calibration_counts(diagnosis, audited_groups, pools),
+        raised=is_raised(intervals, intervals.n_replaced) if tied_scores is None else tied_scores,
+        calibration=None if diagnosis is None else calibration_counts(diagnosis, groups, pools),
     )
-    strata, all_rows = rows.by_group(by_width(checked.width)), rows.totals(np.arange(len(checked)))
-    counts = AuditCounts(rows.by_group(audited_groups), strata, all_rows)
+    all_rows = rows.totals(np.arange(len(y)))
+    counts = AuditCounts(rows.by_group(groups), rows.by_group(width_feature(intervals.width).strata), all_rows)
     return Audit(
-        **judged(counts, pools, findings.region, tolerance=settings.tolerance, split_at_random=split_at_random),
-        by_feature=holm_adjusted(findings.by_feature),
-        region_rule=findings.region_rule,
-        excess_risk=findings.risk,
-        quality=quality(target, checked, prediction=prediction, level=settings.level),
+        **judged(counts, pools, region, tolerance=settings.tolerance, split_at_random=split_at_random),
+        by_feature=holm_adjusted(by_feature),
+        region_rule=region_rule,
+        excess_risk=risk,
+        quality=quality,
         level=float(settings.level),
         tolerance=settings.tolerance,
         sizes_known=pools.known,
-        n_replaced=checked.n_replaced,
+        n_replaced=intervals.n_replaced,
         rows_needed=pools.rows_needed(all_rows),
         seed=settings.seed,
-        notes=(*scope.notes, *notes, *([THRESHOLDS_FROM_CLUSTERS] if pools.clustered else [])),
+        facts=(*scope.facts, *([Note("thresholds from clusters")] if pools.clustered else [])),
     )
 
 
-@dataclass(frozen=True)
-class _FeatureFindings:
-    """The results by the features."""
-
-    by_feature: Sequence[GroupAudit] = ()
-    region: GroupAudit | None = None
-    region_rule: str = ""
-    risk: ExcessRisk | None = None
-
-
-def _feature_findings(rows: RowsInMemory, pools: CalibrationPools, scope: Scope, seed: int) -> _FeatureFindings:
-    """Return coverage by each feature; then the worst region and the excess risk, both on the second half of the rows.
+def _feature_findings(
+    rows: RowsInMemory, pools: CalibrationPools, scope: Scope
+) -> tuple[Sequence[GroupAudit], GroupAudit | None, str, ExcessRisk | None]:
+    """Return coverage by each feature; then the worst region with its rule, and the excess risk, on half of the rows.
 
     The excess risk needs given features: a classifier that sees only the center finds no more than the region does.
     """
-    if scope.features is None:
-        return _FeatureFindings()
-    search = FeatureSearch.of(scope.features, len(rows.covered), seed)
-    features = search.features
-    by_feature = [row for each in features.columns for row in pools.audits(rows.by_group(each.strata))]
+    search = scope.search
+    if search is None:
+        return (), None, "", None
+    by_feature = [row for each in search.features for row in pools.audits(rows.by_group(each.strata))]
     risk = None
-    if scope.features_given and features.columns:
-        risk = excess_risk(features.matrix, rows.covered, search.halves, float(pools.level), search.generator())
+    if scope.features_given and search.features:
+        risk = excess_risk(search.matrix, rows.covered, search.halves, float(pools.level), search.generator())
     region = search.worst_region(rows.covered)
     if region is None:
-        return _FeatureFindings(by_feature, risk=risk)
+        return by_feature, None, "", risk
     _, second = search.halves
     inside = pools.audit("worst region", rows.totals(second[region.contains()[second]]))
-    return _FeatureFindings(by_feature, inside, region.rule(), risk)
+    return by_feature, inside, region.rule(), risk
 
 
 def _check_flags(**flags: Any) -> None:
@@ -216,3 +461,30 @@ def audit_of_counts(sampled: Audit, counts: AuditCounts, pools: CalibrationPools
         interval_score=everything.score,
     )
     return replace(sampled, **found, quality=measured)
+
+
+def calibration_counts(diagnosis: Diagnosis, groups: Groups, pools: CalibrationPools) -> CalibrationCounts | None:
+    """Return the calibration rows of the audited groups; None if they do not tell the coverage.
+
+    That is so if the threshold is infinite, or if points replace empty intervals, which raises the coverage.
+
+    Raise TypeError if it is no diagnosis, and ValueError if it cannot be that of the intervals: other groups, another
+    level, other thresholds.
+    """
+    if not isinstance(diagnosis, Diagnosis):
+        raise TypeError(f"diagnosis must be a Diagnosis, the result of diagnose; got {type(diagnosis).__name__}")
+    if pools.clustered:
+        raise ValueError("diagnosis must be left out: these thresholds come from clusters, which it does not know")
+    level, sizes, n = pools.level, pools.sizes, len(diagnosis.inputs.scores)
+    if len(sizes) > 1 or sizes[0] not in (None, n):
+        raise ValueError(
+            "diagnosis must be that of the one threshold of these intervals; it has "
+            f"{n} calibration rows, the thresholds have {', '.join(map(str, sizes))}"
+        )
+    own, other = tuple(groups.labels), tuple(diagnosis.inputs.groups.labels)
+    if own != other:
+        raise ValueError(f"diagnosis must have the groups of the audit: {list(own)}; got {list(other)}")
+    if diagnosis.level != float(level):
+        raise ValueError(f"diagnosis must have the level of the audit, {float(level):g}; got {diagnosis.level:g}")
+    marginal = diagnosis.inputs.marginal_threshold(level)
+    return marginal.counts if np.isfinite(marginal.threshold) and not marginal.replaces_empty else None

@@ -12,9 +12,8 @@ from scipy.special import betainc, betaincinv, chdtrc, chdtri
 from evencover.diagnostics.exact_tests import (
     CONFIDENCE,
     SIGNIFICANT,
-    clopper_pearson_lower,
-    clopper_pearson_upper,
-    lower_confidence_bound,
+    clopper_pearson,
+    confidence_bounds,
     tail_error,
     upper_confidence_bound,
 )
@@ -75,7 +74,7 @@ class CoverageEstimates:
         The calibration rows must not outvote them. So a group lies within a distance only if the test rows alone, too,
         reject that it lies outside, on each side at the error 0.2; the intervals are widened accordingly.
         """
-        low, high = _one_sided_bounds(covered, rows, NEW_ROWS_ERROR)
+        low, high = confidence_bounds(covered, rows, NEW_ROWS_ERROR)
         within = np.where(rows > 0, farthest_distance(low, high, level), np.inf)
         return replace(
             self,
@@ -92,9 +91,8 @@ def binomial_coverage(covered: IntArray, rows: IntArray, level: Level) -> Covera
     The coverage of a group is a fixed number. All groups are shown to lie within a distance if the tests of each group
     reject at 5 % that it lies outside; the number of groups needs no correction (intersection-union test).
     """
-    groups = _groups_with_rows(rows)
-    low, high = clopper_pearson_lower(covered, rows, groups), clopper_pearson_upper(covered, rows, groups)
-    within = np.where(rows > 0, farthest_distance(*_one_sided_bounds(covered, rows, SIGNIFICANT), level), np.inf)
+    low, high = clopper_pearson(covered, rows, _groups_with_rows(rows))
+    within = np.where(rows > 0, farthest_distance(*confidence_bounds(covered, rows, SIGNIFICANT), level), np.inf)
     return CoverageEstimates(low, high, _share(covered, rows), within, largest_distance(within, rows))
 
 
@@ -137,7 +135,7 @@ def own_threshold_coverage(
     low, high = (np.where(finite, betaincinv(a, b, share), 1.0) for share in (error, 1 - error))
     estimate = np.where(finite, a / (a + b), 1.0)
     if raised:
-        high = np.maximum(high, clopper_pearson_upper(covered, rows, _groups_with_rows(rows)))
+        high = np.maximum(high, clopper_pearson(covered, rows, _groups_with_rows(rows))[1])
         estimate = np.maximum(estimate, _share(covered, rows))
 
     def probability(distance: FloatArray) -> FloatArray:
@@ -178,10 +176,6 @@ def shared_threshold_coverage(
     within = np.where(rows > 0, farthest_distance(*ends(SIGNIFICANT), level), np.inf)
     estimate = _share(calibration.covered + covered, known + rows)
     return CoverageEstimates(low, high, estimate, within, largest_distance(within, rows))
-
-
-def _one_sided_bounds(covered: IntArray, rows: IntArray, error: float) -> tuple[FloatArray, FloatArray]:
-    return lower_confidence_bound(covered, rows, error), upper_confidence_bound(covered, rows, error)
 
 
 def farthest_distance(low: FloatArray, high: FloatArray, level: Level) -> FloatArray:

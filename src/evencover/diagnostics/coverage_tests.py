@@ -3,13 +3,11 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from evencover.diagnostics.audit_counts import AuditCounts, RowTotals
-from evencover.diagnostics.audit_result import Evidence, GroupAudit
-from evencover.diagnostics.cluster_tests import clustered_large_sample_p_value, clustered_p_values
 from evencover.diagnostics.coverage_intervals import (
     CalibrationCounts,
     CoverageEstimates,
@@ -17,23 +15,25 @@ from evencover.diagnostics.coverage_intervals import (
     own_threshold_coverage,
     shared_threshold_coverage,
 )
-from evencover.diagnostics.diagnosis_result import Diagnosis
 from evencover.diagnostics.exact_tests import (
     CONTRADICTION,
     SIGNIFICANT,
-    clopper_pearson_lower,
-    clopper_pearson_upper,
+    clopper_pearson,
+    clustered_large_sample_p_value,
+    clustered_p_values,
     coverage_p_values,
     holm,
     large_sample_p_value,
     two_sided_p_value,
 )
-from evencover.diagnostics.verdicts import verdict
+from evencover.diagnostics.verdicts import GroupAudit, verdict
 from evencover.groups import Groups, Label
 from evencover.guarantees import TailShares
 from evencover.inputs.arrays import IntArray, check_count, is_count
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.quantiles import Level, rows_for_finite_threshold
+
+Evidence: TypeAlias = Literal["calibration and test rows", "test rows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,14 +111,14 @@ class CalibrationPools:
         if testable:
             under, over = p_values(pools, level, covered, tails)
             over = over if inside == covered else p_values(pools, level, inside, tails)[1]
-        share = covered / n if n else np.nan
+        share, (low, high) = covered / n if n else np.nan, clopper_pearson(covered, n)
         known_alone = binomial_coverage(np.array([covered]), np.array([n]), level)
         return GroupAudit(
             group=name,
             rows=n,
             coverage=share,
-            low=float(clopper_pearson_lower(covered, n)),
-            high=float(clopper_pearson_upper(covered, n)),
+            low=float(low),
+            high=float(high),
             estimate=share,
             p_under=under,
             p_over=over,
@@ -128,7 +128,7 @@ class CalibrationPools:
             score=totals.score,
             within=np.inf if totals.n_infinite else float(known_alone.all_within),
             inside=inside / n if n else np.nan,
-            inside_low=float(clopper_pearson_lower(inside, n)),
+            inside_low=float(clopper_pearson(inside, n)[0]),
         )
 
 
@@ -178,30 +178,19 @@ class GroupCounts:
     ----------
     rows, covered : ndarray of shape (..., G)
         Number of test rows, and of covered ones.
-    level : Fraction
-        Nominal coverage.
+    pools : CalibrationPools
+        What is known of the calibration. If thresholds come from clusters, calibration rows do not count: the law is
+        not that of rows.
     sizes : ndarray of shape (G,), optional
         Number of calibration scores behind each threshold, if each group has its own.
-    calibration : CalibrationCounts, optional
-        The calibration rows of each group, if one threshold serves all groups.
-    raised : bool
-        Whether tied scores, or points that replace empty intervals, raise the coverage.
-    tail_shares : tuple of two Fraction, optional
-        Shares of 1 − level, if each tail has its own threshold.
-    clustered : bool
-        Whether the thresholds come from clusters. Then calibration rows do not count: the law is not that of rows.
     split_at_random : bool
         Whether the test rows were split off at random, so that they cannot differ from the calibration rows.
     """
 
     rows: IntArray
     covered: IntArray
-    level: Level
+    pools: CalibrationPools
     sizes: IntArray | None = None
-    calibration: CalibrationCounts | None = None
-    raised: bool = False
-    tail_shares: TailShares = None
-    clustered: bool = False
     split_at_random: bool = False
 
     @classmethod
@@ -210,12 +199,8 @@ class GroupCounts:
         return cls(
             rows=np.array([each.rows for each in groups]),
             covered=np.array([each.covered for each in groups]),
-            level=pools.level,
+            pools=pools,
             sizes=pools.sizes_of(groups),
-            calibration=pools.calibration,
-            raised=pools.raised,
-            tail_shares=pools.tail_shares,
-            clustered=pools.clustered,
             split_at_random=split_at_random,
         )
 
@@ -236,7 +221,7 @@ class GroupCounts:
     @property
     def calibration_known(self) -> bool:
         """Whether the calibration rows of each group are known, and can count."""
-        return not self.clustered and (self.sizes is not None or self.calibration is not None)
+        return not self.pools.clustered and (self.sizes is not None or self.pools.calibration is not None)
 
     def evidence(self, smallest_p_value: float) -> Evidence:
         """Return the rows that count, given the smallest p-value of the groups and all rows."""
@@ -245,19 +230,18 @@ class GroupCounts:
 
     def estimates(self, evidence: Evidence) -> CoverageEstimates:
         """Return what these rows show; test rows that may have changed must show it by themselves, too."""
+        pools, level = self.pools, self.pools.level
         if evidence == "test rows":
-            return binomial_coverage(self.covered, self.rows, self.level)
-        known = self._from_all_rows()
-        return known if self.split_at_random else known.confirmed_by(self.covered, self.rows, self.level)
-
-    def _from_all_rows(self) -> CoverageEstimates:
+            return binomial_coverage(self.covered, self.rows, level)
         if self.sizes is not None:
-            return own_threshold_coverage(
-                self.covered, self.rows, self.sizes, self.level, raised=self.raised, tail_shares=self.tail_shares
+            known = own_threshold_coverage(
+                self.covered, self.rows, self.sizes, level, raised=pools.raised, tail_shares=pools.tail_shares
             )
-        if self.calibration is None:
+        elif pools.calibration is not None:
+            known = shared_threshold_coverage(self.covered, self.rows, pools.calibration, level)
+        else:
             raise ValueError("the calibration rows are not known")
-        return shared_threshold_coverage(self.covered, self.rows, self.calibration, self.level)
+        return known if self.split_at_random else known.confirmed_by(self.covered, self.rows, level)
 
 
 def with_estimates(table: Sequence[GroupAudit], known: CoverageEstimates) -> tuple[GroupAudit, ...]:
@@ -334,33 +318,6 @@ def judged(
         "n_empty": counts.all_rows.n_empty,
         "n_infinite": counts.all_rows.n_infinite,
     }
-
-
-def calibration_counts(diagnosis: Diagnosis, groups: Groups, pools: CalibrationPools) -> CalibrationCounts | None:
-    """Return the calibration rows of the audited groups; None if they do not tell the coverage.
-
-    That is so if the threshold is infinite, or if points replace empty intervals, which raises the coverage.
-
-    Raise TypeError if it is no diagnosis, and ValueError if it cannot be that of the intervals: other groups, another
-    level, other thresholds.
-    """
-    if not isinstance(diagnosis, Diagnosis):
-        raise TypeError(f"diagnosis must be a Diagnosis, the result of diagnose; got {type(diagnosis).__name__}")
-    if pools.clustered:
-        raise ValueError("diagnosis must be left out: these thresholds come from clusters, which it does not know")
-    level, sizes, n = pools.level, pools.sizes, len(diagnosis.inputs.scores)
-    if len(sizes) > 1 or sizes[0] not in (None, n):
-        raise ValueError(
-            "diagnosis must be that of the one threshold of these intervals; it has "
-            f"{n} calibration rows, the thresholds have {', '.join(map(str, sizes))}"
-        )
-    own, other = tuple(groups.labels), tuple(diagnosis.inputs.groups.labels)
-    if own != other:
-        raise ValueError(f"diagnosis must have the groups of the audit: {list(own)}; got {list(other)}")
-    if diagnosis.level != float(level):
-        raise ValueError(f"diagnosis must have the level of the audit, {float(level):g}; got {diagnosis.level:g}")
-    marginal = diagnosis.inputs.marginal_threshold(level)
-    return marginal.counts if np.isfinite(marginal.threshold) and not marginal.replaces_empty else None
 
 
 def holm_adjusted(rows: Sequence[GroupAudit]) -> tuple[GroupAudit, ...]:

@@ -1,7 +1,8 @@
-"""`diagnose`: find the groups that one threshold for all rows would under- or over-cover, without test data."""
+"""`diagnose`: find the groups that one threshold for all rows would under- or over-cover, and its result."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -9,20 +10,20 @@ from sklearn.exceptions import NotFittedError
 
 from evencover.conformal.cross import CrossConformalRegressor
 from evencover.conformal.split import ConformalRegressor
-from evencover.diagnostics.cluster_tests import one_row_of_each_cluster
-from evencover.diagnostics.diagnosis_result import Diagnosis, DiagnosisInputs
-from evencover.diagnostics.one_threshold import MarginalThreshold
-from evencover.diagnostics.options import Option, evaluate_options
+from evencover.diagnostics.one_threshold import MarginalThreshold, Option, evaluate_options
 from evencover.diagnostics.score_tests import (
+    Dependence,
+    DistributionDifference,
+    QuantileDifference,
     anderson_darling_p_value,
     dependence,
     distribution_differences,
     quantile_differences,
 )
-from evencover.diagnostics.verdicts import Settings, checked_settings
+from evencover.diagnostics.verdicts import GroupForecast, Settings, Verdict, checked_settings, is_off
 from evencover.display.text import short_repr
-from evencover.groups import checked_groups, cluster_codes, one_row_of_each
-from evencover.inputs.arrays import FloatArray, checked_vector
+from evencover.groups import Groups, Label, checked_groups, cluster_codes, one_row_of_each
+from evencover.inputs.arrays import FloatArray, IntArray, checked_vector
 from evencover.models.estimators import checked_target, cloned, is_frozen, predictions_of, unwrap
 from evencover.quantiles import Level
 from evencover.rows import Rows
@@ -31,6 +32,165 @@ from evencover.taxonomies import Taxonomy, default_taxonomy, fresh_taxonomy
 
 Conformal: TypeAlias = ConformalRegressor | CrossConformalRegressor
 _MODELS = (ConformalRegressor, CrossConformalRegressor)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DiagnosisInputs:
+    """The inputs of a diagnosis, which do not depend on the level.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        Calibration scores.
+    groups : Groups of n rows
+        Their groups.
+    spread : ndarray of shape (n,) or None
+        The predicted difficulty of each row.
+    seed : int
+        Seed of the random draws.
+    rows : Rows or None
+        The calibration rows, if the model is known.
+    nonconformity : Score or None
+        The score, if the model is known.
+    group_widths_known : bool
+        Whether the widths with thresholds per group are known. They are not if the groups depend on the target.
+    taxonomy : Taxonomy or None
+        The taxonomy of the groups, if the model is known.
+    several_models : bool
+        Whether the scores are out of fold, so that they come from several models.
+    clustered_rows : int
+        Number of calibration rows in clusters, if these are one random row of each of them; otherwise 0.
+    tolerance : float, optional
+        The tolerance that the user gave; by default it depends on the level.
+    """
+
+    scores: FloatArray
+    groups: Groups
+    spread: FloatArray | None
+    seed: int
+    rows: Rows | None = None
+    nonconformity: Score | None = None
+    group_widths_known: bool = True
+    taxonomy: Taxonomy | None = None
+    several_models: bool = False
+    clustered_rows: int = 0
+    tolerance: float | None = None
+
+    @property
+    def groups_are_guaranteed(self) -> bool:
+        """Whether thresholds per group guarantee the coverage of these groups, and not only approximately."""
+        return not self.several_models and not (self.clustered_rows and self.groups.n_edge_bits)
+
+    def marginal_threshold(self, level: Level) -> MarginalThreshold:
+        """Return the threshold for all rows at a level."""
+        return MarginalThreshold(self.scores, self.groups, level, self.rows, self.nonconformity)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagnosis:
+    """The coverage that one threshold for all rows will have in each group. Returned by `diagnose`.
+
+    The verdict is `even` if every group is shown to lie within the tolerance of the level: one-sided tests at 5 %
+    reject, on both sides, that it is off by the tolerance or more. It is `uneven` if a group is off: its coverage is
+    shown to differ from the level (its adjusted p-value is below 0.05 and its interval excludes the level) and is not
+    shown to lie within the tolerance. Otherwise it is `undecided`. The other tests are additional information. `print`
+    shows a table, the test results, the verdict and the advice.
+
+    Parameters
+    ----------
+    verdict : {"even", "uneven", "undecided"}
+        Verdict on the marginal predictor, for these groups, at this level.
+    table : tuple of GroupForecast
+        The expected coverage of each group, with an exact interval and an exact test.
+    joint_p_value : float
+        p-value of the exact test of all groups jointly, under the `null_hypothesis`.
+    level, tolerance : float
+        Nominal coverage, and the largest distance from it that counts as even.
+    shown_within : float
+        The smallest distance from the level within which every group is shown to lie: the smallest tolerance for which
+        they are even. Infinite if the threshold is.
+    threshold : float
+        The threshold for all rows.
+    inputs : DiagnosisInputs
+        The scores and the other inputs.
+    quantile_differences : tuple of QuantileDifference
+        The paper's bootstrap for each pair of groups; empty with too few rows for a quantile, or more than 30 groups.
+    distribution_differences : tuple of DistributionDifference
+        Kolmogorov-Smirnov test for each pair of groups, for differences at any level. Empty with more than 30 groups.
+    anderson_darling : float
+        p-value of the null hypothesis that the scores of all groups have the same distribution.
+    dependence : Dependence or None
+        Dependence of the score on the spread, if the spread is known.
+    options : tuple of Option
+        Predictors that could be used instead, if the model is known. The first is the marginal predictor itself.
+    taxonomy : str
+        The taxonomy of these groups as Python code, if the model is known.
+    in_use : bool
+        Whether the model is already calibrated per group with this taxonomy.
+    """
+
+    verdict: Verdict
+    table: tuple[GroupForecast, ...]
+    joint_p_value: float
+    level: float
+    tolerance: float
+    shown_within: float
+    threshold: float
+    inputs: DiagnosisInputs
+    quantile_differences: tuple[QuantileDifference, ...]
+    distribution_differences: tuple[DistributionDifference, ...]
+    anderson_darling: float
+    dependence: Dependence | None = None
+    options: tuple[Option, ...] = ()
+    taxonomy: str = ""
+    in_use: bool = False
+
+    @cached_property
+    def scores(self) -> Mapping[Label, FloatArray]:
+        """The scores of each group that has rows."""
+        return self.inputs.groups.split(self.inputs.scores)
+
+    @property
+    def null_hypothesis(self) -> str:
+        """The null hypothesis under which the exact tests are exact.
+
+        Under the weaker hypothesis of equal coverage at this level only, they can reject more often than in 5 % of the
+        cases. Therefore a group is off only if its interval excludes the level, too.
+        """
+        return "scores do not depend on the group"
+
+    @property
+    def off(self) -> tuple[GroupForecast, ...]:
+        """The groups that are off."""
+        return tuple(row for row in self.table if is_off(row, self.level, self.tolerance))
+
+    @property
+    def headline(self) -> str:
+        """The result in one sentence."""
+        from evencover.words.answers import diagnosis_headline
+
+        return diagnosis_headline(self)
+
+    @property
+    def advice(self) -> str:
+        """What to do, how that was found, and at what cost."""
+        from evencover.words.advice import advice_on_diagnosis
+
+        return advice_on_diagnosis(self)
+
+    def __repr__(self) -> str:
+        n = sum(group.rows for group in self.table)
+        return f"Diagnosis({self.verdict}; groups: {len(self.table)}, rows: {n}, level: {self.level:g})"
+
+    def __str__(self) -> str:
+        from evencover.words.results import diagnosis_text
+
+        return diagnosis_text(self)
+
+    def _repr_html_(self) -> str:
+        from evencover.words.results import diagnosis_html
+
+        return diagnosis_html(self)
 
 
 def diagnose(
@@ -97,8 +257,9 @@ def diagnose(
     """
     settings = checked_settings(level, tolerance, seed)
     regressor, all_rows = _regressor_and_rows(model, X, y, clusters)
-    rows, scores = one_row_of_each_cluster(all_rows, _stored_scores(regressor, all_rows), settings.seed)
-    score, learned = _single_score(regressor), _taxonomy_for(rows, taxonomy)
+    rows, scores = _one_row_of_each_cluster(all_rows, _stored_scores(regressor, all_rows), settings.seed)
+    score = _single_score(regressor)
+    learned = default_taxonomy(rows) if taxonomy is None else fresh_taxonomy(taxonomy)
     groups = learned.learn(rows)
     scores = scores_of(score, rows) if scores is None else scores
     widths_known = not getattr(learned, "needs_target", False)
@@ -149,7 +310,7 @@ def diagnose_scores(
     inputs = DiagnosisInputs(scores, groups, spread, settings.seed, tolerance=tolerance)
     if clusters is not None:
         codes = cluster_codes(clusters, len(scores), matched="the scores")
-        rows = one_row_of_each(codes, np.random.default_rng([settings.seed, 3]))
+        rows = random_row_of_each(codes, settings.seed)
         spread = None if spread is None else spread[rows]
         inputs = replace(inputs, scores=scores[rows], groups=groups[rows], spread=spread, clustered_rows=len(scores))
     return _diagnosis(inputs, settings)
@@ -190,15 +351,23 @@ def _level_parts(inputs: DiagnosisInputs, settings: Settings) -> dict[str, Any]:
         "shown_within": marginal.shown_within,
         "threshold": marginal.threshold,
         "quantile_differences": quantile_differences(inputs.scores, inputs.groups, settings.level, rng),
-        "options": _options(inputs, marginal, settings),
+        "options": evaluate_options(marginal, settings, per_group=inputs.group_widths_known),
     }
 
 
-def _options(inputs: DiagnosisInputs, marginal: MarginalThreshold, settings: Settings) -> tuple[Option, ...]:
-    """Return the predictors that could be used, if the model is known."""
-    if inputs.rows is None or inputs.nonconformity is None:
-        return ()
-    return evaluate_options(inputs.rows, inputs.nonconformity, marginal, settings, per_group=inputs.group_widths_known)
+def random_row_of_each(clusters: IntArray, seed: int) -> IntArray:
+    """Return one random row of each cluster: the tests need independent rows."""
+    return one_row_of_each(clusters, np.random.default_rng([seed, 3]))
+
+
+def _one_row_of_each_cluster(rows: Rows, scores: FloatArray | None, seed: int) -> tuple[Rows, FloatArray | None]:
+    """Return one random row of each cluster of calibration rows, and its scores if they are known."""
+    if rows.clusters is None:
+        return rows, scores
+    chosen = random_row_of_each(rows.clusters, seed)
+    if len(chosen) == len(rows):
+        return rows, scores
+    return replace(rows[chosen], clusters=None), None if scores is None else scores[chosen]
 
 
 def _regressor_and_rows(model: Any, X: Any, y: Any, clusters: Any) -> tuple[Conformal, Rows]:
@@ -267,11 +436,6 @@ def _single_score(model: Conformal) -> Score:
             "diagnose evaluates one threshold for all rows, which needs one score; this model has one score per group"
         )
     return Residual() if score is None else score
-
-
-def _taxonomy_for(rows: Rows, taxonomy: Taxonomy | None) -> Taxonomy:
-    """Return a copy of the taxonomy; by default bins of the spread or, if there is only one, of the prediction."""
-    return default_taxonomy(rows) if taxonomy is None else fresh_taxonomy(taxonomy)
 
 
 def _is_same(taxonomy: Taxonomy, other: Taxonomy | None) -> bool:

@@ -1,4 +1,7 @@
-"""`quality`: how much a model explains, and how wide its intervals are compared with those without any model."""
+"""`quality`: how much a model explains, and how wide its intervals are compared with those without any model.
+
+The intervals are those of this package or plain bounds of any library, as users pass them (`checked_intervals`).
+"""
 
 import math
 from dataclasses import dataclass
@@ -7,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover.diagnostics.interval_input import checked_intervals, level_of
-from evencover.inputs.arrays import BoolArray, FloatArray, checked_vector
+from evencover.inputs.arrays import FloatArray, checked_vector
 from evencover.intervals import Intervals, IntervalUnion, Side, bound_side
 from evencover.metrics import interval_scores
 from evencover.predictions import Prediction
@@ -126,7 +128,7 @@ class Quality:
     @property
     def summary(self) -> str:
         """The result in sentences, for readers who know no statistics."""
-        from evencover.words.quality import quality_text
+        from evencover.words.answers import quality_text
 
         return quality_text(self)
 
@@ -182,59 +184,51 @@ def quality(
     y = checked_vector(y, "y", length=len(checked), matched="the intervals")
     reference = y if reference_y is None else checked_vector(reference_y, "reference_y")
     lower, upper = _no_model_interval(reference, exact_level)
+    center = None
+    if prediction is not None:
+        values = prediction.center if isinstance(prediction, Prediction) else prediction
+        center = checked_vector(values, "prediction", length=len(y), matched="y")
     no_model, widths = Intervals(np.full(len(y), lower), np.full(len(y), upper)), checked.width
     return Quality(
         rows=len(y),
         level=float(exact_level),
-        **_prediction_measures(y, prediction),
+        **_prediction_measures(y, center),
         coverage=float(np.mean(checked.covers(y))),
         mean_width=float(np.mean(widths)),
         median_width=float(np.median(widths)),
-        n_infinite=int(infinite_intervals(checked).sum()),
         no_model_interval=(lower, upper),
         no_model_width=upper - lower,
         no_model_coverage=float(np.mean(no_model.covers(y))),
         interval_score=_interval_score(y, checked, exact_level),
         no_model_interval_score=_interval_score(y, no_model, exact_level),
         one_threshold_width=_one_threshold_width(one_threshold, checked),
-        **_bound_measures(checked, _checked_prediction(prediction, len(y))),
+        **_bound_measures(checked, center),
     )
 
 
-def infinite_intervals(intervals: Intervals | IntervalUnion) -> BoolArray:
-    """Return which intervals are infinite; of one-sided bounds, those that are infinite on both sides. Shape (n,)."""
-    side = bound_side(intervals)
-    return np.isinf(intervals.width if side is None else getattr(intervals, side))
-
-
 def _bound_measures(intervals: Intervals | IntervalUnion, prediction: FloatArray | None) -> dict[str, Any]:
-    """Return the fields of one-sided bounds. Without a given prediction, the one in the intervals is used."""
+    """Return the fields that differ for one-sided bounds. Without a prediction, the one in the intervals is used."""
     side = bound_side(intervals)
     if side is None:
-        return {}
+        return {"n_infinite": int(np.isinf(intervals.width).sum())}
     bound: FloatArray = getattr(intervals, side)
     center = getattr(intervals, "prediction", None) if prediction is None else prediction
     distance = math.nan if center is None else float(np.mean(bound - center))
-    return {"side": side, "mean_bound": float(np.mean(bound)), "mean_distance": distance}
+    means = {"mean_bound": float(np.mean(bound)), "mean_distance": distance}
+    return {"n_infinite": int(np.isinf(bound).sum()), "side": side, **means}
 
 
-def _prediction_measures(y: FloatArray, prediction: Any) -> dict[str, Any]:
+def _prediction_measures(y: FloatArray, prediction: FloatArray | None) -> dict[str, Any]:
     """Return the fields that depend on the prediction."""
-    values = _checked_prediction(prediction, len(y))
-    return {
-        "r2": math.nan if values is None else _r2(y, values),
-        "mean_absolute_error": math.nan if values is None else float(np.mean(np.abs(y - values))),
-        "mean_prediction": math.nan if values is None else float(np.mean(values)),
-        "constant_prediction": values is not None and _is_constant(values),
-    }
-
-
-def _checked_prediction(prediction: Any, rows: int) -> FloatArray | None:
-    """Return the point predictions, or None if there are none."""
     if prediction is None:
-        return None
-    values = prediction.center if isinstance(prediction, Prediction) else prediction
-    return checked_vector(values, "prediction", length=rows, matched="y")
+        unknown = dict.fromkeys(("r2", "mean_absolute_error", "mean_prediction"), math.nan)
+        return {**unknown, "constant_prediction": False}
+    return {
+        "r2": _r2(y, prediction),
+        "mean_absolute_error": float(np.mean(np.abs(y - prediction))),
+        "mean_prediction": float(np.mean(prediction)),
+        "constant_prediction": _is_constant(prediction),
+    }
 
 
 def _r2(y: FloatArray, prediction: FloatArray) -> float:
@@ -274,3 +268,47 @@ def _one_threshold_width(one_threshold: Any, intervals: Intervals | IntervalUnio
             f"shape {one_threshold.width.shape}"
         )
     return float(np.mean(one_threshold.width))
+
+
+def checked_intervals(intervals: Any) -> Intervals | IntervalUnion:
+    """Return intervals of any kind as `Intervals` or `IntervalUnion`. Raise if they are not for one level."""
+    if not isinstance(intervals, Intervals | IntervalUnion):
+        intervals = _from_bounds(intervals)
+    checked: Intervals | IntervalUnion = intervals.on_host()
+    if checked.width.ndim > 1:
+        n_levels = checked.width.shape[1]
+        raise ValueError(
+            f"intervals must be for one level, such as Intervals(lower[:, 0], upper[:, 0]); got {n_levels} levels"
+        )
+    if not len(checked):
+        raise ValueError("intervals must have at least one row; got 0")
+    return checked
+
+
+def _from_bounds(bounds: Any) -> Intervals:
+    """Return intervals from a pair (lower, upper), or from an array of shape (n, 2)."""
+    pair = isinstance(bounds, tuple) and len(bounds) == 2
+    try:
+        arrays = [np.asarray(each, dtype=float) for each in (bounds if pair else [bounds])]
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"intervals must be numbers, in an array of shape (n, 2) or a pair (lower, upper): {error}"
+        ) from None
+    if not pair:
+        (array,) = arrays
+        array = array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array
+        if array.ndim != 2 or array.shape[1] != 2:
+            raise ValueError(
+                "intervals must be Intervals, an array of shape (n, 2) or a pair (lower, upper), for one level; got an "
+                f"array of shape {array.shape}"
+            )
+        arrays = [array[:, 0], array[:, 1]]
+    intervals = Intervals(*arrays)
+    if len(intervals) and np.all(intervals.lower > intervals.upper):
+        raise ValueError("intervals must have lower <= upper; in every row, lower is above upper: are the two swapped?")
+    return intervals
+
+
+def level_of(intervals: Intervals | IntervalUnion) -> Level:
+    """Return the level stored in the intervals, otherwise 0.9."""
+    return 0.9 if intervals.level is None else intervals.level  # type: ignore[return-value]

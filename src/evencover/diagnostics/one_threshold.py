@@ -1,80 +1,42 @@
-"""The marginal threshold (one for all rows): its coverage of future rows in each group, with exact tests."""
+"""The marginal threshold (one for all rows): its coverage in each group, with exact tests, and the alternatives."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Self
 
 import numpy as np
 from scipy.stats import hypergeom
 
+from evencover.calibration.two_tails import one_tail
 from evencover.diagnostics.coverage_intervals import CalibrationCounts, farthest_distance, largest_distance
 from evencover.diagnostics.exact_tests import (
     SIGNIFICANT,
-    clopper_pearson_lower,
+    clopper_pearson,
+    confidence_bounds,
     holm,
     lower_confidence_bound,
     tail_error,
     two_sided_p_value,
     upper_confidence_bound,
 )
-from evencover.diagnostics.interval_input import are_whole
-from evencover.diagnostics.verdicts import Verdict, verdict
+from evencover.diagnostics.verdicts import GroupForecast, Settings, Verdict, verdict
 from evencover.groups import Groups, Label
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray
 from evencover.intervals import Intervals, ending_at_whole_numbers
+from evencover.metrics import interval_scores
+from evencover.predictions import Prediction
 from evencover.quantiles import Level, conformal_quantile, conformal_rank, level_fraction, thresholds
 from evencover.rows import Rows
-from evencover.scores import Bounded, Score, scores_of
+from evencover.scores import BUILTIN_SCORES, Bounded, Score, scores_of
 from evencover.scores.evaluation import interval_by, scores_by
+from evencover.scores.one_sided import Side, is_one_sided
 
 N_DRAWS = 9999  # tables drawn by the joint test of three groups or more
+MARGIN = 0.01  # relative difference of widths, or of interval scores, that is ignored
+_SIDES: tuple[Side, Side] = ("lower", "upper")
 _ROUNDING_MARGIN = 1e-9
-
-
-@dataclass(frozen=True)
-class GroupForecast:
-    """The coverage that one threshold for all rows will have in a group.
-
-    Parameters
-    ----------
-    group : label
-        The group.
-    rows : int
-        Number of its calibration rows.
-    coverage : float
-        Share of these rows that the threshold covers; NaN without rows.
-    low, high : float
-        Interval for the probability that the threshold, as computed, covers a future row of the group. The intervals
-        of all groups hold at the same time with 95 % confidence.
-    p_value, adjusted : float
-        p-value of the exact test of this group against the others: unadjusted, and Holm-adjusted for the number of
-        groups. NaN without rows.
-    threshold : float
-        The threshold from the rows of this group alone; inf if they are too few.
-    within : float
-        The smallest distance from the level within which the coverage of this group is shown to lie.
-    inside : float
-        Share of these rows whose target lies strictly inside its interval; NaN without rows.
-    inside_low : float
-        Lower end of the interval for that share.
-    """
-
-    group: Label
-    rows: int
-    coverage: float
-    low: float
-    high: float
-    p_value: float
-    adjusted: float
-    threshold: float
-    within: float
-    inside: float
-    inside_low: float
-
-    @property
-    def estimate(self) -> float:
-        """Estimate of the coverage: that of the calibration rows."""
-        return self.coverage
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +126,7 @@ class MarginalThreshold:
         if not self.replaces_empty:
             return low, high
         points, above = self._counts(self._at_a_point), counts.rows - counts.covered
-        fewest, most = (bound(points, above, error) for bound in (lower_confidence_bound, upper_confidence_bound))
+        fewest, most = confidence_bounds(points, above, error)
         return 1 - (1 - low) * (1 - fewest), 1 - (1 - high) * (1 - most)
 
     @property
@@ -197,7 +159,7 @@ class MarginalThreshold:
         missed. Without ties in a group, it is the lower end of the interval of its coverage.
         """
         tied = self.covered - self.inside > 1  # the one score that the threshold comes from is no tie
-        bounds = clopper_pearson_lower(self.inside, self.sizes, int(np.count_nonzero(self.sizes)))
+        bounds, _ = clopper_pearson(self.inside, self.sizes, int(np.count_nonzero(self.sizes)))
         return np.where(tied, bounds, self.coverage_intervals[0])
 
     @property
@@ -258,6 +220,11 @@ class MarginalThreshold:
         return own
 
     @property
+    def row_thresholds(self) -> FloatArray:
+        """The threshold of each row's own group; rows without a group have the marginal one. Shape (n,)."""
+        return np.append(self.group_thresholds, self.threshold)[self.groups.codes]  # the code of no group is -1
+
+    @property
     def _rank(self) -> int:
         return conformal_rank(len(self.scores), self.level)
 
@@ -271,7 +238,7 @@ class MarginalThreshold:
         """The intervals of the rows, if they tell more than the scores: for targets with a support, or whole ones."""
         if self.rows is None or self.nonconformity is None or self.threshold == np.inf:
             return None
-        whole = are_whole(self.rows.required_target(by="a score"))
+        whole = not np.any(self.rows.required_target(by="a score") % 1)
         if not (whole or isinstance(self.nonconformity, Bounded)):
             return None
         intervals = interval_by(self.nonconformity, self.threshold, self.rows.prediction)
@@ -312,3 +279,98 @@ def _at_least_as_uneven(tables: IntArray, covered: IntArray, sizes: IntArray) ->
     deviations = ((tables - expected) ** 2 / sizes).sum(axis=1)
     observed = ((covered - expected) ** 2 / sizes).sum()
     return np.asarray(deviations >= observed * (1 - _ROUNDING_MARGIN))
+
+
+@dataclass(frozen=True)
+class Option:
+    """A predictor that could be used, evaluated on the calibration rows.
+
+    Parameters
+    ----------
+    nonconformity : Score
+        The score.
+    per_group : bool
+        Whether every group has its own threshold.
+    verdict : str
+        Verdict on one threshold for all rows. With thresholds per group it is "even", which is guaranteed, if every
+        threshold is finite.
+    width : float
+        Mean width of the intervals of these rows.
+    interval_score : float
+        Their mean interval score; infinite for one-sided bounds.
+    widths : mapping from label to float
+        Mean width in each group that has rows.
+    """
+
+    nonconformity: Score
+    per_group: bool
+    verdict: Verdict
+    width: float
+    interval_score: float
+    widths: Mapping[Label, float]
+
+
+def evaluate_options(current: MarginalThreshold, settings: Settings, *, per_group: bool = True) -> tuple[Option, ...]:
+    """Return the options for the current score, then those for the other usable scores; none if it is not known.
+
+    Each score has an option with one threshold for all rows and, if `per_group`, one with a threshold for each group.
+    Pass `per_group=False` for groups of the target: the group of a new row is not known, so neither is its width.
+    """
+    rows, groups, nonconformity = current.rows, current.groups, current.nonconformity
+    if rows is None or nonconformity is None:
+        return ()
+    result: list[Option] = []
+    for score in usable_scores(rows.prediction, nonconformity):
+        marginal = current if score is nonconformity else MarginalThreshold.of_rows(rows, groups, score, settings.level)
+        marginal_verdict = marginal.verdict(settings.tolerance)
+        result.append(_option(rows, groups, score, marginal.threshold, marginal_verdict, settings.level))
+        row_thresholds = marginal.row_thresholds
+        group_verdict: Verdict = "even" if np.isfinite(row_thresholds).all() else "undecided"
+        result += [_option(rows, groups, score, row_thresholds, group_verdict, settings.level)] * per_group
+    return tuple(result)
+
+
+def two_tails_quality(rows: Rows, groups: Groups, score: Score, level: Fraction) -> tuple[float, float]:
+    """Return mean width and interval score with a threshold for each end and group, as `TwoTails` has them."""
+    bounds = []
+    for side in _SIDES:
+        tail = one_tail(score, side)
+        marginal = MarginalThreshold.of_rows(rows, groups, tail, (1 + level) / 2)
+        bounds.append(interval_by(tail, marginal.row_thresholds, rows.prediction))
+    lower, upper = bounds
+    both = Intervals(np.maximum(lower.lower, upper.lower), np.minimum(lower.upper, upper.upper))
+    return float(both.width.mean()), mean_score(rows, both, level)
+
+
+def mean_score(rows: Rows, intervals: Intervals, level: Fraction) -> float:
+    """Return the mean interval score of rows with targets."""
+    return float(interval_scores(rows.y, intervals, level).mean())  # type: ignore[arg-type]
+
+
+def usable_scores(prediction: Prediction, first: Score) -> Iterator[Score]:
+    """Yield a score and, if it is among those that are compared, the others that the prediction supports.
+
+    If the score is `Bounded`, so are the others, with the same support.
+    """
+    if isinstance(first, Bounded):
+        yield first
+        _, *inner_scores = usable_scores(prediction, first.score)
+        yield from map(first.around, inner_scores)
+        return
+    yield first
+    compared = [each for each in BUILTIN_SCORES if hasattr(each, "for_prediction")]
+    if type(first) in compared:
+        others = (each.for_prediction(prediction.scored) for each in compared if each is not type(first))
+        yield from (score for score in others if score is not None)
+
+
+def _option(
+    rows: Rows, groups: Groups, score: Score, threshold: float | FloatArray, verdict: Verdict, level: Fraction
+) -> Option:
+    """Return the option for a score with one threshold, or with an array of one threshold for each row."""
+    intervals = interval_by(score, threshold, rows.prediction)
+    widths, interval_score = intervals.width, mean_score(rows, intervals, level)
+    if is_one_sided(score):  # the width up to a limit of the target says nothing
+        widths, interval_score = np.full(len(widths), np.inf), np.inf
+    means = {label: float(own.mean()) for label, own in groups.split(widths).items()}
+    return Option(score, np.ndim(threshold) > 0, verdict, float(widths.mean()), interval_score, means)

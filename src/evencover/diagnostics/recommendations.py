@@ -1,9 +1,9 @@
-"""`recommend`: choose the score and the groups on out-of-fold predictions, before calibration."""
+"""`recommend`: choose the score and the groups on out-of-fold predictions, before calibration; and its result."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from sklearn.compose import TransformedTargetRegressor
@@ -19,13 +19,10 @@ from evencover.diagnostics.cross_fitted_models import (
     is_auto_regressor,
     wrapped,
 )
-from evencover.diagnostics.one_threshold import MarginalThreshold
-from evencover.diagnostics.options import MARGIN, Option, evaluate_options, two_tails_quality
-from evencover.diagnostics.recommendation_result import Candidate as Candidate
-from evencover.diagnostics.recommendation_result import Recommendation as Recommendation
-from evencover.diagnostics.recommendation_result import Tails
+from evencover.diagnostics.one_threshold import MARGIN, MarginalThreshold, evaluate_options, two_tails_quality
 from evencover.diagnostics.sample_sizes import groups_judged, max_groups
 from evencover.diagnostics.verdicts import Settings, Verdict, checked_settings
+from evencover.display.text import short_repr
 from evencover.groups import cluster_codes
 from evencover.inputs import Progress
 from evencover.inputs.arrays import FloatArray, check_count
@@ -41,11 +38,124 @@ from evencover.scores.support import with_support, without_support
 from evencover.target_support import Support
 from evencover.taxonomies import BySpread, Marginal, Taxonomy, fresh_taxonomy, has_one_group
 
+Tails: TypeAlias = Literal["joint", "separate"]
+
 _N_GROUPS = (3, 5, 10)  # groups of the spread that can be chosen; the first if the rows suffice for a finite threshold
 _N_COMPARED_GROUPS = 5  # groups of the spread, for which one threshold must be even
 _PRECISION = 10  # misses of a group's calibration rows, on average, with which its threshold is precise
 _SKEWED = 1.0  # skewness above which a model of the log of the target is evaluated
 _BEST_FIRST: tuple[Verdict, ...] = ("even", "undecided", "uneven")
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A score with a taxonomy, evaluated on out-of-fold predictions.
+
+    Parameters
+    ----------
+    nonconformity : Score
+        The score.
+    taxonomy : Taxonomy
+        The groups.
+    verdict : {"even", "uneven", "undecided"}
+        Verdict on one threshold, for five groups of the spread. With thresholds per group it is "even", which is
+        guaranteed.
+    interval_score : float
+        Mean interval score, in the unit of the target: the width, plus 2 / (1 − level) times the distance of a missed
+        target. Infinite for one-sided bounds.
+    width : float
+        Mean width, in the unit of the target.
+    tails : {"joint", "separate"}
+        Whether both ends of an interval have the same threshold, or each end its own (`TwoTails`). If all rows are one
+        group, the verdict on separate tails is that on joint tails.
+    transform : str, optional
+        "log" if the model was fitted to the log of the target, and the score is computed on that scale.
+    """
+
+    nonconformity: Score
+    taxonomy: Taxonomy
+    verdict: Verdict
+    interval_score: float
+    width: float
+    tails: Tails = "joint"
+    transform: str | None = None
+
+    @property
+    def outcome(self) -> str:
+        """The verdict as text; thresholds per group are even (guaranteed)."""
+        return self.verdict + " (guaranteed)" * (self.verdict == "even" and not self.has_one_threshold)
+
+    @property
+    def has_one_threshold(self) -> bool:
+        """Whether all rows have the same threshold."""
+        return has_one_group(self.taxonomy)
+
+    @property
+    def name(self) -> str:
+        """The score and the groups as text."""
+        groups = "one threshold" if self.has_one_threshold else repr(self.taxonomy)
+        return f"{self.score_name} with {groups}{self._ends}"
+
+    @property
+    def groups_name(self) -> str:
+        """The groups as text, and whether each end of an interval has its own threshold."""
+        return f"{self.taxonomy!r}{self._ends}"
+
+    @property
+    def _ends(self) -> str:
+        return ", for each end" * (self.tails == "separate")
+
+    @property
+    def score_name(self) -> str:
+        """The score as text, with its scale, and without the support, which all candidates share."""
+        scale = "" if self.transform is None else f" of the {self.transform} of the target"
+        return f"{short_repr(without_support(self.nonconformity))}{scale}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Recommendation:
+    """The candidates that were evaluated, and the one that was chosen. `print` shows the reason and a table.
+
+    Parameters
+    ----------
+    candidates : tuple of Candidate
+        The evaluated candidates, the one with the smallest interval score first.
+    chosen : Candidate
+        The even candidate with the smallest interval score. Among all even ones whose score is at most 1 % larger, the
+        simplest: with the fewest groups, then without the log, then with joint tails. One threshold for all rows is
+        chosen only if there are too few calibration rows for groups.
+    level : float
+        Nominal coverage of the comparison.
+    """
+
+    candidates: tuple[Candidate, ...]
+    chosen: Candidate
+    level: float
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether the candidates have one-sided bounds, which have no width and no interval score."""
+        return is_one_sided(self.chosen.nonconformity)
+
+    @property
+    def summary(self) -> str:
+        """What was chosen and why, then why not the others; a line for each."""
+        from evencover.words.results import recommendation_summary
+
+        return recommendation_summary(self)
+
+    def __repr__(self) -> str:
+        return f"Recommendation({self.chosen.score_name}, {self.chosen.groups_name}, level={self.level:g})"
+
+    def __str__(self) -> str:
+        from evencover.words.results import recommendation_text
+
+        return recommendation_text(self)
+
+    def _repr_html_(self) -> str:
+        from evencover.words.results import recommendation_html
+
+        return recommendation_html(self)
 
 
 def recommend(
@@ -169,17 +279,20 @@ def recommend(
     n_last_fits = 0 if is_auto_regressor(estimator) else 1
     report = _PassProgress(progress or (lambda *_: None), 1 + with_log, n_last_fits)
     models: dict[str | None, CrossFittedModel] = {}
-    models[None] = cross_fitted_model(estimator, X, target, codes, settings.seed, report)
-    candidates = list(_candidates(models[None].rows, choices, settings))
-    if with_log:
-        on_log_scale = _fitted_to_log(models[None].estimator)
-        models["log"] = cross_fitted_model(on_log_scale, X, target, codes, settings.seed, report.next_pass())
-        candidates += [replace(each, transform="log") for each in _candidates(models["log"].rows, choices, settings)]
+    candidates: list[Candidate] = []
+    for transform in (None, "log") if with_log else (None,):
+        report.n_finished, model = len(models), estimator
+        if transform is not None:
+            model = wrapped(models[None].estimator, lambda regressor: with_target_transform(regressor, "log"))
+        models[transform] = cross_fitted_model(model, X, target, codes, settings.seed, report)
+        found = _candidates(models[transform].rows, choices, settings)
+        candidates += [replace(each, transform=transform) for each in found]
     candidates.sort(key=lambda each: each.interval_score)
     chosen = _best_even(candidates, prefer_groups=choices.rows_suffice_for_groups(settings.level))
     fitted = FrozenEstimator(models[chosen.transform].fitted(X, target))
-    report.finish()
-    regressor = ConformalRegressor(fitted, nonconformity=chosen.nonconformity, **_calibration_settings(chosen))
+    report.progress(report.n_all, report.n_all)
+    groups = {"calibrator": TwoTails(chosen.taxonomy)} if chosen.tails == "separate" else {"taxonomy": chosen.taxonomy}
+    regressor = ConformalRegressor(fitted, nonconformity=chosen.nonconformity, **groups)
     regressor.recommendation_ = Recommendation(tuple(candidates), chosen, float(settings.level))
     return regressor
 
@@ -192,29 +305,11 @@ class _PassProgress:
     n_passes: int
     n_last_fits: int
     n_finished: int = 0  # passes
-    n_fits: int = 0  # of a pass
+    n_all: int = 0  # fits, which are known when the first pass begins
 
     def __call__(self, done: int, n_fits: int) -> None:
-        self.n_fits = n_fits
-        self.progress(self.n_finished * n_fits + done, self._total)
-
-    def next_pass(self) -> "_PassProgress":
-        """Count the next pass."""
-        self.n_finished += 1
-        return self
-
-    def finish(self) -> None:
-        """Report that all fits are finished."""
-        self.progress(self._total, self._total)
-
-    @property
-    def _total(self) -> int:
-        return self.n_passes * self.n_fits + self.n_last_fits
-
-
-def _calibration_settings(chosen: Candidate) -> dict[str, Any]:
-    """Return the arguments of `ConformalRegressor` for the groups and tails of a candidate."""
-    return {"calibrator": TwoTails(chosen.taxonomy)} if chosen.tails == "separate" else {"taxonomy": chosen.taxonomy}
+        self.n_all = self.n_passes * n_fits + self.n_last_fits
+        self.progress(self.n_finished * n_fits + done, self.n_all)
 
 
 def _best_even(candidates: list[Candidate], *, prefer_groups: bool) -> Candidate:
@@ -294,10 +389,6 @@ class _Choices:
         """Return whether three groups will have enough calibration rows for precise thresholds."""
         return bool(self.calibration_rows >= _N_GROUPS[0] * _PRECISION / (1 - level))
 
-    def rows_suffice_for_tails(self, level: Fraction) -> bool:
-        """Return whether the same holds with a threshold for each end, of which half as many rows are missed."""
-        return self.rows_suffice_for_groups((1 + level) / 2)
-
     @property
     def with_one_threshold(self) -> bool:
         """Whether one threshold for all rows can be chosen."""
@@ -306,13 +397,13 @@ class _Choices:
 
 def _candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[Candidate]:
     """Yield each score with one threshold, and with each taxonomy, for both ends jointly and for each end."""
+    halves_suffice = choices.rows_suffice_for_groups((1 + settings.level) / 2)  # each end misses half as many rows
     joint = list(_joint_candidates(rows, choices.with_scale_of(rows.prediction.scored), settings))
     if choices.tails != "separate":
         yield from joint
     for each in joint:
         tries_tails = getattr(without_support(each.nonconformity), "tries_separate_tails", False)
-        tried = not each.has_one_threshold and tries_tails
-        tried = tried and choices.rows_suffice_for_tails(settings.level)
+        tried = not each.has_one_threshold and tries_tails and halves_suffice
         if choices.tails == "separate" or (choices.tails is None and tried):
             groups = fresh_taxonomy(each.taxonomy).learn(rows)
             width, interval_score = two_tails_quality(rows, groups, each.nonconformity, settings.level)
@@ -321,32 +412,17 @@ def _candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[C
 
 
 def _joint_candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[Candidate]:
-    """Yield each score with one threshold, and with each taxonomy."""
-    for option in _options(rows, BySpread(_N_COMPARED_GROUPS), choices, settings):
-        if choices.with_one_threshold and not option.per_group:
-            yield _candidate(option, Marginal())
-    for taxonomy in choices.taxonomies(settings):
-        for option in _options(rows, taxonomy, choices, settings):
-            if option.per_group:
-                yield _candidate(option, taxonomy)
-
-
-def _candidate(option: Option, taxonomy: Taxonomy) -> Candidate:
-    return Candidate(option.nonconformity, taxonomy, option.verdict, option.interval_score, option.width)
-
-
-def _options(rows: Rows, taxonomy: Taxonomy, choices: _Choices, settings: Settings) -> Iterator[Option]:
-    """Yield the options of the scores that can be chosen, with the groups of a taxonomy."""
+    """Yield each score that can be chosen, with one threshold, which is compared in groups, and with each taxonomy."""
     score = choices.nonconformity or with_support(Residual(), choices.support)
-    marginal = MarginalThreshold.of_rows(rows, fresh_taxonomy(taxonomy).learn(rows), score, settings.level)
-    for option in evaluate_options(rows, score, marginal, settings):
-        if choices.nonconformity in (None, option.nonconformity):
-            yield option
-
-
-def _fitted_to_log(estimator: Any) -> Any:
-    """Return the estimator whose regressor is fitted to the log of the target."""
-    return wrapped(estimator, lambda regressor: with_target_transform(regressor, "log"))
+    pairs: list[tuple[Taxonomy, Taxonomy]] = [(each, each) for each in choices.taxonomies(settings)]
+    if choices.with_one_threshold:
+        pairs.insert(0, (BySpread(_N_COMPARED_GROUPS), Marginal()))
+    for compared, taxonomy in pairs:
+        marginal = MarginalThreshold.of_rows(rows, fresh_taxonomy(compared).learn(rows), score, settings.level)
+        for option in evaluate_options(marginal, settings):
+            can_be_chosen = choices.nonconformity in (None, option.nonconformity)
+            if can_be_chosen and option.per_group != has_one_group(taxonomy):
+                yield Candidate(option.nonconformity, taxonomy, option.verdict, option.interval_score, option.width)
 
 
 def _is_log_evaluated(estimator: Any, y: FloatArray, choices: _Choices) -> bool:

@@ -1,13 +1,13 @@
 """Coverage by features: strata of each, the worst region, and what a classifier can find."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from itertools import pairwise
 from math import ceil, floor, log10
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,26 +135,6 @@ def full_number_text(value: float) -> str:
     return f"{float(value):,}".removesuffix(".0").replace(",", " ")
 
 
-@dataclass(frozen=True, eq=False)
-class Features:
-    """The columns of a table as features, computed once for many audits of the same rows."""
-
-    columns: Sequence[Feature]
-
-    @classmethod
-    def of(cls, X: Any) -> "Features":
-        """Return the features of a table; `Features` are returned unchanged."""
-        return X if isinstance(X, Features) else cls(features_of(X))
-
-    def __len__(self) -> int:
-        return len(self.columns[0].values) if self.columns else 0
-
-    @cached_property
-    def matrix(self) -> FloatArray:
-        """The standardized features, see `standardized`. Shape (n, features)."""
-        return standardized(self.columns)
-
-
 def features_of(X: Any) -> list[Feature]:
     """Return the columns of a table as features."""
     table = X.toarray() if hasattr(X, "toarray") else X if frame_kind(X) is not None else np.asarray(X)
@@ -260,14 +240,8 @@ def _permutation_p_value(probabilities: FloatArray, outcomes: BoolArray, rng: np
     if n > _MAX_PERMUTED_ROWS:
         deviation = np.sqrt(k * (n - k) / (n - 1)) * probabilities.std()
         return float(ndtr(-(observed - k * probabilities.mean()) / deviation)) if deviation > 0 else 1.0
-    sums = _sums_of_random_rows(probabilities, int(k), rng)
+    sums = (float(rng.permutation(probabilities)[:k].sum()) for _ in range(_PERMUTATIONS))
     return float(1 + sum(total >= observed * (1 - 1e-12) for total in sums)) / (_PERMUTATIONS + 1)
-
-
-def _sums_of_random_rows(values: FloatArray, k: int, rng: np.random.Generator) -> Iterator[float]:
-    """Yield the sum of k randomly chosen values, for each permutation."""
-    for _ in range(_PERMUTATIONS):
-        yield float(rng.permutation(values)[:k].sum())
 
 
 _MAX_SEARCHED_ROWS = 20_000
@@ -275,16 +249,6 @@ _MIN_SHARE, _MAX_MIN_SHARE = 0.1, 0.2  # of the searched rows in a region
 _MIN_ROWS = 50  # searched rows in a region, if that is less than a fifth; in fewer, low coverage is mostly chance
 _MAX_CONDITIONS = 3  # depth of the tree
 _MISSING = -1  # code of a missing number, below those of all values
-
-
-class Condition(Protocol):
-    """A condition on one feature."""
-
-    def contains(self, feature: Feature) -> BoolArray:
-        """Return which rows fulfil the condition."""
-
-    def text(self, feature: Feature) -> str:
-        """Return the condition in words."""
 
 
 @dataclass(frozen=True)
@@ -341,35 +305,19 @@ class Region:
 
     Parameters
     ----------
-    features : sequence of Feature
-        The features that have a condition.
-    conditions : sequence of Condition
-        The condition on each of them.
+    conditions : mapping from Feature to Range or Categories
+        The condition on each of some features.
     """
 
-    features: Sequence[Feature]
-    conditions: Sequence[Condition]
+    conditions: Mapping[Feature, Range | Categories]
 
     def contains(self) -> BoolArray:
         """Return which rows lie in the region."""
-        pairs = zip(self.conditions, self.features, strict=True)
-        return np.asarray(np.all([condition.contains(feature) for condition, feature in pairs], axis=0))
+        return np.asarray(np.all([each.contains(feature) for feature, each in self.conditions.items()], axis=0))
 
     def rule(self) -> str:
         """Return the region in columns and values: carat > 1.02 and cut = Fair."""
-        pairs = zip(self.conditions, self.features, strict=True)
-        return " and ".join(condition.text(feature) for condition, feature in pairs)
-
-
-class _SplitColumn(Protocol):
-    """A column that the tree may split, computed from a feature."""
-
-    @property
-    def feature(self) -> Feature:
-        """The feature."""
-
-    def narrowed(self, condition: Any, threshold: float, *, below: bool) -> Condition:
-        """Return a condition on the feature (None: no condition) and a side of the split at a threshold."""
+        return " and ".join(each.text(feature) for feature, each in self.conditions.items())
 
 
 @dataclass(frozen=True, eq=False)
@@ -418,7 +366,7 @@ class RegionSearch:
         Their values in the searched rows.
     """
 
-    columns: Sequence[_SplitColumn]
+    columns: Sequence[_NumberColumn | _CategoryColumn]
     matrix: NDArray[np.float32]
 
     @classmethod
@@ -449,12 +397,12 @@ class RegionSearch:
 
     def _region(self, path: "Sequence[_Split]") -> Region:
         """Return the region of a path in the tree, with one condition for each feature."""
-        conditions: dict[Feature, Condition] = {}
+        conditions: dict[Feature, Any] = {}  # a column narrows a condition of its own kind
         for position, threshold, below in path:
             column = self.columns[position]
             current = conditions.get(column.feature)
             conditions[column.feature] = column.narrowed(current, threshold, below=below)
-        return Region(list(conditions), list(conditions.values()))
+        return Region(conditions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -465,7 +413,7 @@ class FeatureSearch:
 
     Parameters
     ----------
-    features : Features of n rows
+    features : sequence of Feature
         The features.
     halves : pair of ndarrays of int
         Rows to search, and rows to test on; both in random order.
@@ -475,22 +423,24 @@ class FeatureSearch:
         Seed of the halves, and of the draws that follow.
     """
 
-    features: Features
+    features: Sequence[Feature]
     halves: tuple[IntArray, IntArray]
     regions: RegionSearch
     seed: int
 
     @classmethod
-    def of(cls, X: Any, n: int, seed: int) -> "FeatureSearch":
-        """Return the search in a table of n rows; a `FeatureSearch` is returned unchanged."""
-        if isinstance(X, FeatureSearch):
-            return X
-        features = Features.of(X)
-        if features.columns and len(features) != n:
-            raise ValueError(f"X must have {n} rows, as many as the intervals; got {len(features)}")
+    def of(cls, features: Sequence[Feature], n: int, seed: int) -> "FeatureSearch":
+        """Return the search in the features of n rows."""
+        if features and len(features[0].values) != n:
+            raise ValueError(f"X must have {n} rows, as many as the intervals; got {len(features[0].values)}")
         order = np.random.default_rng(seed).permutation(n)
         first, second = order[: n // 2], order[n // 2 :]
-        return cls(features, (first, second), RegionSearch.of(features.columns, _searched_rows(first)), seed)
+        return cls(features, (first, second), RegionSearch.of(features, _searched_rows(first)), seed)
+
+    @cached_property
+    def matrix(self) -> FloatArray:
+        """The standardized features, see `standardized`. Shape (n, features)."""
+        return standardized(self.features)
 
     def worst_region(self, covered: BoolArray) -> Region | None:
         """Return the region with the lowest coverage in the first half; None if the rows cannot be split."""
@@ -506,7 +456,7 @@ def _searched_rows(half: IntArray) -> IntArray:
     return half[:_MAX_SEARCHED_ROWS]
 
 
-def _split_columns(feature: Feature, rows: IntArray) -> list[tuple[_SplitColumn, NDArray[Any]]]:
+def _split_columns(feature: Feature, rows: IntArray) -> list[tuple[_NumberColumn | _CategoryColumn, NDArray[Any]]]:
     """Return the split columns of a feature with their values in some rows: ranks, or one column for each category."""
     if feature.categories is not None:
         codes = feature.category_codes[rows]
@@ -528,14 +478,11 @@ _Split = tuple[int, float, bool]  # column, threshold, and whether the path goes
 
 def _path(tree: Any, node: int) -> list[_Split]:
     """Return the splits from the root of a fitted tree to a node."""
-    parents = {int(child): parent for parent in range(tree.node_count) for child in _children(tree, parent)}
+    children = zip(tree.children_left, tree.children_right, strict=True)
+    parents = {int(child): parent for parent, pair in enumerate(children) for child in pair if child >= 0}
     path: list[_Split] = []
     while node in parents:
         parent = parents[node]
         path.append((int(tree.feature[parent]), float(tree.threshold[parent]), tree.children_left[parent] == node))
         node = parent
     return path[::-1]
-
-
-def _children(tree: Any, node: int) -> list[Any]:
-    return [child for child in (tree.children_left[node], tree.children_right[node]) if child >= 0]

@@ -1,9 +1,9 @@
-"""The verdict rule (even, uneven or undecided), shared by `diagnose` and `audit`."""
+"""The coverage of groups, and the verdict rule (even, uneven or undecided), shared by `diagnose` and `audit`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, sqrt
+from math import ceil, isnan, sqrt
 from typing import Literal, Protocol, TypeAlias
 
 from evencover.diagnostics.exact_tests import SIGNIFICANT
@@ -33,48 +33,114 @@ def default_tolerance(level: Level) -> float:
     return min(_LARGEST_DEFAULT, _DEFAULT_IN_DEVIATIONS * sqrt(share * (1 - share)))
 
 
-class GroupCoverage(Protocol):
-    """A group's coverage, with an interval for it and a p-value."""
+@dataclass(frozen=True)
+class GroupForecast:
+    """The coverage that one threshold for all rows will have in a group.
 
-    @property
-    def group(self) -> Label:
-        """Label of the group."""
+    Parameters
+    ----------
+    group : label
+        The group.
+    rows : int
+        Number of its calibration rows.
+    coverage : float
+        Share of these rows that the threshold covers; NaN without rows.
+    low, high : float
+        Interval for the probability that the threshold, as computed, covers a future row of the group. The intervals
+        of all groups hold at the same time with 95 % confidence.
+    p_value, adjusted : float
+        p-value of the exact test of this group against the others: unadjusted, and Holm-adjusted for the number of
+        groups. NaN without rows.
+    threshold : float
+        The threshold from the rows of this group alone; inf if they are too few.
+    within : float
+        The smallest distance from the level within which the coverage of this group is shown to lie.
+    inside : float
+        Share of these rows whose target lies strictly inside its interval; NaN without rows.
+    inside_low : float
+        Lower end of the interval for that share.
+    """
 
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-
-    @property
-    def coverage(self) -> float:
-        """Share of the rows that is covered; NaN without rows."""
-
-    @property
-    def low(self) -> float:
-        """Lower end of the interval."""
-
-    @property
-    def high(self) -> float:
-        """Upper end of the interval."""
+    group: Label
+    rows: int
+    coverage: float
+    low: float
+    high: float
+    p_value: float
+    adjusted: float
+    threshold: float
+    within: float
+    inside: float
+    inside_low: float
 
     @property
     def estimate(self) -> float:
-        """Estimate of the coverage from all rows behind the interval; NaN without rows."""
+        """Estimate of the coverage: that of the calibration rows."""
+        return self.coverage
 
-    @property
-    def adjusted(self) -> float:
-        """The p-value, adjusted for the number of tests; NaN if the group was not tested."""
 
-    @property
-    def within(self) -> float:
-        """The smallest distance from the level within which the group, by itself, is shown to lie."""
+@dataclass(frozen=True)
+class GroupAudit:
+    """The coverage of intervals in a group of test rows.
 
-    @property
-    def inside(self) -> float:
-        """Share of the targets strictly inside their intervals, not on a bound; NaN without rows."""
+    Parameters
+    ----------
+    group : label
+        The group.
+    rows : int
+        Number of its test rows.
+    coverage : float
+        Share of these rows that is covered; NaN without rows.
+    low, high : float
+        Interval of the coverage in the group, for these intervals with their current calibration. The intervals of all
+        groups of `Audit.table` hold at the same time with 95 % confidence; other rows have a 95 % Clopper-Pearson
+        interval of their own.
+    estimate : float
+        Estimate of the coverage from the rows behind the interval (see `Audit.evidence`); NaN without rows.
+    p_under, p_over : float
+        One-sided exact p-values for under-coverage, and for over-coverage by the targets strictly inside. NaN without
+        rows, or without a guarantee (groups unseen in calibration).
+    adjusted : float
+        Two-sided p-value, Holm-adjusted for the number of groups that are tested jointly.
+    p_limit : float
+        The limit of `adjusted` for infinitely many test rows with the same coverage. If it is at least 0.05, the
+        randomness of the calibration rows alone can explain the coverage. NaN without rows; 0 if the number of
+        calibration rows is not known.
+    width : float
+        Mean width; NaN without rows.
+    score : float
+        Mean interval (Winkler) score; NaN without rows, or for unions of intervals.
+    within : float
+        The smallest distance from the level within which the coverage of this group, by itself, is shown to lie.
+        Infinite without rows, and if intervals are infinite.
+    inside, inside_low : float
+        Share of the targets strictly inside their intervals, not on a bound, and the lower end of an interval for it.
+        A group is covered too often only if this share is shown to be larger than the level.
+    """
 
-    @property
-    def inside_low(self) -> float:
-        """Lower end of an interval for the share of targets strictly inside their intervals, not on a bound."""
+    group: Label
+    rows: int
+    coverage: float
+    low: float
+    high: float
+    estimate: float
+    p_under: float
+    p_over: float
+    adjusted: float
+    p_limit: float
+    width: float
+    score: float
+    within: float
+    inside: float
+    inside_low: float
+
+
+GroupCoverage: TypeAlias = GroupForecast | GroupAudit
+
+
+def by_p_value(group: GroupCoverage) -> tuple[bool, float]:
+    """Return the key that sorts groups by p-value, those without one last."""
+    return isnan(group.adjusted), group.adjusted
 
 
 class HasVerdict(Protocol):

@@ -10,10 +10,10 @@ from evencover.diagnostics.verdicts import GroupCoverage, is_off
 from evencover.display.drawing import ecdf_steps, score_axis_limits
 from evencover.display.html import Markup, tag
 from evencover.display.text import number_text, range_text
-from evencover.groups import Groups, Label
-from evencover.inputs.arrays import FloatArray, IntArray
+from evencover.groups import Label
+from evencover.inputs.arrays import FloatArray
 from evencover.intervals import Intervals
-from evencover.report.slider import LevelRecorder
+from evencover.report.snapshots import LevelRecorder, ShownRows
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Axis:
         share = (value - self.low) / (self.high - self.low)
         return float(self.start + min(max(share, -0.05), 1.05) * (self.stop - self.start))
 
-    def ticks(self, about: int = 5) -> list[float]:
-        """Return about this many round numbers along the axis."""
-        step = _round_step((self.high - self.low) / about)
+    def ticks(self) -> list[float]:
+        """Return about five round numbers along the axis."""
+        step = _round_step((self.high - self.low) / 5)
         first = int(np.ceil(self.low / step - 1e-9))
         last = int(np.floor(self.high / step + 1e-9))
         return [multiple * step for multiple in range(first, last + 1)]
@@ -201,31 +201,6 @@ def legend_line(number: int) -> Markup:
         class_="legend-line",
         aria_hidden="true",
     )
-
-
-@dataclass(frozen=True, eq=False)
-class ShownRows:
-    """The test rows that are drawn one by one, from the smallest spread to the largest.
-
-    Parameters
-    ----------
-    positions : ndarray of shape (n,)
-        Their positions in the table.
-    y : ndarray of shape (n,)
-        Targets.
-    groups : Groups of n rows
-        Their groups.
-    ends : pair of float
-        The lowest and the highest number on the axis.
-    """
-
-    positions: IntArray
-    y: FloatArray
-    groups: Groups
-    ends: tuple[float, float]
-
-    def __len__(self) -> int:
-        return len(self.y)
 
 
 def rows_chart(rows: ShownRows, intervals: Intervals, numbers: GroupNumbers, *, recorder: LevelRecorder) -> Markup:

@@ -7,22 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from evencover.diagnostics.audit_result import Audit
-from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.audits import Audit
+from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.interval_quality import Quality
 from evencover.diagnostics.verdicts import tolerance_range
 from evencover.display.html import Markup, tag
 from evencover.display.text import percent_text, range_text
-from evencover.inputs.arrays import FloatArray
-from evencover.intervals import Intervals, Side
+from evencover.intervals import Side
 from evencover.report.charts import coverage_chart, format_number
-from evencover.report.level_sections import figure
-from evencover.report.slider import LevelRecorder
-from evencover.report.snapshots import Contents, LevelSnapshot
+from evencover.report.sections import figure
+from evencover.report.snapshots import Contents, LevelRecorder, LevelSnapshot
 from evencover.scores.support import holds_whole_numbers
 from evencover.taxonomies import group_meaning, group_names, rows_compared
 from evencover.words import answers
-from evencover.words.quality import model_text
+from evencover.words.answers import model_text
+from evencover.words.results import audit_notes
 from evencover.words.studies import guarantee_text, study_group_meaning, study_warnings
 
 _NEW_ROWS = (
@@ -102,18 +101,15 @@ def _how_far(contents: Contents, snapshot: LevelSnapshot, audit: Audit, recorder
     value = abs(quality.mean_distance) if with_prediction else quality.mean_bound
     where = "above" if quality.mean_distance >= 0 else "below"
     text = f"{where} the prediction, on average" if with_prediction else "on average"
-    unit = "" if contents.study is None else f", in the unit of {contents.study.target}"
     finite = quality.side is not None and not quality.n_infinite
     return _answer(
         f"How far are the {contents.noun} from the predictions?" if predicted else "How large are they?",
-        tag(
-            "p",
-            recorder.text(format_number(value) if finite else "infinite"),
-            " ",
-            recorder.text(f"{text}{unit}" if finite else f"for {quality.n_infinite} of {quality.rows} rows", "small"),
-            class_="number",
+        *_number_and_list(
+            format_number(value) if finite else "infinite",
+            f"{text}{_unit(contents)}" if finite else f"for {quality.n_infinite} of {quality.rows} rows",
+            _example(contents, snapshot),
+            recorder,
         ),
-        tag("ul", *(tag("li", recorder.text(line)) for line in _example(contents, snapshot))),
     )
 
 
@@ -121,7 +117,6 @@ def _how_wide(contents: Contents, snapshot: LevelSnapshot, audit: Audit, recorde
     quality = audit.quality
     varies = sum(row.rows > 0 for row in audit.by_width) > 1
     typical = "typically: half of the intervals are at most this wide" if varies else "for every row"
-    unit = "" if contents.study is None else f", in the unit of {contents.study.target}"
     lines = [
         answers.thirds_text(audit.by_width, format_number)
         + f" Of all rows: {format_number(quality.mean_width)}." * varies,
@@ -129,17 +124,18 @@ def _how_wide(contents: Contents, snapshot: LevelSnapshot, audit: Audit, recorde
         *_example(contents, snapshot),
         *_whole_numbers(contents),
     ]
-    return _answer(
-        "How wide are they?",
-        tag(
-            "p",
-            recorder.text(format_number(quality.median_width)),
-            " ",
-            recorder.text(f"{typical}{unit}", "small"),
-            class_="number",
-        ),
-        tag("ul", *(tag("li", recorder.text(line)) for line in lines)),
-    )
+    number = _number_and_list(format_number(quality.median_width), f"{typical}{_unit(contents)}", lines, recorder)
+    return _answer("How wide are they?", *number)
+
+
+def _number_and_list(number: str, text: str, lines: Sequence[str], recorder: LevelRecorder) -> list[Markup]:
+    """Return a large number with a text next to it, and lines below."""
+    large = tag("p", recorder.text(number), " ", recorder.text(text, "small"), class_="number")
+    return [large, tag("ul", *(tag("li", recorder.text(line)) for line in lines))]
+
+
+def _unit(contents: Contents) -> str:
+    return "" if contents.study is None else f", in the unit of {contents.study.target}"
 
 
 def _without_model(quality: Quality) -> str:
@@ -160,7 +156,8 @@ def _example(contents: Contents, snapshot: LevelSnapshot) -> list[str]:
     right = np.flatnonzero(intervals.covers(rows.y))
     if not len(right):
         return ["No interval is right." if contents.side is None else f"No {contents.side} bound is right."]
-    chosen = int(right[np.argsort(_sizes(intervals, contents.side)[right], kind="stable")[len(right) // 2]])
+    sizes = intervals.width if contents.side is None else getattr(intervals, contents.side)
+    chosen = int(right[np.argsort(sizes[right], kind="stable")[len(right) // 2]])
     lower, upper, y = (format_number(float(each[chosen])) for each in (intervals.lower, intervals.upper, rows.y))
     row = contents.study.row_numbers.text(rows.positions[chosen])
     if contents.side is not None:
@@ -177,13 +174,11 @@ def _whole_numbers(contents: Contents) -> list[str]:
     return ["Only whole numbers count: an interval from 0 to 1 is 1 wide and holds two values."] * whole
 
 
-def _sizes(intervals: Intervals, side: Side | None) -> FloatArray:
-    """Return the widths of intervals; for one-sided bounds, the bounds."""
-    return intervals.width if side is None else getattr(intervals, side)
-
-
 def _even(contents: Contents, audit: Audit, recorder: LevelRecorder) -> Markup:
-    notes = [*([] if contents.study is None else [study_group_meaning(contents.study)]), *audit.notes]
+    notes = [
+        *([] if contents.study is None else [study_group_meaning(contents.study)]),
+        *audit_notes(audit, contents.style),
+    ]
     question = f"Are they right equally often {rows_compared(_study_taxonomy(contents))}?"
     return _with_picture(contents, audit, (question, answers.is_even(audit)), notes, recorder)
 

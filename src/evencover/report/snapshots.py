@@ -1,25 +1,28 @@
-"""The contents of a report: a result at its own level and at the other levels of the slider."""
+"""The contents of a report: a result at its own level and at the other levels of the slider.
+
+A page is made once for every level by the same functions. They pass everything that depends on the level to a
+`LevelRecorder`, in the same order at every level, so the n-th record of one level belongs to the n-th of every other.
+"""
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from evencover.diagnostics.audit_result import Audit
-from evencover.diagnostics.diagnosis import at_level
-from evencover.diagnostics.diagnosis_result import Diagnosis
-from evencover.diagnostics.regions import FeatureSearch
-from evencover.diagnostics.verdicts import GroupCoverage
-from evencover.groups import Label
+from evencover.diagnostics.audits import Audit
+from evencover.diagnostics.diagnosis import Diagnosis, at_level
+from evencover.diagnostics.regions import FeatureSearch, features_of
+from evencover.diagnostics.verdicts import GroupCoverage, by_p_value
+from evencover.display.html import Markup, tag, visible
+from evencover.groups import Groups, Label
 from evencover.guarantees import TooFewRowsWarning
 from evencover.inputs import Progress
-from evencover.inputs.arrays import IntArray
+from evencover.inputs.arrays import FloatArray, IntArray
 from evencover.inputs.frames import take
 from evencover.intervals import Intervals, Side
-from evencover.report.charts import ShownRows
 from evencover.studies import Study
 from evencover.words.advice import Advice, advice_on_audit, advice_on_diagnosis, advice_on_study
 from evencover.words.settings import COMMAND_LINE, PYTHON, SettingStyle
@@ -31,8 +34,34 @@ _FEW_LEVELS = (50, 80, 90, 95, 99)
 _ROWS, _FEATURES = 20_000, 20  # up to here, one level takes a few tenths of a second
 _MAX_ROWS = 200  # drawn one by one
 _MAX_GROUPS = 30
+_NOTHING = Markup("")
 
 Row = TypeVar("Row", bound=GroupCoverage)
+
+
+@dataclass(frozen=True, eq=False)
+class ShownRows:
+    """The test rows that are drawn one by one, from the smallest spread to the largest.
+
+    Parameters
+    ----------
+    positions : ndarray of shape (n,)
+        Their positions in the table.
+    y : ndarray of shape (n,)
+        Targets.
+    groups : Groups of n rows
+        Their groups.
+    ends : pair of float
+        The lowest and the highest number on the axis.
+    """
+
+    positions: IntArray
+    y: FloatArray
+    groups: Groups
+    ends: tuple[float, float]
+
+    def __len__(self) -> int:
+        return len(self.y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +136,7 @@ class Contents:
         """The groups that are shown: all groups with rows or, if there are many, those with the smallest p-values."""
         rows = [row for row in self.own.result.table if row.rows]
         if len(rows) > _MAX_GROUPS:
-            kept = sorted(rows, key=lambda row: (np.isnan(row.adjusted), row.adjusted))[:_MAX_GROUPS]
+            kept = sorted(rows, key=by_p_value)[:_MAX_GROUPS]
             rows = [row for row in rows if row in kept]
         return [row.group for row in rows]
 
@@ -174,7 +203,7 @@ def _study_contents(study: Study, command: str, progress: Progress) -> Contents:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TooFewRowsWarning)  # the page shows infinite widths at high levels
         at_all_levels = study.intervals_at(levels)
-    search = FeatureSearch.of(study.test.X, len(study.test), study.plan.seed)
+    search = FeatureSearch.of(features_of(study.test.X), len(study.test), study.plan.seed)
     snapshots = []
     for column, level in enumerate(levels):
         progress(column, len(levels))
@@ -207,3 +236,52 @@ def _rows_to_show(study: Study) -> tuple[ShownRows, IntArray]:
     margin = 0.08 * float(np.ptp(finite)) or 1.0
     ends = float(finite.min()) - margin, float(finite.max()) + margin
     return ShownRows(study.test.positions[shown], y, study.groups[shown], ends), shown
+
+
+class LevelRecorder:
+    """The texts and attributes of a page at one level.
+
+    Parameters
+    ----------
+    is_shown : bool
+        Whether the page opens at this level. Elements are written for that level only.
+    """
+
+    def __init__(self, *, is_shown: bool = True) -> None:
+        self.is_shown = is_shown
+        self.texts: list[str] = []
+        self.attributes: list[dict[str, str]] = []
+
+    def text(self, value: Any, name: str = "span", **attributes: Any) -> Markup:
+        """Return an element whose text depends on the level; a percent sign stays in the line of its number."""
+        text = str(value).replace(" %", "\u00a0%")
+        self.texts.append(visible(text))
+        if not self.is_shown:
+            return _NOTHING
+        return tag(name, text, data_text=len(self.texts) - 1, **attributes)
+
+    def element(self, name: str, *content: Any, varying: dict[str, Any], **attributes: Any) -> Markup:
+        """Return an element with some attributes that depend on the level; pixels are rounded to one decimal."""
+        rounded = {key: f"{value:.1f}" if isinstance(value, float) else str(value) for key, value in varying.items()}
+        self.attributes.append({key.rstrip("_"): value for key, value in rounded.items()})
+        if not self.is_shown:
+            return _NOTHING
+        return tag(name, *content, data_attributes=len(self.attributes) - 1, **rounded, **attributes)
+
+
+def level_differences(recorders: Sequence[LevelRecorder]) -> dict[str, Any]:
+    """Return the texts and attributes that differ between levels, each with its value at every level."""
+    if len({(len(recorder.texts), len(recorder.attributes)) for recorder in recorders}) > 1:
+        raise RuntimeError("a report must have the same parts at every level")
+    texts = {
+        number: list(values)
+        for number, values in enumerate(zip(*(recorder.texts for recorder in recorders), strict=True))
+        if len(set(values)) > 1
+    }
+    attributes: dict[int, dict[str, list[str]]] = {}
+    for number, values in enumerate(zip(*(recorder.attributes for recorder in recorders), strict=True)):
+        for name in values[0]:
+            series = [value[name] for value in values]
+            if len(set(series)) > 1:
+                attributes.setdefault(number, {})[name] = series
+    return {"texts": texts, "attributes": attributes}

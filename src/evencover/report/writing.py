@@ -1,30 +1,44 @@
-"""Write a result as one HTML file."""
+"""Results as files: the HTML report, its data as JSON, and the folder of a run or an audit."""
 
-from collections.abc import Iterator
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import fields, is_dataclass
+from hashlib import sha256
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from evencover.diagnostics.audit_result import Audit
-from evencover.diagnostics.diagnosis_result import Diagnosis
-from evencover.display.html import Markup, joined
-from evencover.display.text import count_text
-from evencover.files.archive import atomic_write
+from evencover._version import __version__
+from evencover.calibration.two_tails import TailThresholds
+from evencover.conformal.predictor_files import PREDICTOR, RESULTS
+from evencover.diagnostics.audits import Audit
+from evencover.diagnostics.diagnosis import Diagnosis
+from evencover.diagnostics.interval_quality import Quality
+from evencover.display.html import Markup, joined, tag
+from evencover.display.text import count_text, short_repr
+from evencover.files.archive import atomic_write, plain_value
+from evencover.files.unfinished import moves_into_place, temporary_folder
 from evencover.inputs import Progress
-from evencover.report import level_sections as sections
+from evencover.inputs.frames import join_columns
+from evencover.intervals import prediction_text
 from evencover.report.first_screen import first_screen
-from evencover.report.page import page
-from evencover.report.slider import LevelRecorder
-from evencover.report.snapshots import Contents, LevelSnapshot, contents_of
-from evencover.report.static_sections import (
-    assumptions_section,
-    data_section,
-    evaluation_section,
-    glossary_section,
-    reproduction_section,
-    stack_section,
+from evencover.report.sections import (
+    level_sections,
+    static_sections,
+    versions,
 )
+from evencover.report.snapshots import Contents, LevelRecorder, contents_of, level_differences, style_of
+from evencover.scores import BUILTIN_SCORES
 from evencover.scores.support import holds_whole_numbers, support_of
 from evencover.studies import Study
+from evencover.tables.files import write_table
+from evencover.words.advice import advice_on_audit, advice_on_diagnosis, advice_on_study
+from evencover.words.answers import quality_text
+from evencover.words.results import audit_notes
+from evencover.words.settings import PYTHON, SettingStyle
+from evencover.words.studies import study_notes, study_warnings
 
 
 def write_report(
@@ -70,30 +84,9 @@ def report(result: Study | Diagnosis | Audit, *, command: str = "", progress: Pr
     for snapshot in contents.snapshots:
         recorder = LevelRecorder(is_shown=snapshot is contents.own)
         first = first_screen(contents, snapshot, recorder)
-        levels.append((recorder, first, joined(_level_parts(contents, snapshot, recorder))))
+        levels.append((recorder, first, joined(level_sections(contents, snapshot, recorder))))
     title, subtitle = _title_and_subtitle(result)
-    return page(title, subtitle, contents, levels, _static_parts(result, contents))
-
-
-def _level_parts(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRecorder) -> Iterator[Markup]:
-    """Yield the parts that depend on the level, in the order of reading."""
-    if snapshot.audit is not None:
-        yield sections.coverage_section(contents, snapshot.audit, recorder, snapshot.misses)
-    if contents.rows is not None and snapshot.intervals is not None:
-        yield sections.rows_section(contents, contents.rows, snapshot.intervals, recorder)
-    if snapshot.diagnosis is not None:
-        yield sections.one_threshold_section(contents, snapshot.diagnosis, recorder)
-        yield sections.distributions_section(contents, snapshot.diagnosis, recorder)
-        if snapshot.diagnosis.options:
-            yield sections.options_section(contents, snapshot.diagnosis, recorder)
-    yield sections.rule_section(contents, snapshot, recorder)
-    yield sections.tests_section(snapshot, recorder)
-    if snapshot.audit is not None and snapshot.audit.by_feature:
-        yield sections.features_section(contents, snapshot.audit, recorder)
-    if contents.study is not None and contents.study.evidence.kind == "cross":
-        yield sections.weaker_guarantee_section(contents.study, snapshot.level, recorder)
-    elif contents.study is not None:
-        yield sections.guarantee_section(contents.study.regressor.guarantee_, snapshot.level, recorder)
+    return page(title, subtitle, contents, levels, static_sections(result, contents))
 
 
 def _title_and_subtitle(result: Study | Diagnosis | Audit) -> tuple[str, str]:
@@ -110,37 +103,339 @@ def _title_and_subtitle(result: Study | Diagnosis | Audit) -> tuple[str, str]:
     return "Coverage of one threshold", f"A diagnosis of {n} calibration rows{groups}."
 
 
-def _static_parts(result: Study | Diagnosis | Audit, contents: Contents) -> Markup:
-    """Return the parts that do not depend on the level."""
-    if not isinstance(result, Study):
-        seed = result.seed if isinstance(result, Audit) else result.inputs.seed
-        settings: dict[str, Any] = {"level": f"{result.level:g}", "tolerance": f"{result.tolerance:.2g}", "seed": seed}
-        again = reproduction_section(settings, contents.command)
-        return joined([assumptions_section(result), again, glossary_section()])
-    plan = result.plan
-    sizes = {"calibration_size": f"{plan.calibration_size:g}", "test_size": f"{plan.test_size:g}"}
-    settings = {
-        "level": f"{plan.level:g}",
-        "tolerance": f"{result.audit.tolerance:.2g}",
-        "seed": plan.seed,
-        **({"calibration": "cross", "method": result.regressor.method} if result.evidence.kind == "cross" else sizes),
-        "fitted model": repr(result.model),
-        "model, score and groups": result.method,
-    }
-    return joined(
-        [
-            *([] if result.stack_report is None else [stack_section(result.stack_report)]),
-            *([] if result.recommendation is None else [evaluation_section(result.recommendation)]),
-            data_section(result, contents.style),
-            reproduction_section(settings, contents.command),
-            glossary_section(cross=result.evidence.kind == "cross"),
-        ]
-    )
-
-
 def _support_text(study: Study) -> str:
     """Return which values the intervals can hold, as a sentence after a space; empty if all numbers are possible."""
     score = study.regressor.calibration_.nonconformity
     support = support_of(score)
     values = "" if holds_whole_numbers(score) else "values of "
     return "" if support is None else f" Intervals hold only {values}{support}."
+
+
+_NO_LOADING = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+_MANY_GROUPS = 9  # more choices are folded away
+
+
+def page(
+    title: str,
+    subtitle: str,
+    contents: Contents,
+    levels: Sequence[tuple[LevelRecorder, Markup, Markup]],
+    static_parts: Markup,
+) -> str:
+    """Return the whole page.
+
+    Parameters
+    ----------
+    title, subtitle : str
+        The heading and the line below it.
+    contents : Contents
+        The result.
+    levels : sequence of (LevelRecorder, Markup, Markup)
+        The first screen and the other parts that depend on the level, made at every level.
+    static_parts : Markup
+        The parts that do not.
+    """
+    script = _resource("page.js") if len(levels) > 1 else ""
+    _, answers, details = levels[contents.start]
+    return "<!DOCTYPE html>\n" + tag(
+        "html",
+        tag(
+            "head",
+            tag("meta", charset="utf-8"),
+            tag("meta", http_equiv="Content-Security-Policy", content=_security_policy(script)),
+            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            tag("title", title),
+            tag("style", Markup(_resource("page.css") + _group_styles(len(contents.groups)))),
+        ),
+        tag(
+            "body",
+            tag("a", "Skip to the answers", href="#verdict", class_="skip"),
+            tag("header", tag("h1", title), tag("p", subtitle, class_="sub")),
+            tag(
+                "main",
+                answers,
+                *([_level_control(contents, len(levels))] if len(levels) > 1 else []),
+                tag("h2", "Details", class_="details-title"),
+                *([_group_control(contents)] if len(contents.groups) > 1 else []),
+                details,
+                static_parts,
+            ),
+            *_script(contents, [recorder for recorder, *_ in levels], script),
+        ),
+        lang="en",
+    )
+
+
+def _level_control(contents: Contents, n_levels: int) -> Markup:
+    """Return the slider of levels, which only JavaScript makes visible."""
+    slider = tag("input", type="range", id="level", min=0, max=n_levels - 1, step=1, value=contents.start)
+    output = tag("output", _level_caption(contents, contents.start), id="level-caption", for_="level")
+    label = tag("label", tag("b", "How often should they be right? "), slider, for_="level")
+    note = tag("p", "Decide on the share before you look at its verdict.", class_="note")
+    return tag("section", label, " ", output, note, id="level-control", aria_label="Level", hidden=True)
+
+
+def _level_caption(contents: Contents, index: int) -> str:
+    """Return the text next to the slider at a level: the level and the verdict."""
+    snapshot = contents.snapshots[index]
+    return f"{100 * snapshot.level:g} % ({snapshot.result.verdict}). All numbers on this page follow the slider."
+
+
+def _group_control(contents: Contents) -> Markup:
+    """Return the buttons that choose a group, which need no JavaScript."""
+    choices = [("All", "all"), *((str(label), str(number)) for label, number in contents.group_numbers.items())]
+    radios = (
+        tag("label", tag("input", type="radio", name="group", id=f"show-{value}", checked=value == "all"), " ", text)
+        for text, value in choices
+    )
+    fields = tag("fieldset", tag("legend", "Highlight a group"), *radios)
+    folded = tag("details", tag("summary", "Highlight a group"), fields) if len(choices) > _MANY_GROUPS else fields
+    return tag("section", folded, id="group-control", aria_label="Group")
+
+
+def _group_styles(n_groups: int) -> str:
+    """Return the CSS rules that fade the other groups when one is chosen."""
+    return "".join(
+        f'body:has(#show-{number}:checked) [data-group]:not([data-group="{number}"]) {{ opacity: .12; }}\n'
+        for number in range(n_groups)
+    )
+
+
+def _script(contents: Contents, recorders: Sequence[LevelRecorder], script: str) -> list[Markup]:
+    """Return the texts and attributes at all levels, and the script that shows those of one level."""
+    if not script:
+        return []
+    values: dict[str, Any] = {
+        "levels": [f"{snapshot.level:g}" for snapshot in contents.snapshots],
+        "captions": [_level_caption(contents, index) for index in range(len(recorders))],
+        **level_differences(recorders),
+    }
+    text = json.dumps(values, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return [tag("script", Markup(text), type="application/json", id="levels"), tag("script", Markup(script))]
+
+
+def _security_policy(script: str) -> str:
+    """Return the policy that lets a browser run this script only, and load nothing."""
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    return f"{_NO_LOADING}; script-src 'sha256-{digest}'"
+
+
+def _resource(name: str) -> str:
+    return files("evencover.report").joinpath(name).read_text(encoding="utf-8")
+
+
+_LEFT_OUT = ("inputs",)  # arrays with a value for each row
+
+
+def data_of(result: Study | Diagnosis | Audit, style: SettingStyle = PYTHON) -> dict[str, Any]:
+    """Return a result as JSON data: NaN becomes null, an infinite number the text inf or -inf.
+
+    Parameters
+    ----------
+    result : Study, Diagnosis or Audit
+        The result.
+    style : SettingStyle
+        How texts name settings.
+    """
+    head = {"evencover": __version__, "kind": type(result).__name__.lower()}
+    if isinstance(result, Study):
+        return {**head, **_study_data(result, style)}
+    advice = str(advice_on_audit(result, style)) if isinstance(result, Audit) else advice_on_diagnosis(result, style)
+    return {**head, **_judged_data(result, advice, style), **_summary(result, result, advice)}
+
+
+def _judged_data(result: Diagnosis | Audit, advice: str, style: SettingStyle) -> dict[str, Any]:
+    """Return the fields of a result, with what to do next to the verdict, and notes in the place of facts."""
+    data = {"verdict": result.verdict, "advice": advice, **json_value(result)}
+    if not isinstance(result, Audit):
+        return data
+    notes = audit_notes(result, style)
+    return dict(("notes", notes) if name == "facts" else (name, value) for name, value in data.items())
+
+
+def _summary(result: Study | Diagnosis | Audit, judged: Diagnosis | Audit, advice: str) -> dict[str, Any]:
+    """Return the verdict, what is shown in numbers, and what to do."""
+    return {
+        "verdict": judged.verdict,
+        "headline": result.headline,
+        "shown_within": json_value(judged.shown_within),
+        "advice": advice,
+        **({"quality": _quality_data(judged.quality)} if isinstance(judged, Audit) else {}),
+    }
+
+
+def json_value(value: Any) -> Any:
+    """Return a value as JSON data; a dataclass becomes an object with its fields."""
+    return plain_value(value, _object_value)
+
+
+def _object_value(value: Any) -> Any:
+    """Return an object as JSON data: a score as Python code, another dataclass as its fields."""
+    if isinstance(value, BUILTIN_SCORES):
+        return short_repr(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = (part.name for part in fields(value) if part.name not in _LEFT_OUT)
+        return {name: json_value(getattr(value, name)) for name in parts}
+    return repr(value)
+
+
+def _study_data(study: Study, style: SettingStyle) -> dict[str, Any]:
+    """Return the results of a study, the verdict first."""
+    plan = study.plan
+    recommendation, advice = study.recommendation, str(advice_on_study(study, style))
+    return {
+        **_summary(study, study.audit, advice),
+        "data": study.name,
+        "target": study.target,
+        "rows": study.sizes,
+        "clusters": study.clusters,
+        "time": study.time,
+        "warnings": study_warnings(study, style),
+        "notes": study_notes(study, style),
+        "left_out": list(study.left_out),
+        "features": json_value(study.columns),
+        "model": repr(study.model),
+        "nonconformity": json_value(study.regressor.calibration_.nonconformity),
+        "taxonomy": short_repr(study.taxonomy),
+        "tails": study.tails,
+        "support": json_value(getattr(study.regressor.calibrator_.nonconformity, "support", None)),
+        "level": float(plan.level),
+        "prediction": prediction_text(study.intervals),
+        "tolerance": study.audit.tolerance,
+        "seed": plan.seed,
+        "calibration": "cross" if study.evidence.kind == "cross" else "split",
+        "guarantee": str(study.regressor.guarantee_),
+        "guaranteed_coverage": float(study.regressor.guarantee_.lower_bound(plan.level)),
+        "thresholds": json_value(_thresholds(study)),
+        "audit": _judged_data(study.audit, advice, style),
+        "diagnosis": _judged_data(study.diagnosis, advice_on_diagnosis(study.diagnosis, style), style),
+        "stack": json_value(study.stack_report),
+        "tried": None if recommendation is None else json_value(recommendation.candidates),
+        "versions": versions(),
+    }
+
+
+def _quality_data(quality: Quality) -> dict[str, Any]:
+    """Return the measures, and what they mean."""
+    return {"summary": quality_text(quality), "explains_nothing": quality.explains_nothing, **json_value(quality)}
+
+
+def _thresholds(study: Study) -> dict[Any, Any] | None:
+    """Return the threshold of each group, or those of its two tails; None if the study is cross-fitted."""
+    if study.evidence.kind == "cross":  # each row's interval depends on the scores of all folds
+        return None
+    learned, level = study.regressor.calibrator_, study.plan.level
+    if isinstance(learned, TailThresholds):
+        pairs = zip(*learned.thresholds(level), strict=True)
+        values: list[Any] = [{"lower": lower, "upper": upper} for lower, upper in pairs]
+    else:
+        values = study.regressor.calibration_.threshold(level).tolist()
+    return dict(zip(study.regressor.calibration_.labels, values, strict=True))
+
+
+REPORT = "report.html"
+INTERVALS = ("intervals.csv", "intervals.parquet")
+
+Kind = Literal["study", "audit"]
+
+
+@contextmanager
+def new_files(folder: Path, kind: Kind) -> Iterator[Path]:
+    """Yield a temporary folder; its files are moved to the output folder at the end, but not after an error.
+
+    Parameters
+    ----------
+    folder : Path
+        A new folder, or the folder of an earlier result of the same kind, whose files are replaced.
+    kind : {"study", "audit"}
+        The kind of the result.
+    """
+    _check_output(folder, kind)
+    with ExitStack() as stack:
+        try:
+            temporary = stack.enter_context(temporary_folder(folder.parent))
+        except OSError as error:
+            raise OSError(f"output must be a folder that can be written to; {folder}: {error.strerror}") from None
+        yield temporary
+        with moves_into_place():
+            folder.mkdir(parents=True, exist_ok=True)
+            for earlier in INTERVALS:
+                (folder / earlier).unlink(missing_ok=True)
+            for path in temporary.iterdir():
+                path.replace(folder / path.name)
+
+
+def write_study(
+    study: Study,
+    folder: Path,
+    *,
+    intervals: str = INTERVALS[0],
+    names: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    command: str = "",
+    progress: Progress | None = None,
+) -> str:
+    """Write a study's intervals, predictor, report and results; a study of a large table has written its intervals.
+
+    Return the text of results.json.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    folder : Path
+        The temporary folder of `new_files`.
+    intervals : {"intervals.csv", "intervals.parquet"}
+        The name of the file of intervals, and so its format.
+    names : mapping from str to array, optional
+        Columns of the whole table to write next to the intervals, such as row names.
+    settings : mapping from str to JSON value, optional
+        Further settings for results.json, which `evencover predict` uses again.
+    command : str
+        The command that gave the result, for the report.
+    progress : callable, optional
+        Called with the number of finished levels and the number of all levels of the report.
+    """
+    if study.evidence.kind != "batches":
+        table_columns = {name: values[study.test.positions] for name, values in (names or {}).items()}
+        write_table(join_columns(table_columns, study.columns_of_intervals()), folder / intervals)
+    study.regressor.save(folder / PREDICTOR, level=study.plan.level)
+    return write_result(study, folder, settings=settings, command=command, progress=progress)
+
+
+def write_result(
+    result: Study | Audit,
+    folder: Path,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    command: str = "",
+    progress: Progress | None = None,
+) -> str:
+    """Write a result's report and its JSON data to the temporary folder of `new_files`; return the data as text."""
+    write_report(result, folder / REPORT, command=command, progress=progress)
+    text = json.dumps({**data_of(result, style_of(command)), **(settings or {})}, indent=2, ensure_ascii=False)
+    (folder / RESULTS).write_text(f"{text}\n", encoding="utf-8")
+    return text
+
+
+def _check_output(folder: Path, kind: Kind) -> None:
+    """Raise if a folder holds anything but an earlier result of this kind."""
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"output must be a folder; {folder} is a file")
+    names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    if names and _kind_in(folder) != kind:
+        raise FileExistsError(
+            f"output must be a new folder, or the folder of an earlier {kind}; {folder} contains other files, such as "
+            f"{names[0]}"
+        )
+
+
+def _kind_in(folder: Path) -> str | None:
+    """Return the kind of result that a folder holds; None if it holds no result."""
+    try:
+        results = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
+        kind: str | None = results["evencover"] and results["kind"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return kind

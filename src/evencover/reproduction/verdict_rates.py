@@ -12,16 +12,14 @@ from scipy.special import gammaln
 from scipy.stats import binom
 
 from evencover.diagnostics.coverage_intervals import CalibrationCounts, CoverageEstimates, binomial_coverage
-from evencover.diagnostics.coverage_tests import GroupCounts
-from evencover.diagnostics.diagnosis import diagnose_scores
-from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.coverage_tests import CalibrationPools, GroupCounts
+from evencover.diagnostics.diagnosis import Diagnosis, diagnose_scores
 from evencover.diagnostics.exact_tests import SIGNIFICANT, holm, two_sided_p_value
 from evencover.diagnostics.one_threshold import MarginalThreshold
-from evencover.diagnostics.verdicts import Verdict, default_tolerance, verdict
-from evencover.groups import Label
+from evencover.diagnostics.verdicts import GroupForecast, Verdict, default_tolerance, verdict
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, check_count
 from evencover.predictions import Prediction
-from evencover.quantiles import Level, conformal_quantile, conformal_rank, rows_for_finite_threshold
+from evencover.quantiles import Level, conformal_quantile, conformal_rank, level_fraction, rows_for_finite_threshold
 from evencover.reproduction.simulation import LEVEL, seed_of
 from evencover.rows import Rows
 from evencover.scores import Normalized, Residual, Score
@@ -241,34 +239,6 @@ class GuaranteedCounts:
         return np.stack([holm(each) for each in p_values])
 
 
-@dataclass(frozen=True)
-class _GroupResult:
-    """The coverage of a group, as the rule of the verdict needs it."""
-
-    group: Label
-    rows: int
-    coverage: float
-    low: float
-    high: float
-    within: float
-    adjusted: float
-
-    @property
-    def estimate(self) -> float:
-        """The measured coverage; the verdict does not depend on it."""
-        return self.coverage
-
-    @property
-    def inside(self) -> float:
-        """The measured coverage: no target lies on a bound."""
-        return self.coverage
-
-    @property
-    def inside_low(self) -> float:
-        """The lower end: no target lies on a bound."""
-        return self.low
-
-
 @dataclass(frozen=True, eq=False)
 class Outcomes:
     """The outcomes of R repeats.
@@ -296,7 +266,8 @@ class Outcomes:
         adjusted = guaranteed.p_values(counts.covered)
         combined = counts.calibration_known & (adjusted.min(axis=1) >= counts.contradiction)
         known = _selected_estimates(counts, combined)
-        off = np.any(np.abs(truth - float(counts.level)) > default_tolerance(counts.level) + _ROUNDING_MARGIN, axis=1)
+        level = counts.pools.level
+        off = np.any(np.abs(truth - float(level)) > default_tolerance(level) + _ROUNDING_MARGIN, axis=1)
         missed = np.any((truth < known.low) | (truth > known.high), axis=1)
         return cls(list(_verdicts(counts, known, adjusted)), combined, off, missed)
 
@@ -326,7 +297,7 @@ def _selected_estimates(counts: GroupCounts, combined: BoolArray) -> CoverageEst
 
 
 def _verdicts(counts: GroupCounts, known: CoverageEstimates, adjusted: FloatArray) -> Iterator[Verdict]:
-    level, tolerance = float(counts.level), default_tolerance(counts.level)
+    level, tolerance = float(counts.pools.level), default_tolerance(counts.pools.level)
     total, covered = (each.sum(axis=1, keepdims=True) for each in (counts.rows, counts.covered))
     overall = binomial_coverage(covered, total, level)
     overall = replace(overall, within=np.minimum(overall.within, known.all_within[:, None]))
@@ -340,7 +311,10 @@ def _verdicts(counts: GroupCounts, known: CoverageEstimates, adjusted: FloatArra
         adjusted,
     )
     for shown_within, *repeat in zip(known.all_within.tolist(), *(column.tolist() for column in columns), strict=True):
-        *groups, last = (_GroupResult(number, *values) for number, values in enumerate(zip(*repeat, strict=True)))
+        *groups, last = (
+            GroupForecast(number, n, share, low, high, p, p, np.nan, within, share, low)  # no target lies on a bound
+            for number, (n, share, low, high, within, p) in enumerate(zip(*repeat, strict=True))
+        )
         yield verdict(groups, level, tolerance, shown_within=shown_within, overall=last)
 
 
@@ -388,9 +362,8 @@ def situation_rates(
         counts = GroupCounts(
             rows=np.broadcast_to(tested, truth.shape),
             covered=rng.binomial(m, truth),
-            level=level,
+            pools=CalibrationPools(level_fraction(level), (None,), calibration=calibration),
             sizes=np.full(groups, size) if situation.own_thresholds else None,
-            calibration=calibration,
             split_at_random=not situation.later,
         )
         outcomes.append(Outcomes.of(counts, truth, guaranteed))
@@ -465,8 +438,7 @@ def audit_rates(scenario: str, rows: int, *, repeats: int = 200, seed: int = 0) 
         counts = GroupCounts(
             rows=np.stack([repeat.count() for repeat in block]),
             covered=np.stack([repeat.count(repeat.scores <= repeat.marginal.threshold) for repeat in block]),
-            level=LEVEL,
-            calibration=CalibrationCounts(*columns),
+            pools=CalibrationPools(level_fraction(LEVEL), (None,), calibration=CalibrationCounts(*columns)),
             split_at_random=True,
         )
         found = np.stack([truth.of_groups(repeat.marginal.threshold, repeat.edges) for repeat in block])

@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from evencover.conformal.cross import CrossConformalRegressor
-from evencover.diagnostics.audit_result import Audit
+from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.cross_fitted_models import with_spread_model
-from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee, TooFewRowsWarning
 from evencover.inputs import StageProgress

@@ -8,7 +8,7 @@ A study has one of three kinds of evidence, which have the same attributes and m
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
@@ -17,10 +17,10 @@ import numpy as np
 from evencover.calibration.calibration import Calibration
 from evencover.calibration.two_tails import TailThresholds
 from evencover.conformal.cross import CrossConformalRegressor
-from evencover.diagnostics.audit_result import Audit
-from evencover.diagnostics.audits import audit
-from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.audits import Audit, Scope, audit_rows
+from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.interval_quality import Quality, quality
+from evencover.diagnostics.verdicts import checked_settings
 from evencover.groups import Groups, Label
 from evencover.inputs.arrays import IntArray
 from evencover.intervals import Intervals
@@ -152,19 +152,15 @@ def audit_test_rows(
     The test rows are of different clusters, if there are clusters.
     """
     rows, regressor = evidence.rows, evidence.regressor
-    have_clusters = intervals.guarantee is not None and intervals.guarantee.for_new_clusters
-    audited = audit(
-        rows.y,
+    return audit_rows(
+        rows.required_target(by="an audit"),
         intervals,
-        X=X,
-        groups=evidence.groups,
-        clusters=np.arange(len(rows)) if have_clusters else None,
+        Scope.of(intervals, evidence.groups, X, plan.seed),
+        checked_settings(diagnosis.level, plan.tolerance, plan.seed),
+        quality=study_quality(regressor, rows, intervals, diagnosis),
         diagnosis=diagnosis if _is_of_its_threshold(diagnosis, regressor) else None,
-        tolerance=plan.tolerance,
-        seed=plan.seed,
         split_at_random=split_at_random,
     )
-    return replace(audited, quality=study_quality(regressor, rows, intervals, diagnosis))
 
 
 def misses_of_rows(rows: Rows, intervals: Intervals, groups: Groups) -> Misses:

@@ -20,10 +20,9 @@ from sklearn.base import clone
 
 from evencover.conformal.split import ConformalRegressor
 from evencover.diagnostics.audit_counts import AuditCounts, CellCounter
-from evencover.diagnostics.audit_result import Audit
-from evencover.diagnostics.audits import audit_of_counts, is_raised
+from evencover.diagnostics.audits import Audit, Note, audit_of_counts, is_raised
 from evencover.diagnostics.coverage_tests import CalibrationPools
-from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.display.text import count_text
 from evencover.files.archive import atomic_write
 from evencover.groups import Groups
@@ -323,7 +322,10 @@ class BatchEvidence:
             audited,
             n_replaced=counts.all_rows.n_replaced,
             quality=replace(sampled.quality, rows=judged.rows, coverage=judged.coverage),  # same rows for all widths
-            notes=(*audited.notes, _audit_note(sampled, audited)),
+            facts=(
+                *audited.facts,
+                Note("study sampled", {"rows": audited.overall.rows, "sampled": sampled.overall.rows}),
+            ),
         )
 
     def misses(self, intervals: Intervals) -> Misses:
@@ -335,13 +337,6 @@ class BatchEvidence:
     def _counts(self, level: float) -> AuditCounts:
         """Return the counts of all test rows at a level."""
         return self.by_level[level].counts(self.groups.labels, len(self.regressor.guarantee_.sizes))
-
-
-def _audit_note(sampled: Audit, audited: Audit) -> str:
-    return (
-        f"All {count_text(audited.overall.rows)} test rows were counted. Features were searched, widths compared "
-        f"and predictions judged in {count_text(sampled.overall.rows)} rows of the random sample."
-    )
 
 
 def _at(intervals: Intervals, position: int) -> Intervals:

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from evencover.calibration.two_tails import TailThresholds
-from evencover.diagnostics.audit_result import Audit
-from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.audits import Audit
+from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.interval_quality import Quality
-from evencover.diagnostics.recommendation_result import Recommendation, Tails
+from evencover.diagnostics.recommendations import Recommendation, Tails
 from evencover.diagnostics.verdicts import Verdict
 from evencover.display.text import short_repr
 from evencover.groups import Groups

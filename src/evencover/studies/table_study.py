@@ -14,8 +14,7 @@ from evencover.calibration.two_tails import TwoTails
 from evencover.conformal.split import ConformalRegressor
 from evencover.diagnostics.cross_fitted_models import fitted_with_progress
 from evencover.diagnostics.diagnosis import diagnose
-from evencover.diagnostics.recommendation_result import Recommendation
-from evencover.diagnostics.recommendations import recommend
+from evencover.diagnostics.recommendations import Recommendation, recommend
 from evencover.inputs import StageProgress
 from evencover.inputs.arrays import IntArray, warn_user
 from evencover.inputs.frames import column_names, columns_of, row_numbers

@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 
 from evencover.calibration.table_columns import TableColumns
-from evencover.diagnostics.audit_counts import CellCounter, Cells, RowTotals, Strata
-from evencover.diagnostics.audit_result import Audit
-from evencover.diagnostics.audit_scope import default_feature
+from evencover.diagnostics.audit_counts import CellCounter, Cells, RowTotals, Strata, default_feature
+from evencover.diagnostics.audits import Audit, Note, audit_of_counts
 from evencover.diagnostics.audits import audit as audit_rows
-from evencover.diagnostics.audits import audit_of_counts
 from evencover.diagnostics.coverage_tests import CalibrationPools, checked_sizes
 from evencover.diagnostics.verdicts import checked_settings
-from evencover.display.text import count_text
 from evencover.inputs import AmountProgress
 from evencover.inputs.arrays import FloatArray, IntArray
 from evencover.intervals import Intervals
@@ -258,7 +255,8 @@ def audit_all_rows(
     labels = default.labels_among(found) if columns.group is None else tuple(sorted(found))
     pools = CalibrationPools(counter.level, checked_sizes(calibration_sizes, labels))
     audited = audit_of_counts(sampled, counter.counts(labels, len(pools.sizes)), pools)
-    return replace(audited, notes=(*audited.notes, _note(sampled, audited.overall.rows)))
+    counted = Note("table sampled", {"rows": audited.overall.rows, "sampled": sampled.overall.rows})
+    return replace(audited, facts=(*audited.facts, counted))
 
 
 def _sample(source: TableData, columns: TableColumns, others: Sequence[str], sizes: Mapping[str, int]) -> Any:
@@ -270,10 +268,3 @@ def _sample(source: TableData, columns: TableColumns, others: Sequence[str], siz
     if found.num_rows != len(chosen):
         raise RuntimeError("the data changed while it was read; audit again")
     return found
-
-
-def _note(sampled: Audit, n_rows: int) -> str:
-    return (
-        f"All {count_text(n_rows)} rows were counted. Features, the median width and what the predictions explain are "
-        f"those of {count_text(sampled.overall.rows)} random rows."
-    )

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evencover.diagnostics.audit_result import Audit
-from evencover.diagnostics.diagnosis_result import Diagnosis
-from evencover.diagnostics.options import MARGIN, Option
+from evencover.diagnostics.audits import Audit
+from evencover.diagnostics.diagnosis import Diagnosis
+from evencover.diagnostics.one_threshold import MARGIN, Option
 from evencover.diagnostics.sample_sizes import groups_judged, rows_needed
 from evencover.diagnostics.verdicts import (
     HasVerdict,
@@ -22,8 +22,7 @@ from evencover.diagnostics.verdicts import (
 from evencover.display.text import count_text, join_first, number_text, percent_text, range_text
 from evencover.quantiles import rows_for_finite_threshold
 from evencover.taxonomies import with_n_groups
-from evencover.words.answers import ON_A_BOUND, is_close
-from evencover.words.groups import audited_group_text, coverage_text
+from evencover.words.answers import ON_A_BOUND, audited_group_text, coverage_text, is_close
 from evencover.words.settings import PYTHON, SettingStyle
 
 if TYPE_CHECKING:
@@ -59,15 +58,10 @@ def _simplest_narrow(options: list[Option]) -> Option:
     return next(option for option in options if option.width <= limit)
 
 
-def _groups_setting(diagnosis: Diagnosis, style: SettingStyle) -> str:
-    taxonomy = diagnosis.inputs.taxonomy
-    return style.groups(taxonomy) if taxonomy is not None else f"taxonomy={diagnosis.taxonomy}"
-
-
 def _advice_if_even(diagnosis: Diagnosis, style: SettingStyle) -> str:
     keep = "Keep one threshold for all rows"
     if diagnosis.in_use:
-        groups = _groups_setting(diagnosis, style)
+        groups = style.groups(diagnosis.inputs.taxonomy)
         verb = "guarantees" if diagnosis.inputs.groups_are_guaranteed else "aims at"
         keep = f"One threshold for all rows would be even in these groups, too; {groups} {verb} it"
     return (
@@ -104,7 +98,7 @@ def _advice_if_undecided(diagnosis: Diagnosis, style: SettingStyle) -> str:
 
 def _if_not_shown(diagnosis: Diagnosis, style: SettingStyle) -> str:
     """Return what to do if the calibration rows cannot show whether one threshold is even."""
-    groups = f" with {_groups_setting(diagnosis, style)}" if diagnosis.taxonomy else ""
+    groups = f" with {style.groups(diagnosis.inputs.taxonomy)}" if diagnosis.taxonomy else ""
     guaranteed = diagnosis.inputs.groups_are_guaranteed
     shown = _good_enough_text(diagnosis, style)
     few = _groups_with_few_rows(diagnosis)
@@ -162,16 +156,17 @@ def _calibrate_per_group(diagnosis: Diagnosis, option: Option, style: SettingSty
         for label, width in option.widths.items()
     )
     cost = f"mean width {number_text(option.width)} instead of {number_text(current.width)} ({widths})"
+    groups = style.groups(diagnosis.inputs.taxonomy)
     if diagnosis.in_use:
-        keep = f"Keep {_groups_setting(diagnosis, style)}: with one threshold for all rows, coverage would be uneven."
+        keep = f"Keep {groups}: with one threshold for all rows, coverage would be uneven."
         return f"{keep} On these rows, thresholds per group give {cost}."
-    return f"Calibrate per group with {_groups_setting(diagnosis, style)}: {cost}. {_RECALIBRATE}"
+    return f"Calibrate per group with {groups}: {cost}. {_RECALIBRATE}"
 
 
 def _use_group_thresholds(diagnosis: Diagnosis, style: SettingStyle) -> str:
     """Return the advice if widths are not known or infinite."""
     thresholds = join_first(f"{row.group} {number_text(row.threshold)}" for row in diagnosis.table if row.rows)
-    taxonomy = f", {_groups_setting(diagnosis, style)}" if diagnosis.taxonomy else ""
+    taxonomy = f", {style.groups(diagnosis.inputs.taxonomy)}" if diagnosis.taxonomy else ""
     use = "Keep one threshold per group" if diagnosis.in_use else "Use one threshold per group"
     remedy = None if diagnosis.dependence is None or diagnosis.options else diagnosis.dependence.sufficient_remedy
     change = f" Or change the score: {remedy} would remove its dependence on the spread." if remedy else ""

@@ -1,30 +1,56 @@
-"""Diagnoses and audits as text: tables, test results, the verdict and the advice."""
+"""Results as text and as HTML: tables, test results, notes, the verdict and the advice."""
 
-from evencover.diagnostics.audit_result import Audit, GroupAudit
-from evencover.diagnostics.cluster_tests import one_row_note
-from evencover.diagnostics.diagnosis_result import Diagnosis
+from collections.abc import Callable, Sequence
+from math import inf, isfinite
+from typing import Any, TypeAlias, TypeVar
+
+from evencover.diagnostics.audits import Audit, Note
+from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.exact_tests import SIGNIFICANT
-from evencover.diagnostics.one_threshold import GroupForecast
+from evencover.diagnostics.recommendations import Candidate, Recommendation
 from evencover.diagnostics.score_tests import MIN_ROWS_ABOVE
-from evencover.display.html import Markup, tag
-from evencover.display.text import join_first, number_text, p_value_phrase, p_value_text
+from evencover.diagnostics.verdicts import GroupAudit, GroupCoverage, GroupForecast, Verdict, by_p_value
+from evencover.display.html import Markup, html_table, tag
+from evencover.display.text import count_text, join_first, number_text, p_value_phrase, p_value_text, text_table
+from evencover.scores.support import support_of
 from evencover.words.advice import advice_on_audit, advice_on_diagnosis
-from evencover.words.answers import audit_headline, diagnosis_headline
-from evencover.words.groups import (
-    COVERAGE_COLUMNS,
-    audit_columns,
-    coverage_cells,
-    coverage_text,
-    group_table,
-    html_group_table,
-)
-from evencover.words.quality import quality_text
-from evencover.words.settings import PYTHON, SettingStyle
+from evencover.words.answers import audit_headline, coverage_text, diagnosis_headline, quality_text
+from evencover.words.settings import PYTHON, SettingStyle, message_sentence
 
+COVERAGE_COLUMNS = ("group", "rows", "coverage", "95 % interval")
+AUDIT_COLUMNS = (*COVERAGE_COLUMNS[:3], "estimate", *COVERAGE_COLUMNS[3:], "p (Holm)", "mean width", "Winkler score")
+WITHOUT_SCORE, WITHOUT_WIDTH = -1, -2  # where the columns end; one-sided bounds have neither score nor width
+_MAX_TABLE_ROWS = 30
+
+RowType = TypeVar("RowType", bound=GroupCoverage)
+AuditColumns: TypeAlias = tuple[Callable[[GroupAudit], tuple[str, ...]], tuple[str, ...]]
 SEVERAL_MODELS = (
     "The scores are out of fold: they come from several models that share most of their training rows. So the exact "
     "tests are approximations here."
 )
+_NOTES = {  # the sentence of each kind of `Note`
+    "groups by bound": "The intervals are {side} bounds, so the groups are thirds by the bound.",
+    "equal widths, one group": "All intervals have the same width ({width}), so the rows are one group.",
+    "equal widths, groups by center": "All intervals have the same width ({width}), so the groups are thirds by the "
+    "interval's center.",
+    "noise not assessed": "Coverage by expected noise cannot be assessed: the intervals do not say which rows are "
+    "harder.",
+    "center searched": "No features were given, so the search for low coverage used only the interval's center.",
+    "bound searched": "No features were given, so the search for low coverage used only the {side} bound.",
+    "one row of each cluster": "One random row of each of {clusters} clusters was tested, of {rows} rows: rows of a "
+    "cluster depend on each other.",
+    "treated as independent": "The calibration had clusters, but the test rows were treated as independent: pass their "
+    "clusters (clusters=, on the command line --clusters), unless each row is of another cluster.",
+    "thresholds from clusters": "The thresholds come from clusters of calibration rows, so numbers of calibration rows "
+    "are numbers of clusters. With few of them, coverage can be above the level, which the tests allow for.",
+    "table sampled": "All {rows} rows were counted. Features, the median width and what the predictions explain are "
+    "those of {sampled} random rows.",
+    "study sampled": "All {rows} test rows were counted. Features were searched, widths compared and predictions "
+    "judged in {sampled} rows of the random sample.",
+    "groups by thirds": "Column {column} has {values} different values, so the groups are: {groups}.",
+    "features searched": "Features searched for low coverage ({number}): {features}.",
+    "columns left out": "Columns left out: {columns}.",
+}
 _FORECAST_COLUMNS = (*COVERAGE_COLUMNS, "p (Holm)")
 
 
@@ -35,13 +61,30 @@ def audit_text(audit: Audit, style: SettingStyle = PYTHON) -> str:
         f"Coverage of the test rows at level {audit.level:g}. Estimates and intervals use {audit.evidence}; the "
         f"intervals hold for all groups jointly. The p-values {p_value_scope(audit)}.",
         group_table([*audit.table, *regions, audit.overall], *audit_columns(audit, score=True)),
-        *audit.notes,
+        *audit_notes(audit, style),
     ]
     if audit.n_empty or audit.n_infinite:
         lines.append(f"Empty intervals: {audit.n_empty}; infinite {audit.quality.noun}: {audit.n_infinite}.")
     lines += filter(None, [replaced_text(audit)])
     advice = f"Verdict: {audit.verdict}. {advice_on_audit(audit, style)}"
     return "\n".join([*lines, *_feature_lines(audit), quality_text(audit.quality), audit_headline(audit), advice])
+
+
+def audit_notes(audit: Audit, style: SettingStyle = PYTHON) -> list[str]:
+    """Return what was tested and what was not, in sentences."""
+    return [_note_text(fact, style) for fact in audit.facts]
+
+
+def _note_text(note: Note, style: SettingStyle) -> str:
+    if note.kind == "message":
+        return message_sentence(note.values["message"], style)
+    return _NOTES[note.kind].format(**{name: _value_text(value) for name, value in note.values.items()})
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, int | float):
+        return count_text(value) if isinstance(value, int) else number_text(value)
+    return value if isinstance(value, str) else join_first(value)
 
 
 def audit_html(audit: Audit, advice: str) -> Markup:
@@ -95,8 +138,8 @@ def diagnosis_html(diagnosis: Diagnosis) -> Markup:
 def diagnosis_notes(diagnosis: Diagnosis) -> list[str]:
     """Return what else is to know about the calibration rows, in sentences."""
     n = diagnosis.inputs.clustered_rows
-    clusters = [one_row_note(n, len(diagnosis.inputs.scores))] if n else []
-    return [*([SEVERAL_MODELS] if diagnosis.inputs.several_models else []), *clusters]
+    clusters = Note("one row of each cluster", {"rows": n, "clusters": len(diagnosis.inputs.scores)})
+    return [SEVERAL_MODELS] * diagnosis.inputs.several_models + [_note_text(clusters, PYTHON)] * (n > 0)
 
 
 def _finding(diagnosis: Diagnosis) -> str:
@@ -139,3 +182,136 @@ def _quantiles_text(diagnosis: Diagnosis) -> str:
 
 def _forecast_cells(row: GroupForecast) -> tuple[str, ...]:
     return *coverage_cells(row), p_value_text(row.adjusted)
+
+
+def coverage_cells(row: GroupCoverage) -> tuple[str, ...]:
+    """Return the text of a group's `COVERAGE_COLUMNS`."""
+    if not row.rows:
+        return str(row.group), "0", "not known", "not known"
+    return str(row.group), str(row.rows), f"{row.coverage:.3f}", f"{row.low:.3f} to {row.high:.3f}"
+
+
+def audit_cells(row: GroupAudit) -> tuple[str, ...]:
+    """Return the text of a group's `AUDIT_COLUMNS`."""
+    *counts, interval = coverage_cells(row)
+    estimate = f"{row.estimate:.3f}" if row.rows else "not known"
+    return *counts, estimate, interval, p_value_text(row.adjusted), number_text(row.width), number_text(row.score)
+
+
+def audit_columns(audit: Audit, *, score: bool = False) -> AuditColumns:
+    """Return the cells of a group as a function, and the header; one-sided bounds have neither width nor score."""
+    end = WITHOUT_WIDTH if audit.quality.side else None if score else WITHOUT_SCORE
+    return lambda row: audit_cells(row)[:end], AUDIT_COLUMNS[:end]
+
+
+def group_table(rows: Sequence[RowType], cells: Callable[[RowType], Sequence[str]], header: Sequence[str]) -> str:
+    """Return a table of groups as text; with more than 30 groups, only those with the smallest p-values."""
+    more = [f"  and {len(rows) - _MAX_TABLE_ROWS} more groups"] if len(rows) > _MAX_TABLE_ROWS else []
+    return "\n".join([text_table(header, map(cells, _rows_with_smallest_p_values(rows))), *more])
+
+
+def html_group_table(
+    rows: Sequence[RowType], cells: Callable[[RowType], Sequence[str]], header: Sequence[str]
+) -> list[Markup]:
+    """Return the same table as HTML, for notebooks."""
+    more = [tag("p", f"And {len(rows) - _MAX_TABLE_ROWS} more groups.")] if len(rows) > _MAX_TABLE_ROWS else []
+    return [html_table(header, map(cells, _rows_with_smallest_p_values(rows))), *more]
+
+
+def _rows_with_smallest_p_values(rows: Sequence[RowType]) -> list[RowType]:
+    if len(rows) <= _MAX_TABLE_ROWS:
+        return list(rows)
+    return sorted(rows, key=by_p_value)[:_MAX_TABLE_ROWS]
+
+
+def recommendation_text(found: Recommendation) -> str:
+    """Return a recommendation as text: the reason, and a table of the candidates."""
+    return f"{recommendation_summary(found)}\n\n{text_table(_candidates_header(found), _candidate_rows(found))}"
+
+
+def recommendation_html(found: Recommendation) -> Markup:
+    """Return a recommendation as HTML, for notebooks."""
+    first, *others = (tag("p", line) for line in recommendation_summary(found).split("\n"))
+    return tag("div", tag("b", first), *others, html_table(_candidates_header(found), _candidate_rows(found)))
+
+
+def recommendation_summary(found: Recommendation) -> str:
+    """Return what was chosen and why, then why not the others; a line for each."""
+    lines = [f"Chosen: {found.chosen.name}. {_reason_for_choice(found)}", *_reasons_against_others(found)]
+    if (support := support_of(found.chosen.nonconformity)) is not None:
+        lines.append(f"All candidates hold only targets that are {support}.")
+    return "\n".join(lines)
+
+
+def _reason_for_choice(found: Recommendation) -> str:
+    """Return why the chosen candidate was chosen."""
+    chosen = found.chosen
+    if len(found.candidates) == 1:
+        return f"It was the only candidate; its verdict: {chosen.outcome}."
+    if chosen.verdict != "even":
+        few = ": the rows are too few to show it" if chosen.verdict == "undecided" else ""
+        which = "simplest" if found.one_sided else "best"
+        return f"No candidate is even{few}. Of the {chosen.verdict} ones, this is the {which}."
+    one_threshold = chosen.has_one_threshold
+    even = (
+        "It is even over five groups of the spread"
+        if one_threshold
+        else "Thresholds per group are even by their guarantee"
+    )
+    same = [each for each in _other_candidates(found, "even") if each.has_one_threshold == one_threshold]
+    if any(each.interval_score < chosen.interval_score for each in same):
+        return f"{even}. Less simple ones have an interval score that is at most 1 % lower."
+    with_groups = "" if one_threshold else " with groups"
+    return f"{even}." if found.one_sided else f"{even}, and no even candidate{with_groups} has a lower interval score."
+
+
+def _reasons_against_others(found: Recommendation) -> list[str]:
+    """Return a sentence about the uneven, the undecided and the other even candidates; none if there are none."""
+    verdict = found.chosen.verdict
+    reasons = {
+        "Uneven": _other_candidates(found, "uneven") if verdict != "uneven" else [],
+        "Undecided, because the rows are too few": _other_candidates(found, "undecided") if verdict == "even" else [],
+    }
+    one_threshold = [each for each in _other_candidates(found, "even") if each.has_one_threshold]
+    if verdict == "even" and not found.chosen.has_one_threshold:
+        reasons["Even on the training rows, but not guaranteed"] = one_threshold
+    listed = [each for others in reasons.values() for each in others]
+    worse = [each for each in _other_candidates(found, verdict) if each.interval_score > found.chosen.interval_score]
+    n_worse = sum(each not in listed for each in worse)
+    return [f"{reason}: {_listed(found, others)}." for reason, others in reasons.items() if others] + [
+        f"Also {verdict}, but with a higher interval score: {n_worse} of the {len(found.candidates)} candidates."
+    ] * (n_worse > 0)
+
+
+def _other_candidates(found: Recommendation, verdict: Verdict) -> list[Candidate]:
+    return [each for each in found.candidates if each.verdict == verdict and each is not found.chosen]
+
+
+def _listed(found: Recommendation, candidates: Sequence[Candidate]) -> str:
+    return join_first(each.name + f" ({_score_difference(found, each)})" * (not found.one_sided) for each in candidates)
+
+
+def _score_difference(found: Recommendation, candidate: Candidate) -> str:
+    """Return how much higher or lower its interval score is than that of the chosen candidate: 4.2 % higher."""
+    if not isfinite(candidate.interval_score) or not 0 < found.chosen.interval_score < inf:
+        return f"interval score {number_text(candidate.interval_score)}"
+    percent = 100 * (candidate.interval_score / found.chosen.interval_score - 1)
+    return f"score {abs(percent):.1f} % {'lower' if percent < 0 else 'higher'}"
+
+
+def _candidates_header(found: Recommendation) -> tuple[str, ...]:
+    numbers = () if found.one_sided else (f"interval score at level {found.level:g}", "mean width")
+    return "nonconformity", "taxonomy", "verdict", *numbers, ""
+
+
+def _candidate_rows(found: Recommendation) -> list[tuple[str, ...]]:
+    return [
+        (
+            each.score_name,
+            each.groups_name,
+            each.outcome,
+            *(() if found.one_sided else (number_text(each.interval_score), number_text(each.width))),
+            "<- chosen" * (each is found.chosen),
+        )
+        for each in found.candidates
+    ]

@@ -11,10 +11,8 @@ from evencover.studies.column_checks import too_good
 from evencover.studies.study_result import Study
 from evencover.taxonomies import group_meaning
 from evencover.words.advice import advice_on_diagnosis, advice_on_study
-from evencover.words.answers import HOW_OFTEN, answers, audit_headline, diagnosis_headline
-from evencover.words.groups import audit_columns, group_table
-from evencover.words.quality import quality_text
-from evencover.words.results import audit_html
+from evencover.words.answers import HOW_OFTEN, answers, audit_headline, diagnosis_headline, quality_text
+from evencover.words.results import audit_columns, audit_html, group_table
 from evencover.words.settings import PYTHON, SettingStyle, message_sentence
 
 

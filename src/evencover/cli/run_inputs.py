@@ -1,0 +1,154 @@
+"""What `evencover run` works on: the table, and the columns, score and groups that options name."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evencover.cli.calibrate_command import use_little_memory
+from evencover.cli.terminal import recorded_warnings
+from evencover.datasets import load_dataset
+from evencover.datasets.dataset import Dataset, is_path
+from evencover.groups import Label
+from evencover.inputs.arrays import lookup
+from evencover.inputs.frames import column
+from evencover.inputs.optional import import_optional
+from evencover.scores import BUILTIN_SCORES, Score
+from evencover.scores.score import from_option
+from evencover.studies import Plan, Study, study
+from evencover.studies.large_table import column_labels, table_in_folder
+from evencover.studies.messages import Message
+from evencover.studies.table_preparation import column_groups
+from evencover.synthetic import heteroskedastic
+from evencover.tables.arrow_data import arrow_data, parts_in_files
+from evencover.tables.files import TYPED_SUFFIXES, check_column, column_named, file_name, read_table
+from evencover.taxonomies import Product, Taxonomy, taxonomy_from_option
+
+_EXAMPLE, _EXAMPLE_ROWS = "heteroskedastic", 20_000
+_MAX_ROWS_IN_MEMORY = 500_000  # of a table that is fitted and calibrated at once
+_MAX_GROUPS = 50
+
+
+@dataclass(frozen=True)
+class LoadedTable:
+    """A table with its name and target, the texts that mean a missing value, and notes on how its file was read.
+
+    `large` is the table again, or its path, if it is studied in batches; of a path, `table` has only the columns.
+    """
+
+    table: Any
+    name: str
+    target: str
+    missing_values: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    large: Any = None
+    is_folder: bool = False
+
+    @property
+    def format(self) -> str:
+        """The format of the file of intervals."""
+        is_typed = self.is_folder or Path(self.name).suffix.lower() in TYPED_SUFFIXES
+        return "parquet" if is_typed else "csv"
+
+    def columns_named(self, **options: str | Sequence[str] | None) -> dict[str, Any]:
+        """Return the names of the columns that options mean, by option; an option that is not used is left out."""
+        return {
+            option: self._name(texts) if isinstance(texts, str) else [self._name(each) for each in texts]
+            for option, texts in options.items()
+            if texts is not None
+        }
+
+    def _name(self, text: str) -> str:
+        return column_named(self.table, text)
+
+    def taxonomy(self, texts: Sequence[str] | None) -> Taxonomy | None:
+        """Return the taxonomy of the option --groups; None if it is to be selected."""
+        taxonomies = [taxonomy_from_option(text, self._labels) for text in texts or ()]
+        return Product(taxonomies) if len(taxonomies) > 1 else next(iter(taxonomies), None)
+
+    def _labels(self, text: str) -> tuple[str, tuple[Label, ...]]:
+        """Return the name and the different values of a column of groups. Raise ValueError if they are many."""
+        name = self._name(text)
+        check_column(self.table, name, "groups")
+        if self.large is None:
+            labels = column_groups(self.table, name, "groups").labels
+        else:
+            labels = column_labels(arrow_data(self.large), name, self.missing_values)
+        if len(labels) > _MAX_GROUPS:
+            raise ValueError(
+                f"groups: column {name!r} must have at most {_MAX_GROUPS} different values, because each gets its own "
+                f"threshold; got {len(labels)}; bin them first"
+            )
+        return name, labels
+
+    def study(self, plan: Plan, intervals: Path, settings: Mapping[str, Any]) -> Study:
+        """Return the study of the table; a large one is studied in batches, and its intervals are written at once."""
+        table: Any = self.table
+        in_batches: dict[str, Any] = {}
+        if self.large is not None:
+            table, in_batches = self.large, {"output": intervals, "missing_values": self.missing_values}
+        found = study(table, self.target, plan=plan, name=self.name, **in_batches, **settings)
+        return replace(found, table_notes=(*map(Message, self.notes), *found.table_notes))
+
+    def values_next_to_intervals(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the values of columns by name; a large table has written its intervals already."""
+        return {name: column(self.table, name, "drop") for name in names if self.large is None}
+
+
+def load_table(
+    data: Path | None,
+    target: str | None,
+    categorical: Sequence[str],
+    missing_values: Sequence[str],
+    data_dir: Path | None,
+    *,
+    as_a_whole: bool,
+) -> LoadedTable:
+    """Return a table: from a file, by the name of a data set, or the example; of a large one only its columns."""
+    if data is not None and (is_path(str(data)) or data.is_dir()):
+        in_batches, file = _is_read_in_batches(data, as_a_whole=as_a_whole), file_name(data)
+        with recorded_warnings() as notes:
+            if in_batches:
+                table = next(parts_in_files(data)).schema.empty_table()
+            elif data.is_dir():
+                table = table_in_folder(data, missing_values)
+            else:
+                table = read_table(data, text=categorical, missing=missing_values)
+        if target is None:
+            raise ValueError(f"target must name the column to predict; the columns of {file} are {table.column_names}")
+        duplicates = [name for name in table.column_names if name.startswith(f"{target} (column ")]
+        if duplicates:
+            raise ValueError(f"target: several columns are named {target!r}; give the position of one, counted from 1")
+        target = column_named(table, target)
+        check_column(table, target, f"target of {file}")
+        is_large = table.num_rows > _MAX_ROWS_IN_MEMORY and not as_a_whole
+        large = data if in_batches else table if is_large else None
+        return LoadedTable(table, file, target, missing_values, notes, large, data.is_dir())
+    if data is None:
+        sample = heteroskedastic(_EXAMPLE_ROWS, seed=0)
+        dataset = Dataset(_EXAMPLE, sample.X, sample.y)
+    else:
+        dataset = load_dataset(str(data), data_dir=data_dir)
+    arrow = import_optional("pyarrow", extra="cli", purpose="a table of text and numbers")
+    columns = dict(zip(dataset.features, dataset.X.T, strict=True)) | {dataset.response: dataset.y}
+    if target not in (None, dataset.response):
+        raise ValueError(f"target of {dataset.name} must be {dataset.response!r}; got {target!r}")
+    return LoadedTable(arrow.table(columns), dataset.name, dataset.response)
+
+
+def _is_read_in_batches(data: Path, *, as_a_whole: bool) -> bool:
+    """Return whether data is a Parquet file or a folder with many rows, and need not be read as a whole."""
+    if data.is_dir():
+        if as_a_whole:
+            raise ValueError("clusters, time and calibration=cross need one file, read as a whole; got a folder")
+    elif as_a_whole or data.suffix.lower() != ".parquet" or not data.is_file():
+        return False
+    use_little_memory()
+    return sum(part.n_rows for part in parts_in_files(data)) > _MAX_ROWS_IN_MEMORY
+
+
+def score_named(name: str) -> Score | None:
+    """Return the score with this name; None if it is to be selected."""
+    scores = {each.option: each for each in BUILTIN_SCORES if hasattr(each, "option")}
+    found = lookup(name, {"auto": None, **scores}, "score")
+    return None if found is None else from_option(found)
