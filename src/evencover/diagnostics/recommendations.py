@@ -1,6 +1,6 @@
 """`recommend`: choose the score and the groups on out-of-fold predictions, before calibration."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
@@ -29,7 +29,13 @@ from evencover.diagnostics.verdicts import Settings, Verdict, checked_settings
 from evencover.groups import cluster_codes
 from evencover.inputs import Progress
 from evencover.inputs.arrays import FloatArray, check_count
-from evencover.models.estimators import check_regressor, checked_target, is_frozen
+from evencover.models.estimators import (
+    check_regressor,
+    checked_target,
+    fitted_clone,
+    is_frozen,
+    out_of_fold_prediction,
+)
 from evencover.models.target_transforms import check_target_transform, with_target_transform
 from evencover.predictions import Prediction
 from evencover.quantiles import Level, rows_for_finite_threshold
@@ -170,18 +176,59 @@ def recommend(
     report = _PassProgress(progress or (lambda *_: None), 1 + with_log, n_last_fits)
     models: dict[str | None, CrossFittedModel] = {}
     models[None] = cross_fitted_model(estimator, X, target, codes, settings.seed, report)
-    candidates = list(_candidates(models[None].rows, choices, settings))
     if with_log:
         on_log_scale = _fitted_to_log(models[None].estimator)
         models["log"] = cross_fitted_model(on_log_scale, X, target, codes, settings.seed, report.next_pass())
-        candidates += [replace(each, transform="log") for each in _candidates(models["log"].rows, choices, settings)]
-    candidates.sort(key=lambda each: each.interval_score)
-    chosen = _best_even(candidates, prefer_groups=choices.rows_suffice_for_groups(settings.level))
+    candidates, chosen = _compared({transform: model.rows for transform, model in models.items()}, choices, settings)
     fitted = FrozenEstimator(models[chosen.transform].fitted(X, target))
     report.finish()
     regressor = ConformalRegressor(fitted, nonconformity=chosen.nonconformity, **_calibration_settings(chosen))
     regressor.recommendation_ = Recommendation(tuple(candidates), chosen, float(settings.level))
     return regressor
+
+
+def fitted_on_better_scale(
+    estimator: Any, X: Any, y: FloatArray, nonconformity: Score, taxonomy: Taxonomy, settings: Settings
+) -> Any:
+    """Return a model, fitted to the log of the target if `recommend` would choose this for a given score and groups.
+
+    The two models are compared on their own out-of-fold predictions, so each of them is fitted only once. Without such
+    predictions, the model is fitted to the target itself.
+
+    Parameters
+    ----------
+    estimator : regressor
+        A pipeline whose last step is `WithSpread`.
+    X, y : table and ndarray of n rows
+        Training rows.
+    nonconformity, taxonomy : score and taxonomy
+        The score, with the support of the target, and the groups.
+    settings : Settings
+        Level and tolerance of the comparison, and seed of its random draws.
+    """
+    fitted: dict[str | None, Any] = {None: fitted_clone(estimator, X, y)}
+    choices = _Choices(nonconformity, fresh_taxonomy(taxonomy), len(y), tails="joint")
+    if out_of_fold_prediction(fitted[None])[0] is None or not _is_log_evaluated(estimator, y, choices):
+        return fitted[None]
+    fitted["log"] = fitted_clone(_fitted_to_log(estimator), X, y)
+    rows = {transform: Rows(out_of_fold_prediction(model)[0], X, y) for transform, model in fitted.items()}
+    return fitted[_compared(rows, choices, settings)[1].transform]
+
+
+def _compared(
+    rows: Mapping[str | None, Rows], choices: "_Choices", settings: Settings
+) -> tuple[list[Candidate], Candidate]:
+    """Return the candidates, the one with the smallest interval score first, and the one to choose.
+
+    `rows` has training rows with out-of-fold predictions, of the model of each transform of the target.
+    """
+    candidates = [
+        replace(each, transform=transform)
+        for transform, predicted in rows.items()
+        for each in _candidates(predicted, choices, settings)
+    ]
+    candidates.sort(key=lambda each: each.interval_score)
+    return candidates, _best_even(candidates, prefer_groups=choices.rows_suffice_for_groups(settings.level))
 
 
 @dataclass
@@ -322,8 +369,8 @@ def _candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[C
 
 def _joint_candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[Candidate]:
     """Yield each score with one threshold, and with each taxonomy."""
-    for option in _options(rows, BySpread(_N_COMPARED_GROUPS), choices, settings):
-        if choices.with_one_threshold and not option.per_group:
+    if choices.with_one_threshold:
+        for option in _options(rows, BySpread(_N_COMPARED_GROUPS), choices, settings, per_group=False):
             yield _candidate(option, Marginal())
     for taxonomy in choices.taxonomies(settings):
         for option in _options(rows, taxonomy, choices, settings):
@@ -335,13 +382,14 @@ def _candidate(option: Option, taxonomy: Taxonomy) -> Candidate:
     return Candidate(option.nonconformity, taxonomy, option.verdict, option.interval_score, option.width)
 
 
-def _options(rows: Rows, taxonomy: Taxonomy, choices: _Choices, settings: Settings) -> Iterator[Option]:
-    """Yield the options of the scores that can be chosen, with the groups of a taxonomy."""
+def _options(
+    rows: Rows, taxonomy: Taxonomy, choices: _Choices, settings: Settings, *, per_group: bool = True
+) -> tuple[Option, ...]:
+    """Return the options of the scores that can be chosen, with the groups of a taxonomy."""
     score = choices.nonconformity or with_support(Residual(), choices.support)
     marginal = MarginalThreshold.of_rows(rows, fresh_taxonomy(taxonomy).learn(rows), score, settings.level)
-    for option in evaluate_options(rows, score, marginal, settings):
-        if choices.nonconformity in (None, option.nonconformity):
-            yield option
+    others = choices.nonconformity is None
+    return evaluate_options(rows, score, marginal, settings, per_group=per_group, others=others)
 
 
 def _fitted_to_log(estimator: Any) -> Any:

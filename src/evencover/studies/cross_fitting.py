@@ -3,15 +3,18 @@
 import warnings
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.pipeline import Pipeline
 
 from evencover.conformal.cross import CrossConformalRegressor
 from evencover.diagnostics.audit_result import Audit
 from evencover.diagnostics.cross_fitted_models import with_spread_model
 from evencover.diagnostics.diagnosis_result import Diagnosis
+from evencover.diagnostics.recommendations import fitted_on_better_scale
+from evencover.diagnostics.verdicts import checked_settings
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee, TooFewRowsWarning
 from evencover.inputs import StageProgress
@@ -20,12 +23,14 @@ from evencover.inputs.frames import take
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
 from evencover.models.estimators import cloned, fitted_clone, predictions_of
-from evencover.models.folds import RandomPairs
+from evencover.models.folds import FoldEnsemble, RandomPairs
+from evencover.models.spread import WithSpread
 from evencover.predictions import Prediction
 from evencover.quantiles import Levels, rows_for_finite_threshold
 from evencover.rows import Rows
-from evencover.scores import Score
-from evencover.scores.support import with_support
+from evencover.scores import Normalized, ProbabilityDistance, RelativeIntervalDistance, Score
+from evencover.scores.score import needs_scale
+from evencover.scores.support import with_support, without_support
 from evencover.studies.evidence import EvidenceKind, Misses, audit_taxonomy, audit_test_rows, misses_of_rows
 from evencover.studies.plan import Plan, small_table_choice
 from evencover.studies.table_preparation import PreparedTable
@@ -274,12 +279,16 @@ def tested_groups(regressor: CrossConformalRegressor, intervals: Intervals, rows
     return Groups(learned.codes, learned.labels)
 
 
+_WITHOUT_UNIT = (Normalized, RelativeIntervalDistance, ProbabilityDistance)
+
+
 @dataclass(frozen=True, eq=False)
 class CrossSettings:
     """The settings of all models of a cross-fitted study. They depend on the plan and the number of rows alone.
 
     Nothing is selected on the rows that calibrate, but for the support of the target: `fitted` decides it on the rows
-    that it gets. So their guarantee holds, under the condition that all targets have this support.
+    that it gets. So their guarantee holds, under the condition that all targets have this support. Each model decides
+    on its own training rows whether it is fitted to the log of the target (`OnBetterScale`).
 
     Parameters
     ----------
@@ -338,17 +347,74 @@ class CrossSettings:
         parts = [units.without(left_out) for left_out in self.held_out(units)]
         return [training[rows] for others, training in parts for rows, _ in self.folds(others)]
 
+    @property
+    def tries_log(self) -> bool:
+        """Whether models of the log of the target are tried.
+
+        They are compared with other models by their own out-of-fold predictions, which `WithSpread` has: further fits
+        would multiply the time by ten. Scores of models on different scales are comparable if they have no unit. A
+        given score with given groups stays as it is, as in a split.
+        """
+        plan, score = self.plan, without_support(self.nonconformity)
+        given = plan.target_transform == "none" or (plan.nonconformity is not None and plan.taxonomy is not None)
+        return (
+            not given
+            and isinstance(self.model[-1], WithSpread)
+            and isinstance(score, _WITHOUT_UNIT)
+            and not needs_scale(score)
+        )
+
+    def score_of(self, y: FloatArray) -> Score:
+        """Return the score, with the support of these targets."""
+        return with_support(self.nonconformity, self.plan.target_support(y))
+
     def fitted(self, X: Any, y: FloatArray, units: Units) -> CrossConformalRegressor:
         """Return the model, fitted and calibrated on these rows."""
-        score = with_support(self.nonconformity, self.plan.target_support(y))
         regressor = CrossConformalRegressor(
-            self.model,
+            OnBetterScale(self) if self.tries_log else self.model,
             cv=self.folds(units),
-            nonconformity=score,
+            nonconformity=self.score_of(y),
             taxonomy=self.taxonomy,
             random_state=self.plan.seed,
         )
-        return regressor.fit(X, y, clusters=units.codes if len(units) < len(y) else None)
+        regressor.fit(X, y, clusters=units.codes if len(units) < len(y) else None)
+        if self.tries_log:  # a file holds the models alone: predictions need no code that compares models
+            regressor.estimator_ = FoldEnsemble([each.best_estimator_ for each in regressor.estimators_])
+        return regressor
+
+
+class OnBetterScale(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """The model of a fold, fitted to the log of the target if its intervals are better on the training rows.
+
+    The comparison is a part of `fit`. So the guarantee of cross-conformal regression holds: calibration and test rows
+    of the fold have no influence on it.
+
+    Parameters
+    ----------
+    settings : CrossSettings
+        The model, the score and the groups.
+
+    Attributes
+    ----------
+    best_estimator_ : fitted regressor
+        The model, or the model of the log of the target.
+    """
+
+    def __init__(self, settings: CrossSettings) -> None:
+        self.settings = settings
+
+    def fit(self, X: Any, y: FloatArray) -> Self:
+        """Fit the model and, if targets are positive and skewed, a model of their log; keep the better one."""
+        settings, plan = self.settings, self.settings.plan
+        comparison = checked_settings(plan.level, plan.tolerance, plan.seed)
+        self.best_estimator_ = fitted_on_better_scale(
+            settings.model, X, y, settings.score_of(y), settings.taxonomy, comparison
+        )
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return the predictions, in the unit of the target. Shape (n,)."""
+        return np.asarray(self.best_estimator_.predict(X))
 
 
 def units_of(table: PreparedTable, plan: Plan) -> Units:

@@ -11,6 +11,7 @@ from sklearn.pipeline import Pipeline
 
 from evencover.calibration.by_group import ByGroup
 from evencover.calibration.two_tails import TwoTails
+from evencover.conformal.cross import CrossConformalRegressor
 from evencover.conformal.split import ConformalRegressor
 from evencover.diagnostics.cross_fitted_models import fitted_with_progress
 from evencover.diagnostics.diagnosis import diagnose
@@ -27,12 +28,19 @@ from evencover.scores import Bounded
 from evencover.scores.score import needs_scale, with_scale
 from evencover.scores.support import with_support
 from evencover.studies.column_checks import support_notes, support_warnings
-from evencover.studies.cross_fitting import CrossEvidence, CrossSettings, cross_fitted, tested_groups, units_of
+from evencover.studies.cross_fitting import (
+    CrossEvidence,
+    CrossFitted,
+    CrossSettings,
+    cross_fitted,
+    tested_groups,
+    units_of,
+)
 from evencover.studies.evidence import SplitEvidence, audit_taxonomy
 from evencover.studies.messages import Message, TableWarning
 from evencover.studies.plan import Plan
 from evencover.studies.splits import clusters_of, note_on_cross, split_table, time_notes
-from evencover.studies.study_result import Study
+from evencover.studies.study_result import Study, are_of_log
 from evencover.studies.table_preparation import (
     ColumnRoles,
     PreparedTable,
@@ -137,7 +145,7 @@ def _fit_cross(table: PreparedTable, plan: Plan, progress: StageProgress) -> _Fi
     models, test = cross_fitted(settings, table, units, regressor.guarantee_, progress)
     support = plan.target_support(table.y)
     outside = support_warnings(support, test=table.y)
-    notes = support_notes(support, decided=_decides_support(plan))
+    notes = [*support_notes(support, decided=_decides_support(plan)), *_log_notes_of_folds(regressor, models, plan)]
     rows, intervals = Rows.with_checked_target(models.prediction, test.X, test.y), models.intervals(plan.level)
     test = Part(decided.shown(decided.places(test.positions)), test.y, test.positions)
     calibration = table.rows[np.sort(np.concatenate([positions for _, positions in regressor.cv]))]
@@ -186,6 +194,20 @@ def _log_notes(regressor: ConformalRegressor) -> list[Message]:
     text = (
         f"The model was fitted to the log of the target, because {reason} on the training rows. So it predicts about "
         "the median of the target; the mean is larger if the target is skewed. To switch this off, use"
+    )
+    return [Message(text, ({"target_transform": "none"},), lead="")]
+
+
+def _log_notes_of_folds(regressor: CrossConformalRegressor, tests: CrossFitted, plan: Plan) -> list[Message]:
+    """Return a note if models were fitted to the log of the target: how many, what it means, how to switch it off."""
+    own, testing = are_of_log(regressor, plan), [each for test in tests.regressors for each in are_of_log(test, plan)]
+    if not any((*own, *testing)):
+        return []
+    text = (
+        f"{sum(own)} of the {len(own)} models of the predictor, and {sum(testing)} of the {len(testing)} models that "
+        "tested the rows, are models of the log of the target: each model decided this on its own training rows, by "
+        "the interval score, which adds misses to the width. A model of the log predicts about the median of the "
+        "target; the mean is larger if the target is skewed. To switch this off, use"
     )
     return [Message(text, ({"target_transform": "none"},), lead="")]
 
