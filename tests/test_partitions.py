@@ -12,7 +12,7 @@ from evencover.tables.interval_columns import renamed
 from evencover.tables.partitions import Outcome, merged_outcomes, partition_outcome
 from evencover.tables.table_calibration import ScoreCounts
 from tests.clusters import partitions
-from tests.distributed_tables import table
+from tests.large_tables import table
 
 
 def test_columns_are_renamed_next_to_new_ones():
