@@ -304,12 +304,12 @@ def test_quantiles_are_those_of_cross_fitted_standardised_residuals(source, fold
 def test_training_rows_are_predicted_out_of_fold():
     """By a center and a spread that are learned without the row, and the quantiles that all rows have."""
     sample = heteroskedastic(60, seed=0)
-    model = WithSpread(Ridge(), NeighborSpread(5), cv=KFold(3), random_state=0).fit(sample.X, sample.y)
-    found, folds = model.out_of_fold_prediction_, np.arange(60) // 20
-    centers = cross_val_predict(Ridge(), sample.X, sample.y, cv=KFold(3))
+    splitter = KFold(3, shuffle=True, random_state=1)
+    model = WithSpread(Ridge(), NeighborSpread(5), cv=splitter, random_state=0).fit(sample.X, sample.y)
+    found, centers = model.out_of_fold_prediction_, cross_val_predict(Ridge(), sample.X, sample.y, cv=splitter)
     np.testing.assert_allclose(found.center, centers)
-    for fold in range(3):
-        others = folds != fold
+    for _, held_out in splitter.split(sample.X):
+        others = ~np.isin(np.arange(60), held_out)
         source = NeighborSpread(5)
         source.learn(model.estimator_, sample.X[others], sample.y[others], (sample.y - centers)[others])
         np.testing.assert_allclose(found.spread[~others], source.spread(model.estimator_, sample.X[~others]))

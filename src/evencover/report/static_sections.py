@@ -17,7 +17,6 @@ from evencover.report.charts import format_number
 from evencover.report.level_sections import scrolling_table, section
 from evencover.scores import BUILTIN_SCORES
 from evencover.studies import Study
-from evencover.studies.cross_fitting import CrossEvidence
 from evencover.words.results import p_value_scope
 from evencover.words.settings import SettingStyle
 from evencover.words.studies import study_notes
@@ -124,9 +123,9 @@ def data_section(study: Study, style: SettingStyle) -> Markup:
     details = tag("details", tag("summary", "The features"), columns)
     texts = study_notes(study, style)
     notes = [tag("ul", *(tag("li", text) for text in texts))] if texts else []
-    evidence, used = study.evidence, _parts(study)
-    if isinstance(evidence, CrossEvidence):
-        used = [tag("p", _fold_text(study, len(evidence.models.rows)))]
+    models, used = study.evidence.models, _parts(study)
+    if models is not None:
+        used = [tag("p", _fold_text(study, len(models.rows)))]
     return section("data", "Data", used[0], *notes, *used[1:], details)
 
 

@@ -48,7 +48,7 @@ class Study:
         The calibrated model; takes tables with the columns of the features.
     recommendation : Recommendation or None
         The scores and groups that were evaluated on the training part; None if the plan gives both.
-    evidence : SplitEvidence, CrossEvidence or BatchEvidence
+    evidence : Evidence
         The rows that test the model: a part of the table, all rows in turn, or those of a large table, in batches.
     intervals : Intervals
         The intervals of the test rows, at the plan's level.
