@@ -25,7 +25,8 @@ from evencover import ConformalRegressor
 from evencover.cli import main as run_command_line
 from evencover.models import AutoRegressor, TableEncoder, WithSpread, auto
 from evencover.report import writing
-from evencover.studies import evidence, table_study
+from evencover.studies import table_study
+from evencover.studies.evidence import Evidence
 
 _STEPS: dict[str, list[tuple[Any, str]]] = {  # the functions of each step
     "encode the columns": [(TableEncoder, "fit"), (TableEncoder, "transform")],
@@ -35,7 +36,7 @@ _STEPS: dict[str, list[tuple[Any, str]]] = {  # the functions of each step
     "select score and groups": [(table_study, "recommend")],
     "calibrate": [(ConformalRegressor, "calibrate")],
     "diagnose": [(table_study, "diagnose")],
-    "audit": [(evidence, "audit_test_rows")],
+    "audit": [(Evidence, "audit")],
     "write the report": [(writing, "write_report")],
     "save the predictor": [(ConformalRegressor, "save")],
 }

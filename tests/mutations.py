@@ -422,7 +422,7 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
             "test_model_selection",
         ),
         Mutation(
-            "studies/splits.py",
+            "studies/table_study.py",
             "return min(ends, key=lambda end: abs(end - position))",
             "return position",
             "rows of the same time are in two parts of a split by time",
@@ -523,14 +523,14 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
             "self.cells[cell] = self.cells.get(cell, RowTotals()) + totals",
             "self.cells[cell] = totals",
             "of each file only the last batch is counted",
-            "test_distributed_audit",
+            "test_table_audits",
         ),
         Mutation(
             "tables/table_audit.py",
             "np.searchsorted(self.positions, [first, first + len(batch)])",
             "np.searchsorted(self.positions, [first, first + len(batch) - 1])",
             "a random sample never holds the last row of a batch",
-            "test_distributed_audit",
+            "test_table_audits",
         ),
     ),
     "files and command line": (

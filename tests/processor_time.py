@@ -26,7 +26,10 @@ KINDS = {  # by the first beginning of a test's path that fits
         *("test_cli", "test_report", "test_one_pass", "test_one_sided_texts", "test_progress", "test_signals"),
         "test_start",
     ),
-    "tables of any size, arrays and SQL": ("test_distributed", "test_partitions", "test_device_arrays", "test_sql"),
+    "tables of any size, arrays and SQL": (
+        *("test_tables_in_batches", "test_table_commands", "test_table_audits", "test_large_studies"),
+        *("test_cluster_tables", "test_partitions", "test_device_arrays", "test_sql"),
+    ),
     "reproduction of the paper and benchmarks": ("test_reproduction", "test_benchmark", "test_verdict_rates"),
     "parts on their own": ("",),
 }

@@ -15,6 +15,7 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.stats import binom, chisquare
 from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression, Ridge
@@ -40,13 +41,17 @@ from evencover import (
     CrossConformalRegressor,
     Normalized,
     OneSided,
+    ProbabilityDistance,
     Product,
     Residual,
     audit,
 )
 from evencover.model_selection import CoverageScorer, IntervalScorer, intervals_of
-from evencover.models import FromStd, TableEncoder
+from evencover.models import FromStd, NeighborSpread, TableEncoder, WithSpread, predictions_of
+from evencover.models.estimators import fitted_clone
 from evencover.models.folds import bootstrap_splits
+from evencover.models.target_transforms import with_target_transform
+from evencover.scores.evaluation import interval_by, scores_by
 from evencover.synthetic import heteroskedastic
 from tests.processes import descendants, parents, still_there
 from tests.synthetic import ONE_IN_A_MILLION
@@ -69,6 +74,19 @@ def bounds(model, new=NEW.X):
 
 def cube(y):
     return y**3
+
+
+class LogOfSomeRows(RegressorMixin, BaseEstimator):
+    """A linear model with a spread, fitted to the log of the target if its rows have large features."""
+
+    def fit(self, X, y):
+        spread = WithSpread(LinearRegression(), NeighborSpread(), random_state=0)
+        chosen = with_target_transform(spread, "log" if X[:, 0].mean() > DATA.X[:, 0].mean() else None)
+        self.best_estimator_ = fitted_clone(chosen, X, y)
+        return self
+
+    def predict(self, X):
+        return self.best_estimator_.predict(X)
 
 
 class Counter(RegressorMixin, BaseEstimator):
@@ -369,6 +387,26 @@ class TestTables:
         model = cross(cv=3, target_transform=by_function, random_state=0).fit(X, Y)
         same = cross(cv=3, target_transform=FunctionTransformer(np.cbrt, cube), random_state=0).fit(X, Y)
         np.testing.assert_allclose(bounds(model), bounds(same))
+
+    @pytest.mark.parametrize("score", [Residual(), Normalized(), ProbabilityDistance()], ids=repr)
+    def test_models_of_some_folds_on_another_scale(self, score):
+        """The ends of the intervals are those of the models by themselves, selected by their ranks."""
+        y = np.exp(Y)
+        model = cross(LogOfSomeRows(), cv=3, nonconformity=score, random_state=0).fit(X, y)
+        kinds = [isinstance(each.best_estimator_, TransformedTargetRegressor) for each in model.estimators_]
+        assert sorted(set(kinds)) == [False, True]
+        codes, ends = model.calibrator_.folds.codes[0], []
+        for fold, each in enumerate(model.estimators_):
+            own = np.flatnonzero(codes == fold)
+            scores = scores_by(score, y[own], predictions_of(each, X[own]))
+            np.testing.assert_array_equal(model.calibrator_.scores[own], scores)
+            prediction = predictions_of(each, NEW.X)
+            ends += [np.asarray(interval_by(score, threshold, prediction)) for threshold in scores]
+        lower, upper = np.sort(np.stack(ends), axis=0).transpose(2, 0, 1)
+        found = model.predict_interval(NEW.X, level=0.8)
+        np.testing.assert_array_equal(found.lower, lower[12 - 1])  # floor(0.2 × 61)
+        np.testing.assert_array_equal(found.upper, upper[49 - 1])  # ceil(0.8 × 61)
+        np.testing.assert_allclose(found.prediction, model.predict(NEW.X))
 
     def test_a_large_table_is_predicted_in_blocks(self, monkeypatch):
         model = cross(cv=3, random_state=0).fit(X, Y)

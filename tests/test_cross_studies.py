@@ -4,6 +4,9 @@ import io
 import json
 import re
 import shutil
+import subprocess
+import sys
+import warnings
 from contextlib import redirect_stdout
 from dataclasses import replace
 from fractions import Fraction
@@ -15,7 +18,9 @@ import pandas as pd
 import pytest
 from joblib import parallel_config
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import Pipeline
 
 from evencover import (
     ByFeature,
@@ -26,6 +31,7 @@ from evencover import (
     CrossConformalRegressor,
     Guarantee,
     Marginal,
+    Normalized,
     OneSided,
     Prediction,
     ProbabilityDistance,
@@ -36,10 +42,12 @@ from evencover import (
     audit,
     conformal_rank,
     diagnose,
+    interval_score,
 )
 from evencover.guarantees import FoldBound, LowerBound
-from evencover.models import WithSpread
+from evencover.models import NeighborSpread, WithSpread
 from evencover.studies import MODELS, Plan, study
+from evencover.studies.cross_fitting import CrossSettings, OnBetterScale
 from evencover.words.answers import share_text
 from evencover.words.studies import guarantee_text, law_text
 from tests.canonical_studies import StopStudyError, checked_table, cross_regressor
@@ -246,6 +254,7 @@ class TestSettings:
 
     def test_a_model_without_a_spread_gets_one_if_the_score_is_not_given(self):
         plans = SIMPLE, replace(SIMPLE, nonconformity=None)
+        plans = [replace(plan, target_transform="none") for plan in plans]
         models = [cross_regressor(small(), plan).estimator[-1] for plan in plans]
         assert [type(model) for model in models] == [LinearRegression, WithSpread]
 
@@ -485,6 +494,144 @@ class TestTexts:
         intervals = np.stack([np.where(np.arange(100) % 10, -1.0, 1.0), np.full(100, 2.0)], axis=1)
         audited = audit(y, intervals, groups=np.arange(100) % 3 == 0)
         assert "Only a larger table can show more." in self.advice(found, audited)
+
+
+SHIFT = 1.3
+LIGHT = WithSpread(LinearRegression(), NeighborSpread(), random_state=0)
+
+
+def positive(n=60, *, skewed):
+    """Return a table of positive targets: prices, whose log is linear, or the same without an exponential."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=n)
+    line = x + rng.normal(scale=0.5, size=n)
+    return pd.DataFrame({"x": x, "y": np.exp(line) if skewed else line + 10})
+
+
+def of_log(regressor):
+    """Return whether each model of a regressor is fitted to the log of the target."""
+    return [isinstance(model[-1], TransformedTargetRegressor) for model in regressor.estimators_]
+
+
+def model_is_of_log(table):
+    """Return whether the model of a fold with these training rows is fitted to the log of the target."""
+    settings = CrossSettings(LOG_PLAN, Pipeline([("model", LIGHT)]), ProbabilityDistance(), Marginal())
+    fitted = OnBetterScale(settings).fit(table[["x"]].to_numpy(), table["y"].to_numpy())
+    return isinstance(fitted.best_estimator_[-1], TransformedTargetRegressor)
+
+
+LOG_PLAN = Plan(model=LIGHT, calibration="cross", level=0.8)
+
+
+@pytest.fixture(scope="module")
+def logs():
+    return study(positive(skewed=True), "y", plan=LOG_PLAN)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return study(positive(skewed=True), "y", plan=replace(LOG_PLAN, target_transform="none"))
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """A study with models of both kinds: the targets are a little more than lognormal ones."""
+    return study(positive(skewed=True).assign(y=lambda each: each.y + SHIFT), "y", plan=LOG_PLAN)
+
+
+class TestLog:
+    """Each model decides on its own training rows whether it is fitted to the log of the target."""
+
+    def test_it_is_found_and_better_if_the_target_is_lognormal(self, logs, plain):
+        assert all(of_log(logs.regressor))
+        assert all(all(of_log(each)) for each in logs.evidence.models.regressors)
+        scores = [interval_score(found.test.y, found.intervals) for found in (logs, plain)]
+        assert scores[0] < 0.9 * scores[1]
+        assert logs.intervals.lower.min() > 0
+
+    def test_nothing_changes_if_the_target_is_normal(self):
+        plans = (LOG_PLAN, replace(LOG_PLAN, target_transform="none"))
+        found, without = (study(positive(40, skewed=False), "y", plan=plan) for plan in plans)
+        assert not any(of_log(found.regressor))
+        np.testing.assert_array_equal(bounds(found), bounds(without))
+        assert found.notes == without.notes
+        assert found.method == without.method
+
+    def test_rows_of_its_own_decide(self):
+        """Positive and skewed targets of at least 20 rows, whose logs are less skewed."""
+        table = positive(skewed=True)
+        assert model_is_of_log(table)
+        assert model_is_of_log(table[:20])
+        assert not model_is_of_log(table[:19])
+        assert not model_is_of_log(table.assign(y=table.y - table.y.min()))
+        assert not model_is_of_log(positive(skewed=False))
+
+    def test_the_better_model_is_kept(self):
+        """Targets that are skewed only because a feature is: the model of their log is tried, and worse."""
+        rng = np.random.default_rng(0)
+        x = rng.exponential(size=60)
+        assert not model_is_of_log(pd.DataFrame({"x": x, "y": 1 + 3 * x + rng.uniform(0, 0.2, size=60)}))
+
+    def test_calibration_and_test_rows_have_no_influence(self, mixed):
+        """Targets with which no model would be fitted to the log: the models without them stay the same, bit by bit."""
+        table = positive(skewed=True).assign(y=lambda each: each.y + SHIFT)
+        for fold in (0, 5):
+            _, held_out = mixed.regressor.cv[fold]
+            changed = table.copy()
+            changed.loc[held_out, "y"] = [-3.0, 1e6, 2e6, -7.0, 0.0, 1.0][: len(held_out)]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                again = study(changed, "y", plan=LOG_PLAN)
+            before, after = (found.regressor.estimators_[fold] for found in (mixed, again))
+            assert type(before[-1]) is type(after[-1])
+            np.testing.assert_array_equal(before.predict(table[["x"]]), after.predict(table[["x"]]))
+            assert sum(of_log(again.regressor)) < sum(of_log(mixed.regressor))
+
+    def test_the_study_says_how_many_models_are_of_the_log(self, logs, plain, mixed):
+        own = sum(of_log(mixed.regressor))
+        tests = sum(sum(of_log(each)) for each in mixed.evidence.models.regressors)
+        assert 0 < own < 10
+        assert f"fitted to the log of the target in {own} of 10 folds; score" in mixed.method
+        (note,) = (note for note in mixed.notes if "log of the target" in note)
+        assert note.startswith(f"{own} of the 10 models of the predictor, and {tests} of the 100 models that tested")
+        assert note.endswith("To switch this off, use target_transform='none'.")
+        assert "fitted to the log of the target; score" in logs.method
+        assert "log of the target" not in str(plain)
+        page = report_page(mixed)
+        assert note.partition(":")[0] in page
+        assert f"fitted to the log of the target in {own} of 10 folds" in page
+
+    @pytest.mark.parametrize("kind", ["logs", "mixed"])
+    def test_the_predictor_is_saved(self, kind, request, tmp_path):
+        """The file needs no class that compares models."""
+        found, new = request.getfixturevalue(kind), positive(20, skewed=True)[["x"]]
+        found.regressor.save(tmp_path / "predictor.evencover")
+        loaded = CrossConformalRegressor.load(tmp_path / "predictor.evencover")
+        expected = found.regressor.predict_interval(new, level=[0.5, 0.8])
+        np.testing.assert_array_equal(np.asarray(loaded.predict_interval(new, level=[0.5, 0.8])), np.asarray(expected))
+        np.testing.assert_array_equal(loaded.predict(new), found.regressor.predict(new))
+        code = (
+            "import sys; from evencover import CrossConformalRegressor as C; C.load(sys.argv[1]); print(*sys.modules)"
+        )
+        command = [sys.executable, "-c", code, tmp_path / "predictor.evencover"]
+        modules = subprocess.check_output(command, text=True).split()
+        assert "evencover.models" in modules
+        assert not {"evencover.studies", "evencover.diagnostics"} & set(modules)
+
+    def test_other_plans_are_not_changed(self):
+        """Scores with a unit are not comparable on different scales; other models would be fitted eleven times."""
+        plans = {
+            "residual": replace(LOG_PLAN, nonconformity=Residual()),
+            "one side": replace(LOG_PLAN, side="upper"),
+            "floor": replace(LOG_PLAN, nonconformity=Normalized(floor=0.1)),
+            "all given": replace(LOG_PLAN, nonconformity=Normalized(), taxonomy=Marginal()),
+            "model with its own spread": replace(LOG_PLAN, model=TwoLines()),
+            "option": replace(LOG_PLAN, target_transform="none"),
+        }
+        models = {name: cross_regressor(positive(skewed=True), plan).estimator for name, plan in plans.items()}
+        assert {name for name, model in models.items() if isinstance(model, Pipeline)} == set(plans)
+        given = replace(LOG_PLAN, nonconformity=Normalized())
+        assert not isinstance(cross_regressor(positive(skewed=True), given).estimator, Pipeline)
 
 
 class TestReport:

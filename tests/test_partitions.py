@@ -8,11 +8,11 @@ import pytest
 from evencover import Normalized
 from evencover.calibration.table_columns import TableColumns
 from evencover.tables import calibrate
-from evencover.tables.interval_columns import renamed
-from evencover.tables.partitions import Outcome, merged_outcomes, partition_outcome
+from evencover.tables.batches import renamed
+from evencover.tables.cluster_data import Outcome, merged_outcomes, partition_outcome
 from evencover.tables.table_calibration import ScoreCounts
 from tests.clusters import partitions
-from tests.distributed_tables import table
+from tests.large_tables import table
 
 
 def test_columns_are_renamed_next_to_new_ones():

@@ -1,5 +1,7 @@
 """A spread for models without one: from out-of-sample residuals, and never from the row itself."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,7 +18,7 @@ from sklearn.ensemble import (
 )
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, Ridge
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -297,6 +299,25 @@ def test_quantiles_are_those_of_cross_fitted_standardised_residuals(source, fold
     )
     np.testing.assert_allclose(prediction.lower, prediction.quantiles[:, GRID.index(0.05)])
     np.testing.assert_allclose(prediction.upper, prediction.quantiles[:, GRID.index(0.95)])
+
+
+def test_training_rows_are_predicted_out_of_fold():
+    """By a center and a spread that are learned without the row, and the quantiles that all rows have."""
+    sample = heteroskedastic(60, seed=0)
+    splitter = KFold(3, shuffle=True, random_state=1)
+    model = WithSpread(Ridge(), NeighborSpread(5), cv=splitter, random_state=0).fit(sample.X, sample.y)
+    found, centers = model.out_of_fold_prediction_, cross_val_predict(Ridge(), sample.X, sample.y, cv=splitter)
+    np.testing.assert_allclose(found.center, centers)
+    for _, held_out in splitter.split(sample.X):
+        others = ~np.isin(np.arange(60), held_out)
+        source = NeighborSpread(5)
+        source.learn(model.estimator_, sample.X[others], sample.y[others], (sample.y - centers)[others])
+        np.testing.assert_allclose(found.spread[~others], source.spread(model.estimator_, sample.X[~others]))
+    new = model.predict_full(sample.X)
+    standardized = [(each.quantiles - each.center[:, None]) / each.spread[:, None] for each in (found, new)]
+    np.testing.assert_allclose(standardized[0], standardized[1])
+    assert not hasattr(pickle.loads(pickle.dumps(model)), "out_of_fold_prediction_")  # noqa: S301
+    assert WithSpread(Ridge(), random_state=0).fit(sample.X[:19], sample.y[:19]).out_of_fold_prediction_ is None
 
 
 def test_a_spread_that_memorises_does_not_change_the_quantiles():

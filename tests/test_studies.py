@@ -32,7 +32,8 @@ from evencover import (
 from evencover.diagnostics.recommendations import Candidate, Recommendation
 from evencover.metrics import misses_by_group
 from evencover.models import QuantileForest, TableEncoder, WithSpread
-from evencover.studies import MODELS, Plan, evidence, study, table_study
+from evencover.studies import MODELS, Plan, study, table_study
+from evencover.studies.evidence import Evidence
 from evencover.words.studies import misses_text, study_group_meaning
 from tests.canonical_studies import prices, study_of_prices
 from tests.report_pages import result_data, short_report_page
@@ -62,7 +63,7 @@ def houses(n=1500, seed=0):
 def only_intervals(monkeypatch):
     """Studies without diagnosis and audit, which take most of the time and do not change the intervals."""
     monkeypatch.setattr(table_study, "diagnose", lambda *_, **__: None)
-    monkeypatch.setattr(evidence, "audit_test_rows", lambda *_, **__: None)
+    monkeypatch.setattr(Evidence, "audit", lambda *_, **__: None)
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,25 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chisquare, t
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import RepeatedKFold
+from sklearn.pipeline import Pipeline
 
-from evencover import ByFeature, CrossConformalRegressor, IntervalDistance, Normalized, OneSided, Prediction, Residual
+from evencover import (
+    ByFeature,
+    CrossConformalRegressor,
+    IntervalDistance,
+    Marginal,
+    Normalized,
+    OneSided,
+    Prediction,
+    ProbabilityDistance,
+    Residual,
+)
+from evencover.models import NeighborSpread, WithSpread
+from evencover.studies import Plan
+from evencover.studies.cross_fitting import CrossSettings, OnBetterScale
 from tests.repeats import each_row_as_new
 from tests.synthetic import ONE_IN_A_MILLION
 
@@ -220,3 +236,42 @@ def test_fold_p_values_are_uniform_and_their_sum_has_the_bound(repeats):
     for rank in range(1, n):
         small = (results[:, 3] <= (rank + 0.5) / (n + 1)).sum()  # so that p-values on the grid are not rounded away
         assert binom.sf(small - 1, repeats, min(1.0, (2 * rank + 1) / (n + 3))) > ONE_IN_A_MILLION
+
+
+class SeesItsFold(OnBetterScale):
+    """A broken version, which is fitted, and decides, on the rows of its fold as well."""
+
+    def __init__(self, settings, rows):
+        super().__init__(settings)
+        self.rows = rows
+
+    def fit(self, X, y):
+        return super().fit(*self.rows)
+
+
+def rank_of_new_row(rng, *, broken=False):
+    """Return how many calibration scores of one fold are at least that of a new row, and whether the log was used."""
+    X = rng.normal(size=(29, 16))
+    y = np.exp(X[:, 0] + 0.3 * rng.normal(size=29))
+    spread = WithSpread(LinearRegression(), NeighborSpread(), random_state=0)
+    settings = CrossSettings(Plan(), Pipeline([("model", spread)]), ProbabilityDistance(), Marginal())
+    estimator = SeesItsFold(settings, (X[:28], y[:28])) if broken else OnBetterScale(settings)
+    model = CrossConformalRegressor(
+        estimator, nonconformity=ProbabilityDistance(), cv=[(np.arange(24), np.arange(24, 28))]
+    )
+    model.fit(X[:28], y[:28])
+    count = round(5 * float(model.p_values(X[28:], y[28:])[0])) - 1
+    return count, isinstance(model.estimators_[0].best_estimator_[-1], TransformedTargetRegressor)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_model_that_decides_on_the_log_of_its_target_keeps_the_guarantee(broken):
+    """The rank of a new row among the four rows of a fold is exactly uniform, whatever the model decides.
+
+    If a model is fitted on the rows that calibrate it, the new row often has the largest score.
+    """
+    rng = np.random.default_rng(6)
+    counts, of_log = zip(*(rank_of_new_row(rng, broken=broken) for _ in range(70)), strict=True)
+    assert 0.05 < np.mean(of_log) < 0.95
+    p_value = chisquare(np.bincount(counts, minlength=5)).pvalue
+    assert (p_value > ONE_IN_A_MILLION) != broken

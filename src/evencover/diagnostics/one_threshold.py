@@ -310,8 +310,12 @@ class Option:
     widths: Mapping[Label, float]
 
 
-def evaluate_options(current: MarginalThreshold, settings: Settings, *, per_group: bool = True) -> tuple[Option, ...]:
-    """Return the options for the current score, then those for the other usable scores; none if it is not known.
+def evaluate_options(
+    current: MarginalThreshold, settings: Settings, *, per_group: bool = True, others: bool = True
+) -> tuple[Option, ...]:
+    """Return the options for the current score, then those for the other usable scores if `others`.
+
+    There are none if the current score is not known.
 
     Each score has an option with one threshold for all rows and, if `per_group`, one with a threshold for each group.
     Pass `per_group=False` for groups of the target: the group of a new row is not known, so neither is its width.
@@ -320,7 +324,7 @@ def evaluate_options(current: MarginalThreshold, settings: Settings, *, per_grou
     if rows is None or nonconformity is None:
         return ()
     result: list[Option] = []
-    for score in usable_scores(rows.prediction, nonconformity):
+    for score in usable_scores(rows.prediction, nonconformity) if others else [nonconformity]:
         marginal = current if score is nonconformity else MarginalThreshold.of_rows(rows, groups, score, settings.level)
         marginal_verdict = marginal.verdict(settings.tolerance)
         result.append(_option(rows, groups, score, marginal.threshold, marginal_verdict, settings.level))

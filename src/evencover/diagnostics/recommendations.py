@@ -1,6 +1,6 @@
 """`recommend`: choose the score and the groups on out-of-fold predictions, before calibration; and its result."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
@@ -26,7 +26,13 @@ from evencover.display.text import short_repr
 from evencover.groups import cluster_codes
 from evencover.inputs import Progress
 from evencover.inputs.arrays import FloatArray, check_count
-from evencover.models.estimators import check_regressor, checked_target, is_frozen
+from evencover.models.estimators import (
+    check_regressor,
+    checked_target,
+    fitted_clone,
+    is_frozen,
+    out_of_fold_prediction,
+)
 from evencover.models.target_transforms import check_target_transform, with_target_transform
 from evencover.predictions import Prediction
 from evencover.quantiles import Level, rows_for_finite_threshold
@@ -279,22 +285,61 @@ def recommend(
     n_last_fits = 0 if is_auto_regressor(estimator) else 1
     report = _PassProgress(progress or (lambda *_: None), 1 + with_log, n_last_fits)
     models: dict[str | None, CrossFittedModel] = {}
-    candidates: list[Candidate] = []
     for transform in (None, "log") if with_log else (None,):
-        report.n_finished, model = len(models), estimator
-        if transform is not None:
-            model = wrapped(models[None].estimator, lambda regressor: with_target_transform(regressor, "log"))
+        report.n_finished = len(models)
+        model = estimator if transform is None else _fitted_to_log(models[None].estimator)
         models[transform] = cross_fitted_model(model, X, target, codes, settings.seed, report)
-        found = _candidates(models[transform].rows, choices, settings)
-        candidates += [replace(each, transform=transform) for each in found]
-    candidates.sort(key=lambda each: each.interval_score)
-    chosen = _best_even(candidates, prefer_groups=choices.rows_suffice_for_groups(settings.level))
+    candidates, chosen = _compared({transform: model.rows for transform, model in models.items()}, choices, settings)
     fitted = FrozenEstimator(models[chosen.transform].fitted(X, target))
     report.progress(report.n_all, report.n_all)
     groups = {"calibrator": TwoTails(chosen.taxonomy)} if chosen.tails == "separate" else {"taxonomy": chosen.taxonomy}
     regressor = ConformalRegressor(fitted, nonconformity=chosen.nonconformity, **groups)
     regressor.recommendation_ = Recommendation(tuple(candidates), chosen, float(settings.level))
     return regressor
+
+
+def fitted_on_better_scale(
+    estimator: Any, X: Any, y: FloatArray, nonconformity: Score, taxonomy: Taxonomy, settings: Settings
+) -> Any:
+    """Return a model, fitted to the log of the target if `recommend` would choose this for a given score and groups.
+
+    The two models are compared on their own out-of-fold predictions, so each of them is fitted only once. Without such
+    predictions, the model is fitted to the target itself.
+
+    Parameters
+    ----------
+    estimator : regressor
+        A pipeline whose last step is `WithSpread`.
+    X, y : table and ndarray of n rows
+        Training rows.
+    nonconformity, taxonomy : score and taxonomy
+        The score, with the support of the target, and the groups.
+    settings : Settings
+        Level and tolerance of the comparison, and seed of its random draws.
+    """
+    fitted: dict[str | None, Any] = {None: fitted_clone(estimator, X, y)}
+    choices = _Choices(nonconformity, fresh_taxonomy(taxonomy), len(y), tails="joint")
+    if out_of_fold_prediction(fitted[None])[0] is None or not _is_log_evaluated(estimator, y, choices):
+        return fitted[None]
+    fitted["log"] = fitted_clone(_fitted_to_log(estimator), X, y)
+    rows = {transform: Rows(out_of_fold_prediction(model)[0], X, y) for transform, model in fitted.items()}
+    return fitted[_compared(rows, choices, settings)[1].transform]
+
+
+def _compared(
+    rows: Mapping[str | None, Rows], choices: "_Choices", settings: Settings
+) -> tuple[list[Candidate], Candidate]:
+    """Return the candidates, the one with the smallest interval score first, and the one to choose.
+
+    `rows` has training rows with out-of-fold predictions, of the model of each transform of the target.
+    """
+    candidates = [
+        replace(each, transform=transform)
+        for transform, predicted in rows.items()
+        for each in _candidates(predicted, choices, settings)
+    ]
+    candidates.sort(key=lambda each: each.interval_score)
+    return candidates, _best_even(candidates, prefer_groups=choices.rows_suffice_for_groups(settings.level))
 
 
 @dataclass
@@ -418,11 +463,17 @@ def _joint_candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iter
     if choices.with_one_threshold:
         pairs.insert(0, (BySpread(_N_COMPARED_GROUPS), Marginal()))
     for compared, taxonomy in pairs:
+        per_group = not has_one_group(taxonomy)
         marginal = MarginalThreshold.of_rows(rows, fresh_taxonomy(compared).learn(rows), score, settings.level)
-        for option in evaluate_options(marginal, settings):
-            can_be_chosen = choices.nonconformity in (None, option.nonconformity)
-            if can_be_chosen and option.per_group != has_one_group(taxonomy):
+        options = evaluate_options(marginal, settings, per_group=per_group, others=choices.nonconformity is None)
+        for option in options:
+            if option.per_group == per_group:
                 yield Candidate(option.nonconformity, taxonomy, option.verdict, option.interval_score, option.width)
+
+
+def _fitted_to_log(estimator: Any) -> Any:
+    """Return the estimator whose regressor is fitted to the log of the target."""
+    return wrapped(estimator, lambda regressor: with_target_transform(regressor, "log"))
 
 
 def _is_log_evaluated(estimator: Any, y: FloatArray, choices: _Choices) -> bool:

@@ -26,13 +26,16 @@ from sklearn.model_selection import (
     StratifiedKFold,
     check_cv,
 )
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.parallel import Parallel, delayed
 
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, check_count, got_text, is_count, is_number
 from evencover.inputs.frames import take
 from evencover.models.estimators import fitted_clone, parts_of_arguments, predictions_of
 from evencover.predictions import ALL_PARTS, Prediction, averaged
+from evencover.scores.target_scales import on_target_scale
 
+_UNCHANGED = FunctionTransformer()
 _CV_RULE = "cv must be at least 2 folds, a splitter, or pairs of training and test positions"
 
 
@@ -281,11 +284,22 @@ class FoldEnsemble(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return mean_prediction(self.fold_predictions(X))
 
     def fold_predictions(self, X: Any) -> tuple[Prediction, ...]:
-        """Return the prediction of each model."""
-        return tuple(predictions_of(each, X) for each in self.estimators)
+        """Return the prediction of each model; all have a scale of the target, if one has."""
+        return tuple(with_scales([predictions_of(each, X) for each in self.estimators]))
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
+
+
+def with_scales(predictions: Sequence[Prediction]) -> list[Prediction]:
+    """Return predictions of several models, all with a scale of the target if one has: that of the target itself.
+
+    So they can be joined although only some of the models were fitted to transformed targets. Scores and intervals on
+    the scale of the target itself are the same as without a scale.
+    """
+    if len({each.scale is None for each in predictions}) == 1:
+        return list(predictions)
+    return [on_target_scale(each, _UNCHANGED, 0.0) if each.scale is None else each for each in predictions]
 
 
 def mean_prediction(predictions: Sequence[Prediction]) -> Prediction:
@@ -303,7 +317,7 @@ def fit_folds(
     )
     n_jobs = min(effective_n_jobs(n_jobs), len(splits))  # a process without a task would not watch its parent
     models, predictions = zip(*Parallel(n_jobs=n_jobs)(tasks), strict=True)
-    return list(models), list(predictions)
+    return list(models), with_scales(predictions)
 
 
 def _fit_fold(

@@ -76,7 +76,7 @@ def fixed_folds(n: int, clusters: Any) -> IntArray:
     return np.asarray(order[codes] % _MAX_PARTS)
 
 
-def residual_quantiles(
+def out_of_fold_spreads(
     new_source: Callable[[], Any],
     fitted: Any,
     X: Any,
@@ -84,12 +84,11 @@ def residual_quantiles(
     residuals: FloatArray,
     folds: IntArray,
     floor: float,
-) -> ResidualQuantiles:
-    """Return quantiles of the residuals divided by their spreads, both out of fold; normal ones if rows are too few.
+) -> tuple[IntArray, FloatArray]:
+    """Return the positions of training rows, and their spreads, which are learned from the residuals of other folds.
 
-    The spread of a row is learned from the residuals of other folds, merged to at most three parts. With many rows, the
-    residuals of the first parts are enough. The k-th smallest of n standardised residuals estimates the quantile at
-    k / (n + 1). Beyond k = 1 and k = n there are normal tails.
+    The folds are merged to at most three parts. With many rows, the first parts are enough. There are no rows if they
+    are too few.
 
     Parameters
     ----------
@@ -105,17 +104,28 @@ def residual_quantiles(
         The smallest spread.
     """
     parts = folds % _MAX_PARTS
+    rows, spreads = np.empty(0, dtype=np.intp), np.empty(0)
     if len(y) < _MIN_RESIDUALS or len(np.unique(parts)) < 2:
-        return np.array(DEFAULT_PROBABILITIES), np.asarray(ndtri(DEFAULT_PROBABILITIES))
-    standardized = np.empty(0)
+        return rows, spreads
     for part in np.unique(parts):
         own, others = np.flatnonzero(parts == part), np.flatnonzero(parts != part)
         source = new_source()
         learn_spread(source, fitted, take(X, others), y[others], residuals[others])
-        spread = np.maximum(source.spread(fitted, take(X, own)), floor)
-        standardized = np.concatenate([standardized, residuals[own] / spread])
-        if len(standardized) >= _ENOUGH_RESIDUALS:
+        rows = np.concatenate([rows, own])
+        spreads = np.concatenate([spreads, np.maximum(source.spread(fitted, take(X, own)), floor)])
+        if len(rows) >= _ENOUGH_RESIDUALS:
             break
+    return rows, spreads
+
+
+def residual_quantiles(standardized: FloatArray) -> ResidualQuantiles:
+    """Return quantiles of residuals that were divided by their spreads, both out of fold; normal ones without any.
+
+    The k-th smallest of n standardised residuals estimates the quantile at k / (n + 1). Beyond k = 1 and k = n there
+    are normal tails.
+    """
+    if not len(standardized):
+        return np.array(DEFAULT_PROBABILITIES), np.asarray(ndtri(DEFAULT_PROBABILITIES))
     at = estimable_probabilities(len(standardized))
     quantiles = np.quantile(standardized, at, method="weibull")
     return np.array(DEFAULT_PROBABILITIES), on_default_grid(quantiles[None], at)[0]
@@ -342,6 +352,9 @@ class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         The smallest spread, in units of the target.
     residual_quantiles_ : tuple of two ndarrays of shape (Q,), or None
         Probabilities, and the quantiles of the standardised residuals; None if the source needs no residuals.
+    out_of_fold_prediction_ : Prediction of n rows, or None
+        The predictions of the training rows: center and spread are out of fold. None if the source needs no residuals,
+        with fewer than 20 rows, and with many rows. It is not part of saved files, pickles and deep copies.
 
     References
     ----------
@@ -392,8 +405,15 @@ class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         known = self._residuals(fitted, X, target, clusters, params) if source.needs_residuals else None
         spread = learn_spread(source, fitted, X, target, None if known is None else known[0])
         floor = relative_floor(spread, target, self.floor)
-        quantiles = None if known is None else residual_quantiles(self._source, fitted, X, target, *known, floor)
+        quantiles, out_of_fold = None, None
+        if known is not None:
+            residuals, folds = known
+            rows, spreads = out_of_fold_spreads(self._source, fitted, X, target, residuals, folds, floor)
+            quantiles = residual_quantiles(residuals[rows] / spreads)
+            if len(rows) == len(target):
+                out_of_fold = self._prediction(target - residuals, spreads[np.argsort(rows)], quantiles)
         self.estimator_, self.spread_, self.spread_floor_, self.residual_quantiles_ = fitted, source, floor, quantiles
+        self.out_of_fold_prediction_, self.choice_rows_ = out_of_fold, slice(None)
         remember_features(self, X)
         return self
 
@@ -407,6 +427,9 @@ class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         center = np.ravel(self.predict(X))
         spread = np.maximum(self.spread_.spread(self.estimator_, X), self.spread_floor_)
         learned = getattr(self, "residual_quantiles_", None)  # files of version 3 have none
+        return self._prediction(center, spread, learned)
+
+    def _prediction(self, center: FloatArray, spread: FloatArray, learned: ResidualQuantiles | None) -> Prediction:
         if learned is None:
             return Prediction(center, spread, level=self.level)
         probabilities, standardized = learned
@@ -439,6 +462,10 @@ class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         splitter = checked_splitter(self.cv, len(y), self.random_state, clustered=clusters is not None)
         predicted, folds = out_of_fold_predictions(self.estimator, X, y, splitter, clusters, fit_params)
         return y - predicted, folds
+
+    def __getstate__(self) -> Any:
+        not_kept = ("out_of_fold_prediction_", "choice_rows_")
+        return {name: value for name, value in super().__getstate__().items() if name not in not_kept}
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "estimator_")

@@ -33,7 +33,6 @@ from evencover.scores import BUILTIN_SCORES
 from evencover.scores.one_sided import is_one_sided
 from evencover.scores.support import without_support
 from evencover.studies import Study
-from evencover.studies.cross_fitting import CrossEvidence
 from evencover.words.advice import advice_on_diagnosis
 from evencover.words.answers import coverage_text, width_text
 from evencover.words.results import (
@@ -552,9 +551,9 @@ def data_section(study: Study, style: SettingStyle) -> Markup:
     details = tag("details", tag("summary", "The features"), columns)
     texts = study_notes(study, style)
     notes = [tag("ul", *(tag("li", text) for text in texts))] if texts else []
-    evidence, used = study.evidence, _parts(study)
-    if isinstance(evidence, CrossEvidence):
-        used = [tag("p", _fold_text(study, len(evidence.models.rows)))]
+    models, used = study.evidence.models, _parts(study)
+    if models is not None:
+        used = [tag("p", _fold_text(study, len(models.rows)))]
     return section("data", "Data", used[0], *notes, *used[1:], details)
 
 

@@ -1,32 +1,33 @@
 """Cross-fitted studies: one model for new rows, and models that test each row of the table out of sample."""
 
-import warnings
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, ClassVar
+from typing import Any, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.pipeline import Pipeline
 
 from evencover.conformal.cross import CrossConformalRegressor
-from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.cross_fitted_models import with_spread_model
-from evencover.diagnostics.diagnosis import Diagnosis
+from evencover.diagnostics.recommendations import fitted_on_better_scale
+from evencover.diagnostics.verdicts import checked_settings
 from evencover.groups import Groups
-from evencover.guarantees import Guarantee, TooFewRowsWarning
+from evencover.guarantees import Guarantee
 from evencover.inputs import StageProgress
-from evencover.inputs.arrays import FloatArray, IntArray, warn_user
+from evencover.inputs.arrays import FloatArray, IntArray
 from evencover.inputs.frames import take
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
 from evencover.models.estimators import cloned, fitted_clone, predictions_of
-from evencover.models.folds import RandomPairs
-from evencover.predictions import Prediction
-from evencover.quantiles import Levels, rows_for_finite_threshold
+from evencover.models.folds import FoldEnsemble, RandomPairs
+from evencover.models.spread import WithSpread
+from evencover.quantiles import rows_for_finite_threshold
 from evencover.rows import Rows
-from evencover.scores import Score
-from evencover.scores.support import with_support
-from evencover.studies.evidence import EvidenceKind, Misses, audit_taxonomy, audit_test_rows, misses_of_rows
+from evencover.scores import Normalized, ProbabilityDistance, RelativeIntervalDistance, Score
+from evencover.scores.score import needs_scale
+from evencover.scores.support import with_support, without_support
+from evencover.studies.evidence import CrossFitted, audit_taxonomy
 from evencover.studies.plan import Plan, small_table_choice
 from evencover.studies.table_preparation import PreparedTable
 from evencover.taxonomies import Taxonomy, fresh_taxonomy, has_one_group, is_by_features
@@ -136,136 +137,6 @@ def _training_units(n_units: int) -> int:
 MIN_UNITS = next(n for n in count(2) if _training_units(n) >= _MIN_TRAINING_ROWS)
 
 
-@dataclass(frozen=True, eq=False)
-class CrossFitted:
-    """The models that test the rows of a table, each fitted and calibrated without the rows that it tests.
-
-    Parameters
-    ----------
-    regressors : tuple of CrossConformalRegressor
-        One for each fold.
-    rows : tuple of Rows
-        The rows that each of them tests, with its predictions.
-    order : ndarray of int
-        The position of each tested row among the rows of all folds, in the order of the table.
-    guarantee : Guarantee
-        The guarantee of the model that was fitted on all rows.
-    """
-
-    regressors: tuple[CrossConformalRegressor, ...]
-    rows: tuple[Rows, ...]
-    order: IntArray
-    guarantee: Guarantee
-
-    @property
-    def prediction(self) -> Prediction:
-        """The predictions of the tested rows."""
-        return Prediction.concatenate([rows.prediction for rows in self.rows])[self.order]
-
-    def intervals(self, level: Levels) -> Intervals:
-        """Return the intervals of the tested rows at one or several levels.
-
-        A row whose group has no calibration rows in its fold gets an interval from all of them.
-        """
-        parts = self._intervals_by_fold(level)
-        lower, upper, replaced, prediction = (
-            np.concatenate([getattr(part, name) for part in parts])[self.order]
-            for name in ("lower", "upper", "replaced", "prediction")
-        )
-        return Intervals(
-            lower,
-            upper,
-            level=parts[0].level,
-            groups=None if self._merges_differ else _joined_groups([part.groups for part in parts], self.order),
-            guarantee=self.guarantee,
-            prediction=prediction,
-            replaced=replaced,
-            side=parts[0].side,
-        )
-
-    @property
-    def _merges_differ(self) -> bool:
-        """Whether bins were merged in some folds only, so that the same label has different meanings."""
-        labels = {each.calibration_.labels for each in self.regressors}
-        return len(labels) > 1 and any(getattr(each.taxonomy_, "merged", False) for each in self.regressors)
-
-    def _intervals_by_fold(self, level: Levels) -> list[Intervals]:
-        """Return the intervals of each fold; warn once of groups with too few rows, which differ a little by fold."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            pairs = zip(self.regressors, self.rows, strict=True)
-            parts = [regressor.predict_interval(rows, level=level, unseen="marginal") for regressor, rows in pairs]
-        few = [each for each in caught if issubclass(each.category, TooFewRowsWarning)]
-        for warning in (*(each for each in caught if each not in few), *few[:1]):
-            warn_user(warning.message, warning.category)
-        return parts
-
-
-def _joined_groups(parts: list[Groups | None], order: IntArray) -> Groups | None:
-    """Return the groups of the rows of all folds, by their labels: rules such as the edges of bins differ by fold."""
-    groups = [part for part in parts if part is not None]
-    if len(groups) < len(parts):
-        return None
-    labels = tuple(dict.fromkeys(label for part in groups for label in part.labels))
-    return Groups(np.concatenate([part.codes_among(labels) for part in groups])[order], labels)
-
-
-@dataclass(frozen=True, eq=False)
-class CrossEvidence:
-    """Every row trains, calibrates and tests in turn: it is tested by models that were fitted without it.
-
-    Parameters
-    ----------
-    regressor : CrossConformalRegressor
-        The model for new rows, fitted on all rows.
-    models : CrossFitted
-        The models that test the rows.
-    training, calibration : ndarray of int
-        The rows that fit and calibrate this model, by position in the table.
-    test : Part
-        The rows that are tested, as they are in the table: all of them, or one of each cluster.
-    rows : Rows
-        The same rows, each with the predictions of a model that was fitted without it.
-    groups : Groups
-        Their groups: those of the models that test them or, if these have only one, groups of the same size. The bins
-        of out-of-fold predictions do not fit those of several models.
-    """
-
-    regressor: CrossConformalRegressor
-    models: CrossFitted
-    training: IntArray
-    calibration: IntArray
-    test: Part
-    rows: Rows
-    groups: Groups
-    kind: ClassVar[EvidenceKind] = "cross"
-    levels: ClassVar[None] = None
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The number of rows by their use; a row is used several times."""
-        return {"training": len(self.training), "calibration": len(self.calibration), "test": len(self.test)}
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows that were used."""
-        return len(self.training)
-
-    def intervals(self, level: Levels) -> Intervals:
-        """Return the intervals of the tested rows, each by a model that was fitted without it."""
-        return self.models.intervals(level)
-
-    def audit(self, intervals: Intervals, diagnosis: Diagnosis, plan: Plan, X: Any = None) -> Audit:
-        """Return the audit of the tested rows."""
-        return audit_test_rows(
-            self, intervals, diagnosis, plan, X=self.test.X if X is None else X, split_at_random=True
-        )
-
-    def misses(self, intervals: Intervals) -> Misses:
-        """Return the shares of tested rows below and above their intervals, by group and of all rows."""
-        return misses_of_rows(self.rows, intervals, self.groups)
-
-
 def tested_groups(regressor: CrossConformalRegressor, intervals: Intervals, rows: Rows) -> Groups:
     """Return the groups of rows that were tested out of sample, with intervals of the models that tested them."""
     if intervals.groups is not None and len(regressor.calibration_.labels) > 1:
@@ -274,12 +145,16 @@ def tested_groups(regressor: CrossConformalRegressor, intervals: Intervals, rows
     return Groups(learned.codes, learned.labels)
 
 
+_WITHOUT_UNIT = (Normalized, RelativeIntervalDistance, ProbabilityDistance)
+
+
 @dataclass(frozen=True, eq=False)
 class CrossSettings:
     """The settings of all models of a cross-fitted study. They depend on the plan and the number of rows alone.
 
     Nothing is selected on the rows that calibrate, but for the support of the target: `fitted` decides it on the rows
-    that it gets. So their guarantee holds, under the condition that all targets have this support.
+    that it gets. So their guarantee holds, under the condition that all targets have this support. Each model decides
+    on its own training rows whether it is fitted to the log of the target (`OnBetterScale`).
 
     Parameters
     ----------
@@ -338,17 +213,74 @@ class CrossSettings:
         parts = [units.without(left_out) for left_out in self.held_out(units)]
         return [training[rows] for others, training in parts for rows, _ in self.folds(others)]
 
+    @property
+    def tries_log(self) -> bool:
+        """Whether models of the log of the target are tried.
+
+        They are compared with other models by their own out-of-fold predictions, which `WithSpread` has: further fits
+        would multiply the time by ten. Scores of models on different scales are comparable if they have no unit. A
+        given score with given groups stays as it is, as in a split.
+        """
+        plan, score = self.plan, without_support(self.nonconformity)
+        given = plan.target_transform == "none" or (plan.nonconformity is not None and plan.taxonomy is not None)
+        return (
+            not given
+            and isinstance(self.model[-1], WithSpread)
+            and isinstance(score, _WITHOUT_UNIT)
+            and not needs_scale(score)
+        )
+
+    def score_of(self, y: FloatArray) -> Score:
+        """Return the score, with the support of these targets."""
+        return with_support(self.nonconformity, self.plan.target_support(y))
+
     def fitted(self, X: Any, y: FloatArray, units: Units) -> CrossConformalRegressor:
         """Return the model, fitted and calibrated on these rows."""
-        score = with_support(self.nonconformity, self.plan.target_support(y))
         regressor = CrossConformalRegressor(
-            self.model,
+            OnBetterScale(self) if self.tries_log else self.model,
             cv=self.folds(units),
-            nonconformity=score,
+            nonconformity=self.score_of(y),
             taxonomy=self.taxonomy,
             random_state=self.plan.seed,
         )
-        return regressor.fit(X, y, clusters=units.codes if len(units) < len(y) else None)
+        regressor.fit(X, y, clusters=units.codes if len(units) < len(y) else None)
+        if self.tries_log:  # a file holds the models alone: predictions need no code that compares models
+            regressor.estimator_ = FoldEnsemble([each.best_estimator_ for each in regressor.estimators_])
+        return regressor
+
+
+class OnBetterScale(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """The model of a fold, fitted to the log of the target if its intervals are better on the training rows.
+
+    The comparison is a part of `fit`. So the guarantee of cross-conformal regression holds: calibration and test rows
+    of the fold have no influence on it.
+
+    Parameters
+    ----------
+    settings : CrossSettings
+        The model, the score and the groups.
+
+    Attributes
+    ----------
+    best_estimator_ : fitted regressor
+        The model, or the model of the log of the target.
+    """
+
+    def __init__(self, settings: CrossSettings) -> None:
+        self.settings = settings
+
+    def fit(self, X: Any, y: FloatArray) -> Self:
+        """Fit the model and, if targets are positive and skewed, a model of their log; keep the better one."""
+        settings, plan = self.settings, self.settings.plan
+        comparison = checked_settings(plan.level, plan.tolerance, plan.seed)
+        self.best_estimator_ = fitted_on_better_scale(
+            settings.model, X, y, settings.score_of(y), settings.taxonomy, comparison
+        )
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return the predictions, in the unit of the target. Shape (n,)."""
+        return np.asarray(self.best_estimator_.predict(X))
 
 
 def units_of(table: PreparedTable, plan: Plan) -> Units:

@@ -1,31 +1,36 @@
 """What a study knows about its model from rows that did not fit it: rows that test it, their intervals, their audit.
 
-A study has one of three kinds of evidence, which have the same attributes and methods (`Evidence`):
+There are three kinds of evidence:
 
-    split      a part of the rows tests the model (`SplitEvidence`)
-    cross      each row is tested by models that were fitted without it (`CrossEvidence`)
-    batches    the rows of a large table are counted, batch by batch (`BatchEvidence`)
+    split      a part of the rows tests the model
+    cross      each row is tested by models that were fitted without it (`CrossFitted`)
+    batches    the rows of a large table are counted, batch by batch (`BatchCounts`)
 """
 
+import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from evencover.calibration.calibration import Calibration
 from evencover.calibration.two_tails import TailThresholds
 from evencover.conformal.cross import CrossConformalRegressor
-from evencover.diagnostics.audits import Audit, Scope, audit_rows
+from evencover.diagnostics.audit_counts import AuditCounts, CellCounter
+from evencover.diagnostics.audits import Audit, Note, Scope, audit_of_counts, audit_rows
+from evencover.diagnostics.coverage_tests import CalibrationPools
 from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.interval_quality import Quality, quality
 from evencover.diagnostics.verdicts import checked_settings
 from evencover.groups import Groups, Label
-from evencover.inputs.arrays import IntArray
+from evencover.guarantees import Guarantee, TooFewRowsWarning
+from evencover.inputs.arrays import IntArray, warn_user
 from evencover.intervals import Intervals
 from evencover.metrics import misses_by_group
 from evencover.model_selection import Part
+from evencover.predictions import Prediction
 from evencover.quantiles import Levels, level_fraction
 from evencover.rows import Rows
 from evencover.scores.evaluation import interval_by
@@ -36,77 +41,34 @@ EvidenceKind: TypeAlias = Literal["split", "cross", "batches"]
 Misses: TypeAlias = Mapping[Label, tuple[Any, Any]]  # shares of rows below and above their intervals
 
 
-class Evidence(Protocol):
-    """The test of a study's model."""
-
-    @property
-    def regressor(self) -> Any:
-        """The calibrated model."""
-
-    @property
-    def kind(self) -> EvidenceKind:
-        """How the rows were used."""
-
-    @property
-    def training(self) -> IntArray:
-        """The rows that fitted the model, by position in the table."""
-
-    @property
-    def calibration(self) -> IntArray:
-        """The rows of the diagnosis, which calibrated the model unless the table is large, by position."""
-
-    @property
-    def test(self) -> Part:
-        """The test rows in memory, as they are in the table."""
-
-    @property
-    def rows(self) -> Rows:
-        """The same rows, with the predictions of a model that was not fitted on them."""
-
-    @property
-    def groups(self) -> Groups:
-        """The groups of these rows."""
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The number of rows by their use."""
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows that were used."""
-
-    @property
-    def levels(self) -> tuple[float, ...] | None:
-        """The levels at which the model was tested; None for any level."""
-
-    def intervals(self, level: Levels, /) -> Intervals:
-        """Return the intervals of the test rows in memory."""
-
-    def audit(self, intervals: Intervals, diagnosis: Diagnosis, plan: Plan, /, X: Any = None) -> Audit:
-        """Return the audit of all test rows at the level of these intervals, with the diagnosis at this level."""
-
-    def misses(self, intervals: Intervals, /) -> Misses:
-        """Return the shares of all test rows below and above their intervals, by group and of all rows."""
-
-
 @dataclass(frozen=True, eq=False)
-class SplitEvidence:
-    """A part of the rows, which neither fitted nor calibrated the model, tests it.
+class Evidence:
+    """The rows that test the model of a study.
+
+    Of a large table, these are rows of a random sample. The sample chose the method, fitted the model and diagnosed it.
+    Features are searched, widths compared and predictions judged in its test rows; all other rows are counted.
 
     Parameters
     ----------
-    regressor : ConformalRegressor
+    regressor : ConformalRegressor or CrossConformalRegressor
         The calibrated model.
     training, calibration : ndarray of int
-        The rows of these parts, by position in the table.
+        The rows that fitted the model, and the rows of the diagnosis, by position in the table. The latter calibrated
+        the model unless the table is large.
     test : Part
-        The rows of the test part, as they are in the table.
+        The test rows, as they are in the table. If the study is cross-fitted, these are all rows, or one of each
+        cluster.
     rows : Rows
-        The same rows, with the model's predictions.
+        The same rows, with the predictions of a model that was not fitted on them.
     groups : Groups
-        Their groups.
+        Their groups. If the study is cross-fitted, those of the models that test them or, if these have only one,
+        groups of the same size. The bins of out-of-fold predictions do not fit those of several models.
     at_random : bool
         Whether the rows were split at random, and not in the order of time.
+    models : CrossFitted, optional
+        The models that test the rows, if the study is cross-fitted.
+    counts : BatchCounts, optional
+        The counts of all other rows, if the table is large.
     """
 
     regressor: Any
@@ -116,58 +78,191 @@ class SplitEvidence:
     rows: Rows
     groups: Groups
     at_random: bool = True
-    kind: ClassVar[EvidenceKind] = "split"
-    levels: ClassVar[None] = None
+    models: "CrossFitted | None" = None
+    counts: "BatchCounts | None" = None
+
+    @property
+    def kind(self) -> EvidenceKind:
+        """How the rows were used."""
+        return "cross" if self.models is not None else "split" if self.counts is None else "batches"
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The number of rows in each part."""
-        return {"training": len(self.training), "calibration": len(self.calibration), "test": len(self.test)}
+        """The number of rows by their use; if the study is cross-fitted, a row is used several times."""
+        if self.counts is None:
+            return {"training": len(self.training), "calibration": len(self.calibration), "test": len(self.test)}
+        return {
+            "training": len(self.training),
+            "diagnosis": len(self.calibration) + len(self.test),
+            **{use: self.counts.used.get(use, 0) for use in ("calibration", "test")},
+        }
 
     @property
     def n_rows(self) -> int:
         """The number of rows that were used."""
-        return sum(self.sizes.values())
+        return len(self.training) if self.kind == "cross" else sum(self.sizes.values())
+
+    @property
+    def levels(self) -> tuple[float, ...] | None:
+        """The levels at which the model was tested; None for any level."""
+        return None if self.counts is None else tuple(self.counts.by_level)
 
     def intervals(self, level: Levels) -> Intervals:
-        """Return the intervals of the test rows."""
+        """Return the intervals of the test rows in memory."""
+        if self.models is not None:
+            return self.models.intervals(level)
         intervals: Intervals = self.regressor.predict_interval(self.rows, level=level)
         return intervals
 
     def audit(self, intervals: Intervals, diagnosis: Diagnosis, plan: Plan, X: Any = None) -> Audit:
-        """Return the audit of the test rows."""
-        X = self.test.X if X is None else X
-        return audit_test_rows(self, intervals, diagnosis, plan, X=X, split_at_random=self.at_random)
+        """Return the audit of all test rows at the level of these intervals, with the diagnosis at this level.
+
+        If one threshold serves all rows, the calibration rows count, too. The test rows are of different clusters, if
+        there are clusters.
+        """
+        audited = audit_rows(
+            self.rows.required_target(by="an audit"),
+            intervals,
+            Scope.of(intervals, self.groups, self.test.X if X is None else X, plan.seed),
+            checked_settings(diagnosis.level, plan.tolerance, plan.seed),
+            quality=study_quality(self.regressor, self.rows, intervals, diagnosis),
+            diagnosis=diagnosis if _is_of_its_threshold(diagnosis, self.regressor) else None,
+            split_at_random=self.at_random,
+        )
+        return audited if self.counts is None else self.counts.audited(audited, self.regressor, self.groups.labels)
 
     def misses(self, intervals: Intervals) -> Misses:
-        """Return the shares of test rows below and above their intervals, by group and of all rows."""
-        return misses_of_rows(self.rows, intervals, self.groups)
+        """Return the shares of all test rows below and above their intervals, by group and of all rows."""
+        by_group: Misses
+        all_rows: Misses
+        if self.counts is None:
+            by_group = misses_by_group(self.rows.y, intervals, self.groups)
+            all_rows = misses_by_group(self.rows.y, intervals, np.full(len(intervals), "all rows"))
+        else:
+            level = float(intervals.level)  # type: ignore[arg-type]
+            counts = self.counts.at(level, self.regressor, self.groups.labels)
+            by_group = {label: totals.misses for label, totals in counts.groups.items()}
+            all_rows = {"all rows": counts.all_rows.misses}
+        return {**by_group, **(all_rows if len(by_group) > 1 else {})}
 
 
-def audit_test_rows(
-    evidence: Evidence, intervals: Intervals, diagnosis: Diagnosis, plan: Plan, *, X: Any, split_at_random: bool
-) -> Audit:
-    """Return the audit of test rows in memory; if one threshold serves all rows, the calibration rows count, too.
+@dataclass(frozen=True, eq=False)
+class CrossFitted:
+    """The models that test the rows of a table, each fitted and calibrated without the rows that it tests.
 
-    The test rows are of different clusters, if there are clusters.
+    Parameters
+    ----------
+    regressors : tuple of CrossConformalRegressor
+        One for each fold.
+    rows : tuple of Rows
+        The rows that each of them tests, with its predictions.
+    order : ndarray of int
+        The position of each tested row among the rows of all folds, in the order of the table.
+    guarantee : Guarantee
+        The guarantee of the model that was fitted on all rows.
     """
-    rows, regressor = evidence.rows, evidence.regressor
-    return audit_rows(
-        rows.required_target(by="an audit"),
-        intervals,
-        Scope.of(intervals, evidence.groups, X, plan.seed),
-        checked_settings(diagnosis.level, plan.tolerance, plan.seed),
-        quality=study_quality(regressor, rows, intervals, diagnosis),
-        diagnosis=diagnosis if _is_of_its_threshold(diagnosis, regressor) else None,
-        split_at_random=split_at_random,
-    )
+
+    regressors: tuple[CrossConformalRegressor, ...]
+    rows: tuple[Rows, ...]
+    order: IntArray
+    guarantee: Guarantee
+
+    @property
+    def prediction(self) -> Prediction:
+        """The predictions of the tested rows."""
+        return Prediction.concatenate([rows.prediction for rows in self.rows])[self.order]
+
+    def intervals(self, level: Levels) -> Intervals:
+        """Return the intervals of the tested rows at one or several levels.
+
+        A row whose group has no calibration rows in its fold gets an interval from all of them.
+        """
+        parts = self._intervals_by_fold(level)
+        lower, upper, replaced, prediction = (
+            np.concatenate([getattr(part, name) for part in parts])[self.order]
+            for name in ("lower", "upper", "replaced", "prediction")
+        )
+        return Intervals(
+            lower,
+            upper,
+            level=parts[0].level,
+            groups=None if self._merges_differ else _joined_groups([part.groups for part in parts], self.order),
+            guarantee=self.guarantee,
+            prediction=prediction,
+            replaced=replaced,
+            side=parts[0].side,
+        )
+
+    @property
+    def _merges_differ(self) -> bool:
+        """Whether bins were merged in some folds only, so that the same label has different meanings."""
+        labels = {each.calibration_.labels for each in self.regressors}
+        return len(labels) > 1 and any(getattr(each.taxonomy_, "merged", False) for each in self.regressors)
+
+    def _intervals_by_fold(self, level: Levels) -> list[Intervals]:
+        """Return the intervals of each fold; warn once of groups with too few rows, which differ a little by fold."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            pairs = zip(self.regressors, self.rows, strict=True)
+            parts = [regressor.predict_interval(rows, level=level, unseen="marginal") for regressor, rows in pairs]
+        few = [each for each in caught if issubclass(each.category, TooFewRowsWarning)]
+        for warning in (*(each for each in caught if each not in few), *few[:1]):
+            warn_user(warning.message, warning.category)
+        return parts
 
 
-def misses_of_rows(rows: Rows, intervals: Intervals, groups: Groups) -> Misses:
-    """Return the shares of rows below and above their intervals, by group and, if there are several, of all rows."""
-    by_group = misses_by_group(rows.y, intervals, groups)
-    (every,) = misses_by_group(rows.y, intervals, np.zeros(len(intervals))).values()
-    return by_group | ({"all rows": every} if len(by_group) > 1 else {})
+def _joined_groups(parts: list[Groups | None], order: IntArray) -> Groups | None:
+    """Return the groups of the rows of all folds, by their labels: rules such as the edges of bins differ by fold."""
+    groups = [part for part in parts if part is not None]
+    if len(groups) < len(parts):
+        return None
+    labels = tuple(dict.fromkeys(label for part in groups for label in part.labels))
+    return Groups(np.concatenate([part.codes_among(labels) for part in groups])[order], labels)
+
+
+@dataclass(frozen=True, eq=False)
+class BatchCounts:
+    """The rows of a large table that are not in its sample: how many calibrated the model, and counts of the others.
+
+    Parameters
+    ----------
+    by_level : mapping from float to CellCounter
+        The counts of all test rows at each level.
+    used : mapping from str to int
+        The number of rows by their use.
+    tied : set of float
+        The levels at which several calibration scores equal a threshold. Intervals at several levels, such as those of
+        a report, know this for all of their levels together only.
+    """
+
+    by_level: Mapping[float, CellCounter]
+    used: Mapping[str, int]
+    tied: frozenset[float]
+
+    def at(self, level: float, regressor: Any, labels: tuple[Label, ...]) -> AuditCounts:
+        """Return the counts of all test rows at a level."""
+        return self.by_level[level].counts(labels, len(regressor.guarantee_.sizes))
+
+    def audited(self, sampled: Audit, regressor: Any, labels: tuple[Label, ...]) -> Audit:
+        """Return the audit of the sample's test rows with the counts of all test rows, at one of the levels."""
+        counts, guarantee = self.at(sampled.level, regressor, labels), regressor.guarantee_
+        pools = CalibrationPools(
+            level_fraction(sampled.level),
+            tuple(guarantee.sizes.values()),
+            guarantee.tail_shares,
+            raised=sampled.level in self.tied or counts.all_rows.n_replaced > 0,
+        )
+        audited = audit_of_counts(sampled, counts, pools)
+        judged = audited.quality
+        return replace(
+            audited,
+            n_replaced=counts.all_rows.n_replaced,
+            quality=replace(sampled.quality, rows=judged.rows, coverage=judged.coverage),  # same rows for all widths
+            facts=(
+                *audited.facts,
+                Note("study sampled", {"rows": audited.overall.rows, "sampled": sampled.overall.rows}),
+            ),
+        )
 
 
 def _is_of_its_threshold(diagnosis: Diagnosis, regressor: Any) -> bool:

@@ -12,17 +12,15 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
 from sklearn.base import clone
 
 from evencover.conformal.split import ConformalRegressor
-from evencover.diagnostics.audit_counts import AuditCounts, CellCounter
-from evencover.diagnostics.audits import Audit, Note, audit_of_counts, is_raised
-from evencover.diagnostics.coverage_tests import CalibrationPools
-from evencover.diagnostics.diagnosis import Diagnosis
+from evencover.diagnostics.audit_counts import CellCounter
+from evencover.diagnostics.audits import is_raised
 from evencover.display.text import count_text
 from evencover.files.archive import atomic_write
 from evencover.groups import Groups
@@ -32,17 +30,11 @@ from evencover.inputs.arrays import FloatArray, IntArray, check_count, warn_user
 from evencover.inputs.frames import join_columns
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
-from evencover.quantiles import Levels, level_fraction
+from evencover.quantiles import level_fraction
 from evencover.rows import Rows
 from evencover.scores.support import OutsideSupportWarning
 from evencover.studies.column_checks import outside_warnings
-from evencover.studies.evidence import (
-    EvidenceKind,
-    Misses,
-    SplitEvidence,
-    audit_taxonomy,
-    warn_of_groups_with_few_rows,
-)
+from evencover.studies.evidence import BatchCounts, Evidence, audit_taxonomy, warn_of_groups_with_few_rows
 from evencover.studies.large_table import LargeTable, UsedRows, column_labels
 from evencover.studies.messages import Message, TableError, TableWarning
 from evencover.studies.plan import Plan
@@ -186,18 +178,18 @@ class ModelTest:
         self.warnings.give()
         sampled, plan = self.sampled, self.sampled.plan
         found = sampled.evidence
-        evidence = BatchEvidence(
-            SplitEvidence(
-                self.regressor,
-                positions[found.training],
-                positions[found.calibration],
-                Part(found.test.X, found.test.y, positions[found.test.positions]),
-                found.rows,
-                self.taxonomy.assign(found.rows),
+        evidence = Evidence(
+            self.regressor,
+            positions[found.training],
+            positions[found.calibration],
+            Part(found.test.X, found.test.y, positions[found.test.positions]),
+            found.rows,
+            self.taxonomy.assign(found.rows),
+            counts=BatchCounts(
+                self.by_level,
+                {use: total for use, (_, total) in self.outside.counts.items()},
+                frozenset(level for level, each in self.intervals.items() if is_raised(each, 0)),
             ),
-            self.by_level,
-            {use: total for use, (_, total) in self.outside.counts.items()},
-            frozenset(level for level, each in self.intervals.items() if is_raised(each, 0)),
         )
         return replace(
             sampled,
@@ -215,7 +207,7 @@ def _without(messages: Sequence[Message], kind: str) -> tuple[Message, ...]:
     return tuple(each for each in messages if each.kind != kind)
 
 
-def _uses_note(evidence: "BatchEvidence") -> Message:
+def _uses_note(evidence: Evidence) -> Message:
     """Return how the rows were used, in a sentence."""
     sizes = {use: count_text(n) for use, n in evidence.sizes.items()}
     sample = count_text(evidence.sizes["training"] + evidence.sizes["diagnosis"])
@@ -224,119 +216,6 @@ def _uses_note(evidence: "BatchEvidence") -> Message:
         f"model ({sizes['training']} rows) and to diagnose it ({sizes['diagnosis']} rows). Of all other rows, "
         f"{sizes['calibration']} calibrate the intervals and {sizes['test']} test them"
     )
-
-
-@dataclass(frozen=True, eq=False)
-class BatchEvidence:
-    """The rows of a large table, counted in batches, and a random sample of them in memory.
-
-    The sample chose the method, fitted the model and diagnosed it. Other rows calibrated the model, and the rest tested
-    it. Features are searched, widths compared and predictions judged in the sample's own test rows.
-
-    Parameters
-    ----------
-    sample : SplitEvidence
-        The sample, with the model that all calibration rows calibrated.
-    by_level : mapping from float to CellCounter
-        The counts of all test rows at each level.
-    used : mapping from str to int
-        The number of other rows by their use.
-    tied : set of float
-        The levels at which several calibration scores equal a threshold. Intervals at several levels, such as those of
-        a report, know this for all of their levels together only.
-    """
-
-    sample: SplitEvidence
-    by_level: Mapping[float, CellCounter]
-    used: Mapping[str, int]
-    tied: frozenset[float]
-    kind: ClassVar[EvidenceKind] = "batches"
-
-    @property
-    def regressor(self) -> ConformalRegressor:
-        """The calibrated model."""
-        regressor: ConformalRegressor = self.sample.regressor
-        return regressor
-
-    @property
-    def training(self) -> IntArray:
-        """The rows that fitted the model, by position in the table."""
-        return self.sample.training
-
-    @property
-    def calibration(self) -> IntArray:
-        """The rows of the diagnosis, by position in the table."""
-        return self.sample.calibration
-
-    @property
-    def test(self) -> Part:
-        """The sample's test rows, as they are in the table."""
-        return self.sample.test
-
-    @property
-    def rows(self) -> Rows:
-        """The sample's test rows, with the model's predictions."""
-        return self.sample.rows
-
-    @property
-    def groups(self) -> Groups:
-        """The groups of the sample's test rows."""
-        return self.sample.groups
-
-    @property
-    def levels(self) -> tuple[float, ...]:
-        """The levels at which all test rows were counted."""
-        return tuple(self.by_level)
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The number of rows by their use."""
-        return {
-            "training": len(self.training),
-            "diagnosis": len(self.calibration) + len(self.test),
-            **{use: self.used.get(use, 0) for use in ("calibration", "test")},
-        }
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows that were used."""
-        return sum(self.sizes.values())
-
-    def intervals(self, level: Levels) -> Intervals:
-        """Return the intervals of the sample's test rows."""
-        return self.sample.intervals(level)
-
-    def audit(self, intervals: Intervals, diagnosis: Diagnosis, plan: Plan, X: Any = None) -> Audit:
-        """Return the audit of the sample's test rows with the counts of all test rows, at one of the levels."""
-        sampled, guarantee = self.sample.audit(intervals, diagnosis, plan, X), self.regressor.guarantee_
-        counts = self._counts(sampled.level)
-        pools = CalibrationPools(
-            level_fraction(sampled.level),
-            tuple(guarantee.sizes.values()),
-            guarantee.tail_shares,
-            raised=sampled.level in self.tied or counts.all_rows.n_replaced > 0,
-        )
-        audited = audit_of_counts(sampled, counts, pools)
-        judged = audited.quality
-        return replace(
-            audited,
-            n_replaced=counts.all_rows.n_replaced,
-            quality=replace(sampled.quality, rows=judged.rows, coverage=judged.coverage),  # same rows for all widths
-            facts=(
-                *audited.facts,
-                Note("study sampled", {"rows": audited.overall.rows, "sampled": sampled.overall.rows}),
-            ),
-        )
-
-    def misses(self, intervals: Intervals) -> Misses:
-        """Return the shares of all test rows below and above their intervals, by group and of all rows."""
-        counts = self._counts(float(intervals.level))  # type: ignore[arg-type]
-        found = {label: totals.misses for label, totals in counts.groups.items()}
-        return found | ({"all rows": counts.all_rows.misses} if len(found) > 1 else {})
-
-    def _counts(self, level: float) -> AuditCounts:
-        """Return the counts of all test rows at a level."""
-        return self.by_level[level].counts(self.groups.labels, len(self.regressor.guarantee_.sizes))
 
 
 def _at(intervals: Intervals, position: int) -> Intervals:

@@ -52,14 +52,13 @@ class UsedRows:
 
     @contextmanager
     def named_errors(self) -> Iterator[None]:
-        """Let the message of a ValueError say in which file and batch the rows are."""
+        """Let the message of a ValueError say in which file and batch the rows are, and how many it is about."""
         first = self.batch.first_row
         try:
             yield
         except ValueError as error:
-            where = f"{self.batch.part or 'data'}, rows {first} to {first + len(self.batch) - 1}"
-            note = ". The row number counts calibration or test rows only" * (" in row " in str(error))
-            raise InvalidPartError(where, f"{error}{note}") from None
+            batch = f"rows {first} to {first + len(self.batch) - 1}"
+            raise InvalidPartError(f"{self.batch.part or 'data'}, {len(self.y)} of {batch}", str(error)) from None
 
 
 @dataclass(frozen=True, eq=False)

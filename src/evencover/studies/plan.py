@@ -134,7 +134,8 @@ class Plan:
         Shares of the rows for calibration and for testing; the other rows are for training. Only for "split".
     target_transform : {"auto", "none"}
         Whether a model of the log of the target is evaluated, too, if all training targets are positive and they are
-        skewed. Not if the score and the groups are given.
+        skewed. Not if the score and the groups are given. If the calibration is "cross", each of its models decides on
+        its own training rows; only models with `WithSpread` do, with at least 20 rows and a score without a unit.
     support : {"auto", "none"} or Support
         The values that the target can have; the score is `Bounded` by it. "auto" decides it on the training targets:
         if none of them is negative, the limit is 0; if all are whole numbers, intervals hold whole numbers only.

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from sklearn.compose import TransformedTargetRegressor
+
 from evencover.calibration.two_tails import TailThresholds
 from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.diagnosis import Diagnosis
@@ -46,7 +48,7 @@ class Study:
         The calibrated model; takes tables with the columns of the features.
     recommendation : Recommendation or None
         The scores and groups that were evaluated on the training part; None if the plan gives both.
-    evidence : SplitEvidence, CrossEvidence or BatchEvidence
+    evidence : Evidence
         The rows that test the model: a part of the table, all rows in turn, or those of a large table, in batches.
     intervals : Intervals
         The intervals of the test rows, at the plan's level.
@@ -217,10 +219,12 @@ class Study:
     @property
     def model_text(self) -> str:
         """The name of the model, which of its parts is in use, and the target's scale, if it is another one."""
-        transform = None if self.recommendation is None else self.recommendation.chosen.transform
         choices = choices_text(fitted_models(self.regressor))
         chosen = f" ({choices})" if choices else ""
-        return self.model_name + chosen + ("" if transform is None else f", fitted to the {transform} of the target")
+        of_log = are_of_log(self.regressor, self.plan)
+        scale = ", fitted to the log of the target" if any(of_log) else ""
+        folds = "" if all(of_log) or not scale else f" in {sum(of_log)} of {len(of_log)} folds"
+        return f"{self.model_name}{chosen}{scale}{folds}"
 
     @property
     def stack_report(self) -> StackReport | None:
@@ -258,6 +262,12 @@ class Study:
         The prediction is a point of the interval, as in `Intervals.to_frame`.
         """
         return columns_of_intervals(self.target, self.test.y, self.test.positions, self.intervals, self.groups)
+
+
+def are_of_log(regressor: Any, plan: Plan) -> list[bool]:
+    """Return whether the study fitted each model of its regressor to the log of the target; not if the plan does."""
+    given = isinstance(plan.model, TransformedTargetRegressor)
+    return [not given and isinstance(model[-1], TransformedTargetRegressor) for model in fitted_models(regressor)]
 
 
 def columns_of_intervals(

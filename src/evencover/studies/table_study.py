@@ -2,42 +2,48 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf, isfinite
-from typing import Any
+from math import ceil, inf, isfinite
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from evencover.calibration.by_group import ByGroup
 from evencover.calibration.two_tails import TwoTails
+from evencover.conformal.cross import CrossConformalRegressor
 from evencover.conformal.split import ConformalRegressor
 from evencover.diagnostics.cross_fitted_models import fitted_with_progress
 from evencover.diagnostics.diagnosis import diagnose
 from evencover.diagnostics.recommendations import Recommendation, recommend
+from evencover.groups import Groups, Label, one_row_of_each
 from evencover.inputs import StageProgress
-from evencover.inputs.arrays import IntArray, warn_user
-from evencover.inputs.frames import column_names, columns_of, row_numbers
+from evencover.inputs.arrays import FloatArray, IntArray, warn_user
+from evencover.inputs.frames import column, column_names, columns_of, row_numbers, take
 from evencover.intervals import Intervals
-from evencover.model_selection import Part
+from evencover.model_selection import Part, three_way_split
 from evencover.models.estimators import cloned, median_spread
+from evencover.predictions import Prediction
+from evencover.quantiles import rows_for_finite_threshold
 from evencover.rows import Rows
 from evencover.scores import Bounded
 from evencover.scores.score import needs_scale, with_scale
 from evencover.scores.support import with_support
 from evencover.studies.column_checks import support_notes, support_warnings
-from evencover.studies.cross_fitting import CrossEvidence, CrossSettings, cross_fitted, tested_groups, units_of
-from evencover.studies.evidence import SplitEvidence, audit_taxonomy
+from evencover.studies.cross_fitting import CrossSettings, cross_fitted, tested_groups, units_of
+from evencover.studies.evidence import CrossFitted, Evidence, audit_taxonomy
 from evencover.studies.messages import Message, TableWarning
 from evencover.studies.plan import Plan
-from evencover.studies.splits import clusters_of, note_on_cross, split_table, time_notes
-from evencover.studies.study_result import Study
+from evencover.studies.study_result import Study, are_of_log
 from evencover.studies.table_preparation import (
     ColumnRoles,
     PreparedTable,
     prepare_table,
 )
-from evencover.taxonomies import Taxonomy
+from evencover.taxonomies import Taxonomy, fresh_taxonomy, has_known_sizes
+
+Parts: TypeAlias = tuple[Part, Part, Part]  # for training, calibration and test
 
 
 def study_in_memory(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: StageProgress) -> Study:
@@ -46,10 +52,9 @@ def study_in_memory(table: Any, roles: ColumnRoles, plan: Plan, name: str, progr
     prepared = prepare_table(table, roles)
     if plan.calibration == "cross" and roles.time is not None:
         raise ValueError("calibration must be 'split' or 'auto' for rows in the order of time; got 'cross'")
-    cross_note = note_on_cross(prepared, plan) if plan.calibration == "auto" else None
-    cross = plan.calibration == "cross" or cross_note is not None
-    plan = plan.for_table(len(prepared.y), cross=cross)
-    fitted = _fit_cross(prepared, plan, progress) if cross else _fit_split(table, roles, prepared, plan, progress)
+    parts, cross_note = _parts_or_note(prepared, plan)
+    plan = plan.for_table(len(prepared.y), cross=parts is None)
+    fitted = _fit_cross(prepared, plan, progress) if parts is None else _fit_split(prepared, parts, plan, progress)
     evidence, regressor = fitted.evidence, fitted.evidence.regressor
     progress("diagnosing the calibration rows")
     settings: dict[str, Any] = {"level": plan.level, "tolerance": plan.tolerance, "seed": plan.seed}
@@ -70,8 +75,186 @@ def study_in_memory(table: Any, roles: ColumnRoles, plan: Plan, name: str, progr
         left_out=fitted.table.left_out,
         row_numbers=row_numbers(table),
         table_warnings=(*prepared.warnings, *fitted.warnings),
-        table_notes=(*fitted.table.notes, *filter(None, [cross_note]), *fitted.notes),
+        table_notes=(
+            *fitted.table.notes,
+            *filter(None, [cross_note]),
+            *_time_notes(table, roles.time, parts or ()),
+            *fitted.notes,
+        ),
     )
+
+
+_MIN_TRAINING_ROWS = 10  # two for each fold
+
+
+def _split_table(table: PreparedTable, plan: Plan) -> Parts:
+    """Return the training, calibration and test parts; their positions are those in the given table.
+
+    With clusters, the test part has one row of each cluster. With times, the parts follow each other.
+    """
+    _check_size(table, plan)
+    parts = _split_by_time(table, plan) if table.times is not None else _split_at_random(table, plan)
+    return tuple(Part(part.X, part.y, table.rows[part.positions]) for part in parts)  # type: ignore[return-value]
+
+
+def _clusters_of(table: PreparedTable, part: Part) -> IntArray | None:
+    """Return the cluster of each row of a part of `_split_table`, as a number; None without clusters."""
+    return None if table.clusters is None else table.clusters.codes[table.places(part.positions)]
+
+
+def _time_notes(table: Any, time: str | None, parts: Sequence[Part]) -> list[Message]:
+    """Return a note on a split by time: when each part ends, and what is guaranteed."""
+    if time is None:
+        return []
+    values = column(table, time, "time")
+    training, calibration, test = (_last_time(values, part.positions) for part in parts)
+    text = (
+        f"split by {time!r}. The model was fitted on rows up to {training}, calibrated on the rows after these up to "
+        f"{calibration}, and tested on the rows after these up to {test}. The guarantee holds for later rows as far as "
+        "they are like the calibration rows; the test shows whether this was so for the latest rows"
+    )
+    return [Message(text)]
+
+
+def _last_time(values: NDArray[Any], positions: IntArray) -> str:
+    """Return the time of the last of the rows at these positions, which are in the order of time."""
+    last = values[positions[-1]]
+    if isinstance(last, np.datetime64):
+        last = np.datetime_as_string(last.astype("datetime64[s]"))
+    return str(last).removesuffix("T00:00:00")
+
+
+def _has_rows_for_split(table: PreparedTable, plan: Plan) -> bool:
+    """Return whether there are enough rows or clusters for the three parts."""
+    n = _n_units(table)
+    return n * plan.training_size >= _MIN_TRAINING_ROWS and n * min(plan.calibration_size, plan.test_size) >= 1
+
+
+def _n_units(table: PreparedTable) -> int:
+    """Return the number of rows or, if rows belong together, of clusters."""
+    return len(table.y) if table.clusters is None else len(table.clusters.labels)
+
+
+def _check_size(table: PreparedTable, plan: Plan) -> None:
+    """Raise ValueError if there are too few rows or clusters for the three parts."""
+    n = _n_units(table)
+    if not _has_rows_for_split(table, plan):
+        needed = max(_MIN_TRAINING_ROWS / plan.training_size, 1 / min(plan.calibration_size, plan.test_size))
+        units = "rows" if table.clusters is None else "clusters"
+        raise ValueError(
+            f"table must have at least {ceil(round(needed, 9))} {units}, of which {_MIN_TRAINING_ROWS} are for "
+            f"training; got {n}"
+        )
+
+
+def _split_at_random(table: PreparedTable, plan: Plan) -> Parts:
+    codes = None if table.clusters is None else table.clusters.codes
+    training, calibration, test = three_way_split(
+        table.features,
+        table.y,
+        calibration_size=plan.calibration_size,
+        test_size=plan.test_size,
+        clusters=codes,
+        random_state=plan.seed,
+    )
+    if codes is None:
+        return training, calibration, test
+    return training, calibration, _one_row_per_cluster(test, codes[test.positions], plan.seed)
+
+
+def _one_row_per_cluster(part: Part, clusters: IntArray | None, seed: int) -> Part:
+    """Return one random row of each cluster, in the order of the rows; all rows without clusters."""
+    if clusters is None:
+        return part
+    rows = one_row_of_each(clusters, np.random.default_rng([seed, 3]))
+    return Part(take(part.X, rows), take(part.y, rows), part.positions[rows])
+
+
+def _split_by_time(table: PreparedTable, plan: Plan) -> Parts:
+    """Return three parts in the order of time; rows of the same time are in the same part."""
+    times: FloatArray = np.asarray(table.times)
+    order = np.argsort(times, kind="stable")
+    shares = (plan.training_size, 1 - plan.test_size)
+    first, second = (_cut(times[order], share) for share in shares)
+    pieces = np.split(order, [first, second])
+    if not all(len(piece) for piece in pieces) or first >= second:
+        raise ValueError(
+            f"time must have rows at enough different times for three parts; got {len(np.unique(times))} different "
+            f"times, and parts of {', '.join(str(len(piece)) for piece in pieces)} rows"
+        )
+    return tuple(_part(table, piece) for piece in pieces)  # type: ignore[return-value]
+
+
+def _cut(times: FloatArray, share: float) -> int:
+    """Return the number of rows before a cut near a share of the rows, between two different times."""
+    position = round(share * len(times))
+    time = times[min(position, len(times) - 1)]
+    ends = [int(np.searchsorted(times, time, side=side)) for side in ("left", "right")]
+    return min(ends, key=lambda end: abs(end - position))
+
+
+def _part(table: PreparedTable, rows: IntArray) -> Part:
+    return Part(take(table.features, rows), table.y[rows], rows)
+
+
+_MAX_ROWS = 1000  # cross-fitting takes about a hundred fits
+_MIN_GROUPS = 3  # of the spread, which a split should allow
+
+
+def _parts_or_note(table: PreparedTable, plan: Plan) -> tuple[Parts | None, Message | None]:
+    """Return the three parts. If the rows take turns instead, return None; if the plan does not say so, also a note."""
+    if plan.calibration == "cross":
+        return None, None
+    may_take_turns = plan.calibration == "auto" and plan.needs_split is None and table.times is None
+    may_take_turns = may_take_turns and len(table.y) <= _MAX_ROWS
+    text = "the rows take turns to train, to calibrate and to test, because"
+    if may_take_turns and not _has_rows_for_split(table, plan):
+        return None, Message(f"{text} they are too few for three parts")
+    parts = _split_table(table, plan)
+    reason = _too_few_for_groups(table, plan, parts[1]) if may_take_turns else None
+    if reason is None:
+        return parts, None
+    remedy = ({"calibration": "split"},)
+    return None, Message(f"{text} {reason}. To split them into three parts, use", remedy, lead="")
+
+
+def _too_few_for_groups(table: PreparedTable, plan: Plan, calibration: Part) -> str | None:
+    """Return why a split leaves too few rows to calibrate groups, as the end of a sentence; None if it does not."""
+    calibration = _one_row_per_cluster(calibration, _clusters_of(table, calibration), plan.seed)
+    needed = rows_for_finite_threshold(plan.level)
+    if plan.taxonomy is not None:
+        return _small_group(plan.taxonomy, table, calibration, needed)
+    if len(calibration) >= _MIN_GROUPS * (2 * needed + 1):
+        return None
+    return f"a split would leave {len(calibration)} rows for calibration, too few for groups"
+
+
+def _small_group(taxonomy: Taxonomy, table: PreparedTable, calibration: Part, needed: int) -> str | None:
+    """Return that a group would have too few calibration rows, if one would, and the whole table has enough.
+
+    Predictions are not known yet. Random numbers stand in for them, which gives bins with the same numbers of rows.
+    """
+    if not has_known_sizes(taxonomy):
+        return None
+    learned = fresh_taxonomy(taxonomy)
+    counts = _counts(learned.learn(_stand_in(calibration)))
+    in_table = _counts(learned.assign(_stand_in(Part(table.features, table.y, table.rows))))
+    small = {label: counts.get(label, 0) for label, n in in_table.items() if counts.get(label, 0) < needed <= n}
+    if not small:
+        return None
+    label = min(small, key=lambda each: small[each])
+    return f"a split would leave {small[label]} rows to calibrate the group {label}, and finite intervals need {needed}"
+
+
+def _counts(groups: Groups) -> dict[Label, int]:
+    """Return the number of rows of each group that has rows."""
+    return {label: len(rows) for label, rows in groups.split(np.arange(len(groups))).items()}
+
+
+def _stand_in(part: Part) -> Rows:
+    """Return rows with random numbers instead of predictions."""
+    numbers = np.random.default_rng(0).permutation(len(part)) + 1.0
+    return Rows(Prediction(numbers, spread=numbers[::-1]), part.X, part.y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,44 +262,41 @@ class _Fitted:
     """A table, the test of the model that was fitted to it, the groups and intervals of this test, and messages."""
 
     table: PreparedTable
-    evidence: SplitEvidence | CrossEvidence
+    evidence: Evidence
     taxonomy: Taxonomy
     intervals: Intervals
     warnings: Sequence[Message]
     notes: Sequence[Message]
 
 
-def _fit_split(table: Any, roles: ColumnRoles, prepared: PreparedTable, plan: Plan, progress: StageProgress) -> _Fitted:
+def _fit_split(table: PreparedTable, parts: Parts, plan: Plan, progress: StageProgress) -> _Fitted:
     """Return a model that was fitted on the first part and calibrated on the second; the third tests it."""
-    parts = split_table(prepared, plan)
-    decided, (training, calibration, test) = _decided_on_training_rows(prepared, parts)
-    _warn_of(prepared)
+    decided, (training, calibration, test) = _decided_on_training_rows(table, parts)
+    _warn_of(table)
     outside, support_note = _support_messages(plan, parts)
     model = Pipeline([("table", decided.encoder), ("model", cloned(plan.estimator()))])
-    clusters, held_out = (clusters_of(prepared, part) for part in (training, calibration))
+    clusters, held_out = (_clusters_of(table, part) for part in (training, calibration))
     n_calibration = len(calibration) if held_out is None else len(np.unique(held_out))
     regressor = _fitted_regressor(model, training, clusters, (n_calibration, len(test)), plan, progress)
     progress("calibrating")
     regressor.calibrate(calibration.X, calibration.y, clusters=held_out)
     rows = regressor.rows(test.X, test.y)
-    notes = [*time_notes(table, roles.time, parts), *support_note, *_log_notes(regressor)]
+    notes = [*support_note, *_log_notes(regressor)]
     test = Part(decided.shown(decided.places(test.positions)), test.y, test.positions)
     taxonomy = audit_taxonomy(regressor)
-    evidence = SplitEvidence(
+    evidence = Evidence(
         regressor,
         training.positions,
         calibration.positions,
         test,
         rows,
         taxonomy.assign(rows),
-        at_random=roles.time is None,
+        at_random=table.times is None,
     )
     return _Fitted(decided, evidence, taxonomy, evidence.intervals(plan.level), outside, notes)
 
 
-def _decided_on_training_rows(
-    table: PreparedTable, parts: tuple[Part, Part, Part]
-) -> tuple[PreparedTable, tuple[Part, Part, Part]]:
+def _decided_on_training_rows(table: PreparedTable, parts: Parts) -> tuple[PreparedTable, Parts]:
     """Return the table and its parts with the columns that the model uses, which the training rows decide."""
     decided = table.decided_by([table.places(parts[0].positions)])
     names = column_names(decided.features) or []
@@ -136,12 +316,12 @@ def _fit_cross(table: PreparedTable, plan: Plan, progress: StageProgress) -> _Fi
     models, test = cross_fitted(settings, table, units, regressor.guarantee_, progress)
     support = plan.target_support(table.y)
     outside = support_warnings(support, test=table.y)
-    notes = support_notes(support, decided=_decides_support(plan))
+    notes = [*support_notes(support, decided=_decides_support(plan)), *_log_notes_of_folds(regressor, models, plan)]
     rows, intervals = Rows.with_checked_target(models.prediction, test.X, test.y), models.intervals(plan.level)
     test = Part(decided.shown(decided.places(test.positions)), test.y, test.positions)
     calibration = table.rows[np.sort(np.concatenate([positions for _, positions in regressor.cv]))]
     groups = tested_groups(regressor, intervals, rows)
-    evidence = CrossEvidence(regressor, models, table.rows, calibration, test, rows, groups)
+    evidence = Evidence(regressor, table.rows, calibration, test, rows, groups, models=models)
     return _Fitted(decided, evidence, audit_taxonomy(regressor), intervals, outside, notes)
 
 
@@ -151,7 +331,7 @@ def _warn_of(table: PreparedTable) -> None:
         warn_user(TableWarning(warning))
 
 
-def _support_messages(plan: Plan, parts: tuple[Part, Part, Part]) -> tuple[list[Message], list[Message]]:
+def _support_messages(plan: Plan, parts: Parts) -> tuple[list[Message], list[Message]]:
     """Return a warning of targets outside the support, which is also given here, and a note on the support."""
     training, calibration, test = parts
     support = plan.target_support(training.y)
@@ -185,6 +365,20 @@ def _log_notes(regressor: ConformalRegressor) -> list[Message]:
     text = (
         f"The model was fitted to the log of the target, because {reason} on the training rows. So it predicts about "
         "the median of the target; the mean is larger if the target is skewed. To switch this off, use"
+    )
+    return [Message(text, ({"target_transform": "none"},), lead="")]
+
+
+def _log_notes_of_folds(regressor: CrossConformalRegressor, tests: CrossFitted, plan: Plan) -> list[Message]:
+    """Return a note if models were fitted to the log of the target: how many, what it means, how to switch it off."""
+    own, testing = are_of_log(regressor, plan), [each for test in tests.regressors for each in are_of_log(test, plan)]
+    if not any((*own, *testing)):
+        return []
+    text = (
+        f"{sum(own)} of the {len(own)} models of the predictor, and {sum(testing)} of the {len(testing)} models that "
+        "tested the rows, are models of the log of the target: each model decided this on its own training rows, by "
+        "the interval score, which adds misses to the width. A model of the log predicts about the median of the "
+        "target; the mean is larger if the target is skewed. To switch this off, use"
     )
     return [Message(text, ({"target_transform": "none"},), lead="")]
 

@@ -27,16 +27,18 @@ from evencover.scores.evaluation import interval_by
 from evencover.tables.arrow_data import ArrowData, Part, RowCounter, check_output
 from evencover.tables.batches import (
     Batch,
+    BatchIntervals,
     InvalidPartError,
     LabelCodes,
     TableData,
     codes_of,
     import_arrow,
     named_errors,
+    output_columns,
+    output_schema,
     rows_of,
 )
-from evencover.tables.engines import table_data
-from evencover.tables.interval_columns import BatchIntervals, output_columns, output_schema
+from evencover.tables.cluster_data import table_data
 
 _ROWS_OF_A_ROW_GROUP = 2**18  # of the files that are written
 _MAX_BYTES = 2**25  # of a row group, before it is written

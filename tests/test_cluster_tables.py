@@ -22,7 +22,7 @@ from evencover.models import WithSpread
 from evencover.studies import Plan, study
 from evencover.tables import table_audit
 from tests.clusters import dask_cluster, joined, partitions, spark_session
-from tests.distributed_tables import COLUMNS, HOSTILE, in_memory, table
+from tests.large_tables import COLUMNS, HOSTILE, in_memory, table
 from tests.processes import wait_until
 
 pytestmark = [

@@ -27,7 +27,7 @@ from evencover import (
 from evencover.tables import calibrate as calibrate_table
 from evencover.tables import predict
 from tests.archives import rewrite
-from tests.distributed_tables import COLUMNS, HOSTILE, in_memory, table
+from tests.large_tables import COLUMNS, HOSTILE, in_memory, table
 from tests.messages import facts
 from tests.saved_files import FILES
 
