@@ -197,7 +197,7 @@ def test_the_networks_of_all_splits_are_trained_jointly(tmp_path, monkeypatch):
 
     fit_jointly = model_fits.fit_jointly
     monkeypatch.setattr(model_fits, "fit_jointly", recording)
-    monkeypatch.setattr("evencover.models.networks.regressors.fit_jointly", None)  # it would train another network
+    monkeypatch.setattr("evencover.models.networks.fit_jointly", None)  # it would train another network
     run_benchmark(small(), [synthetic()], tmp_path)
     assert stacks == [[QuantileNetwork] * 4 + [MeanVarianceNetwork] * 2]
     kinds = ["QuantileNetwork"] * 2 + ["MeanVarianceNetwork"]

@@ -16,7 +16,7 @@ from evencover.inputs.optional import import_optional
 from evencover.model_selection import three_way_split
 from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileForest, QuantileNetwork, fit_jointly
 from evencover.models.estimators import predictions_of
-from evencover.models.networks.training_tasks import ShowProgress, TrainingSettings
+from evencover.models.network_layers import ShowProgress, TrainingSettings
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
 from evencover.reproduction.benchmark.variants import BenchmarkModel
@@ -151,7 +151,7 @@ def _resolve_device(estimator: Any) -> Any:
         return estimator
     device = TrainingSettings.of(network).device
     import_optional("torch", extra="networks", purpose="training a network")
-    from evencover.models.networks.training import device_of
+    from evencover.models.network_training import device_of
 
     resolved = clone(network).set_params(device=device_of(device).type)
     return clone(estimator).set_params(network=resolved) if isinstance(estimator, DropoutEnsemble) else resolved

@@ -18,7 +18,7 @@ from evencover.datasets.dataset import Dataset
 from evencover.guarantees import TooFewRowsWarning
 from evencover.inputs.arrays import check_count, is_count
 from evencover.inputs.optional import package_versions
-from evencover.models.networks.training_tasks import TrainingSettings
+from evencover.models.network_layers import TrainingSettings
 from evencover.quantiles import conformal_rank, level_fraction
 from evencover.reproduction.benchmark.model_fits import (
     FitKey,

@@ -8,7 +8,7 @@ import numpy as np
 
 from evencover.groups import Groups
 from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileForest, QuantileNetwork
-from evencover.models.networks.training_tasks import TrainingSettings
+from evencover.models.network_layers import TrainingSettings
 from evencover.quantiles import level_fraction
 from evencover.reproduction.simulation import tertiles
 from evencover.rows import Rows
