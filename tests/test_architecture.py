@@ -60,7 +60,7 @@ import evencover
 import evencover.cli
 import evencover.array_api
 import evencover.datasets
-import evencover.reproduction.benchmark.result_files
+import evencover.reproduction.benchmark.results
 import evencover.models
 import evencover.synthetic
 import evencover.theory

@@ -1,9 +1,9 @@
 """`AutoRegressor`: a stack of regressors of different kinds, with a distribution of their residuals."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from typing import Any, Protocol, Self
+from itertools import count, product
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from scipy.optimize import nnls
@@ -21,7 +21,7 @@ from evencover.intervals import Intervals
 from evencover.metrics import interval_scores
 from evencover.models._outputs import QuantilePlan, Scaling, estimable_probabilities, relative_floor
 from evencover.models.estimators import checked_features, checked_rows, checked_target, fitted_clone, remember_features
-from evencover.models.folds import checked_splitter
+from evencover.models.folds import checked_splitter, out_of_fold_predictions
 from evencover.models.members import EFFORTS, Effort, EffortName, random_rows, stack_members
 from evencover.predictions import Prediction
 from evencover.quantiles import conformal_quantile
@@ -36,19 +36,9 @@ _ROWS_AT_A_TIME = 10_000
 Done = Callable[[], None]  # called after each fit
 
 
-class ResidualDistribution(Protocol):
-    """The distribution of residuals given features, as quantiles at fixed probabilities."""
-
-    def fit_cross_fitted(self, features: FloatArray, residuals: FloatArray, parts: IntArray, done: Done) -> FloatArray:
-        """Fit to all rows. Return the quantiles of each row that models fitted without its part predict; (n, Q)."""
-
-    def quantiles(self, features: FloatArray) -> FloatArray:
-        """Return the quantiles of new rows. Shape (n, Q)."""
-
-
 def residual_distributions(
     effort: Effort, n: int, probabilities: tuple[float, ...], seed: int
-) -> dict[str, ResidualDistribution]:
+) -> dict[str, "ResidualDistribution"]:
     """Return the distributions of an effort by name, for a table of n rows, not yet fitted."""
     trees = {"n_trees": effort.n_distribution_trees, "max_rows": effort.row_limit(n), "random_state": seed}
     every: dict[str, ResidualDistribution] = {
@@ -233,6 +223,9 @@ class LeafDistribution(BaseEstimator):  # type: ignore[misc]
         return {name: value for name, value in super().__getstate__().items() if name != "_tables"}
 
 
+ResidualDistribution: TypeAlias = ScaledShape | LeafDistribution
+
+
 @dataclass(frozen=True)
 class MemberResult:
     """A regressor of the stack: its root mean squared error out of fold, in the unit of the target, and its weight."""
@@ -359,9 +352,9 @@ class OutOfFold:
     errors: FloatArray
     weights: FloatArray
 
-    def described(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the center of the rows, and their features with center and disagreement as further columns."""
-        return described(rows, self.predictions, self.weights)
+    def results(self, names: Iterable[str], unit: float) -> tuple[MemberResult, ...]:
+        """Return the result of each regressor, with errors in the unit of the target."""
+        return tuple(map(MemberResult, names, (unit * self.errors).tolist(), self.weights.tolist()))
 
 
 def described(rows: FloatArray, predictions: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -378,14 +371,10 @@ def out_of_fold(
     members: Mapping[str, Any], rows: FloatArray, y: FloatArray, splitter: Any, clusters: Any, done: Done
 ) -> OutOfFold:
     """Return the out-of-fold predictions of regressors, and the weights of their combination."""
-    predictions, folds = np.empty((len(y), len(members))), np.zeros(len(y), dtype=np.intp)
-    for fold, (training, held_out) in enumerate(splitter.split(rows, y, clusters)):
-        folds[held_out] = fold
-        for column, member in enumerate(members.values()):
-            predictions[held_out, column] = fitted_clone(member, rows[training], y[training]).predict(rows[held_out])
-            done()
+    found = [out_of_fold_predictions(each, rows, y, splitter, clusters, {}, done) for each in members.values()]
+    predictions = np.column_stack([predicted for predicted, _ in found])
     errors = np.sqrt(np.mean((predictions - y[:, None]) ** 2, axis=0))
-    return OutOfFold(predictions, folds, errors, stacking_weights(predictions, y))
+    return OutOfFold(predictions, found[0][1], errors, stacking_weights(predictions, y))
 
 
 def stacking_weights(predictions: FloatArray, y: FloatArray) -> FloatArray:
@@ -426,6 +415,10 @@ class ChosenMixture:
     interval_scores: FloatArray
     weights: FloatArray
     interval_score: float
+
+    def results(self, names: Iterable[str], unit: float) -> tuple[DistributionResult, ...]:
+        """Return the result of each distribution, with interval scores in the unit of the target."""
+        return tuple(map(DistributionResult, names, (unit * self.interval_scores).tolist(), self.weights.tolist()))
 
 
 def choose_mixture(
@@ -597,14 +590,37 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         chosen = random_rows(len(target), _MAX_CHOICE_ROWS, seed)
         if clusters is not None:
             clusters = np.unique(cluster_codes(clusters, len(target))[chosen], return_inverse=True)[1]
-        found = _fitted(_Task(effort, plan, seed, features, scaled, chosen, clusters), progress or (lambda *_: None))
+        some, some_targets = features[chosen], scaled[chosen]
+        n_units = len(some) if clusters is None else int(clusters.max()) + 1
+        splitter = checked_splitter(effort.n_folds, n_units, seed, clustered=clusters is not None)
+        members = stack_members(effort, len(target), rows.shape[1], seed)
+        distributions = residual_distributions(effort, len(target), plan.probabilities, seed)
+        n_fits = len(members) * (splitter.get_n_splits() + 1) + len(distributions) * (N_PARTS + 1)
+        report_progress = progress or (lambda *_: None)
+        done = _counted(report_progress, n_fits)
 
-        self.stack_, self.mixture_, self.scaling_, self.plan_ = found.stack, found.mixture, scaling, plan
-        self.report_, self.spread_floor_ = found.report(scaling.y_scale, self.plan_.own_level, effort, len(target)), 0.0
-        self.choice_rows_ = chosen
-        own = self._prediction(found.center, found.quantiles)
+        tried = out_of_fold(members, some, some_targets, splitter, clusters, done)
+        center, known = described(some, tried.predictions, tried.weights)
+        residuals = some_targets - center
+        bounds = [plan.probabilities.index(bound) for bound in plan.bounds]
+        mixture = choose_mixture(distributions, known, residuals, tried.folds, bounds, plan.own_level, done)
+        stack = _fitted_stack(members, tried.weights, features, scaled, done)
+        report_progress(n_fits, n_fits)  # regressors without weight were not fitted on all rows
+
+        self.stack_, self.mixture_, self.scaling_, self.plan_ = stack, mixture.mixture, scaling, plan
+        unit = scaling.y_scale
+        self.report_ = StackReport(
+            tried.results(members, unit),
+            unit * float(np.sqrt(np.mean(residuals**2))),
+            mixture.results(distributions, unit),
+            unit * mixture.interval_score,
+            plan.own_level,
+            tuple(_notes(effort, len(target), set(members))),
+        )
+        self.choice_rows_, self.spread_floor_ = chosen, 0.0
+        own = self._prediction(center, mixture.quantiles)
         self.spread_floor_ = relative_floor(own.spread, target)
-        self.out_of_fold_prediction_ = self._prediction(found.center, found.quantiles)
+        self.out_of_fold_prediction_ = self._prediction(center, mixture.quantiles)
         remember_features(self, X)
         return self
 
@@ -639,90 +655,22 @@ def _standardized(scaling: Scaling, rows: FloatArray) -> FloatArray:
     return np.clip(features, -_OUTERMOST, _OUTERMOST, out=features)
 
 
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """What is to be fitted: the effort, the quantiles, the seed, standardised rows, and the rows for the choice."""
-
-    effort: Effort
-    plan: QuantilePlan
-    seed: int
-    rows: FloatArray
-    y: FloatArray
-    chosen: Any
-    clusters: IntArray | None
+def _counted(progress: Progress, total: int) -> Done:
+    """Return a function that reports how often it was called."""
+    finished = count(1)
+    return lambda: progress(next(finished), total)
 
 
-@dataclass(frozen=True, eq=False)
-class _Fitted:
-    """The fitted parts, and the out-of-fold results that they were chosen by, in standardised units."""
-
-    stack: Stack
-    mixture: Mixture
-    center: FloatArray  # (n,)
-    quantiles: FloatArray  # (n, Q), of the residuals
-    members: tuple[MemberResult, ...]
-    error: float
-    distributions: tuple[DistributionResult, ...]
-    interval_score: float
-
-    def report(self, unit: float, level: float, effort: Effort, n: int) -> StackReport:
-        """Return the report, in the unit of the target."""
-        return StackReport(
-            tuple(replace(each, error=unit * each.error) for each in self.members),
-            unit * self.error,
-            tuple(replace(each, interval_score=unit * each.interval_score) for each in self.distributions),
-            unit * self.interval_score,
-            level,
-            tuple(_notes(effort, n, {each.name for each in self.members})),
-        )
-
-
-def _fitted(task: _Task, progress: Progress) -> _Fitted:
-    """Return the stack and the mixture, chosen out of fold and fitted on all rows."""
-    effort, rows, y = task.effort, task.rows[task.chosen], task.y[task.chosen]
-    members = stack_members(effort, len(task.y), rows.shape[1], task.seed)
-    distributions = residual_distributions(effort, len(task.y), task.plan.probabilities, task.seed)
-    n_units = len(y) if task.clusters is None else int(task.clusters.max()) + 1
-    splitter = checked_splitter(effort.n_folds, n_units, task.seed, clustered=task.clusters is not None)
-    counter = _Counter(len(members) * (splitter.get_n_splits() + 1) + len(distributions) * (N_PARTS + 1), progress)
-
-    tried = out_of_fold(members, rows, y, splitter, task.clusters, counter)
-    center, features = tried.described(rows)
-    columns = [task.plan.probabilities.index(bound) for bound in task.plan.bounds]
-    chosen = choose_mixture(distributions, features, y - center, tried.folds, columns, task.plan.own_level, counter)
-    used = {name: weight for name, weight in zip(members, tried.weights, strict=True) if weight}
+def _fitted_stack(
+    members: Mapping[str, Any], weights: FloatArray, rows: FloatArray, y: FloatArray, done: Done
+) -> Stack:
+    """Return the regressors with weight, fitted on all rows."""
     fitted = {}
-    for name in used:
-        fitted[name] = fitted_clone(members[name], task.rows, task.y)
-        counter()
-    counter.finish()
-    return _Fitted(
-        Stack(fitted, np.array(list(used.values()))),
-        chosen.mixture,
-        center,
-        chosen.quantiles,
-        tuple(map(MemberResult, members, tried.errors.tolist(), tried.weights.tolist())),
-        float(np.sqrt(np.mean((y - center) ** 2))),
-        tuple(map(DistributionResult, distributions, chosen.interval_scores.tolist(), chosen.weights.tolist())),
-        chosen.interval_score,
-    )
-
-
-@dataclass
-class _Counter:
-    """Counts the fits; called after each of them."""
-
-    total: int
-    progress: Progress
-    finished: int = 0
-
-    def __call__(self) -> None:
-        self.finished += 1
-        self.progress(self.finished, self.total)
-
-    def finish(self) -> None:
-        """Report the end, also if regressors without weight were not fitted on all rows."""
-        self.progress(self.total, self.total)
+    for (name, member), weight in zip(members.items(), weights, strict=True):
+        if weight:
+            fitted[name] = fitted_clone(member, rows, y)
+            done()
+    return Stack(fitted, weights[weights > 0])
 
 
 def _notes(effort: Effort, n: int, members: set[str]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import parent_process
 from threading import Lock, Thread
@@ -322,9 +322,18 @@ def _fit_fold(
 
 
 def out_of_fold_predictions(
-    estimator: Any, X: Any, y: FloatArray, splitter: Any, clusters: Any, fit_params: Mapping[str, Any]
+    estimator: Any,
+    X: Any,
+    y: FloatArray,
+    splitter: Any,
+    clusters: Any,
+    fit_params: Mapping[str, Any],
+    done: Callable[[], None] = lambda: None,
 ) -> tuple[FloatArray, IntArray]:
-    """Return what clones predict for the rows that they were not fitted on, and the fold of each row. Shape (n,)."""
+    """Return what clones predict for the rows that they were not fitted on, and the fold of each row. Shape (n,).
+
+    `done` is called after each fold.
+    """
     n = len(y)
     predicted, folds, times_predicted = np.empty(n), np.zeros(n, dtype=int), np.zeros(n, dtype=int)
     for fold, (training, held_out) in enumerate(splitter.split(X, y, clusters)):
@@ -333,6 +342,7 @@ def out_of_fold_predictions(
         predicted[held_out] = np.ravel(fitted.predict(take(X, held_out)))
         folds[held_out] = fold
         times_predicted[held_out] += 1
+        done()
     if not np.all(times_predicted == 1):
         raise ValueError(f"cv must have each row in the test part of exactly one fold; got {splitter!r}")
     return predicted, folds

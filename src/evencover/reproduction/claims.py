@@ -21,22 +21,20 @@ from scipy.stats import binomtest, norm, t
 
 from evencover.inputs.arrays import FloatArray
 from evencover.predictions import Prediction
-from evencover.reproduction.scenarios import (
+from evencover.reproduction.simulation import (
     NOISE_ON_SPREAD,
     SCORES,
     TYPES,
     VARIANTS,
-    SharedLatentState,
-    coverages,
-    latent_state_counts,
-    pooled_coverage,
-)
-from evencover.reproduction.simulation import (
     CoverageCounts,
     Design,
+    SharedLatentState,
     check_repeats,
     count_coverage,
+    coverages,
     fixed_edge,
+    latent_state_counts,
+    pooled_coverage,
     seed_of,
     simulate_counts,
 )
