@@ -6,11 +6,12 @@ from functools import cached_property
 from importlib.util import find_spec
 from itertools import pairwise
 from math import inf
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
+from sklearn.utils import check_random_state
 
 from evencover.inputs import Progress
 from evencover.inputs.arrays import FloatArray, is_count, is_number
@@ -94,20 +95,6 @@ def _orthogonal(rows: int, columns: int, rng: np.random.Generator) -> FloatArray
     q, r = np.linalg.qr(rng.standard_normal((max(rows, columns), min(rows, columns))))
     q *= np.sign(np.diag(r))  # without this, the distribution of the matrix would not be uniform
     return q if rows >= columns else q.T
-
-
-class Loss(Protocol):
-    """A loss of the outputs, shape (networks, n, n_outputs), given the targets, shape (networks, n, 1)."""
-
-    @property
-    def n_outputs(self) -> int:
-        """Number of outputs of a network for one row."""
-
-    def value(self, outputs: Any, y: Any) -> Any:
-        """Return the mean loss of each network. Shape (networks,)."""
-
-    def gradient(self, outputs: Any, y: Any, out: Any) -> Any:
-        """Write the derivative of each row's loss with respect to each output to `out`, and return `out`."""
 
 
 @dataclass(frozen=True)
@@ -246,6 +233,7 @@ class GaussianLikelihood:
         return out
 
 
+Loss: TypeAlias = Pinball | NonCrossingPinball | GaussianLikelihood
 ShowProgress: TypeAlias = bool | Progress  # whether to show a bar, or a function of (epochs done, epochs)
 
 
@@ -281,6 +269,12 @@ class TrainingTask:
     y: NDArray[np.float32]  # (n,)
     loss: Loss
     seed: int
+
+    @classmethod
+    def of(cls, X: FloatArray, y: FloatArray, loss: Loss, random_state: Any) -> "TrainingTask":
+        """Return the task of a network with this `random_state`, with rows in single precision."""
+        seed = int(check_random_state(random_state).randint(2**31))
+        return cls(X.astype(np.float32), y.astype(np.float32), loss, seed)
 
 
 def _is_sizes(value: Any) -> bool:

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
@@ -21,7 +20,6 @@ from evencover.models._outputs import Center, QuantilePlan, Scaling, relative_fl
 from evencover.models.estimators import CenterMixin, checked_features, checked_rows, checked_target, remember_features
 from evencover.models.network_layers import (
     GaussianLikelihood,
-    Layers,
     NonCrossingPinball,
     Pinball,
     ShowProgress,
@@ -112,37 +110,22 @@ def network_outputs(model: Any, X: FloatArray) -> Iterator[FloatArray]:
         yield outputs(layers, model.scaling_.features(X[start : start + n_rows]))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _NetworkMixin(SavingMixin):
     """The settings of a network and its training, shared by the two networks; see `MeanVarianceNetwork`."""
 
-    def __init__(
-        self,
-        *,
-        level: float = 0.9,
-        hidden: Sequence[int] = (64, 64, 64),
-        dropout: float = 0.2,
-        learning_rate: float = 5e-4,
-        weight_decay: float = 1e-6,
-        batch_size: int = 64,
-        epochs: int = 300,
-        patience: int | None = None,
-        validation_size: float = 0.1,
-        device: str = "auto",
-        random_state: Any = None,
-        progress: bool = False,
-    ) -> None:
-        self.level = level
-        self.hidden = hidden
-        self.dropout = dropout
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.patience = patience
-        self.validation_size = validation_size
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
+    level: float = 0.9
+    hidden: Sequence[int] = (64, 64, 64)
+    dropout: float = 0.2
+    learning_rate: float = 5e-4
+    weight_decay: float = 1e-6
+    batch_size: int = 64
+    epochs: int = 300
+    patience: int | None = None
+    validation_size: float = 0.1
+    device: str = "auto"
+    random_state: Any = None
+    progress: bool = False
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train the network."""
@@ -150,6 +133,7 @@ class _NetworkMixin(SavingMixin):
         return self
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class QuantileNetwork(CenterMixin, _NetworkMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Neural network that learns quantiles by the pinball loss (QR in the paper).
 
@@ -223,42 +207,9 @@ class QuantileNetwork(CenterMixin, _NetworkMixin, RegressorMixin, BaseEstimator)
     Prediction(3 rows of center, spread, lower, upper, 3 quantiles; level=0.8)
     """
 
-    def __init__(
-        self,
-        *,
-        level: float = 0.9,
-        softening: float = 1.0,
-        quantiles: Sequence[float] = (),
-        center: Center = "median",
-        hidden: Sequence[int] = (64, 64, 64),
-        dropout: float = 0.2,
-        learning_rate: float = 5e-4,
-        weight_decay: float = 1e-6,
-        batch_size: int = 64,
-        epochs: int = 300,
-        patience: int | None = None,
-        validation_size: float = 0.1,
-        device: str = "auto",
-        random_state: Any = None,
-        progress: bool = False,
-    ) -> None:
-        super().__init__(
-            level=level,
-            hidden=hidden,
-            dropout=dropout,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            batch_size=batch_size,
-            epochs=epochs,
-            patience=patience,
-            validation_size=validation_size,
-            device=device,
-            random_state=random_state,
-            progress=progress,
-        )
-        self.softening = softening
-        self.quantiles = quantiles
-        self.center = center
+    softening: float = 1.0
+    quantiles: Sequence[float] = ()
+    center: Center = "median"
 
     def predict_full(self, X: Any) -> Prediction:
         """Return center, spread, bounds and quantiles. Quantiles that cross are put in order."""
@@ -567,12 +518,13 @@ def fit_jointly(
     positions = _checked_positions(rows, len(networks), len(target))
     scalings = [Scaling.of(table[own], target[own]) for own in positions]
     tasks = [
-        TrainingTask(
-            _float32(scaling.features(table[own])), _float32(scaling.target(target[own])), loss, _seed(network)
-        )
+        TrainingTask.of(scaling.features(table[own]), scaling.target(target[own]), loss, network.random_state)
         for network, own, loss, scaling in zip(networks, positions, losses, scalings, strict=True)
     ]
-    trained, device = _train(tasks, settings, progress=progress)
+    import_optional("torch", extra="networks", purpose="training a network")
+    from evencover.models.network_training import device_of, train
+
+    trained, device = train(tasks, settings, progress=progress), device_of(settings.device).type
     for network, own, scaling, (layers, n_epochs) in zip(networks, positions, scalings, trained, strict=True):
         remember_features(network, X)
         network.scaling_, network.layers_, network.n_epochs_, network.device_ = scaling, layers, n_epochs, device
@@ -621,22 +573,3 @@ def _checked_positions(rows: Sequence[Any] | None, n_networks: int, n: int) -> l
     if len(sizes) > 1 or sizes[0] == 0:
         raise ValueError(f"rows must hold the same number of row numbers, at least one, for each network; got {sizes}")
     return positions
-
-
-def _train(
-    tasks: list[TrainingTask], settings: TrainingSettings, *, progress: ShowProgress
-) -> tuple[list[tuple[Layers, int]], str]:
-    """Return the trained layers and number of epochs of each task, and the device; PyTorch is imported here."""
-    import_optional("torch", extra="networks", purpose="training a network")
-    from evencover.models.network_training import device_of, train
-
-    return train(tasks, settings, progress=progress), device_of(settings.device).type
-
-
-def _float32(values: FloatArray) -> NDArray[np.float32]:
-    return values.astype(np.float32)
-
-
-def _seed(network: Any) -> int:
-    """Return the seed of all random numbers in the training of a network."""
-    return int(check_random_state(network.random_state).randint(2**31))
