@@ -39,7 +39,7 @@ from evencover.reproduction.simulation import (
     simulate_counts,
 )
 from evencover.scores import Residual
-from evencover.synthetic.data import Sample, two_modes, two_subgroups, unit_square
+from evencover.synthetic import Sample, two_modes, two_subgroups, unit_square
 
 Scenarios: TypeAlias = Mapping[tuple[str, str], Mapping[tuple[str, str], CoverageCounts]]
 

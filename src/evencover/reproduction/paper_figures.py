@@ -44,9 +44,8 @@ from evencover.reproduction.simulation import (
     tertiles,
 )
 from evencover.scores import Residual
-from evencover.synthetic.data import Sample, toy, two_modes, two_subgroups, unit_square
-from evencover.synthetic.misspecification import QuadraticVariance, misspecified
-from evencover.theory.families import TRIANGULAR
+from evencover.synthetic import QuadraticVariance, Sample, misspecified, toy, two_modes, two_subgroups, unit_square
+from evencover.theory import TRIANGULAR
 
 REPEATS = 100
 _SEED = 13

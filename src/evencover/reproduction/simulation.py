@@ -25,15 +25,19 @@ from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, check_count
 from evencover.predictions import Prediction
 from evencover.quantiles import conformal_rank
 from evencover.scores import IntervalDistance, Normalized, Residual, Score
-from evencover.synthetic.data import Sample, SyntheticData, constant_mean, functional_dependence, low_dimensional
-from evencover.synthetic.misspecification import (
+from evencover.synthetic import (
     Misspecification,
     NoisyCenter,
     NoisySpread,
     NoisyVariance,
+    Sample,
     ScaledSpread,
     ShiftedBySpread,
     ShiftedCenter,
+    SyntheticData,
+    constant_mean,
+    functional_dependence,
+    low_dimensional,
     misspecified,
 )
 

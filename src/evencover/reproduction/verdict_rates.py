@@ -21,8 +21,7 @@ from evencover.quantiles import Level, conformal_quantile, conformal_rank, rows_
 from evencover.reproduction.simulation import LEVEL, seed_of
 from evencover.rows import Rows
 from evencover.scores import Normalized, Residual, Score
-from evencover.synthetic.data import Sample, toy
-from evencover.synthetic.misspecification import Misspecification, NoisyVariance, QuadraticVariance, misspecified
+from evencover.synthetic import Misspecification, NoisyVariance, QuadraticVariance, Sample, misspecified, toy
 from evencover.taxonomies import BySpread
 
 GROUPS = 3
