@@ -16,7 +16,7 @@ from evencover.conformal import predictor_files
 from evencover.conformal.calibrated_regressor import CalibratedRegressor
 from evencover.files.archive import file_errors
 from evencover.groups import cluster_codes
-from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, warn_user
+from evencover.inputs.arrays import FloatArray, IntArray, warn_user
 from evencover.inputs.frames import frame_kind, n_rows, take
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.model_selection import warn_of_few_clusters
@@ -180,9 +180,9 @@ class CrossConformalRegressor(CalibratedRegressor):
         target = checked_target(self, X, y)
         check_target_transform(estimator, target, self.target_transform)
         units = None if clusters is None else cluster_codes(clusters, len(target))
-        splits, left_out = self._splits(X, target, units)
+        splits = self._splits(X, target, units)
         warn_of_few_clusters(clusters)
-        folds, scored, places = _folds_of(splits, left_out, units, len(target))
+        folds, scored, places = _folds_of(splits, units, len(target))
         params = routed_params(self, fit_params, "estimator")
         models, predictions = fit_folds(estimator, X, target, splits, params, self.n_jobs)
         repeats = _predictions_without(folds, predictions, places)
@@ -201,16 +201,13 @@ class CrossConformalRegressor(CalibratedRegressor):
         check_nonconformity(self._nonconformity())
         CrossFolds(self.taxonomy).checked_taxonomy()
 
-    def _splits(self, X: Any, y: FloatArray, clusters: IntArray | None) -> tuple[Splits, BoolArray | None]:
-        """Return the rows that each model is fitted on and predicts, and which rows bootstrap samples leave out."""
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        rng, left_out = np.random.default_rng(seed), None
+    def _splits(self, X: Any, y: FloatArray, clusters: IntArray | None) -> Splits:
+        """Return the rows that each model is fitted on and predicts."""
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         if self.method == "jackknife+-after-bootstrap":
-            splits, left_out = bootstrap_splits(self.n_bootstraps, len(y), clusters, rng)
-        else:
-            cv = leave_one_out(clusters) if self.method == "jackknife+" else self.cv
-            splits = cross_validation_splits(cv, X, y, clusters, self.random_state)
-        return splits.shuffled(rng), left_out
+            return bootstrap_splits(self.n_bootstraps, len(y), clusters, rng).shuffled(rng)
+        cv = leave_one_out(clusters) if self.method == "jackknife+" else self.cv
+        return cross_validation_splits(cv, X, y, clusters, self.random_state).shuffled(rng)
 
     def _learn(self, models: list[Any], folds: Folds, repeats: list[Prediction], X: Any, y: FloatArray) -> Self:
         """Compute the scores, then set all learned attributes; after an error none of them is changed."""
@@ -298,32 +295,21 @@ class CrossConformalRegressor(CalibratedRegressor):
         return model
 
 
-def _folds_of(
-    splits: Splits, left_out: BoolArray | None, clusters: IntArray | None, n: int
-) -> tuple[Folds, IntArray, IntArray]:
+def _folds_of(splits: Splits, clusters: IntArray | None, n: int) -> tuple[Folds, IntArray, IntArray]:
     """Return which model leaves out which row, the positions of the left-out rows, and the places of their predictions.
 
     Places have shape (R, n) for R repetitions; they are not used for bootstrap samples.
     """
-    if left_out is not None:
-        folds = Folds(np.arange(n)[None], len(splits), left_out, clusters, random=splits.random)
+    if splits.left_out is not None:
+        folds = Folds(np.arange(n)[None], len(splits), splits.left_out, clusters, random=splits.random)
         _warn_of_rows_in_all_samples(folds)
         return folds, np.arange(n), np.arange(n)[None]
     codes, places = splits.by_repetition(n)
     scored = np.flatnonzero(codes[0] >= 0)
+    complementary = splits.are_complementary(np.arange(n) if clusters is None else clusters)
     own_clusters = None if clusters is None else clusters[scored]
-    return (
-        Folds(
-            codes[:, scored],
-            len(splits),
-            None,
-            own_clusters,
-            splits.are_complementary(np.arange(n) if clusters is None else clusters),
-            splits.random,
-        ),
-        scored,
-        places[:, scored],
-    )
+    folds = Folds(codes[:, scored], len(splits), None, own_clusters, complementary, splits.random)
+    return folds, scored, places[:, scored]
 
 
 def _predictions_without(folds: Folds, predictions: list[Prediction], places: IntArray) -> list[Prediction]:

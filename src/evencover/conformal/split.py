@@ -153,13 +153,12 @@ class ConformalRegressor(RecommendationHtmlMixin, CalibratedRegressor):
         self._checked_calibrator()  # an invalid calibrator or score is an error before anything is fitted
         check_nonconformity(self._nonconformity())
         estimator = with_target_transform(self.estimator, self.target_transform)
-        target = checked_target(self, X, y)
         if is_frozen(self.estimator):
             if fit_params:
                 unused = ", ".join(fit_params)
                 raise ValueError(f"a frozen estimator is neither split nor fitted, so it takes no {unused}")
-            codes = None if clusters is None else cluster_codes(clusters, len(target), min_clusters=1)
-            return self._calibrate(fitted_clone(self.estimator, X, target), None, X, target, clusters=codes)
+            return self.calibrate(X, y, clusters=clusters)
+        target = checked_target(self, X, y)
         check_clusters_are_used(clusters, self._checked_calibrator())
         check_share("calibration_size", self.calibration_size)
         check_target_transform(estimator, target, self.target_transform)

@@ -47,11 +47,14 @@ class Splits:
     random : bool
         Whether they were drawn at random or leave out every row in turn, so that they depend neither on the features
         nor on the targets, whatever the order of the rows is.
+    left_out : ndarray of bool, shape (n, B), optional
+        Which rows each of B bootstrap samples leaves out.
     """
 
     training: tuple[IntArray, ...]
     test: tuple[IntArray, ...]
     random: bool = True
+    left_out: BoolArray | None = None
 
     def __len__(self) -> int:
         return len(self.training)
@@ -141,10 +144,8 @@ def leave_one_out(clusters: IntArray | None) -> Any:
     return LeaveOneOut() if clusters is None else LeaveOneGroupOut()
 
 
-def bootstrap_splits(
-    n_bootstraps: Any, n: int, clusters: IntArray | None, rng: np.random.Generator
-) -> tuple[Splits, BoolArray]:
-    """Return bootstrap samples of the rows, or clusters, and which rows each leaves out; shape (n, B).
+def bootstrap_splits(n_bootstraps: Any, n: int, clusters: IntArray | None, rng: np.random.Generator) -> Splits:
+    """Return bootstrap samples of the rows, or clusters.
 
     The number of samples is random, Binomial(n_bootstraps, (1 − 1 / (n + 1)) ** n): the theorem of
     jackknife+-after-bootstrap is about samples of n + 1 rows, of which only those without the new row are used.
@@ -163,7 +164,7 @@ def bootstrap_splits(
             f"{n_samples} were drawn"
         )
     training = tuple(np.repeat(np.arange(n), each) for each in times)
-    return Splits(training, (np.arange(n),) * n_samples), (times == 0).T
+    return Splits(training, (np.arange(n),) * n_samples, left_out=(times == 0).T)
 
 
 def _checked_folds(cv: Any, n: int, clusters: IntArray | None, random_state: Any) -> Any:

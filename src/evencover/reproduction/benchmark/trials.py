@@ -217,13 +217,13 @@ def run_trial(trial: Trial, predictions: SplitPredictions, variants: Mapping[str
         center = prediction.center
         thresholds = _thresholds(calibration, trial.level)
         tests = _ks_p_values(variant.nonconformity(y[:n], prediction[:n]), groups)
-    measures = _RowMeasures.of(y[n:], center[n:], intervals, trial.level)
+    y, center = y[n:], center[n:]
     return [
         {
             **asdict(trial),
             "group": group,
             "n_calibration": size,
-            **measures.over(rows),
+            **_measures(y[rows], center[rows], intervals[rows], trial.level),
             "threshold": thresholds.get(group, np.nan),
             **{f"ks_{pair}": tests.get(pair, np.nan) for pair in ("low_medium", "low_high", "medium_high")},
         }
@@ -231,32 +231,17 @@ def run_trial(trial: Trial, predictions: SplitPredictions, variants: Mapping[str
     ]
 
 
-@dataclass(frozen=True, eq=False)
-class _RowMeasures:
-    """Values of each test row that are averaged over groups."""
-
-    y: FloatArray
-    center: FloatArray
-    covered: BoolArray
-    width: FloatArray
-    score: FloatArray
-
-    @classmethod
-    def of(cls, y: FloatArray, center: FloatArray, intervals: Intervals, level: float) -> "_RowMeasures":
-        return cls(y, center, intervals.covers(y), intervals.width, interval_scores(y, intervals, level))
-
-    def over(self, rows: BoolArray) -> Row:
-        """Return the measures of some rows; NaN where there are too few rows."""
-        n = int(np.count_nonzero(rows))
-        covered = int(self.covered[rows].sum())
-        return {
-            "n_test": n,
-            "covered": covered,
-            "coverage": covered / n if n else np.nan,
-            "width": float(self.width[rows].mean()) if n else np.nan,
-            "winkler": float(self.score[rows].mean()) if n else np.nan,
-            "r2": _r2(self.y[rows], self.center[rows]),
-        }
+def _measures(y: FloatArray, center: FloatArray, intervals: Intervals, level: float) -> Row:
+    """Return the measures of some test rows; NaN where there are too few rows."""
+    n, covered = len(y), int(intervals.covers(y).sum())
+    return {
+        "n_test": n,
+        "covered": covered,
+        "coverage": covered / n if n else np.nan,
+        "width": float(intervals.width.mean()) if n else np.nan,
+        "winkler": float(interval_scores(y, intervals, level).mean()) if n else np.nan,
+        "r2": _r2(y, center),
+    }
 
 
 def _r2(y: FloatArray, center: FloatArray) -> float:
