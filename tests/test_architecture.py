@@ -59,7 +59,7 @@ sys.meta_path.insert(0, Missing())
 import evencover
 import evencover.cli
 import evencover.datasets
-import evencover.reproduction.benchmark.result_files
+import evencover.reproduction.benchmark.results
 import evencover.models
 import evencover.synthetic
 import evencover.theory

@@ -28,8 +28,7 @@ from evencover import (
     write_report,
 )
 from evencover.models import AutoRegressor, TableEncoder, auto
-from evencover.models._residual_distributions import LeafDistribution, ScaledShape
-from evencover.models.auto import cautious_weights, choose_mixture, stacking_weights
+from evencover.models.auto import LeafDistribution, ScaledShape, cautious_weights, choose_mixture, stacking_weights
 from evencover.models.members import EFFORTS, KernelRegressor, RidgeRegressor, StackMember, stack_members
 from evencover.studies import Plan, study
 from evencover.synthetic import heteroskedastic

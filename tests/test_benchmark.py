@@ -36,11 +36,10 @@ from evencover.reproduction.benchmark import (
     run_benchmark,
     run_trial,
 )
-from evencover.reproduction.benchmark.result_files import benchmark_figure, write_results
-from evencover.reproduction.benchmark.result_store import ProgressFile, progress_files, report_progress
+from evencover.reproduction.benchmark.results import benchmark_figure, summarize, summary_text, write_results
 from evencover.reproduction.benchmark.runs import run_task, unfinished_trials
-from evencover.reproduction.benchmark.summary import summarize, summary_text
-from evencover.reproduction.benchmark.variants import BINNING_METHODS
+from evencover.reproduction.benchmark.trials import BINNING_METHODS, SplitPredictions
+from evencover.reproduction.benchmark.workers import ProgressFile, progress_files, report_progress
 from evencover.reproduction.simulation import seed_of
 from evencover.synthetic import heteroskedastic
 from tests.processes import descendants, parents, still_there
@@ -74,7 +73,7 @@ def imagined_predictions(n=300, m=200, seed=0):
     center = rng.normal(size=n + m)
     prediction = Prediction(center, spread, center - 0.8 * spread, center + spread, level=0.8)
     y = center + spread * rng.normal(size=n + m)
-    return model_fits.SplitPredictions(y, n, prediction, Prediction(center + 0.1, 1.1 * spread, level=LEVEL))
+    return SplitPredictions(y, n, prediction, Prediction(center + 0.1, 1.1 * spread, level=LEVEL))
 
 
 def trial(variant, binning="as run"):
@@ -172,9 +171,7 @@ def test_a_group_without_test_rows_has_no_measures():
     predictions = imagined_predictions()
     calm = np.flatnonzero(predictions.prediction.spread[300:] < 1.0) + 300  # all of the lowest third
     rows = np.concatenate([np.arange(300), calm])
-    few = model_fits.SplitPredictions(
-        predictions.y[rows], 300, predictions.prediction[rows], predictions.baseline[rows]
-    )
+    few = SplitPredictions(predictions.y[rows], 300, predictions.prediction[rows], predictions.baseline[rows])
     for row in run_trial(trial("NCP"), few)[2:]:
         assert (row["n_test"], row["covered"]) == (0, 0)
         assert np.isnan([row[name] for name in ("coverage", "width", "winkler", "r2")]).all()
@@ -197,7 +194,7 @@ def test_the_networks_of_all_splits_are_trained_jointly(tmp_path, monkeypatch):
 
     fit_jointly = model_fits.fit_jointly
     monkeypatch.setattr(model_fits, "fit_jointly", recording)
-    monkeypatch.setattr("evencover.models.networks.regressors.fit_jointly", None)  # it would train another network
+    monkeypatch.setattr("evencover.models.networks.fit_jointly", None)  # it would train another network
     run_benchmark(small(), [synthetic()], tmp_path)
     assert stacks == [[QuantileNetwork] * 4 + [MeanVarianceNetwork] * 2]
     kinds = ["QuantileNetwork"] * 2 + ["MeanVarianceNetwork"]
@@ -496,7 +493,7 @@ if __name__ == "__main__":
 
 def test_progress_grows_to_the_end(tmp_path, monkeypatch):
     """A task that has written its progress waits here for a report that began after it, on any machine."""
-    monkeypatch.setattr("evencover.reproduction.benchmark.result_store._SECONDS_BETWEEN_REPORTS", 0.001)
+    monkeypatch.setattr("evencover.reproduction.benchmark.workers._SECONDS_BETWEEN_REPORTS", 0.001)
     reports, write = [], ProgressFile.__call__
 
     def write_and_wait(*progress):
@@ -516,7 +513,7 @@ def test_progress_grows_to_the_end(tmp_path, monkeypatch):
 
 def test_progress_never_goes_back(monkeypatch):
     """Not even if it is read while it is being written."""
-    monkeypatch.setattr("evencover.reproduction.benchmark.result_store._SECONDS_BETWEEN_REPORTS", 0.001)
+    monkeypatch.setattr("evencover.reproduction.benchmark.workers._SECONDS_BETWEEN_REPORTS", 0.001)
     reports = []
     with progress_files(1) as (progress_file,), report_progress({progress_file: 10.0}, reports.append):
         progress_file(1, 2)
@@ -780,7 +777,7 @@ def imagined_rows(seed, *, shift=0.0, tied=False, variants=VARIANTS, binnings=BI
             spread, noise = np.ceil(4 * spread) / 4, np.ceil(noise)
         y = spread * noise + shift * (np.arange(400) >= 250)
         prediction = Prediction(np.zeros(400), spread, level=LEVEL)
-        predictions = model_fits.SplitPredictions(y, 250, prediction, prediction)
+        predictions = SplitPredictions(y, 250, prediction, prediction)
         for binning in binnings:
             for variant in variants:
                 rows += run_trial(Trial("imagined", "one", split, variant, binning, LEVEL), predictions)
@@ -850,7 +847,7 @@ def test_tied_spreads_leave_the_distribution_exact():
         rng = np.random.default_rng(seed)
         spread = rng.integers(1, 4, 224).astype(float)
         prediction = Prediction(np.zeros(224), spread, level=LEVEL)
-        predictions = model_fits.SplitPredictions(rng.normal(size=224) * (1 + spread), 149, prediction, prediction)
+        predictions = SplitPredictions(rng.normal(size=224) * (1 + spread), 149, prediction, prediction)
         for row in run_trial(trial("PointCP", "exact"), predictions)[1:]:
             too_few, too_many, *p = tails(row["n_test"], row["n_calibration"])
             few, many = few + too_few[row["covered"]], many + too_many[row["covered"]]
@@ -876,7 +873,7 @@ def rows_with_infinite_intervals(split):
     rng = np.random.default_rng(split)
     spread = np.where(np.arange(100) < 92, 1.0, 2.0)
     prediction = Prediction(np.zeros(100), rng.permutation(spread), level=LEVEL)
-    predictions = model_fits.SplitPredictions(rng.normal(size=100), 60, prediction, prediction)
+    predictions = SplitPredictions(rng.normal(size=100), 60, prediction, prediction)
     with pytest.warns(TooFewRowsWarning):
         return [
             row

@@ -272,7 +272,7 @@ def empty_figures(monkeypatch):
     """Pictures without axes: test_benchmark looks at what they show, and drawing it takes most of the time."""
     from matplotlib.figure import Figure
 
-    monkeypatch.setattr("evencover.reproduction.benchmark.result_files.benchmark_figure", lambda *_: Figure())
+    monkeypatch.setattr("evencover.reproduction.benchmark.results.benchmark_figure", lambda *_: Figure())
 
 
 def test_a_benchmark_in_one_command(capsys, own_file, tmp_path, empty_figures):
@@ -309,7 +309,7 @@ def test_a_dry_run_needs_no_data(capsys, tmp_path, monkeypatch):
 
 
 def test_a_broken_guarantee_gives_exit_status_3(capsys, own_file, tmp_path, monkeypatch, empty_figures):
-    monkeypatch.setattr("evencover.reproduction.benchmark.summary._SIGNIFICANT", 9.0)
+    monkeypatch.setattr("evencover.reproduction.benchmark.results._SIGNIFICANT", 9.0)
     small = (own_file, "--models", "MV", "--variants", "NCP", "--splits", "1", "--epochs", "2", "--workers", "1")
     status, text, _ = run_command_line(capsys, "benchmark", *small, "--output", str(tmp_path))
     assert (status, "FAILS" in text) == (3, True)

@@ -178,7 +178,7 @@ class TestFolds:
         counts = []
         for _ in range(2000):
             with contextlib.suppress(ValueError):  # no sample, or none that leaves out a row
-                counts.append(bootstrap_splits(n_bootstraps, n, None, rng)[1].shape[1])
+                counts.append(len(bootstrap_splits(n_bootstraps, n, None, rng)))
         exact = binom(n_bootstraps, (1 - 1 / (n + 1)) ** n)
         expected = exact.pmf(np.arange(3, 8)) / exact.pmf(np.arange(3, 8)).sum()  # of errors there are then very few
         observed = np.bincount(counts, minlength=8)[3:8]

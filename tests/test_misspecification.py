@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from evencover import Normalized, Prediction, Residual
-from evencover.reproduction.scenarios import misspecification_and_contamination
+from evencover.reproduction.simulation import misspecification_and_contamination
 from evencover.synthetic import (
     NoisyCenter,
     NoisySpread,

@@ -15,8 +15,8 @@ from sklearn.linear_model import QuantileRegressor
 
 from evencover import ConformalRegressor
 from evencover.models import DeepEnsemble, DropoutEnsemble, MeanVarianceNetwork, QuantileNetwork, fit_jointly, is_frozen
-from evencover.models.networks import training
-from evencover.models.networks.training_tasks import (
+from evencover.models import network_training as training
+from evencover.models.network_layers import (
     GaussianLikelihood,
     NonCrossingPinball,
     Pinball,

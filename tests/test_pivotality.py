@@ -9,7 +9,7 @@ import pytest
 import sympy
 from scipy import stats
 
-import evencover.theory.pivotality as pivotality
+import evencover.theory as pivotality
 from evencover import (
     Bounded,
     IntervalDistance,
@@ -34,9 +34,9 @@ from evencover.theory import (
     SymbolicFamily,
     is_pivotal,
     pivotality_condition,
+    proof,
     standardization_system,
 )
-from evencover.theory.symbolic import proof
 
 FAMILIES = {
     "normal": NORMAL,

@@ -9,23 +9,21 @@ from scipy import stats
 
 from evencover import Normalized, Prediction, Residual, calibrate, coverage, mean_width
 from evencover.reproduction import claims as claims_module
-from evencover.reproduction import coverage_tables, scenarios, simulation
+from evencover.reproduction import coverage_tables, simulation
 from evencover.reproduction.claims import claims
 from evencover.reproduction.paper_figures import figures
-from evencover.reproduction.scenarios import (
+from evencover.reproduction.simulation import (
     SCORES,
     VARIANTS,
-    SharedLatentState,
-    coverages,
-    latent_state_counts,
-    pooled_coverage,
-)
-from evencover.reproduction.simulation import (
     CoverageCounts,
     Design,
+    SharedLatentState,
     blocks_of,
     count_coverage,
+    coverages,
     fixed_edge,
+    latent_state_counts,
+    pooled_coverage,
     seed_of,
     simulate_counts,
 )
@@ -275,7 +273,7 @@ class ByVariance:
 def broken():
     """The numbers of the claims that fail after three mistakes, each of which concerns other claims."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scenarios, "SCORES", {**SCORES, "normalised": ByVariance()})
+        patch.setattr(simulation, "SCORES", {**SCORES, "normalised": ByVariance()})
         patch.setattr(
             claims_module, "pooled_coverage", lambda *arguments, **more: 0.02 + pooled_coverage(*arguments, **more) / 2
         )
@@ -290,7 +288,7 @@ def test_a_broken_normalised_score_makes_the_claims_fail(broken):
 
 def test_a_broken_residual_score_makes_a_claim_fail(monkeypatch):
     """A scaled spread must not change the counts of the residual score."""
-    monkeypatch.setattr(scenarios, "SCORES", {**SCORES, "residual": Normalized(epsilon=0.1, scale=1.0)})
+    monkeypatch.setattr(simulation, "SCORES", {**SCORES, "residual": Normalized(epsilon=0.1, scale=1.0)})
     first_three = islice(few_claims(monkeypatch, 10), 3)
     assert [claim.verdict for claim in first_three][-1] == "fails"
 

@@ -12,14 +12,15 @@ from scipy.stats import binom, kstest, norm
 
 from evencover import BySpread, Rows, audit, calibrate, conformal_rank, diagnose_scores
 from evencover.diagnostics import coverage_intervals
+from evencover.diagnostics.coverage_tests import GroupCounts
 from evencover.reproduction import verdict_rates as rates_module
 from evencover.reproduction.simulation import LEVEL, seed_of
 from evencover.reproduction.verdict_rates import (
     SCENARIOS,
     SITUATIONS,
-    GuaranteedCounts,
-    Outcomes,
+    AuditOutcomes,
     audit_rates,
+    guaranteed_p_values,
     situation_rates,
 )
 from tests.guarantees.test_diagnostics import MarginalThreshold, groups_of, max_count
@@ -154,8 +155,8 @@ def test_the_first_repeats_of_the_toy_model_do_not_depend_on_their_number(monkey
 def test_rates_are_those_of_audit(name, shift, monkeypatch):
     """The same counts, as targets and intervals."""
     seen = []
-    plain = Outcomes.of
-    monkeypatch.setattr(Outcomes, "of", lambda counts, *others: seen.append(counts) or plain(counts, *others))
+    plain = AuditOutcomes.of
+    monkeypatch.setattr(AuditOutcomes, "of", lambda counts, *others: seen.append(counts) or plain(counts, *others))
     found = situation_rates(SITUATIONS[name], 0.9, 2000, 3, shift=shift, repeats=20)
     (counts,) = seen
     labels = np.repeat(np.arange(3), counts.rows[0])
@@ -352,5 +353,5 @@ def test_false_alarms_are_noticed_if_the_tests_ignore_the_calibration():
     rows = np.full((repeats, 3), 667)
     covered = np.random.default_rng(9).binomial(rows, truth)
     for known, valid in ((1333, True), (10**6 - 1, False)):
-        adjusted = GuaranteedCounts.of(rows, [known] * 3, LEVEL, one_threshold=False).p_values(covered)
+        adjusted = guaranteed_p_values(GroupCounts(rows, covered, LEVEL, sizes=np.full(3, known)), known)
         assert bounded((adjusted < 0.05).any(axis=1).mean(), 0.05, repeats) == valid

@@ -113,8 +113,7 @@ def benchmark(
 
     from evencover.inputs.arrays import check_count
     from evencover.reproduction.benchmark import run_benchmark
-    from evencover.reproduction.benchmark.result_files import check_packages, write_results
-    from evencover.reproduction.benchmark.summary import summarize, summary_text
+    from evencover.reproduction.benchmark.results import check_packages, summarize, summary_text, write_results
 
     began = time.monotonic()
     n_splits = (_QUICK_SPLITS if quick else 10) if splits is None else splits

@@ -26,7 +26,7 @@ from evencover.inputs.frames import (
     row_numbers,
     with_columns,
 )
-from evencover.models.column_kinds import Recognition
+from evencover.models.encoding import Recognition
 from evencover.studies.column_checks import CheckedColumn, checked_column
 from evencover.studies.table_preparation import column_groups
 from evencover.tables.arrow_data import arrow_data, n_rows_of

@@ -5,36 +5,27 @@ from pathlib import Path
 from typing import Any, Self, get_args
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils.metadata_routing import MetadataRouter
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from evencover.calibration.calibration import Unseen
-from evencover.calibration.cross import CrossFolds, Folds, FoldThresholds, Method
+from evencover.calibration.cross import CrossFolds, Folds, Method
 from evencover.calibration.cross_sets import joined_sets, numbers_per_row
 from evencover.calibration.protocols import check_weights_are_used, requested_sets, sets_at
 from evencover.conformal import predictor_files
-from evencover.conformal.prediction_methods import PredictionMethodsMixin
-from evencover.conformal.predictor_files import PredictorFileMixin
+from evencover.conformal.calibrated_regressor import CalibratedRegressor
 from evencover.files.archive import file_errors
 from evencover.groups import cluster_codes
-from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, warn_user
+from evencover.inputs.arrays import FloatArray, IntArray, warn_user
 from evencover.inputs.frames import frame_kind, n_rows, take
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.model_selection import warn_of_few_clusters
 from evencover.models.estimators import (
-    CloneMixin,
-    check_ready,
     check_regressor,
     checked_target,
     cloned,
-    dates_explained,
-    fit_router,
     is_frozen,
-    remember_features,
     routed_params,
-    with_inputs_of,
 )
 from evencover.models.folds import (
     FoldEnsemble,
@@ -49,7 +40,6 @@ from evencover.models.target_transforms import check_target_transform, with_targ
 from evencover.predictions import Prediction, averaged
 from evencover.quantiles import Levels, level_fractions
 from evencover.rows import Rows
-from evencover.scores import Residual
 from evencover.scores.score import Nonconformity, check_nonconformity, needs_scale, with_scale
 from evencover.taxonomies import Taxonomy, fresh_taxonomy
 
@@ -58,14 +48,7 @@ _FIRST_CELLS = 1 << 17  # pairs of a new row and a model that are predicted firs
 _MAX_NUMBERS = 1 << 20  # numbers in the predictions of one block of rows by all models
 
 
-class CrossConformalRegressor(
-    PredictionMethodsMixin,
-    PredictorFileMixin,
-    CloneMixin,
-    MetaEstimatorMixin,  # type: ignore[misc]
-    RegressorMixin,  # type: ignore[misc]
-    BaseEstimator,  # type: ignore[misc]
-):
+class CrossConformalRegressor(CalibratedRegressor):
     """Cross-conformal regression: prediction intervals that use every row for the model and for calibration.
 
     `fit` fits one model for each fold, to the rows of the other folds, and computes the nonconformity score of each row
@@ -197,9 +180,9 @@ class CrossConformalRegressor(
         target = checked_target(self, X, y)
         check_target_transform(estimator, target, self.target_transform)
         units = None if clusters is None else cluster_codes(clusters, len(target))
-        splits, left_out = self._splits(X, target, units)
+        splits = self._splits(X, target, units)
         warn_of_few_clusters(clusters)
-        folds, scored, places = _folds_of(splits, left_out, units, len(target))
+        folds, scored, places = _folds_of(splits, units, len(target))
         params = routed_params(self, fit_params, "estimator")
         models, predictions = fit_folds(estimator, X, target, splits, params, self.n_jobs)
         repeats = _predictions_without(folds, predictions, places)
@@ -218,19 +201,13 @@ class CrossConformalRegressor(
         check_nonconformity(self._nonconformity())
         CrossFolds(self.taxonomy).checked_taxonomy()
 
-    def _nonconformity(self) -> Nonconformity:
-        return Residual() if self.nonconformity is None else self.nonconformity
-
-    def _splits(self, X: Any, y: FloatArray, clusters: IntArray | None) -> tuple[Splits, BoolArray | None]:
-        """Return the rows that each model is fitted on and predicts, and which rows bootstrap samples leave out."""
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        rng, left_out = np.random.default_rng(seed), None
+    def _splits(self, X: Any, y: FloatArray, clusters: IntArray | None) -> Splits:
+        """Return the rows that each model is fitted on and predicts."""
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         if self.method == "jackknife+-after-bootstrap":
-            splits, left_out = bootstrap_splits(self.n_bootstraps, len(y), clusters, rng)
-        else:
-            cv = leave_one_out(clusters) if self.method == "jackknife+" else self.cv
-            splits = cross_validation_splits(cv, X, y, clusters, self.random_state)
-        return splits.shuffled(rng), left_out
+            return bootstrap_splits(self.n_bootstraps, len(y), clusters, rng).shuffled(rng)
+        cv = leave_one_out(clusters) if self.method == "jackknife+" else self.cv
+        return cross_validation_splits(cv, X, y, clusters, self.random_state).shuffled(rng)
 
     def _learn(self, models: list[Any], folds: Folds, repeats: list[Prediction], X: Any, y: FloatArray) -> Self:
         """Compute the scores, then set all learned attributes; after an error none of them is changed."""
@@ -242,12 +219,7 @@ class CrossConformalRegressor(
         calibrator = CrossFolds(self.taxonomy, self.method)
         rows = [Rows.with_checked_target(prediction, X, y) for prediction in repeats]
         learned = calibrator.learn(rows, score, folds, scale_from_rows=scale is not None)
-        remember_features(self, X)
-        self.estimator_, self.scale_ = FoldEnsemble(models), scale
-        self.calibrator_: FoldThresholds = learned
-        self._learned_by = calibrator
-        self.calibration_rows_ = rows[0]
-        return self
+        return self._set_learned(FoldEnsemble(models), scale, calibrator, learned, rows[0])
 
     @property
     def estimators_(self) -> list[Any]:
@@ -256,33 +228,9 @@ class CrossConformalRegressor(
         models: list[Any] = self.estimator_.estimators
         return models
 
-    def predict(self, X: Any) -> FloatArray:
-        """Return the mean prediction of the models. Shape (n,)."""
-        check_ready(self, X)
-        with dates_explained(self.estimators_[0], X):
-            return np.asarray(self.estimator_.predict(X))
-
-    def rows(self, X: Any, y: Any = None, *, weights: Any = None) -> Rows:
-        """Return the predictions of all models for rows, to compute intervals, p-values and groups without new ones.
-
-        They take memory for every row and model. `predict_interval` of a table needs less: it predicts rows in blocks.
-
-        Parameters
-        ----------
-        X : table of n rows, or Rows
-            Features; Rows are returned unchanged.
-        y : array-like of shape (n,), optional
-            Targets, for p-values.
-        weights : None
-            Weights for covariate shift are not supported.
-        """
-        if isinstance(X, Rows):
-            return self._checked_rows(X, y, weights)
-        check_ready(self, X)
-        self._check_weights(weights)
-        target = None if y is None else checked_target(self, X, y)
+    def _predicted_rows(self, X: Any, y: FloatArray | None, weights: Any) -> Rows:  # noqa: ARG002
         predictions = self.estimator_.fold_predictions(X)
-        return Rows.with_checked_target(mean_prediction(predictions), X, target).with_folds(predictions)
+        return Rows.with_checked_target(mean_prediction(predictions), X, y).with_folds(predictions)
 
     def _check_weights(self, weights: Any) -> None:
         check_weights_are_used(weights, self)
@@ -346,43 +294,22 @@ class CrossConformalRegressor(
         model._set_loaded(saved)
         return model
 
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Return the metadata routing: clusters are used here, everything else goes to the `fit` of the models."""
-        return fit_router(self, estimator=with_target_transform(self.estimator, self.target_transform))
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "calibrator_")
-
-    def __sklearn_tags__(self) -> Tags:
-        return with_inputs_of(self.estimator, super().__sklearn_tags__())
-
-
-def _folds_of(
-    splits: Splits, left_out: BoolArray | None, clusters: IntArray | None, n: int
-) -> tuple[Folds, IntArray, IntArray]:
+def _folds_of(splits: Splits, clusters: IntArray | None, n: int) -> tuple[Folds, IntArray, IntArray]:
     """Return which model leaves out which row, the positions of the left-out rows, and the places of their predictions.
 
     Places have shape (R, n) for R repetitions; they are not used for bootstrap samples.
     """
-    if left_out is not None:
-        folds = Folds(np.arange(n)[None], len(splits), left_out, clusters, random=splits.random)
+    if splits.left_out is not None:
+        folds = Folds(np.arange(n)[None], len(splits), splits.left_out, clusters, random=splits.random)
         _warn_of_rows_in_all_samples(folds)
         return folds, np.arange(n), np.arange(n)[None]
     codes, places = splits.by_repetition(n)
     scored = np.flatnonzero(codes[0] >= 0)
+    complementary = splits.are_complementary(np.arange(n) if clusters is None else clusters)
     own_clusters = None if clusters is None else clusters[scored]
-    return (
-        Folds(
-            codes[:, scored],
-            len(splits),
-            None,
-            own_clusters,
-            splits.are_complementary(np.arange(n) if clusters is None else clusters),
-            splits.random,
-        ),
-        scored,
-        places[:, scored],
-    )
+    folds = Folds(codes[:, scored], len(splits), None, own_clusters, complementary, splits.random)
+    return folds, scored, places[:, scored]
 
 
 def _predictions_without(folds: Folds, predictions: list[Prediction], places: IntArray) -> list[Prediction]:

@@ -7,17 +7,15 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from sklearn import __version__ as sklearn_version
-from sklearn.utils.validation import check_is_fitted
 
 from evencover.calibration.by_group import ByGroup
 from evencover.calibration.calibration_files import from_archive, to_archive
 from evencover.calibration.cross import CrossFolds
-from evencover.calibration.protocols import Calibrated, Calibrator
+from evencover.calibration.protocols import Calibrator
 from evencover.calibration.two_tails import TwoTails
 from evencover.files.archive import IncompatibleFileError, file_errors, read_archive, read_header, write_archive
 from evencover.files.objects import dump_objects, load_objects
 from evencover.inputs.arrays import warn_user
-from evencover.quantiles import level_fraction
 from evencover.scores.score import Nonconformity
 
 PREDICTOR, RESULTS = "predictor.evencover", "results.json"  # files in the folder of a run
@@ -27,50 +25,6 @@ _OWN_CALIBRATORS = (ByGroup, TwoTails, CrossFolds)
 PredictorClass: TypeAlias = Literal["ConformalRegressor", "CrossConformalRegressor"]
 
 
-class PredictorFileMixin:
-    """The method `save` of conformal regressors; each class has its own `load`."""
-
-    estimator_: Any
-    scale_: float | None
-    calibrator_: Calibrated
-    _learned_by: Calibrator
-    _saved_parameters: tuple[str, ...] = ()  # the parameters that a file holds if they are numbers or text
-
-    def save(self, path: str | Path, *, level: float = 0.9) -> None:
-        """Write the calibrated model to one file, without pickle; the calibration rows are not saved.
-
-        A warning lists classes that `load` does not know: others than those of scikit-learn, boosters and this package.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file. It is written atomically: complete, or not at all.
-        level : float
-            The default level of ``evencover predict`` for this file.
-        """
-        check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", None)
-        notes: dict[str, Any] = {
-            "level": float(level_fraction(level)),
-            "scale": self.scale_,
-            "n_features": getattr(self, "n_features_in_", None),
-            "features": None if names is None else names.tolist(),
-        }
-        if self._saved_parameters:
-            given = {name: getattr(self, name) for name in self._saved_parameters}
-            notes["parameters"] = {name: value for name, value in given.items() if _is_plain(value, inside=True)}
-        write(path, self.estimator_, self._learned_by, self.calibrator_, notes)
-
-    def _set_loaded(self, saved: "SavedPredictor") -> None:
-        """Set the attributes that `fit` sets, but for the calibration rows."""
-        self.estimator_, self.scale_ = saved.estimator, saved.notes["scale"]
-        self.calibrator_, self._learned_by = saved.learned, saved.calibrator
-        if saved.notes["n_features"] is not None:
-            self.n_features_in_ = saved.notes["n_features"]
-        if saved.notes["features"] is not None:
-            self.feature_names_in_ = np.array(saved.notes["features"], dtype=object)
-
-
 @dataclass(frozen=True, eq=False)
 class SavedPredictor:
     """The contents of a file."""
@@ -78,22 +32,20 @@ class SavedPredictor:
     estimator: Any  # fitted
     calibrator: Any
     learned: Any
-    notes: Mapping[str, Any]
+    notes: Mapping[str, Any]  # in the header
 
 
-def write(
-    path: str | Path, estimator: Any, calibrator: Calibrator, learned: Calibrated, notes: Mapping[str, Any]
-) -> None:
+def write(path: str | Path, saved: SavedPredictor) -> None:
     """Write a fitted model, its calibrator, what the calibrator learned, and notes for the header to one file."""
-    state = learned.state()
-    objects = {name: value for name, value in state.items() if not _is_plain(value)}
+    calibrator, state = saved.calibrator, saved.learned.state()
+    objects = {name: value for name, value in state.items() if not is_plain(value)}
     is_own = type(calibrator) in _OWN_CALIBRATORS
     content, untrusted = dump_objects(
-        {"estimator": estimator, "calibrator": calibrator if is_own else None, "state": objects}, "predictor"
+        {"estimator": saved.estimator, "calibrator": calibrator if is_own else None, "state": objects}, "predictor"
     )
-    archive = to_archive(learned.nonconformity, {name: state[name] for name in state if name not in objects})
+    archive = to_archive(saved.learned.nonconformity, {name: state[name] for name in state if name not in objects})
     described = {"name": type(calibrator).__name__, "own": is_own}
-    header = {**archive.header, "scikit-learn": sklearn_version, "calibrator": described, **notes}
+    header = {**archive.header, "scikit-learn": sklearn_version, "calibrator": described, **saved.notes}
     if untrusted:
         warn_user(f"to load this file, pass the names of the classes in it: trusted={untrusted}")
     write_archive(path, "predictor", replace(archive, header=header, objects=content))
@@ -178,10 +130,10 @@ def _warn_of_other_version(path: str | Path, saved_with: str) -> None:
         )
 
 
-def _is_plain(value: Any, *, inside: bool = False) -> bool:
+def is_plain(value: Any, *, inside: bool = False) -> bool:
     """Return whether a value is an array of numbers or text, or a value that JSON restores unchanged."""
     if type(value) is np.ndarray:
         return not inside and not value.dtype.hasobject
     if type(value) is list:
-        return all(_is_plain(each, inside=True) for each in value)
+        return all(is_plain(each, inside=True) for each in value)
     return value is None or type(value) in (str, bool, int, float)

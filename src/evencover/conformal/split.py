@@ -5,18 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import Tags
-from sklearn.utils.metadata_routing import MetadataRouter
 
 from evencover.calibration.by_group import ByGroup
 from evencover.calibration.calibration import Seed, Unseen
 from evencover.calibration.predictive import PredictiveDistribution, predict_distribution
 from evencover.calibration.protocols import (
-    Calibrated,
     Calibrator,
     check_clusters_are_used,
     check_weights_are_used,
@@ -24,45 +19,30 @@ from evencover.calibration.protocols import (
     checked_learned,
 )
 from evencover.conformal import predictor_files
-from evencover.conformal.prediction_methods import PredictionMethodsMixin
-from evencover.conformal.predictor_files import PredictorFileMixin
+from evencover.conformal.calibrated_regressor import CalibratedRegressor
 from evencover.display.html import RecommendationHtmlMixin
 from evencover.groups import Groups, Label, cluster_codes, first_few
 from evencover.inputs.arrays import FloatArray, IntArray
 from evencover.inputs.frames import take
 from evencover.model_selection import check_share, split_rows, warn_of_few_clusters
 from evencover.models.estimators import (
-    CloneMixin,
     check_ready,
     check_regressor,
     checked_target,
-    dates_explained,
-    fit_router,
     fitted_clone,
     is_frozen,
     median_spread,
     parts_of_arguments,
     predictions_of,
-    remember_features,
     routed_params,
-    with_inputs_of,
 )
 from evencover.models.target_transforms import check_target_transform, with_target_transform
 from evencover.rows import Rows
-from evencover.scores import Residual
 from evencover.scores.score import Nonconformity, check_nonconformity, needs_scale, with_scale
 from evencover.taxonomies import Taxonomy, fresh_taxonomy
 
 
-class ConformalRegressor(
-    PredictionMethodsMixin,
-    PredictorFileMixin,
-    RecommendationHtmlMixin,
-    CloneMixin,
-    MetaEstimatorMixin,  # type: ignore[misc]
-    RegressorMixin,  # type: ignore[misc]
-    BaseEstimator,  # type: ignore[misc]
-):
+class ConformalRegressor(RecommendationHtmlMixin, CalibratedRegressor):
     """Split conformal regression: prediction intervals with guaranteed coverage for any regressor.
 
     `fit` splits the rows, fits the model on one part and calibrates it on the other part. The calibration computes the
@@ -173,13 +153,12 @@ class ConformalRegressor(
         self._checked_calibrator()  # an invalid calibrator or score is an error before anything is fitted
         check_nonconformity(self._nonconformity())
         estimator = with_target_transform(self.estimator, self.target_transform)
-        target = checked_target(self, X, y)
         if is_frozen(self.estimator):
             if fit_params:
                 unused = ", ".join(fit_params)
                 raise ValueError(f"a frozen estimator is neither split nor fitted, so it takes no {unused}")
-            codes = None if clusters is None else cluster_codes(clusters, len(target), min_clusters=1)
-            return self._calibrate(fitted_clone(self.estimator, X, target), None, X, target, clusters=codes)
+            return self.calibrate(X, y, clusters=clusters)
+        target = checked_target(self, X, y)
         check_clusters_are_used(clusters, self._checked_calibrator())
         check_share("calibration_size", self.calibration_size)
         check_target_transform(estimator, target, self.target_transform)
@@ -277,41 +256,6 @@ class ConformalRegressor(
                 rows = replace(rows, clusters=given[0])
             yield rows
 
-    def predict(self, X: Any) -> FloatArray:
-        """Return the prediction of the model, mapped back if the target was transformed. Shape (n,)."""
-        self._check_is_calibrated(X)
-        with dates_explained(self.estimator_, X):
-            return np.asarray(self.estimator_.predict(X))
-
-    def rows(self, X: Any, y: Any = None, *, weights: Any = None) -> Rows:
-        """Return the predictions for rows, to compute intervals, p-values and groups without predicting again.
-
-        Parameters
-        ----------
-        X : table of n rows, or Rows
-            Features; Rows are returned unchanged.
-        y : array-like of shape (n,), optional
-            Targets, for p-values and for groups that depend on the target.
-        weights : array-like of shape (n,), optional
-            Likelihood ratios for covariate shift, if `calibrate` got weights.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_diabetes
-        >>> from sklearn.linear_model import Ridge
-        >>> X, y = load_diabetes(return_X_y=True)
-        >>> model = ConformalRegressor(Ridge(), random_state=0).fit(X, y)
-        >>> rows = model.rows(X[:3], y[:3])
-        >>> model.predict_interval(rows, level=[0.5, 0.9]).covers(rows.y)[:, 1], model.p_values(rows).round(2)
-        (array([ True,  True,  True]), array([0.74, 0.73, 0.77]))
-        """
-        if isinstance(X, Rows):
-            return self._checked_rows(X, y, weights)
-        self._check_is_calibrated(X)
-        self._check_weights(weights)
-        target = None if y is None else checked_target(self, X, y)
-        return Rows.with_checked_target(predictions_of(self.estimator_, X), X, target, weights)
-
     def predict_distribution(self, X: Any, *, seed: Seed = None, unseen: Unseen = "error") -> PredictiveDistribution:
         """Return the calibrated distribution of each row's target: cdf, quantiles, mean, draws, CRPS, PIT.
 
@@ -361,16 +305,12 @@ class ConformalRegressor(
         return model
 
     def _check_is_calibrated(self, X: Any) -> None:
-        """Raise unless the model is calibrated, and X has the features it was fitted on."""
-        if is_frozen(self.estimator) and not hasattr(self, "calibrator_"):
+        if not hasattr(self, "calibrator_") and is_frozen(self.estimator):
             raise NotFittedError(
                 f"This {type(self).__name__} instance is not calibrated yet. Call 'calibrate' with rows that the "
                 "frozen estimator was not fitted on"
             )
-        check_ready(self, X)
-
-    def _nonconformity(self) -> Nonconformity:
-        return Residual() if self.nonconformity is None else self.nonconformity
+        super()._check_is_calibrated(X)
 
     def _checked_calibrator(self) -> Calibrator:
         """Return the requested calibrator: the given one, or that of the taxonomy."""
@@ -396,22 +336,10 @@ class ConformalRegressor(
         rows = Rows.with_checked_target(predictions_of(estimator, X), X, y, weights, clusters)
         score = self._nonconformity()
         learned = checked_learned(calibrator.learn(rows, score if scale is None else with_scale(score, scale)))
-        remember_features(self, X)
-        self.estimator_, self.scale_ = estimator, scale
-        self.calibrator_: Calibrated = learned
-        self._learned_by: Calibrator = calibrator  # parameters can be changed later
-        self.calibration_rows_ = rows
-        return self
+        return self._set_learned(estimator, scale, calibrator, learned, rows)
 
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Return the metadata routing: clusters are used here, everything else goes to the `fit` of the model."""
-        return fit_router(self, estimator=with_target_transform(self.estimator, self.target_transform))
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "calibrator_")
-
-    def __sklearn_tags__(self) -> Tags:
-        return with_inputs_of(self.estimator, super().__sklearn_tags__())
+    def _predicted_rows(self, X: Any, y: FloatArray | None, weights: Any) -> Rows:
+        return Rows.with_checked_target(predictions_of(self.estimator_, X), X, y, weights)
 
 
 def _check_same_kind(first: int, first_has_clusters: bool, position: int, has_clusters: bool) -> None:

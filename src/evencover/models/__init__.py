@@ -2,8 +2,7 @@
 
 from evencover.models.adapters import FromDistribution, FromOutputs, FromQuantiles, FromStd
 from evencover.models.auto import AutoRegressor
-from evencover.models.column_kinds import ColumnKind, Recognition
-from evencover.models.encoding import TableEncoder
+from evencover.models.encoding import ColumnKind, Recognition, TableEncoder
 from evencover.models.estimators import is_frozen, predictions_of
 from evencover.models.forest import QuantileForest
 from evencover.models.networks import DeepEnsemble, DropoutEnsemble, MeanVarianceNetwork, QuantileNetwork, fit_jointly

@@ -71,18 +71,12 @@ def quantile_probabilities(estimator: Any) -> tuple[float, ...] | None:
     return probabilities if len(probabilities) > 1 else None
 
 
-def named_columns(values: FloatArray, outputs: Outputs | None, model: Any) -> Columns:
+def predicted_columns(model: Any, outputs: Outputs | None, X: Any) -> Columns:
     """Return the columns that a model predicts, by name or probability. Raise ValueError unless each has one.
 
-    Parameters
-    ----------
-    values : ndarray of shape (n, columns)
-        What the model predicts.
-    outputs : sequence of str or float, optional
-        Names and probabilities. By default two columns are lower and upper, and three are lower, center and upper.
-    model : regressor
-        The model, for the error.
+    Without `outputs`, two columns are lower and upper, and three are lower, center and upper.
     """
+    values = np.asarray(model.predict(X), dtype=np.float64)
     n_columns = int(np.prod(values.shape[1:]))
     known = _BY_NUMBER.get(n_columns, ()) if outputs is None else outputs
     if values.shape[1:] != (len(known),):
@@ -155,10 +149,11 @@ def _at(quantiles: Mapping[float, FloatArray], probability: float) -> FloatArray
 
 
 class _AdapterMixin(CloneMixin, MetaEstimatorMixin, RegressorMixin):  # type: ignore[misc]
-    """What the adapters share: fitting the wrapped regressors, metadata routing, fitted state and tags.
+    """What the adapters share: fitting the wrapped regressors, metadata routing, fitted state and tags."""
 
-    An adapter has `_regressors()`, which returns the wrapped regressors by parameter name.
-    """
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
+        """Fit the regressor; further arguments are passed to its `fit`."""
+        return self._set_fitted(self._fit_regressors(X, y, fit_params), X)
 
     @property
     def wrapped_estimators(self) -> list[Any]:
@@ -178,6 +173,10 @@ class _AdapterMixin(CloneMixin, MetaEstimatorMixin, RegressorMixin):  # type: ig
         y = checked_target(self, X, y)
         params = {name: routed_params(self, fit_params, name) for name in regressors}
         return {name: fitted_copy(regressor, X, y, params[name]) for name, regressor in regressors.items()}
+
+    def _regressors(self) -> dict[str, Any]:
+        """Return the wrapped regressors by parameter name."""
+        return {"estimator": self.estimator}
 
     def _set_fitted(self, fitted: Mapping[str, Any], X: Any) -> Self:
         """Set the learned attributes, such as `estimator_`."""
@@ -223,10 +222,6 @@ class FromStd(_AdapterMixin, BaseEstimator):  # type: ignore[misc]
         self.estimator = estimator
         self.level = level
 
-    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
-        """Fit the regressor; further arguments are passed to its `fit`."""
-        return self._set_fitted(self._fit_regressors(X, y, fit_params), X)
-
     def predict(self, X: Any) -> FloatArray:
         """Return the regressor's own prediction. Shape (n,)."""
         check_ready(self, X)
@@ -245,9 +240,6 @@ class FromStd(_AdapterMixin, BaseEstimator):  # type: ignore[misc]
                 f"FromStd needs an estimator whose predict takes return_std=True; {name}: {error}"
             ) from error
         return Prediction(center, spread, level=self.level)
-
-    def _regressors(self) -> dict[str, Any]:
-        return {"estimator": self.estimator}
 
 
 class FromQuantiles(CenterMixin, _AdapterMixin, BaseEstimator):  # type: ignore[misc]
@@ -396,7 +388,7 @@ class FromOutputs(CenterMixin, _AdapterMixin, BaseEstimator):  # type: ignore[mi
         model = fitted["estimator"]
         outputs = quantile_probabilities(model) if self.outputs is None else tuple(self.outputs)
         # Predict a few rows now, so that a wrong number of columns is an error of `fit`.
-        columns = _columns(model, outputs, first_rows(X))
+        columns = predicted_columns(model, outputs, first_rows(X))
         full_prediction(columns, self.level)
         warn_if_swapped(columns)
         return self._set_fitted({**fitted, "outputs": outputs}, X)
@@ -405,10 +397,7 @@ class FromOutputs(CenterMixin, _AdapterMixin, BaseEstimator):  # type: ignore[mi
         """Return center, spread, bounds and quantiles. Bounds and quantiles that cross are put in order."""
         check_ready(self, X)
         outputs = getattr(self, "outputs_", self.outputs)  # files of version 3 have no outputs_
-        return full_prediction(_columns(self.estimator_, outputs, X), self.level)
-
-    def _regressors(self) -> dict[str, Any]:
-        return {"estimator": self.estimator}
+        return full_prediction(predicted_columns(self.estimator_, outputs, X), self.level)
 
 
 class FromDistribution(CenterMixin, _AdapterMixin, BaseEstimator):  # type: ignore[misc]
@@ -442,7 +431,7 @@ class FromDistribution(CenterMixin, _AdapterMixin, BaseEstimator):  # type: igno
         """Fit the regressor; further arguments are passed to its `fit`."""
         if not callable(getattr(self.estimator, str(self.method), None)):
             raise TypeError(f"estimator must have a method {self.method}(X); got {self.estimator!r}")
-        return self._set_fitted(self._fit_regressors(X, y, fit_params), X)
+        return super().fit(X, y, **fit_params)
 
     def predict_full(self, X: Any) -> Prediction:
         """Return mean, standard deviation and quantiles of the distributions."""
@@ -452,27 +441,9 @@ class FromDistribution(CenterMixin, _AdapterMixin, BaseEstimator):  # type: igno
             getattr(distribution, name, None) or getattr(distribution, newer)
             for name, newer in (("ppf", "icdf"), ("std", "standard_deviation"))
         )
-        level = level_fraction(self.level)
-        lower, upper = float((1 - level) / 2), float((1 + level) / 2)
-        probabilities = sorted({*DEFAULT_PROBABILITIES, lower, upper})
-        quantiles = {p: np.asarray(ppf(p)) for p in probabilities}
-        return Prediction(
-            distribution.mean(),
-            std(),
-            quantiles[lower],
-            quantiles[upper],
-            quantiles=np.column_stack(list(quantiles.values())),
-            probabilities=probabilities,
-            level=self.level,
-        )
-
-    def _regressors(self) -> dict[str, Any]:
-        return {"estimator": self.estimator}
-
-
-def _columns(fitted: Any, outputs: Any, X: Any) -> Columns:
-    """Return the columns that a fitted model predicts, by name or probability."""
-    return named_columns(np.asarray(fitted.predict(X), dtype=np.float64), outputs, fitted)
+        columns: dict[str | float, Any] = {"center": distribution.mean(), "spread": std()}
+        columns |= {p: np.asarray(ppf(p)) for p in {*DEFAULT_PROBABILITIES, *_ends(self.level)}}
+        return full_prediction(columns, self.level)
 
 
 def _quantile_name(probability: float) -> str:

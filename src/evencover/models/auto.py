@@ -1,13 +1,15 @@
 """`AutoRegressor`: a stack of regressors of different kinds, with a distribution of their residuals."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from typing import Any, Self
+from itertools import count, product
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from scipy.optimize import nnls
+from scipy.special import ndtr
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.utils import check_random_state
 
 from evencover.display.html import html_table, tag
@@ -18,12 +20,210 @@ from evencover.inputs.arrays import FloatArray, IntArray, lookup
 from evencover.intervals import Intervals
 from evencover.metrics import interval_scores
 from evencover.models._outputs import QuantilePlan, Scaling, estimable_probabilities, relative_floor
-from evencover.models._residual_distributions import Done, ResidualDistribution, residual_distributions
 from evencover.models.estimators import checked_features, checked_rows, checked_target, fitted_clone, remember_features
-from evencover.models.folds import checked_splitter
+from evencover.models.folds import checked_splitter, out_of_fold_predictions
 from evencover.models.members import EFFORTS, Effort, EffortName, random_rows, stack_members
 from evencover.predictions import Prediction
 from evencover.quantiles import conformal_quantile
+
+_SMALLEST_SIZE = 1e-3  # added to absolute residuals in units of their mean, because the gamma loss needs positive ones
+_KNOTS = ndtr(np.linspace(-3, 3, 80))  # probabilities of the residuals at which forests know the cdf
+_SPREAD_ROWS = 10  # the boosted spread gets so many times the rows of a forest, because boosting is faster
+_LEAVES = 1000  # leaves of a tree in a forest of residuals, at most
+_SMALLEST_LEAF = 5
+_ROWS_AT_A_TIME = 10_000
+
+Done = Callable[[], None]  # called after each fit
+
+
+def residual_distributions(
+    effort: Effort, n: int, probabilities: tuple[float, ...], seed: int
+) -> dict[str, "ResidualDistribution"]:
+    """Return the distributions of an effort by name, for a table of n rows, not yet fitted."""
+    trees = {"n_trees": effort.n_distribution_trees, "max_rows": effort.row_limit(n), "random_state": seed}
+    every: dict[str, ResidualDistribution] = {
+        "spread times shape": ScaledShape(
+            probabilities, max_rows=_SPREAD_ROWS * effort.row_limit(n), random_state=seed
+        ),
+        "random forest": LeafDistribution(probabilities, splits="best", **trees),
+        "extra trees": LeafDistribution(probabilities, splits="random", **trees),
+    }
+    return {name: every[name] for name in effort.distributions}
+
+
+class ScaledShape(BaseEstimator):  # type: ignore[misc]
+    """A spread for each row, times quantiles that all rows share: those of the residuals divided by their spreads.
+
+    Boosted trees with a gamma loss predict the size of a residual.
+
+    Parameters
+    ----------
+    probabilities : tuple of Q floats
+        The probabilities of the quantiles.
+    max_rows : int, optional
+        If there are more rows, the trees are fitted on this many random ones.
+    random_state : int
+        Seed of the trees.
+    """
+
+    def __init__(self, probabilities: tuple[float, ...], *, max_rows: int | None = None, random_state: int = 0) -> None:
+        self.probabilities = probabilities
+        self.max_rows = max_rows
+        self.random_state = random_state
+
+    def fit_cross_fitted(self, features: FloatArray, residuals: FloatArray, parts: IntArray, done: Done) -> FloatArray:
+        """Fit to all rows. Return the quantiles of each row that models fitted without its part predict; (n, Q)."""
+        self.unit_ = float(np.abs(residuals).mean())
+        spread = np.empty(len(residuals))
+        for part in np.unique(parts):
+            own = parts == part
+            spread[own] = self._spread(self._fitted(features[~own], residuals[~own]), features[own])
+            done()
+        self.shape_ = np.quantile(residuals / spread, self.probabilities, method="weibull")
+        self.regressor_ = self._fitted(features, residuals)
+        done()
+        return np.asarray(spread[:, None] * self.shape_)
+
+    def quantiles(self, features: FloatArray) -> FloatArray:
+        """Return the quantiles of new rows. Shape (n, Q)."""
+        return np.asarray(self._spread(self.regressor_, features)[:, None] * self.shape_)
+
+    def _fitted(self, features: FloatArray, residuals: FloatArray) -> HistGradientBoostingRegressor:
+        chosen = random_rows(len(residuals), self.max_rows, self.random_state)
+        sizes = np.abs(residuals[chosen]) / self._positive_unit + _SMALLEST_SIZE
+        return HistGradientBoostingRegressor(
+            loss="gamma",
+            learning_rate=0.05,
+            max_iter=100,
+            max_leaf_nodes=15,
+            min_samples_leaf=30,
+            random_state=self.random_state,
+        ).fit(features[chosen], sizes)
+
+    def _spread(self, regressor: Any, features: FloatArray) -> FloatArray:
+        """Return the spread of rows; trees with a gamma loss may predict less than the smallest size."""
+        return np.asarray(self._positive_unit * np.maximum(regressor.predict(features), _SMALLEST_SIZE))
+
+    @property
+    def _positive_unit(self) -> float:
+        return self.unit_ if self.unit_ > 0 else 1.0
+
+
+class LeafDistribution(BaseEstimator):  # type: ignore[misc]
+    """The residuals in the leaves of a forest whose trees split by the residual and by its size.
+
+    The cdf of a row is the mean over the trees of the empirical cdf in its leaf, as in a quantile regression forest.
+    Trees that split by the residual alone would look for differences of its mean, which is near zero everywhere; with
+    the absolute residual as a second target they find differences of its spread. The cdf is known at 80 quantiles of
+    all residuals, and linear in between.
+
+    Parameters
+    ----------
+    probabilities : tuple of Q floats
+        The probabilities of the quantiles.
+    splits : {"best", "random"}
+        Trees of a random forest, or extremely randomised trees.
+    n_trees : int
+        Number of trees.
+    max_rows : int, optional
+        If there are more rows, the trees are fitted on this many random ones.
+    random_state : int
+        Seed of the trees.
+    """
+
+    def __init__(
+        self,
+        probabilities: tuple[float, ...],
+        *,
+        splits: str = "best",
+        n_trees: int = 100,
+        max_rows: int | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.probabilities = probabilities
+        self.splits = splits
+        self.n_trees = n_trees
+        self.max_rows = max_rows
+        self.random_state = random_state
+
+    def fit_cross_fitted(self, features: FloatArray, residuals: FloatArray, parts: IntArray, done: Done) -> FloatArray:
+        """Fit to all rows. Return the quantiles of each row that models fitted without its part predict; (n, Q)."""
+        result = np.empty((len(residuals), len(self.probabilities)))
+        for part in np.unique(parts):
+            own = parts == part
+            result[own] = self._fit(features[~own], residuals[~own]).quantiles(features[own])
+            done()
+        self._fit(features, residuals)
+        done()
+        return result
+
+    def _fit(self, features: FloatArray, residuals: FloatArray) -> "LeafDistribution":
+        """Grow the trees, and remember the leaf of each row in each tree."""
+        chosen = random_rows(len(residuals), self.max_rows, self.random_state)
+        features, residuals = features[chosen], residuals[chosen]
+        leaf = max(_SMALLEST_LEAF, len(residuals) // _LEAVES)
+        settings = {"n_estimators": self.n_trees, "min_samples_leaf": leaf, "random_state": self.random_state}
+        if self.splits == "best":
+            self.forest_ = RandomForestRegressor(max_features=0.6, max_samples=-(-len(residuals) // 2), **settings)
+        else:
+            self.forest_ = ExtraTreesRegressor(**settings)
+        sizes = np.abs(residuals)
+        scales = [float(each.std()) or 1.0 for each in (residuals, sizes)]
+        self.forest_.fit(features, np.column_stack([residuals, sizes]) / scales)
+        self.knots_ = np.unique(np.quantile(residuals, _KNOTS))
+        self.bins_ = np.searchsorted(self.knots_, residuals)  # the residual is at most the knot of its bin
+        self.leaves_ = self._leaves(features).astype(np.int32)
+        self.__dict__.pop("_tables", None)
+        return self
+
+    def quantiles(self, features: FloatArray) -> FloatArray:
+        """Return the quantiles of new rows. Shape (n, Q)."""
+        blocks = (features[i : i + _ROWS_AT_A_TIME] for i in range(0, len(features), _ROWS_AT_A_TIME))
+        return np.concatenate([self._inverse(self._cdf(block)) for block in blocks])
+
+    def _cdf(self, features: FloatArray) -> FloatArray:
+        """Return the cdf of rows at the knots. Shape (n, knots)."""
+        if not hasattr(self, "_tables"):
+            self._tables = [self._leaf_cdf(leaves) for leaves in self.leaves_.T]
+        leaves = self._leaves(features)
+        total = np.zeros((len(features), len(self.knots_)), dtype=np.float32)
+        for own, table in zip(leaves.T, self._tables, strict=True):
+            total += table[own]
+        return np.asarray(total / len(self._tables))
+
+    def _leaves(self, features: FloatArray) -> IntArray:
+        """Return the leaf of each row in each tree. Shape (n, trees).
+
+        The forest's own `apply` starts a task for each tree, which takes most of the time if there are few rows.
+        """
+        rows = np.ascontiguousarray(features, dtype=np.float32)
+        return np.column_stack([tree.tree_.apply(rows) for tree in self.forest_.estimators_])
+
+    def _leaf_cdf(self, leaves: IntArray) -> FloatArray:
+        """Return the cdf in each leaf of a tree at the knots; rows of nodes that are no leaves are zero."""
+        shape = int(leaves.max()) + 1, len(self.knots_) + 1
+        counts = np.bincount(leaves * shape[1] + self.bins_, minlength=shape[0] * shape[1]).reshape(shape)
+        sizes = np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        return np.asarray(counts[:, :-1].cumsum(axis=1) / sizes, dtype=np.float32)
+
+    def _inverse(self, cdf: FloatArray) -> FloatArray:
+        """Return the quantiles of rows from their cdf at the knots. Shape (n, Q)."""
+        if len(self.knots_) == 1:
+            return np.full((len(cdf), len(self.probabilities)), self.knots_[0])
+        columns = []
+        for p in self.probabilities:
+            after = np.clip(np.count_nonzero(cdf < p, axis=1), 1, len(self.knots_) - 1)[:, None]
+            low, high = (np.take_along_axis(cdf, each, axis=1)[:, 0] for each in (after - 1, after))
+            share = np.clip((p - low) / np.maximum(high - low, 1e-9), 0, 1)
+            start, end = self.knots_[after[:, 0] - 1], self.knots_[after[:, 0]]
+            columns.append(start + share * (end - start))
+        return np.column_stack(columns)
+
+    def __getstate__(self) -> Any:
+        return {name: value for name, value in super().__getstate__().items() if name != "_tables"}
+
+
+ResidualDistribution: TypeAlias = ScaledShape | LeafDistribution
 
 
 @dataclass(frozen=True)
@@ -152,9 +352,9 @@ class OutOfFold:
     errors: FloatArray
     weights: FloatArray
 
-    def described(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the center of the rows, and their features with center and disagreement as further columns."""
-        return described(rows, self.predictions, self.weights)
+    def results(self, names: Iterable[str], unit: float) -> tuple[MemberResult, ...]:
+        """Return the result of each regressor, with errors in the unit of the target."""
+        return tuple(map(MemberResult, names, (unit * self.errors).tolist(), self.weights.tolist()))
 
 
 def described(rows: FloatArray, predictions: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -171,14 +371,10 @@ def out_of_fold(
     members: Mapping[str, Any], rows: FloatArray, y: FloatArray, splitter: Any, clusters: Any, done: Done
 ) -> OutOfFold:
     """Return the out-of-fold predictions of regressors, and the weights of their combination."""
-    predictions, folds = np.empty((len(y), len(members))), np.zeros(len(y), dtype=np.intp)
-    for fold, (training, held_out) in enumerate(splitter.split(rows, y, clusters)):
-        folds[held_out] = fold
-        for column, member in enumerate(members.values()):
-            predictions[held_out, column] = fitted_clone(member, rows[training], y[training]).predict(rows[held_out])
-            done()
+    found = [out_of_fold_predictions(each, rows, y, splitter, clusters, {}, done) for each in members.values()]
+    predictions = np.column_stack([predicted for predicted, _ in found])
     errors = np.sqrt(np.mean((predictions - y[:, None]) ** 2, axis=0))
-    return OutOfFold(predictions, folds, errors, stacking_weights(predictions, y))
+    return OutOfFold(predictions, found[0][1], errors, stacking_weights(predictions, y))
 
 
 def stacking_weights(predictions: FloatArray, y: FloatArray) -> FloatArray:
@@ -219,6 +415,10 @@ class ChosenMixture:
     interval_scores: FloatArray
     weights: FloatArray
     interval_score: float
+
+    def results(self, names: Iterable[str], unit: float) -> tuple[DistributionResult, ...]:
+        """Return the result of each distribution, with interval scores in the unit of the target."""
+        return tuple(map(DistributionResult, names, (unit * self.interval_scores).tolist(), self.weights.tolist()))
 
 
 def choose_mixture(
@@ -390,14 +590,37 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         chosen = random_rows(len(target), _MAX_CHOICE_ROWS, seed)
         if clusters is not None:
             clusters = np.unique(cluster_codes(clusters, len(target))[chosen], return_inverse=True)[1]
-        found = _fitted(_Task(effort, plan, seed, features, scaled, chosen, clusters), progress or (lambda *_: None))
+        some, some_targets = features[chosen], scaled[chosen]
+        n_units = len(some) if clusters is None else int(clusters.max()) + 1
+        splitter = checked_splitter(effort.n_folds, n_units, seed, clustered=clusters is not None)
+        members = stack_members(effort, len(target), rows.shape[1], seed)
+        distributions = residual_distributions(effort, len(target), plan.probabilities, seed)
+        n_fits = len(members) * (splitter.get_n_splits() + 1) + len(distributions) * (N_PARTS + 1)
+        report_progress = progress or (lambda *_: None)
+        done = _counted(report_progress, n_fits)
 
-        self.stack_, self.mixture_, self.scaling_, self.plan_ = found.stack, found.mixture, scaling, plan
-        self.report_, self.spread_floor_ = found.report(scaling.y_scale, self.plan_.own_level, effort, len(target)), 0.0
-        self.choice_rows_ = chosen
-        own = self._prediction(found.center, found.quantiles)
+        tried = out_of_fold(members, some, some_targets, splitter, clusters, done)
+        center, known = described(some, tried.predictions, tried.weights)
+        residuals = some_targets - center
+        bounds = [plan.probabilities.index(bound) for bound in plan.bounds]
+        mixture = choose_mixture(distributions, known, residuals, tried.folds, bounds, plan.own_level, done)
+        stack = _fitted_stack(members, tried.weights, features, scaled, done)
+        report_progress(n_fits, n_fits)  # regressors without weight were not fitted on all rows
+
+        self.stack_, self.mixture_, self.scaling_, self.plan_ = stack, mixture.mixture, scaling, plan
+        unit = scaling.y_scale
+        self.report_ = StackReport(
+            tried.results(members, unit),
+            unit * float(np.sqrt(np.mean(residuals**2))),
+            mixture.results(distributions, unit),
+            unit * mixture.interval_score,
+            plan.own_level,
+            tuple(_notes(effort, len(target), set(members))),
+        )
+        self.choice_rows_, self.spread_floor_ = chosen, 0.0
+        own = self._prediction(center, mixture.quantiles)
         self.spread_floor_ = relative_floor(own.spread, target)
-        self.out_of_fold_prediction_ = self._prediction(found.center, found.quantiles)
+        self.out_of_fold_prediction_ = self._prediction(center, mixture.quantiles)
         remember_features(self, X)
         return self
 
@@ -432,90 +655,22 @@ def _standardized(scaling: Scaling, rows: FloatArray) -> FloatArray:
     return np.clip(features, -_OUTERMOST, _OUTERMOST, out=features)
 
 
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """What is to be fitted: the effort, the quantiles, the seed, standardised rows, and the rows for the choice."""
-
-    effort: Effort
-    plan: QuantilePlan
-    seed: int
-    rows: FloatArray
-    y: FloatArray
-    chosen: Any
-    clusters: IntArray | None
+def _counted(progress: Progress, total: int) -> Done:
+    """Return a function that reports how often it was called."""
+    finished = count(1)
+    return lambda: progress(next(finished), total)
 
 
-@dataclass(frozen=True, eq=False)
-class _Fitted:
-    """The fitted parts, and the out-of-fold results that they were chosen by, in standardised units."""
-
-    stack: Stack
-    mixture: Mixture
-    center: FloatArray  # (n,)
-    quantiles: FloatArray  # (n, Q), of the residuals
-    members: tuple[MemberResult, ...]
-    error: float
-    distributions: tuple[DistributionResult, ...]
-    interval_score: float
-
-    def report(self, unit: float, level: float, effort: Effort, n: int) -> StackReport:
-        """Return the report, in the unit of the target."""
-        return StackReport(
-            tuple(replace(each, error=unit * each.error) for each in self.members),
-            unit * self.error,
-            tuple(replace(each, interval_score=unit * each.interval_score) for each in self.distributions),
-            unit * self.interval_score,
-            level,
-            tuple(_notes(effort, n, {each.name for each in self.members})),
-        )
-
-
-def _fitted(task: _Task, progress: Progress) -> _Fitted:
-    """Return the stack and the mixture, chosen out of fold and fitted on all rows."""
-    effort, rows, y = task.effort, task.rows[task.chosen], task.y[task.chosen]
-    members = stack_members(effort, len(task.y), rows.shape[1], task.seed)
-    distributions = residual_distributions(effort, len(task.y), task.plan.probabilities, task.seed)
-    n_units = len(y) if task.clusters is None else int(task.clusters.max()) + 1
-    splitter = checked_splitter(effort.n_folds, n_units, task.seed, clustered=task.clusters is not None)
-    counter = _Counter(len(members) * (splitter.get_n_splits() + 1) + len(distributions) * (N_PARTS + 1), progress)
-
-    tried = out_of_fold(members, rows, y, splitter, task.clusters, counter)
-    center, features = tried.described(rows)
-    columns = [task.plan.probabilities.index(bound) for bound in task.plan.bounds]
-    chosen = choose_mixture(distributions, features, y - center, tried.folds, columns, task.plan.own_level, counter)
-    used = {name: weight for name, weight in zip(members, tried.weights, strict=True) if weight}
+def _fitted_stack(
+    members: Mapping[str, Any], weights: FloatArray, rows: FloatArray, y: FloatArray, done: Done
+) -> Stack:
+    """Return the regressors with weight, fitted on all rows."""
     fitted = {}
-    for name in used:
-        fitted[name] = fitted_clone(members[name], task.rows, task.y)
-        counter()
-    counter.finish()
-    return _Fitted(
-        Stack(fitted, np.array(list(used.values()))),
-        chosen.mixture,
-        center,
-        chosen.quantiles,
-        tuple(map(MemberResult, members, tried.errors.tolist(), tried.weights.tolist())),
-        float(np.sqrt(np.mean((y - center) ** 2))),
-        tuple(map(DistributionResult, distributions, chosen.interval_scores.tolist(), chosen.weights.tolist())),
-        chosen.interval_score,
-    )
-
-
-@dataclass
-class _Counter:
-    """Counts the fits; called after each of them."""
-
-    total: int
-    progress: Progress
-    finished: int = 0
-
-    def __call__(self) -> None:
-        self.finished += 1
-        self.progress(self.finished, self.total)
-
-    def finish(self) -> None:
-        """Report the end, also if regressors without weight were not fitted on all rows."""
-        self.progress(self.total, self.total)
+    for (name, member), weight in zip(members.items(), weights, strict=True):
+        if weight:
+            fitted[name] = fitted_clone(member, rows, y)
+            done()
+    return Stack(fitted, weights[weights > 0])
 
 
 def _notes(effort: Effort, n: int, members: set[str]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import parent_process
 from threading import Lock, Thread
@@ -50,11 +50,14 @@ class Splits:
     random : bool
         Whether they were drawn at random or leave out every row in turn, so that they depend neither on the features
         nor on the targets, whatever the order of the rows is.
+    left_out : ndarray of bool, shape (n, B), optional
+        Which rows each of B bootstrap samples leaves out.
     """
 
     training: tuple[IntArray, ...]
     test: tuple[IntArray, ...]
     random: bool = True
+    left_out: BoolArray | None = None
 
     def __len__(self) -> int:
         return len(self.training)
@@ -144,10 +147,8 @@ def leave_one_out(clusters: IntArray | None) -> Any:
     return LeaveOneOut() if clusters is None else LeaveOneGroupOut()
 
 
-def bootstrap_splits(
-    n_bootstraps: Any, n: int, clusters: IntArray | None, rng: np.random.Generator
-) -> tuple[Splits, BoolArray]:
-    """Return bootstrap samples of the rows, or clusters, and which rows each leaves out; shape (n, B).
+def bootstrap_splits(n_bootstraps: Any, n: int, clusters: IntArray | None, rng: np.random.Generator) -> Splits:
+    """Return bootstrap samples of the rows, or clusters.
 
     The number of samples is random, Binomial(n_bootstraps, (1 − 1 / (n + 1)) ** n): the theorem of
     jackknife+-after-bootstrap is about samples of n + 1 rows, of which only those without the new row are used.
@@ -166,7 +167,7 @@ def bootstrap_splits(
             f"{n_samples} were drawn"
         )
     training = tuple(np.repeat(np.arange(n), each) for each in times)
-    return Splits(training, (np.arange(n),) * n_samples), (times == 0).T
+    return Splits(training, (np.arange(n),) * n_samples, left_out=(times == 0).T)
 
 
 def _checked_folds(cv: Any, n: int, clusters: IntArray | None, random_state: Any) -> Any:
@@ -336,9 +337,18 @@ def _fit_fold(
 
 
 def out_of_fold_predictions(
-    estimator: Any, X: Any, y: FloatArray, splitter: Any, clusters: Any, fit_params: Mapping[str, Any]
+    estimator: Any,
+    X: Any,
+    y: FloatArray,
+    splitter: Any,
+    clusters: Any,
+    fit_params: Mapping[str, Any],
+    done: Callable[[], None] = lambda: None,
 ) -> tuple[FloatArray, IntArray]:
-    """Return what clones predict for the rows that they were not fitted on, and the fold of each row. Shape (n,)."""
+    """Return what clones predict for the rows that they were not fitted on, and the fold of each row. Shape (n,).
+
+    `done` is called after each fold.
+    """
     n = len(y)
     predicted, folds, times_predicted = np.empty(n), np.zeros(n, dtype=int), np.zeros(n, dtype=int)
     for fold, (training, held_out) in enumerate(splitter.split(X, y, clusters)):
@@ -347,6 +357,7 @@ def out_of_fold_predictions(
         predicted[held_out] = np.ravel(fitted.predict(take(X, held_out)))
         folds[held_out] = fold
         times_predicted[held_out] += 1
+        done()
     if not np.all(times_predicted == 1):
         raise ValueError(f"cv must have each row in the test part of exactly one fold; got {splitter!r}")
     return predicted, folds

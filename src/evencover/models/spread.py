@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.neighbors import NearestNeighbors
-from sklearn.utils import InputTags, Tags, check_array, get_tags
+from sklearn.utils import InputTags, Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
 from evencover.inputs.arrays import FloatArray, IntArray, check_count, got_text, is_number
@@ -23,9 +23,9 @@ from evencover.models._outputs import (
 )
 from evencover.models.estimators import (
     CloneMixin,
-    check_no_dates,
     check_ready,
     check_regressor,
+    checked_features,
     checked_target,
     cloned,
     first_rows,
@@ -51,8 +51,6 @@ _REMEDIES = {
     "ResidualSpread(regressor) with a regressor that reads these columns, such as a copy of the model",
     "Sparse data was passed": "use ResidualSpread(regressor) with a regressor that accepts sparse features",
 }
-
-ResidualQuantiles = tuple[FloatArray, FloatArray]  # probabilities and quantiles, each of shape (Q,)
 
 
 def learn_spread(source: Any, fitted: Any, X: Any, y: FloatArray, residuals: FloatArray | None) -> FloatArray:
@@ -118,7 +116,7 @@ def out_of_fold_spreads(
     return rows, spreads
 
 
-def residual_quantiles(standardized: FloatArray) -> ResidualQuantiles:
+def residual_quantiles(standardized: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return quantiles of residuals that were divided by their spreads, both out of fold; normal ones without any.
 
     The k-th smallest of n standardised residuals estimates the quantile at k / (n + 1). Beyond k = 1 and k = n there
@@ -239,7 +237,7 @@ class NeighborSpread(BaseEstimator):  # type: ignore[misc]
         check_count(self.n_neighbors, "n_neighbors")
         if len(y) < 2:
             raise ValueError(f"NeighborSpread needs at least 2 rows; got {len(y)} sample")
-        rows = _numbers(X)
+        rows = checked_features(self, X)
         self.mean_, self.scale_ = mean_and_scale(rows)
         self.rows_ = (rows - self.mean_) / self.scale_
         k = min(self.n_neighbors, len(y) - 1)
@@ -251,7 +249,7 @@ class NeighborSpread(BaseEstimator):  # type: ignore[misc]
 
     def spread(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
         """Return the spread of new rows. Shape (n,)."""
-        k, rows = self.index_.n_neighbors, (_numbers(X) - self.mean_) / self.scale_
+        k, rows = self.index_.n_neighbors, (checked_features(self, X) - self.mean_) / self.scale_
         distances, neighbors = self.index_.kneighbors(rows, n_neighbors=k + 1)
         excluded = self._excluded_neighbor(rows, distances, neighbors)
         kept = np.arange(k) + (np.arange(k) >= excluded[:, None])
@@ -429,7 +427,9 @@ class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         learned = getattr(self, "residual_quantiles_", None)  # files of version 3 have none
         return self._prediction(center, spread, learned)
 
-    def _prediction(self, center: FloatArray, spread: FloatArray, learned: ResidualQuantiles | None) -> Prediction:
+    def _prediction(
+        self, center: FloatArray, spread: FloatArray, learned: tuple[FloatArray, FloatArray] | None
+    ) -> Prediction:
         if learned is None:
             return Prediction(center, spread, level=self.level)
         probabilities, standardized = learned
@@ -488,12 +488,6 @@ def _member_predictions(estimator: Any, X: Any) -> Iterator[FloatArray]:
             return
         # A member has feature names only if the ensemble passed a frame to it.
         yield np.asarray(member.predict(X if hasattr(member, "feature_names_in_") else _without_names(X)[:, own]))
-
-
-def _numbers(X: Any) -> FloatArray:
-    check_no_dates(NeighborSpread(), X)
-    rows: FloatArray = check_array(X, dtype=np.float64, input_name="X")
-    return rows
 
 
 def _without_names(X: Any) -> Any:

@@ -21,27 +21,25 @@ from scipy.stats import binomtest, norm, t
 
 from evencover.inputs.arrays import FloatArray
 from evencover.predictions import Prediction
-from evencover.reproduction.scenarios import (
+from evencover.reproduction.simulation import (
     NOISE_ON_SPREAD,
     SCORES,
     TYPES,
     VARIANTS,
-    SharedLatentState,
-    coverages,
-    latent_state_counts,
-    pooled_coverage,
-)
-from evencover.reproduction.simulation import (
     CoverageCounts,
     Design,
+    SharedLatentState,
     check_repeats,
     count_coverage,
+    coverages,
     fixed_edge,
+    latent_state_counts,
+    pooled_coverage,
     seed_of,
     simulate_counts,
 )
 from evencover.scores import Residual
-from evencover.synthetic.data import Sample, two_modes, two_subgroups, unit_square
+from evencover.synthetic import Sample, two_modes, two_subgroups, unit_square
 
 Scenarios: TypeAlias = Mapping[tuple[str, str], Mapping[tuple[str, str], CoverageCounts]]
 
@@ -224,7 +222,7 @@ def _running_example_claim(repeats: int, seed: int) -> Claim:
         _verdict(even=even.values(), uneven=uneven.values()),
         "; ".join(f"{name}: {_coverage_text(each)}" for name, each in found.items()),
         None,
-        {name: _coverage_list(each) for name, each in found.items()},
+        {name: each.coverage.tolist() for name, each in found.items()},
     )
 
 
@@ -248,7 +246,7 @@ def _two_subgroups_claim(repeats: int, seed: int) -> Claim:
         ),
         f"simulated {_coverage_text(found)}, exact {' / '.join(f'{each:.3f}' for each in exact)}",
         "two_subgroups",
-        {"found": _coverage_list(found), "exact": exact},
+        {"found": found.coverage.tolist(), "exact": exact},
     )
 
 
@@ -269,7 +267,7 @@ def _latent_state_claim(repeats: int, seed: int) -> Claim:
         f"P(big score) {big[0]} and {big[1]}; simulated {_coverage_text(found)}, exact "
         + " / ".join(f"{each:.3f}" for each in exact),
         None,
-        {"found": _coverage_list(found), "exact": exact},
+        {"found": found.coverage.tolist(), "exact": exact},
     )
 
 
@@ -342,10 +340,6 @@ def _coverage_text(found: CoverageCounts) -> str:
     return " / ".join(f"{share:.3f}" for share in found.coverage)
 
 
-def _coverage_list(found: CoverageCounts) -> list[float]:
-    return [float(share) for share in found.coverage]
-
-
 def _column_text(column: Mapping[tuple[str, str], CoverageCounts]) -> str:
     """Return the coverage for each type, as run, as text."""
     return "; ".join(_coverage_text(found) for (_, variant), found in column.items() if variant == "as run")
@@ -354,7 +348,7 @@ def _column_text(column: Mapping[tuple[str, str], CoverageCounts]) -> str:
 def _coverage_lists(**columns: Mapping[tuple[str, str], CoverageCounts]) -> dict[str, list[float]]:
     """Return the coverages of several columns by name."""
     return {
-        f"{name} {' '.join(key)}": _coverage_list(found)
+        f"{name} {' '.join(key)}": found.coverage.tolist()
         for name, each in columns.items()
         for key, found in each.items()
     }

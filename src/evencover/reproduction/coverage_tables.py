@@ -14,8 +14,7 @@ from evencover.inputs.arrays import FloatArray
 from evencover.predictions import Prediction
 from evencover.reproduction.simulation import CoverageCounts, Design, check_repeats, count_coverage, simulate
 from evencover.scores import Normalized, Residual, Score
-from evencover.synthetic.data import Sample, SyntheticData, toy
-from evencover.synthetic.misspecification import QuadraticVariance, misspecified
+from evencover.synthetic import QuadraticVariance, Sample, SyntheticData, misspecified, toy
 
 COLUMNS = ("marginal", "low", "medium", "high")
 WHY_THEY_DIFFER = (

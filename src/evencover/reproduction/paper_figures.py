@@ -30,12 +30,22 @@ from evencover.plots import (
 from evencover.predictions import Prediction
 from evencover.quantiles import conformal_quantile, conformal_rank
 from evencover.reproduction.coverage_tables import paper_calibration
-from evencover.reproduction.scenarios import GROUPS, SCORES, TYPES, VARIANTS, coverages, pooled_coverage
-from evencover.reproduction.simulation import LEVEL, CoverageCounts, check_repeats, seed_of, tertiles
+from evencover.reproduction.simulation import (
+    GROUPS,
+    LEVEL,
+    SCORES,
+    TYPES,
+    VARIANTS,
+    CoverageCounts,
+    check_repeats,
+    coverages,
+    pooled_coverage,
+    seed_of,
+    tertiles,
+)
 from evencover.scores import Residual
-from evencover.synthetic.data import Sample, toy, two_modes, two_subgroups, unit_square
-from evencover.synthetic.misspecification import QuadraticVariance, misspecified
-from evencover.theory.families import TRIANGULAR
+from evencover.synthetic import QuadraticVariance, Sample, misspecified, toy, two_modes, two_subgroups, unit_square
+from evencover.theory import TRIANGULAR
 
 REPEATS = 100
 _SEED = 13

@@ -1,20 +1,17 @@
 """How often the verdicts of `diagnose` and `audit` are right."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import numpy as np
-from scipy.fft import irfft, next_fast_len, rfft
 from scipy.interpolate import CubicSpline
-from scipy.special import gammaln
-from scipy.stats import binom
 
 from evencover.diagnostics.coverage_intervals import CalibrationCounts, CoverageEstimates, binomial_coverage
 from evencover.diagnostics.coverage_tests import CalibrationPools, GroupCounts
 from evencover.diagnostics.diagnosis import Diagnosis, diagnose_scores
-from evencover.diagnostics.exact_tests import SIGNIFICANT, holm, two_sided_p_value
+from evencover.diagnostics.exact_tests import SIGNIFICANT, covered_count_pmf, holm, two_sided_p_value
 from evencover.diagnostics.one_threshold import MarginalThreshold
 from evencover.diagnostics.verdicts import GroupForecast, Verdict, default_tolerance, verdict
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, check_count
@@ -23,8 +20,7 @@ from evencover.quantiles import Level, conformal_quantile, conformal_rank, level
 from evencover.reproduction.simulation import LEVEL, seed_of
 from evencover.rows import Rows
 from evencover.scores import Normalized, Residual, Score
-from evencover.synthetic.data import Sample, toy
-from evencover.synthetic.misspecification import Misspecification, NoisyVariance, QuadraticVariance, misspecified
+from evencover.synthetic import Misspecification, NoisyVariance, QuadraticVariance, Sample, misspecified, toy
 from evencover.taxonomies import BySpread
 
 GROUPS = 3
@@ -203,44 +199,7 @@ class AuditRates:
 
 
 @dataclass(frozen=True, eq=False)
-class GuaranteedCounts:
-    """The exact distributions of the covered rows of R repeats, under the guarantee: of each group, and of all rows.
-
-    Parameters
-    ----------
-    groups : ndarray of shape (R, G, m + 1)
-        Probability that at most 0, 1, ..., m rows of a group are covered.
-    overall : ndarray of shape (R, 1, m + 1)
-        The same for all m rows.
-    """
-
-    groups: FloatArray
-    overall: FloatArray
-
-    @classmethod
-    def of(
-        cls, rows: IntArray, sizes: Sequence[int | None], level: Level, *, one_threshold: bool
-    ) -> "GuaranteedCounts":
-        """Return the distributions for test rows of shape (R, G); sizes are numbers of calibration scores, or None."""
-        total = int(rows[0].sum())
-        by_group = [_covered_count_pmf(rows[:, [group]], n, total, level) for group, n in enumerate(sizes)]
-        if one_threshold:
-            overall = _covered_count_pmf(rows.sum(axis=1, keepdims=True), sizes[0], total, level)
-        else:
-            length = next_fast_len(total + 1, real=True)
-            product = np.prod([rfft(pmf, length, axis=1) for pmf in by_group], axis=0)
-            overall = np.maximum(irfft(product, length, axis=1)[:, : total + 1], 0.0)
-        return cls(np.stack(by_group, axis=1).cumsum(axis=2), overall[:, None, :].cumsum(axis=2))
-
-    def p_values(self, covered: IntArray) -> FloatArray:
-        """Return the two-sided p-values of the groups and of all rows, Holm-adjusted in each repeat. (R, G + 1)."""
-        parts = ((self.groups, covered), (self.overall, covered.sum(axis=1, keepdims=True)))
-        p_values = np.concatenate([_two_sided(cdf, counts) for cdf, counts in parts], axis=1)
-        return np.stack([holm(each) for each in p_values])
-
-
-@dataclass(frozen=True, eq=False)
-class Outcomes:
+class AuditOutcomes:
     """The outcomes of R repeats.
 
     Parameters
@@ -261,9 +220,12 @@ class Outcomes:
     missed: BoolArray
 
     @classmethod
-    def of(cls, counts: GroupCounts, truth: FloatArray, guaranteed: GuaranteedCounts) -> "Outcomes":
-        """Return the outcomes by the rule of `audit`, for counts and true coverages of shape (R, G)."""
-        adjusted = guaranteed.p_values(counts.covered)
+    def of(cls, counts: GroupCounts, truth: FloatArray, size: int | None) -> "AuditOutcomes":
+        """Return the outcomes by the rule of `audit`, for counts and true coverages of shape (R, G).
+
+        `size` is the number of calibration scores behind each threshold, None if it is not known.
+        """
+        adjusted = guaranteed_p_values(counts, size)
         combined = counts.calibration_known & (adjusted.min(axis=1) >= counts.contradiction)
         known = _selected_estimates(counts, combined)
         level = counts.pools.level
@@ -272,7 +234,7 @@ class Outcomes:
         return cls(list(_verdicts(counts, known, adjusted)), combined, off, missed)
 
     @classmethod
-    def rates(cls, blocks: list["Outcomes"]) -> AuditRates:
+    def rates(cls, blocks: list["AuditOutcomes"]) -> AuditRates:
         """Return the shares over the repeats of all blocks."""
         verdicts = np.concatenate([block.verdicts for block in blocks])
         combined, off, missed = (
@@ -281,6 +243,27 @@ class Outcomes:
         shares = [*(verdicts == name for name in ("uneven", "even", "undecided"))]
         shares += [(verdicts == "even") & off, missed, missed & combined]
         return AuditRates(*(float(share.mean()) for share in shares))
+
+
+def guaranteed_p_values(counts: GroupCounts, size: int | None) -> FloatArray:
+    """Return the two-sided p-values of the groups and of all rows under the guarantee, Holm-adjusted in each repeat.
+
+    The groups share one threshold, or each has its own, from so many calibration scores. Shape (R, G + 1).
+    """
+    tails = []
+    for tested, covered in zip(counts.rows.tolist(), counts.covered.tolist(), strict=True):
+        pools = tuple((m, size) for m in tested)
+        every = ((sum(tested), size),) if counts.sizes is None else pools
+        cdfs = (_covered_count_cdf(each, counts.pools.level) for each in (*((pool,) for pool in pools), every))
+        found = zip(cdfs, (*covered, sum(covered)), strict=True)
+        tails.append([(cdf[x], 1 - (cdf[x - 1] if x else 0)) for cdf, x in found])
+    at_most, at_least = np.moveaxis(np.array(tails), 2, 0)
+    return np.stack([holm(each) for each in two_sided_p_value(at_most, at_least)])
+
+
+@lru_cache(maxsize=64)  # repeats of groups of fixed sizes have the same distributions
+def _covered_count_cdf(pools: tuple[tuple[int, int | None], ...], level: Level) -> FloatArray:
+    return covered_count_pmf(pools, level).cumsum()
 
 
 def _selected_estimates(counts: GroupCounts, combined: BoolArray) -> CoverageEstimates:
@@ -301,19 +284,13 @@ def _verdicts(counts: GroupCounts, known: CoverageEstimates, adjusted: FloatArra
     total, covered = (each.sum(axis=1, keepdims=True) for each in (counts.rows, counts.covered))
     overall = binomial_coverage(covered, total, level)
     overall = replace(overall, within=np.minimum(overall.within, known.all_within[:, None]))
-    ends = [
-        np.concatenate([getattr(known, name), getattr(overall, name)], axis=1) for name in ("low", "high", "within")
-    ]
-    columns = (
-        np.concatenate([counts.rows, total], axis=1),
-        np.concatenate([counts.covered / counts.rows, covered / total], axis=1),
-        *ends,
-        adjusted,
-    )
-    for shown_within, *repeat in zip(known.all_within.tolist(), *(column.tolist() for column in columns), strict=True):
+    pairs = [(counts.rows, total), (counts.covered / counts.rows, covered / total)]
+    pairs += [(getattr(known, name), getattr(overall, name)) for name in ("low", "high", "within")]
+    columns = [known.all_within, *(np.concatenate(pair, axis=1) for pair in pairs), adjusted]
+    for shown_within, *repeat in zip(*(column.tolist() for column in columns), strict=True):
         *groups, last = (
-            GroupForecast(number, n, share, low, high, p, p, np.nan, within, share, low)  # no target lies on a bound
-            for number, (n, share, low, high, within, p) in enumerate(zip(*repeat, strict=True))
+            GroupForecast(group, rows, share, low, high, p, p, np.nan, within, inside=share, inside_low=low)
+            for group, (rows, share, low, high, within, p) in enumerate(zip(*repeat, strict=True))
         )
         yield verdict(groups, level, tolerance, shown_within=shown_within, overall=last)
 
@@ -355,7 +332,6 @@ def situation_rates(
     n, m = rows // groups, rows // 2 // groups
     size = n if situation.own_thresholds else n * groups if situation.known else None
     tested = np.full((1, groups), m)
-    guaranteed = GuaranteedCounts.of(tested, [size] * groups, level, one_threshold=not situation.own_thresholds)
     outcomes = []
     for start in range(0, repeats, _BLOCK):
         truth, calibration = _drawn_coverage(situation, level, (min(_BLOCK, repeats - start), groups), n, shift, rng)
@@ -366,8 +342,8 @@ def situation_rates(
             sizes=np.full(groups, size) if situation.own_thresholds else None,
             split_at_random=not situation.later,
         )
-        outcomes.append(Outcomes.of(counts, truth, guaranteed))
-    return Outcomes.rates(outcomes)
+        outcomes.append(AuditOutcomes.of(counts, truth, size))
+    return AuditOutcomes.rates(outcomes)
 
 
 def _drawn_coverage(
@@ -442,9 +418,8 @@ def audit_rates(scenario: str, rows: int, *, repeats: int = 200, seed: int = 0) 
             split_at_random=True,
         )
         found = np.stack([truth.of_groups(repeat.marginal.threshold, repeat.edges) for repeat in block])
-        guaranteed = GuaranteedCounts.of(counts.rows, [rows] * GROUPS, LEVEL, one_threshold=True)
-        outcomes.append(Outcomes.of(counts, found, guaranteed))
-    return Outcomes.rates(outcomes)
+        outcomes.append(AuditOutcomes.of(counts, found, rows))
+    return AuditOutcomes.rates(outcomes)
 
 
 def _blocks(scenario: str, rows: int, repeats: int, seed: int) -> Iterator[list[_Repeat]]:
@@ -487,32 +462,3 @@ class _TrueCoverage:
 @lru_cache(maxsize=1)  # the next call is usually for the same scenario
 def _true_coverage(scenario: str, rows: int, seed: int) -> _TrueCoverage:
     return _TrueCoverage.of(SCENARIOS[scenario], rows, np.random.default_rng(seed_of(seed, scenario, "audit truth")))
-
-
-def _covered_count_pmf(rows: IntArray, n: int | None, total: int, level: Level) -> FloatArray:
-    """Return the probabilities that 0, 1, ..., total rows are covered. Shape (R, total + 1).
-
-    With m rows, shape (R, 1), and a threshold from n calibration scores, the count is BetaBinomial(m, k, n + 1 − k),
-    where k is the conformal rank. Without n, it is Binomial(m, level).
-    """
-    counts = np.arange(total + 1)
-    if n is None:
-        return np.asarray(binom.pmf(counts, rows, float(level)))
-    log_factorial, k = _log_factorials(n + total + 1), conformal_rank(n, level)
-    rest = np.maximum(rows - counts, 0)
-    log_pmf = log_factorial[rows] - log_factorial[counts] - log_factorial[rest]
-    log_pmf += log_factorial[counts + k - 1] + log_factorial[rest + n - k] - log_factorial[rows + n]
-    log_pmf += log_factorial[n] - log_factorial[k - 1] - log_factorial[n - k]
-    return np.exp(np.where(counts <= rows, log_pmf, -np.inf))
-
-
-@cache
-def _log_factorials(n: int) -> FloatArray:
-    return np.asarray(gammaln(np.arange(n + 1) + 1.0))
-
-
-def _two_sided(cdf: FloatArray, counts: IntArray) -> FloatArray:
-    """Return the two-sided p-values of counts, shape (R, G), by their distributions, shape (R, G, m + 1)."""
-    at_most = np.take_along_axis(cdf, counts[..., None], axis=2)[..., 0]
-    below = np.take_along_axis(cdf, np.maximum(counts - 1, 0)[..., None], axis=2)[..., 0]
-    return two_sided_p_value(at_most, 1 - np.where(counts > 0, below, 0.0))

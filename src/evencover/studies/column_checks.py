@@ -27,7 +27,7 @@ from evencover.inputs.frames import (
     is_missing,
     numbers_in_text,
 )
-from evencover.models.column_kinds import (
+from evencover.models.encoding import (
     MAX_CATEGORIES,
     ColumnKind,
     ReadColumn,

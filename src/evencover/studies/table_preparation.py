@@ -25,8 +25,7 @@ from evencover.inputs.frames import (
     take,
     with_columns,
 )
-from evencover.models.column_kinds import ColumnKind, Recognition
-from evencover.models.encoding import TableEncoder
+from evencover.models.encoding import ColumnKind, Recognition, TableEncoder
 from evencover.studies.column_checks import (
     CheckedColumn,
     checked_column,

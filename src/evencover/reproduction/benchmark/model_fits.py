@@ -16,39 +16,14 @@ from evencover.inputs.optional import import_optional
 from evencover.model_selection import three_way_split
 from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileForest, QuantileNetwork, fit_jointly
 from evencover.models.estimators import predictions_of
-from evencover.models.networks.training_tasks import ShowProgress, TrainingSettings
+from evencover.models.network_layers import ShowProgress, TrainingSettings
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
-from evencover.reproduction.benchmark.variants import BenchmarkModel
+from evencover.reproduction.benchmark.trials import BenchmarkModel, SplitPredictions
 from evencover.reproduction.simulation import seed_of
 
 FitKey: TypeAlias = tuple[int, str]  # seed of the split, name of the model
 _NETWORKS = (QuantileNetwork, MeanVarianceNetwork)
-
-
-@dataclass(frozen=True, eq=False)
-class SplitPredictions:
-    """A model's predictions for the calibration rows, then the test rows, of one split.
-
-    All values are in units of the training targets: their mean is subtracted, and the difference is divided by their
-    standard deviation.
-
-    Parameters
-    ----------
-    y : ndarray of shape (n,)
-        Targets.
-    n_calibration : int
-        Number of calibration rows, which come first; the others are test rows.
-    prediction : Prediction of n rows
-        The prediction that is calibrated.
-    baseline : Prediction of n rows
-        The prediction with the model's own intervals.
-    """
-
-    y: FloatArray
-    n_calibration: int
-    prediction: Prediction
-    baseline: Prediction
 
 
 @dataclass(frozen=True)
@@ -151,7 +126,7 @@ def _resolve_device(estimator: Any) -> Any:
         return estimator
     device = TrainingSettings.of(network).device
     import_optional("torch", extra="networks", purpose="training a network")
-    from evencover.models.networks.training import device_of
+    from evencover.models.network_training import device_of
 
     resolved = clone(network).set_params(device=device_of(device).type)
     return clone(estimator).set_params(network=resolved) if isinstance(estimator, DropoutEnsemble) else resolved

@@ -8,23 +8,20 @@ absent.
 
 import json
 import os
-import struct
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 
 from evencover.files.archive import atomic_write
-from evencover.files.unfinished import temporary_folder
 from evencover.predictions import Prediction
-from evencover.reproduction.benchmark.model_fits import FitKey, SplitPredictions
-from evencover.reproduction.benchmark.trials import Row
+from evencover.reproduction.benchmark.model_fits import FitKey
+from evencover.reproduction.benchmark.trials import Row, SplitPredictions
 
 _CONFIGURATION = "benchmark.json"
 _TRIALS = "trials.jsonl"
@@ -192,59 +189,3 @@ def _from_arrays(arrays: Mapping[str, Any]) -> SplitPredictions:
         for name in ("prediction", "baseline")
     )
     return SplitPredictions(arrays["y"], int(arrays["n_calibration"]), prediction, baseline)
-
-
-_SECONDS_BETWEEN_REPORTS = 0.5
-
-
-@dataclass(frozen=True)
-class ProgressFile:
-    """A file with the completed share of one task, which may run in another process of this machine.
-
-    It is also the task's progress callback: a call with the numbers of finished and of all steps writes the share.
-    """
-
-    path: Path
-
-    def __call__(self, done: int, total: int) -> None:
-        """Write the completed share. A task on another machine cannot reach the file, which is no error."""
-        with suppress(OSError):
-            self.path.write_bytes(struct.pack("d", done / total))
-
-    @property
-    def share(self) -> float:
-        """The completed share, 0 before the first write."""
-        try:
-            return float(struct.unpack("d", self.path.read_bytes())[0])
-        except (OSError, struct.error):  # not written yet, or being written
-            return 0.0
-
-
-@contextmanager
-def progress_files(n: int) -> Iterator[list[ProgressFile]]:
-    """Yield a progress file for each of n tasks, in a temporary folder."""
-    with temporary_folder() as folder:
-        yield [ProgressFile(folder / str(number)) for number in range(n)]
-
-
-@contextmanager
-def report_progress(costs: Mapping[ProgressFile, float], progress: Callable[[float], None]) -> Iterator[None]:
-    """Call `progress` twice a second, from a thread, with the completed work: the sum of each task's cost × share."""
-    stop, shares = Event(), dict.fromkeys(costs, 0.0)
-
-    def report() -> None:
-        shares.update({file: max(share, file.share) for file, share in shares.items()})
-        progress(sum(costs[file] * share for file, share in shares.items()))
-
-    def report_until_stopped() -> None:
-        while not stop.wait(_SECONDS_BETWEEN_REPORTS):
-            report()
-
-    reporter = Thread(target=report_until_stopped, daemon=True)
-    reporter.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        reporter.join()
-        report()

@@ -18,12 +18,11 @@ from evencover.datasets.dataset import Dataset
 from evencover.guarantees import TooFewRowsWarning
 from evencover.inputs.arrays import check_count, is_count
 from evencover.inputs.optional import package_versions
-from evencover.models.networks.training_tasks import TrainingSettings
+from evencover.models.network_layers import TrainingSettings
 from evencover.quantiles import conformal_rank, level_fraction
 from evencover.reproduction.benchmark.model_fits import (
     FitKey,
     Split,
-    SplitPredictions,
     TrainingJob,
     estimated_seconds,
     fit_and_predict,
@@ -32,16 +31,28 @@ from evencover.reproduction.benchmark.model_fits import (
     training_jobs,
 )
 from evencover.reproduction.benchmark.result_store import (
-    ProgressFile,
     ResultStore,
     finished_trials,
     open_store,
+)
+from evencover.reproduction.benchmark.trials import (
+    BINNING_METHODS,
+    GROUP_NAMES,
+    VARIANTS,
+    BenchmarkModel,
+    Row,
+    SplitPredictions,
+    Trial,
+    Variant,
+    run_trial,
+)
+from evencover.reproduction.benchmark.workers import (
+    ProgressFile,
+    check_cluster_reachable,
+    map_unordered,
     progress_files,
     report_progress,
 )
-from evencover.reproduction.benchmark.trials import Row, Trial, run_trial
-from evencover.reproduction.benchmark.variants import BINNING_METHODS, GROUP_NAMES, VARIANTS, BenchmarkModel, Variant
-from evencover.reproduction.benchmark.workers import check_cluster_reachable, map_unordered
 
 PAPER_SPLITS = (13, 2, 47, 1, 15, 31, 89, 666, 3, 43)
 _VERSIONED = ("evencover", "numpy", "scipy", "scikit-learn", "quantile-forest", "torch")

@@ -1,4 +1,4 @@
-"""A trial: one variant of one model on one split. Plain values in, rows of the results table out."""
+"""Trials: one variant of one model on one split. Plain values in, rows of the results table out."""
 
 import json
 from collections.abc import Mapping
@@ -14,12 +14,148 @@ from evencover.groups import Groups
 from evencover.inputs.arrays import BoolArray, FloatArray
 from evencover.intervals import Intervals
 from evencover.metrics import interval_scores
-from evencover.reproduction.benchmark.model_fits import SplitPredictions
-from evencover.reproduction.benchmark.variants import BINNING_METHODS, GROUP_NAMES, VARIANTS, Variant
+from evencover.models import DropoutEnsemble, MeanVarianceNetwork, QuantileForest, QuantileNetwork
+from evencover.models.network_layers import TrainingSettings
+from evencover.predictions import Prediction
+from evencover.quantiles import level_fraction
+from evencover.reproduction.simulation import tertiles
 from evencover.rows import Rows
+from evencover.scores import IntervalDistance, Normalized, Residual, Score
+from evencover.taxonomies import BySpread
+
+GROUP_NAMES = ("low", "medium", "high")
+
+
+@dataclass(frozen=True, eq=False)
+class BenchmarkModel:
+    """A model of the benchmark.
+
+    Parameters
+    ----------
+    calibrated : estimator
+        The estimator that is calibrated. `predictions_of` must give its center, spread and bounds. If it or a part of
+        it has a `random_state` of None, the benchmark sets one.
+    baseline : estimator, optional
+        The estimator whose own, uncalibrated intervals are the baseline. The default is the calibrated one: its own
+        bounds if they are at the benchmark's level, else the quantiles that it has learned for that level.
+    """
+
+    calibrated: Any
+    baseline: Any = None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way from predictions to intervals.
+
+    Parameters
+    ----------
+    nonconformity : score, optional
+        The score to calibrate with. Without one, the model's own intervals are used unchanged.
+    by_group : bool
+        Whether each group has its own threshold (Mondrian), or all rows share one (marginal).
+    """
+
+    nonconformity: Score | None = None
+    by_group: bool = False
+
+
+VARIANTS: Mapping[str, Variant] = {
+    "baseline": Variant(),
+    "mPointCP": Variant(Residual()),
+    "mIntCP": Variant(IntervalDistance()),
+    "mNCP": Variant(Normalized()),
+    "PointCP": Variant(Residual(), by_group=True),
+    "IntCP": Variant(IntervalDistance(), by_group=True),
+    "NCP": Variant(Normalized(), by_group=True),
+}
+
+
+def paper_models(*, level: float = 0.9, epochs: int = 300, device: str = "auto") -> dict[str, BenchmarkModel]:
+    """Return the paper's four models by name.
+
+    Parameters
+    ----------
+    level : float
+        Nominal coverage of the baselines. The calibrated quantile models predict quantiles with twice the miss rate.
+    epochs : int
+        Number of training epochs of the networks.
+    device : {"auto", "cpu", "cuda"}
+        Where networks are trained.
+    """
+    alpha = 1 - level_fraction(level)
+    if 2 * alpha >= 1:
+        raise ValueError(
+            f"level must be above 0.5, since the calibrated quantile models have twice the miss rate, 2 (1 - level); "
+            f"got {level}"
+        )
+    quantiles = float(alpha / 2), float(1 - alpha / 2)
+    settings: dict[str, Any] = {"level": level, "epochs": epochs, "device": device}
+    TrainingSettings.of(MeanVarianceNetwork(**settings))  # raises for a bad setting
+    return {
+        "QR": BenchmarkModel(QuantileNetwork(softening=2, **settings), QuantileNetwork(**settings)),
+        "QRF": BenchmarkModel(QuantileForest(level=level, softening=2, quantiles=quantiles)),
+        "MV": BenchmarkModel(MeanVarianceNetwork(**settings)),
+        "MVE": BenchmarkModel(DropoutEnsemble(MeanVarianceNetwork(**settings))),
+    }
+
+
+def exact_thirds(calibration: Rows, new: Rows) -> tuple[Groups, Groups]:
+    """Return thirds of the calibration rows' spread. Edge rows are calibrated separately, so the guarantee is exact."""
+    taxonomy = BySpread(len(GROUP_NAMES))
+    return _with_all_names(taxonomy.learn(calibration)), _with_all_names(taxonomy.assign(new))
+
+
+def _with_all_names(groups: Groups) -> Groups:
+    """Return groups of which some may have been merged, because of equal spreads, with the names of all three."""
+    if len(groups.labels) == len(GROUP_NAMES):
+        return groups
+    codes = groups.codes if len(groups.labels) == 1 else groups.codes_among(GROUP_NAMES)
+    return Groups(codes, GROUP_NAMES, (), groups.edge, groups.n_edge_bits)
+
+
+def paper_code_thirds(calibration: Rows, new: Rows) -> tuple[Groups, Groups]:
+    """Return thirds as in the paper's code: split at numpy's quantiles of the calibration variance, no edge rows."""
+    calibration_variance, new_variance = (
+        rows.prediction.required("spread", by="the benchmark") ** 2 for rows in (calibration, new)
+    )
+    (edges,) = tertiles(calibration_variance[None])
+    calibration_groups, new_groups = (
+        Groups(np.searchsorted(edges, variance), GROUP_NAMES) for variance in (calibration_variance, new_variance)
+    )
+    return calibration_groups, new_groups
+
+
+BINNING_METHODS = {"exact": exact_thirds, "as run": paper_code_thirds}
+
 
 Row: TypeAlias = dict[str, Any]
 ALL_ROWS = "all"
+
+
+@dataclass(frozen=True, eq=False)
+class SplitPredictions:
+    """A model's predictions for the calibration rows, then the test rows, of one split.
+
+    All values are in units of the training targets: their mean is subtracted, and the difference is divided by their
+    standard deviation.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n,)
+        Targets.
+    n_calibration : int
+        Number of calibration rows, which come first; the others are test rows.
+    prediction : Prediction of n rows
+        The prediction that is calibrated.
+    baseline : Prediction of n rows
+        The prediction with the model's own intervals.
+    """
+
+    y: FloatArray
+    n_calibration: int
+    prediction: Prediction
+    baseline: Prediction
 
 
 @dataclass(frozen=True)
@@ -81,13 +217,13 @@ def run_trial(trial: Trial, predictions: SplitPredictions, variants: Mapping[str
         center = prediction.center
         thresholds = _thresholds(calibration, trial.level)
         tests = _ks_p_values(variant.nonconformity(y[:n], prediction[:n]), groups)
-    measures = _RowMeasures.of(y[n:], center[n:], intervals, trial.level)
+    y, center = y[n:], center[n:]
     return [
         {
             **asdict(trial),
             "group": group,
             "n_calibration": size,
-            **measures.over(rows),
+            **_measures(y[rows], center[rows], intervals[rows], trial.level),
             "threshold": thresholds.get(group, np.nan),
             **{f"ks_{pair}": tests.get(pair, np.nan) for pair in ("low_medium", "low_high", "medium_high")},
         }
@@ -95,32 +231,17 @@ def run_trial(trial: Trial, predictions: SplitPredictions, variants: Mapping[str
     ]
 
 
-@dataclass(frozen=True, eq=False)
-class _RowMeasures:
-    """Values of each test row that are averaged over groups."""
-
-    y: FloatArray
-    center: FloatArray
-    covered: BoolArray
-    width: FloatArray
-    score: FloatArray
-
-    @classmethod
-    def of(cls, y: FloatArray, center: FloatArray, intervals: Intervals, level: float) -> "_RowMeasures":
-        return cls(y, center, intervals.covers(y), intervals.width, interval_scores(y, intervals, level))
-
-    def over(self, rows: BoolArray) -> Row:
-        """Return the measures of some rows; NaN where there are too few rows."""
-        n = int(np.count_nonzero(rows))
-        covered = int(self.covered[rows].sum())
-        return {
-            "n_test": n,
-            "covered": covered,
-            "coverage": covered / n if n else np.nan,
-            "width": float(self.width[rows].mean()) if n else np.nan,
-            "winkler": float(self.score[rows].mean()) if n else np.nan,
-            "r2": _r2(self.y[rows], self.center[rows]),
-        }
+def _measures(y: FloatArray, center: FloatArray, intervals: Intervals, level: float) -> Row:
+    """Return the measures of some test rows; NaN where there are too few rows."""
+    n, covered = len(y), int(intervals.covers(y).sum())
+    return {
+        "n_test": n,
+        "covered": covered,
+        "coverage": covered / n if n else np.nan,
+        "width": float(intervals.width.mean()) if n else np.nan,
+        "winkler": float(interval_scores(y, intervals, level).mean()) if n else np.nan,
+        "r2": _r2(y, center),
+    }
 
 
 def _r2(y: FloatArray, center: FloatArray) -> float:

@@ -1,31 +1,100 @@
-"""What networks are trained for: losses with their gradients, settings of a training, and the task of each network."""
+"""Networks as arrays, and what they are trained for: layers, losses with their gradients, settings, and tasks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from importlib.util import find_spec
+from itertools import pairwise
 from math import inf
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
+from sklearn.utils import check_random_state
 
 from evencover.inputs import Progress
 from evencover.inputs.arrays import FloatArray, is_count, is_number
 
 
-class Loss(Protocol):
-    """A loss of the outputs, shape (networks, n, n_outputs), given the targets, shape (networks, n, 1)."""
+class Layer(NamedTuple):
+    """One layer of several networks: an affine map for each."""
 
-    @property
-    def n_outputs(self) -> int:
-        """Number of outputs of a network for one row."""
+    weight: Any  # (networks, inputs, outputs)
+    bias: Any  # (networks, 1, outputs)
 
-    def value(self, outputs: Any, y: Any) -> Any:
-        """Return the mean loss of each network. Shape (networks,)."""
 
-    def gradient(self, outputs: Any, y: Any, out: Any) -> Any:
-        """Write the derivative of each row's loss with respect to each output to `out`, and return `out`."""
+Layers = tuple[Layer, ...]
+
+
+def initial_layers(sizes: Sequence[int], rng: np.random.Generator) -> Layers:
+    """Return one network with random orthogonal weights and zero biases; sizes go from features to outputs."""
+    return tuple(Layer(_orthogonal(*shape, rng)[None], np.zeros((1, 1, shape[1]))) for shape in pairwise(sizes))
+
+
+def stacked(networks: Sequence[Layers]) -> Layers:
+    """Return several networks of the same shape as one, joined along the leading axis."""
+    return tuple(
+        Layer(*(np.concatenate(parts) for parts in zip(*same, strict=True))) for same in zip(*networks, strict=True)
+    )
+
+
+def forward(layers: Layers, X: Any) -> Any:
+    """Return the outputs, shape (networks, n, outputs), for rows of shape (1 or networks, n, features).
+
+    Only operators are used, so numpy arrays and PyTorch tensors on any device both work.
+    """
+    *hidden, last = layers
+    for layer in hidden:
+        X = (X @ layer.weight + layer.bias).clip(min=0)
+    return X @ last.weight + last.bias
+
+
+def rows_at_a_time(layers: Layers) -> int:
+    """Return the number of rows to predict at once so that the largest layer of activations takes at most 32 MB."""
+    widest = max(layer.weight.shape[0] * layer.weight.shape[2] for layer in layers)
+    return max(1, 2**22 // int(widest))
+
+
+def layers_on(device: str, layers: Layers) -> Layers:
+    """Return the layers in float64: as tensors if the device is a GPU and it is available, else as arrays.
+
+    The outputs of a row depend on the other rows of the same call only by rounding. In float64 this changes the last
+    bits; in float32 it would change the seventh digit.
+    """
+    layers = tuple(Layer(*(np.asarray(part, dtype=np.float64) for part in layer)) for layer in layers)
+    if device == "cpu" or find_spec("torch") is None:
+        return layers
+    import torch
+
+    if not torch.cuda.is_available():
+        return layers
+    return tuple(Layer(*(torch.from_numpy(part).to("cuda") for part in layer)) for layer in layers)
+
+
+def outputs(layers: Layers, X: FloatArray) -> FloatArray:
+    """Return the outputs, shape (networks, n, outputs), for rows (n, features), computed on the layers' device."""
+    bias = layers[0].bias
+    if isinstance(bias, np.ndarray):
+        return np.asarray(forward(layers, X[None]))
+    return np.asarray(forward(layers, bias.new_tensor(X[None])).cpu())
+
+
+def thinned(layers: Layers, kept: Sequence[Any], dropout: float) -> Layers:
+    """Return the networks that dropout makes of one: one for each pass, without the hidden units dropped in it.
+
+    ``kept`` has a mask for each hidden layer: 1 for the units that a pass keeps, shape (passes, units).
+    """
+    first, *others = layers
+    masks = [mask[:, :, None] / (1 - dropout) for mask in kept]
+    return first, *(Layer(mask * layer.weight, layer.bias) for mask, layer in zip(masks, others, strict=True))
+
+
+def _orthogonal(rows: int, columns: int, rng: np.random.Generator) -> FloatArray:
+    """Return a random matrix whose rows, or columns if these are fewer, are orthonormal."""
+    q, r = np.linalg.qr(rng.standard_normal((max(rows, columns), min(rows, columns))))
+    q *= np.sign(np.diag(r))  # without this, the distribution of the matrix would not be uniform
+    return q if rows >= columns else q.T
 
 
 @dataclass(frozen=True)
@@ -164,6 +233,7 @@ class GaussianLikelihood:
         return out
 
 
+Loss: TypeAlias = Pinball | NonCrossingPinball | GaussianLikelihood
 ShowProgress: TypeAlias = bool | Progress  # whether to show a bar, or a function of (epochs done, epochs)
 
 
@@ -199,6 +269,12 @@ class TrainingTask:
     y: NDArray[np.float32]  # (n,)
     loss: Loss
     seed: int
+
+    @classmethod
+    def of(cls, X: FloatArray, y: FloatArray, loss: Loss, random_state: Any) -> "TrainingTask":
+        """Return the task of a network with this `random_state`, with rows in single precision."""
+        seed = int(check_random_state(random_state).randint(2**31))
+        return cls(X.astype(np.float32), y.astype(np.float32), loss, seed)
 
 
 def _is_sizes(value: Any) -> bool:

@@ -1,6 +1,6 @@
 """Joint training of networks: one pass of batched matrix products, one optimiser, a backward pass by hand.
 
-This is the only module that imports PyTorch; `joint` imports it when a training starts.
+This is the only module that imports PyTorch; `networks` imports it when a training starts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,8 +15,17 @@ from torch.optim.adam import adam
 from evencover.inputs import Progress
 from evencover.inputs.arrays import IntArray
 from evencover.inputs.optional import import_optional
-from evencover.models.networks.layers import Layer, Layers, forward, initial_layers, stacked
-from evencover.models.networks.training_tasks import Loss, ShowProgress, TrainingSettings, TrainingTask
+from evencover.models.network_layers import (
+    Layer,
+    Layers,
+    Loss,
+    ShowProgress,
+    TrainingSettings,
+    TrainingTask,
+    forward,
+    initial_layers,
+    stacked,
+)
 
 _CHUNK_BYTES = 2**25  # random bits that are drawn at a time
 

@@ -1,4 +1,6 @@
-"""Summary of a benchmark: how many groups lie outside their coverage band, and how many are expected to.
+"""Results of a benchmark: a summary, a tidy table, and figures.
+
+The summary counts how many groups lie outside their coverage band, and how many are expected to.
 
 A cell is one group of the test rows of a split, for one model. If a group has its own threshold, calibrated on n rows,
 the number of covered rows among its m test rows has the distribution BetaBinomial(m, k, n + 1 − k), where k is the
@@ -11,18 +13,24 @@ too few covered rows has an exact distribution, computed by convolution. The num
 tied.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 
 from evencover.diagnostics.exact_tests import covered_count_pmf
 from evencover.display.text import p_value_text
-from evencover.inputs.arrays import BoolArray, FloatArray
-from evencover.reproduction.benchmark.trials import ALL_ROWS, Row
-from evencover.reproduction.benchmark.variants import VARIANTS, Variant
+from evencover.files.archive import atomic_write
+from evencover.inputs.arrays import BoolArray
+from evencover.inputs.optional import import_optional
+from evencover.plots import BLACK, BLUE, GREEN, GREY, MARKERS, ORANGE, PALETTE, PURPLE, STYLE, new_figure, picture_files
+from evencover.reproduction.benchmark.trials import ALL_ROWS, BINNING_METHODS, GROUP_NAMES, VARIANTS, Row, Variant
+from evencover.reproduction.benchmark.workers import map_unordered
 
 _TAIL = 0.005
 _SIGNIFICANT = 0.01
@@ -133,13 +141,6 @@ def summarize(rows: Sequence[Row], variants: Mapping[str, Variant] = VARIANTS) -
     averages = {measure: _averages(rows, measure) for measure in ("width", "winkler")}
     n_infinite = sum(row["threshold"] == np.inf and row["group"] != ALL_ROWS for row in rows)
     return Summary(rows[0]["level"], tuple(counts), averages, n_infinite)
-
-
-def _tail_regions(n_test: int, n_calibration: int, level: float) -> tuple[BoolArray, BoolArray, FloatArray]:
-    """Return, for 0, 1, ..., m covered rows, whether that is too few, whether it is too many, and its probability."""
-    probabilities = _covered_probabilities(n_test, n_calibration, level)
-    at_most, at_least = np.cumsum(probabilities), np.cumsum(probabilities[::-1])[::-1]
-    return at_most <= _TAIL, at_least <= _TAIL, probabilities
 
 
 def summary_text(summary: Summary) -> str:
@@ -255,16 +256,16 @@ class _Cell(NamedTuple):
 
     @classmethod
     def of(cls, row: Row) -> "_Cell":
-        few, many, probabilities = _tail_regions(row["n_test"], row["n_calibration"], row["level"])
-        covered = row["covered"]
-        return cls(
-            bool(few[covered]), bool(many[covered]), float(probabilities[few].sum()), float(probabilities[many].sum())
-        )
+        few, many, *probabilities = _tail_regions(row["n_test"], row["n_calibration"], row["level"])
+        return cls(bool(few[row["covered"]]), bool(many[row["covered"]]), *probabilities)
 
 
 @lru_cache(maxsize=10_000)
-def _covered_probabilities(n_test: int, n_calibration: int, level: float) -> FloatArray:
-    return covered_count_pmf([(n_test, n_calibration)], level)
+def _tail_regions(n_test: int, n_calibration: int, level: float) -> tuple[BoolArray, BoolArray, float, float]:
+    """Return, for 0, 1, ..., m covered rows, whether that is too few, and too many; and the probabilities of both."""
+    pmf = covered_count_pmf([(n_test, n_calibration)], level)
+    few, many = np.cumsum(pmf) <= _TAIL, np.cumsum(pmf[::-1])[::-1] <= _TAIL
+    return few, many, float(pmf[few].sum()), float(pmf[many].sum())
 
 
 def _probability_of_at_least(observed: int, probabilities: Sequence[float]) -> float:
@@ -297,3 +298,151 @@ def _group_means(rows: Sequence[Row], key: Callable[[Row], Any], measure: str) -
         if not np.isnan(row[measure]):
             values.setdefault(key(row), []).append(row[measure])
     yield from ((name, float(np.mean(some))) for name, some in values.items())
+
+
+_BANDS = (BLUE, GREEN, ORANGE, PURPLE)
+_TITLES = {ALL_ROWS: "all rows", **{name: f"{name} estimated variance" for name in GROUP_NAMES}}
+
+
+def benchmark_figure(rows: Sequence[Row], data: str, binning: str) -> Any:
+    """Return a figure of coverage and width on one data set: for all rows, then for each group.
+
+    Each model is a band in the background. In it the variants are next to each other, with a point for each split and a
+    horizontal line at their mean.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        From `run_benchmark`.
+    data, binning : str
+        Names of the data set, and of the method that forms the groups.
+    """
+    shown = [row for row in rows if (row["data"], row["binning"]) == (data, binning)]
+    models, variants = (list(dict.fromkeys(row[part] for row in shown)) for part in ("model", "variant"))
+    figure, axes = new_figure(len(_TITLES), 2, size=(15.0, 11.0), sharex=True)
+    for axes_row, (group, title) in zip(axes, _TITLES.items(), strict=True):
+        in_group = [row for row in shown if row["group"] == group]
+        for ax, measure in zip(axes_row, ("coverage", "width"), strict=True):
+            _draw_bands(ax, models, len(variants))
+            _draw_points(ax, in_group, measure, models, variants)
+            ax.set_title(f"{measure}, {title}")
+        axes_row[0].axhline(shown[0]["level"], color=BLACK, lw=0.9, ls="--", zorder=1)
+        axes_row[0].set_ylim(min(0.6, np.nanmin([row["coverage"] for row in shown])) - 0.02, 1.02)
+        axes_row[1].margins(y=0.1)
+        axes_row[1].set_ylim(bottom=0)
+    for ax in axes[-1]:
+        middles = [len(variants) * (index + 0.5) - 0.5 for index in range(len(models))]
+        ax.set_xticks(middles, models, fontsize=11)
+        ax.tick_params("x", length=0)
+        ax.set_xlim(-0.5, len(models) * len(variants) - 0.5)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(variants), fontsize=10)
+    figure.suptitle(_heading(shown, data, binning), fontsize=11)
+    return figure
+
+
+def _heading(shown: Sequence[Row], data: str, binning: str) -> str:
+    splits = len({row["split"] for row in shown})
+    edges = "edge rows calibrated separately" if binning == "exact" else "as in the paper's code"
+    return (
+        f"{data}: {splits} splits, level {shown[0]['level']:g} (dashed); groups: thirds of the estimated variance, "
+        f"{edges}. Widths in standard deviations of the training targets"
+    )
+
+
+def _draw_bands(ax: Any, models: Sequence[str], width: int) -> None:
+    for index, _ in enumerate(models):
+        color = _BANDS[index % len(_BANDS)]
+        ax.axvspan(width * index - 0.5, width * (index + 1) - 0.5, color=color, alpha=0.08, lw=0, zorder=0)
+
+
+def _draw_points(ax: Any, rows: Sequence[Row], measure: str, models: Sequence[str], variants: Sequence[str]) -> None:
+    """Draw a point for each split and a line at their mean; with infinite values, their number instead of the line."""
+    values: dict[tuple[str, str], list[float]] = {(variant, model): [] for variant in variants for model in models}
+    for row in rows:
+        values[row["variant"], row["model"]].append(row[measure])
+    top = {"transform": ax.get_xaxis_transform(), "ha": "center", "va": "top", "fontsize": 6}
+    for number, variant in enumerate(variants):
+        points, means = [], []
+        for index, model in enumerate(models):
+            x = len(variants) * index + number
+            of_splits = np.array(values[variant, model])
+            finite = of_splits[np.isfinite(of_splits)]
+            points += [(x, value) for value in finite]
+            if n_infinite := np.isinf(of_splits).sum():
+                ax.text(x, 0.97, f"{n_infinite}×∞", **top)
+            elif len(finite):
+                means.append((x, finite.mean()))
+        color = PALETTE[(number - 1) % len(PALETTE)] if number else GREY
+        look = {"s": 11, "marker": MARKERS[number % len(MARKERS)], "color": color, "alpha": 0.75, "lw": 0}
+        ax.scatter(*np.reshape(points, (-1, 2)).T, **look, label=variant)
+        x_means, y_means = np.reshape(means, (-1, 2)).T
+        ax.hlines(y_means, x_means - 0.36, x_means + 0.36, color=color, lw=1.6)
+
+
+def write_results(rows: Sequence[Row], summary: Summary, folder: str | Path, *, workers: int = 1) -> Iterator[Path]:
+    """Write ``results.parquet``, ``summary.md``, ``summary.json`` and the figures; yield each path once it is written.
+
+    The same rows give the same bytes.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        From `run_benchmark`.
+    summary : Summary
+        The summary of these rows, from `summarize`.
+    folder : str or Path
+        An existing folder.
+    workers : int
+        Number of processes that draw figures.
+    """
+    folder = Path(folder)
+    yield _write_table(rows, folder / "results.parquet")
+    yield from _write_summary(summary, folder)
+    yield from _write_figures(rows, folder / "figures", workers)
+
+
+def check_packages() -> None:
+    """Raise ImportError unless the packages that `write_results` needs are installed."""
+    import_optional("pyarrow.parquet", extra="datasets", purpose="a table of results")
+    import_optional("matplotlib", extra="plots", purpose="a figure")
+
+
+def _write_table(rows: Sequence[Row], path: Path) -> Path:
+    """Write the rows, with a column for each of their values."""
+    arrow = import_optional("pyarrow", extra="datasets", purpose="a table of results")
+    parquet = import_optional("pyarrow.parquet", extra="datasets", purpose="a table of results")
+    with atomic_write(path) as file:
+        parquet.write_table(arrow.table({name: [row[name] for row in rows] for name in rows[0]}), file)
+    return path
+
+
+def _write_summary(summary: Summary, folder: Path) -> Iterator[Path]:
+    data: dict[str, Any] = summary.as_data()
+    for name, text in (("summary.md", summary_text(summary)), ("summary.json", json.dumps(data, indent=2))):
+        with atomic_write(folder / name) as file:
+            file.write(f"{text}\n".encode())
+        yield folder / name
+
+
+def _write_figures(rows: Sequence[Row], folder: Path, workers: int) -> Iterator[Path]:
+    """Write a figure for each data set and each method that forms the groups, as PNG and SVG."""
+    folder.mkdir(exist_ok=True)
+    names = dict.fromkeys(row["data"] for row in rows)
+    tasks = [
+        ([row for row in rows if row["data"] == data], data, binning) for data in names for binning in BINNING_METHODS
+    ]
+    for name, files in map_unordered(_draw_figure, tasks, workers=workers):
+        for suffix, content in files.items():
+            path = folder / f"{name}.{suffix}"
+            with atomic_write(path) as file:
+                file.write(content)
+            yield path
+
+
+def _draw_figure(task: tuple[Sequence[Row], str, str]) -> tuple[str, dict[str, bytes]]:
+    """Return the file name of a figure without suffix, and the contents of its files by suffix."""
+    rows, data, binning = task
+    matplotlib = import_optional("matplotlib", extra="plots", purpose="a figure")
+    with matplotlib.rc_context({**STYLE, "savefig.dpi": 110}):
+        files = picture_files(benchmark_figure(rows, data, binning))
+    return f"{quote(data, safe='')}_{binning.replace(' ', '_')}", files

@@ -1,55 +1,131 @@
-"""Neural networks that predict quantiles, or a mean and a variance."""
+"""Neural networks that predict quantiles, or a mean and a variance: single, trained jointly, or as ensembles."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from evencover.inputs.arrays import FloatArray, check_count
-from evencover.models._outputs import Center, QuantilePlan, relative_floor
-from evencover.models.estimators import CenterMixin, checked_rows, checked_target, remember_features
-from evencover.models.networks.joint import fit_jointly
-from evencover.models.networks.layers import MixtureMixin, SavingMixin, network_outputs, stacked, thinned
-from evencover.models.networks.training_tasks import GaussianLikelihood, NonCrossingPinball, Pinball
+from evencover.files.archive import Archive, IncompatibleFileError, file_errors, read_archive, write_archive
+from evencover.files.objects import dump_objects, load_objects
+from evencover.inputs.arrays import FloatArray, IntArray, check_count
+from evencover.inputs.optional import import_optional
+from evencover.models._outputs import Center, QuantilePlan, Scaling, relative_floor
+from evencover.models.estimators import CenterMixin, checked_features, checked_rows, checked_target, remember_features
+from evencover.models.network_layers import (
+    GaussianLikelihood,
+    NonCrossingPinball,
+    Pinball,
+    ShowProgress,
+    TrainingSettings,
+    TrainingTask,
+    layers_on,
+    outputs,
+    rows_at_a_time,
+    stacked,
+    thinned,
+)
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
 
 
+class SavingMixin:
+    """The methods `save` and `load` of networks and their ensembles."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to one file, without pickle; `load` reads it.
+
+        A `random_state` that is a generator is saved as None. Everything else is saved as it is.
+        """
+        check_is_fitted(self)
+        content, untrusted = dump_objects(_without_random_generators(self), "network")
+        foreign = [name for name in untrusted if name != _class_path(type(self))]
+        if foreign:
+            raise TypeError(f"settings must be numbers, text or sequences of them to be saved; got {foreign[0]}")
+        write_archive(path, "network", Archive({"class": type(self).__name__}, {}, content))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Return the fitted model in a file that `save` wrote; PyTorch is not needed."""
+        archive = read_archive(path, "network")
+        with file_errors(path, "network"):
+            saved = archive.header["class"]
+            if saved != cls.__name__:
+                raise IncompatibleFileError(f"the file holds a {saved}: use {saved}.load")
+        model = load_objects(archive.objects, path, "network", [_class_path(cls)])
+        with file_errors(path, "network"):
+            if type(model) is not cls:
+                raise TypeError(f"the object in it is a {type(model).__name__}")
+            return model
+
+
+def _class_path(kind: type[Any]) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _without_random_generators(model: Any) -> Any:
+    """Return a shallow copy with None for every `random_state` that is a generator, also in estimators inside."""
+    copied = copy(model)
+    for name, value in model.get_params(deep=False).items():
+        if isinstance(value, np.random.RandomState):
+            setattr(copied, name, None)
+        elif isinstance(value, BaseEstimator):
+            setattr(copied, name, _without_random_generators(value))
+    return copied
+
+
+_MAX_LOG_VARIANCE = 30.0  # e^30 is 10^13 times the variance of the target: a larger value is not an estimate
+
+
+class MixtureMixin(CenterMixin):
+    """The methods `predict` and `predict_full` of one or several mean-variance networks."""
+
+    def predict_full(self, X: Any) -> Prediction:
+        """Return mean, total standard deviation and normal bounds.
+
+        The total variance is the mean of the networks' variances plus the variance of their means.
+        """
+        model: Any = self
+        centers, variances = [], []
+        for values in network_outputs(model, checked_rows(model, X)):
+            means, log_variances = values[..., 0], values[..., 1]
+            own = np.exp(np.minimum(log_variances, _MAX_LOG_VARIANCE)) + GaussianLikelihood.stabilizer
+            centers.append(means.mean(0))
+            variances.append(own.mean(0) + means.var(0))
+        spread = model.scaling_.y_scale * np.sqrt(np.concatenate(variances))
+        return Prediction(model.scaling_.to_target(np.concatenate(centers)), spread, level=model.level_)
+
+
+def network_outputs(model: Any, X: FloatArray) -> Iterator[FloatArray]:
+    """Yield the outputs of a model's networks, in standardised units: blocks of shape (networks, rows, outputs)."""
+    n_rows = rows_at_a_time(model.layers_)
+    layers = layers_on(model.device_, model.layers_)
+    for start in range(0, len(X), n_rows):
+        yield outputs(layers, model.scaling_.features(X[start : start + n_rows]))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class _NetworkMixin(SavingMixin):
     """The settings of a network and its training, shared by the two networks; see `MeanVarianceNetwork`."""
 
-    def __init__(
-        self,
-        *,
-        level: float = 0.9,
-        hidden: Sequence[int] = (64, 64, 64),
-        dropout: float = 0.2,
-        learning_rate: float = 5e-4,
-        weight_decay: float = 1e-6,
-        batch_size: int = 64,
-        epochs: int = 300,
-        patience: int | None = None,
-        validation_size: float = 0.1,
-        device: str = "auto",
-        random_state: Any = None,
-        progress: bool = False,
-    ) -> None:
-        self.level = level
-        self.hidden = hidden
-        self.dropout = dropout
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.patience = patience
-        self.validation_size = validation_size
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
+    level: float = 0.9
+    hidden: Sequence[int] = (64, 64, 64)
+    dropout: float = 0.2
+    learning_rate: float = 5e-4
+    weight_decay: float = 1e-6
+    batch_size: int = 64
+    epochs: int = 300
+    patience: int | None = None
+    validation_size: float = 0.1
+    device: str = "auto"
+    random_state: Any = None
+    progress: bool = False
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train the network."""
@@ -57,6 +133,7 @@ class _NetworkMixin(SavingMixin):
         return self
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class QuantileNetwork(CenterMixin, _NetworkMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Neural network that learns quantiles by the pinball loss (QR in the paper).
 
@@ -130,42 +207,9 @@ class QuantileNetwork(CenterMixin, _NetworkMixin, RegressorMixin, BaseEstimator)
     Prediction(3 rows of center, spread, lower, upper, 3 quantiles; level=0.8)
     """
 
-    def __init__(
-        self,
-        *,
-        level: float = 0.9,
-        softening: float = 1.0,
-        quantiles: Sequence[float] = (),
-        center: Center = "median",
-        hidden: Sequence[int] = (64, 64, 64),
-        dropout: float = 0.2,
-        learning_rate: float = 5e-4,
-        weight_decay: float = 1e-6,
-        batch_size: int = 64,
-        epochs: int = 300,
-        patience: int | None = None,
-        validation_size: float = 0.1,
-        device: str = "auto",
-        random_state: Any = None,
-        progress: bool = False,
-    ) -> None:
-        super().__init__(
-            level=level,
-            hidden=hidden,
-            dropout=dropout,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            batch_size=batch_size,
-            epochs=epochs,
-            patience=patience,
-            validation_size=validation_size,
-            device=device,
-            random_state=random_state,
-            progress=progress,
-        )
-        self.softening = softening
-        self.quantiles = quantiles
-        self.center = center
+    softening: float = 1.0
+    quantiles: Sequence[float] = ()
+    center: Center = "median"
 
     def predict_full(self, X: Any) -> Prediction:
         """Return center, spread, bounds and quantiles. Quantiles that cross are put in order."""
@@ -431,3 +475,101 @@ def _set_learned(ensemble: Any, network: MeanVarianceNetwork, layers: Any) -> No
     """Set the learned attributes of an ensemble: the weights, and the rest as in one of its networks."""
     ensemble.layers_, ensemble.scaling_ = layers, network.scaling_
     ensemble.level_, ensemble.device_ = network.level_, network.device_
+
+
+def fit_jointly(
+    networks: Sequence[Any], X: Any, y: Any, *, rows: Sequence[Any] | None = None, progress: ShowProgress = False
+) -> list[Any]:
+    """Fit several networks in one pass and return them; this is several times as fast as one after the other.
+
+    Each network has its own rows, order of rows, initial weights and dropout, all drawn from its own `random_state`.
+    What it learns does not depend on the other networks, up to rounding. A long training amplifies rounding, as it
+    does between machines.
+
+    Parameters
+    ----------
+    networks : sequence of QuantileNetwork or MeanVarianceNetwork
+        Networks with the same layers and training settings. Losses, levels and seeds may differ. Training is fastest
+        if networks with equal losses are next to each other.
+    X : table of shape (n, features)
+        Features.
+    y : array-like of shape (n,)
+        Targets.
+    rows : sequence of arrays of row numbers, optional
+        The training rows of each network, the same number for each. By default all rows.
+    progress : bool or callable
+        Whether to show a progress bar; or a function that is called after each epoch with the number of epochs done
+        and the number of all epochs.
+
+    Examples
+    --------
+    >>> from evencover.models import MeanVarianceNetwork, QuantileNetwork
+    >>> from evencover.synthetic import heteroskedastic
+    >>> sample = heteroskedastic(500, seed=0)
+    >>> networks = [QuantileNetwork(epochs=5, random_state=0), MeanVarianceNetwork(epochs=5, random_state=1)]
+    >>> [network.predict(sample.X).shape for network in fit_jointly(networks, sample.X, sample.y)]
+    [(500,), (500,)]
+    """
+    networks = _checked_networks(networks)
+    settings = TrainingSettings.of(networks[0])
+    losses = [network._loss() for network in networks]
+    table = checked_features(networks[0], X)
+    target = checked_target(networks[0], X, y)
+    positions = _checked_positions(rows, len(networks), len(target))
+    scalings = [Scaling.of(table[own], target[own]) for own in positions]
+    tasks = [
+        TrainingTask.of(scaling.features(table[own]), scaling.target(target[own]), loss, network.random_state)
+        for network, own, loss, scaling in zip(networks, positions, losses, scalings, strict=True)
+    ]
+    import_optional("torch", extra="networks", purpose="training a network")
+    from evencover.models.network_training import device_of, train
+
+    trained, device = train(tasks, settings, progress=progress), device_of(settings.device).type
+    for network, own, scaling, (layers, n_epochs) in zip(networks, positions, scalings, trained, strict=True):
+        remember_features(network, X)
+        network.scaling_, network.layers_, network.n_epochs_, network.device_ = scaling, layers, n_epochs, device
+        network._finish_fit(table[own], target[own])
+    return networks
+
+
+def _checked_networks(networks: Sequence[Any]) -> list[Any]:
+    """Return the networks; raise if they cannot be trained jointly."""
+    if not isinstance(networks, Iterable):
+        raise TypeError(f"networks must be a sequence of networks; got {networks!r}")
+    networks = list(networks)
+    if not networks:
+        raise ValueError("networks must not be empty")
+    for position, network in enumerate(networks):
+        if not hasattr(type(network), "_loss"):
+            raise TypeError(f"networks must be QuantileNetwork or MeanVarianceNetwork objects; got {network!r}")
+        if any(network is other for other in networks[:position]):
+            raise ValueError(f"networks must be distinct objects; number {position} is a duplicate: clone it")
+    first = asdict(TrainingSettings.of(networks[0]))
+    for network in networks[1:]:
+        for name, value in asdict(TrainingSettings.of(network)).items():
+            if value != first[name]:
+                raise ValueError(
+                    f"networks that are trained jointly must have the same {name}; got {first[name]!r} and {value!r}"
+                )
+    return networks
+
+
+def _checked_positions(rows: Sequence[Any] | None, n_networks: int, n: int) -> list[IntArray]:
+    """Return the positions of each network's training rows."""
+    if rows is None:
+        return [np.arange(n)] * n_networks
+    if len(rows) != n_networks:
+        raise ValueError(f"rows must have an array for each of the {n_networks} networks; got {len(rows)}")
+    positions = [np.asarray(own) for own in rows]
+    for own in positions:
+        if own.ndim != 1 or own.dtype.kind not in "iu":
+            raise ValueError(
+                f"rows must hold arrays of row numbers (integers); got an array of dtype {own.dtype} and shape "
+                f"{own.shape}"
+            )
+        if own.size and not 0 <= own.min() <= own.max() < n:
+            raise ValueError(f"rows must hold row numbers from 0 to {n - 1}; got {own.min()} to {own.max()}")
+    sizes = sorted({len(own) for own in positions})
+    if len(sizes) > 1 or sizes[0] == 0:
+        raise ValueError(f"rows must hold the same number of row numbers, at least one, for each network; got {sizes}")
+    return positions
