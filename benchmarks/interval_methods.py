@@ -13,7 +13,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegresso
 from sklearn.frozen import FrozenEstimator
 
 from evencover import BySpread, ConformalRegressor, IntervalDistance, Intervals, Marginal, Support, recommend
-from evencover.calibration.two_tails import TwoTails
+from evencover.calibration.group_thresholds import TwoTails
 from evencover.models import QuantileForest, WithSpread
 from evencover.models.target_transforms import with_target_transform
 from evencover.scores.support import without_support

@@ -154,7 +154,7 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
             "test_audit",
         ),
         Mutation(
-            "calibration/by_group.py",
+            "calibration/group_thresholds.py",
             "lows = [-np.inf, *(float(np.nextafter(edge, np.inf)) for edge in edges)]",
             "lows = [-np.inf, *edges]",
             "a target on an edge belongs to the groups on both sides of it",
@@ -288,7 +288,7 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     ),
     "calibrators": (
         Mutation(
-            "calibration/two_tails.py",
+            "calibration/group_thresholds.py",
             "shares = self.lower_share, 1 - self.lower_share",
             "shares = 1 - self.lower_share, self.lower_share",
             "the shares of the lower and of the upper tail are exchanged",

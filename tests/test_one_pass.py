@@ -25,7 +25,7 @@ from evencover import (
     TwoTails,
     diagnose,
 )
-from evencover.calibration import calibration, pools
+from evencover.calibration import calibration, stored_scores
 from evencover.diagnostics.one_threshold import MarginalThreshold
 from evencover.inputs import arrays
 from evencover.models import AutoRegressor, NeighborSpread, QuantileForest, ResidualSpread, TableEncoder, WithSpread
@@ -179,8 +179,10 @@ def test_a_diagnosis_neither_scores_nor_draws_twice(monkeypatch):
 @pytest.fixture
 def searches(monkeypatch):
     """The levels of each search of the calibration scores."""
-    found, thresholds = [], pools.thresholds
-    monkeypatch.setattr(pools, "thresholds", lambda scores, levels: found.append(levels) or thresholds(scores, levels))
+    found, thresholds = [], stored_scores.thresholds
+    monkeypatch.setattr(
+        stored_scores, "thresholds", lambda scores, levels: found.append(levels) or thresholds(scores, levels)
+    )
     return found
 
 

@@ -10,11 +10,11 @@ from evencover._lazy import loaded_on_use
 TYPE_CHECKING = False  # type checkers take it for that of `typing`, which takes milliseconds to import
 if TYPE_CHECKING:
     from evencover._version import __version__ as __version__
-    from evencover.calibration.by_group import ByGroup as ByGroup
     from evencover.calibration.calibration import Calibration as Calibration
     from evencover.calibration.calibration import calibrate as calibrate
+    from evencover.calibration.group_thresholds import ByGroup as ByGroup
+    from evencover.calibration.group_thresholds import TwoTails as TwoTails
     from evencover.calibration.predictive import PredictiveDistribution as PredictiveDistribution
-    from evencover.calibration.two_tails import TwoTails as TwoTails
     from evencover.conformal.cross import CrossConformalRegressor as CrossConformalRegressor
     from evencover.conformal.split import ConformalRegressor as ConformalRegressor
     from evencover.diagnostics.audits import Audit as Audit
@@ -65,10 +65,9 @@ __getattr__, __dir__, __all__ = loaded_on_use(
     __name__,
     {
         "_version": "__version__",
-        "calibration.by_group": "ByGroup",
         "calibration.calibration": "Calibration calibrate",
+        "calibration.group_thresholds": "ByGroup TwoTails",
         "calibration.predictive": "PredictiveDistribution",
-        "calibration.two_tails": "TwoTails",
         "conformal.cross": "CrossConformalRegressor",
         "conformal.split": "ConformalRegressor",
         "diagnostics.audits": "Audit audit",

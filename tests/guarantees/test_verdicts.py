@@ -12,7 +12,8 @@ from scipy.stats import binom, kstest, norm
 
 from evencover import BySpread, Rows, audit, calibrate, conformal_rank, diagnose_scores
 from evencover.diagnostics import coverage_intervals
-from evencover.diagnostics.coverage_tests import GroupCounts
+from evencover.diagnostics.coverage_tests import CalibrationPools, GroupCounts
+from evencover.quantiles import level_fraction
 from evencover.reproduction import verdict_rates as rates_module
 from evencover.reproduction.simulation import LEVEL, seed_of
 from evencover.reproduction.verdict_rates import (
@@ -353,5 +354,6 @@ def test_false_alarms_are_noticed_if_the_tests_ignore_the_calibration():
     rows = np.full((repeats, 3), 667)
     covered = np.random.default_rng(9).binomial(rows, truth)
     for known, valid in ((1333, True), (10**6 - 1, False)):
-        adjusted = guaranteed_p_values(GroupCounts(rows, covered, LEVEL, sizes=np.full(3, known)), known)
+        pools = CalibrationPools(level_fraction(LEVEL), (None,))
+        adjusted = guaranteed_p_values(GroupCounts(rows, covered, pools, sizes=np.full(3, known)), known)
         assert bounded((adjusted < 0.05).any(axis=1).mean(), 0.05, repeats) == valid

@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from evencover.calibration.by_group import LearnedGroups
 from evencover.calibration.calibration import Calibration, Seed, Unseen, calibrate_rows
 from evencover.calibration.cross_sets import (
     FoldScores,
@@ -21,6 +20,7 @@ from evencover.calibration.cross_sets import (
     numbers_per_row,
     on_common_scale,
 )
+from evencover.calibration.group_thresholds import LearnedGroups
 from evencover.calibration.stored_scores import warn_if_too_few
 from evencover.groups import Groups, Label, rows_by_code
 from evencover.guarantees import NEW_CLUSTERS, NEW_ROWS, FoldBound, Guarantee, numbered

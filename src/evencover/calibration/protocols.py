@@ -7,9 +7,9 @@ from typing import Any, Protocol
 from evencover.calibration.calibration import Seed, Unseen
 from evencover.guarantees import Guarantee
 from evencover.inputs.arrays import FloatArray, checked_vector, got_text
-from evencover.inputs.frames import FrameKind, frame_kind
+from evencover.inputs.frames import FrameKind
 from evencover.intervals import Intervals, IntervalUnion, for_requested_level
-from evencover.quantiles import Levels, level_fractions
+from evencover.quantiles import Levels
 from evencover.rows import Rows
 from evencover.scores.score import Nonconformity
 
@@ -107,12 +107,6 @@ def check_clusters_are_used(clusters: Any, calibrator: Any) -> None:
             f"{type(calibrator).__name__} takes no clusters; use ByGroup or TwoTails, or calibrate on one row of "
             "each cluster, drawn at random, without clusters"
         )
-
-
-def prediction_sets(calibrated: Calibrated, rows: Rows, level: Levels, unseen: Unseen) -> Intervals | IntervalUnion:
-    """Return the prediction set of each row: bounds of shape (m,) for one level, (m, L) for L levels."""
-    sets = sets_at(calibrated, rows, level_fractions(level), unseen)
-    return requested_sets(calibrated, sets, level, rows.prediction.center, frame_kind(rows.X))
 
 
 def sets_at(

@@ -8,11 +8,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from sklearn import __version__ as sklearn_version
 
-from evencover.calibration.by_group import ByGroup
 from evencover.calibration.calibration_files import from_archive, to_archive
 from evencover.calibration.cross import CrossFolds
+from evencover.calibration.group_thresholds import ByGroup, TwoTails
 from evencover.calibration.protocols import Calibrator
-from evencover.calibration.two_tails import TwoTails
 from evencover.files.archive import IncompatibleFileError, file_errors, read_archive, read_header, write_archive
 from evencover.files.objects import dump_objects, load_objects
 from evencover.inputs.arrays import warn_user

@@ -8,8 +8,8 @@ from typing import Any, Self
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 
-from evencover.calibration.by_group import ByGroup
 from evencover.calibration.calibration import Seed, Unseen
+from evencover.calibration.group_thresholds import ByGroup
 from evencover.calibration.predictive import PredictiveDistribution, predict_distribution
 from evencover.calibration.protocols import (
     Calibrator,

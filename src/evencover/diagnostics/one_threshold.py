@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from scipy.stats import hypergeom
 
-from evencover.calibration.two_tails import one_tail
+from evencover.calibration.group_thresholds import one_tail
 from evencover.diagnostics.coverage_intervals import CalibrationCounts, farthest_distance, largest_distance
 from evencover.diagnostics.exact_tests import (
     SIGNIFICANT,

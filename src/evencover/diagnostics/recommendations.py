@@ -10,7 +10,7 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
-from evencover.calibration.two_tails import TwoTails, as_two_sided
+from evencover.calibration.group_thresholds import TwoTails, as_two_sided
 from evencover.conformal.split import ConformalRegressor
 from evencover.diagnostics.cross_fitted_models import (
     FOLDS,

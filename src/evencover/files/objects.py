@@ -193,9 +193,8 @@ _LIBRARIES = {
 
 _OWN_CLASSES = {  # where they are now; files name them by where they were, and they are found by their names
     "bins": "Bins",
-    "calibration.by_group": "ByGroup",
     "calibration.cross": "CrossFolds",
-    "calibration.two_tails": "TwoTails",
+    "calibration.group_thresholds": "ByGroup TwoTails",
     "files.objects": "SavedBooster",
     "models._outputs": "QuantilePlan Scaling",
     "models.adapters": "FromDistribution FromOutputs FromQuantiles FromStd",

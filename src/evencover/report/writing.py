@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evencover._version import __version__
-from evencover.calibration.two_tails import TailThresholds
+from evencover.calibration.group_thresholds import TailThresholds
 from evencover.conformal.predictor_files import PREDICTOR, RESULTS
 from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.diagnosis import Diagnosis

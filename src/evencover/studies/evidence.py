@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from evencover.calibration.calibration import Calibration
-from evencover.calibration.two_tails import TailThresholds
+from evencover.calibration.group_thresholds import TailThresholds
 from evencover.conformal.cross import CrossConformalRegressor
 from evencover.diagnostics.audit_counts import AuditCounts, CellCounter
 from evencover.diagnostics.audits import Audit, Note, Scope, audit_of_counts, audit_rows

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from evencover.calibration.two_tails import as_two_sided, one_tail
+from evencover.calibration.group_thresholds import as_two_sided, one_tail
 from evencover.diagnostics.recommendations import Tails
 from evencover.diagnostics.verdicts import checked_settings
 from evencover.inputs.arrays import FloatArray, lookup

@@ -5,7 +5,7 @@ from typing import Any
 
 from sklearn.compose import TransformedTargetRegressor
 
-from evencover.calibration.two_tails import TailThresholds
+from evencover.calibration.group_thresholds import TailThresholds
 from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.interval_quality import Quality

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
-from evencover.calibration.by_group import ByGroup
-from evencover.calibration.two_tails import TwoTails
+from evencover.calibration.group_thresholds import ByGroup, TwoTails
 from evencover.conformal.cross import CrossConformalRegressor
 from evencover.conformal.split import ConformalRegressor
 from evencover.diagnostics.cross_fitted_models import fitted_with_progress
