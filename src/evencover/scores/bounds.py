@@ -100,6 +100,7 @@ class RelativeIntervalDistance(FloorSettings):
 
     option: ClassVar[str] = "relative-interval"
     prediction_parts: ClassVar[tuple[str, ...]] = ("center", "lower", "upper")
+    unitless: ClassVar[bool] = True
     description: ClassVar[str] = (
         "A score: the distance of the target from the model's own bounds, divided by the distance between these bounds."
     )

@@ -48,6 +48,7 @@ class ProbabilityDistance(FloorSettings):
 
     option: ClassVar[str] = "probability"
     prediction_parts: ClassVar[tuple[str, ...]] = ALL_PARTS
+    unitless: ClassVar[bool] = True
     description: ClassVar[str] = (
         "A score: how far the probability that the model predicts for values up to the target is from 1/2. It follows "
         "the skewness of the noise that the model predicts."

@@ -112,6 +112,7 @@ class Normalized(_SpreadScaled):
 
     option: ClassVar[str] = "normalized"
     prediction_parts: ClassVar[tuple[str, ...]] = ("center", "spread")
+    unitless: ClassVar[bool] = True
     tries_separate_tails: ClassVar[bool] = True
 
     @classmethod

@@ -37,6 +37,8 @@ class Score(Protocol):
     - ``formula(y, prediction)`` and ``ends(threshold, prediction)``: the score of checked targets, and the two ends of
       the interval, written with operators and the functions of ``prediction.arithmetic`` (`Arithmetic`). Then
       predictions can be arrays on a device, and calibrations can be written as SQL.
+    - ``unitless``: True if scores are the same in any unit of the target. So those of models on different scales can be
+      compared.
     - ``symbolic_reach(symbols)``: the distance of the ends of the interval from the center, as a formula.
     - ``innermost``: the score inside, if it wraps one.
 
@@ -166,6 +168,11 @@ def used_parts(score: Score) -> tuple[str, ...] | None:
     """Return the parts of a prediction that a score, or the score inside it, uses; None if it may use all."""
     inner: Any = innermost(score)
     return inner.prediction_parts if states(inner, "prediction_parts") else None
+
+
+def is_unitless(score: Score) -> bool:
+    """Return whether a score is the same in any unit of the target."""
+    return states(score, "unitless") and score.unitless  # type: ignore[attr-defined]
 
 
 def symbolic_reach(score: Any, symbols: Symbols) -> Any:

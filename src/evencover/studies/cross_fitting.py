@@ -24,8 +24,8 @@ from evencover.models.folds import FoldEnsemble, RandomPairs
 from evencover.models.spread import WithSpread
 from evencover.quantiles import rows_for_finite_threshold
 from evencover.rows import Rows
-from evencover.scores import Normalized, ProbabilityDistance, RelativeIntervalDistance, Score
-from evencover.scores.score import needs_scale
+from evencover.scores import Score
+from evencover.scores.score import is_unitless, needs_scale
 from evencover.scores.support import with_support, without_support
 from evencover.studies.evidence import CrossFitted, audit_taxonomy
 from evencover.studies.plan import Plan, small_table_choice
@@ -145,9 +145,6 @@ def tested_groups(regressor: CrossConformalRegressor, intervals: Intervals, rows
     return Groups(learned.codes, learned.labels)
 
 
-_WITHOUT_UNIT = (Normalized, RelativeIntervalDistance, ProbabilityDistance)
-
-
 @dataclass(frozen=True, eq=False)
 class CrossSettings:
     """The settings of all models of a cross-fitted study. They depend on the plan and the number of rows alone.
@@ -223,12 +220,7 @@ class CrossSettings:
         """
         plan, score = self.plan, without_support(self.nonconformity)
         given = plan.target_transform == "none" or (plan.nonconformity is not None and plan.taxonomy is not None)
-        return (
-            not given
-            and isinstance(self.model[-1], WithSpread)
-            and isinstance(score, _WITHOUT_UNIT)
-            and not needs_scale(score)
-        )
+        return not given and isinstance(self.model[-1], WithSpread) and is_unitless(score) and not needs_scale(score)
 
     def score_of(self, y: FloatArray) -> Score:
         """Return the score, with the support of these targets."""
