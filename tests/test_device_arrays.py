@@ -523,6 +523,7 @@ def test_more_groups_than_a_type_can_count(library):
     assert np.isinf(np.delete(values, [0, 255])).all()
 
 
+@pytest.mark.usefixtures("sort_limit")
 def test_no_rows_have_infinite_thresholds(library):
     empty, codes = library.array(np.empty(0)), library.array(np.empty(0, dtype=np.int64))
     found = calibrate(empty, empty, groups=Groups(codes, (0, 1)))

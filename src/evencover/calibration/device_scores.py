@@ -91,10 +91,9 @@ class DeviceScores:
         if found is None:
             if len(self._cache) >= _MAX_CACHED_LEVELS:
                 self._cache.clear()
-            by_sorting = len(self.labels) > MAX_GROUPS_TO_SCAN or not on_cpu(self.scores)
-            one_group = len(self.labels) == 1
-            found = self._by_sorting(levels) if by_sorting and not one_group else self._by_scanning(levels)
-            self._cache[levels] = found
+            many = len(self.labels) > MAX_GROUPS_TO_SCAN or not on_cpu(self.scores)
+            sorts = many and len(self.labels) > 1 and self.scores.shape[0]
+            found = self._cache[levels] = self._by_sorting(levels) if sorts else self._by_scanning(levels)
         return found
 
     def _by_scanning(self, levels: tuple[Fraction, ...]) -> Thresholds:
