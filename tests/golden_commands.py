@@ -797,7 +797,7 @@ def of_arrays() -> Answers:
             marginal = calibrate(y, given, nonconformity=score).interval(given, level=0.9)
             both = np.stack([np.asarray(marginal.lower), np.asarray(marginal.upper)])
             yield f"arrays/{library}/{name}/marginal", both
-        found = calibrate(y, Prediction(0 * y, 0 * y + 1), nonconformity=Standardized(), groups=whole(many))
+        found = calibrate(y, Prediction(0 * abs(y), 0 * y + 1), nonconformity=Standardized(), groups=whole(many))
         with warnings.catch_warnings(action="ignore"):  # of groups with few rows
             yield f"arrays/{library}/many groups", np.asarray(found.threshold([0.1, 0.5, 0.9]))
         groups = BySpread(edges=[0.5, 1.0, 2.0]).learn(Rows(Prediction(c, s)))

@@ -483,9 +483,9 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
         ),
         Mutation(
             "calibration/sql.py",
-            "self.writer.case((left >= right, left), (right > left, right))",
-            "self.writer.case((left <= right, left), (right < left, right))",
-            "in SQL, the smaller of two numbers is taken for the larger one",
+            "self.writer.case((left < self.writer.number(b), self.writer.number(b)), default=left)",
+            "self.writer.case((left > self.writer.number(b), self.writer.number(b)), default=left)",
+            "in SQL, the floor is the largest spread",
             "test_sql",
         ),
         Mutation(

@@ -250,9 +250,13 @@ class SQLRow:
         return self._numbers[role]
 
     def maximum(self, a: SQLNumber, b: SQLNumber | float) -> SQLNumber:
-        """Return the larger of two numbers. GREATEST ignores NULL in some databases."""
-        left, right = a.expression, b.expression if isinstance(b, SQLNumber) else self.writer.number(b)
-        return SQLNumber(self.writer, self.writer.case((left >= right, left), (right > left, right)))
+        """Return the larger of two numbers, NULL if one is missing. GREATEST ignores NULL in some databases."""
+        left = a.expression
+        if isinstance(b, SQLNumber):
+            larger = self.writer.case((left >= b.expression, left), (b.expression > left, b.expression))
+        else:
+            larger = self.writer.case((left < self.writer.number(b), self.writer.number(b)), default=left)
+        return SQLNumber(self.writer, larger)
 
     def widened(self, distance: SQLNumber, bound: SQLNumber) -> SQLNumber:
         """Return a distance plus a rounding margin, which is 0 if the distance is infinite."""
