@@ -502,6 +502,34 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
             "of many scores, the selected one has a rank that is one too low",
             "test_device_arrays",
         ),
+        Mutation(
+            "calibration/device_scores.py",
+            "for step in (0, -1, 1)]",
+            "for step in (0, -1, -1)]",
+            "on a device, a score after the threshold that equals it is no tie",
+            "test_device_arrays",
+        ),
+        Mutation(
+            "calibration/device_scores.py",
+            "((score <= values) if right else (score < values))",
+            "(score <= values)",
+            "on a device, p-values leave out ties",
+            "test_device_arrays",
+        ),
+        Mutation(
+            "arithmetic.py",
+            "float(xp.finfo(size.dtype).eps)",
+            "float(xp.finfo(xp.float64).eps)",
+            "the rounding margin of float32 is that of float64",
+            "test_device_arrays",
+        ),
+        Mutation(
+            "calibration/sql.py",
+            "if isinstance(part, self.writer.exp.Binary) else part",
+            "if isinstance(part, self.writer.exp.Div) else part",
+            "in SQL, operations have no parentheses",
+            "test_sql",
+        ),
     ),
     "data in batches": (
         Mutation(

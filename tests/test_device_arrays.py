@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+import warnings
 from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,9 +26,11 @@ from sklearn.linear_model import Ridge
 import evencover
 from evencover import (
     Bounded,
+    ByFeature,
     ByGroup,
     ByPrediction,
     BySpread,
+    ByTarget,
     Calibration,
     ConformalRegressor,
     Groups,
@@ -928,3 +931,86 @@ def test_a_missing_package_is_named(monkeypatch):
         match=r"an array that is not of numpy needs array_api_compat: pip install 'evencover\[arrays\]'",
     ):
         conformal_quantile(Y, 0.9)
+
+
+# Parts that were wrong once
+
+
+@pytest.mark.parametrize("score", [Residual(), Normalized(), IntervalDistance(), OneSided(Residual())])
+def test_one_threshold_for_all_rows_is_a_number(library, score):
+    parts, _ = rows()
+    made = score.interval(1.5, prediction_of(parts, score, library.array))
+    wanted = score.interval(1.5, prediction_of(parts, score))
+    same_bits(library.numpy(made.lower), wanted.lower)
+    same_bits(library.numpy(made.upper), wanted.upper)
+
+
+def test_p_values_of_half_precision_count_in_single_precision():
+    """The largest float16 is 65 504."""
+    y = torch.linspace(0, 1, 70_000, dtype=torch.float64).to(torch.float16)
+    found = calibrate(y, torch.zeros_like(y))
+    p_values = found.p_values(torch.tensor([0.0, 0.9], dtype=torch.float16), torch.zeros(2, dtype=torch.float16))
+    assert p_values.dtype == torch.float32
+    assert p_values.tolist() == [1.0, pytest.approx(0.1, abs=0.001)]
+
+
+def test_bfloat16_can_be_shown_and_saved(tmp_path):
+    y = torch.linspace(-2, 2, 99).to(torch.bfloat16)
+    found = calibrate(y, torch.zeros_like(y))
+    found.save(tmp_path / "calibration")
+    threshold = float(found.threshold(0.9)[0])
+    assert Calibration.load(tmp_path / "calibration").threshold(0.9).tolist() == [threshold]
+    made = found.interval(torch.zeros(3, dtype=torch.bfloat16))
+    assert "3 rows" in repr(made)
+    assert evencover.coverage([0.0, 0.0, 9.0], made) == pytest.approx(2 / 3)
+
+
+def test_products_of_groups_do_not_overflow(library):
+    """Codes of one byte, of 20 groups each."""
+    codes = np.arange(400) % 20, np.arange(400) // 20
+    made = [Groups(library.array(each.astype(np.uint8)), tuple(range(20))) for each in codes]
+    wanted = [Groups(each, tuple(range(20))) for each in codes]
+    assert library.numpy(made[0].product(made[1]).codes).tolist() == wanted[0].product(wanted[1]).codes.tolist()
+
+
+@pytest.mark.parametrize("n", [8, 200])
+def test_rows_of_unseen_groups_are_warned_of_and_tied_as_in_numpy(library, n):
+    """If they are compared with all calibration rows."""
+    y, zeros = np.repeat(np.arange(n / 2), 2), np.zeros(n)
+    found = calibrate(library.array(y), library.array(zeros), groups=library.array(np.zeros(n, dtype=int)))
+    expected = calibrate(y, zeros, groups=np.zeros(n, dtype=int))
+
+    def told(calibration, array):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            made = calibration.interval(array(np.zeros(2)), groups=array(np.array([5, 5])), unseen="marginal")
+        return [str(each.message) for each in caught], made.guarantee.tied
+
+    assert told(found, library.array) == told(expected, np.asarray)
+
+
+def test_tails_on_a_device_can_be_saved():
+    parts, _ = rows()
+    prediction = Prediction(torch.asarray(parts["center"]), torch.asarray(parts["spread"]))
+    learned = TwoTails().learn(Rows(prediction, y=torch.asarray(parts["y"])), Normalized())
+    assert all(isinstance(values, np.ndarray) for name, values in learned.state().items() if "scores" in name)
+
+
+def test_a_calibration_without_groups_has_no_thresholds():
+    none = Groups(torch.zeros(0, dtype=torch.int64), ())
+    assert calibrate(torch.zeros(0), torch.zeros(0), groups=none).threshold([0.5, 0.9]).shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: calibrate(Y, Y, groups=a(0, 1, 3_000_000)), "numbered 0, 1, 2, ... largest of 3 rows is 3000000"),
+        (lambda: SPREAD.cdf(1.0), "a predicted distribution needs arrays of numpy; use prediction.on_host()"),
+        (lambda: SPREAD.ppf(0.5), "a predicted distribution needs arrays of numpy; use prediction.on_host()"),
+        (lambda: ByGroup(ByTarget(edges=[2.0])).learn(Rows(SPREAD, y=Y), Residual()), "groups of the target need arrays"),
+        (lambda: ByGroup(ByFeature(0)).learn(Rows(SPREAD, X=[["u"], ["v"], ["v"]], y=Y), Residual()), "one library ... prediction: array_api_strict, the groups: numpy"),
+    ],
+)  # fmt: skip
+def test_what_a_device_cannot_do_is_one_clear_error(call, message):
+    with pytest.raises((ValueError, TypeError), match=facts(message)):
+        call()

@@ -186,3 +186,20 @@ def test_wrong_settings_raise():
         OneSided(Residual(), side="left")
     with pytest.raises(TypeError, match="score must be a score such as"):
         OneSided("residual")
+
+
+def test_a_subclass_with_other_formulas_does_not_use_the_tails_of_its_parent():
+    """Its formula alone is changed; coverage stays at the level."""
+
+    class Doubled(Residual):
+        def formula(self, y, prediction):
+            return 2 * abs(y - prediction.center)
+
+        def ends(self, threshold, prediction):
+            return Residual.ends(self, threshold / 2, prediction)
+
+    y = np.random.default_rng(0).normal(size=4000)
+    score = OneSided(Doubled())
+    found = calibrate(y[:2000], np.zeros(2000), nonconformity=score).interval(np.zeros(2000), level=0.9)
+    exact = calibrate(y[:2000], np.zeros(2000), nonconformity=OneSided(Residual())).interval(np.zeros(2000), level=0.9)
+    np.testing.assert_allclose(found.upper, exact.upper)

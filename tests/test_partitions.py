@@ -9,7 +9,7 @@ from evencover import Normalized
 from evencover.calibration.table_columns import TableColumns
 from evencover.tables import calibrate
 from evencover.tables.batches import renamed
-from evencover.tables.cluster_data import Outcome, merged_outcomes, partition_outcome
+from evencover.tables.partitions import Outcome, merged_outcomes, partition_outcome
 from evencover.tables.table_calibration import ScoreCounts
 from tests.clusters import partitions
 from tests.large_tables import table

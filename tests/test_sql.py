@@ -2,6 +2,7 @@
 
 import math
 import sqlite3
+from dataclasses import dataclass
 from fractions import Fraction
 
 import duckdb
@@ -15,6 +16,7 @@ from evencover import (
     BySpread,
     Groups,
     IntervalDistance,
+    Intervals,
     Normalized,
     Prediction,
     RelativeIntervalDistance,
@@ -785,3 +787,34 @@ def test_weights_and_learned_edges_have_no_sql():
     learned = BySpread(3).learn(Rows(prediction))
     with pytest.raises(ValueError, match="SQL needs groups that are values of a column"):
         calibrate(y, prediction, groups=learned).to_sql(dialect="duckdb", center="c", group="g")
+
+
+def test_own_formulas_use_numbers_on_both_sides_and_all_parts(database):
+    """Operators with a number on the left, and parts of the prediction by name."""
+
+    @dataclass(frozen=True)
+    class Own:
+        prediction_parts = ("center", "spread")
+
+        def __call__(self, y, prediction):
+            return self.formula(np.asarray(y), prediction)
+
+        def formula(self, y, prediction):
+            return 2 * abs(y - prediction.center) / (1 + prediction.spread) - (1 - 1 / prediction.spread) * 0
+
+        def ends(self, threshold, prediction):
+            distance = 0.5 * threshold * (1 + prediction.spread)
+            return prediction.center - distance, prediction.center + distance
+
+        def interval(self, threshold, prediction):
+            return Intervals(*self.ends(threshold, prediction))
+
+    center, spread = np.array([1.0, 2.0, -3.5]), np.array([0.5, 1.0, 2.25])
+    database.store("t", doubles({"i": np.arange(3.0), "c": center, "s": spread}))
+    columns = TableColumns(center="c", spread="s")
+    sql = threshold_sql(Own(), ("all",), (9,), [1.3], level=0.9, columns=columns, dialect=database.dialect)
+    lower, upper = database.evaluate("t", "i", sql.lower, sql.upper)
+    expected = Own().interval(1.3, Prediction(center, spread))
+    np.testing.assert_array_equal(lower, expected.lower)
+    np.testing.assert_array_equal(upper, expected.upper)
+    assert "score" in calibrate_sql("t", target="y", center="c", spread="s", nonconformity=Own(), dialect="duckdb")

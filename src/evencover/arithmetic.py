@@ -12,8 +12,8 @@ import numpy as np
 from evencover.inputs.arrays import FloatArray, is_on_device
 from evencover.inputs.device_arrays import count, device_of, namespace
 
-MARGIN_IN_EPSILONS = 4  # of the rounding margin, relative to the size of a bound
-_ROUNDING_MARGIN = MARGIN_IN_EPSILONS * float(np.finfo(float).eps)
+_MARGIN_IN_EPSILONS = 4  # of the rounding margin, relative to the size of a bound
+ROUNDING_MARGIN = _MARGIN_IN_EPSILONS * float(np.finfo(float).eps)
 
 
 class Arithmetic(Protocol):
@@ -48,7 +48,7 @@ class NumpyArithmetic:
         """Return the distance plus a rounding margin, which is 0 if the distance is infinite."""
         widened = np.abs(bound)
         widened += np.abs(distance) if np.min(distance, initial=0.0) < 0 else distance
-        widened *= _ROUNDING_MARGIN
+        widened *= ROUNDING_MARGIN
         if np.isinf(widened.max(initial=0.0)):
             widened[np.isinf(widened)] = 0.0
         widened += distance
@@ -72,14 +72,18 @@ class DeviceArithmetic:
 
     def maximum(self, a: Any, b: Any) -> Any:
         """Return the larger of two numbers."""
-        return self.xp.maximum(a, b if is_on_device(b) else self.xp.asarray(b, dtype=a.dtype, device=device_of(a)))
+        return self.xp.maximum(a, self._like(a, b))
 
     def widened(self, distance: Any, bound: Any) -> Any:
         """Return the distance plus a rounding margin of their type, which is 0 if the distance is infinite."""
-        xp = self.xp
+        xp, distance = self.xp, self._like(bound, distance)
         size = xp.abs(bound) + xp.abs(distance)
-        margin = size * (MARGIN_IN_EPSILONS * float(xp.finfo(size.dtype).eps))
+        margin = size * (_MARGIN_IN_EPSILONS * float(xp.finfo(size.dtype).eps))
         return xp.where(xp.isinf(margin), xp.zeros_like(margin), margin) + distance
+
+    def _like(self, array: Any, value: Any) -> Any:
+        """Return a number as an array of the same type and device; arrays stay as they are."""
+        return value if is_on_device(value) else self.xp.asarray(value, dtype=array.dtype, device=device_of(array))
 
     def check_divisor(self, divisor: Any, name: str, what: str) -> None:
         """Raise ValueError unless all divisors are positive."""

@@ -10,13 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evencover.inputs.arrays import IntArray, is_on_device, on_host, row_selection
-from evencover.inputs.device_arrays import checked_codes, concatenated, device_of, group_sizes, namespace, taken
+from evencover.inputs.device_arrays import (
+    checked_codes,
+    concatenated,
+    device_of,
+    group_sizes,
+    namespace,
+    products,
+    taken,
+)
 from evencover.inputs.frames import is_missing
 
 Label: TypeAlias = Hashable
 
 MARGINAL_LABELS: tuple[Label, ...] = ("all",)
 _MAX_CODES_TO_SCAN = 8
+_MAX_CODES_OF_FEW_ROWS = 1000  # on a device; more groups than rows are probably ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +129,11 @@ class Groups:
                 f"got {type(codes).__name__}"
             )
         codes, n_groups = checked_codes(codes, None)
+        if n_groups > max(codes.shape[0], _MAX_CODES_OF_FEW_ROWS):
+            raise ValueError(
+                f"groups on a device must be numbered 0, 1, 2, ...; the largest of {codes.shape[0]} rows is "
+                f"{n_groups - 1}. The library's unique(..., return_inverse=True) numbers them"
+            )
         return cls(codes, tuple(range(n_groups)))
 
     @property
@@ -170,6 +184,8 @@ class Groups:
         if len(set(labels)) < len(labels):
             raise ValueError(f"the combined labels must be distinct; got {first_few(labels)}")
         rules = tuple(f"{a} and {b}" for a in self._rules_or_labels() for b in other._rules_or_labels())
+        if is_on_device(self.codes):
+            return Groups(products(self.codes, other.codes, len(other.labels)), labels, rules)
         codes = self.codes * len(other.labels) + other.codes
         codes[(self.codes < 0) | (other.codes < 0)] = -1
         n_edge_bits = self.n_edge_bits + other.n_edge_bits

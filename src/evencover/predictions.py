@@ -279,6 +279,8 @@ class Prediction:
 
         `smallest_spread` is a lower limit of the spread, for rows whose quantiles are all equal.
         """
+        if is_on_device(self.center):
+            raise ValueError("a predicted distribution needs arrays of numpy; use prediction.on_host()")
         spread = np.maximum(self.required("spread", by="a distribution"), smallest_spread)
         if self.known_parts == ("center", "spread"):
             check_not_negative(spread)

@@ -103,6 +103,7 @@ def scored_rows(rows: Rows, nonconformity: Nonconformity, groups: Groups, *, bit
     """Return the calibration with the scores of rows, without warnings of their targets."""
     if is_on_device(rows.prediction.center):
         check_formulas(nonconformity)
+        common_namespace({"the prediction": rows.prediction.center, "the groups": groups.codes})
     scores = checked_scores(scores_by_group(nonconformity, rows, groups.codes, groups.labels), len(rows))
     if is_on_device(scores):
         given = {"weights": rows.weights, "clusters": rows.clusters, "bits": bits}

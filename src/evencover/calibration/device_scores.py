@@ -1,6 +1,6 @@
 """Calibration scores on a device, such as a GPU: thresholds and p-values are found there, without copying arrays."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from evencover.calibration.stored_scores import RowScores, Unseen, warn_if_too_few
+from evencover.calibration.stored_scores import ALL_ROWS, RowScores, Unseen, warn_if_too_few
 from evencover.groups import Groups, Label
 from evencover.inputs.arrays import FloatArray, on_host
 from evencover.inputs.device_arrays import (
@@ -106,7 +106,8 @@ class DeviceScores:
             rows.append(smallest(xp, own, [conformal_rank(n, level) for level in levels], n))
             padding = own.shape[0] - n  # infinite values at the end
             tied.append(any(count(xp, own == each) - padding * bool(xp.isinf(each)) > 1 for each in rows[-1]))
-        return Thresholds(xp.stack([xp.stack(row) for row in rows]), tied)
+        table = xp.stack([xp.stack(row) for row in rows]) if rows else self._on_device(np.empty((0, len(levels))))
+        return Thresholds(table, tied)
 
     def _by_sorting(self, levels: tuple[Fraction, ...]) -> Thresholds:
         """Return the thresholds from scores that are sorted by group: a GPU sorts as fast as it collects each group."""
@@ -146,14 +147,15 @@ class DeviceScores:
         return namespace(self.scores).asarray(values, device=device_of(self.scores))
 
     def p_values(self, scores: Any, codes: Any, tie_shares: Any = None) -> Any:
-        """Return the p-value of each score among those of its group; of the type of the scores. Shape (m,)."""
+        """Return the p-value of each score among those of its group; at least in single precision. Shape (m,)."""
         xp, edges = namespace(scores), np.cumsum([0, *self.sizes])
+        dtype = scores.dtype if xp.finfo(scores.dtype).bits >= 32 else xp.float32
         starts, ends = (xp.take(self._on_device(each), codes, axis=0) for each in (edges[:-1], edges[1:]))
-        total = xp.astype(ends - starts, scores.dtype) + 1.0
-        counted = xp.astype(ends - self._position(scores, starts, ends, right=False), scores.dtype) + 1.0
+        total = xp.astype(ends - starts, dtype) + 1.0
+        counted = xp.astype(ends - self._position(scores, starts, ends, right=False), dtype) + 1.0
         if tie_shares is not None:
-            larger = xp.astype(ends - self._position(scores, starts, ends, right=True), scores.dtype)
-            counted = larger + xp.astype(self._on_device(tie_shares), scores.dtype) * (counted - larger)
+            larger = xp.astype(ends - self._position(scores, starts, ends, right=True), dtype)
+            counted = larger + xp.astype(self._on_device(tie_shares), dtype) * (counted - larger)
         return counted / total
 
     def _position(self, values: Any, low: Any, high: Any, *, right: bool) -> Any:
@@ -214,10 +216,8 @@ class DeviceAssignment:
         self._warn_if_too_few(max(levels))
         table, xp = self.stored.thresholds(levels).table, namespace(self.stored.scores)
         if self._unseen_labels:
-            others = xp.full_like(table[:1, :], inf)
-            if self.unseen == "marginal":
-                others = self.stored.marginal_thresholds(levels)
-            table = concatenated([table, others])
+            marginal = self._marginal.thresholds(levels).table
+            table = concatenated([table, marginal if self.unseen == "marginal" else xp.full_like(marginal, inf)])
         if table.shape[0] == 1:
             return [xp.broadcast_to(table[0, each], (len(self.groups),)) for each in range(len(levels))]
         return [xp.take(table[:, each], self._codes, axis=0) for each in range(len(levels))]
@@ -226,7 +226,9 @@ class DeviceAssignment:
         """Return the groups of new rows whose threshold equals several calibration scores at one of these levels."""
         tied = dict(zip(self.stored.labels, self.stored.thresholds(levels).tied, strict=True))
         used = self.groups.counts if any(tied.values()) else ()
-        return tuple(label for label, n in zip(self.groups.labels, used, strict=False) if n and tied.get(label))
+        labels = [label for label, n in zip(self.groups.labels, used, strict=False) if n and tied.get(label)]
+        together = self._uses_all_rows and self._marginal.thresholds(levels).tied[0]
+        return (*labels, *[ALL_ROWS] * together)
 
     def p_values(self, scores: Any, tie_shares: Any, _weights: FloatArray | None) -> Any:
         """Return each row's p-value in its group; 1 for rows of unseen groups if their intervals are infinite."""
@@ -237,9 +239,18 @@ class DeviceAssignment:
         found = self.stored.p_values(scores, xp.where(seen, self._codes, 0), tie_shares)
         others = xp.ones_like(found)
         if self.unseen == "marginal":
-            everything = replace(self.stored, groups=Groups.one(self.stored.scores))
-            others = everything.p_values(scores, xp.zeros_like(self._codes), tie_shares)
+            others = self._marginal.p_values(scores, xp.zeros_like(self._codes), tie_shares)
         return xp.where(seen, found, others)
+
+    @cached_property
+    def _marginal(self) -> DeviceScores:
+        """All scores as one group."""
+        return replace(self.stored, groups=Groups.one(self.stored.scores))
+
+    @property
+    def _uses_all_rows(self) -> bool:
+        """Whether some new rows are compared with the scores of all groups."""
+        return self.unseen == "marginal" and bool(self._unseen_labels)
 
     @cached_property
     def _unseen_labels(self) -> tuple[Label, ...]:
@@ -253,10 +264,10 @@ class DeviceAssignment:
         return codes if not self._unseen_labels else xp.where(codes < 0, len(self.stored.labels), codes)
 
     def _warn_if_too_few(self, level: Fraction) -> None:
-        names: list[Label | None] = list(self.stored.labels)
-        sizes = list(self.stored.sizes)
+        names: list[Label | None] = [*self.stored.labels, *[ALL_ROWS] * self._uses_all_rows]
+        sizes = [*self.stored.sizes, *self._marginal.sizes][: len(names)]
         if min(sizes, default=inf) >= level / (1 - level):
             return
-        counts: Mapping[Label, int] = dict(zip(self.groups.labels, self.groups.counts.tolist(), strict=True))
+        counts = {**dict(zip(self.groups.labels, self.groups.counts.tolist(), strict=True)), ALL_ROWS: 1}
         used = np.array([code for code, name in enumerate(names) if counts.get(name)], dtype=np.intp)
         warn_if_too_few(used, names, sizes, level, self.tail_share)

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from evencover.calibration.calibration import Calibration, Seed, Unseen, calibrate_rows, scored_rows
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
-from evencover.inputs.arrays import FloatArray
+from evencover.inputs.arrays import FloatArray, is_on_device, on_host
 from evencover.inputs.device_arrays import namespace
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.quantiles import Levels, level_fraction, level_fractions
@@ -58,11 +58,19 @@ class ByGroup(BaseEstimator):  # type: ignore[misc]
     def learn(self, rows: Rows, nonconformity: Nonconformity) -> "GroupThresholds":
         """Learn the groups from the calibration rows and return them with their scores."""
         taxonomy = Marginal() if self.taxonomy is None else fresh_taxonomy(self.taxonomy)
-        return GroupThresholds(taxonomy, calibrate_rows(rows, nonconformity, taxonomy.learn(rows), bits=self.bits))
+        groups = learned_groups(taxonomy, rows)
+        return GroupThresholds(taxonomy, calibrate_rows(rows, nonconformity, groups, bits=self.bits))
 
     def restore(self, state: Mapping[str, Any], nonconformity: Nonconformity) -> "GroupThresholds":
         """Return the calibrated groups from what their `state` returned."""
         return GroupThresholds(state["taxonomy"], Calibration.from_state(state, nonconformity))
+
+
+def learned_groups(taxonomy: Taxonomy, rows: Rows) -> Groups:
+    """Let a taxonomy learn from calibration rows, and return their groups."""
+    if getattr(taxonomy, "needs_target", False) and is_on_device(rows.prediction.center):
+        raise ValueError(f"groups of the target need arrays of numpy, and these are on a device; got {taxonomy!r}")
+    return taxonomy.learn(rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +115,11 @@ class LearnedGroups:
 @dataclass(frozen=True, eq=False)
 class GroupThresholds(LearnedGroups):
     """One threshold for each group, made by `ByGroup`."""
+
+    @property
+    def distribution_calibration(self) -> Calibration:
+        """The scores of predictive distributions."""
+        return self.calibration
 
     @property
     def guarantee(self) -> Guarantee:
@@ -203,7 +216,7 @@ class TwoTails(BaseEstimator):  # type: ignore[misc]
         """Learn the groups from the calibration rows and return them with the scores of both tails."""
         share = _checked_share(self.lower_share)
         taxonomy = Marginal() if self.taxonomy is None else fresh_taxonomy(self.taxonomy)
-        groups = taxonomy.learn(rows)
+        groups = learned_groups(taxonomy, rows)
         both = calibrate_rows(rows, _each_score(nonconformity, as_two_sided), groups)
         lower, upper = (scored_rows(rows, tail, groups) for tail in _tails(both.nonconformity))
         return TailThresholds(taxonomy, both, lower, upper, share)
@@ -236,6 +249,11 @@ class TailThresholds(LearnedGroups):
     def __post_init__(self) -> None:
         for name, share in (("lower", self.lower_share), ("upper", 1 - self.lower_share)):
             object.__setattr__(self, name, replace(getattr(self, name), tail_share=share))
+
+    @property
+    def distribution_calibration(self) -> Calibration:
+        """The scores of predictive distributions, which increase with the target."""
+        return self.upper
 
     @property
     def guarantee(self) -> Guarantee:
@@ -300,7 +318,7 @@ class TailThresholds(LearnedGroups):
 
     def state(self) -> dict[str, Any]:
         """Return the taxonomy, the two-sided calibration and the scores of both tails, by name."""
-        tails = {"lower_scores": self.lower.scores, "upper_scores": self.upper.scores}
+        tails = {"lower_scores": on_host(self.lower.scores), "upper_scores": on_host(self.upper.scores)}
         return {"taxonomy": self.taxonomy, **self.calibration.state(), **tails}
 
     def _sides(self) -> tuple[GroupThresholds, GroupThresholds]:

@@ -375,8 +375,7 @@ def predict_distribution(
     calibrated: Any, rows: Rows, calibration_rows: Rows | None, seed: Seed, unseen: Unseen
 ) -> PredictiveDistribution:
     """Return the predictive distributions of new rows by what a calibrator learned. It must have groups."""
-    found = (getattr(calibrated, name, None) for name in ("upper", "calibration"))  # `TwoTails` has both
-    calibration = next((each for each in found if isinstance(each, Calibration)), None)
+    calibration: Calibration | None = getattr(calibrated, "distribution_calibration", None)
     if calibration is None:
         raise ValueError(
             "a predictive distribution needs calibration scores by group, such as those of the calibrator ByGroup; "

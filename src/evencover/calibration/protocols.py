@@ -30,6 +30,9 @@ class Calibrated(Protocol):
       again.
     - ``merge(*others)``: one object for the calibration rows of several.
     - ``takes_unseen = True``: it has groups, and its ``intervals`` and ``p_values`` take ``unseen=``.
+    - ``taxonomy``, ``calibration`` and ``groups(rows)``: the taxonomy that has learned its groups, the `Calibration`
+      with the scores of each, and the groups of new rows, for `diagnose`, audits and reports. `LearnedGroups` has them.
+    - ``distribution_calibration``: the `Calibration` whose scores give predictive distributions.
     """
 
     @property

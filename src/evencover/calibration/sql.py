@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
-
-from evencover.arithmetic import MARGIN_IN_EPSILONS
+from evencover.arithmetic import ROUNDING_MARGIN
 from evencover.calibration.table_columns import TableColumns
 from evencover.inputs.arrays import checked_vector, lookup
 from evencover.inputs.optional import import_optional
@@ -183,6 +181,18 @@ class SQLNumber:
     def __truediv__(self, other: Any) -> "SQLNumber":
         return self._joined("Div", other)
 
+    def __radd__(self, other: float) -> "SQLNumber":
+        return self._number(other) + self
+
+    def __rsub__(self, other: float) -> "SQLNumber":
+        return self._number(other) - self
+
+    def __rmul__(self, other: float) -> "SQLNumber":
+        return self._number(other) * self
+
+    def __rtruediv__(self, other: float) -> "SQLNumber":
+        return self._number(other) / self
+
     def __neg__(self) -> "SQLNumber":
         return SQLNumber(self.writer, self.writer.exp.Neg(this=self._part()))
 
@@ -190,9 +200,12 @@ class SQLNumber:
         return SQLNumber(self.writer, self.writer.exp.Abs(this=self.expression.copy()))
 
     def _joined(self, operation: str, other: Any) -> "SQLNumber":
-        number = other if isinstance(other, SQLNumber) else SQLNumber(self.writer, self.writer.number(other))
+        number = other if isinstance(other, SQLNumber) else self._number(other)
         joined = getattr(self.writer.exp, operation)(this=self._part(), expression=number._part())
         return SQLNumber(self.writer, joined)
+
+    def _number(self, value: float) -> "SQLNumber":
+        return SQLNumber(self.writer, self.writer.number(value))
 
     def _part(self) -> Expression:
         """Return a copy as a part of another expression."""
@@ -237,10 +250,11 @@ class SQLRow:
         """The functions of formulas."""
         return self
 
-    @property
-    def center(self) -> SQLNumber:
-        """The predicted target."""
-        return self.required("center")
+    def __getattr__(self, part: str) -> SQLNumber:
+        """Return a part of the prediction: center, spread, lower or upper."""
+        if part not in ("center", "spread", "lower", "upper"):
+            raise AttributeError(f"SQL has no {part} of a prediction")
+        return self.required(part)
 
     def required(self, role: str, *, by: str = "") -> SQLNumber:
         """Return a number by its role. Raise ValueError if there is no such column."""
@@ -261,7 +275,7 @@ class SQLRow:
     def widened(self, distance: SQLNumber, bound: SQLNumber) -> SQLNumber:
         """Return a distance plus a rounding margin, which is 0 if the distance is infinite."""
         size = abs(bound) + abs(distance)
-        margin = (size * _ROUNDING_MARGIN).expression
+        margin = (size * ROUNDING_MARGIN).expression
         finite = self.writer.case((size.expression < self.writer.infinity, margin), default=self.writer.integer(0))
         return distance + SQLNumber(self.writer, finite)
 
@@ -282,9 +296,6 @@ class SQLRow:
             positive = (divisor > self.writer.integer(0)).and_(divisor < self.writer.infinity)
             result = self.writer.case((positive, result))
         return result
-
-
-_ROUNDING_MARGIN = MARGIN_IN_EPSILONS * float(np.finfo(float).eps)
 
 
 def numbers_of(writer: SQLWriter, columns: TableColumns, table: str | None = None) -> dict[str, Expression]:

@@ -23,6 +23,7 @@ from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative, w
 from evencover.quantiles import cluster_weight, clustered_thresholds, thresholds, weighted_thresholds
 from evencover.scores.evaluation import checked_scores
 
+ALL_ROWS: Label = "all rows together"  # the name of what unseen groups can be compared with
 _MAX_NAMED_GROUPS = 5  # a warning names so many groups and counts the others
 _MAX_CACHED_LEVELS = 100  # a pool keeps its thresholds for so many requests of different levels
 _MAX_EXACT_SUM = 2**53  # whole numbers up to this are exact as floating-point numbers
@@ -381,7 +382,7 @@ class _PooledScores:
         if len(codes) and codes.min() < 0:
             pool_codes = np.where(codes < 0, len(pools), pool_codes)
             pools.append(self._pool(None) if unseen == "marginal" else self.empty)
-            names.append("all rows together" if unseen == "marginal" else None)
+            names.append(ALL_ROWS if unseen == "marginal" else None)
         return PoolAssignment(pools, names, pool_codes, tail_share)
 
     def _pool(self, cell: Cell | None) -> ScorePool:

@@ -37,7 +37,7 @@ def calibrate(
     target
         The column of targets.
     output
-        A JSON file for the calibration.
+        The file for the calibration, such as calibration.evencover.
     center
         The column of predicted targets.
     spread

@@ -1,7 +1,7 @@
 """Files that evencover writes: atomic writes, and the archive that calibrations, predictors and networks share.
 
 The archive is a zip file, without pickle. It holds a header in JSON, arrays in numpy's own format and, if needed,
-objects written by skops (see `saved_objects`)::
+objects written by skops (see `evencover.files.objects`)::
 
     header.json          format, version, evencover, and what the kind of file needs
     arrays/<name>.npy    any number of arrays

@@ -61,6 +61,7 @@ def on_host(values: Any) -> Any:
         return values
     if hasattr(values, "detach"):  # of torch
         values = values.detach().cpu()
+        values = values.float() if "bfloat16" in str(values.dtype) else values  # which numpy does not have
     return np.asarray(values.get() if hasattr(values, "get") else values)  # CuPy's have get
 
 

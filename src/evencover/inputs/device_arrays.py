@@ -81,6 +81,12 @@ def taken(table: NDArray[Any], codes: Any) -> Any:
     return xp.take(xp.asarray(table, device=device_of(codes)), as_positions(xp, codes), axis=0)
 
 
+def products(codes: Any, other: Any, n_other: int) -> Any:
+    """Return the code of each pair of codes, of which the second are 0 to n_other − 1. Shape (n,)."""
+    xp = namespace(codes)
+    return as_positions(xp, codes) * n_other + as_positions(xp, other)
+
+
 def common_namespace(arrays: Mapping[str, Any]) -> Any:
     """Return the array API of these arrays, by the name of the argument. Raise an error unless all have the same.
 

@@ -25,8 +25,8 @@ class Score(Protocol):
     - ``tails(y, prediction)``: two arrays of shape (n,), how far each target is below and above what was predicted.
       The score is the larger of the two. The lower bound of the interval at t is the smallest target whose first value
       is at most t, and the upper bound is the largest target whose second value is at most t, also if the interval is
-      empty. One-sided bounds, separate tails and predictive distributions use them. A subclass that changes
-      `__call__` or `interval`, but not `tails`, counts as a score without tails.
+      empty. One-sided bounds, separate tails and predictive distributions use them. A subclass that changes the score
+      or the interval, but not `tails`, counts as a score without tails; the same holds for the other members.
     - ``needs_scale`` and ``with_scale(scale)``: whether the score needs the median spread of the training rows, and the
       same score with it.
     - ``prediction_parts``: which of center, spread, lower, upper and quantiles the score uses. All by default.
@@ -135,14 +135,14 @@ def check_nonconformity(nonconformity: Nonconformity) -> None:
 
 
 def states(score: Score, member: str) -> bool:
-    """Return whether a score has an optional member that belongs to its own `__call__` and `interval`.
+    """Return whether a score has an optional member that belongs to its own score and interval.
 
     A subclass that changes one of these may not be what the member of its parent says.
     """
     classes = type(score).__mro__
     depths = [
         next((depth for depth, each in enumerate(classes) if name in vars(each)), len(classes))
-        for name in (member, "__call__", "interval")
+        for name in (member, "__call__", "interval", "formula", "ends")
     ]
     return depths[0] < len(classes) and depths[0] <= min(depths[1:])
 

@@ -278,6 +278,13 @@ class TableData(Protocol):
         """Return the state of all rows. Raise ValueError, with the first part that has any, for wrong values."""
 
 
+class FrameData(TableData, Protocol):
+    """A DataFrame of an engine, which computes new columns when they are needed."""
+
+    def with_intervals(self, intervals: "BatchIntervals", /) -> Any:
+        """Return a DataFrame of the same kind with the columns of intervals."""
+
+
 class BatchIntervals(Protocol):
     """What predicts the intervals of batches, on any machine: it can be pickled."""
 

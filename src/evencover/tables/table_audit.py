@@ -18,7 +18,7 @@ from evencover.inputs.arrays import FloatArray, IntArray
 from evencover.intervals import Intervals
 from evencover.quantiles import Level, level_fraction
 from evencover.tables.batches import Batch, TableData, codes_of, import_arrow, label_codes, named_errors, numbers
-from evencover.tables.cluster_data import table_data
+from evencover.tables.engines import table_data
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""A calibration with the columns that it belongs to, and its file."""
+"""`tables.calibrate`: thresholds of data of any size, from counts of scores in one or two passes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from evencover.quantiles import Levels, conformal_rank, level_fractions
 from evencover.scores.evaluation import scores_of
 from evencover.scores.score import Score, checked_score
 from evencover.tables.batches import Batch, TableData, codes_of, label_codes, named_errors, rows_of
-from evencover.tables.cluster_data import table_data
+from evencover.tables.engines import table_data
 
 Counts: TypeAlias = dict[Label, ScoreHistogram]
 

@@ -38,7 +38,7 @@ from evencover.tables.batches import (
     output_schema,
     rows_of,
 )
-from evencover.tables.cluster_data import table_data
+from evencover.tables.engines import table_data
 
 _ROWS_OF_A_ROW_GROUP = 2**18  # of the files that are written
 _MAX_BYTES = 2**25  # of a row group, before it is written

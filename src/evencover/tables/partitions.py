@@ -17,10 +17,8 @@ import numpy as np
 
 from evencover.calibration.table_columns import TableColumns
 from evencover.groups import first_few
-from evencover.inputs import AmountProgress
 from evencover.inputs.optional import import_optional
 from evencover.intervals import Intervals
-from evencover.tables.arrow_data import ArrowData, arrow_data
 from evencover.tables.batches import (
     Batch,
     BatchIntervals,
@@ -405,25 +403,3 @@ def _predicted_partition(shared: Callable[[], BatchIntervals]) -> Task:
             yield import_arrow().RecordBatch.from_arrays(columns, schema=schema)
 
     return task
-
-
-def table_data(
-    data: Any, *, workers: int | None = None, progress: AmountProgress | None = None
-) -> ArrowData | DaskData | SparkData:
-    """Return the data as a table in parts.
-
-    Parameters
-    ----------
-    data : str, Path, pyarrow dataset, Dask DataFrame or Spark DataFrame
-        The data. The packages of a DataFrame are loaded already, so its class tells which one it is.
-    workers, progress
-        As in `arrow_data`; for files only.
-    """
-    engine = type(data).__module__.partition(".")[0]
-    if engine not in ("dask", "dask_expr", "pyspark"):
-        return arrow_data(data, workers=workers, progress=progress)
-    given = [name for name, value in (("workers", workers), ("progress", progress)) if value is not None]
-    if given:
-        name = "Spark" if engine == "pyspark" else "Dask"
-        raise ValueError(f"{' and '.join(given)}: for files only; {name} has its own workers, and shows their progress")
-    return spark_data(data) if engine == "pyspark" else dask_data(data)
