@@ -21,6 +21,7 @@ from sklearn.preprocessing import FunctionTransformer, PowerTransformer, Quantil
 from evencover import (
     Bounded,
     BySpread,
+    Calibration,
     ConformalRegressor,
     IntervalDistance,
     Normalized,
@@ -576,3 +577,21 @@ def test_the_range_of_a_transform_is_searched_once_for_a_model(monkeypatch):
     del model
     gc.collect()
     assert len(target_scales._KNOWN_RANGES) < known
+
+
+def test_thresholds_of_the_log_need_predictions_that_know_it(tmp_path):
+    """Plain predictions would get intervals on the scale of the log, without a word; also after saving and loading."""
+    X = np.random.default_rng(0).normal(size=(200, 1))
+    y = np.exp(X[:, 0])
+    model = ConformalRegressor(LinearRegression(), target_transform="log", random_state=0).fit(X, y)
+    model.calibration_.save(tmp_path / "calibration")
+    for calibration in (model.calibration_, Calibration.load(tmp_path / "calibration")):
+        expected = model.predict_interval(X)
+        np.testing.assert_array_equal(calibration.interval(model.rows(X).prediction).lower, expected.lower)
+        assert len(calibration.interval([])) == 0
+        with pytest.raises(ValueError, match="prediction must be that of the model"):
+            calibration.interval(model.predict(X))
+        with pytest.raises(ValueError, match="prediction must be that of the model"):
+            calibration.p_values(y, model.predict(X))
+        with pytest.raises(ValueError, match="SQL has no transform of the target"):
+            calibration.to_sql(dialect="duckdb", center="c")

@@ -110,11 +110,13 @@ def scored_rows(rows: Rows, nonconformity: Nonconformity, groups: Groups, *, bit
         if names := [name for name, value in given.items() if value is not None]:
             raise ValueError(f"{', '.join(names)}: not possible for arrays on a device; use arrays of numpy")
         return Calibration(nonconformity, DeviceScores(scores, groups))
+    transformed = rows.prediction.scale is not None
     if bits is None:
-        return Calibration(nonconformity, RowScores(scores, groups, rows.weights, rows.clusters))
+        stored = RowScores(scores, groups, rows.weights, rows.clusters)
+        return Calibration(nonconformity, stored, transformed=transformed)
     if rows.weights is not None or rows.clusters is not None:
         raise ValueError("bits must be None for rows with weights or clusters: histograms have neither")
-    return Calibration(nonconformity, CountedScores.of(scores, groups, bits))
+    return Calibration(nonconformity, CountedScores.of(scores, groups, bits), transformed=transformed)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -154,6 +156,9 @@ class Calibration:
         The columns of a table that hold targets, predictions and groups, if the rows came from a table.
     levels : tuple of float
         The levels whose thresholds were found exactly, if scores were counted; the first is the default of `to_sql`.
+    transformed : bool
+        Whether scores are those of transformed targets, such as their log. New predictions must then be of the model,
+        which knows the transform.
 
     References
     ----------
@@ -165,6 +170,7 @@ class Calibration:
     tail_share: Fraction = Fraction(1)
     columns: TableColumns | None = None
     levels: tuple[float, ...] = ()
+    transformed: bool = False
 
     @property
     def labels(self) -> tuple[Label, ...]:
@@ -338,7 +344,7 @@ class Calibration:
 
     def intervals_at(self, levels: tuple[Fraction, ...], rows: Rows, groups: Groups, unseen: Unseen) -> Intervals:
         """Return the intervals of m rows with given groups at each of L levels. Bounds of shape (m, L)."""
-        self._check_library(rows)
+        self._check_scale_and_library(rows)
         self._check_weights(rows.weights)
         self.check_same_groups(groups, unseen)
         codes, assignment = groups.codes_among(self.labels), self.assignment(groups, unseen)
@@ -384,7 +390,7 @@ class Calibration:
 
     def p_values_of(self, rows: Rows, groups: Groups, unseen: Unseen, seed: Seed) -> FloatArray:
         """Return the p-values of m rows with targets and given groups. Shape (m,)."""
-        self._check_library(rows)
+        self._check_scale_and_library(rows)
         self._check_weights(rows.weights)
         self.check_same_groups(groups, unseen)
         scores = scores_by_group(self.nonconformity, rows, groups.codes_among(self.labels), self.labels)
@@ -418,6 +424,8 @@ class Calibration:
         """
         if self.weighted:
             raise ValueError("SQL has no weights for covariate shift; this calibration is weighted")
+        if self.transformed:
+            raise ValueError("SQL has no transform of the target; the scores are those of transformed targets")
         if self.stored.has_edge_rows:
             raise ValueError(
                 "SQL needs groups that are values of a column; these have edges that were learned from the calibration "
@@ -463,14 +471,14 @@ class Calibration:
     def state(self) -> dict[str, Any]:
         """Return all but the score as arrays and JSON values, for a file."""
         table = {} if self.columns is None else {"columns": asdict(self.columns), "levels": list(self.levels)}
-        return {**self.stored.state(), **table}
+        return {**self.stored.state(), **table, **({"transformed": True} if self.transformed else {})}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], nonconformity: Nonconformity) -> "Calibration":
         """Return the calibration from what `state` returned, and the score."""
         stored = from_state(state)
         if "columns" not in state:
-            return cls(nonconformity, stored)
+            return cls(nonconformity, stored, transformed=bool(state.get("transformed", False)))
         levels = tuple(float(each) for each in level_fractions(state["levels"]))
         return cls(nonconformity, stored, columns=TableColumns(**state["columns"]), levels=levels)
 
@@ -491,9 +499,14 @@ class Calibration:
         """
         return calibration_files.read(path, nonconformity, cls.from_state)
 
-    def _check_library(self, rows: Rows) -> None:
-        """Raise an error unless calibration rows and new rows are arrays of one library, on one device."""
+    def _check_scale_and_library(self, rows: Rows) -> None:
+        """Raise an error unless calibration rows and new rows are of one library, device and scale of the target."""
         center = rows.prediction.center
+        if self.transformed and rows.prediction.scale is None and len(rows):
+            raise ValueError(
+                "prediction must be that of the model, such as model.rows(X).prediction: the scores are those of "
+                "transformed targets; got a prediction without the transform"
+            )
         if self.on_device or is_on_device(center):
             scores = self._rows.scores if self.bits is None else np.empty(0)
             common_namespace({"the scores of the calibration": scores, "the prediction": center})
