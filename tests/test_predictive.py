@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import chisquare
 from sklearn.frozen import FrozenEstimator
 
+import evencover
 from evencover import (
     ByFeature,
     BySpread,
@@ -30,6 +31,8 @@ from evencover import (
     crps,
 )
 from evencover.calibration import predictive
+from evencover.calibration.group_thresholds import LearnedGroups
+from evencover.calibration.predictive import predict_distribution
 from tests.calibrators import SlidingWindow
 from tests.synthetic import ALL_SCORES, ONE_IN_A_MILLION, Oracle, draw
 
@@ -461,3 +464,10 @@ def test_models_without_a_distribution():
         predict(calibrator=SlidingWindow(50))
     with pytest.raises(ValueError, match="seed must be a whole number"):
         ConformalRegressor(frozen).calibrate(data.X, data.y).predict_distribution(data.X, seed="a")
+
+
+def test_a_calibrator_that_names_no_scores_has_no_distribution():
+    """Its intervals may be others than those of the scores by group, which it also has."""
+    learned = LearnedGroups(evencover.Marginal(), calibrate(np.arange(20.0), np.zeros(20)))
+    with pytest.raises(ValueError, match="LearnedGroups has none"):
+        predict_distribution(learned, Rows(Prediction([0.0])), None, None, "error")
