@@ -595,3 +595,18 @@ def test_thresholds_of_the_log_need_predictions_that_know_it(tmp_path):
             calibration.p_values(y, model.predict(X))
         with pytest.raises(ValueError, match="SQL has no transform of the target"):
             calibration.to_sql(dialect="duckdb", center="c")
+
+
+def test_merged_thresholds_remember_the_log():
+    """Also if the first part has no rows; thresholds of the target itself cannot be added."""
+    X = np.random.default_rng(0).normal(size=(200, 1))
+    y = np.exp(X[:, 0])
+    model = ConformalRegressor(LinearRegression(), target_transform="log", random_state=0).fit(X, y)
+    prediction = model.rows(X).prediction
+    of_log, of_target = calibrate(y, prediction), calibrate(y, model.predict(X))
+    merged = calibrate([], []).merge(of_log)
+    assert merged.threshold(0.9) == of_log.threshold(0.9)
+    with pytest.raises(ValueError, match="prediction must be that of the model"):
+        merged.interval(model.predict(X))
+    with pytest.raises(ValueError, match="merge needs calibrations with the same transformed"):
+        of_log.merge(of_target)

@@ -110,7 +110,8 @@ class Prediction:
             center = medians(ordered, at)
         center = checked_column(center, "center")
         if ordered is not None and is_on_device(center):
-            raise TypeError(f"quantiles must be given without arrays on a device; got a center of {type(center)}")
+            kind = type(center).__name__
+            raise TypeError(f"quantiles need a center that is an array of numpy; got one on a device, of type {kind}")
         if ordered is not None and len(ordered) != len(center):
             raise ValueError(f"quantiles must have {len(center)} rows, as many as center; got {len(ordered)}")
         bounds = None if lower is None else (_like_center(lower, "lower", center), _like_center(upper, "upper", center))

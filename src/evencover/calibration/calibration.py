@@ -459,10 +459,12 @@ class Calibration:
         check_mergeable(parts, ("columns", "levels", "bits"))
         if self.columns is not None:
             parts = _with_all_labels(parts)
-        check_mergeable(parts, ("nonconformity", "labels", "rules", "weighted"))
-        check_mergeable(parts, ("on_device",))
+        check_mergeable(parts, ("nonconformity", "labels", "rules", "weighted", "on_device"))
+        with_rows = tuple(part for part in parts if any(part.stored.sizes))
+        check_mergeable(with_rows or parts, ("transformed",))
         first, *rest = (part.stored for part in parts)
-        return replace(self, stored=first.joined(rest))  # type: ignore[arg-type]
+        transformed = any(part.transformed for part in parts)
+        return replace(self, stored=first.joined(rest), transformed=transformed)  # type: ignore[arg-type]
 
     def with_scores(self, scores: FloatArray) -> "Calibration":
         """Return the same rows and groups with other scores. Shape (n,)."""

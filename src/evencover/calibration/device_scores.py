@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from evencover.calibration.stored_scores import ALL_ROWS, RowScores, Unseen, warn_if_too_few
+from evencover.calibration.stored_scores import ALL_ROWS, MAX_CACHED_LEVELS, RowScores, Unseen, warn_if_too_few
 from evencover.groups import Groups, Label
 from evencover.inputs.arrays import FloatArray, on_host
 from evencover.inputs.device_arrays import (
@@ -27,8 +27,6 @@ from evencover.inputs.device_arrays import (
     values_where,
 )
 from evencover.quantiles import conformal_rank, thresholds
-
-_MAX_CACHED_LEVELS = 100  # as many requests of different levels as a pool of scores keeps
 
 
 class Thresholds(NamedTuple):
@@ -89,7 +87,7 @@ class DeviceScores:
         """Return the thresholds of all groups, computed once for the same levels."""
         found = self._cache.get(levels)
         if found is None:
-            if len(self._cache) >= _MAX_CACHED_LEVELS:
+            if len(self._cache) >= MAX_CACHED_LEVELS:
                 self._cache.clear()
             many = len(self.labels) > MAX_GROUPS_TO_SCAN or not on_cpu(self.scores)
             sorts = many and len(self.labels) > 1 and self.scores.shape[0]

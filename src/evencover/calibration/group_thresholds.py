@@ -111,6 +111,10 @@ class LearnedGroups:
         """Return the groups of new rows."""
         return self.taxonomy.assign(rows)
 
+    def used_calibrations(self, levels: tuple[Fraction, ...]) -> list[tuple[Calibration, tuple[Fraction, ...]]]:
+        """Return the calibrations whose thresholds intervals use, with their levels: one, or one for each tail."""
+        return [(self.calibration, levels)]
+
 
 @dataclass(frozen=True, eq=False)
 class GroupThresholds(LearnedGroups):
@@ -323,6 +327,10 @@ class TailThresholds(LearnedGroups):
 
     def _sides(self) -> tuple[GroupThresholds, GroupThresholds]:
         return GroupThresholds(self.taxonomy, self.lower), GroupThresholds(self.taxonomy, self.upper)
+
+    def used_calibrations(self, levels: tuple[Fraction, ...]) -> list[tuple[Calibration, tuple[Fraction, ...]]]:
+        """Return the calibration of the lower and of the upper tail, with their levels."""
+        return list(zip((self.lower, self.upper), self.tail_levels(levels), strict=True))
 
     def tail_levels(self, levels: tuple[Fraction, ...]) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...]]:
         """Return the levels of the lower and of the upper tail: 1 − share × (1 − level)."""

@@ -25,7 +25,7 @@ from evencover.scores.evaluation import checked_scores
 
 ALL_ROWS: Label = "all rows together"  # the name of what unseen groups can be compared with
 _MAX_NAMED_GROUPS = 5  # a warning names so many groups and counts the others
-_MAX_CACHED_LEVELS = 100  # a pool keeps its thresholds for so many requests of different levels
+MAX_CACHED_LEVELS = 100  # a pool keeps its thresholds for so many requests of different levels
 _MAX_EXACT_SUM = 2**53  # whole numbers up to this are exact as floating-point numbers
 
 Unit: TypeAlias = Literal["row", "cluster"]
@@ -108,7 +108,7 @@ class Pool:
         """Return the thresholds, computed once for the same levels: users often predict one row at a time."""
         found = self._threshold_cache.get(levels)
         if found is None:
-            if len(self._threshold_cache) >= _MAX_CACHED_LEVELS:
+            if len(self._threshold_cache) >= MAX_CACHED_LEVELS:
                 self._threshold_cache.clear()
                 self._tie_cache.clear()
             found = self._threshold_cache[levels] = self._new_thresholds(levels)

@@ -17,7 +17,7 @@ from evencover.diagnostics.audit_counts import (
 from evencover.diagnostics.coverage_intervals import CalibrationCounts
 from evencover.diagnostics.coverage_tests import (
     CalibrationPools,
-    Evidence,
+    RowsOfEvidence,
     calibration_pool_of_rows,
     holm_adjusted,
     judged,
@@ -123,7 +123,7 @@ class Audit:
     tolerance: float
     sizes_known: bool
     own_thresholds: bool
-    evidence: Evidence
+    evidence: RowsOfEvidence
     shown_within: float
     split_at_random: bool
     n_empty: int

@@ -33,7 +33,7 @@ from evencover.inputs.arrays import IntArray, check_count, is_count
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.quantiles import Level, rows_for_finite_threshold
 
-Evidence: TypeAlias = Literal["calibration and test rows", "test rows"]
+RowsOfEvidence: TypeAlias = Literal["calibration and test rows", "test rows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,12 +223,12 @@ class GroupCounts:
         """Whether the calibration rows of each group are known, and can count."""
         return not self.pools.clustered and (self.sizes is not None or self.pools.calibration is not None)
 
-    def evidence(self, smallest_p_value: float) -> Evidence:
+    def evidence(self, smallest_p_value: float) -> RowsOfEvidence:
         """Return the rows that count, given the smallest p-value of the groups and all rows."""
         both = self.calibration_known and smallest_p_value >= self.contradiction
         return "calibration and test rows" if both else "test rows"
 
-    def estimates(self, evidence: Evidence) -> CoverageEstimates:
+    def estimates(self, evidence: RowsOfEvidence) -> CoverageEstimates:
         """Return what these rows show; test rows that may have changed must show it by themselves, too."""
         pools, level = self.pools, self.pools.level
         if evidence == "test rows":

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evencover._version import __version__
-from evencover.calibration.group_thresholds import TailThresholds
 from evencover.conformal.predictor_files import PREDICTOR, RESULTS
 from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.diagnosis import Diagnosis
@@ -23,6 +22,7 @@ from evencover.files.unfinished import moves_into_place, temporary_folder
 from evencover.inputs import Progress
 from evencover.inputs.frames import join_columns
 from evencover.intervals import prediction_text
+from evencover.quantiles import level_fractions
 from evencover.report.first_screen import first_screen
 from evencover.report.sections import (
     level_sections,
@@ -325,12 +325,11 @@ def _thresholds(study: Study) -> dict[Any, Any] | None:
     """Return the threshold of each group, or those of its two tails; None if the study is cross-fitted."""
     if study.evidence.kind == "cross":  # each row's interval depends on the scores of all folds
         return None
-    learned, level = study.regressor.calibrator_, study.plan.level
-    if isinstance(learned, TailThresholds):
-        pairs = zip(*learned.thresholds(level), strict=True)
-        values: list[Any] = [{"lower": lower, "upper": upper} for lower, upper in pairs]
-    else:
-        values = study.regressor.calibration_.threshold(level).tolist()
+    used = study.regressor.calibrator_.used_calibrations(level_fractions(study.plan.level))
+    by_tail = [calibration.threshold(levels)[:, 0].tolist() for calibration, levels in used]
+    values: list[Any] = by_tail[0]
+    if len(by_tail) > 1:
+        values = [{"lower": lower, "upper": upper} for lower, upper in zip(*by_tail, strict=True)]
     return dict(zip(study.regressor.calibration_.labels, values, strict=True))
 
 

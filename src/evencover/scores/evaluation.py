@@ -51,8 +51,8 @@ def check_formulas(nonconformity: Nonconformity) -> None:
     """Raise ValueError unless the score can be computed from arrays on a device."""
     if isinstance(nonconformity, Mapping) or not has_formulas(nonconformity):
         raise ValueError(
-            "nonconformity must be one score for all groups, and have formulas, for arrays on a device, such as "
-            f"Normalized(); got {nonconformity!r}. Arrays of numpy can have any score"
+            "for arrays on a device, nonconformity must be one score for all groups, with formulas, such as "
+            f"Normalized(); got {nonconformity!r}. With arrays of numpy, any score is possible"
         )
 
 

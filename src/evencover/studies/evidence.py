@@ -8,15 +8,12 @@ There are three kinds of evidence:
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from evencover.calibration.calibration import Calibration
-from evencover.calibration.group_thresholds import TailThresholds
 from evencover.conformal.cross import CrossConformalRegressor
 from evencover.diagnostics.audit_counts import AuditCounts, CellCounter
 from evencover.diagnostics.audits import Audit, Note, Scope, audit_of_counts, audit_rows
@@ -288,7 +285,7 @@ def study_quality(regressor: Any, rows: Rows, intervals: Intervals, diagnosis: D
 
 def has_one_threshold(regressor: Any) -> bool:
     """Return whether the same threshold serves all rows and both ends of their intervals."""
-    return len(regressor.calibration_.labels) == 1 and not isinstance(regressor.calibrator_, TailThresholds)
+    return len(regressor.calibration_.labels) == 1 and len(regressor.calibrator_.used_calibrations(())) == 1
 
 
 def audit_taxonomy(regressor: Any) -> Taxonomy:
@@ -301,14 +298,5 @@ def audit_taxonomy(regressor: Any) -> Taxonomy:
 
 def warn_of_groups_with_few_rows(regressor: Any, level: float) -> None:
     """Warn of groups whose thresholds are infinite, because they have too few calibration rows."""
-    for calibration, levels in _calibrations(regressor, (level_fraction(level),)):
+    for calibration, levels in regressor.calibrator_.used_calibrations((level_fraction(level),)):
         calibration.threshold(levels)
-
-
-def _calibrations(regressor: Any, levels: tuple[Fraction, ...]) -> Iterator[tuple[Calibration, tuple[Fraction, ...]]]:
-    """Yield the calibrations whose thresholds a model uses, one or one for each tail, with their levels."""
-    learned = regressor.calibrator_
-    if isinstance(learned, TailThresholds):
-        yield from zip((learned.lower, learned.upper), learned.tail_levels(levels), strict=True)
-    else:
-        yield regressor.calibration_, levels

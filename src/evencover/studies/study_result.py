@@ -5,7 +5,6 @@ from typing import Any
 
 from sklearn.compose import TransformedTargetRegressor
 
-from evencover.calibration.group_thresholds import TailThresholds
 from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.interval_quality import Quality
@@ -209,7 +208,7 @@ class Study:
     @property
     def tails(self) -> Tails:
         """Whether both ends of the intervals have the same threshold (joint), or each end its own (separate)."""
-        return "separate" if isinstance(self.regressor.calibrator_, TailThresholds) else "joint"
+        return "separate" if len(self.regressor.calibrator_.used_calibrations(())) > 1 else "joint"
 
     @property
     def model_name(self) -> str:

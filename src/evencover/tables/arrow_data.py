@@ -41,7 +41,7 @@ class Piece(Protocol):
         """Yield the rows of these columns, or of all columns, in batches; some columns as codes of a dictionary."""
 
 
-class Part(Protocol):
+class TablePart(Protocol):
     """A file of the data, or another part of a dataset."""
 
     @property
@@ -275,7 +275,7 @@ class ArrowData:
 
     Parameters
     ----------
-    parts : tuple of Part
+    parts : tuple of TablePart
         The files, in the order of their names.
     is_folder : bool
         Whether the data are several files, and not one.
@@ -287,7 +287,7 @@ class ArrowData:
         Called with the number of rows that this pass has read, and the number of all rows.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[TablePart, ...]
     is_folder: bool
     folder: Path | None
     workers: int
@@ -475,7 +475,7 @@ def arrow_data(data: Any, *, workers: int | None = None, progress: AmountProgres
     """
     n_workers = (os.cpu_count() or 1) if workers is None else workers
     check_count(n_workers, "workers")
-    found: Iterator[Part] = parts_in_files(Path(data)) if isinstance(data, str | Path) else parts_of_dataset(data)
+    found: Iterator[TablePart] = parts_in_files(Path(data)) if isinstance(data, str | Path) else parts_of_dataset(data)
     parts = tuple(found)
     if not sum(part.n_rows for part in parts):
         name = str(data) if isinstance(data, str | Path) else "data"

@@ -24,7 +24,7 @@ from evencover.inputs.optional import import_optional
 from evencover.intervals import Intervals, stack_levels
 from evencover.quantiles import Levels, is_level_sequence, level_fractions
 from evencover.scores.evaluation import interval_by
-from evencover.tables.arrow_data import ArrowData, Part, RowCounter, check_output
+from evencover.tables.arrow_data import ArrowData, RowCounter, TablePart, check_output
 from evencover.tables.batches import (
     Batch,
     BatchIntervals,
@@ -125,7 +125,7 @@ def _write_all(data: ArrowData, intervals: BatchIntervals, paths: Sequence[Path]
     """Write all files, several at once; after an error, all stop, and the first file with an error is reported."""
     errors, rows = _FirstError(), RowCounter(data)
 
-    def write(position: int, part: Part, path: Path) -> _FileTotals:
+    def write(position: int, part: TablePart, path: Path) -> _FileTotals:
         def count(n: int) -> None:
             if errors.is_before(position):
                 raise _StoppedError
@@ -187,7 +187,7 @@ class _StoppedError(Exception):
     """Another thread has found an error."""
 
 
-def _write(part: Part, intervals: BatchIntervals, file: BinaryIO, count: Callable[[int], None]) -> _FileTotals:
+def _write(part: TablePart, intervals: BatchIntervals, file: BinaryIO, count: Callable[[int], None]) -> _FileTotals:
     """Write a file with its bounds, in row groups of moderate size; `count` is called with the rows of each batch."""
     arrow, totals, codes = import_arrow(), _FileTotals(), intervals.codes()
     n_known = len(codes.labels)
