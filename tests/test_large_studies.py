@@ -348,7 +348,7 @@ def test_wrong_features_and_labels_name_the_file(tmp_path):
     values[row] = "oops"
     folder = in_files(tmp_path / "data", with_column(whole, "q", values), [3000, 3000], row_group_size=500)
     with pytest.raises(
-        ValueError, match=r"^1\.parquet, \d+ of rows 500 to 999: column 'q' must hold numbers.*got 'oops'"
+        ValueError, match=r"^1\.parquet, \d+ rows between row 500 and row 999: column 'q' must hold numbers.*got 'oops'"
     ):
         studied(folder, tmp_path, training_rows=100)
     words = whole["word"].to_pylist()

@@ -57,8 +57,8 @@ class UsedRows:
         try:
             yield
         except ValueError as error:
-            batch = f"rows {first} to {first + len(self.batch) - 1}"
-            raise InvalidPartError(f"{self.batch.part or 'data'}, {len(self.y)} of {batch}", str(error)) from None
+            rows = f"{len(self.y)} rows between row {first} and row {first + len(self.batch) - 1}"
+            raise InvalidPartError(f"{self.batch.part or 'data'}, {rows}", str(error)) from None
 
 
 @dataclass(frozen=True, eq=False)
