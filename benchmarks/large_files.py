@@ -80,7 +80,7 @@ def by_evencover(folder: Path, workers: int, *, exact: bool) -> Callable[[], dic
 
     def thresholds() -> dict[str, float]:
         columns = {"target": "y", "center": "center", "spread": "spread", "group": "region"}
-        found = calibrate(folder, **columns, level=_LEVEL, exact=exact, workers=workers).calibration
+        found = calibrate(folder, **columns, level=_LEVEL, exact=exact, workers=workers)
         return dict(zip(map(str, found.labels), found.threshold(_LEVEL).tolist(), strict=True))
 
     return thresholds
