@@ -201,10 +201,12 @@ _OWN_CLASSES = {  # where they are now; files name them by where they were, and 
     "models.auto": (
         "AutoRegressor DistributionResult LeafDistribution MemberResult Mixture ScaledShape Stack StackReport"
     ),
-    "models.encoding": "EncodedColumn EncodedDate Recognition TableEncoder",
+    "models.categories": "SomeColumns",
+    "models.encoding": "EncodedCategories EncodedColumn EncodedDate Recognition TableEncoder",
     "models.folds": "FoldEnsemble",
     "models.forest": "QuantileForest",
-    "models.members": "BestRegressor KernelFeatures KernelRegressor RidgeRegressor StackMember",
+    "models.linear": "RidgeRegressor RidgeWithCategories ScreenedColumns SparseRegressor",
+    "models.members": "BestRegressor KernelFeatures KernelRegressor StackMember",
     "models.network_layers": "Layer",
     "models.networks": "DeepEnsemble DropoutEnsemble MeanVarianceNetwork QuantileNetwork",
     "models.spread": "EnsembleSpread NeighborSpread ResidualSpread WithSpread",

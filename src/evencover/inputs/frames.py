@@ -131,9 +131,8 @@ def column(table: Any, key: str | int, caller: str) -> NDArray[Any]:
     """Return one column, by name or by position, as an array of shape (n,); error messages name the caller."""
     if table is None:
         raise ValueError(f"{caller} needs X, the features; got None")
-    names = column_names(table)
-    if names is not None:
-        values = table[_column_name(key, names, caller)]
+    if _library(table):
+        values = table[_column_name(table, key, caller)]
         arrow_type = str(getattr(values, "type", ""))
         if arrow_type.startswith("dictionary"):  # np.asarray would lose the missing values
             values = values.cast(values.type.value_type)
@@ -317,8 +316,12 @@ def _library(table: Any) -> str:
     return next((package for package in packages if package in ("pandas", "polars", "pyarrow")), "")
 
 
-def _column_name(key: str | int, names: list[Any], caller: str) -> Any:
-    """Return the column's name: the key itself, or the name at that position."""
+def _column_name(table: Any, key: str | int, caller: str) -> Any:
+    """Return the name of a frame's column: the key itself, or the name at that position."""
+    known = table.schema.get_all_field_indices(key) if _library(table) == "pyarrow" and isinstance(key, str) else ()
+    if known or (hasattr(table, "iloc") and key in table.columns):  # the list of all names takes long in wide tables
+        return key
+    names = column_names(table) or []
     if key in names:
         return key
     if isinstance(key, int | np.integer) and -len(names) <= key < len(names):

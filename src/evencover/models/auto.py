@@ -20,9 +20,19 @@ from evencover.inputs.arrays import FloatArray, IntArray, lookup
 from evencover.intervals import Intervals
 from evencover.metrics import interval_scores
 from evencover.models._outputs import QuantilePlan, Scaling, estimable_probabilities, relative_floor
+from evencover.models.categories import FeatureLayout, category_means, codes_of, cross_fitted_means
 from evencover.models.estimators import checked_features, checked_rows, checked_target, fitted_clone, remember_features
 from evencover.models.folds import checked_splitter, out_of_fold_predictions
-from evencover.models.members import EFFORTS, Effort, EffortName, random_rows, stack_members
+from evencover.models.linear import ScreenedColumns
+from evencover.models.members import (
+    EFFORTS,
+    MAX_FEATURES_FOR_PRODUCTS,
+    WIDE,
+    Effort,
+    EffortName,
+    random_rows,
+    stack_members,
+)
 from evencover.predictions import Prediction
 from evencover.quantiles import conformal_quantile
 
@@ -309,14 +319,34 @@ _SMALLEST_WIDTH = 1e-3  # of bounds, as a fraction of the median width
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Fitted regressors with weights of sum 1."""
+    """Fitted regressors with weights of sum 1, and what the distributions of residuals get to know of a row.
+
+    Parameters
+    ----------
+    members : mapping from str to fitted regressor
+        The regressors.
+    weights : ndarray of shape (members,)
+        Their weights.
+    shown : ndarray of int, optional
+        The columns that the distributions get: not codes, and only some of a wide table. All by default, as in files
+        that were saved without it.
+    sizes : tuple of ndarrays
+        For each column of codes, the mean absolute residual of each category, and of an unseen one.
+    """
 
     members: Mapping[str, Any]
     weights: FloatArray
+    shown: IntArray | None = None
+    sizes: tuple[FloatArray, ...] = ()
 
     def described(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the center of rows, and their features with center and disagreement as further columns."""
-        return described(rows, np.column_stack([each.predict(rows) for each in self.members.values()]), self.weights)
+        """Return the center of rows, and their features with further columns: center, disagreement, mean residuals."""
+        predictions = np.column_stack([each.predict(rows) for each in self.members.values()])
+        center, features = described(rows if self.shown is None else rows[:, self.shown], predictions, self.weights)
+        if not self.sizes:
+            return center, features
+        codes = rows[:, rows.shape[1] - len(self.sizes) :].astype(np.intp)
+        return center, np.column_stack([features, *(each[own] for own, each in zip(codes.T, self.sizes, strict=True))])
 
 
 @dataclass(frozen=True, eq=False)
@@ -517,7 +547,13 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
        by chance. A distribution whose interval score is more than a fifth above the smallest has no weight.
 
     All of this uses training rows only, so a conformal predictor of this model keeps its exact guarantee. Features are
-    numbers; for text, dates and missing values use a pipeline with `TableEncoder`.
+    numbers; for text, dates and missing values use a pipeline with `TableEncoder`. Of its columns of many categories,
+    all regressors get the mean target of each category. Boosted trees also split sets of categories if there are at
+    most 255, and the linear model has a coefficient for each category instead of the mean. The distributions of
+    residuals get the mean absolute residual of each category.
+
+    With more than 30 features, the lasso takes the place of products. With more than 300, all regressors but the
+    linear ones, and the distributions, get 100 of them, which are chosen on their own training rows.
 
     Parameters
     ----------
@@ -585,26 +621,30 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"AutoRegressor needs at least {_MIN_ROWS} rows; got {samples}")
         plan = replace(plan, grid=estimable_probabilities(len(target)))
         seed = int(check_random_state(self.random_state).randint(_SEEDS))
-        scaling = Scaling.of(rows, target)
-        features, scaled = _standardized(scaling, rows), scaling.target(target)
+        scaling, codes = Scaling.of(rows, target), codes_of(X, len(rows))
+        layout = FeatureLayout(rows.shape[1], tuple(int(each.max(initial=0)) + 1 for each in codes.T))
+        features, scaled = _standardized(scaling, rows, codes), scaling.target(target)
         chosen = random_rows(len(target), _MAX_CHOICE_ROWS, seed)
         if clusters is not None:
             clusters = np.unique(cluster_codes(clusters, len(target))[chosen], return_inverse=True)[1]
         some, some_targets = features[chosen], scaled[chosen]
         n_units = len(some) if clusters is None else int(clusters.max()) + 1
         splitter = checked_splitter(effort.n_folds, n_units, seed, clustered=clusters is not None)
-        members = stack_members(effort, len(target), rows.shape[1], seed)
+        members = stack_members(effort, len(target), layout, seed)
         distributions = residual_distributions(effort, len(target), plan.probabilities, seed)
         n_fits = len(members) * (splitter.get_n_splits() + 1) + len(distributions) * (N_PARTS + 1)
         report_progress = progress or (lambda *_: None)
         done = _counted(report_progress, n_fits)
 
         tried = out_of_fold(members, some, some_targets, splitter, clusters, done)
-        center, known = described(some, tried.predictions, tried.weights)
+        shown = ScreenedColumns(wide=WIDE).fit(some[:, : layout.n_features], some_targets).columns_
+        center, known = described(some[:, shown], tried.predictions, tried.weights)
         residuals = some_targets - center
+        sizes, out_of_fold_sizes = _category_sizes(codes[chosen], layout, residuals, tried.folds)
+        known = np.column_stack([known, *out_of_fold_sizes])
         bounds = [plan.probabilities.index(bound) for bound in plan.bounds]
         mixture = choose_mixture(distributions, known, residuals, tried.folds, bounds, plan.own_level, done)
-        stack = _fitted_stack(members, tried.weights, features, scaled, done)
+        stack = Stack(*_fitted_stack(members, tried.weights, features, scaled, done), shown, sizes)
         report_progress(n_fits, n_fits)  # regressors without weight were not fitted on all rows
 
         self.stack_, self.mixture_, self.scaling_, self.plan_ = stack, mixture.mixture, scaling, plan
@@ -615,7 +655,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             mixture.results(distributions, unit),
             unit * mixture.interval_score,
             plan.own_level,
-            tuple(_notes(effort, len(target), set(members))),
+            tuple(_notes(effort, len(target), layout.n_features)),
         )
         self.choice_rows_, self.spread_floor_ = chosen, 0.0
         own = self._prediction(center, mixture.quantiles)
@@ -627,13 +667,13 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> FloatArray:
         """Return the weighted mean of the regressors. Shape (n,)."""
         rows = checked_rows(self, X)
-        center, _ = self.stack_.described(_standardized(self.scaling_, rows))
+        center, _ = self.stack_.described(_standardized(self.scaling_, rows, codes_of(X, len(rows))))
         return self.scaling_.to_target(center)
 
     def predict_full(self, X: Any) -> Prediction:
         """Return center, spread, bounds and quantiles."""
         rows = checked_rows(self, X)
-        center, features = self.stack_.described(_standardized(self.scaling_, rows))
+        center, features = self.stack_.described(_standardized(self.scaling_, rows, codes_of(X, len(rows))))
         return self._prediction(center, self.mixture_.quantiles(features))
 
     def _prediction(self, center: FloatArray, quantiles: FloatArray) -> Prediction:
@@ -648,11 +688,21 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return {name: value for name, value in super().__getstate__().items() if name != "out_of_fold_prediction_"}
 
 
-def _standardized(scaling: Scaling, rows: FloatArray) -> FloatArray:
-    """Return standardised features, of limited size: trees store single-precision numbers."""
+def _standardized(scaling: Scaling, rows: FloatArray, codes: IntArray) -> FloatArray:
+    """Return standardised features, of limited size because trees store single-precision numbers, and the codes."""
     with np.errstate(over="ignore"):
         features = scaling.features(rows)
-    return np.clip(features, -_OUTERMOST, _OUTERMOST, out=features)
+    np.clip(features, -_OUTERMOST, _OUTERMOST, out=features)
+    return np.concatenate([features, codes], axis=1) if codes.shape[1] else features
+
+
+def _category_sizes(
+    codes: IntArray, layout: FeatureLayout, residuals: FloatArray, folds: IntArray
+) -> tuple[tuple[FloatArray, ...], list[FloatArray]]:
+    """Return the mean absolute residuals of the categories of each column, and those of each row out of fold."""
+    sizes, pairs = np.abs(residuals), list(zip(codes.T, layout.n_categories, strict=True))
+    means = tuple(category_means(own, sizes, n) for own, n in pairs)
+    return means, [cross_fitted_means(own, sizes, n, folds) for own, n in pairs]
 
 
 def _counted(progress: Progress, total: int) -> Done:
@@ -663,20 +713,23 @@ def _counted(progress: Progress, total: int) -> Done:
 
 def _fitted_stack(
     members: Mapping[str, Any], weights: FloatArray, rows: FloatArray, y: FloatArray, done: Done
-) -> Stack:
-    """Return the regressors with weight, fitted on all rows."""
+) -> tuple[dict[str, Any], FloatArray]:
+    """Return the regressors with weight, fitted on all rows, and their weights."""
     fitted = {}
     for (name, member), weight in zip(members.items(), weights, strict=True):
         if weight:
             fitted[name] = fitted_clone(member, rows, y)
             done()
-    return Stack(fitted, weights[weights > 0])
+    return fitted, weights[weights > 0]
 
 
-def _notes(effort: Effort, n: int, members: set[str]) -> Iterator[str]:
+def _notes(effort: Effort, n: int, n_features: int) -> Iterator[str]:
     """Yield what differs in large tables: in those of many rows, or of many columns."""
-    if left_out := [name for name in effort.members if name not in members]:
-        yield f"There are too many columns for {' and '.join(left_out)}."
+    if n_features > MAX_FEATURES_FOR_PRODUCTS:
+        yield "There are too many columns for products."
+    if n_features > WIDE:
+        kept = ScreenedColumns().n_columns
+        yield f"All but the linear models use {kept} of the {n_features} columns, chosen on their training rows."
     if n > (limit := effort.row_limit(n)):
         yield f"Boosting and the linear model were fitted on all {n} rows, each other model on {limit} random ones."
     if n > _MAX_CHOICE_ROWS:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evencover.groups import first_few
-from evencover.inputs.arrays import BoolArray, FloatArray, check_count, reads_as_number
+from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, check_count, reads_as_number
 from evencover.inputs.dates import DateArray, DateFormat, as_dates, date_format, has_date_type
 from evencover.inputs.frames import (
     FROM_ZERO,
@@ -30,8 +31,11 @@ from evencover.inputs.frames import (
     numeric_column,
     row_numbers,
 )
-from evencover.models.estimators import check_ready, fitted_models, remember_features
+from evencover.models.categories import UNSEEN, EncodedTable, category_means, cross_fitted_means
+from evencover.models.estimators import check_ready, checked_target, fitted_models, remember_features
+from evencover.models.folds import fixed_folds
 
+_FOLDS = 5  # of the mean targets of training rows
 MAX_CATEGORIES = 30  # different texts of a column that are categories without question
 _MIN_ROWS = 10  # in a shorter table, different values mean nothing
 _MIN_EXPECTED_PAIRS = 3  # of equal numbers, if numbers were random
@@ -254,6 +258,11 @@ class EncodedColumn:
     text: bool = False
 
     @property
+    def values(self) -> tuple[str, ...] | None:
+        """The different values in `fit`; None for a column of numbers."""
+        return None if self.categories is None else (*self.categories, *self.rare)
+
+    @property
     def outputs(self) -> list[str]:
         """Names of the encoded columns."""
         indicator = [f"{self.name} missing"] * (self.missing > 0)
@@ -285,6 +294,54 @@ class EncodedColumn:
         return np.eye(n_outputs + 1)[codes, :n_outputs]
 
 
+@dataclass(frozen=True, eq=False)
+class EncodedCategories:
+    """How one column of many categories is encoded: by the mean target of each category (see `category_means`).
+
+    Missing values are a category, if there were any in `fit`.
+
+    Parameters
+    ----------
+    name : str
+        The name of the column.
+    missing : int
+        Number of missing values in `fit`.
+    categories : ndarray of str, shape (c,)
+        The different values in `fit`, the most frequent first.
+    counts : ndarray of int, shape (c,)
+        Their numbers of rows.
+    means : ndarray of shape (c + 1,), or (c + 2,) with missing values
+        The mean target of each category, of missing values if there were any, and of unseen values.
+    text : bool
+        Whether the column held text, as opposed to numbers that are treated as categories.
+    """
+
+    name: str
+    missing: int
+    categories: NDArray[Any]
+    counts: IntArray
+    means: FloatArray
+    text: bool
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The different values in `fit`."""
+        return tuple(self.categories.tolist())
+
+    @property
+    def outputs(self) -> list[str]:
+        """Names of the encoded columns."""
+        return [f"{self.name} mean"]
+
+    def codes(self, values: NDArray[Any]) -> IntArray:
+        """Return the position of the category of each value, or that of an unseen one. Shape (n,)."""
+        position: dict[str | None, int] = {text: code for code, text in enumerate(self.values)}
+        if self.missing:
+            position[None] = len(position)
+        texts = _as_texts(values, self.name)
+        return np.array([position.get(text, UNSEEN) for text in texts], dtype=np.intp)
+
+
 @dataclass(frozen=True)
 class EncodedDate:
     """How one column of dates or times is encoded as numbers.
@@ -311,6 +368,7 @@ class EncodedDate:
     start: str
     parts: tuple[str, ...]
     pattern: str | None = None
+    values = None  # no categories
 
     @property
     def text(self) -> bool:
@@ -331,7 +389,7 @@ class EncodedDate:
         return np.column_stack(columns).astype(np.float64) if columns else np.empty((len(values), 0))
 
 
-Encoded: TypeAlias = EncodedColumn | EncodedDate
+Encoded: TypeAlias = EncodedColumn | EncodedCategories | EncodedDate
 
 
 def date_parts(dates: DateArray, start: np.datetime64) -> dict[str, FloatArray]:
@@ -360,12 +418,20 @@ def dates_of(values: NDArray[Any], name: str, pattern: str | None, rows: RowNumb
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Encode a table as numbers: impute and mark missing values, one-hot encode text, take dates apart.
+    """Encode a table as numbers: impute and mark missing values, encode text, take dates apart.
 
     In a column of numbers, missing values are replaced by the median, and an indicator column (0 or 1) marks them. In a
-    column of text, each of the most frequent values gets an indicator column, all rarer values share one, and missing
-    values get one. A value that did not occur in `fit` counts as rare; if `fit` had no rare values, it is 0 in all
-    columns. A column of dates or times becomes year, month, weekday, hour and elapsed days, as far as these vary.
+    column of text with few values, each value gets an indicator column, and missing values get one. A value that did
+    not occur in `fit` is 0 in all columns.
+
+    A column of text with more values becomes one column: the mean target of each value, drawn towards the mean of all
+    rows if the value is rare (`category_means`). A value that did not occur in `fit` has the mean of all rows.
+    `fit_transform` gives each training row the mean over other rows, so that a model does not take its own target for
+    knowledge; a pipeline uses it. The result is then an `EncodedTable`: an array-like that also has the codes of the
+    values, which `AutoRegressor` uses. Without targets in `fit`, only the most frequent values get an indicator column,
+    and all others share one.
+
+    A column of dates or times becomes year, month, weekday, hour and elapsed days, as far as these vary.
     Missing dates are replaced by the median date and marked.
 
     Parameters
@@ -378,14 +444,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ignored : sequence of str or int
         Columns that are not features, for example because only a taxonomy uses them.
     max_categories : int
-        Maximum number of values of a column that get their own indicator column.
+        Maximum number of values of a column that get their own indicator column each.
     recognition : Recognition, optional
         How `fit` recognises row numbers and ids, which are left out, and text that is dates or numbers. By default no
         column is left out, and text is categories unless `dates` names it.
 
     Attributes
     ----------
-    columns_ : tuple of EncodedColumn and EncodedDate
+    columns_ : tuple of EncodedColumn, EncodedCategories and EncodedDate
         How each column is encoded that is not left out. If there is none, the result is one column of zeros.
 
     Examples
@@ -418,9 +484,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.max_categories = max_categories
         self.recognition = recognition
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Learn the type, median and categories of each column."""
+    def fit(self, X: Any, y: Any = None, *, clusters: Any = None) -> Self:  # noqa: ARG002
+        """Learn the type, median and categories of each column, and the mean target of categories if there are many.
+
+        Parameters
+        ----------
+        X : table of n rows
+            The table.
+        y : array-like of shape (n,), optional
+            Targets.
+        clusters : array-like of shape (n,), optional
+            Only `fit_transform` uses them: the means of a training row are those over rows of other clusters.
+        """
         check_count(self.max_categories, "max_categories")
+        target = None if y is None else checked_target(self, X, y)
         X = _checked_table(self, X, reset=True)
         names = column_names(X) or range(X.shape[1])
         for argument, given in (
@@ -431,9 +508,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             _check_column_names(argument, given, names)
         columns = ((name, values, self.kind(name, values)) for name, values in self._columns(X))
         self.columns_: tuple[Encoded, ...] = tuple(
-            self._learn_column(name, values, kind) for name, values, kind in columns if not kind.left_out
+            self._learn_column(name, values, kind, target) for name, values, kind in columns if not kind.left_out
         )
         return self
+
+    def fit_transform(self, X: Any, y: Any = None, *, clusters: Any = None) -> Any:
+        """Learn from a table, and return it as numbers: its rows have mean targets over rows of other folds."""
+        self.fit(X, y)
+        encoded = self.transform(X)
+        if not isinstance(encoded, EncodedTable):
+            return encoded
+        target, folds = checked_target(self, X, y), fixed_folds(len(encoded), _FOLDS, clusters)
+        sizes = [len(known.means) - 1 for known in self.columns_ if isinstance(known, EncodedCategories)]
+        means = [cross_fitted_means(*each, folds) for each in zip(encoded.codes.T, repeat(target), sizes)]
+        return replace(encoded, means=np.column_stack(means))
 
     def kind(self, name: str | int, values: NDArray[Any]) -> ColumnKind:
         """Return what a column with these values is: by the arguments, or as `fit` recognises it."""
@@ -443,20 +531,30 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return ColumnKind()
         return self.recognition.kind(name, values)
 
-    def transform(self, X: Any) -> FloatArray:
-        """Return the table as numbers. Shape (n, outputs)."""
+    def transform(self, X: Any) -> Any:
+        """Return the table as numbers, shape (n, outputs): an `EncodedTable` if columns have many categories."""
         check_is_fitted(self)
         X = _checked_table(self, X, reset=False)
         rows = row_numbers(X)
-        blocks = [known.encoded(values, rows) for known, values in self._known_columns(X)]
+        blocks, many = [], []
+        for known, values in self._known_columns(X):
+            if isinstance(known, EncodedCategories):
+                many.append((known, known.codes(values)))
+            else:
+                blocks.append(known.encoded(values, rows))
         if self._is_constant:
             return np.zeros((n_rows(X), 1))
-        return np.concatenate(blocks, axis=1) if blocks else np.empty((n_rows(X), 0))
+        numbers = np.concatenate(blocks, axis=1) if blocks else np.empty((n_rows(X), 0))
+        if not many:
+            return numbers
+        means = np.column_stack([known.means[codes] for known, codes in many])
+        return EncodedTable(numbers, means, np.column_stack([codes for _, codes in many]))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:  # noqa: ARG002
-        """Return the names of the encoded columns. Shape (outputs,)."""
+        """Return the names of the encoded columns, those of means last. Shape (outputs,)."""
         check_is_fitted(self)
-        names = ["constant"] if self._is_constant else [name for known in self.columns_ for name in known.outputs]
+        columns = sorted(self.columns_, key=lambda known: isinstance(known, EncodedCategories))
+        names = ["constant"] if self._is_constant else [name for known in columns for name in known.outputs]
         return np.array(names, dtype=object)
 
     def unseen_values(self, X: Any) -> list[str]:
@@ -467,10 +565,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             missing = int(is_missing(values).sum())
             if missing and not known.missing:
                 messages.append(f"{known.name!r} is missing in {missing} rows; it was never missing in fit")
-            if isinstance(known, EncodedDate) or known.categories is None:
+            if known.values is None:
                 continue
-            texts = Counter(_as_texts(values, known.name))
-            new = [text for text in texts if text not in {None, *known.categories, *known.rare}]
+            texts, seen = Counter(_as_texts(values, known.name)), {None, *known.values}
+            new = [text for text in texts if text not in seen]
             if new:
                 rows = sum(texts[text] for text in new)
                 messages.append(f"{known.name!r} has values never seen before, such as {new[0]!r}; rows: {rows}")
@@ -498,8 +596,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _patterns(self) -> Mapping[Any, str]:
         return self.dates or {}
 
-    def _learn_column(self, name: str | int, values: NDArray[Any], kind: ColumnKind) -> Encoded:
-        """Return how to encode a column with these values."""
+    def _learn_column(
+        self, name: str | int, values: NDArray[Any], kind: ColumnKind, target: FloatArray | None
+    ) -> Encoded:
+        """Return how to encode a column with these values, in rows with these targets."""
         if kind.pattern is not None or (name not in self.categorical and has_date_type(values)):
             return _learn_dates(str(name), values, kind.pattern)
         if kind.numbers or (name not in self.categorical and as_numbers(values) is not None):
@@ -508,12 +608,23 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if len(known):
                 return EncodedColumn(str(name), len(numbers) - len(known), float(np.median(known)))
             return EncodedColumn(str(name), len(numbers), categories=())  # new rows may have numbers or text
-        counts = Counter(_as_texts(values, str(name)))
+        texts = _as_texts(values, str(name))
+        counts = Counter(texts)
         missing_rows = counts.pop(None, 0)
-        ranked = sorted(counts, key=lambda text: (-counts[text], text))
-        kept = tuple(ranked[: self.max_categories])
-        rare = tuple(ranked[self.max_categories :])
-        return EncodedColumn(str(name), missing_rows, 0.0, kept, rare, as_numbers(values) is None)  # type: ignore[arg-type]
+        ranked = sorted(counts, key=lambda text: (-counts[text], str(text)))
+        is_text = as_numbers(values) is None
+        if target is not None and len(ranked) > self.max_categories:
+            many = EncodedCategories(
+                str(name),
+                missing_rows,
+                np.array(ranked, dtype=str),
+                np.array([counts[text] for text in ranked]),
+                np.empty(0),
+                is_text,
+            )
+            return replace(many, means=category_means(many.codes(values), target, len(ranked) + (missing_rows > 0)))
+        kept, rare = tuple(ranked[: self.max_categories]), tuple(ranked[self.max_categories :])
+        return EncodedColumn(str(name), missing_rows, 0.0, kept, rare, is_text)  # type: ignore[arg-type]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -538,14 +649,14 @@ def joined_encoder(encoders: Sequence[TableEncoder]) -> TableEncoder:
     return result
 
 
-def _joined_column(columns: Sequence[Any]) -> Encoded:
+def _joined_column(columns: Sequence[Encoded]) -> Encoded:
     """Return a column that has the missing values and categories of several encodings of it."""
-    known = [each for each in columns if isinstance(each, EncodedColumn) and each.categories is not None]
-    first: Encoded = replace(known[0] if known else columns[0], missing=sum(each.missing for each in columns))
-    if isinstance(first, EncodedDate) or not known:
-        return first
-    texts = tuple(dict.fromkeys(text for each in known for text in (*(each.categories or ()), *each.rare)))
-    return replace(first, categories=texts, rare=(), text=any(each.text for each in known))
+    missing = sum(each.missing for each in columns)
+    known = [each for each in columns if each.values is not None]
+    if not known:
+        return replace(columns[0], missing=missing)
+    texts = tuple(dict.fromkeys(text for each in known for text in each.values or ()))
+    return EncodedColumn(known[0].name, missing, categories=texts, text=any(each.text for each in known))
 
 
 def _learn_dates(name: str, values: NDArray[Any], pattern: str | None) -> EncodedDate:

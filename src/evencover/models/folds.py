@@ -142,6 +142,13 @@ def checked_splitter(
     return (GroupKFold if clustered else KFold)(min(int(cv), n_units), **shuffled)
 
 
+def fixed_folds(n: int, n_folds: int, clusters: Any = None) -> IntArray:
+    """Return the fold of each row, drawn at random and always the same; clusters stay together. Shape (n,)."""
+    codes = np.arange(n) if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1].ravel()
+    order = np.random.default_rng(0).permutation(codes.max(initial=0) + 1)
+    return np.asarray(order[codes] % n_folds)
+
+
 def leave_one_out(clusters: IntArray | None) -> Any:
     """Return the splitter that leaves out one row, or one cluster, at a time."""
     return LeaveOneOut() if clusters is None else LeaveOneGroupOut()

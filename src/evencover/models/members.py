@@ -15,11 +15,12 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.neural_network import MLPRegressor
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, StandardScaler
 
 from evencover.inputs.arrays import FloatArray
 from evencover.models._outputs import mean_and_scale
+from evencover.models.categories import FeatureLayout, SomeColumns
 from evencover.models.estimators import (
     CloneMixin,
     checked_features,
@@ -30,8 +31,18 @@ from evencover.models.estimators import (
     remember_features,
 )
 from evencover.models.folds import checked_splitter, out_of_fold_predictions
+from evencover.models.linear import (
+    PENALTIES,
+    OrthogonalFunctions,
+    RidgeRegressor,
+    RidgeWithCategories,
+    ScreenedColumns,
+    SparseRegressor,
+    linear_regressor,
+)
 
-PENALTIES = np.logspace(-3, 5, 9)  # of ridge regression
+MAX_FEATURES_FOR_PRODUCTS = 30  # their products are then at most 495 columns; with more columns, the lasso is tried
+WIDE = 300  # tables with more features are wide
 _N_TREES = 15  # 25 had 1 % smaller errors and took 60 % longer
 _INVERSE_WIDTH = 0.1  # of the kernel: 1 and 0.3 were worse, 0.2 and 0.05 about equal
 _N_KERNELS = 100  # 50 had 1 % larger errors
@@ -80,6 +91,8 @@ class BestRegressor(CloneMixin, RegressorMixin, BaseEstimator):  # type: ignore[
     ----------
     candidates : sequence of pairs of a name and a regressor
         The regressors to compare; the first of equally good ones is taken.
+    wide_candidates : sequence of pairs of a name and a regressor
+        Regressors that are compared, too, if there are more than 30 features.
     cv : int or splitter
         Folds, the same for all of them.
     random_state : int
@@ -97,8 +110,18 @@ class BestRegressor(CloneMixin, RegressorMixin, BaseEstimator):  # type: ignore[
         Its out-of-fold predictions, and the fold of each row. `WithSpread` uses them instead of fitting again.
     """
 
-    def __init__(self, candidates: Sequence[tuple[str, Any]], *, cv: Any = 5, random_state: int = 0) -> None:
+    wide_candidates: Sequence[tuple[str, Any]] = ()  # of files that were saved without it
+
+    def __init__(
+        self,
+        candidates: Sequence[tuple[str, Any]],
+        *,
+        wide_candidates: Sequence[tuple[str, Any]] = (),
+        cv: Any = 5,
+        random_state: int = 0,
+    ) -> None:
         self.candidates = candidates
+        self.wide_candidates = wide_candidates
         self.cv = cv
         self.random_state = random_state
 
@@ -106,7 +129,8 @@ class BestRegressor(CloneMixin, RegressorMixin, BaseEstimator):  # type: ignore[
         """Compare the regressors and fit the best one on all rows."""
         rows, target = checked_features(self, X), checked_target(self, X, y)
         splitter = checked_splitter(self.cv, len(target), self.random_state, clustered=False)
-        models = dict(self.candidates)
+        wide = self.wide_candidates if rows.shape[1] > MAX_FEATURES_FOR_PRODUCTS else ()
+        models = dict([*self.candidates, *wide])
         found = {name: out_of_fold_predictions(each, rows, target, splitter, None, {}) for name, each in models.items()}
         errors = {name: float(np.sqrt(np.mean((target - each[0]) ** 2))) for name, each in found.items()}
         best = min(errors, key=lambda name: errors[name])
@@ -121,19 +145,17 @@ class BestRegressor(CloneMixin, RegressorMixin, BaseEstimator):  # type: ignore[
         return np.asarray(self.estimator_.predict(rows))
 
 
-def linear_regressor() -> Pipeline:
-    """Return ridge regression of standardised features; its penalty is chosen by leave-one-out errors."""
-    return make_pipeline(StandardScaler(), RidgeCV(PENALTIES))
-
-
 def small_table_regressor(seed: int) -> BestRegressor:
-    """Return the best of a linear model, a kernel model and extra trees, not yet fitted."""
+    """Return the best of a linear model, a kernel model and extra trees, of wide tables also the lasso; not fitted."""
+    kernels = make_pipeline(
+        ScreenedColumns(wide=WIDE), StandardScaler(), KernelFeatures(random_state=seed), RidgeCV(PENALTIES)
+    )
     candidates = (
         ("linear", linear_regressor()),
-        ("kernel", make_pipeline(StandardScaler(), KernelFeatures(random_state=seed), RidgeCV(PENALTIES))),
-        ("trees", ExtraTreesRegressor(_N_TREES, random_state=seed)),
+        ("kernel", kernels),
+        ("trees", make_pipeline(ScreenedColumns(wide=WIDE), ExtraTreesRegressor(_N_TREES, random_state=seed))),
     )
-    return BestRegressor(candidates, random_state=seed)
+    return BestRegressor(candidates, wide_candidates=(("sparse linear", SparseRegressor()),), random_state=seed)
 
 
 def choices_text(models: Iterable[Any]) -> str:
@@ -162,107 +184,6 @@ def _best_name(model: Any) -> str | None:
         if hasattr(layer, "report_"):
             return str(layer.report_.summary)
     return None
-
-
-_LARGEST_LEVERAGE = 1 - 1e-9  # nearer to 1, rounding would decide
-_SMALLEST_STRENGTH = 1e-12  # relative to the largest one
-
-
-class RidgeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Linear regression with an intercept and a squared penalty, chosen by leave-one-out errors.
-
-    It gives the results of scikit-learn's `RidgeCV` up to rounding. `RidgeCV` decomposes the table, this class its
-    smaller matrix of inner products: of n rows and p columns, that is five times as fast for n much larger than p. The
-    penalties must be large enough for this: far above 1e-16 times the squared norm of the table.
-
-    Parameters
-    ----------
-    penalties : tuple of floats
-        The penalties to choose from.
-
-    Attributes
-    ----------
-    penalty_ : float
-        The chosen penalty.
-    coef_, intercept_ : ndarray of shape (p,), float
-        The linear function.
-    """
-
-    def __init__(self, penalties: tuple[float, ...] = (1.0,)) -> None:
-        self.penalties = penalties
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Choose the penalty, and fit."""
-        rows, target = checked_features(self, X), checked_target(self, X, y)
-        center, mean = rows.mean(axis=0), float(target.mean())
-        functions = OrthogonalFunctions.of(rows - center)
-        errors = functions.leave_one_out_errors(target - mean, self.penalties, constant=1 / len(target))
-        self.penalty_ = float(self.penalties[int(np.argmin(errors))])
-        self.coef_ = functions.coefficients(target - mean, self.penalty_)
-        self.intercept_ = mean - float(center @ self.coef_)
-        remember_features(self, X)
-        return self
-
-    def predict(self, X: Any) -> FloatArray:
-        """Return the predictions. Shape (n,)."""
-        return np.asarray(checked_rows(self, X) @ self.coef_ + self.intercept_)
-
-
-@dataclass(frozen=True, eq=False)
-class OrthogonalFunctions:
-    """The columns of a table, rotated so that they are orthogonal on its rows.
-
-    Parameters
-    ----------
-    rotation : ndarray of shape (p, r)
-        From coefficients of the rotated columns to those of the columns.
-    values : ndarray of shape (n, r)
-        The rotated columns.
-    strengths : ndarray of shape (r,)
-        Their squared norms.
-    """
-
-    rotation: FloatArray
-    values: FloatArray
-    strengths: FloatArray
-
-    @classmethod
-    def of(cls, columns: FloatArray) -> "OrthogonalFunctions":
-        """Return the rotated columns of a table of shape (n, p)."""
-        n, p = columns.shape
-        if p <= n:
-            strengths, rotation = np.linalg.eigh(columns.T @ columns)
-            return cls(rotation, columns @ rotation, np.maximum(strengths, 0))
-        strengths, directions = np.linalg.eigh(columns @ columns.T)
-        kept = strengths > _SMALLEST_STRENGTH * strengths[-1]
-        norms, directions = np.sqrt(strengths[kept]), directions[:, kept]
-        return cls(columns.T @ (directions / norms), directions * norms, strengths[kept])
-
-    def leave_one_out_errors(
-        self,
-        y: FloatArray,
-        penalties: Sequence[float] | FloatArray,
-        *,
-        constant: float = 0.0,
-        largest: float = _LARGEST_LEVERAGE,
-    ) -> FloatArray:
-        """Return the mean squared leave-one-out error with each penalty.
-
-        The leverage of a row is at most `largest`; `constant` is that of an intercept.
-        """
-        squares, result = self.values**2, []
-        for penalty in penalties:
-            fitted = self.values @ self._rotated_coefficients(y, penalty)
-            leverages = np.minimum(constant + squares @ (1 / (self.strengths + penalty)), largest)
-            result.append(np.mean(((y - fitted) / (1 - leverages)) ** 2))
-        return np.array(result)
-
-    def coefficients(self, y: FloatArray, penalty: float) -> FloatArray:
-        """Return the coefficients of the columns. Shape (p,)."""
-        return np.asarray(self.rotation @ self._rotated_coefficients(y, penalty))
-
-    def _rotated_coefficients(self, y: FloatArray, penalty: float) -> FloatArray:
-        return np.asarray(self.values.T @ y / (self.strengths + penalty))
 
 
 _INVERSE_WIDTHS = (1.0, 0.3, 0.1)  # 3 was chosen only where it was no better
@@ -349,10 +270,10 @@ def _errors(functions: OrthogonalFunctions, y: FloatArray) -> FloatArray:
 EffortName: TypeAlias = Literal["fast", "normal", "best"]
 _ROWS_AT_A_TIME = 10_000  # splines and products of features take a few kB of memory for each row
 _BEYOND_RANGE = 0.5  # how far predictions may lie outside the range of the targets, as a share of it
-_MAX_FEATURES_FOR_PRODUCTS = 30  # their products are then at most 495 columns
-_MAX_FEATURES_FOR_SPLINES = 300
+_MAX_BOOSTED_CATEGORIES = 255  # of a column, for scikit-learn's boosting
 _ROWS_PER_LEAF = 4000  # trees of larger tables have leaves of more rows, so that their size is bounded
 _FITTED_ON_ALL_ROWS = ("boosting", "slow boosting", "linear")
+_USE_ALL_COLUMNS = ("linear", "sparse linear")  # of a wide table
 _LARGE_TABLE_SHARE = 20
 _NETWORK_STEPS = 2000
 _NETWORK_EPOCHS = (20, 200)
@@ -394,7 +315,7 @@ class Effort:
         return max(self.max_rows, n // _LARGE_TABLE_SHARE)
 
 
-_QUICK = ("boosting", "trees", "linear", "splines", "products")
+_QUICK = ("boosting", "trees", "linear", "splines", "products", "sparse linear")
 _ALL = (*_QUICK, "slow boosting", "kernels")
 _DISTRIBUTIONS = ("spread times shape", "extra trees", "random forest")
 EFFORTS: dict[str, Effort] = {
@@ -475,35 +396,63 @@ def random_rows(n: int, limit: int | None, seed: int) -> Any:
     return np.sort(np.random.default_rng(seed).permutation(n)[:limit])
 
 
-def stack_members(effort: Effort, n: int, n_features: int, seed: int) -> dict[str, StackMember]:
+def stack_members(effort: Effort, n: int, layout: FeatureLayout, seed: int) -> dict[str, StackMember]:
     """Return the regressors of an effort by name, for a table of n rows with standardised features and target.
 
     Parameters
     ----------
     effort : Effort
         Which regressors, and their sizes.
-    n, n_features : int
-        Numbers of rows and features.
+    n : int
+        Number of rows.
+    layout : FeatureLayout
+        The columns: numbers, and the means and codes of categories.
     seed : int
         Seed of all regressors.
     """
-    unused = set()
-    if n_features > _MAX_FEATURES_FOR_PRODUCTS:
-        unused.add("products")
-    if n_features > _MAX_FEATURES_FOR_SPLINES:
-        unused.add("splines")
-    members = {name: _regressor(name, effort, n, seed) for name in effort.members if name not in unused}
+    names = [name for name in effort.members if name not in unused_members(layout.n_features)]
+    members = {name: _regressor(name, effort, n, layout, seed) for name in names}
     for i in range(effort.n_networks):
         name = "network" if effort.n_networks == 1 else f"network {i + 1}"
         members[name] = _network(min(n, effort.row_limit(n)), seed + i)
+    members = {name: _with_columns(name, each, layout) for name, each in members.items()}
     rows = {name: None if name in _FITTED_ON_ALL_ROWS else effort.row_limit(n) for name in members}
     return {name: StackMember(each, max_rows=rows[name], random_state=seed) for name, each in members.items()}
 
 
-def _regressor(name: str, effort: Effort, n: int, seed: int) -> Any:
+def unused_members(n_features: int) -> set[str]:
+    """Return the regressors that are not fitted to a table with so many features."""
+    if n_features <= MAX_FEATURES_FOR_PRODUCTS:
+        return {"sparse linear"}
+    return {"products"}
+
+
+def _with_columns(name: str, regressor: Any, layout: FeatureLayout) -> Any:
+    """Return a regressor that gets its columns: those that it can use and, of a wide table, those that matter."""
+    steps = []
+    n_codes = 0
+    if layout.n_codes and name == "linear":
+        steps.append(SomeColumns(layout.numbers_and_codes))
+    elif layout.n_codes:
+        largest = _MAX_BOOSTED_CATEGORIES if "boosting" in name else 0
+        steps.append(SomeColumns(positions := layout.features_and_codes(largest)))
+        n_codes = len(positions) - layout.n_features
+    if layout.n_features > WIDE and name not in _USE_ALL_COLUMNS:
+        steps.append(ScreenedColumns(wide=WIDE, kept=n_codes))
+    return make_pipeline(*steps, regressor) if steps else regressor
+
+
+def _boosted_codes(layout: FeatureLayout) -> list[int] | None:
+    """Return the positions of codes among the columns that boosting gets; None if there are none."""
+    first = layout.n_features if layout.n_features <= WIDE else ScreenedColumns().n_columns
+    n_codes = len(layout.features_and_codes(_MAX_BOOSTED_CATEGORIES)) - layout.n_features
+    return list(range(first, first + n_codes)) or None
+
+
+def _regressor(name: str, effort: Effort, n: int, layout: FeatureLayout, seed: int) -> Any:
     match name:
         case "boosting":
-            return HistGradientBoostingRegressor(random_state=seed)
+            return HistGradientBoostingRegressor(categorical_features=_boosted_codes(layout), random_state=seed)
         case "slow boosting":
             return HistGradientBoostingRegressor(
                 learning_rate=0.05,
@@ -512,13 +461,16 @@ def _regressor(name: str, effort: Effort, n: int, seed: int) -> Any:
                 min_samples_leaf=5,
                 max_features=0.7,
                 early_stopping=False,
+                categorical_features=_boosted_codes(layout),
                 random_state=seed,
             )
         case "trees":
             leaf = 1 + min(n, effort.row_limit(n)) // _ROWS_PER_LEAF
             return ExtraTreesRegressor(effort.n_trees, min_samples_leaf=leaf, random_state=seed)
         case "linear":
-            return linear_regressor()
+            return RidgeWithCategories(layout.n_codes) if layout.n_codes else linear_regressor()
+        case "sparse linear":
+            return SparseRegressor()
         case "splines":
             splines = SplineTransformer(6, knots="quantile", extrapolation="linear")
             return make_pipeline(splines, RidgeRegressor(tuple(PENALTIES)))

@@ -38,7 +38,7 @@ from evencover.models.estimators import (
     unwrap,
     with_inputs_of,
 )
-from evencover.models.folds import checked_splitter, out_of_fold_predictions
+from evencover.models.folds import checked_splitter, fixed_folds, out_of_fold_predictions
 from evencover.models.members import BestRegressor
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
@@ -65,13 +65,6 @@ def learn_spread(source: Any, fitted: Any, X: Any, y: FloatArray, residuals: Flo
             f"{source!r} cannot learn the spread from these features: {error} Remedy: {remedy}"
         ) from error
     return spread
-
-
-def fixed_folds(n: int, clusters: Any) -> IntArray:
-    """Return the fold of each row, for models that are not cross-fitted; clusters stay together. Shape (n,)."""
-    codes = np.arange(n) if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1].ravel()
-    order = np.random.default_rng(0).permutation(codes.max(initial=0) + 1)
-    return np.asarray(order[codes] % _MAX_PARTS)
 
 
 def out_of_fold_spreads(
@@ -455,7 +448,7 @@ class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     ) -> tuple[FloatArray, IntArray]:
         """Return out-of-fold residuals and folds; the residuals of a frozen model are out of sample. Shape (n,)."""
         if is_frozen(self.estimator):
-            return y - np.ravel(fitted.predict(X)), fixed_folds(len(y), clusters)
+            return y - np.ravel(fitted.predict(X)), fixed_folds(len(y), _MAX_PARTS, clusters)
         if isinstance(fitted, BestRegressor) and clusters is None:  # it has out-of-fold predictions already
             predicted, folds = fitted.out_of_fold_
             return y - predicted, folds

@@ -22,7 +22,8 @@ from evencover.models import (
     WithSpread,
 )
 from evencover.models.estimators import check_regressor
-from evencover.models.members import EFFORTS, EffortName, linear_regressor, small_table_regressor
+from evencover.models.linear import linear_regressor
+from evencover.models.members import EFFORTS, EffortName, small_table_regressor
 from evencover.quantiles import Level, rows_for_finite_threshold
 from evencover.scores import Bounded, Normalized, ProbabilityDistance, Score
 from evencover.scores.one_sided import is_one_sided, side_of
