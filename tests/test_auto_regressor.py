@@ -29,7 +29,9 @@ from evencover import (
 )
 from evencover.models import AutoRegressor, TableEncoder, auto
 from evencover.models.auto import LeafDistribution, ScaledShape, cautious_weights, choose_mixture, stacking_weights
-from evencover.models.members import EFFORTS, KernelRegressor, RidgeRegressor, StackMember, stack_members
+from evencover.models.categories import FeatureLayout
+from evencover.models.linear import RidgeRegressor
+from evencover.models.members import EFFORTS, KernelRegressor, StackMember, stack_members
 from evencover.studies import Plan, study
 from evencover.synthetic import heteroskedastic
 from tests.canonical_studies import use_effort, use_light_stack
@@ -157,25 +159,24 @@ class TestMembers:
 
     @pytest.mark.parametrize(
         ("n_features", "expected"),
-        [(30, {"linear", "products", "splines"}), (31, {"linear", "splines"}), (301, {"linear"})],
+        [(30, {"linear", "products"}), (31, {"linear", "sparse linear"}), (301, {"linear", "sparse linear"})],
     )
-    def test_wide_tables_get_no_products_and_no_splines(self, monkeypatch, n_features, expected):
+    def test_wide_tables_get_the_lasso_instead_of_products(self, monkeypatch, n_features, expected):
         use_light_stack(monkeypatch)
-        use_effort(monkeypatch, members=("linear", "splines", "products"))
+        use_effort(monkeypatch, members=("linear", "products", "sparse linear"))
         rng = np.random.default_rng(0)
         model = AutoRegressor(effort="fast", random_state=0).fit(rng.normal(size=(6, n_features)), rng.normal(size=6))
         assert {each.name for each in model.report_.members} == expected
-        left_out = [name for name in ("splines", "products") if name not in expected]
-        assert [
-            name for name in ("splines", "products") if any(name in note for note in model.report_.notes)
-        ] == left_out
+        assert any("products" in note for note in model.report_.notes) == ("products" not in expected)
+        assert any("100 of the 301 columns" in note for note in model.report_.notes) == (n_features == 301)
 
     def test_quick_regressors_use_all_rows_and_the_others_a_limited_number(self):
-        members = stack_members(EFFORTS["normal"], 10**6, 5, 0)
+        members = stack_members(EFFORTS["normal"], 10**6, FeatureLayout(5), 0)
         unlimited = {name for name, member in members.items() if member.max_rows is None}
         assert unlimited == {"boosting", "slow boosting", "linear"}
         assert {member.max_rows for name, member in members.items() if name not in unlimited} == {50_000}
-        assert {member.max_rows for member in stack_members(EFFORTS["normal"], 10_000, 5, 0).values()} == {None, 6000}
+        fewer = stack_members(EFFORTS["normal"], 10_000, FeatureLayout(5), 0)
+        assert {member.max_rows for member in fewer.values()} == {None, 6000}
 
     def test_the_kernel_model_learns_a_smooth_function_and_leaves_out_rows_to_choose(self):
         rng = np.random.default_rng(0)

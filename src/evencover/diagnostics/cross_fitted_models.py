@@ -14,6 +14,7 @@ from evencover.inputs import Progress
 from evencover.inputs.arrays import FloatArray, IntArray
 from evencover.inputs.frames import take
 from evencover.models.auto import AutoRegressor
+from evencover.models.encoding import TableEncoder
 from evencover.models.estimators import cloned, fitted_clone, is_frozen, out_of_fold_prediction, predictions_of
 from evencover.models.folds import checked_splitter
 from evencover.models.spread import WithSpread
@@ -94,16 +95,23 @@ def _innermost(estimator: Any) -> Any:
 
 
 def fitted_with_progress(estimator: Any, X: Any, y: FloatArray, clusters: IntArray | None, progress: Progress) -> Any:
-    """Return a fitted clone; an `AutoRegressor` has each cluster in one fold, and reports its progress."""
+    """Return a fitted clone; an `AutoRegressor` has each cluster in one fold, and reports its progress.
+
+    The encoder of its table, if it has one, also keeps the rows of a cluster together.
+    """
     if not is_auto_regressor(estimator):
         return fitted_clone(estimator, X, y)
-    prefix = ""
+    steps = estimator.steps if isinstance(estimator, Pipeline) else []
+    encoders = {name: step for name, step in steps if isinstance(step, TableEncoder)}
     if get_config()["enable_metadata_routing"]:
         estimator = cloned(estimator)
         _innermost(estimator).set_fit_request(clusters=True, progress=True)
-    elif isinstance(estimator, Pipeline):
-        prefix = f"{estimator.steps[-1][0]}__"
-    return fitted_clone(estimator, X, y, {f"{prefix}clusters": clusters, f"{prefix}progress": progress})
+        for name in encoders:
+            estimator.named_steps[name].set_fit_request(clusters=True)
+        return fitted_clone(estimator, X, y, {"clusters": clusters, "progress": progress})
+    last = f"{steps[-1][0]}__" if steps else ""
+    of_encoders = {f"{name}__clusters": clusters for name in encoders}
+    return fitted_clone(estimator, X, y, {f"{last}clusters": clusters, f"{last}progress": progress, **of_encoders})
 
 
 def _out_of_fold(

@@ -46,7 +46,7 @@ class EncodedTable:
     def __getitem__(self, rows: Any) -> "EncodedTable":
         return EncodedTable(self.numbers[rows], self.means[rows], self.codes[rows])
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:  # noqa: ARG002
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
         return np.concatenate([self.numbers, self.means], axis=1).astype(dtype or np.float64, copy=False)
 
 

@@ -574,6 +574,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 messages.append(f"{known.name!r} has values never seen before, such as {new[0]!r}; rows: {rows}")
         return messages
 
+    def has_unseen(self, X: Any) -> BoolArray:
+        """Return which rows have a category, of columns with many, that did not occur in `fit`. Shape (n,)."""
+        codes = [
+            known.codes(values) for known, values in self._known_columns(X) if isinstance(known, EncodedCategories)
+        ]
+        return np.any([each == UNSEEN for each in codes], axis=0) if codes else np.zeros(n_rows(X), dtype=bool)
+
     def _columns(self, X: Any) -> Iterator[tuple[Any, NDArray[Any]]]:
         """Yield the name and the values of each column that is a feature."""
         for name in column_names(X) or range(X.shape[1]):

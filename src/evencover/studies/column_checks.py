@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,8 @@ from evencover.inputs.frames import (
 from evencover.models.encoding import (
     MAX_CATEGORIES,
     ColumnKind,
+    Encoded,
+    EncodedCategories,
     ReadColumn,
     Recognition,
     is_id_name,
@@ -368,6 +370,36 @@ def _parts_of_sum(columns: Mapping[str, FloatArray], y: FloatArray) -> list[str]
     if left > _UNEXPLAINED:
         return []
     return [name for name, weight in zip(usable, weights, strict=True) if abs(weight) >= _MIN_CONTRIBUTION]
+
+
+_FEW_ROWS = 5
+
+
+def category_notes(columns: Sequence[Encoded], unseen: BoolArray | None) -> list[Message]:
+    """Return a note on columns of many categories: how models use them, and how far they can.
+
+    Parameters
+    ----------
+    columns : sequence of EncodedColumn, EncodedCategories and EncodedDate
+        How a model encodes the table.
+    unseen : ndarray of bool, shape (n,), or None
+        Which test rows have a category that the model has not seen.
+    """
+    many = [each for each in columns if isinstance(each, EncodedCategories)]
+    if not many:
+        return []
+    described = ", ".join(
+        f"{each.name} ({len(each.categories)} different values, {np.count_nonzero(each.counts < _FEW_ROWS)} of them in "
+        f"fewer than {_FEW_ROWS} training rows)"
+        for each in many
+    )
+    text = (
+        f"used by the mean target of each value in the training rows: {described}. The fewer rows a value has, the "
+        "nearer its mean is drawn to that of all rows, which a new value has, too"
+    )
+    if unseen is not None:
+        text += f". {np.count_nonzero(unseen)} of {len(unseen)} test rows have a value that no training row has"
+    return [Message(text)]
 
 
 _ROUNDING_MARGIN = 1e-12  # numbers that agree to this share of their size are equal

@@ -22,14 +22,15 @@ from evencover.inputs.arrays import FloatArray, IntArray, warn_user
 from evencover.inputs.frames import column, column_names, columns_of, row_numbers, take
 from evencover.intervals import Intervals
 from evencover.model_selection import Part, three_way_split
-from evencover.models.estimators import cloned, median_spread
+from evencover.models.encoding import TableEncoder
+from evencover.models.estimators import cloned, fitted_models, median_spread
 from evencover.predictions import Prediction
 from evencover.quantiles import rows_for_finite_threshold
 from evencover.rows import Rows
 from evencover.scores import Bounded
 from evencover.scores.score import needs_scale, with_scale
 from evencover.scores.support import with_support
-from evencover.studies.column_checks import support_notes, support_warnings
+from evencover.studies.column_checks import category_notes, support_notes, support_warnings
 from evencover.studies.cross_fitting import CrossSettings, cross_fitted, tested_groups, units_of
 from evencover.studies.evidence import CrossFitted, Evidence, audit_taxonomy
 from evencover.studies.messages import Message, TableWarning
@@ -280,7 +281,8 @@ def _fit_split(table: PreparedTable, parts: Parts, plan: Plan, progress: StagePr
     progress("calibrating")
     regressor.calibrate(calibration.X, calibration.y, clusters=held_out)
     rows = regressor.rows(test.X, test.y)
-    notes = [*support_note, *_log_notes(regressor)]
+    encoder: TableEncoder = fitted_models(regressor)[0][0]
+    notes = [*support_note, *_log_notes(regressor), *category_notes(encoder.columns_, encoder.has_unseen(test.X))]
     test = Part(decided.shown(decided.places(test.positions)), test.y, test.positions)
     taxonomy = audit_taxonomy(regressor)
     evidence = Evidence(
@@ -316,6 +318,7 @@ def _fit_cross(table: PreparedTable, plan: Plan, progress: StageProgress) -> _Fi
     support = plan.target_support(table.y)
     outside = support_warnings(support, test=table.y)
     notes = [*support_notes(support, decided=_decides_support(plan)), *_log_notes_of_folds(regressor, models, plan)]
+    notes += category_notes(fitted_models(regressor)[0][0].columns_, None)
     rows, intervals = Rows.with_checked_target(models.prediction, test.X, test.y), models.intervals(plan.level)
     test = Part(decided.shown(decided.places(test.positions)), test.y, test.positions)
     calibration = table.rows[np.sort(np.concatenate([positions for _, positions in regressor.cv]))]
