@@ -29,6 +29,7 @@ from evencover.models.estimators import (
 )
 from evencover.models.folds import (
     FoldEnsemble,
+    RowStructure,
     Splits,
     bootstrap_splits,
     cross_validation_splits,
@@ -167,7 +168,8 @@ class CrossConformalRegressor(CalibratedRegressor):
         y : array-like of shape (n,)
             Targets, in the order of the rows of X.
         clusters : array-like of shape (n,), optional
-            Rows that belong together, for example rows of one patient: they are left out together. The guarantee is
+            Rows that belong together, for example rows of one patient: they are left out together, also inside of
+            models whose `fit` has an argument `clusters`. The guarantee is
             then for random rows of new clusters, and has a lower bound if all clusters have the same number of rows.
             Nothing is guaranteed for rows of clusters that were passed here. Clusters are not groups: the taxonomy sets
             the groups.
@@ -183,7 +185,7 @@ class CrossConformalRegressor(CalibratedRegressor):
         splits = self._splits(X, target, units)
         warn_of_few_clusters(clusters)
         folds, scored, places = _folds_of(splits, units, len(target))
-        params = routed_params(self, fit_params, "estimator")
+        params = {**RowStructure(units).arguments_of(estimator), **routed_params(self, fit_params, "estimator")}
         models, predictions = fit_folds(estimator, X, target, splits, params, self.n_jobs)
         repeats = _predictions_without(folds, predictions, places)
         return self._learn(models, folds, repeats, take(X, scored), target[scored])

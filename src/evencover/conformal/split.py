@@ -36,6 +36,7 @@ from evencover.models.estimators import (
     predictions_of,
     routed_params,
 )
+from evencover.models.folds import RowStructure
 from evencover.models.target_transforms import check_target_transform, with_target_transform
 from evencover.rows import Rows
 from evencover.scores.score import Nonconformity, check_nonconformity, needs_scale, with_scale
@@ -167,7 +168,8 @@ class ConformalRegressor(RecommendationHtmlMixin, CalibratedRegressor):
         training, held_out = split_rows(n, self.calibration_size, clusters=codes, random_state=self.random_state)
         warn_of_few_clusters(clusters)
         X_training = take(X, training)
-        params = parts_of_arguments(routed_params(self, fit_params, "estimator"), n, training)
+        params = {**RowStructure(codes).arguments_of(estimator), **routed_params(self, fit_params, "estimator")}
+        params = parts_of_arguments(params, n, training)
         fitted = fitted_clone(estimator, X_training, target[training], params)
         scale = median_spread(fitted, X_training) if needs_scale(self._nonconformity()) else None
         held_out_clusters = None if codes is None else codes[held_out]

@@ -1,6 +1,6 @@
 """Out-of-fold predictions of a model, on which `recommend` compares scores and groups."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,18 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import Pipeline
 
 from evencover.inputs import Progress
-from evencover.inputs.arrays import FloatArray, IntArray
+from evencover.inputs.arrays import FloatArray
 from evencover.inputs.frames import take
 from evencover.models.auto import AutoRegressor
-from evencover.models.encoding import TableEncoder
-from evencover.models.estimators import cloned, fitted_clone, is_frozen, out_of_fold_prediction, predictions_of
-from evencover.models.folds import checked_splitter
+from evencover.models.estimators import (
+    cloned,
+    fitted_clone,
+    is_frozen,
+    out_of_fold_prediction,
+    predictions_of,
+    structure_params,
+)
+from evencover.models.folds import INDEPENDENT, RowStructure
 from evencover.models.spread import WithSpread
 from evencover.predictions import Prediction
 from evencover.rows import Rows
@@ -34,21 +40,24 @@ class CrossFittedModel:
         The model, with a spread, not fitted.
     rows : Rows
         Training rows with the predictions of models that were fitted without them.
+    structure : RowStructure
+        Which training rows belong together, or their times.
     on_all_rows : fitted regressor, optional
         The model fitted on all rows, if that was done on the way.
     """
 
     estimator: Any
     rows: Rows
+    structure: RowStructure = INDEPENDENT
     on_all_rows: Any = None
 
     def fitted(self, X: Any, y: FloatArray) -> Any:
         """Return the model fitted on all rows."""
-        return fitted_clone(self.estimator, X, y) if self.on_all_rows is None else self.on_all_rows
+        return structured_fit(self.estimator, X, y, self.structure) if self.on_all_rows is None else self.on_all_rows
 
 
 def cross_fitted_model(
-    estimator: Any, X: Any, y: FloatArray, clusters: IntArray | None, seed: int, progress: Progress
+    estimator: Any, X: Any, y: FloatArray, structure: RowStructure, seed: int, progress: Progress
 ) -> CrossFittedModel:
     """Return a model with its out-of-fold predictions, and with `WithSpread` if it predicts no spread.
 
@@ -60,24 +69,36 @@ def cross_fitted_model(
         The model.
     X, y : table and ndarray of n rows
         Training rows.
-    clusters : ndarray of shape (n,), optional
-        Rows with the same number are in the same fold.
+    structure : RowStructure
+        Which rows are in the same fold; or their times, if they are predicted from earlier rows.
     seed : int
         Seed of the folds.
     progress : callable
         Called with the number of finished fits and the number of all fits.
     """
     if is_auto_regressor(estimator):
-        fitted = fitted_with_progress(estimator, X, y, clusters, progress)
+        fitted = structured_fit(estimator, X, y, structure, progress)
         prediction, chosen = out_of_fold_prediction(fitted)
         whole = isinstance(chosen, slice)
         rows = Rows(prediction, X if whole else take(X, chosen), y[chosen])
-        return CrossFittedModel(estimator, rows, fitted)
-    n_units = len(y) if clusters is None else len(np.unique(clusters))
-    splitter = checked_splitter(FOLDS, n_units, seed, clustered=clusters is not None)
-    folds = list(splitter.split(np.arange(len(y)), groups=clusters))
-    estimator, prediction = _out_of_fold(estimator, X, y, folds, seed, lambda done: progress(done, len(folds)))
-    return CrossFittedModel(estimator, Rows(prediction, X, y))
+        return CrossFittedModel(estimator, rows, structure, fitted)
+    splitter, groups = structure.folds(FOLDS, len(y), seed)
+    folds = list(splitter.split(np.arange(len(y)), groups=groups))
+    parts, positions = [], []
+    for done, (training, held_out) in enumerate(folds):
+        progress(done, len(folds))
+        own = take(X, training), y[training], structure.part(training)
+        part = predictions_of(structured_fit(estimator, *own), take(X, held_out))
+        if part.spread is None:
+            estimator = with_spread_model(estimator, seed)
+            part = predictions_of(structured_fit(estimator, *own), take(X, held_out))
+        parts.append(part)
+        positions.append(held_out)
+    progress(len(folds), len(folds))
+    order = np.argsort(np.concatenate(positions))
+    chosen = np.concatenate(positions)[order]
+    features, target = (X, y) if len(chosen) == len(y) else (take(X, chosen), y[chosen])
+    return CrossFittedModel(estimator, Rows(Prediction.concatenate(parts)[order], features, target), structure)
 
 
 def is_auto_regressor(estimator: Any) -> bool:
@@ -94,46 +115,20 @@ def _innermost(estimator: Any) -> Any:
     return estimator
 
 
-def fitted_with_progress(estimator: Any, X: Any, y: FloatArray, clusters: IntArray | None, progress: Progress) -> Any:
-    """Return a fitted clone; an `AutoRegressor` has each cluster in one fold, and reports its progress.
-
-    The encoder of its table, if it has one, also keeps the rows of a cluster together.
-    """
-    if not is_auto_regressor(estimator):
-        return fitted_clone(estimator, X, y)
-    steps = estimator.steps if isinstance(estimator, Pipeline) else []
-    encoders = {name: step for name, step in steps if isinstance(step, TableEncoder)}
-    if get_config()["enable_metadata_routing"]:
-        estimator = cloned(estimator)
-        _innermost(estimator).set_fit_request(clusters=True, progress=True)
-        for name in encoders:
-            estimator.named_steps[name].set_fit_request(clusters=True)
-        return fitted_clone(estimator, X, y, {"clusters": clusters, "progress": progress})
-    last = f"{steps[-1][0]}__" if steps else ""
-    of_encoders = {f"{name}__clusters": clusters for name in encoders}
-    return fitted_clone(estimator, X, y, {f"{last}clusters": clusters, f"{last}progress": progress, **of_encoders})
-
-
-def _out_of_fold(
-    estimator: Any,
-    X: Any,
-    y: FloatArray,
-    folds: Sequence[tuple[IntArray, IntArray]],
-    seed: int,
-    report_progress: Callable[[int], None],
-) -> tuple[Any, Prediction]:
-    """Return the estimator, with a spread model if it had none, and its out-of-fold predictions."""
-    parts, positions = [], []
-    for done, (training, held_out) in enumerate(folds):
-        report_progress(done)
-        part = _fold_prediction(estimator, X, y, training, held_out)
-        if part.spread is None:
-            estimator = with_spread_model(estimator, seed)
-            part = _fold_prediction(estimator, X, y, training, held_out)
-        parts.append(part)
-        positions.append(held_out)
-    report_progress(len(folds))
-    return estimator, Prediction.concatenate(parts)[np.argsort(np.concatenate(positions))]
+def structured_fit(
+    estimator: Any, X: Any, y: FloatArray, structure: RowStructure = INDEPENDENT, progress: Progress | None = None
+) -> Any:
+    """Return a fitted clone whose parts know which rows belong together, or their times; it may report its progress."""
+    given = {"clusters": structure.clusters, "times": structure.times, "progress": progress}
+    if not get_config()["enable_metadata_routing"]:
+        return fitted_clone(estimator, X, y, structure_params(estimator, given))
+    estimator, used = cloned(estimator), set()
+    for step in [part for _, part in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]:
+        inner = _innermost(step)
+        if names := list(structure_params(inner, given)):
+            inner.set_fit_request(**dict.fromkeys(names, True))
+        used.update(names)
+    return fitted_clone(estimator, X, y, {name: given[name] for name in used})
 
 
 def with_spread_model(estimator: Any, seed: int) -> Any:
@@ -153,7 +148,3 @@ def wrapped(estimator: Any, wrapper: Callable[[Any], Any]) -> Any:
         return wrapper(estimator)
     name, last = estimator.steps[-1]
     return cloned(estimator).set_params(**{name: wrapper(last)})
-
-
-def _fold_prediction(estimator: Any, X: Any, y: FloatArray, training: Any, held_out: Any) -> Prediction:
-    return predictions_of(fitted_clone(estimator, take(X, training), y[training]), take(X, held_out))

@@ -17,6 +17,7 @@ from evencover.diagnostics.cross_fitted_models import (
     CrossFittedModel,
     cross_fitted_model,
     is_auto_regressor,
+    structured_fit,
     wrapped,
 )
 from evencover.diagnostics.one_threshold import MARGIN, MarginalThreshold, evaluate_options, two_tails_quality
@@ -25,14 +26,14 @@ from evencover.diagnostics.verdicts import Settings, Verdict, checked_settings
 from evencover.display.text import short_repr
 from evencover.groups import cluster_codes
 from evencover.inputs import Progress
-from evencover.inputs.arrays import FloatArray, check_count
+from evencover.inputs.arrays import FloatArray, check_count, checked_vector
 from evencover.models.estimators import (
     check_regressor,
     checked_target,
-    fitted_clone,
     is_frozen,
     out_of_fold_prediction,
 )
+from evencover.models.folds import INDEPENDENT, RowStructure
 from evencover.models.target_transforms import check_target_transform, with_target_transform
 from evencover.predictions import Prediction
 from evencover.quantiles import Level, rows_for_finite_threshold
@@ -179,6 +180,7 @@ def recommend(
     tails: Tails | None = None,
     target_transform: Literal["auto", "none"] = "auto",
     clusters: Any = None,
+    times: Any = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> ConformalRegressor:
@@ -240,6 +242,9 @@ def recommend(
     clusters : array-like of shape (n,), optional
         Rows with the same entry belong together, such as several visits of a patient: they are in the same fold, so
         out-of-fold predictions are those for new clusters.
+    times : array-like of shape (n,), optional
+        The times of the rows, as numbers, if the model will predict later rows: everything is then compared on the
+        second half of the rows, predicted from the first half.
     seed : int
         Seed of the folds and of the random draws of the tests.
     progress : callable, optional
@@ -280,6 +285,7 @@ def recommend(
         target_transform,
     )
     codes = None if clusters is None else cluster_codes(clusters, len(target))
+    structure = RowStructure(codes, None if times is None else checked_vector(times, "times", length=len(target)))
     check_target_transform(estimator, target)
     with_log = _is_log_evaluated(estimator, target, choices)
     n_last_fits = 0 if is_auto_regressor(estimator) else 1
@@ -288,7 +294,7 @@ def recommend(
     for transform in (None, "log") if with_log else (None,):
         report.n_finished = len(models)
         model = estimator if transform is None else _fitted_to_log(models[None].estimator)
-        models[transform] = cross_fitted_model(model, X, target, codes, settings.seed, report)
+        models[transform] = cross_fitted_model(model, X, target, structure, settings.seed, report)
     candidates, chosen = _compared({transform: model.rows for transform, model in models.items()}, choices, settings)
     fitted = FrozenEstimator(models[chosen.transform].fitted(X, target))
     report.progress(report.n_all, report.n_all)
@@ -299,7 +305,13 @@ def recommend(
 
 
 def fitted_on_better_scale(
-    estimator: Any, X: Any, y: FloatArray, nonconformity: Score, taxonomy: Taxonomy, settings: Settings
+    estimator: Any,
+    X: Any,
+    y: FloatArray,
+    nonconformity: Score,
+    taxonomy: Taxonomy,
+    settings: Settings,
+    structure: RowStructure = INDEPENDENT,
 ) -> Any:
     """Return a model, fitted to the log of the target if `recommend` would choose this for a given score and groups.
 
@@ -316,12 +328,14 @@ def fitted_on_better_scale(
         The score, with the support of the target, and the groups.
     settings : Settings
         Level and tolerance of the comparison, and seed of its random draws.
+    structure : RowStructure
+        Which rows belong together.
     """
-    fitted: dict[str | None, Any] = {None: fitted_clone(estimator, X, y)}
+    fitted: dict[str | None, Any] = {None: structured_fit(estimator, X, y, structure)}
     choices = _Choices(nonconformity, fresh_taxonomy(taxonomy), len(y), tails="joint")
     if out_of_fold_prediction(fitted[None])[0] is None or not _is_log_evaluated(estimator, y, choices):
         return fitted[None]
-    fitted["log"] = fitted_clone(_fitted_to_log(estimator), X, y)
+    fitted["log"] = structured_fit(_fitted_to_log(estimator), X, y, structure)
     rows = {transform: Rows(out_of_fold_prediction(model)[0], X, y) for transform, model in fitted.items()}
     return fitted[_compared(rows, choices, settings)[1].transform]
 

@@ -201,7 +201,7 @@ _OWN_CLASSES = {  # where they are now; files name them by where they were, and 
     "models.auto": (
         "AutoRegressor DistributionResult LeafDistribution MemberResult Mixture ScaledShape Stack StackReport"
     ),
-    "models.categories": "SomeColumns",
+    "models.categories": "OwnMeans SomeColumns",
     "models.encoding": "EncodedCategories EncodedColumn EncodedDate Recognition TableEncoder",
     "models.folds": "FoldEnsemble",
     "models.forest": "QuantileForest",
@@ -210,6 +210,7 @@ _OWN_CLASSES = {  # where they are now; files name them by where they were, and 
     "models.network_layers": "Layer",
     "models.networks": "DeepEnsemble DropoutEnsemble MeanVarianceNetwork QuantileNetwork",
     "models.spread": "EnsembleSpread NeighborSpread ResidualSpread WithSpread",
+    "models.trends": "BoostedTrend LastValues",
     "models.target_transforms": "LogTransform",
     "taxonomies": "ByFeature ByPrediction BySpread ByTarget Marginal Product",
 }

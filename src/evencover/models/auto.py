@@ -16,13 +16,13 @@ from evencover.display.html import html_table, tag
 from evencover.display.text import number_text, text_table
 from evencover.groups import cluster_codes
 from evencover.inputs import Progress
-from evencover.inputs.arrays import FloatArray, IntArray, lookup
+from evencover.inputs.arrays import FloatArray, IntArray, checked_vector, lookup
 from evencover.intervals import Intervals
 from evencover.metrics import interval_scores
 from evencover.models._outputs import QuantilePlan, Scaling, estimable_probabilities, relative_floor
 from evencover.models.categories import FeatureLayout, category_means, codes_of, cross_fitted_means
 from evencover.models.estimators import checked_features, checked_rows, checked_target, fitted_clone, remember_features
-from evencover.models.folds import checked_splitter, out_of_fold_predictions
+from evencover.models.folds import RowStructure, out_of_fold_predictions
 from evencover.models.linear import ScreenedColumns
 from evencover.models.members import (
     EFFORTS,
@@ -398,13 +398,25 @@ def described(rows: FloatArray, predictions: FloatArray, weights: FloatArray) ->
 
 
 def out_of_fold(
-    members: Mapping[str, Any], rows: FloatArray, y: FloatArray, splitter: Any, clusters: Any, done: Done
-) -> OutOfFold:
-    """Return the out-of-fold predictions of regressors, and the weights of their combination."""
-    found = [out_of_fold_predictions(each, rows, y, splitter, clusters, {}, done) for each in members.values()]
-    predictions = np.column_stack([predicted for predicted, _ in found])
-    errors = np.sqrt(np.mean((predictions - y[:, None]) ** 2, axis=0))
-    return OutOfFold(predictions, found[0][1], errors, stacking_weights(predictions, y))
+    members: Mapping[str, Any],
+    rows: FloatArray,
+    y: FloatArray,
+    splitter: Any,
+    groups: Any,
+    structure: RowStructure,
+    done: Done,
+) -> tuple[OutOfFold, Any]:
+    """Return the out-of-fold predictions of regressors with the weights of their combination, and of which rows.
+
+    These are all rows, or positions of those that are not only trained on.
+    """
+    params = {} if structure.clusters is None else {"clusters": structure.clusters}
+    found = [out_of_fold_predictions(each, rows, y, splitter, groups, params, done) for each in members.values()]
+    folds = found[0][1]
+    known: Any = slice(None) if (folds >= 0).all() else np.flatnonzero(folds >= 0)
+    predictions, targets = np.column_stack([predicted[known] for predicted, _ in found]), y[known]
+    errors = np.sqrt(np.mean((predictions - targets[:, None]) ** 2, axis=0))
+    return OutOfFold(predictions, folds[known], errors, stacking_weights(predictions, targets)), known
 
 
 def stacking_weights(predictions: FloatArray, y: FloatArray) -> FloatArray:
@@ -477,7 +489,8 @@ def choose_mixture(
     done : callable
         Called after each fit.
     """
-    found = [each.fit_cross_fitted(features, residuals, folds % N_PARTS, done) for each in distributions.values()]
+    parts = folds % N_PARTS if np.ptp(folds) else np.arange(len(folds)) % N_PARTS
+    found = [each.fit_cross_fitted(features, residuals, parts, done) for each in distributions.values()]
 
     def score_of(weights: FloatArray) -> float:
         lower, upper = weighted_sum(weights, [each[:, list(bounds)] for each in found]).T
@@ -599,7 +612,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.level = level
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *, clusters: Any = None, progress: Progress | None = None) -> Self:
+    def fit(self, X: Any, y: Any, *, clusters: Any = None, times: Any = None, progress: Progress | None = None) -> Self:
         """Fit the regressors and the distributions.
 
         Parameters
@@ -610,6 +623,11 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Targets.
         clusters : array-like of shape (n,), optional
             Rows with the same entry are in the same fold.
+        times : array-like of shape (n,), optional
+            The times of the rows, as numbers, if the model will predict later rows. The regressors are then compared
+            on the second half of the rows, predicted from the first half; and there are three more:
+            boosted trees of what a linear model leaves, the last value (of a unit, if there are categories), and the
+            last value with a linear function of what has changed since then.
         progress : callable, optional
             Called with the number of finished fits and the number of all fits.
         """
@@ -621,30 +639,41 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"AutoRegressor needs at least {_MIN_ROWS} rows; got {samples}")
         plan = replace(plan, grid=estimable_probabilities(len(target)))
         seed = int(check_random_state(self.random_state).randint(_SEEDS))
-        scaling, codes = Scaling.of(rows, target), codes_of(X, len(rows))
-        layout = FeatureLayout(rows.shape[1], tuple(int(each.max(initial=0)) + 1 for each in codes.T))
+        codes, order = codes_of(X, len(rows)), np.arange(len(rows))
+        if clusters is not None:
+            clusters = cluster_codes(clusters, len(target))
+        if times is not None:
+            times = checked_vector(times, "times", length=len(target))
+            order = np.argsort(times, kind="stable")
+            rows, target, codes, times = rows[order], target[order], codes[order], times[order]
+            clusters = None if clusters is None else clusters[order]
+        scaling, structure = Scaling.of(rows, target), RowStructure(clusters, times)
+        n_categories = tuple(int(each.max(initial=0)) + 1 for each in codes.T)
+        layout = FeatureLayout(rows.shape[1], n_categories, ordered=times is not None)
         features, scaled = _standardized(scaling, rows, codes), scaling.target(target)
         chosen = random_rows(len(target), _MAX_CHOICE_ROWS, seed)
-        if clusters is not None:
-            clusters = np.unique(cluster_codes(clusters, len(target))[chosen], return_inverse=True)[1]
-        some, some_targets = features[chosen], scaled[chosen]
-        n_units = len(some) if clusters is None else int(clusters.max()) + 1
-        splitter = checked_splitter(effort.n_folds, n_units, seed, clustered=clusters is not None)
+        some, some_targets, some_structure = features[chosen], scaled[chosen], structure.part(chosen)
+        splitter, groups = some_structure.folds(effort.n_folds, len(some), seed)
         members = stack_members(effort, len(target), layout, seed)
         distributions = residual_distributions(effort, len(target), plan.probabilities, seed)
         n_fits = len(members) * (splitter.get_n_splits() + 1) + len(distributions) * (N_PARTS + 1)
         report_progress = progress or (lambda *_: None)
         done = _counted(report_progress, n_fits)
 
-        tried = out_of_fold(members, some, some_targets, splitter, clusters, done)
+        tried, known_rows = out_of_fold(members, some, some_targets, splitter, groups, some_structure, done)
+        if times is not None:
+            chosen = order[chosen][known_rows]
+            some, some_targets = some[known_rows], some_targets[known_rows]
         shown = ScreenedColumns(wide=WIDE).fit(some[:, : layout.n_features], some_targets).columns_
         center, known = described(some[:, shown], tried.predictions, tried.weights)
         residuals = some_targets - center
-        sizes, out_of_fold_sizes = _category_sizes(codes[chosen], layout, residuals, tried.folds)
+        some_codes = some[:, layout.n_features :].astype(np.intp)
+        sizes, out_of_fold_sizes = _category_sizes(some_codes, layout, residuals, tried.folds)
         known = np.column_stack([known, *out_of_fold_sizes])
         bounds = [plan.probabilities.index(bound) for bound in plan.bounds]
         mixture = choose_mixture(distributions, known, residuals, tried.folds, bounds, plan.own_level, done)
-        stack = Stack(*_fitted_stack(members, tried.weights, features, scaled, done), shown, sizes)
+        fitted = _fitted_stack(members, tried.weights, features, scaled, structure, done)
+        stack = Stack(*fitted, shown, sizes)
         report_progress(n_fits, n_fits)  # regressors without weight were not fitted on all rows
 
         self.stack_, self.mixture_, self.scaling_, self.plan_ = stack, mixture.mixture, scaling, plan
@@ -712,13 +741,19 @@ def _counted(progress: Progress, total: int) -> Done:
 
 
 def _fitted_stack(
-    members: Mapping[str, Any], weights: FloatArray, rows: FloatArray, y: FloatArray, done: Done
+    members: Mapping[str, Any],
+    weights: FloatArray,
+    rows: FloatArray,
+    y: FloatArray,
+    structure: RowStructure,
+    done: Done,
 ) -> tuple[dict[str, Any], FloatArray]:
     """Return the regressors with weight, fitted on all rows, and their weights."""
     fitted = {}
+    params = {} if structure.clusters is None else {"clusters": structure.clusters}
     for (name, member), weight in zip(members.items(), weights, strict=True):
         if weight:
-            fitted[name] = fitted_clone(member, rows, y)
+            fitted[name] = fitted_clone(member, rows, y, params)
             done()
     return fitted, weights[weights > 0]
 

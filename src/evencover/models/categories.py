@@ -9,7 +9,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from evencover.inputs.arrays import FloatArray, IntArray
 from evencover.models._outputs import mean_and_scale
-from evencover.models.estimators import checked_rows, remember_features
+from evencover.models.estimators import checked_features, checked_rows, checked_target, remember_features
+from evencover.models.folds import fixed_folds
 
 UNSEEN = -1  # the code of a category that did not occur in `fit`; the last mean is its mean
 
@@ -65,10 +66,13 @@ class FeatureLayout:
         Number of columns that every regressor can use: the numbers and the means.
     n_categories : tuple of int
         The number of categories of each column of codes. There is a column of means for each of them.
+    ordered : bool
+        Whether the rows are in the order of time, and later rows will be predicted.
     """
 
     n_features: int
     n_categories: tuple[int, ...] = ()
+    ordered: bool = False
 
     @property
     def n_codes(self) -> int:
@@ -76,10 +80,19 @@ class FeatureLayout:
         return len(self.n_categories)
 
     @property
+    def n_numbers(self) -> int:
+        """Number of columns that are neither means nor codes."""
+        return self.n_features - self.n_codes
+
+    @property
     def numbers_and_codes(self) -> tuple[int, ...]:
         """The positions of the columns without the means."""
-        n_numbers = self.n_features - self.n_codes
-        return (*range(n_numbers), *range(self.n_features, self.n_features + self.n_codes))
+        return (*range(self.n_numbers), *range(self.n_features, self.n_features + self.n_codes))
+
+    @property
+    def unit(self) -> int | None:
+        """The position of the codes with the most categories, which are units of a panel if there are any."""
+        return self.n_features + int(np.argmax(self.n_categories)) if self.n_categories else None
 
     def features_and_codes(self, largest: int) -> tuple[int, ...]:
         """Return the positions of the numbers, the means, and the codes of at most so many categories."""
@@ -107,6 +120,53 @@ class SomeColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: Any) -> FloatArray:
         """Return the columns. Shape (n, positions)."""
         return checked_rows(self, X)[:, list(self.positions)]
+
+
+_FOLDS = 5  # of the means of training rows
+
+
+class OwnMeans(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """The columns of a stack, with means of categories that are learned from the rows of `fit` alone.
+
+    `fit_transform` gives each row the means over rows of other folds.
+
+    Parameters
+    ----------
+    n_codes : int
+        The last so many columns are codes, and as many before them are the means.
+    """
+
+    def __init__(self, n_codes: int) -> None:
+        self.n_codes = n_codes
+
+    def fit(self, X: Any, y: Any, *, clusters: Any = None) -> Self:  # noqa: ARG002
+        """Learn the means; only `fit_transform` uses the clusters, of which each is in one fold."""
+        rows, target = checked_features(self, X), checked_target(self, X, y)
+        self.means_ = [category_means(codes, target, int(codes.max(initial=0)) + 1) for codes in self._codes(rows)]
+        remember_features(self, X)
+        return self
+
+    def fit_transform(self, X: Any, y: Any, *, clusters: Any = None) -> FloatArray:
+        """Learn the means, and return the rows with means over rows of other folds."""
+        self.fit(X, y)
+        rows, target = checked_features(self, X), checked_target(self, X, y)
+        folds, pairs = fixed_folds(len(target), _FOLDS, clusters), zip(self._codes(rows), self.means_, strict=True)
+        return self._with(rows, [cross_fitted_means(codes, target, len(each) - 1, folds) for codes, each in pairs])
+
+    def transform(self, X: Any) -> FloatArray:
+        """Return the rows with the means. Shape (n, columns)."""
+        rows = checked_rows(self, X)
+        pairs = zip(self._codes(rows), self.means_, strict=True)
+        return self._with(rows, [each[np.where(codes < len(each) - 1, codes, UNSEEN)] for codes, each in pairs])
+
+    def _codes(self, rows: FloatArray) -> IntArray:
+        """Return the codes, shape (n_codes, n)."""
+        return rows[:, rows.shape[1] - self.n_codes :].astype(np.intp).T
+
+    def _with(self, rows: FloatArray, means: list[FloatArray]) -> FloatArray:
+        """Return a copy of rows with other means."""
+        end = rows.shape[1] - self.n_codes
+        return np.column_stack([rows[:, : end - self.n_codes], *means, rows[:, end:]])
 
 
 def category_means(codes: IntArray, y: FloatArray, n_categories: int) -> FloatArray:

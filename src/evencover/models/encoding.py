@@ -444,6 +444,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Columns that are not features, for example because only a taxonomy uses them.
     max_categories : int
         Maximum number of values of a column that get their own indicator column each.
+    by_mean : sequence of str or int
+        Columns of categories that become mean targets with codes, however few values they have.
     recognition : Recognition, optional
         How `fit` recognises row numbers and ids, which are left out, and text that is dates or numbers. By default no
         column is left out, and text is categories unless `dates` names it.
@@ -466,7 +468,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ['area', 'area missing', 'region=north', 'region=south']
     """
 
-    recognition: Recognition | None = None  # of encoders in files that were saved without it
+    recognition: Recognition | None = None  # of encoders in files that were saved without them
+    by_mean: Sequence[str | int] = ()
 
     def __init__(
         self,
@@ -475,12 +478,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         dates: Mapping[Any, str] | None = None,
         ignored: Sequence[str | int] = (),
         max_categories: int = 30,
+        by_mean: Sequence[str | int] = (),
         recognition: Recognition | None = None,
     ) -> None:
         self.categorical = categorical
         self.dates = dates
         self.ignored = ignored
         self.max_categories = max_categories
+        self.by_mean = by_mean
         self.recognition = recognition
 
     def fit(self, X: Any, y: Any = None, *, clusters: Any = None) -> Self:  # noqa: ARG002
@@ -620,7 +625,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         missing_rows = counts.pop(None, 0)
         ranked = sorted(counts, key=lambda text: (-counts[text], str(text)))
         is_text = as_numbers(values) is None
-        if target is not None and len(ranked) > self.max_categories:
+        if target is not None and (len(ranked) > self.max_categories or name in self.by_mean):
             many = EncodedCategories(
                 str(name),
                 missing_rows,

@@ -1,6 +1,6 @@
 """Estimators of any library: what they predict, and checks and copies of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from inspect import Parameter, signature
@@ -199,6 +199,33 @@ def _constructed_again(value: Any, error: RuntimeError) -> Any:
         if name in vars(value):
             setattr(copy, name, deepcopy(vars(value)[name]))
     return copy
+
+
+def structure_params(estimator: Any, structure: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fit arguments that tell an estimator, or steps of a pipeline, which rows belong together.
+
+    Parameters
+    ----------
+    estimator : regressor
+        Any. Only parts whose `fit` names an argument get it; the regressor of a transformed target counts as the part.
+    structure : mapping from str to value
+        Arguments such as the clusters or times of the rows; None is left out.
+    """
+    given = {name: value for name, value in structure.items() if value is not None}
+    steps = estimator.steps if isinstance(estimator, Pipeline) else [("", estimator)]
+    return {
+        f"{step}__{name}" if step else name: value
+        for step, part in steps
+        for name, value in given.items()
+        if name in _fit_arguments(part)
+    }
+
+
+def _fit_arguments(estimator: Any) -> Collection[str]:
+    """Return the names of the arguments of `fit`; of a transformed target's regressor, those of the regressor."""
+    if isinstance(estimator, TransformedTargetRegressor):
+        return _fit_arguments(estimator.regressor)
+    return signature(estimator.fit).parameters if hasattr(estimator, "fit") else ()
 
 
 def _takes(fit: Any, name: str) -> bool:

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import parent_process
 from threading import Lock, Thread
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
+from sklearn import get_config
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.model_selection import (
     BaseShuffleSplit,
@@ -31,7 +32,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, check_count, got_text, is_count, is_number
 from evencover.inputs.frames import take
-from evencover.models.estimators import fitted_clone, parts_of_arguments, predictions_of
+from evencover.models.estimators import fitted_clone, parts_of_arguments, predictions_of, structure_params
 from evencover.predictions import ALL_PARTS, Prediction, averaged
 from evencover.scores.target_scales import on_target_scale
 
@@ -147,6 +148,68 @@ def fixed_folds(n: int, n_folds: int, clusters: Any = None) -> IntArray:
     codes = np.arange(n) if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1].ravel()
     order = np.random.default_rng(0).permutation(codes.max(initial=0) + 1)
     return np.asarray(order[codes] % n_folds)
+
+
+class ForwardSplit:
+    """One fold in the order of time: the second half of the rows is predicted from the first half.
+
+    So the rows that are predicted are as far ahead as later rows will be. With several blocks, each predicted from all
+    rows before it, models that cannot continue a trend were chosen, and their intervals were too narrow later on.
+    """
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:  # noqa: ARG002
+        """Return 1."""
+        return 1
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[IntArray, IntArray]]:  # noqa: ARG002
+        """Yield the positions of earlier and of later rows; `groups` are the times. Rows of one time stay together."""
+        times = np.asarray(groups)
+        distinct = np.unique(times)
+        if len(distinct) < 2:
+            raise ValueError(f"times must have at least 2 different values; got {len(distinct)}")
+        middle = np.sort(times)[len(times) // 2]
+        later = times >= (middle if middle > distinct[0] else distinct[1])
+        yield np.flatnonzero(~later), np.flatnonzero(later)
+
+
+@dataclass(frozen=True, eq=False)
+class RowStructure:
+    """Which rows belong together, or in which order they follow each other, so that folds ask what predictions ask.
+
+    Parameters
+    ----------
+    clusters : array-like of shape (n,), optional
+        Rows with the same entry are in the same fold.
+    times : array-like of shape (n,), optional
+        Later rows are predicted from earlier rows (`ForwardSplit`).
+    """
+
+    clusters: Any = None
+    times: Any = None
+
+    def folds(self, cv: Any, n: int, random_state: Any) -> tuple[Any, Any]:
+        """Return a splitter of n rows, and its argument `groups`; a given splitter stays as it is."""
+        if self.times is not None and is_count(cv):
+            return ForwardSplit(), np.asarray(self.times)
+        n_units = n if self.clusters is None else len(np.unique(self.clusters))
+        splitter = checked_splitter(cv, n_units, random_state, clustered=self.clusters is not None)
+        return splitter, self.clusters
+
+    def part(self, rows: Any) -> "RowStructure":
+        """Return the structure of some rows."""
+        return RowStructure(*(None if each is None else np.asarray(each)[rows] for each in (self.clusters, self.times)))
+
+    def arguments_of(self, estimator: Any) -> dict[str, Any]:
+        """Return the arguments of `fit` that tell an estimator the structure, as far as it has such arguments.
+
+        There are none with metadata routing, where only requested arguments are passed on.
+        """
+        if get_config()["enable_metadata_routing"]:
+            return {}
+        return structure_params(estimator, {"clusters": self.clusters, "times": self.times})
+
+
+INDEPENDENT = RowStructure()
 
 
 def leave_one_out(clusters: IntArray | None) -> Any:
@@ -348,23 +411,24 @@ def out_of_fold_predictions(
     X: Any,
     y: FloatArray,
     splitter: Any,
-    clusters: Any,
+    groups: Any,
     fit_params: Mapping[str, Any],
     done: Callable[[], None] = lambda: None,
 ) -> tuple[FloatArray, IntArray]:
     """Return what clones predict for the rows that they were not fitted on, and the fold of each row. Shape (n,).
 
-    `done` is called after each fold.
+    Rows that are only trained on, as the first ones in the order of time, have the prediction NaN and the fold −1.
+    `groups` are the clusters or times that the splitter needs. `done` is called after each fold.
     """
     n = len(y)
-    predicted, folds, times_predicted = np.empty(n), np.zeros(n, dtype=int), np.zeros(n, dtype=int)
-    for fold, (training, held_out) in enumerate(splitter.split(X, y, clusters)):
+    predicted, folds, times_predicted = np.full(n, np.nan), np.full(n, -1), np.zeros(n, dtype=int)
+    for fold, (training, held_out) in enumerate(splitter.split(X, y, groups)):
         params = parts_of_arguments(fit_params, n, training)
         fitted = fitted_clone(estimator, take(X, training), y[training], params)
         predicted[held_out] = np.ravel(fitted.predict(take(X, held_out)))
         folds[held_out] = fold
         times_predicted[held_out] += 1
         done()
-    if not np.all(times_predicted == 1):
+    if not isinstance(splitter, ForwardSplit) and not np.all(times_predicted == 1):
         raise ValueError(f"cv must have each row in the test part of exactly one fold; got {splitter!r}")
     return predicted, folds

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
+from sklearn import config_context
 from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
@@ -20,7 +21,7 @@ from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, Standar
 
 from evencover.inputs.arrays import FloatArray
 from evencover.models._outputs import mean_and_scale
-from evencover.models.categories import FeatureLayout, SomeColumns
+from evencover.models.categories import FeatureLayout, OwnMeans, SomeColumns
 from evencover.models.estimators import (
     CloneMixin,
     checked_features,
@@ -29,8 +30,9 @@ from evencover.models.estimators import (
     fitted_clone,
     layers,
     remember_features,
+    structure_params,
 )
-from evencover.models.folds import checked_splitter, out_of_fold_predictions
+from evencover.models.folds import RowStructure, out_of_fold_predictions
 from evencover.models.linear import (
     PENALTIES,
     OrthogonalFunctions,
@@ -40,6 +42,7 @@ from evencover.models.linear import (
     SparseRegressor,
     linear_regressor,
 )
+from evencover.models.trends import BoostedTrend, LastValues
 
 MAX_FEATURES_FOR_PRODUCTS = 30  # their products are then at most 495 columns; with more columns, the lasso is tried
 WIDE = 300  # tables with more features are wide
@@ -93,6 +96,8 @@ class BestRegressor(CloneMixin, RegressorMixin, BaseEstimator):  # type: ignore[
         The regressors to compare; the first of equally good ones is taken.
     wide_candidates : sequence of pairs of a name and a regressor
         Regressors that are compared, too, if there are more than 30 features.
+    forecast_candidates : sequence of pairs of a name and a regressor
+        Regressors that are compared, too, if times are given; they get rows in the order of time.
     cv : int or splitter
         Folds, the same for all of them.
     random_state : int
@@ -107,35 +112,49 @@ class BestRegressor(CloneMixin, RegressorMixin, BaseEstimator):  # type: ignore[
     estimator_ : fitted regressor
         The best one.
     out_of_fold_ : tuple of two ndarrays of shape (n,)
-        Its out-of-fold predictions, and the fold of each row. `WithSpread` uses them instead of fitting again.
+        Its out-of-fold predictions, and the fold of each row: NaN and −1 for rows that are only trained on.
+        `WithSpread` uses them instead of fitting again.
     """
 
-    wide_candidates: Sequence[tuple[str, Any]] = ()  # of files that were saved without it
+    wide_candidates: Sequence[tuple[str, Any]] = ()  # of files that were saved without them
+    forecast_candidates: Sequence[tuple[str, Any]] = ()
 
     def __init__(
         self,
         candidates: Sequence[tuple[str, Any]],
         *,
         wide_candidates: Sequence[tuple[str, Any]] = (),
+        forecast_candidates: Sequence[tuple[str, Any]] = (),
         cv: Any = 5,
         random_state: int = 0,
     ) -> None:
         self.candidates = candidates
         self.wide_candidates = wide_candidates
+        self.forecast_candidates = forecast_candidates
         self.cv = cv
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Compare the regressors and fit the best one on all rows."""
+    def fit(self, X: Any, y: Any, *, clusters: Any = None, times: Any = None) -> Self:
+        """Compare the regressors and fit the best one on all rows.
+
+        Rows with the same entry in `clusters` are in the same fold. With `times`, the regressors are compared on the
+        second half of the rows, predicted from the first half.
+        """
         rows, target = checked_features(self, X), checked_target(self, X, y)
-        splitter = checked_splitter(self.cv, len(target), self.random_state, clustered=False)
+        order = np.arange(len(target)) if times is None else np.argsort(times, kind="stable")
+        structure, rows, ordered = RowStructure(clusters, times).part(order), rows[order], target[order]
+        splitter, groups = structure.folds(self.cv, len(target), self.random_state)
         wide = self.wide_candidates if rows.shape[1] > MAX_FEATURES_FOR_PRODUCTS else ()
-        models = dict([*self.candidates, *wide])
-        found = {name: out_of_fold_predictions(each, rows, target, splitter, None, {}) for name, each in models.items()}
-        errors = {name: float(np.sqrt(np.mean((target - each[0]) ** 2))) for name, each in found.items()}
+        models = dict([*self.candidates, *wide, *(() if times is None else self.forecast_candidates)])
+        found = {
+            name: out_of_fold_predictions(each, rows, ordered, splitter, groups, {}) for name, each in models.items()
+        }
+        errors = {name: float(np.sqrt(np.nanmean((ordered - each[0]) ** 2))) for name, each in found.items()}
         best = min(errors, key=lambda name: errors[name])
-        self.estimator_ = fitted_clone(models[best], rows, target)
-        self.best_, self.errors_, self.out_of_fold_ = best, errors, found[best]
+        self.estimator_ = fitted_clone(models[best], rows, ordered)
+        places = np.argsort(order)
+        self.best_, self.errors_ = best, errors
+        self.out_of_fold_ = found[best][0][places], found[best][1][places]
         remember_features(self, X)
         return self
 
@@ -155,7 +174,12 @@ def small_table_regressor(seed: int) -> BestRegressor:
         ("kernel", kernels),
         ("trees", make_pipeline(ScreenedColumns(wide=WIDE), ExtraTreesRegressor(_N_TREES, random_state=seed))),
     )
-    return BestRegressor(candidates, wide_candidates=(("sparse linear", SparseRegressor()),), random_state=seed)
+    return BestRegressor(
+        candidates,
+        wide_candidates=(("sparse linear", SparseRegressor()),),
+        forecast_candidates=(("last value", LastValues(changes=False)), ("change since last value", LastValues())),
+        random_state=seed,
+    )
 
 
 def choices_text(models: Iterable[Any]) -> str:
@@ -272,7 +296,8 @@ _ROWS_AT_A_TIME = 10_000  # splines and products of features take a few kB of me
 _BEYOND_RANGE = 0.5  # how far predictions may lie outside the range of the targets, as a share of it
 _MAX_BOOSTED_CATEGORIES = 255  # of a column, for scikit-learn's boosting
 _ROWS_PER_LEAF = 4000  # trees of larger tables have leaves of more rows, so that their size is bounded
-_FITTED_ON_ALL_ROWS = ("boosting", "slow boosting", "linear")
+_FORECASTS = ("trend and boosting", "last value", "change since last value")  # for rows in the order of time
+_FITTED_ON_ALL_ROWS = ("boosting", "slow boosting", "linear", *_FORECASTS)
 _USE_ALL_COLUMNS = ("linear", "sparse linear")  # of a wide table
 _LARGE_TABLE_SHARE = 20
 _NETWORK_STEPS = 2000
@@ -355,12 +380,15 @@ class StackMember(CloneMixin, RegressorMixin, BaseEstimator):  # type: ignore[mi
         self.max_rows = max_rows
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Fit the regressor."""
+    def fit(self, X: Any, y: Any, *, clusters: Any = None) -> Self:
+        """Fit the regressor; its parts may have to know which rows belong together."""
         rows, target = checked_features(self, X), checked_target(self, X, y)
         chosen = random_rows(len(target), self.max_rows, self.random_state)
-        with _interruptible():
-            self.regressor_ = fitted_clone(self.regressor, rows[chosen], target[chosen])
+        params = (
+            {} if clusters is None else structure_params(self.regressor, {"clusters": np.asarray(clusters)[chosen]})
+        )
+        with _interruptible(), config_context(enable_metadata_routing=False):
+            self.regressor_ = fitted_clone(self.regressor, rows[chosen], target[chosen], params)
         margin = _BEYOND_RANGE * float(np.ptp(target))
         self.limits_ = float(target.min()) - margin, float(target.max()) + margin
         remember_features(self, X)
@@ -411,6 +439,7 @@ def stack_members(effort: Effort, n: int, layout: FeatureLayout, seed: int) -> d
         Seed of all regressors.
     """
     names = [name for name in effort.members if name not in unused_members(layout.n_features)]
+    names += _FORECASTS if layout.ordered else ()
     members = {name: _regressor(name, effort, n, layout, seed) for name in names}
     for i in range(effort.n_networks):
         name = "network" if effort.n_networks == 1 else f"network {i + 1}"
@@ -429,13 +458,15 @@ def unused_members(n_features: int) -> set[str]:
 
 def _with_columns(name: str, regressor: Any, layout: FeatureLayout) -> Any:
     """Return a regressor that gets its columns: those that it can use and, of a wide table, those that matter."""
-    steps = []
+    if name in _FORECASTS:
+        return regressor
+    steps: list[Any] = []
     n_codes = 0
     if layout.n_codes and name == "linear":
         steps.append(SomeColumns(layout.numbers_and_codes))
     elif layout.n_codes:
-        largest = _MAX_BOOSTED_CATEGORIES if "boosting" in name else 0
-        steps.append(SomeColumns(positions := layout.features_and_codes(largest)))
+        positions = layout.features_and_codes(_MAX_BOOSTED_CATEGORIES if "boosting" in name else 0)
+        steps += [OwnMeans(layout.n_codes), SomeColumns(positions)]
         n_codes = len(positions) - layout.n_features
     if layout.n_features > WIDE and name not in _USE_ALL_COLUMNS:
         steps.append(ScreenedColumns(wide=WIDE, kept=n_codes))
@@ -471,6 +502,11 @@ def _regressor(name: str, effort: Effort, n: int, layout: FeatureLayout, seed: i
             return RidgeWithCategories(layout.n_codes) if layout.n_codes else linear_regressor()
         case "sparse linear":
             return SparseRegressor()
+        case "trend and boosting":
+            parts = (_regressor(each, effort, n, layout, seed) for each in ("linear", "boosting"))
+            return BoostedTrend(*(map(_with_columns, ("linear", "boosting"), parts, (layout, layout))))
+        case "last value" | "change since last value":
+            return LastValues(layout.n_numbers, layout.unit, changes=name != "last value")
         case "splines":
             splines = SplineTransformer(6, knots="quantile", extrapolation="linear")
             return make_pipeline(splines, RidgeRegressor(tuple(PENALTIES)))

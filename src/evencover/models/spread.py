@@ -38,7 +38,7 @@ from evencover.models.estimators import (
     unwrap,
     with_inputs_of,
 )
-from evencover.models.folds import checked_splitter, fixed_folds, out_of_fold_predictions
+from evencover.models.folds import RowStructure, fixed_folds, out_of_fold_predictions
 from evencover.models.members import BestRegressor
 from evencover.predictions import Prediction
 from evencover.quantiles import level_fraction
@@ -379,11 +379,12 @@ class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         self.level = level
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *, clusters: Any = None, **fit_params: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, clusters: Any = None, times: Any = None, **fit_params: Any) -> Self:
         """Fit the regressor and its spread.
 
-        Rows with the same entry in `clusters` are in the same fold. Further arguments are passed to the `fit` of the
-        regressor.
+        Rows with the same entry in `clusters` are in the same fold. With `times`, residuals are those of the second
+        half of the rows, predicted from the first half. A regressor whose `fit` has these arguments
+        gets them, too. Further arguments are passed to the `fit` of the regressor.
         """
         check_regressor(self.estimator, "estimator")
         level_fraction(self.level)
@@ -391,20 +392,27 @@ class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         if not (is_number(self.floor) and 0 < self.floor < 1):
             raise ValueError(f"floor must lie strictly between 0 and 1; got {self.floor!r}")
         target = checked_target(self, X, y)
-        params = routed_params(self, fit_params, "estimator")
+        structure = RowStructure(clusters, times)
+        params = {**structure.arguments_of(self.estimator), **routed_params(self, fit_params, "estimator")}
         fitted = fitted_copy(self.estimator, X, target, params)
-        known = self._residuals(fitted, X, target, clusters, params) if source.needs_residuals else None
-        spread = learn_spread(source, fitted, X, target, None if known is None else known[0])
+        known = self._residuals(fitted, X, target, structure, params) if source.needs_residuals else None
+        rows: Any = slice(None)
+        if known is not None and (known[1] < 0).any():
+            rows = np.flatnonzero(known[1] >= 0)
+            X_known, y_known, known = take(X, rows), target[rows], (known[0][rows], known[1][rows])
+        else:
+            X_known, y_known = X, target
+        spread = learn_spread(source, fitted, X_known, y_known, None if known is None else known[0])
         floor = relative_floor(spread, target, self.floor)
         quantiles, out_of_fold = None, None
         if known is not None:
             residuals, folds = known
-            rows, spreads = out_of_fold_spreads(self._source, fitted, X, target, residuals, folds, floor)
-            quantiles = residual_quantiles(residuals[rows] / spreads)
-            if len(rows) == len(target):
-                out_of_fold = self._prediction(target - residuals, spreads[np.argsort(rows)], quantiles)
+            positions, spreads = out_of_fold_spreads(self._source, fitted, X_known, y_known, residuals, folds, floor)
+            quantiles = residual_quantiles(residuals[positions] / spreads)
+            if len(positions) == len(y_known):
+                out_of_fold = self._prediction(y_known - residuals, spreads[np.argsort(positions)], quantiles)
         self.estimator_, self.spread_, self.spread_floor_, self.residual_quantiles_ = fitted, source, floor, quantiles
-        self.out_of_fold_prediction_, self.choice_rows_ = out_of_fold, slice(None)
+        self.out_of_fold_prediction_, self.choice_rows_ = out_of_fold, rows
         remember_features(self, X)
         return self
 
@@ -444,16 +452,16 @@ class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return cloned(self.spread)
 
     def _residuals(
-        self, fitted: Any, X: Any, y: FloatArray, clusters: Any, fit_params: Mapping[str, Any]
+        self, fitted: Any, X: Any, y: FloatArray, structure: RowStructure, fit_params: Mapping[str, Any]
     ) -> tuple[FloatArray, IntArray]:
         """Return out-of-fold residuals and folds; the residuals of a frozen model are out of sample. Shape (n,)."""
         if is_frozen(self.estimator):
-            return y - np.ravel(fitted.predict(X)), fixed_folds(len(y), _MAX_PARTS, clusters)
-        if isinstance(fitted, BestRegressor) and clusters is None:  # it has out-of-fold predictions already
+            return y - np.ravel(fitted.predict(X)), fixed_folds(len(y), _MAX_PARTS, structure.clusters)
+        if isinstance(fitted, BestRegressor):  # it has out-of-fold predictions already
             predicted, folds = fitted.out_of_fold_
             return y - predicted, folds
-        splitter = checked_splitter(self.cv, len(y), self.random_state, clustered=clusters is not None)
-        predicted, folds = out_of_fold_predictions(self.estimator, X, y, splitter, clusters, fit_params)
+        splitter, groups = structure.folds(self.cv, len(y), self.random_state)
+        predicted, folds = out_of_fold_predictions(self.estimator, X, y, splitter, groups, fit_params)
         return y - predicted, folds
 
     def __getstate__(self) -> Any:

@@ -256,6 +256,25 @@ def _repeated_ids(columns: Mapping[str, NDArray[Any]], times: Mapping[str, Float
     return []
 
 
+def panel_unit(columns: Mapping[str, NDArray[Any]], times: FloatArray) -> str | None:
+    """Return the column of the units of a panel, which occur at most once at each time; None if there is no such.
+
+    Parameters
+    ----------
+    columns : mapping from str to ndarray of shape (n,)
+        The features.
+    times : ndarray of shape (n,)
+        The times of the rows, as numbers.
+    """
+    time_codes = np.unique(times, return_inverse=True)[1]
+    for name, values in columns.items():
+        codes = _codes(values)
+        if codes is not None and 1 < codes.max() + 1 < len(codes):
+            if _is_panel(codes, time_codes, is_text=as_numbers(values) is None):
+                return name
+    return None
+
+
 def _codes(values: NDArray[Any]) -> IntArray | None:
     """Return codes from 0 for a column of text or of whole numbers; None for other columns, and missing values."""
     if not len(values) or is_missing(values).any():

@@ -20,7 +20,7 @@ from evencover.inputs.frames import take
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
 from evencover.models.estimators import cloned, fitted_clone, predictions_of
-from evencover.models.folds import FoldEnsemble, RandomPairs
+from evencover.models.folds import FoldEnsemble, RandomPairs, RowStructure
 from evencover.models.spread import WithSpread
 from evencover.quantiles import rows_for_finite_threshold
 from evencover.rows import Rows
@@ -261,12 +261,12 @@ class OnBetterScale(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(self, settings: CrossSettings) -> None:
         self.settings = settings
 
-    def fit(self, X: Any, y: FloatArray) -> Self:
+    def fit(self, X: Any, y: FloatArray, *, clusters: Any = None) -> Self:
         """Fit the model and, if targets are positive and skewed, a model of their log; keep the better one."""
         settings, plan = self.settings, self.settings.plan
         comparison = checked_settings(plan.level, plan.tolerance, plan.seed)
         self.best_estimator_ = fitted_on_better_scale(
-            settings.model, X, y, settings.score_of(y), settings.taxonomy, comparison
+            settings.model, X, y, settings.score_of(y), settings.taxonomy, comparison, RowStructure(clusters)
         )
         return self
 

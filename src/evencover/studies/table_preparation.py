@@ -31,6 +31,7 @@ from evencover.studies.column_checks import (
     checked_column,
     dependence_notes,
     leak_warnings,
+    panel_unit,
     read_target,
     time_numbers,
     type_problem,
@@ -311,8 +312,20 @@ def prepare_table(table: Any, roles: ColumnRoles) -> PreparedTable:
     prepared = _prepared(table, roles, y, {**columns, **used}, found)
     if order is None or times is None:
         return prepared
+    prepared = replace(prepared, encoder=_with_unit(prepared, roles, times[prepared.rows]))
     ambiguous = [order.warning] if order.warning is not None and order.warning not in prepared.warnings else []
     return replace(prepared, times=times[prepared.rows], warnings=(*prepared.warnings, *ambiguous))
+
+
+def _with_unit(table: PreparedTable, roles: ColumnRoles, times: FloatArray) -> TableEncoder:
+    """Return the encoder of a table in the order of time, which knows the column of units if there is one."""
+    others = [name for name, each in table.decisions.items() if not each.left_out and name != roles.time]
+    unit = panel_unit({name: column(table.features, name, "table") for name in others}, times)
+    if unit is None:
+        return table.encoder
+    categorical = dict.fromkeys([*table.encoder.categorical, unit])
+    encoder: TableEncoder = clone(table.encoder).set_params(categorical=tuple(categorical), by_mean=(unit,))
+    return encoder
 
 
 def _prepared(

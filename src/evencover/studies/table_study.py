@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 from evencover.calibration.group_thresholds import ByGroup, TwoTails
 from evencover.conformal.cross import CrossConformalRegressor
 from evencover.conformal.split import ConformalRegressor
-from evencover.diagnostics.cross_fitted_models import fitted_with_progress
+from evencover.diagnostics.cross_fitted_models import structured_fit
 from evencover.diagnostics.diagnosis import diagnose
 from evencover.diagnostics.recommendations import Recommendation, recommend
 from evencover.groups import Groups, Label, one_row_of_each
@@ -24,6 +24,7 @@ from evencover.intervals import Intervals
 from evencover.model_selection import Part, three_way_split
 from evencover.models.encoding import TableEncoder
 from evencover.models.estimators import cloned, fitted_models, median_spread
+from evencover.models.folds import RowStructure
 from evencover.predictions import Prediction
 from evencover.quantiles import rows_for_finite_threshold
 from evencover.rows import Rows
@@ -277,7 +278,9 @@ def _fit_split(table: PreparedTable, parts: Parts, plan: Plan, progress: StagePr
     model = Pipeline([("table", decided.encoder), ("model", cloned(plan.estimator()))])
     clusters, held_out = (_clusters_of(table, part) for part in (training, calibration))
     n_calibration = len(calibration) if held_out is None else len(np.unique(held_out))
-    regressor = _fitted_regressor(model, training, clusters, (n_calibration, len(test)), plan, progress)
+    times = None if table.times is None else table.times[table.places(training.positions)]
+    structure = RowStructure(clusters, times)
+    regressor = _fitted_regressor(model, training, structure, (n_calibration, len(test)), plan, progress)
     progress("calibrating")
     regressor.calibrate(calibration.X, calibration.y, clusters=held_out)
     rows = regressor.rows(test.X, test.y)
@@ -388,25 +391,25 @@ def _log_notes_of_folds(regressor: CrossConformalRegressor, tests: CrossFitted, 
 def _fitted_regressor(
     model: Pipeline,
     training: Part,
-    clusters: IntArray | None,
+    structure: RowStructure,
     other_rows: tuple[int, int],
     plan: Plan,
     progress: StageProgress,
 ) -> ConformalRegressor:
     """Return the fitted model with the plan's score and groups, or with those selected on the training part.
 
-    `clusters` are those of the training rows; `other_rows` are the numbers of rows, or clusters, for calibration and
+    `structure` is that of the training rows; `other_rows` are the numbers of rows, or clusters, for calibration and
     for testing.
     """
     support = plan.target_support(training.y)
     if plan.nonconformity is not None and plan.taxonomy is not None:
         progress("fitting the model")
         fitted = FrozenEstimator(
-            fitted_with_progress(
+            structured_fit(
                 model,
                 training.X,
                 training.y,
-                clusters,
+                structure,
                 lambda done, fits: progress(f"fitting the model: {done} of {fits} fits"),
             )
         )
@@ -427,7 +430,8 @@ def _fitted_regressor(
         support=support,
         tails=plan.tails,
         target_transform=plan.target_transform,
-        clusters=clusters,
+        clusters=structure.clusters,
+        times=structure.times,
         seed=plan.seed,
         progress=lambda done, fits: progress(f"fitting the model, selecting score and groups: {done} of {fits} fits"),
     )
