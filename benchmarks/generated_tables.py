@@ -54,7 +54,7 @@ def schools(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def machines(rng: np.random.Generator) -> dict[str, Any]:
-    """Return 10 000 rows of 200 machines: the machine changes the noise alone, from 0.1 to 3; R2 of the true mean 0.54."""
+    """Return 10 000 rows of 200 machines: the machine changes only the noise, from 0.1 to 3; R2 of the mean 0.54."""
     n = 10_000
     codes, load = rng.integers(200, size=n), rng.uniform(0, 4, size=n)
     noise = np.exp(rng.uniform(np.log(0.1), np.log(3), size=200))[codes] * rng.normal(size=n)

@@ -1,10 +1,10 @@
-"""Compare evencover with one-hot ridge and LightGBM on the same rows of a table: ``python -m benchmarks.table_peers NAME``.
+"""Compare evencover with ridge and LightGBM on the same rows of a table: ``python -m benchmarks.table_peers NAME``.
 
-It prints a line per table: the R2 of evencover's model and of both peers on the test rows, and evencover's interval
-score divided by that of LightGBM with conformalized quantile regression (CQR). The peers are fitted on the training rows
-of evencover's study, and calibrated on its calibration rows. If every row takes its turn, the peers are
-cross-validated, too. Numbers of peers are kept in the output folder for the next time, as long as the rows and columns
-are the same. Needs the packages in `requirements-bench.txt`.
+It prints a line per table: the R2 of evencover's model, of one-hot ridge and of LightGBM on the test rows, and
+evencover's interval score divided by that of LightGBM with conformalized quantile regression (CQR). The peers are
+fitted on the training rows of evencover's study, and calibrated on its calibration rows. If every row takes its turn,
+the peers are cross-validated, too. Numbers of peers are kept in the output folder for the next time, as long as the
+rows and columns are the same. Needs the packages in `requirements-bench.txt`.
 """
 
 import json
@@ -27,17 +27,29 @@ from benchmarks.peer_models import Features, boosting, cross_cqr, ridge, split_c
 from benchmarks.table_sources import TABLES, Table, read_frame
 from evencover import Intervals, coverage, interval_score, mean_width
 from evencover.files.archive import atomic_write
+from evencover.groups import Groups
 from evencover.inputs.arrays import FloatArray
 from evencover.inputs.frames import as_numbers, column, column_names
+from evencover.model_selection import three_way_split
+from evencover.models.encoding import Recognition
 from evencover.studies import Plan, Study, TableError, study
 from evencover.tables.files import read_table
 
 LEVEL = 0.9
 COLUMNS = (
-    *("table", "rows", "columns of 50 or more texts", "seconds", "R2", "R2 ridge", "R2 LightGBM", "short of the better"),
+    *(
+        "table",
+        "rows",
+        "columns of 50 or more texts",
+        "seconds",
+        "R2",
+        "R2 ridge",
+        "R2 LightGBM",
+        "short of the better",
+    ),
     *("score / LightGBM-CQR", "coverage", "coverage CQR", "mean width", "mean width CQR", "how"),
 )
-_FOLDS, _INNER_FOLDS = 10, 5
+FOLDS, INNER_FOLDS = 10, 5
 _MANY_VALUES = 50
 
 
@@ -64,16 +76,35 @@ class UsedRows:
     @classmethod
     def of(cls, found: Study, table: Any) -> "UsedRows":
         """Return the rows of a study of this table."""
-        clusters = None if found.clusters is None else column(table, found.clusters, "clusters").astype(str)
+        clusters = None if found.clusters is None else column(table, found.clusters, "clusters")
         takes_turns = found.evidence.kind == "cross"
         return cls(found.training, found.calibration, found.test.positions, takes_turns, clusters)
 
+    @classmethod
+    def of_run(cls, results: Mapping[str, Any], table: Any, test: Any) -> "UsedRows":
+        """Return the rows of a run of the command, from its results and its test rows, by splitting the table again."""
+        rows = np.flatnonzero(~np.isnan(_targets(table, results["target"])))
+        together, time = results["clusters"], results["time"]
+        clusters = None if together is None else column(table, together, "clusters")
+        if results["calibration"] == "cross":
+            return cls(rows, rows, test, takes_turns=True, clusters=clusters)
+        if time is not None:
+            ordered = np.setdiff1d(rows, test)
+            ordered = ordered[np.argsort(_times(table, time)[ordered], kind="stable")]
+            training, calibration = np.split(ordered, [results["rows"]["training"]])
+            return cls(training, calibration, test)
+        codes = None if clusters is None else Groups.from_labels(clusters[rows]).codes
+        parts = three_way_split(rows, rows, clusters=codes, random_state=results["seed"])
+        training, calibration, possible = (rows[part.positions] for part in parts)
+        if not np.isin(test, possible).all():
+            raise ValueError("results must be of a random split of this table; some test rows are in another part")
+        return cls(training, calibration, test)
+
     def digest(self, names: Sequence[str], target: str) -> str:
         """Return a hash of the rows and of the columns, which says whether numbers of peers are still right."""
-        content = [*names, target, str(self.takes_turns)]
-        for rows in (self.training, self.calibration, self.test):
-            content.append(sha256(np.asarray(rows, dtype=np.int64).tobytes()).hexdigest())
-        return sha256("\n".join(content).encode()).hexdigest()[:16]
+        rows = (np.asarray(part, dtype=np.int64).tobytes() for part in (self.training, self.calibration, self.test))
+        content = "\n".join([*names, target, str(self.takes_turns), *(sha256(part).hexdigest() for part in rows)])
+        return sha256(content.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -93,7 +124,9 @@ class PeerScores:
         return max(self.ridge_r2, self.boosting_r2)
 
 
-def peer_scores(table: Any, names: Sequence[str], target: FloatArray, used: UsedRows, level: float = LEVEL) -> PeerScores:
+def peer_scores(
+    table: Any, names: Sequence[str], target: FloatArray, used: UsedRows, level: float = LEVEL
+) -> PeerScores:
     """Fit the peers on the training rows, calibrate them, and return what they reach on the test rows.
 
     Parameters
@@ -133,10 +166,10 @@ def _on_parts(features: Features, y: FloatArray, used: UsedRows, level: float) -
 def _in_turns(features: Features, y: FloatArray, used: UsedRows, level: float) -> tuple[FloatArray, ...]:
     """Return the same for rows of ten folds, each by models of the other folds, with cross-validated thresholds."""
     outputs = np.full((4, len(y)), np.nan)  # ridge, boosting, lower and upper bound
-    for rest, rows in _folds(used.training, used.clusters, _FOLDS):
+    for rest, rows in _folds(used.training, used.clusters, FOLDS):
         for place, peer in enumerate((ridge, boosting)):
             outputs[place, rows] = peer(features, rest, y[rest])(features.values[rows])
-        outputs[2:, rows] = cross_cqr(features, _folds(rest, used.clusters, _INNER_FOLDS), y, level)(rows)
+        outputs[2:, rows] = cross_cqr(features, _folds(rest, used.clusters, INNER_FOLDS), y, level)(rows)
     by_ridge, by_boosting, *bounds = outputs[:, used.test]
     return by_ridge, by_boosting, np.stack(bounds)
 
@@ -148,15 +181,46 @@ def _folds(rows: Any, clusters: Any, n_folds: int) -> list[tuple[Any, Any]]:
     return [(rows[rest], rows[held_out]) for rest, held_out in split]
 
 
+def peers_of_run(file: Path, output: Path) -> PeerScores:
+    """Return what the peers reach on the rows of a run of the command.
+
+    Parameters
+    ----------
+    file : Path
+        The table.
+    output : Path
+        The folder that the command wrote.
+    """
+    results = json.loads((output / "results.json").read_text(encoding="utf-8"))
+    features = results["features"]
+    codes = [each["name"] for each in features if each.get("categories") is not None]
+    table = read_table(file, text=codes, missing=results.get("missing_values", ()))
+    used = UsedRows.of_run(results, table, column(read_table(output / "intervals.csv"), "row", "intervals"))
+    names = [each["name"] for each in features]
+    return peer_scores(table, names, _targets(table, results["target"]), used, level=results["level"])
+
+
+def _targets(table: Any, name: str) -> FloatArray:
+    """Return the target of all rows, NaN where it is missing."""
+    y = as_numbers(column(table, name, "target"))
+    if y is None:
+        raise ValueError(f"target must hold numbers; got text in the column {name!r}")
+    return y
+
+
+def _times(table: Any, name: str) -> Any:
+    """Return a column of dates or numbers, in whose order a table was split."""
+    values = column(table, name, "time")
+    dates = Recognition().read(name, values).dates
+    return values if dates is None else dates
+
+
 def kept_scores(path: Path, table: Any, names: Sequence[str], target: str, used: UsedRows) -> PeerScores:
     """Return the scores of the peers from a file, if they are for these rows and columns; otherwise fit the peers."""
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     key = used.digest(names, target)
     if key not in known:
-        y = as_numbers(column(table, target, "target"))
-        if y is None:
-            raise ValueError(f"target must hold numbers; got text in the column {target!r}")
-        known[key] = asdict(peer_scores(table, names, y, used))
+        known[key] = asdict(peer_scores(table, names, _targets(table, target), used))
         with atomic_write(path) as file:
             file.write(json.dumps(known, indent=1).encode())
     return PeerScores(**known[key])
@@ -204,7 +268,7 @@ def compare(table: Table, folder: Path, plan: Plan, *, max_rows: int | None = No
         warnings.simplefilter("ignore")
         found, settings = studied(file, table.target, plan)
     seconds = perf_counter() - start
-    values = read_table(file)
+    values = read_table(file, text=settings.get("categorical", ()))
     unused = [*found.left_out, *settings.get("drop", ()), found.clusters]
     names = feature_names(values, table.target, unused)
     peers = kept_scores(folder / f"{table.name}.json", values, names, table.target, UsedRows.of(found, values))
