@@ -46,7 +46,7 @@ class Features:
         categories: list[int] = []
         for name in names:
             values = column(table, name, "peers")
-            numbers = _numbers(name, values)
+            numbers = as_numbers_or_dates(name, values)
             if numbers is None:
                 categories.append(sum(block.shape[1] for block in blocks))
                 numbers = _codes(values)[:, np.newaxis]
@@ -54,7 +54,7 @@ class Features:
         return cls(np.concatenate(blocks, axis=1), tuple(categories))
 
 
-def _numbers(name: str, values: Any) -> FloatArray | None:
+def as_numbers_or_dates(name: str, values: Any) -> FloatArray | None:
     """Return a column of numbers or dates as numbers of shape (n, parts); None for text."""
     found = Recognition(keep=[name]).read(name, values)
     if found.dates is not None and found.converted is not None:
@@ -84,8 +84,9 @@ def ridge(features: Features, rows: Any, y: FloatArray) -> Predict:
 
     def fitted(penalty: float, rows: Any, y: FloatArray) -> Predict:
         numbers = [place for place in range(features.values.shape[1]) if place not in features.categories]
+        imputer = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
         encoder = make_column_transformer(
-            (make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler()), numbers),
+            (make_pipeline(imputer, StandardScaler()), numbers),
             (OneHotEncoder(handle_unknown="ignore"), list(features.categories)),
         )
         center = float(np.mean(y))

@@ -23,7 +23,7 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import GroupKFold, KFold
 
 from benchmarks.markdown import print_row, spaced
-from benchmarks.peer_models import Features, boosting, cross_cqr, ridge, split_cqr
+from benchmarks.peer_models import Features, as_numbers_or_dates, boosting, cross_cqr, ridge, split_cqr
 from benchmarks.table_sources import TABLES, Table, read_frame
 from evencover import Intervals, coverage, interval_score, mean_width
 from evencover.files.archive import atomic_write
@@ -194,7 +194,9 @@ def peers_of_run(file: Path, output: Path) -> PeerScores:
     results = json.loads((output / "results.json").read_text(encoding="utf-8"))
     features = results["features"]
     codes = [each["name"] for each in features if each.get("categories") is not None]
-    table = read_table(file, text=codes, missing=results.get("missing_values", ()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the command has given them
+        table = read_table(file, text=codes, missing=results.get("missing_values", ()))
     used = UsedRows.of_run(results, table, column(read_table(output / "intervals.csv"), "row", "intervals"))
     names = [each["name"] for each in features]
     return peer_scores(table, names, _targets(table, results["target"]), used, level=results["level"])
@@ -267,8 +269,8 @@ def compare(table: Table, folder: Path, plan: Plan, *, max_rows: int | None = No
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found, settings = studied(file, table.target, plan)
-    seconds = perf_counter() - start
-    values = read_table(file, text=settings.get("categorical", ()))
+        seconds = perf_counter() - start
+        values = read_table(file, text=settings.get("categorical", ()))
     unused = [*found.left_out, *settings.get("drop", ()), found.clusters]
     names = feature_names(values, table.target, unused)
     peers = kept_scores(folder / f"{table.name}.json", values, names, table.target, UsedRows.of(found, values))
@@ -290,9 +292,10 @@ def studied(file: Path, target: str, plan: Plan) -> tuple[Study, Mapping[str, An
 
 
 def _many_valued(table: Any, names: Sequence[str]) -> dict[str, int]:
-    """Return the columns of text with at least 50 values, and their number of values."""
+    """Return the columns of text, but not of dates, with at least 50 values, and their number of values."""
     columns = {name: column(table, name, "table") for name in names}
-    counts = {name: len(set(values.tolist())) for name, values in columns.items() if values.dtype.kind in "OUS"}
+    texts = {name: values for name, values in columns.items() if as_numbers_or_dates(name, values) is None}
+    counts = {name: len(set(values.tolist())) for name, values in texts.items()}
     return {name: n for name, n in counts.items() if n >= _MANY_VALUES}
 
 
