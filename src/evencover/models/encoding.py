@@ -30,6 +30,7 @@ from evencover.inputs.frames import (
     numeric_column,
     row_numbers,
 )
+from evencover.inputs.number_texts import number_unit, numbers_with_unit, odd_cells
 from evencover.models.estimators import check_ready, fitted_models, remember_features
 
 MAX_CATEGORIES = 30  # different texts of a column that are categories without question
@@ -57,22 +58,23 @@ class ColumnKind:
     pattern : str or None
         The format of dates that are written as text or numbers, in the notation of `datetime.strptime`.
     numbers : bool
-        Whether it holds numbers that are written as text.
+        Whether it holds numbers that are written as text. Cells that are no numbers are missing values then.
+    unit : str
+        The unit of numbers that are written as text, such as m2; empty if they have none.
     """
 
     left_out: str = ""
     pattern: str | None = None
     numbers: bool = False
+    unit: str = ""
 
     def unreadable(self, values: NDArray[Any]) -> BoolArray:
         """Return which values are not dates in this format, or not numbers, if the column holds such. Shape (n,)."""
-        known = ~is_missing(values)
         if self.pattern is not None:
+            known = ~is_missing(values)
             dates = as_dates(values, self.pattern)
             return known if dates is None else np.isnat(dates) & known
-        if self.numbers and as_numbers(values) is None:
-            return known & [not reads_as_number(value) for value in values.tolist()]
-        return np.zeros(len(values), dtype=bool)
+        return odd_cells(values, self.unit) if self.numbers else np.zeros(len(values), dtype=bool)
 
     @property
     def use(self) -> str:
@@ -81,7 +83,9 @@ class ColumnKind:
             return "left out"
         if self.pattern is not None:
             return f"read as dates in the format {self.pattern}"
-        return "read as numbers" if self.numbers else "used as it is"
+        if not self.numbers:
+            return "used as it is"
+        return f"read as numbers with the unit {self.unit}" if self.unit else "read as numbers"
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +120,8 @@ class Recognition:
     """How `TableEncoder` recognises what each column is, from the rows that it is fitted on.
 
     Row numbers, ids by name, and text that differs in most rows are left out. Text that is dates or numbers is read as
-    such. This depends on the values of these rows alone, so other rows can be calibration rows.
+    such: numbers may all have the same unit, and a few cells may be something else. This depends on the values of these
+    rows alone, so other rows can be calibration rows.
 
     Parameters
     ----------
@@ -133,7 +138,7 @@ class Recognition:
     Examples
     --------
     >>> Recognition().kind("sold", np.array(["31.12.2020", "24.12.2021"]))
-    ColumnKind(left_out='', pattern='%d.%m.%Y', numbers=False)
+    ColumnKind(left_out='', pattern='%d.%m.%Y', numbers=False, unit='')
     >>> Recognition(table_rows=40).kind("number", np.arange(1, 40, 2)).left_out
     'row numbers'
     """
@@ -170,13 +175,13 @@ class Recognition:
         if spelled is not None and not kind.unreadable(values).any():
             return ReadColumn(kind, as_dates(values, spelled.pattern), spelled=spelled)
         numbers = as_numbers(values)
-        is_text = numbers is None
-        if is_text:
-            numbers = numbers_in_text(values)
+        unit = number_unit(values) if numbers is None else None
+        if unit is not None:
+            numbers = numbers_with_unit(values, unit)
         left_out = (
             _why_text_is_id(name, values) if numbers is None else _why_number_is_id(name, numbers, self.table_rows)
         )
-        return ReadColumn(ColumnKind(left_out, numbers=is_text and numbers is not None), None, numbers, spelled)
+        return ReadColumn(ColumnKind(left_out, None, unit is not None, unit or ""), None, numbers, spelled)
 
 
 def is_time_name(name: str) -> bool:
@@ -244,6 +249,9 @@ class EncodedColumn:
         The other values in `fit`. If there are any, one indicator column marks them and all unseen values.
     text : bool
         Whether the column held text, as opposed to numbers that are treated as categories.
+    unit : str or None
+        For numbers that were written as text in `fit`, their unit, which may be empty. Other text is a missing value.
+        None for a column that held numbers: text in new rows is an error.
     """
 
     name: str
@@ -252,6 +260,7 @@ class EncodedColumn:
     categories: tuple[str, ...] | None = None
     rare: tuple[str, ...] = ()
     text: bool = False
+    unit: str | None = None
 
     @property
     def outputs(self) -> list[str]:
@@ -270,7 +279,7 @@ class EncodedColumn:
         return self._numbers(values, rows) if self.categories is None else self._indicators(values)
 
     def _numbers(self, values: NDArray[Any], rows: RowNumbers) -> FloatArray:
-        numbers = _as_numbers(values, self.name, rows)
+        numbers = _as_numbers(values, self.name, self.unit, rows)
         missing = np.isnan(numbers)
         filled = np.where(missing, self.fill, numbers)
         return np.column_stack([filled, missing] if self.missing else [filled])
@@ -374,7 +383,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Columns of numbers to treat as categories, such as codes; by name, or by position in an array.
     dates : mapping from str or int to str, optional
         Columns of text, or of numbers like 20201231, that are dates, with their format in the notation of
-        `datetime.strptime`, such as ``{"sold": "%d.%m.%Y"}``. Columns of date types need not be named.
+        `datetime.strptime`, such as ``{"sold": "%d.%m.%Y"}``; also ``%q`` for a quarter, as in ``"%Y Q%q"``, and weeks
+        without a day, as in ``"%G-W%V"``. Columns of date types need not be named.
+    numbers : mapping from str or int to str, optional
+        Columns of text that are numbers, with their unit, such as ``{"area": "m2"}``, or with an empty text. Cells that
+        are no such numbers are missing values.
     ignored : sequence of str or int
         Columns that are not features, for example because only a taxonomy uses them.
     max_categories : int
@@ -402,18 +415,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     recognition: Recognition | None = None  # of encoders in files that were saved without it
+    numbers: Mapping[Any, str] | None = None
 
     def __init__(
         self,
         *,
         categorical: Sequence[str | int] = (),
         dates: Mapping[Any, str] | None = None,
+        numbers: Mapping[Any, str] | None = None,
         ignored: Sequence[str | int] = (),
         max_categories: int = 30,
         recognition: Recognition | None = None,
     ) -> None:
         self.categorical = categorical
         self.dates = dates
+        self.numbers = numbers
         self.ignored = ignored
         self.max_categories = max_categories
         self.recognition = recognition
@@ -426,6 +442,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for argument, given in (
             ("categorical", self.categorical),
             ("dates", self._patterns),
+            ("numbers", self._units),
             ("ignored", self.ignored),
         ):
             _check_column_names(argument, given, names)
@@ -439,6 +456,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return what a column with these values is: by the arguments, or as `fit` recognises it."""
         if name in self._patterns:
             return ColumnKind(pattern=self._patterns[name])
+        if name in self._units:
+            return ColumnKind(numbers=True, unit=self._units[name])
         if self.recognition is None or name in self.categorical or name in self.ignored:
             return ColumnKind()
         return self.recognition.kind(name, values)
@@ -460,9 +479,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.array(names, dtype=object)
 
     def unseen_values(self, X: Any) -> list[str]:
-        """Return a message for each column with missing values or categories that did not occur in `fit`."""
+        """Return a message for each column with missing values or categories that did not occur in `fit`.
+
+        Also for each column with text that is no number (`odd_values`).
+        """
         check_is_fitted(self)
-        messages = []
+        messages = self.odd_values(X)
         for known, values in self._known_columns(X):
             missing = int(is_missing(values).sum())
             if missing and not known.missing:
@@ -475,6 +497,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 rows = sum(texts[text] for text in new)
                 messages.append(f"{known.name!r} has values never seen before, such as {new[0]!r}; rows: {rows}")
         return messages
+
+    def odd_values(self, X: Any) -> list[str]:
+        """Return a message for each column that was read as numbers and has other text, which counts as missing."""
+        columns = ((known, values) for known, values in self._known_columns(X) if isinstance(known, EncodedColumn))
+        return [message for known, values in columns for message in _odd_message(known, values)]
 
     def _columns(self, X: Any) -> Iterator[tuple[Any, NDArray[Any]]]:
         """Yield the name and the values of each column that is a feature."""
@@ -498,15 +525,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _patterns(self) -> Mapping[Any, str]:
         return self.dates or {}
 
+    @property
+    def _units(self) -> Mapping[Any, str]:
+        return self.numbers or {}
+
     def _learn_column(self, name: str | int, values: NDArray[Any], kind: ColumnKind) -> Encoded:
         """Return how to encode a column with these values."""
         if kind.pattern is not None or (name not in self.categorical and has_date_type(values)):
             return _learn_dates(str(name), values, kind.pattern)
         if kind.numbers or (name not in self.categorical and as_numbers(values) is not None):
-            numbers = _as_numbers(values, str(name))
+            unit = kind.unit if kind.numbers else None
+            numbers = _as_numbers(values, str(name), unit)
             known = numbers[~np.isnan(numbers)]
             if len(known):
-                return EncodedColumn(str(name), len(numbers) - len(known), float(np.median(known)))
+                fill = float(np.median(known))
+                return EncodedColumn(str(name), len(numbers) - len(known), fill, text=kind.numbers, unit=unit)
             return EncodedColumn(str(name), len(numbers), categories=())  # new rows may have numbers or text
         counts = Counter(_as_texts(values, str(name)))
         missing_rows = counts.pop(None, 0)
@@ -578,9 +611,22 @@ def _check_column_names(argument: str, given: Any, names: Sequence[Any]) -> None
         raise ValueError(f"{argument} must name columns of X, which has {first_few(list(names))}; got {unknown}")
 
 
-def _as_numbers(values: NDArray[Any], name: str, rows: RowNumbers = FROM_ZERO) -> FloatArray:
-    """Return a column as numbers, with NaN for missing values; raise ValueError for words and infinite values."""
-    numbers = as_numbers(values)
+def _odd_message(known: EncodedColumn, values: NDArray[Any]) -> list[str]:
+    """Return a message if a column that was read as numbers has text that is no number."""
+    if known.unit is None or not (odd := odd_cells(values, known.unit)).any():
+        return []
+    such = f"numbers with the unit {known.unit!r}" if known.unit else "numbers"
+    return [
+        f"{known.name!r}: values that are not {such} count as missing, such as {values[odd][0]!r}; rows: {odd.sum()}"
+    ]
+
+
+def _as_numbers(values: NDArray[Any], name: str, unit: str | None, rows: RowNumbers = FROM_ZERO) -> FloatArray:
+    """Return a column as numbers, with NaN for missing values; raise ValueError for infinite values.
+
+    Text that is no number with the unit is missing. Without a unit, it raises ValueError.
+    """
+    numbers = as_numbers(values) if unit is None else numbers_with_unit(values, unit)
     if numbers is None:
         numbers = numbers_in_text(values)
     if numbers is None:
