@@ -296,3 +296,40 @@ class TestClasses:
     def test_counts_ratings_and_measurements(self, name, values):
         assert self.warnings(name, values) == []
 
+
+class TestShares:
+    """The upper limit of a share is a part of the support, which training targets decide."""
+
+    TABLE = pd.DataFrame({"x": X, "prate": np.minimum(100, 60 + 8 * X + RNG.normal(scale=10, size=N)).round(2)})
+
+    @pytest.mark.parametrize("calibration", ["split", "cross"])
+    def test_no_interval_is_above_it(self, calibration):
+        table = self.TABLE.head(100 if calibration == "cross" else N)
+        found = study(table, "prate", plan=replace(QUICK, calibration=calibration))
+        assert found.intervals.upper.max() == 100
+        assert about(found, "All training targets are at least 0 and at most 100, so intervals hold only such values.")
+        free = study(table, "prate", plan=replace(QUICK, calibration=calibration, support="none"))
+        assert free.intervals.upper.max() > 100
+
+    def test_the_name(self):
+        table = TABLE.assign(y=TABLE["y"].clip(0.5, 9.4) / 10).rename(columns={"y": "share of votes"})
+        assert about(study(table, "share of votes", plan=QUICK), "at least 0 and at most 1,")
+
+    def test_small_tables_know_the_name(self):
+        table = TABLE.assign(y=TABLE["y"].clip(0.5, 9.9) * 10).rename(columns={"y": "percent"}).head(100)
+        found = study(table, "percent", plan=replace(QUICK, calibration="cross"))
+        assert found.intervals.upper.max() <= 100
+        assert found.regressor.calibration_.nonconformity.y_max == 100
+
+    def test_targets_above_it_are_counted(self):
+        table = self.TABLE.copy()
+        later = np.setdiff1d(np.arange(N), study(table, "prate", plan=QUICK).training)
+        table.loc[later[:2], "prate"] = 130.0
+        with pytest.warns(UserWarning, match="outside the support"):
+            found = study(table, "prate", plan=QUICK)
+        assert found.intervals.upper.max() == 100
+
+    def test_large_tables(self, tmp_path):
+        table = pa.Table.from_pandas(self.TABLE, preserve_index=False)
+        found = study(table, "prate", plan=QUICK, output=tmp_path / "intervals.parquet", training_rows=100)
+        assert found.intervals.upper.max() == 100
