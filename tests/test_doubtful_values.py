@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from sklearn.linear_model import LinearRegression
@@ -140,6 +141,18 @@ class TestOddCells:
         values = pd.Series(["?", *map(float, WEIGHTS[1:])], dtype=object)
         found = study(TABLE.assign(weight=values), "y", plan=QUICK)
         assert "1 of 600 cells: '?' in row 0" in about(found, "weight")[0]
+
+    @pytest.mark.parametrize("library", [pl.from_pandas, pa.Table.from_pandas])
+    def test_other_libraries(self, library):
+        found = study(library(with_cells(["n.a."])), "y", plan=QUICK)
+        assert "1 of 600 cells: 'n.a.' in row 0" in about(found, "weight")[0]
+
+    def test_an_audit_searches_them_as_numbers(self, tmp_path, capsys):
+        with_cells(["n.a."]).assign(lower=X - 1.6, upper=X + 1.6).to_csv(tmp_path / "table.csv", index=False)
+        columns = "--target", "y", "--lower", "lower", "--upper", "upper", "--level", "0.9"
+        shown = run_command_line(capsys, "audit", str(tmp_path / "table.csv"), *columns)[1]
+        assert "where a cell is no number: weight (1 of 600 cells: 'n.a.' in row 2 of the file)" in shown
+        assert "add --missing-values n.a." in shown
 
     def test_more_of_them_are_a_problem(self):
         with pytest.raises(TableError, match=r"'weight' holds numbers, and '136A' in row 0 .*not numbers: 3 of 600"):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evencover.inputs.arrays import BoolArray, FloatArray, is_number, reads_as_number
+from evencover.inputs.arrays import BoolArray, FloatArray, evenly_spaced_positions, is_number, reads_as_number
 from evencover.inputs.frames import as_numbers, is_missing
 
 CURRENCIES = "$€£¥₹₽₩₺₴₪₫₱₦฿¢"
@@ -19,6 +19,7 @@ _BEFORE = re.compile(rf"(?P<sign>[+-]?)(?P<unit>[A-Z]{{0,2}}[{CURRENCIES}]|(?:{_
 _AFTER = re.compile(
     rf"(?P<sign>[+-]?){_DIGITS}\s?(?P<unit>[^\W\d_].{{0,19}}|[%‰°′″'\"{CURRENCIES}].{{0,19}})?", re.IGNORECASE
 )
+_MAX_SAMPLE = 1000  # cells that show whether at least half of them are numbers
 _MAX_ODD_SHARE = 0.1  # of the cells that are not missing
 _FEW_CELLS, _FEW_SHARE = 2, 0.01  # cells among numbers that are probably missing values or typing errors
 _NUMBERS_PER_CELL = 20  # numbers that a column needs for each of them
@@ -38,6 +39,9 @@ def number_unit(values: NDArray[Any]) -> str | None:
     cells = values[~is_missing(values)].tolist() if values.dtype.kind in "OUT" else []
     if not all(isinstance(cell, str) or is_number(cell) for cell in cells):
         return None
+    sample = [cells[place] for place in evenly_spaced_positions(len(cells), _MAX_SAMPLE)] if cells else []
+    if 2 * sum(_reading(cell) is not None for cell in sample) < len(sample):
+        return None  # most text is far from numbers, and is read only here
     counts = Counter(cells)
     units = {cell: None if (reading := _reading(cell)) is None else reading[1] for cell in counts}
     by_unit: Counter[str] = Counter()

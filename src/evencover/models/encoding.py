@@ -616,9 +616,8 @@ def _odd_message(known: EncodedColumn, values: NDArray[Any]) -> list[str]:
     if known.unit is None or not (odd := odd_cells(values, known.unit)).any():
         return []
     such = f"numbers with the unit {known.unit!r}" if known.unit else "numbers"
-    return [
-        f"{known.name!r}: values that are not {such} count as missing, such as {values[odd][0]!r}; rows: {odd.sum()}"
-    ]
+    cells = values[odd].tolist()
+    return [f"{known.name!r}: values that are not {such} count as missing, such as {cells[0]!r}; rows: {len(cells)}"]
 
 
 def _as_numbers(values: NDArray[Any], name: str, unit: str | None, rows: RowNumbers = FROM_ZERO) -> FloatArray:

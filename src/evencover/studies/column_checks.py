@@ -176,7 +176,7 @@ def mixed_problem(name: str, values: NDArray[Any], kind: ColumnKind, rows: RowNu
         remedies.insert(n_texts <= MAX_CATEGORIES, {"missing_values": words})
     held = f"numbers with the unit {kind.unit!r}" if kind.unit else "numbers"
     text = (
-        f"column {name!r} holds {held}, and {values[odd][0]!r:.80} in {rows.text(odd.argmax())}; not "
+        f"column {name!r} holds {held}, and {values[odd].tolist()[0]!r:.80} in {rows.text(odd.argmax())}; not "
         f"{'such ' * bool(kind.unit)}numbers: {odd.sum()} of {known.sum()} values"
     )
     return Message(text, tuple(remedies))
@@ -435,9 +435,9 @@ def unit_notes(target: str, values: NDArray[Any]) -> tuple[Message, ...]:
     unit = shared_unit(values) if as_numbers(values) is None else None
     if unit is None:
         return ()
-    known = values[~is_missing(values)][:1]
-    number = numbers_with_unit(known, unit)[0]
-    return (Message(f"the target {target!r} is read as numbers with the unit {unit!r}: {known[0]!r} is {number:g}"),)
+    first = values[~is_missing(values)][:1]
+    (cell,), (number,) = first.tolist(), numbers_with_unit(first, unit)
+    return (Message(f"the target {target!r} is read as numbers with the unit {unit!r}: {cell!r} is {number:g}"),)
 
 
 def support_notes(support: Support | None, *, decided: bool) -> list[Message]:

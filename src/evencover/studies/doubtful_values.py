@@ -44,8 +44,9 @@ class OddCells:
         places = np.flatnonzero(odd)
         first = places[:_MAX_EXAMPLES]
         numbered = first if positions is None else positions[first]
-        examples = tuple((values[place], rows.text(row)) for place, row in zip(first, numbered, strict=True))
-        counts = Counter(str(values[place]) for place in places)
+        cells = values[places].tolist()
+        examples = tuple((cell, rows.text(row)) for cell, row in zip(cells, numbered, strict=False))
+        counts = Counter(map(str, cells))
         return cls(counts, int(np.count_nonzero(~is_missing(values))), examples)
 
     @property

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from evencover.groups import Groups, first_few
-from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, lookup, similar_name
+from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, is_number, lookup, similar_name
 from evencover.inputs.dates import date_format
 from evencover.inputs.frames import (
     FROM_ZERO,
@@ -385,7 +385,7 @@ def _objects_as_text(table: Any, found: Mapping[str, CheckedColumn]) -> dict[str
     return {
         name: np.where(is_missing(values), None, values.astype(str)).astype(object)  # type: ignore[call-overload]
         for name, values in objects.items()
-        if values.dtype.kind == "O"
+        if values.dtype.kind == "O" and any(map(is_number, values.tolist()))
     }
 
 
