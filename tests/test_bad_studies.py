@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from evencover import ByTarget, Marginal, OneSided, Residual, recommend
+from evencover import ByFeature, ByTarget, Marginal, OneSided, Residual, recommend
 from evencover.models import TableEncoder
 from evencover.studies import Plan, study
 
@@ -58,12 +58,20 @@ CASES = {
         r"must hold numbers; got 'w0' \(5 rows\), 'w1' \(5 rows\), 'w2' \(5 rows\) and 17 other texts",
     ),
     "target with units": (
-        lambda: study(TABLE.assign(y=[f"{i} kg" for i in range(N)]), "y"),
-        r"must hold numbers; got '0 kg' in row 0 \(counted from 0\); not numbers: 100 of 100 values. Correct these values",
+        lambda: study(TABLE.assign(y=[f"{i} {'kg' if i % 2 else 'lb'}" for i in range(N)]), "y"),
+        r"must hold numbers; got '0 lb' in row 0 \(counted from 0\); not numbers: 100 of 100 values. Correct these values",
     ),
     "target with units and a word": (
         lambda: study(TABLE.assign(y=[f"${i}" for i in range(N - 1)] + ["call us"]), "y"),
         r"must hold numbers; got 'call us' in row 99 \(counted from 0\)",
+    ),
+    "target with units and a number": (
+        lambda: study(TABLE.assign(y=[f"{i} kg" for i in range(N - 1)] + ["12"]), "y"),
+        r"must hold numbers; got '0 kg' in row 0 \(counted from 0\); not numbers: 99 of 100 values",
+    ),
+    "target with units and commas": (
+        lambda: study(TABLE.assign(y=[f"1,{100 + i} kg" for i in range(N)]), "y"),
+        r"must hold numbers; got '1,100 kg' in row 0",
     ),
     "target of numbers and a word": (
         lambda: study(TABLE.assign(y=["0.5", "big"] + ["0.23"] * 98), "y"),
@@ -141,6 +149,20 @@ CASES = {
     "infinite": (
         lambda: with_column(np.where(np.arange(N) == 42, np.inf, 0.0)),
         r"column 'new' must have finite or missing values; infinite values: 1 \(the first in row 42, counted from 0\)",
+    ),
+    "numbers and another text in too many rows": (
+        lambda: with_column([str(i % 40) for i in range(N - 3)] + ["?"] * 3),
+        r"column 'new' holds numbers, and '\?' in row 97 \(counted from 0\); not numbers: 3 of 100 values: use ",
+    ),
+    "a number for groups with another text": (
+        lambda: study(
+            TABLE.assign(new=[str(i % 4) for i in range(N - 1)] + ["?"]), "y", plan=Plan(taxonomy=ByFeature("new"))
+        ),
+        r"column 'new' holds numbers, and '\?' in row 99",
+    ),
+    "a time that is no number": (
+        lambda: study(TABLE.assign(new=[str(i) for i in range(N - 1)] + ["late"]), "y", time="new"),
+        r"time: column 'new' must have a time in every row; missing: 1 of 100 \(the first in row 99, counted from 0\)",
     ),
     "numbers and another text": (
         lambda: with_column(["1", "2", "3", "?"] * 25),

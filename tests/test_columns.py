@@ -391,7 +391,7 @@ class TestProblems:
             study(self.TABLE, "y", plan=QUICK)
 
     def test_values_that_read_as_options(self):
-        table = TABLE.assign(code=[str(i % 40) for i in range(N - 2)] + ["-", "--"])
+        table = TABLE.assign(code=[str(i % 40) for i in range(N - 6)] + ["-", "--"] * 3)
         with pytest.raises(TableError) as error:
             study(table, "y", plan=QUICK)
         assert "use --missing-values=- --missing-values=-- or --categorical code" in error.value.for_command_line()

@@ -340,7 +340,7 @@ def test_misses_of_separate_tails_are_those_of_all_test_rows(tmp_path):
 
 def test_wrong_features_and_labels_name_the_file(tmp_path):
     """Also those outside the sample."""
-    whole = with_column(table(), "q", [str(row % 7) for row in range(6000)])
+    whole = with_column(table(), "q", [f"{row % 28 + 1}.1.2020" for row in range(6000)])
     found, _written = studied(whole, tmp_path, training_rows=100)
     sampled = {*found.training.tolist(), *found.calibration.tolist(), *found.test.positions.tolist()}
     row = next(row for row in range(3600, 6000) if row not in sampled)
@@ -348,7 +348,7 @@ def test_wrong_features_and_labels_name_the_file(tmp_path):
     values[row] = "oops"
     folder = in_files(tmp_path / "data", with_column(whole, "q", values), [3000, 3000], row_group_size=500)
     with pytest.raises(
-        ValueError, match=r"^1\.parquet, \d+ rows between row 500 and row 999: column 'q' must hold numbers.*got 'oops'"
+        ValueError, match=r"^1\.parquet, \d+ rows between row 500 and row 999: column 'q' must hold dates.*got 'oops'"
     ):
         studied(folder, tmp_path, training_rows=100)
     words = whole["word"].to_pylist()
@@ -357,6 +357,18 @@ def test_wrong_features_and_labels_name_the_file(tmp_path):
     message = rf"^1\.parquet: groups: column 'word' must have a label in every row; row {row - 3000} \(counted from 0\)"
     with pytest.raises(ValueError, match=message):
         studied(folder, tmp_path, plan=PLANS["groups of a column"])
+
+
+def test_text_among_numbers_outside_the_sample_is_missing_with_a_warning(tmp_path):
+    whole = with_column(table(), "q", [str(row % 7) for row in range(6000)])
+    found, _written = studied(whole, tmp_path, training_rows=100)
+    sampled = {*found.training.tolist(), *found.calibration.tolist(), *found.test.positions.tolist()}
+    values = whole["q"].to_pylist()
+    for row in [row for row in range(6000) if row not in sampled][::1000]:
+        values[row] = f"oops {row}"
+    with pytest.warns(UserWarning, match="'q': values that are not numbers count as missing, such as 'oops") as caught:
+        studied(with_column(whole, "q", values), tmp_path, training_rows=100)
+    assert sum("oops" in str(each.message) for each in caught) == 1
 
 
 @pytest.mark.parametrize(

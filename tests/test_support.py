@@ -104,6 +104,34 @@ class TestSupportOfTargets:
         """Not negative: from 0; whole numbers of two different values or more: whole."""
         assert Support.of_targets(np.array(y)) == support
 
+    @pytest.mark.parametrize(
+        ("name", "y", "limit"),
+        [
+            ("prate", [*np.linspace(20, 99.5, 50), 100, 100, 100], 100),
+            ("prate", [*np.linspace(20, 99.5, 50), 100, 100], None),  # a measurement may be 100 by chance
+            ("prate", [*np.linspace(20, 99.5, 50), 100, 100, 100, 100.5], None),
+            ("balance", [*np.linspace(-20, 99.5, 50), 100, 100, 100], None),
+            ("age", [*np.repeat(np.arange(20, 100), 5), 100, 100, 100], None),  # fewer than of other ages
+            ("gift", [*[5, 10, 20, 50] * 10, *[100] * 20], None),  # amounts
+            ("x", [*np.linspace(0.2, 0.95, 50), 1, 1, 1], 1),
+            ("count", [0] * 50 + [1] * 10, None),
+            ("share of votes", [0.2, 0.9], 1),
+            ("demvoteshare", [20.0, 73.5], 100),
+            ("percent_urban", [3.0, 97.0], 100),
+            ("pctUrban", [3.0, 97.0], 100),
+            ("humidity %", [30.5, 88.0], 100),
+            ("percent_change", [3.0, 97.0], None),
+            ("percent", [3.0, 120.0], None),
+            ("share_price", [3.0, 97.0], None),
+            ("shares", [3.0, 97.0], None),
+            ("mpg", [9.0, 46.6], None),
+        ],
+    )
+    def test_the_upper_limit_of_shares(self, name, y, limit):
+        """Enough targets lie on 1 or 100, or the name says what it is; in both cases, none is above or negative."""
+        support = Support.of_targets(np.array(y), name)
+        assert (None if support is None else support.y_max) == limit
+
     def test_the_text(self):
         texts = [str(each) for each in (Support(y_min=0), Support(0.5, 2), Support(whole=True), Support(0, 3, True))]
         assert texts == [

@@ -1,5 +1,6 @@
 """`Support`: the values that a target can have."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,22 +61,32 @@ class Support:
         return float(limit)
 
     @classmethod
-    def of_targets(cls, y: FloatArray) -> "Support | None":
+    def of_targets(cls, y: FloatArray, name: str = "") -> "Support | None":
         """Return the support that targets suggest; None if there is nothing to say.
 
-        If no target is negative, the limit is 0. If all targets are whole numbers below 2**53, of at least two
-        different values, the support is whole.
+        If no target is negative, the limit is 0. If, besides, none is above 1 or 100, this is the upper limit of a
+        share: if the name says so, or if at least three targets lie on the limit, more than on any other value of the
+        upper half. If all targets are whole numbers below 2**53, of at least two different values, the support is
+        whole.
 
         Parameters
         ----------
         y : ndarray of shape (n,)
             Targets.
+        name : str
+            What the target is called, such as percent_paid.
+
+        Examples
+        --------
+        >>> Support.of_targets(np.array([0.2, 0.5, 0.9]), "share of votes")
+        Support(y_min=0, y_max=1, whole=False)
         """
         if not len(y):
             return None
         y_min = 0 if y.min() >= 0 else None
+        y_max = None if y_min is None else _limit_of_share(y, name)
         whole = bool((y == np.rint(y)).all() and np.abs(y).max() < _MAX_WHOLE and np.ptp(y) > 0)
-        return None if y_min is None and not whole else cls(y_min, None, whole)
+        return None if y_min is None and not whole else cls(y_min, y_max, whole)
 
     def contains(self, y: Any) -> BoolArray:
         """Return whether each target is one of the possible values. Shape of `y`."""
@@ -103,6 +114,43 @@ class Support:
     def __str__(self) -> str:
         limits = limits_text(self.y_min, self.y_max)
         return " of ".join(["whole numbers"] * self.whole + [limits] * bool(limits))
+
+
+_PERCENT_NAMES = re.compile(r"percent|pct|%|(?<![a-z])perc(?![a-z])|share(?![a-z])|proportion", re.IGNORECASE)
+_FRACTION_NAMES = re.compile(
+    r"share(?![a-z])|proportion|probability|fraction|(?<![a-z])(prob|prop|frac)(?![a-z])", re.IGNORECASE
+)
+_OTHER_NAMES = re.compile(
+    r"chang|chg|growth|incr|decr|raise|hike|return|gain|diff|inflation|price|value|volume|cost|odds|ratio|logit",
+    re.IGNORECASE,
+)  # percentages that may be above 100, and shares of a company
+_MIN_PERCENTAGE = 10  # smaller ones may have another unit, and are far from the limit
+_MIN_ROWS_AT_LIMIT = 3
+_MIN_PERCENTAGES = 10  # different values; fewer may be amounts such as 10, 20, 50 and 100
+
+
+def _limit_of_share(y: FloatArray, name: str) -> int | None:
+    """Return 1 or 100 if it is the largest value that targets, none of which is negative, can have; otherwise None."""
+    limit = 1 if y.max() <= 1 else 100
+    if y.max() > limit:
+        return None
+    if _is_reached(y, limit):
+        return limit
+    names = _FRACTION_NAMES if limit == 1 else _PERCENT_NAMES
+    is_named = names.search(name) and not _OTHER_NAMES.search(name)
+    return limit if is_named and (limit == 1 or y.max() > _MIN_PERCENTAGE) else None
+
+
+def _is_reached(y: FloatArray, limit: int) -> bool:
+    """Return whether enough targets lie on the limit to show that there is one.
+
+    Whole numbers up to 1 may be counts. A measurement may be exactly 100, but its frequency falls towards the largest
+    values.
+    """
+    values, counts = np.unique(y, return_counts=True)
+    if counts[-1] < _MIN_ROWS_AT_LIMIT or values[-1] != limit or counts[-1] < counts[values > limit / 2].max():
+        return False
+    return bool(np.any(values % 1)) if limit == 1 else len(values) >= _MIN_PERCENTAGES
 
 
 def _is_float(number: Any) -> bool:

@@ -93,8 +93,8 @@ def run(
         auto: also try a model of the log of the target, if all training targets are positive and they are skewed. none:
         the target itself.
     support
-        The values that intervals can hold. auto: if no training target is negative, no negative numbers; if all are
-        whole numbers, whole numbers only. none: all numbers.
+        The values that intervals can hold. auto: if no training target is negative, no negative numbers; if they are
+        shares or percentages, none above 1 or 100; if all are whole numbers, whole numbers only. none: all numbers.
     level
         Nominal coverage.
     tolerance

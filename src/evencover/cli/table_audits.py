@@ -28,6 +28,7 @@ from evencover.inputs.frames import (
 )
 from evencover.models.encoding import Recognition
 from evencover.studies.column_checks import CheckedColumn, checked_column
+from evencover.studies.doubtful_values import odd_cells_note
 from evencover.studies.table_preparation import column_groups
 from evencover.tables.arrow_data import arrow_data, n_rows_of
 from evencover.tables.batches import import_arrow
@@ -216,7 +217,7 @@ def searched_columns(
 ) -> tuple[Any | None, list[Note]]:
     """Return the columns to search for low coverage, and notes on them and on the columns that were left out.
 
-    Dates that the table holds as text are returned as dates. Without any column to search, None is returned.
+    Dates and numbers that the table holds as text are returned as such. Without any column to search, None is returned.
 
     Parameters
     ----------
@@ -244,16 +245,19 @@ def searched_columns(
     left_out = [f"{name} ({reason})" for name, reason in reasons.items() if reason]
     notes = [Note("features searched", {"number": len(kept), "features": kept})] if kept else []
     notes += [Note("columns left out", {"columns": left_out})] if left_out else []
-    notes += [note for name in kept for note in _doubts(found[name])]
-    dates = {
-        name: each for name in kept if (each := found[name].read.dates) is not None and columns[name].dtype.kind != "M"
+    notes += [note for name in kept for note in _doubts(name, found[name])]
+    read = {
+        name: each
+        for name in kept
+        if (each := found[name].read.converted) is not None and columns[name].dtype.kind != "M"
     }
-    return with_columns(columns_of(table, kept), dates) if kept else None, notes
+    return with_columns(columns_of(table, kept), read) if kept else None, notes
 
 
-def _doubts(found: CheckedColumn) -> Iterator[Note]:
+def _doubts(name: str, found: CheckedColumn) -> Iterator[Note]:
     """Yield what may be wrong with a column that is searched; `audit` has only the setting for missing values."""
-    for message in (found.problem, found.warning):
+    odd = odd_cells_note({} if found.odd is None else {name: found.odd})
+    for message in (found.problem, found.warning, *odd):
         if message is not None:
             usable = tuple(remedy for remedy in message.remedies if set(remedy) == {"missing_values"})
             yield Note("message", {"message": replace(message, remedies=usable)})

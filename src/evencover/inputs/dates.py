@@ -1,4 +1,8 @@
-"""Dates and times in a table's columns: of date types, as text in the usual spellings, as numbers like 20201231."""
+"""Dates and times in a table's columns: of date types, as text in the usual spellings, as numbers like 20201231.
+
+Formats are in the notation of `datetime.strptime`, with two additions: ``%q`` is a quarter, from 1 to 4, and a week
+without a day, such as ``%G-W%V``, is its Monday. Months and quarters are their first day.
+"""
 
 import re
 from collections.abc import Iterator
@@ -14,12 +18,13 @@ from evencover.inputs.frames import as_numbers, is_missing
 
 DateArray: TypeAlias = NDArray[np.datetime64]
 
-_DAYS = (  # in the notation of datetime.strptime; where two fit, the first is used
+_DAYS = (  # where two fit, the first is used
     *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d", "%d.%m.%Y", "%d.%m.%y"),
     *("%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y", "%m/%d/%y", "%d/%m/%y", "%m-%d-%y", "%d-%m-%y"),
     *("%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%d %B %Y", "%d. %B %Y", "%a %b %d %Y"),
     *("%b %d %Y", "%b %d, %Y", "%B %d %Y", "%B %d, %Y"),
-    *("%Y-%m", "%Y/%m", "%m/%Y", "%b-%Y", "%b %Y", "%B %Y", "%b-%y"),
+    *("%Y-%m", "%Y/%m", "%m/%Y", "%b-%Y", "%b %Y", "%B %Y", "%b-%y", "%Y %b", "%Y %B", "%Y-%b", "%YM%m"),
+    *("%G-W%V", "%G W%V", "%GW%V", "%Y Q%q", "%YQ%q", "%Y-Q%q", "%Y/Q%q", "Q%q %Y", "Q%q-%Y", "%qQ%Y"),
 )
 _WITHOUT_COLONS = "%Y%m%dT%H%M%S"
 _CLOCK = re.compile(r"(\d{1,2}:\d\d)(:\d\d)?(\.\d{1,6})?( ?[AaPp][Mm])?( ?(?:Z|[+-]\d\d:?\d\d))?$")
@@ -41,7 +46,7 @@ class DateFormat:
     Parameters
     ----------
     pattern : str
-        The format, in the notation of `datetime.strptime`.
+        The format.
     other : str or None
         Another format that fits all values and gives other dates: day and month exchanged.
     """
@@ -178,8 +183,16 @@ def _moment(value: Any, pattern: str | None) -> datetime | None:
         return datetime.combine(NO_DAY, value.replace(tzinfo=None))
     text = value.strip() if isinstance(value, str) else f"{value:.0f}"
     try:
-        moment = None if pattern is None else _moment(datetime.strptime(text, pattern), None)  # noqa: DTZ007
+        moment = None if pattern is None else _moment(_parsed(text, pattern), None)
     except (ValueError, re.error):
         return None
     is_past = moment is not None and "%y" in (pattern or "") and moment.year >= _FIRST_PAST_YEAR
     return moment.replace(year=moment.year - 100) if moment is not None and is_past else moment
+
+
+def _parsed(text: str, pattern: str) -> datetime:
+    """Return a text in a format as a moment, as `datetime.strptime` does, also for quarters and weeks without a day."""
+    if "%V" in pattern and "%u" not in pattern:
+        text, pattern = f"{text} 1", f"{pattern} %u"
+    moment = datetime.strptime(text, pattern.replace("%q", "%m"))  # noqa: DTZ007
+    return moment.replace(month=3 * moment.month - 2) if "%q" in pattern else moment  # after Q4, this month is no month

@@ -30,6 +30,7 @@ from evencover.inputs.frames import (
     numeric_column,
     row_numbers,
 )
+from evencover.inputs.number_texts import number_unit, numbers_with_unit, odd_cells
 from evencover.models.categories import UNSEEN, EncodedTable, category_means, cross_fitted_means
 from evencover.models.estimators import check_ready, checked_target, fitted_models, remember_features
 from evencover.models.folds import fixed_folds
@@ -60,22 +61,23 @@ class ColumnKind:
     pattern : str or None
         The format of dates that are written as text or numbers, in the notation of `datetime.strptime`.
     numbers : bool
-        Whether it holds numbers that are written as text.
+        Whether it holds numbers that are written as text. Cells that are no numbers are missing values then.
+    unit : str
+        The unit of numbers that are written as text, such as m2; empty if they have none.
     """
 
     left_out: str = ""
     pattern: str | None = None
     numbers: bool = False
+    unit: str = ""
 
     def unreadable(self, values: NDArray[Any]) -> BoolArray:
         """Return which values are not dates in this format, or not numbers, if the column holds such. Shape (n,)."""
-        known = ~is_missing(values)
         if self.pattern is not None:
+            known = ~is_missing(values)
             dates = as_dates(values, self.pattern)
             return known if dates is None else np.isnat(dates) & known
-        if self.numbers and as_numbers(values) is None:
-            return known & [not reads_as_number(value) for value in values.tolist()]
-        return np.zeros(len(values), dtype=bool)
+        return odd_cells(values, self.unit) if self.numbers else np.zeros(len(values), dtype=bool)
 
     @property
     def use(self) -> str:
@@ -84,7 +86,9 @@ class ColumnKind:
             return "left out"
         if self.pattern is not None:
             return f"read as dates in the format {self.pattern}"
-        return "read as numbers" if self.numbers else "used as it is"
+        if not self.numbers:
+            return "used as it is"
+        return f"read as numbers with the unit {self.unit}" if self.unit else "read as numbers"
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +123,8 @@ class Recognition:
     """How `TableEncoder` recognises what each column is, from the rows that it is fitted on.
 
     Row numbers, ids by name, and text that differs in most rows are left out. Text that is dates or numbers is read as
-    such. This depends on the values of these rows alone, so other rows can be calibration rows.
+    such: numbers may all have the same unit, and a few cells may be something else. This depends on the values of these
+    rows alone, so other rows can be calibration rows.
 
     Parameters
     ----------
@@ -136,7 +141,7 @@ class Recognition:
     Examples
     --------
     >>> Recognition().kind("sold", np.array(["31.12.2020", "24.12.2021"]))
-    ColumnKind(left_out='', pattern='%d.%m.%Y', numbers=False)
+    ColumnKind(left_out='', pattern='%d.%m.%Y', numbers=False, unit='')
     >>> Recognition(table_rows=40).kind("number", np.arange(1, 40, 2)).left_out
     'row numbers'
     """
@@ -173,13 +178,13 @@ class Recognition:
         if spelled is not None and not kind.unreadable(values).any():
             return ReadColumn(kind, as_dates(values, spelled.pattern), spelled=spelled)
         numbers = as_numbers(values)
-        is_text = numbers is None
-        if is_text:
-            numbers = numbers_in_text(values)
+        unit = number_unit(values) if numbers is None else None
+        if unit is not None:
+            numbers = numbers_with_unit(values, unit)
         left_out = (
             _why_text_is_id(name, values) if numbers is None else _why_number_is_id(name, numbers, self.table_rows)
         )
-        return ReadColumn(ColumnKind(left_out, numbers=is_text and numbers is not None), None, numbers, spelled)
+        return ReadColumn(ColumnKind(left_out, None, unit is not None, unit or ""), None, numbers, spelled)
 
 
 def is_time_name(name: str) -> bool:
@@ -247,6 +252,9 @@ class EncodedColumn:
         The other values in `fit`. If there are any, one indicator column marks them and all unseen values.
     text : bool
         Whether the column held text, as opposed to numbers that are treated as categories.
+    unit : str or None
+        For numbers that were written as text in `fit`, their unit, which may be empty. Other text is a missing value.
+        None for a column that held numbers: text in new rows is an error.
     """
 
     name: str
@@ -255,6 +263,7 @@ class EncodedColumn:
     categories: tuple[str, ...] | None = None
     rare: tuple[str, ...] = ()
     text: bool = False
+    unit: str | None = None
 
     @property
     def values(self) -> tuple[str, ...] | None:
@@ -278,7 +287,7 @@ class EncodedColumn:
         return self._numbers(values, rows) if self.categories is None else self._indicators(values)
 
     def _numbers(self, values: NDArray[Any], rows: RowNumbers) -> FloatArray:
-        numbers = _as_numbers(values, self.name, rows)
+        numbers = _as_numbers(values, self.name, self.unit, rows)
         missing = np.isnan(numbers)
         filled = np.where(missing, self.fill, numbers)
         return np.column_stack([filled, missing] if self.missing else [filled])
@@ -439,7 +448,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Columns of numbers to treat as categories, such as codes; by name, or by position in an array.
     dates : mapping from str or int to str, optional
         Columns of text, or of numbers like 20201231, that are dates, with their format in the notation of
-        `datetime.strptime`, such as ``{"sold": "%d.%m.%Y"}``. Columns of date types need not be named.
+        `datetime.strptime`, such as ``{"sold": "%d.%m.%Y"}``; also ``%q`` for a quarter, as in ``"%Y Q%q"``, and weeks
+        without a day, as in ``"%G-W%V"``. Columns of date types need not be named.
+    numbers : mapping from str or int to str, optional
+        Columns of text that are numbers, with their unit, such as ``{"area": "m2"}``, or with an empty text. Cells that
+        are no such numbers are missing values.
     ignored : sequence of str or int
         Columns that are not features, for example because only a taxonomy uses them.
     max_categories : int
@@ -470,12 +483,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     recognition: Recognition | None = None  # of encoders in files that were saved without them
     by_mean: Sequence[str | int] = ()
+    numbers: Mapping[Any, str] | None = None
 
     def __init__(
         self,
         *,
         categorical: Sequence[str | int] = (),
         dates: Mapping[Any, str] | None = None,
+        numbers: Mapping[Any, str] | None = None,
         ignored: Sequence[str | int] = (),
         max_categories: int = 30,
         by_mean: Sequence[str | int] = (),
@@ -483,6 +498,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.categorical = categorical
         self.dates = dates
+        self.numbers = numbers
         self.ignored = ignored
         self.max_categories = max_categories
         self.by_mean = by_mean
@@ -507,6 +523,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for argument, given in (
             ("categorical", self.categorical),
             ("dates", self._patterns),
+            ("numbers", self._units),
             ("ignored", self.ignored),
         ):
             _check_column_names(argument, given, names)
@@ -532,6 +549,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return what a column with these values is: by the arguments, or as `fit` recognises it."""
         if name in self._patterns:
             return ColumnKind(pattern=self._patterns[name])
+        if name in self._units:
+            return ColumnKind(numbers=True, unit=self._units[name])
         if self.recognition is None or name in self.categorical or name in self.ignored:
             return ColumnKind()
         return self.recognition.kind(name, values)
@@ -563,9 +582,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.array(names, dtype=object)
 
     def unseen_values(self, X: Any) -> list[str]:
-        """Return a message for each column with missing values or categories that did not occur in `fit`."""
+        """Return a message for each column with missing values or categories that did not occur in `fit`.
+
+        Also for each column with text that is no number (`odd_values`).
+        """
         check_is_fitted(self)
-        messages = []
+        messages = self.odd_values(X)
         for known, values in self._known_columns(X):
             missing = int(is_missing(values).sum())
             if missing and not known.missing:
@@ -585,6 +607,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             known.codes(values) for known, values in self._known_columns(X) if isinstance(known, EncodedCategories)
         ]
         return np.any([each == UNSEEN for each in codes], axis=0) if codes else np.zeros(n_rows(X), dtype=bool)
+
+    def odd_values(self, X: Any) -> list[str]:
+        """Return a message for each column that was read as numbers and has other text, which counts as missing."""
+        columns = ((known, values) for known, values in self._known_columns(X) if isinstance(known, EncodedColumn))
+        return [message for known, values in columns for message in _odd_message(known, values)]
 
     def _columns(self, X: Any) -> Iterator[tuple[Any, NDArray[Any]]]:
         """Yield the name and the values of each column that is a feature."""
@@ -608,6 +635,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _patterns(self) -> Mapping[Any, str]:
         return self.dates or {}
 
+    @property
+    def _units(self) -> Mapping[Any, str]:
+        return self.numbers or {}
+
     def _learn_column(
         self, name: str | int, values: NDArray[Any], kind: ColumnKind, target: FloatArray | None
     ) -> Encoded:
@@ -615,10 +646,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if kind.pattern is not None or (name not in self.categorical and has_date_type(values)):
             return _learn_dates(str(name), values, kind.pattern)
         if kind.numbers or (name not in self.categorical and as_numbers(values) is not None):
-            numbers = _as_numbers(values, str(name))
+            unit = kind.unit if kind.numbers else None
+            numbers = _as_numbers(values, str(name), unit)
             known = numbers[~np.isnan(numbers)]
             if len(known):
-                return EncodedColumn(str(name), len(numbers) - len(known), float(np.median(known)))
+                fill = float(np.median(known))
+                return EncodedColumn(str(name), len(numbers) - len(known), fill, text=kind.numbers, unit=unit)
             return EncodedColumn(str(name), len(numbers), categories=())  # new rows may have numbers or text
         texts = _as_texts(values, str(name))
         counts = Counter(texts)
@@ -701,9 +734,21 @@ def _check_column_names(argument: str, given: Any, names: Sequence[Any]) -> None
         raise ValueError(f"{argument} must name columns of X, which has {first_few(list(names))}; got {unknown}")
 
 
-def _as_numbers(values: NDArray[Any], name: str, rows: RowNumbers = FROM_ZERO) -> FloatArray:
-    """Return a column as numbers, with NaN for missing values; raise ValueError for words and infinite values."""
-    numbers = as_numbers(values)
+def _odd_message(known: EncodedColumn, values: NDArray[Any]) -> list[str]:
+    """Return a message if a column that was read as numbers has text that is no number."""
+    if known.unit is None or not (odd := odd_cells(values, known.unit)).any():
+        return []
+    such = f"numbers with the unit {known.unit!r}" if known.unit else "numbers"
+    cells = values[odd].tolist()
+    return [f"{known.name!r}: values that are not {such} count as missing, such as {cells[0]!r}; rows: {len(cells)}"]
+
+
+def _as_numbers(values: NDArray[Any], name: str, unit: str | None, rows: RowNumbers = FROM_ZERO) -> FloatArray:
+    """Return a column as numbers, with NaN for missing values; raise ValueError for infinite values.
+
+    Text that is no number with the unit is missing. Without a unit, it raises ValueError.
+    """
+    numbers = as_numbers(values) if unit is None else numbers_with_unit(values, unit)
     if numbers is None:
         numbers = numbers_in_text(values)
     if numbers is None:

@@ -647,6 +647,7 @@ def _encoding_text(column: Encoded) -> str:
         return f"the mean target of each of {len(column.categories)} different values{missing}"
     if column.categories is None:
         fill = f"; missing values become {format_number(column.fill)}" * (column.missing > 0)
-        return f"the number itself{fill}{marks}"
+        unit = f" of {column.unit}" if column.unit else ""
+        return f"the number itself{unit}{fill}{marks}"
     others = f", one for {len(column.rare)} rarer values" * bool(column.rare)
     return f"one column for each of {first_few(column.categories)}{others}{marks}"

@@ -27,6 +27,7 @@ from evencover.inputs.frames import (
     is_missing,
     numbers_in_text,
 )
+from evencover.inputs.number_texts import numbers_with_unit, shared_unit
 from evencover.models.encoding import (
     MAX_CATEGORIES,
     ColumnKind,
@@ -37,6 +38,7 @@ from evencover.models.encoding import (
     is_id_name,
     is_time_name,
 )
+from evencover.studies.doubtful_values import OddCells
 from evencover.studies.messages import Message
 from evencover.target_support import Support
 
@@ -53,11 +55,14 @@ class CheckedColumn:
         What it was recognised as; if it cannot be used as it is, this may be a column that is used unchanged.
     problem, warning : Message or None
         Why it cannot be used as it is; what may be wrong.
+    odd : OddCells or None
+        The cells of a column of numbers that are no numbers.
     """
 
     read: ReadColumn = field(default_factory=ReadColumn)
     problem: Message | None = None
     warning: Message | None = None
+    odd: OddCells | None = None
 
     @property
     def left_out(self) -> str:
@@ -88,7 +93,11 @@ def checked_column(
         unreadable = ColumnKind(pattern=read.spelled.pattern).unreadable(values)
         return CheckedColumn(problem=_mixed_dates_problem(name, values, unreadable, rows))
     if read.numbers is not None:
-        return CheckedColumn(read, _number_problem(name, values, read.numbers, rows))
+        unreadable = read.kind.unreadable(values)
+        odd = OddCells.of(values, unreadable, rows) if unreadable.any() else None
+        if odd is not None and not odd.are_few:
+            return CheckedColumn(problem=mixed_problem(name, values, read.kind, rows))
+        return CheckedColumn(read, _number_problem(name, values, read.numbers, rows), odd=odd)
     problem = type_problem(name, values, rows) or _mixed_text_problem(name, values, rows)
     return CheckedColumn(read) if problem is None else CheckedColumn(problem=problem)
 
@@ -154,24 +163,23 @@ def _number_problem(name: str, values: NDArray[Any], numbers: FloatArray, rows: 
 
 def _mixed_text_problem(name: str, values: NDArray[Any], rows: RowNumbers) -> Message | None:
     """Return the problem of a column of text, if fewer than half of its values are other text than numbers."""
-    counts = Counter(str(value) for value in values[~is_missing(values)].tolist())
-    words = {text: count for text, count in counts.items() if not reads_as_number(text)}
-    if not words or sum(words.values()) >= counts.total() / 2:
-        return None
-    return _mixed_problem(name, values, counts, words, rows)
+    kind = ColumnKind(numbers=True)
+    n_words = np.count_nonzero(kind.unreadable(values))
+    return mixed_problem(name, values, kind, rows) if 0 < n_words < (~is_missing(values)).sum() / 2 else None
 
 
-def _mixed_problem(
-    name: str, values: NDArray[Any], counts: Mapping[str, int], words: Mapping[str, int], rows: RowNumbers
-) -> Message:
-    """Return the problem of a column of numbers with other text in some rows."""
+def mixed_problem(name: str, values: NDArray[Any], kind: ColumnKind, rows: RowNumbers) -> Message:
+    """Return the problem of a column of numbers of this kind with other text in some rows."""
+    known, odd = ~is_missing(values), kind.unreadable(values)
+    words = list(dict.fromkeys(str(value) for value in values[odd].tolist()))
     remedies = [{"categorical": [name]}, {"drop": [name]}]
-    row, value = first_non_numeric(values)
     if are_words(words):
-        remedies.insert(len(counts) <= MAX_CATEGORIES, {"missing_values": list(words)})
+        n_texts = len({str(value) for value in values[known].tolist()})
+        remedies.insert(n_texts <= MAX_CATEGORIES, {"missing_values": words})
+    held = f"numbers with the unit {kind.unit!r}" if kind.unit else "numbers"
     text = (
-        f"column {name!r} holds numbers, and {value!r:.80} in {rows.text(row)}; not numbers: {sum(words.values())} of "
-        f"{sum(counts.values())} values"
+        f"column {name!r} holds {held}, and {values[odd].tolist()[0]!r:.80} in {rows.text(odd.argmax())}; not "
+        f"{'such ' * bool(kind.unit)}numbers: {odd.sum()} of {known.sum()} values"
     )
     return Message(text, tuple(remedies))
 
@@ -430,6 +438,9 @@ def read_target(
 ) -> tuple[FloatArray, list[Message]]:
     """Return the targets, with NaN for missing ones, and the problems of the column.
 
+    Text is read if every cell is a number, or if every cell is a number with the same unit. The second is not possible
+    for a batch, because other batches may have another unit.
+
     Parameters
     ----------
     target : str
@@ -447,6 +458,8 @@ def read_target(
     numbers = as_numbers(values)
     if numbers is None:
         numbers = numbers_in_text(values)
+    if numbers is None and not of_batch and (unit := shared_unit(values)) is not None:
+        numbers = numbers_with_unit(values, unit)
     if numbers is None:
         return np.empty(0), [_problem_of_other_values(name, values, rows)]
     problems = []
@@ -466,6 +479,16 @@ def read_target(
     if not of_batch and len(known) > 1 and np.ptp(known) <= _ROUNDING_MARGIN * np.abs(known).max():
         problems.append(Message(f"{name} must vary; it is {known[0]:g} in every row, so there is nothing to predict"))
     return numbers, problems
+
+
+def unit_notes(target: str, values: NDArray[Any]) -> tuple[Message, ...]:
+    """Return a note if the targets are written with a unit."""
+    unit = shared_unit(values) if as_numbers(values) is None else None
+    if unit is None:
+        return ()
+    first = values[~is_missing(values)][:1]
+    (cell,), (number,) = first.tolist(), numbers_with_unit(first, unit)
+    return (Message(f"the target {target!r} is read as numbers with the unit {unit!r}: {cell!r} is {number:g}"),)
 
 
 def support_notes(support: Support | None, *, decided: bool) -> list[Message]:

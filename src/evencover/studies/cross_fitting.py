@@ -163,12 +163,15 @@ class CrossSettings:
         The score.
     taxonomy : taxonomy
         The groups.
+    target : str
+        The name of the target.
     """
 
     plan: Plan
     model: Any
     nonconformity: Score
     taxonomy: Taxonomy
+    target: str = ""
 
     @classmethod
     def of(cls, plan: Plan, table: PreparedTable, n_units: int) -> "CrossSettings":
@@ -184,6 +187,7 @@ class CrossSettings:
             model,
             score if plan.nonconformity is None else plan.nonconformity,
             taxonomy if plan.taxonomy is None else plan.taxonomy,
+            table.target,
         )
 
     @property
@@ -224,7 +228,7 @@ class CrossSettings:
 
     def score_of(self, y: FloatArray) -> Score:
         """Return the score, with the support of these targets."""
-        return with_support(self.nonconformity, self.plan.target_support(y))
+        return with_support(self.nonconformity, self.plan.target_support(y, self.target))
 
     def fitted(self, X: Any, y: FloatArray, units: Units) -> CrossConformalRegressor:
         """Return the model, fitted and calibrated on these rows."""

@@ -30,6 +30,7 @@ from evencover.inputs.arrays import FloatArray, IntArray, check_count, warn_user
 from evencover.inputs.frames import join_columns
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
+from evencover.models.encoding import encoder_of
 from evencover.quantiles import level_fraction
 from evencover.rows import Rows
 from evencover.scores.support import OutsideSupportWarning
@@ -157,7 +158,7 @@ class ModelTest:
         """Count rows at all levels. Return their intervals at the plan's own level, and their groups."""
         self.outside.add("test", batch.y)
         with self.warnings.collected(), batch.named_errors():
-            rows = self.regressor.rows(batch.table.select(self.features), batch.y)
+            rows = _predicted(self.regressor, batch, self.features)
             at_all_levels = self.regressor.predict_interval(rows, level=list(self.by_level))
             groups = self.taxonomy.assign(rows)
         intervals = {level: _at(at_all_levels, position) for position, level in enumerate(self.by_level)}
@@ -323,12 +324,20 @@ def _calibrated(sampled: Study, table: LargeTable) -> "ModelTest":
         for rows in table.rows("calibration", features):
             outside.add("calibration", rows.y)
             with warnings.collected(), rows.named_errors():
-                predicted = regressor.rows(rows.table.select(features), rows.y)
+                predicted = _predicted(regressor, rows, features)
             yield predicted, None
 
     with warnings.collected():
         regressor.calibrate_batches(parts())
     return ModelTest.of(sampled, regressor, outside, warnings)
+
+
+def _predicted(regressor: ConformalRegressor, used: UsedRows, features: Sequence[str]) -> Rows:
+    """Return rows of a batch with their predictions; warn of text among numbers, which counts as missing."""
+    table, encoder = used.table.select(features), encoder_of(regressor)
+    for text in [] if encoder is None else encoder.odd_values(table):
+        warn_user(text)
+    return regressor.rows(table, used.y)
 
 
 @contextmanager

@@ -139,7 +139,8 @@ class Plan:
         its own training rows; only models with `WithSpread` do, with at least 20 rows and a score without a unit.
     support : {"auto", "none"} or Support
         The values that the target can have; the score is `Bounded` by it. "auto" decides it on the training targets:
-        if none of them is negative, the limit is 0; if all are whole numbers, intervals hold whole numbers only.
+        if none of them is negative, the limit is 0; if they are shares, the upper limit is 1 or 100 (see
+        `Support.of_targets`); if all are whole numbers, intervals hold whole numbers only.
         "none" is no support. If the calibration is "cross", all rows are training rows, and the guarantee assumes that
         new targets have the support, too. It does not apply to a score that is `Bounded` already.
     seed : int
@@ -231,19 +232,21 @@ class Plan:
         """The share of the rows for training."""
         return 1 - self.calibration_size - self.test_size
 
-    def target_support(self, y: FloatArray) -> Support | None:
+    def target_support(self, y: FloatArray, name: str = "") -> Support | None:
         """Return the support of the target, for training targets `y`; None if it has none.
 
         Parameters
         ----------
         y : ndarray of shape (n,)
             Targets of the training rows.
+        name : str
+            The name of the target, which may say that it is a share.
         """
         if isinstance(self.nonconformity, Bounded):
             return self.nonconformity.support
         if isinstance(self.support, Support):
             return self.support
-        return Support.of_targets(y) if self.support == "auto" else None
+        return Support.of_targets(y, name) if self.support == "auto" else None
 
     def for_table(self, n_rows: int, *, cross: bool = False) -> "Plan":
         """Return the plan with a model instead of "auto", for a table of this many rows.

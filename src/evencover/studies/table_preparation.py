@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from evencover.groups import Groups, first_few
-from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, lookup, similar_name
+from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, is_number, lookup, similar_name
 from evencover.inputs.dates import date_format
 from evencover.inputs.frames import (
     FROM_ZERO,
@@ -25,16 +25,25 @@ from evencover.inputs.frames import (
     take,
     with_columns,
 )
+from evencover.inputs.number_texts import are_missing_cells
 from evencover.models.encoding import ColumnKind, Recognition, TableEncoder
 from evencover.studies.column_checks import (
     CheckedColumn,
     checked_column,
     dependence_notes,
     leak_warnings,
+    mixed_problem,
     panel_unit,
     read_target,
     time_numbers,
     type_problem,
+    unit_notes,
+)
+from evencover.studies.doubtful_values import (
+    OddCells,
+    class_code_warning,
+    missing_value_codes,
+    odd_cells_note,
 )
 from evencover.studies.messages import Message, TableError
 
@@ -89,15 +98,19 @@ class Decision:
 USED = Decision(ColumnKind())
 
 
-def decision_notes(decisions: Mapping[str, Decision]) -> Iterator[Message]:
-    """Yield notes on columns that are read as dates or numbers, that are left out, and that all rows would change."""
-    for kind, names in (
-        ("dates", [name for name, each in decisions.items() if any(kind.pattern for kind in each.used)]),
-        ("numbers", [name for name, each in decisions.items() if any(kind.numbers for kind in each.used)]),
-    ):
+def decision_notes(decisions: Mapping[str, Decision], odd: Mapping[str, OddCells]) -> Iterator[Message]:
+    """Yield notes on columns that are read as dates or numbers, that are left out, and that all rows would change.
+
+    `odd` are the cells, by column, that are no numbers.
+    """
+    dates = [name for name, each in decisions.items() if any(kind.pattern for kind in each.used)]
+    units = {name: kind.unit for name, each in decisions.items() for kind in each.used if kind.numbers}
+    numbers = [f"{name} (unit {unit!r})" if unit else name for name, unit in units.items() if name not in odd]
+    for what, names in (("dates", dates), ("numbers", numbers)):
         if names:
-            text = f"read as {kind}: {', '.join(names)}. To use one as categories"
+            text = f"read as {what}: {', '.join(names)}. To use one as categories"
             yield Message(text, ({"categorical": "NAME"},), lead=", add")
+    yield from odd_cells_note({name: each for name, each in odd.items() if name in units})
     if ids := {name: each.left_out for name, each in decisions.items() if each.left_out}:
         described = ", ".join(f"{name} ({reason})" for name, reason in ids.items())
         yield Message(f"not used as features: {described}. To use one", ({"keep": "NAME"},), lead=", add")
@@ -112,7 +125,8 @@ def decision_notes(decisions: Mapping[str, Decision]) -> Iterator[Message]:
 
 def unreadable_value(name: str, kind: ColumnKind, values: NDArray[Any], value: Any, where: str) -> Message:
     """Return the problem of a value that a model cannot read, because the rows that it is fitted on have no such."""
-    held = "numbers" if kind.pattern is None else f"dates in the format {kind.pattern}"
+    numbers = f"numbers with the unit {kind.unit}" if kind.unit else "numbers"
+    held = numbers if kind.pattern is None else f"dates in the format {kind.pattern}"
     text = f"column {name!r} holds {held} in the rows that the model is fitted on, and {value!r:.80} in {where}"
     remedies: list[Mapping[str, Any]] = [{"drop": [name]}, {"categorical": [name]}]
     spelled = None if kind.pattern is None else date_format(values, day_first=True)
@@ -197,14 +211,18 @@ class PreparedTable:
         What each column is.
     converted : mapping from str to ndarray of shape (n,)
         The dates and numbers of columns that hold them as text.
+    target : str
+        The name of the target.
     clusters : Groups or None
         The clusters of the rows.
     times : ndarray of shape (n,) or None
         The times of the rows, as numbers.
     warnings : tuple of Message
         What may be wrong.
-    without_target, dependence : tuple of Message
-        Notes on rows without a target, and on rows that depend on each other.
+    without_target, dependence, target_notes : tuple of Message
+        Notes on rows without a target, on rows that depend on each other, and on the target.
+    odd : mapping from str to OddCells
+        The cells of columns of numbers that are no numbers, by all rows.
     row_numbers : RowNumbers
         How messages number the rows of the given table.
     """
@@ -215,11 +233,14 @@ class PreparedTable:
     encoder: TableEncoder
     decisions: Mapping[str, Decision]
     converted: Mapping[str, NDArray[Any]]
+    target: str
     clusters: Groups | None = None
     times: FloatArray | None = None
     warnings: tuple[Message, ...] = ()
     without_target: tuple[Message, ...] = ()
     dependence: tuple[Message, ...] = ()
+    target_notes: tuple[Message, ...] = ()
+    odd: Mapping[str, OddCells] = field(default_factory=dict)
     row_numbers: RowNumbers = FROM_ZERO
 
     @property
@@ -230,7 +251,8 @@ class PreparedTable:
     @property
     def notes(self) -> tuple[Message, ...]:
         """What else the user should know."""
-        return (*self.without_target, *decision_notes(self.decisions), *self.dependence)
+        decided = decision_notes(self.decisions, self.odd)
+        return (*self.without_target, *self.target_notes, *decided, *self.dependence)
 
     def decided_by(self, fits: Sequence[IntArray]) -> "PreparedTable":
         """Return the table with the columns that models use which are fitted on these rows each.
@@ -248,13 +270,15 @@ class PreparedTable:
             for name, decision in self.decisions.items()
         }
         pairs = [(name, kind) for name, each in decisions.items() for kind in each.unlike_all_rows]
-        problems = [problem for pair in pairs if (problem := self._unreadable(*pair)) is not None]
+        unreadable = [(*pair, bad) for pair in pairs if (bad := pair[1].unreadable(columns[pair[0]])).any()]
+        problems = [self._unreadable(*each) for each in unreadable if not self._counts_as_missing(*each)]
         if all(each.left_out for each in decisions.values()):
             problems.append(no_features(decisions))
         if problems:
             raise TableError(problems)
         names = [name for name in column_names(self.features) or () if not decisions.get(name, USED).left_out]
-        return replace(self, features=columns_of(self.features, names), decisions=decisions)
+        odd = {name: OddCells.of(columns[name], bad, self.row_numbers, self.rows) for name, _, bad in unreadable}
+        return replace(self, features=columns_of(self.features, names), decisions=decisions, odd={**odd, **self.odd})
 
     @property
     def fixed_encoder(self) -> TableEncoder:
@@ -264,16 +288,17 @@ class PreparedTable:
         unchanged = (*encoder.recognition.unchanged, *plain)
         recognition = replace(encoder.recognition, keep=tuple(kinds), unchanged=unchanged)
         dates = {name: kind.pattern for name, kind in kinds.items() if kind.pattern is not None}
-        fixed: TableEncoder = encoder.set_params(dates=dates, recognition=recognition)
+        numbers = {name: kind.unit for name, kind in kinds.items() if kind.numbers}
+        fixed: TableEncoder = encoder.set_params(dates=dates, numbers=numbers, recognition=recognition)
         return fixed
 
-    def _unreadable(self, name: str, kind: ColumnKind) -> Message | None:
-        """Return the problem of a column with values that a model cannot read; None if it can read all of them."""
-        values = column(self.features, name, "table")
-        bad = kind.unreadable(values)
-        if not bad.any():
-            return None
-        row = int(bad.argmax())
+    def _counts_as_missing(self, name: str, kind: ColumnKind, bad: BoolArray) -> bool:
+        """Return whether a model takes the values that it cannot read for missing ones: few text among numbers."""
+        return kind.numbers and are_missing_cells(bad, column(self.features, name, "table"))
+
+    def _unreadable(self, name: str, kind: ColumnKind, bad: BoolArray) -> Message:
+        """Return the problem of a column with values that a model cannot read."""
+        values, row = column(self.features, name, "table"), int(bad.argmax())
         where = self.row_numbers.text(self.rows[row])
         return unreadable_value(name, kind, values, values.tolist()[row], where)
 
@@ -339,6 +364,7 @@ def _prepared(
     ignored = [name for name in roles.grouping if name not in found and name != roles.target]
     names = [name for name in columns if name in ignored or name in found]
     used, n, numbers = np.flatnonzero(~np.isnan(y)), n_rows(table), row_numbers(table)
+    table = with_columns(table, _objects_as_text(table, found))
     if len(used) < len(y):
         table, columns = take(table, used), {name: values[used] for name, values in columns.items()}
     return PreparedTable(
@@ -352,12 +378,28 @@ def _prepared(
         ),
         {name: Decision(each.read.kind) for name, each in found.items()},
         {name: columns[name] for name, each in found.items() if each.read.converted is not None},
+        roles.target,
         clusters=None if roles.clusters is None else column_groups(table, roles.clusters, "clusters"),
         warnings=tuple(_warnings(found, columns, roles, y[used])),
         without_target=(missing_target_note(len(y) - len(used), len(y)),) if len(used) < len(y) else (),
         dependence=tuple(_dependence(found, columns, roles)),
+        target_notes=unit_notes(roles.target, column(table, roles.target, "target")),
+        odd={name: each.odd for name, each in found.items() if each.odd is not None},
         row_numbers=numbers,
     )
+
+
+def _objects_as_text(table: Any, found: Mapping[str, CheckedColumn]) -> dict[str, NDArray[Any]]:
+    """Return the columns of Python objects, numbers and a few texts, as text, which they also are in the rows of a fit.
+
+    The type of a column is that of the whole table, as in a file.
+    """
+    objects = {name: column(table, name, "table") for name, each in found.items() if each.odd is not None}
+    return {
+        name: np.where(is_missing(values), None, values.astype(str)).astype(object)  # type: ignore[call-overload]
+        for name, values in objects.items()
+        if values.dtype.kind == "O" and any(map(is_number, values.tolist()))
+    }
 
 
 def _checked_names(table: Any) -> list[str]:
@@ -389,8 +431,11 @@ def _checked_column(name: str, values: NDArray[Any], roles: ColumnRoles, rows: R
     if name in roles.categorical:
         return CheckedColumn(problem=type_problem(name, values, rows) if as_numbers(values) is None else None)
     found = checked_column(name, values, Recognition(keep=roles.keep, day_first=roles.day_first), rows)
+    if name not in roles.grouping:
+        return found
     # Groups have the values as they are.
-    return CheckedColumn(problem=found.problem) if name in roles.grouping else found
+    mixed = mixed_problem(name, values, found.read.kind, rows) if found.odd is not None else None
+    return CheckedColumn(problem=found.problem or mixed)
 
 
 def _order(
@@ -419,7 +464,8 @@ def _split_problems(
         if name is None or name not in (column_names(table) or ()):
             continue
         values = column(table, name, role)
-        missing = is_missing(values) & ~without_target
+        missing = np.isnan(times) if role == "time" and times is not None else is_missing(values)
+        missing &= ~without_target
         if missing.any():
             found = f"missing: {missing.sum()} of {len(missing)} {rows.first(missing)}"
             label = "a label" if role == "clusters" else "a time"
@@ -445,18 +491,14 @@ def _target(table: Any, roles: ColumnRoles, rows: RowNumbers) -> tuple[FloatArra
 def _warnings(
     found: Mapping[str, CheckedColumn], columns: Mapping[str, NDArray[Any]], roles: ColumnRoles, y: FloatArray
 ) -> Iterator[Message]:
-    """Yield what may be wrong: leaks, ambiguous dates, a target with two values."""
+    """Yield what may be wrong: leaks, ambiguous dates, numbers that mean a missing value, a target that is a class."""
     unchanged = (name for name, each in found.items() if not each.left_out and each.read.dates is None)
     candidates = (name for name in unchanged if name not in roles.categorical)
-    numbers = {name: as_numbers(columns[name]) for name in candidates}
-    yield from leak_warnings({name: each for name, each in numbers.items() if each is not None}, roles.target, y)
+    numbers = {name: each for name in candidates if (each := as_numbers(columns[name])) is not None}
+    yield from leak_warnings(numbers, roles.target, y)
     yield from (each.warning for each in found.values() if each.warning is not None)
-    distinct = np.unique(y)
-    if len(distinct) == 2:
-        yield Message(
-            f"the target {roles.target!r} has two values only, {distinct[0]:g} and {distinct[1]:g}. Intervals for such "
-            "a target say little: predict the probability of a class with a classifier instead"
-        )
+    yield from missing_value_codes(numbers, roles.target, y)
+    yield from class_code_warning(roles.target, y)
 
 
 def _dependence(

@@ -42,6 +42,7 @@ from evencover.studies.table_preparation import (
     PreparedTable,
     prepare_table,
 )
+from evencover.target_support import Support
 from evencover.taxonomies import Taxonomy, fresh_taxonomy, has_known_sizes
 
 Parts: TypeAlias = tuple[Part, Part, Part]  # for training, calibration and test
@@ -274,13 +275,15 @@ def _fit_split(table: PreparedTable, parts: Parts, plan: Plan, progress: StagePr
     """Return a model that was fitted on the first part and calibrated on the second; the third tests it."""
     decided, (training, calibration, test) = _decided_on_training_rows(table, parts)
     _warn_of(table)
-    outside, support_note = _support_messages(plan, parts)
+    support = plan.target_support(training.y, table.target)
+    outside, support_note = _support_messages(support, plan, parts)
     model = Pipeline([("table", decided.encoder), ("model", cloned(plan.estimator()))])
     clusters, held_out = (_clusters_of(table, part) for part in (training, calibration))
     n_calibration = len(calibration) if held_out is None else len(np.unique(held_out))
     times = None if table.times is None else table.times[table.places(training.positions)]
     structure = RowStructure(clusters, times)
-    regressor = _fitted_regressor(model, training, structure, (n_calibration, len(test)), plan, progress)
+    decided_plan = replace(plan, support="none" if support is None else support)
+    regressor = _fitted_regressor(model, training, structure, (n_calibration, len(test)), decided_plan, progress)
     progress("calibrating")
     regressor.calibrate(calibration.X, calibration.y, clusters=held_out)
     rows = regressor.rows(test.X, test.y)
@@ -318,7 +321,7 @@ def _fit_cross(table: PreparedTable, plan: Plan, progress: StageProgress) -> _Fi
     table.decided_by(settings.test_fits(units))  # an error now, if a model that tests cannot read some value
     regressor = settings.fitted(decided.features, table.y, units)
     models, test = cross_fitted(settings, table, units, regressor.guarantee_, progress)
-    support = plan.target_support(table.y)
+    support = plan.target_support(table.y, table.target)
     outside = support_warnings(support, test=table.y)
     notes = [*support_notes(support, decided=_decides_support(plan)), *_log_notes_of_folds(regressor, models, plan)]
     notes += category_notes(fitted_models(regressor)[0][0].columns_, None)
@@ -336,10 +339,9 @@ def _warn_of(table: PreparedTable) -> None:
         warn_user(TableWarning(warning))
 
 
-def _support_messages(plan: Plan, parts: Parts) -> tuple[list[Message], list[Message]]:
+def _support_messages(support: Support | None, plan: Plan, parts: Parts) -> tuple[list[Message], list[Message]]:
     """Return a warning of targets outside the support, which is also given here, and a note on the support."""
-    training, calibration, test = parts
-    support = plan.target_support(training.y)
+    _, calibration, test = parts
     outside = support_warnings(support, calibration=calibration.y, test=test.y)
     if not support_warnings(support, calibration=calibration.y):  # `calibrate` warns of calibration targets
         for warning in outside:

@@ -15,6 +15,7 @@ import numpy as np
 from evencover.groups import first_few
 from evencover.inputs.arrays import reads_as_number, warn_user
 from evencover.inputs.frames import with_row_numbers
+from evencover.inputs.number_texts import CURRENCIES
 from evencover.inputs.optional import import_optional
 
 _COLUMNS = b"evencover.columns"  # in the metadata of a pyarrow table: the columns of its file, if there are more
@@ -91,9 +92,8 @@ def _is_pandas_numbering(names: Sequence[str]) -> bool:
 Comma: TypeAlias = Literal["thousands", "decimal", "either"]  # what a comma between digits means
 
 _MISSING = ("", ".")  # in a column of numbers
-_CURRENCIES = "$€£¥₹₽₩₺₴₪₫₱₦฿¢"
 _NUMBER = re.compile(
-    rf"(?P<sign>[+-]?)(?P<before>[{_CURRENCIES}]?)\s?(?P<digits>[+-]?[\d.,]+(e[+-]?\d+)?)\s?(?P<after>[%{_CURRENCIES}]?)",
+    rf"(?P<sign>[+-]?)(?P<before>[{CURRENCIES}]?)\s?(?P<digits>[+-]?[\d.,]+(e[+-]?\d+)?)\s?(?P<after>[%{CURRENCIES}]?)",
     re.IGNORECASE,
 )
 _THOUSANDS_SPACE = re.compile("(?<=\\d)[\u00a0\u202f'\u2019](?=\\d{3}(?!\\d))")  # as in 1'234
