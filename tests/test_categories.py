@@ -228,7 +228,7 @@ class TestLinear:
 
 class TestStack:
     def test_the_columns_of_each_regressor(self):
-        layout = FeatureLayout(5, (255, 256))
+        layout = FeatureLayout(5, (255, 256), 2)
         rows = np.arange(14.0).reshape(2, 7)
         members = stack_members(EFFORTS["normal"], 100, layout, 0)
         columns = {name: each.regressor[0].fit(rows).transform(rows)[0] for name, each in members.items()}

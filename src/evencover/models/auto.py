@@ -20,7 +20,7 @@ from evencover.inputs.arrays import FloatArray, IntArray, checked_vector, lookup
 from evencover.intervals import Intervals
 from evencover.metrics import interval_scores
 from evencover.models._outputs import QuantilePlan, Scaling, estimable_probabilities, relative_floor
-from evencover.models.categories import FeatureLayout, category_means, codes_of, cross_fitted_means
+from evencover.models.categories import EncodedTable, FeatureLayout, category_means, codes_of, cross_fitted_means
 from evencover.models.estimators import checked_features, checked_rows, checked_target, fitted_clone, remember_features
 from evencover.models.folds import RowStructure, out_of_fold_predictions
 from evencover.models.linear import ScreenedColumns
@@ -649,7 +649,8 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             clusters = None if clusters is None else clusters[order]
         scaling, structure = Scaling.of(rows, target), RowStructure(clusters, times)
         n_categories = tuple(int(each.max(initial=0)) + 1 for each in codes.T)
-        layout = FeatureLayout(rows.shape[1], n_categories, ordered=times is not None)
+        n_means = X.means.shape[1] if isinstance(X, EncodedTable) else 0
+        layout = FeatureLayout(rows.shape[1], n_categories, n_means, ordered=times is not None)
         features, scaled = _standardized(scaling, rows, codes), scaling.target(target)
         chosen = random_rows(len(target), _MAX_CHOICE_ROWS, seed)
         some, some_targets, some_structure = features[chosen], scaled[chosen], structure.part(chosen)

@@ -28,8 +28,9 @@ class EncodedTable:
         All other columns as numbers.
     means : ndarray of shape (n, k)
         The mean target of the category of each row, in each of k columns.
-    codes : ndarray of int, shape (n, k)
-        The category of each row: 0 is the most frequent one, −1 one that did not occur in `fit`.
+    codes : ndarray of int, shape (n, k) or more columns
+        The category of each row: 0 is the most frequent one, −1 one that did not occur in `fit`. After the k columns
+        with means there may be the units of a panel.
     """
 
     numbers: FloatArray
@@ -65,13 +66,16 @@ class FeatureLayout:
     n_features : int
         Number of columns that every regressor can use: the numbers and the means.
     n_categories : tuple of int
-        The number of categories of each column of codes. There is a column of means for each of them.
+        The number of categories of each column of codes.
+    n_means : int
+        Number of columns of means; those of the first so many columns of codes.
     ordered : bool
         Whether the rows are in the order of time, and later rows will be predicted.
     """
 
     n_features: int
     n_categories: tuple[int, ...] = ()
+    n_means: int = 0
     ordered: bool = False
 
     @property
@@ -82,21 +86,24 @@ class FeatureLayout:
     @property
     def n_numbers(self) -> int:
         """Number of columns that are neither means nor codes."""
-        return self.n_features - self.n_codes
+        return self.n_features - self.n_means
 
     @property
     def numbers_and_codes(self) -> tuple[int, ...]:
-        """The positions of the columns without the means."""
-        return (*range(self.n_numbers), *range(self.n_features, self.n_features + self.n_codes))
+        """The positions of the numbers, and of the codes that have means."""
+        return (*range(self.n_numbers), *range(self.n_features, self.n_features + self.n_means))
 
     @property
     def unit(self) -> int | None:
-        """The position of the codes with the most categories, which are units of a panel if there are any."""
-        return self.n_features + int(np.argmax(self.n_categories)) if self.n_categories else None
+        """The position of the codes of units, or of those with the most categories; None if there are no codes."""
+        if not self.n_categories:
+            return None
+        has_units = self.n_codes > self.n_means
+        return self.n_features + (self.n_codes - 1 if has_units else int(np.argmax(self.n_categories)))
 
     def features_and_codes(self, largest: int) -> tuple[int, ...]:
-        """Return the positions of the numbers, the means, and the codes of at most so many categories."""
-        few = (self.n_features + i for i, n in enumerate(self.n_categories) if n <= largest)
+        """Return the positions of the numbers, the means, and the codes with means of at most so many categories."""
+        few = (self.n_features + i for i, n in enumerate(self.n_categories[: self.n_means]) if n <= largest)
         return (*range(self.n_features), *few)
 
 
@@ -132,11 +139,12 @@ class OwnMeans(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    n_codes : int
-        The last so many columns are codes, and as many before them are the means.
+    n_means, n_codes : int
+        The last `n_codes` columns are codes, and the `n_means` columns before them are the means of the first of these.
     """
 
-    def __init__(self, n_codes: int) -> None:
+    def __init__(self, n_means: int, n_codes: int) -> None:
+        self.n_means = n_means
         self.n_codes = n_codes
 
     def fit(self, X: Any, y: Any, *, clusters: Any = None) -> Self:  # noqa: ARG002
@@ -160,13 +168,14 @@ class OwnMeans(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self._with(rows, [each[np.where(codes < len(each) - 1, codes, UNSEEN)] for codes, each in pairs])
 
     def _codes(self, rows: FloatArray) -> IntArray:
-        """Return the codes, shape (n_codes, n)."""
-        return rows[:, rows.shape[1] - self.n_codes :].astype(np.intp).T
+        """Return the codes that have means, shape (n_means, n)."""
+        first = rows.shape[1] - self.n_codes
+        return rows[:, first : first + self.n_means].astype(np.intp).T
 
     def _with(self, rows: FloatArray, means: list[FloatArray]) -> FloatArray:
         """Return a copy of rows with other means."""
         end = rows.shape[1] - self.n_codes
-        return np.column_stack([rows[:, : end - self.n_codes], *means, rows[:, end:]])
+        return np.column_stack([rows[:, : end - self.n_means], *means, rows[:, end:]])
 
 
 def category_means(codes: IntArray, y: FloatArray, n_categories: int) -> FloatArray:

@@ -343,11 +343,7 @@ class EncodedCategories:
 
     def codes(self, values: NDArray[Any]) -> IntArray:
         """Return the position of the category of each value, or that of an unseen one. Shape (n,)."""
-        position: dict[str | None, int] = {text: code for code, text in enumerate(self.values)}
-        if self.missing:
-            position[None] = len(position)
-        texts = _as_texts(values, self.name)
-        return np.array([position.get(text, UNSEEN) for text in texts], dtype=np.intp)
+        return _codes((*self.values, *[None] * (self.missing > 0)), values, self.name)
 
 
 @dataclass(frozen=True)
@@ -457,8 +453,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Columns that are not features, for example because only a taxonomy uses them.
     max_categories : int
         Maximum number of values of a column that get their own indicator column each.
-    by_mean : sequence of str or int
-        Columns of categories that become mean targets with codes, however few values they have.
+    units : sequence of str or int
+        Columns of categories whose codes are kept, too, however few values they have: the units of a panel, such as
+        firms. `AutoRegressor` uses their last values, if it predicts later rows.
     recognition : Recognition, optional
         How `fit` recognises row numbers and ids, which are left out, and text that is dates or numbers. By default no
         column is left out, and text is categories unless `dates` names it.
@@ -482,7 +479,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     recognition: Recognition | None = None  # of encoders in files that were saved without them
-    by_mean: Sequence[str | int] = ()
+    units: Sequence[str | int] = ()
     numbers: Mapping[Any, str] | None = None
 
     def __init__(
@@ -493,7 +490,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         numbers: Mapping[Any, str] | None = None,
         ignored: Sequence[str | int] = (),
         max_categories: int = 30,
-        by_mean: Sequence[str | int] = (),
+        units: Sequence[str | int] = (),
         recognition: Recognition | None = None,
     ) -> None:
         self.categorical = categorical
@@ -501,7 +498,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.numbers = numbers
         self.ignored = ignored
         self.max_categories = max_categories
-        self.by_mean = by_mean
+        self.units = units
         self.recognition = recognition
 
     def fit(self, X: Any, y: Any = None, *, clusters: Any = None) -> Self:  # noqa: ARG002
@@ -541,9 +538,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return encoded
         target, folds = checked_target(self, X, y), fixed_folds(len(encoded), _FOLDS, clusters)
         many = (known for known in self.columns_ if isinstance(known, EncodedCategories))
-        pairs = zip(encoded.codes.T, many, strict=True)
+        pairs = zip(encoded.codes.T, many, strict=False)  # codes of units come last, and have no means
         means = [cross_fitted_means(codes, target, len(known.means) - 1, folds) for codes, known in pairs]
-        return replace(encoded, means=np.column_stack(means))
+        return replace(encoded, means=np.column_stack(means)) if means else encoded
 
     def kind(self, name: str | int, values: NDArray[Any]) -> ColumnKind:
         """Return what a column with these values is: by the arguments, or as `fit` recognises it."""
@@ -560,19 +557,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = _checked_table(self, X, reset=False)
         rows = row_numbers(X)
-        blocks, many = [], []
+        blocks, many, units = [], [], []
         for known, values in self._known_columns(X):
             if isinstance(known, EncodedCategories):
                 many.append((known, known.codes(values)))
-            else:
-                blocks.append(known.encoded(values, rows))
+                continue
+            blocks.append(known.encoded(values, rows))
+            if known.values is not None and known.name in map(str, self.units):
+                units.append(_codes(known.values, values, known.name))
         if self._is_constant:
             return np.zeros((n_rows(X), 1))
         numbers = np.concatenate(blocks, axis=1) if blocks else np.empty((n_rows(X), 0))
-        if not many:
+        if not many and not units:
             return numbers
-        means = np.column_stack([known.means[codes] for known, codes in many])
-        return EncodedTable(numbers, means, np.column_stack([codes for _, codes in many]))
+        means = [known.means[codes] for known, codes in many]
+        codes = np.column_stack([*(codes for _, codes in many), *units])
+        return EncodedTable(numbers, np.column_stack(means) if means else np.empty((n_rows(X), 0)), codes)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:  # noqa: ARG002
         """Return the names of the encoded columns, those of means last. Shape (outputs,)."""
@@ -658,7 +658,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         missing_rows = counts.pop(None, 0)
         ranked = sorted(counts, key=lambda text: (-counts[text], str(text)))
         is_text = as_numbers(values) is None
-        if target is not None and (len(ranked) > self.max_categories or name in self.by_mean):
+        if target is not None and len(ranked) > self.max_categories:
             many = EncodedCategories(
                 str(name),
                 missing_rows,
@@ -755,6 +755,12 @@ def _as_numbers(values: NDArray[Any], name: str, unit: str | None, rows: RowNumb
         numbers = numeric_column(values, f"column {name!r}", rule="must hold numbers, as it did in fit", rows=rows)
     check_no_infinite(numbers, f"column {name!r}", rows=rows)
     return numbers
+
+
+def _codes(categories: Sequence[str | None], values: NDArray[Any], name: str) -> IntArray:
+    """Return the position of each value among the categories, of which None is a missing value. Shape (n,)."""
+    position = {text: code for code, text in enumerate(categories)}
+    return np.array([position.get(text, UNSEEN) for text in _as_texts(values, name)], dtype=np.intp)
 
 
 def _as_texts(values: NDArray[Any], name: str) -> list[str | None]:

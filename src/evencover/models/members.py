@@ -466,7 +466,7 @@ def _with_columns(name: str, regressor: Any, layout: FeatureLayout) -> Any:
         steps.append(SomeColumns(layout.numbers_and_codes))
     elif layout.n_codes:
         positions = layout.features_and_codes(_MAX_BOOSTED_CATEGORIES if "boosting" in name else 0)
-        steps += [OwnMeans(layout.n_codes), SomeColumns(positions)]
+        steps += [OwnMeans(layout.n_means, layout.n_codes), SomeColumns(positions)]
         n_codes = len(positions) - layout.n_features
     if layout.n_features > WIDE and name not in _USE_ALL_COLUMNS:
         steps.append(ScreenedColumns(wide=WIDE, kept=n_codes))
@@ -499,7 +499,7 @@ def _regressor(name: str, effort: Effort, n: int, layout: FeatureLayout, seed: i
             leaf = 1 + min(n, effort.row_limit(n)) // _ROWS_PER_LEAF
             return ExtraTreesRegressor(effort.n_trees, min_samples_leaf=leaf, random_state=seed)
         case "linear":
-            return RidgeWithCategories(layout.n_codes) if layout.n_codes else linear_regressor()
+            return RidgeWithCategories(layout.n_means) if layout.n_means else linear_regressor()
         case "sparse linear":
             return SparseRegressor()
         case "trend and boosting":

@@ -265,7 +265,7 @@ def _repeated_ids(columns: Mapping[str, NDArray[Any]], times: Mapping[str, Float
 
 
 def panel_unit(columns: Mapping[str, NDArray[Any]], times: FloatArray) -> str | None:
-    """Return the column of the units of a panel, which occur at most once at each time; None if there is no such.
+    """Return the column of text that names the units of a panel, at most once at each time; None if there is no such.
 
     Parameters
     ----------
@@ -276,10 +276,9 @@ def panel_unit(columns: Mapping[str, NDArray[Any]], times: FloatArray) -> str | 
     """
     time_codes = np.unique(times, return_inverse=True)[1]
     for name, values in columns.items():
-        codes = _codes(values)
-        if codes is not None and 1 < codes.max() + 1 < len(codes):
-            if _is_panel(codes, time_codes, is_text=as_numbers(values) is None):
-                return name
+        codes = _codes(values) if as_numbers(values) is None else None
+        if codes is not None and 0 < codes.max() < len(codes) - 1 and _is_panel(codes, time_codes, is_text=True):
+            return name
     return None
 
 

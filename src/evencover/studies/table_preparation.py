@@ -348,8 +348,7 @@ def _with_unit(table: PreparedTable, roles: ColumnRoles, times: FloatArray) -> T
     unit = panel_unit({name: column(table.features, name, "table") for name in others}, times)
     if unit is None:
         return table.encoder
-    categorical = dict.fromkeys([*table.encoder.categorical, unit])
-    encoder: TableEncoder = clone(table.encoder).set_params(categorical=tuple(categorical), by_mean=(unit,))
+    encoder: TableEncoder = clone(table.encoder).set_params(units=(unit,))
     return encoder
 
 
