@@ -72,8 +72,9 @@ from evencover.models import (
     TableEncoder,
     WithSpread,
 )
-from evencover.models.categories import SomeColumns
+from evencover.models.categories import OwnMeans, SomeColumns
 from evencover.models.linear import RidgeWithCategories, ScreenedColumns, SparseRegressor
+from evencover.models.trends import BoostedTrend, LastValues
 from evencover.studies import MODELS
 from evencover.synthetic import heteroskedastic
 from evencover.tables import calibrate as calibrate_table
@@ -195,6 +196,7 @@ def predictors():
         "best": ConformalRegressor(BEST, nonconformity=ProbabilityDistance()),
         "codes": ConformalRegressor(make_pipeline(SomeColumns((0, 2)), RidgeWithCategories(1))),
         "wide": ConformalRegressor(make_pipeline(ScreenedColumns(2, wide=2), SparseRegressor())),
+        "later": ConformalRegressor(make_pipeline(OwnMeans(1, 1), BoostedTrend(LinearRegression(), LastValues(2, 2)))),
     }
     fitted = {f"predictor_{name}": model.set_params(random_state=0).fit(DATA.X, DATA.y) for name, model in made.items()}
     weighted = ConformalRegressor(FrozenEstimator(LinearRegression().fit(DATA.X, DATA.y)))

@@ -348,9 +348,9 @@ class TestAutoRegressor:
         folds = []
         original = auto.out_of_fold
 
-        def recorded(members, rows, y, splitter, clusters, done):
-            found = original(members, rows, y, splitter, clusters, done)
-            folds.append((found.folds, clusters))
+        def recorded(members, data, splitter, groups, done):
+            found = original(members, data, splitter, groups, done)
+            folds.append((found[0].folds, data.structure.clusters))
             return found
 
         monkeypatch.setattr(auto, "out_of_fold", recorded)

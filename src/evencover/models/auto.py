@@ -22,7 +22,7 @@ from evencover.metrics import interval_scores
 from evencover.models._outputs import QuantilePlan, Scaling, estimable_probabilities, relative_floor
 from evencover.models.categories import EncodedTable, FeatureLayout, category_means, codes_of, cross_fitted_means
 from evencover.models.estimators import checked_features, checked_rows, checked_target, fitted_clone, remember_features
-from evencover.models.folds import RowStructure, out_of_fold_predictions
+from evencover.models.folds import RowStructure, fixed_folds, out_of_fold_predictions
 from evencover.models.linear import ScreenedColumns
 from evencover.models.members import (
     EFFORTS,
@@ -397,26 +397,94 @@ def described(rows: FloatArray, predictions: FloatArray, weights: FloatArray) ->
     return center, np.column_stack([rows, center, disagreement])
 
 
-def out_of_fold(
-    members: Mapping[str, Any],
-    rows: FloatArray,
-    y: FloatArray,
-    splitter: Any,
-    groups: Any,
-    structure: RowStructure,
-    done: Done,
-) -> tuple[OutOfFold, Any]:
-    """Return the out-of-fold predictions of regressors with the weights of their combination, and of which rows.
+@dataclass(frozen=True, eq=False)
+class TrainingRows:
+    """The rows that a stack is fitted on, standardised, and in the order of time if they have times.
 
-    These are all rows, or positions of those that are not only trained on.
+    Parameters
+    ----------
+    features : ndarray of shape (n, columns)
+        Numbers, means of categories, and codes.
+    target : ndarray of shape (n,)
+        Standardised targets.
+    positions : ndarray of int, shape (n,)
+        Where the rows were in the given table.
+    structure : RowStructure
+        Which rows belong together, or their times.
+    layout : FeatureLayout
+        What the columns are.
+    scaling : Scaling
+        From given to standardised values.
     """
-    params = {} if structure.clusters is None else {"clusters": structure.clusters}
-    found = [out_of_fold_predictions(each, rows, y, splitter, groups, params, done) for each in members.values()]
-    folds = found[0][1]
-    known: Any = slice(None) if (folds >= 0).all() else np.flatnonzero(folds >= 0)
-    predictions, targets = np.column_stack([predicted[known] for predicted, _ in found]), y[known]
-    errors = np.sqrt(np.mean((predictions - targets[:, None]) ** 2, axis=0))
-    return OutOfFold(predictions, folds[known], errors, stacking_weights(predictions, targets)), known
+
+    features: FloatArray
+    target: FloatArray
+    positions: IntArray
+    structure: RowStructure
+    layout: FeatureLayout
+    scaling: Scaling
+
+    @classmethod
+    def of(cls, X: Any, rows: FloatArray, target: FloatArray, clusters: Any, times: Any) -> "TrainingRows":
+        """Return the rows of a table X, which `rows` are as numbers."""
+        n, codes = len(target), codes_of(X, len(rows))
+        clusters = None if clusters is None else cluster_codes(clusters, n)
+        times = None if times is None else checked_vector(times, "times", length=n)
+        scaling = Scaling.of(rows, target)
+        layout = FeatureLayout(
+            rows.shape[1],
+            tuple(int(each.max(initial=0)) + 1 for each in codes.T),
+            X.means.shape[1] if isinstance(X, EncodedTable) else 0,
+            ordered=times is not None,
+        )
+        features, structure = _standardized(scaling, rows, codes), RowStructure(clusters, times)
+        whole = cls(features, scaling.target(target), np.arange(n), structure, layout, scaling)
+        return whole if times is None else whole.part(np.argsort(times, kind="stable"))
+
+    def part(self, rows: IntArray) -> "TrainingRows":
+        """Return some of the rows."""
+        return TrainingRows(
+            self.features[rows],
+            self.target[rows],
+            self.positions[rows],
+            self.structure.part(rows),
+            self.layout,
+            self.scaling,
+        )
+
+    @property
+    def numbers(self) -> FloatArray:
+        """The features without codes."""
+        return self.features[:, : self.layout.n_features]
+
+    @property
+    def fit_params(self) -> dict[str, Any]:
+        """The arguments of the `fit` of members: the clusters, if there are any."""
+        return {} if self.structure.clusters is None else {"clusters": self.structure.clusters}
+
+    def category_sizes(self, residuals: FloatArray, folds: IntArray) -> tuple[tuple[FloatArray, ...], list[FloatArray]]:
+        """Return the mean absolute residuals of the categories of each column, and those of each row out of fold."""
+        codes = self.features[:, self.layout.n_features :].astype(np.intp)
+        sizes, pairs = np.abs(residuals), list(zip(codes.T, self.layout.n_categories, strict=True))
+        means = tuple(category_means(own, sizes, n) for own, n in pairs)
+        return means, [cross_fitted_means(own, sizes, n, folds) for own, n in pairs]
+
+
+def out_of_fold(
+    members: Mapping[str, Any], data: TrainingRows, splitter: Any, groups: Any, done: Done
+) -> tuple[OutOfFold, TrainingRows]:
+    """Return the out-of-fold predictions of regressors with the weights of their combination, and the predicted rows.
+
+    These are all rows or, in the order of time, the second half, which are put into three parts at random.
+    """
+    args = data.features, data.target, splitter, groups, data.fit_params, done
+    found = [out_of_fold_predictions(each, *args) for each in members.values()]
+    predictions, folds = np.column_stack([predicted for predicted, _ in found]), found[0][1]
+    known = np.flatnonzero(folds >= 0)
+    if len(known) < len(folds):
+        data, predictions, folds = data.part(known), predictions[known], fixed_folds(len(known), N_PARTS)
+    errors = np.sqrt(np.mean((predictions - data.target[:, None]) ** 2, axis=0))
+    return OutOfFold(predictions, folds, errors, stacking_weights(predictions, data.target)), data
 
 
 def stacking_weights(predictions: FloatArray, y: FloatArray) -> FloatArray:
@@ -489,8 +557,7 @@ def choose_mixture(
     done : callable
         Called after each fit.
     """
-    parts = folds % N_PARTS if np.ptp(folds) else np.arange(len(folds)) % N_PARTS
-    found = [each.fit_cross_fitted(features, residuals, parts, done) for each in distributions.values()]
+    found = [each.fit_cross_fitted(features, residuals, folds % N_PARTS, done) for each in distributions.values()]
 
     def score_of(weights: FloatArray) -> float:
         lower, upper = weighted_sum(weights, [each[:, list(bounds)] for each in found]).T
@@ -639,55 +706,38 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"AutoRegressor needs at least {_MIN_ROWS} rows; got {samples}")
         plan = replace(plan, grid=estimable_probabilities(len(target)))
         seed = int(check_random_state(self.random_state).randint(_SEEDS))
-        codes, order = codes_of(X, len(rows)), np.arange(len(rows))
-        if clusters is not None:
-            clusters = cluster_codes(clusters, len(target))
-        if times is not None:
-            times = checked_vector(times, "times", length=len(target))
-            order = np.argsort(times, kind="stable")
-            rows, target, codes, times = rows[order], target[order], codes[order], times[order]
-            clusters = None if clusters is None else clusters[order]
-        scaling, structure = Scaling.of(rows, target), RowStructure(clusters, times)
-        n_categories = tuple(int(each.max(initial=0)) + 1 for each in codes.T)
-        n_means = X.means.shape[1] if isinstance(X, EncodedTable) else 0
-        layout = FeatureLayout(rows.shape[1], n_categories, n_means, ordered=times is not None)
-        features, scaled = _standardized(scaling, rows, codes), scaling.target(target)
+        data = TrainingRows.of(X, rows, target, clusters, times)
         chosen = random_rows(len(target), _MAX_CHOICE_ROWS, seed)
-        some, some_targets, some_structure = features[chosen], scaled[chosen], structure.part(chosen)
-        splitter, groups = some_structure.folds(effort.n_folds, len(some), seed)
-        members = stack_members(effort, len(target), layout, seed)
+        some = data if isinstance(chosen, slice) else data.part(chosen)
+        splitter, groups = some.structure.folds(effort.n_folds, len(some.target), seed)
+        members = stack_members(effort, len(target), data.layout, seed)
         distributions = residual_distributions(effort, len(target), plan.probabilities, seed)
         n_fits = len(members) * (splitter.get_n_splits() + 1) + len(distributions) * (N_PARTS + 1)
         report_progress = progress or (lambda *_: None)
         done = _counted(report_progress, n_fits)
 
-        tried, known_rows = out_of_fold(members, some, some_targets, splitter, groups, some_structure, done)
-        if times is not None:
-            chosen = order[chosen][known_rows]
-            some, some_targets = some[known_rows], some_targets[known_rows]
-        shown = ScreenedColumns(wide=WIDE).fit(some[:, : layout.n_features], some_targets).columns_
-        center, known = described(some[:, shown], tried.predictions, tried.weights)
-        residuals = some_targets - center
-        some_codes = some[:, layout.n_features :].astype(np.intp)
-        sizes, out_of_fold_sizes = _category_sizes(some_codes, layout, residuals, tried.folds)
+        tried, some = out_of_fold(members, some, splitter, groups, done)
+        shown = ScreenedColumns(wide=WIDE).fit(some.numbers, some.target).columns_
+        center, known = described(some.features[:, shown], tried.predictions, tried.weights)
+        residuals = some.target - center
+        sizes, out_of_fold_sizes = some.category_sizes(residuals, tried.folds)
         known = np.column_stack([known, *out_of_fold_sizes])
         bounds = [plan.probabilities.index(bound) for bound in plan.bounds]
         mixture = choose_mixture(distributions, known, residuals, tried.folds, bounds, plan.own_level, done)
-        fitted = _fitted_stack(members, tried.weights, features, scaled, structure, done)
-        stack = Stack(*fitted, shown, sizes)
+        stack = Stack(*_fitted_stack(members, tried.weights, data, done), shown, sizes)
         report_progress(n_fits, n_fits)  # regressors without weight were not fitted on all rows
 
-        self.stack_, self.mixture_, self.scaling_, self.plan_ = stack, mixture.mixture, scaling, plan
-        unit = scaling.y_scale
+        self.stack_, self.mixture_, self.scaling_, self.plan_ = stack, mixture.mixture, data.scaling, plan
+        unit = data.scaling.y_scale
         self.report_ = StackReport(
             tried.results(members, unit),
             unit * float(np.sqrt(np.mean(residuals**2))),
             mixture.results(distributions, unit),
             unit * mixture.interval_score,
             plan.own_level,
-            tuple(_notes(effort, len(target), layout.n_features)),
+            tuple(_notes(effort, len(target), data.layout.n_features)),
         )
-        self.choice_rows_, self.spread_floor_ = chosen, 0.0
+        self.choice_rows_, self.spread_floor_ = slice(None) if some is data else some.positions, 0.0
         own = self._prediction(center, mixture.quantiles)
         self.spread_floor_ = relative_floor(own.spread, target)
         self.out_of_fold_prediction_ = self._prediction(center, mixture.quantiles)
@@ -726,15 +776,6 @@ def _standardized(scaling: Scaling, rows: FloatArray, codes: IntArray) -> FloatA
     return np.concatenate([features, codes], axis=1) if codes.shape[1] else features
 
 
-def _category_sizes(
-    codes: IntArray, layout: FeatureLayout, residuals: FloatArray, folds: IntArray
-) -> tuple[tuple[FloatArray, ...], list[FloatArray]]:
-    """Return the mean absolute residuals of the categories of each column, and those of each row out of fold."""
-    sizes, pairs = np.abs(residuals), list(zip(codes.T, layout.n_categories, strict=True))
-    means = tuple(category_means(own, sizes, n) for own, n in pairs)
-    return means, [cross_fitted_means(own, sizes, n, folds) for own, n in pairs]
-
-
 def _counted(progress: Progress, total: int) -> Done:
     """Return a function that reports how often it was called."""
     finished = count(1)
@@ -742,19 +783,13 @@ def _counted(progress: Progress, total: int) -> Done:
 
 
 def _fitted_stack(
-    members: Mapping[str, Any],
-    weights: FloatArray,
-    rows: FloatArray,
-    y: FloatArray,
-    structure: RowStructure,
-    done: Done,
+    members: Mapping[str, Any], weights: FloatArray, data: TrainingRows, done: Done
 ) -> tuple[dict[str, Any], FloatArray]:
     """Return the regressors with weight, fitted on all rows, and their weights."""
     fitted = {}
-    params = {} if structure.clusters is None else {"clusters": structure.clusters}
     for (name, member), weight in zip(members.items(), weights, strict=True):
         if weight:
-            fitted[name] = fitted_clone(member, rows, y, params)
+            fitted[name] = fitted_clone(member, data.features, data.target, data.fit_params)
             done()
     return fitted, weights[weights > 0]
 

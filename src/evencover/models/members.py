@@ -294,11 +294,13 @@ def _errors(functions: OrthogonalFunctions, y: FloatArray) -> FloatArray:
 EffortName: TypeAlias = Literal["fast", "normal", "best"]
 _ROWS_AT_A_TIME = 10_000  # splines and products of features take a few kB of memory for each row
 _BEYOND_RANGE = 0.5  # how far predictions may lie outside the range of the targets, as a share of it
+_BEYOND_TREND = 5.0  # the same for linear models of rows in the order of time
 _MAX_BOOSTED_CATEGORIES = 255  # of a column, for scikit-learn's boosting
 _ROWS_PER_LEAF = 4000  # trees of larger tables have leaves of more rows, so that their size is bounded
 _FORECASTS = ("trend and boosting", "last value", "change since last value")  # for rows in the order of time
 _FITTED_ON_ALL_ROWS = ("boosting", "slow boosting", "linear", *_FORECASTS)
 _USE_ALL_COLUMNS = ("linear", "sparse linear")  # of a wide table
+_LINEAR = (*_USE_ALL_COLUMNS, *_FORECASTS)
 _LARGE_TABLE_SHARE = 20
 _NETWORK_STEPS = 2000
 _NETWORK_EPOCHS = (20, 200)
@@ -362,8 +364,8 @@ EFFORTS: dict[str, Effort] = {
 class StackMember(CloneMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """A regressor that is safe to combine: fitted on a limited number of rows, with predictions of limited size.
 
-    Predictions lie at most half the range of the training targets outside of it. A polynomial or a network can predict
-    any number for a row unlike all training rows.
+    Predictions lie at most half the range of the training targets outside of it, or another share. A polynomial or a
+    network can predict any number for a row unlike all training rows.
 
     Parameters
     ----------
@@ -371,13 +373,20 @@ class StackMember(CloneMixin, RegressorMixin, BaseEstimator):  # type: ignore[mi
         Any regressor.
     max_rows : int, optional
         If there are more rows, it is fitted on this many random ones.
+    beyond : float
+        How far predictions may lie outside the range of the training targets, as a share of this range.
     random_state : int
         Seed of the choice of rows.
     """
 
-    def __init__(self, regressor: Any, *, max_rows: int | None = None, random_state: int = 0) -> None:
+    beyond: float = _BEYOND_RANGE  # of files that were saved without it
+
+    def __init__(
+        self, regressor: Any, *, max_rows: int | None = None, beyond: float = _BEYOND_RANGE, random_state: int = 0
+    ) -> None:
         self.regressor = regressor
         self.max_rows = max_rows
+        self.beyond = beyond
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, *, clusters: Any = None) -> Self:
@@ -389,7 +398,7 @@ class StackMember(CloneMixin, RegressorMixin, BaseEstimator):  # type: ignore[mi
         )
         with _interruptible(), config_context(enable_metadata_routing=False):
             self.regressor_ = fitted_clone(self.regressor, rows[chosen], target[chosen], params)
-        margin = _BEYOND_RANGE * float(np.ptp(target))
+        margin = self.beyond * float(np.ptp(target))
         self.limits_ = float(target.min()) - margin, float(target.max()) + margin
         remember_features(self, X)
         return self
@@ -446,7 +455,11 @@ def stack_members(effort: Effort, n: int, layout: FeatureLayout, seed: int) -> d
         members[name] = _network(min(n, effort.row_limit(n)), seed + i)
     members = {name: _with_columns(name, each, layout) for name, each in members.items()}
     rows = {name: None if name in _FITTED_ON_ALL_ROWS else effort.row_limit(n) for name in members}
-    return {name: StackMember(each, max_rows=rows[name], random_state=seed) for name, each in members.items()}
+    beyond = {name: _BEYOND_TREND if layout.ordered and name in _LINEAR else _BEYOND_RANGE for name in members}
+    return {
+        name: StackMember(each, max_rows=rows[name], beyond=beyond[name], random_state=seed)
+        for name, each in members.items()
+    }
 
 
 def unused_members(n_features: int) -> set[str]:
