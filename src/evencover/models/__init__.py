@@ -2,6 +2,7 @@
 
 from evencover.models.adapters import FromDistribution, FromOutputs, FromQuantiles, FromStd
 from evencover.models.auto import AutoRegressor
+from evencover.models.categories import EncodedTable
 from evencover.models.encoding import ColumnKind, Recognition, TableEncoder
 from evencover.models.estimators import is_frozen, predictions_of
 from evencover.models.forest import QuantileForest
@@ -14,6 +15,7 @@ __all__ = [
     "ColumnKind",
     "DeepEnsemble",
     "DropoutEnsemble",
+    "EncodedTable",
     "EnsembleSpread",
     "FromDistribution",
     "FromOutputs",
