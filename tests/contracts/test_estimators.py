@@ -30,6 +30,7 @@ from evencover.models import (
     TableEncoder,
     WithSpread,
 )
+from evencover.models.extremes import ExtremeLimiter
 from evencover.models.members import KernelRegressor, StackMember
 from evencover.studies import Plan
 from tests.canonical_studies import use_light_stack
@@ -74,6 +75,7 @@ ESTIMATORS = [
     WithSpread(LinearRegression(), NeighborSpread(of="targets")),
     WithSpread(RandomForestRegressor(2, random_state=0), EnsembleSpread()),
     TableEncoder(),
+    ExtremeLimiter(),
     LogTransform(shift=1e3),
     FromOutputs(ThreeColumns()),
     FromDistribution(NormalDistributions()),

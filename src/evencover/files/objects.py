@@ -202,6 +202,7 @@ _OWN_CLASSES = {  # where they are now; files name them by where they were, and 
         "AutoRegressor DistributionResult LeafDistribution MemberResult Mixture ScaledShape Stack StackReport"
     ),
     "models.encoding": "EncodedColumn EncodedDate Recognition TableEncoder",
+    "models.extremes": "ExtremeLimiter",
     "models.folds": "FoldEnsemble",
     "models.forest": "QuantileForest",
     "models.members": "BestRegressor KernelFeatures KernelRegressor RidgeRegressor StackMember",

@@ -22,7 +22,7 @@ from evencover.inputs.arrays import FloatArray, IntArray, warn_user
 from evencover.inputs.frames import column, column_names, columns_of, row_numbers, take
 from evencover.intervals import Intervals
 from evencover.model_selection import Part, three_way_split
-from evencover.models.estimators import cloned, median_spread
+from evencover.models.estimators import median_spread
 from evencover.predictions import Prediction
 from evencover.quantiles import rows_for_finite_threshold
 from evencover.rows import Rows
@@ -72,6 +72,8 @@ def study_in_memory(table: Any, roles: ColumnRoles, plan: Plan, name: str, progr
         diagnosis=diagnosis,
         audit=evidence.audit(fitted.intervals, diagnosis, plan),
         left_out=fitted.table.left_out,
+        n_copies=prepared.n_copies,
+        extremes=prepared.extremes,
         row_numbers=row_numbers(table),
         table_warnings=(*prepared.warnings, *fitted.warnings),
         table_notes=(
@@ -273,7 +275,8 @@ def _fit_split(table: PreparedTable, parts: Parts, plan: Plan, progress: StagePr
     decided, (training, calibration, test) = _decided_on_training_rows(table, parts)
     _warn_of(table)
     outside, support_note = _support_messages(plan, parts)
-    model = Pipeline([("table", decided.encoder), ("model", cloned(plan.estimator()))])
+    training = Part(training.X, plan.training_target(training.y), training.positions)
+    model = plan.pipeline(decided.encoder)
     clusters, held_out = (_clusters_of(table, part) for part in (training, calibration))
     n_calibration = len(calibration) if held_out is None else len(np.unique(held_out))
     regressor = _fitted_regressor(model, training, clusters, (n_calibration, len(test)), plan, progress)
