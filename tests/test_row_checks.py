@@ -126,7 +126,7 @@ class TestCopies:
         assert "except Unnamed: 0. One row of each set of copies was used" in warning
 
     def test_the_number_covered_has_its_exact_distribution(self):
-        """The law is that of calibration rows without copies. With copies, calibration tests the memory of the model."""
+        """The law is that of calibration rows without copies; with copies, the memory of a model is tested."""
         n_new, by_setting = 100, {}
         for copies in ("auto", "keep"):
             rng, covered = np.random.default_rng(0), []
@@ -174,11 +174,19 @@ class TestCopies:
 
     def test_the_command_line(self, tmp_path, capsys):
         repeated(rows(30), 4).to_csv(tmp_path / "table.csv", index=False)
-        arguments = ["run", tmp_path / "table.csv", "--target", "y", "--model", "linear", "--output", tmp_path / "out"]
-        with light_linear_model(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            run_command_line([*map(str, arguments), "--copies", "drop", "--json"])
-        text = capsys.readouterr().out
+        options = (
+            "--target",
+            "y",
+            "--model",
+            "linear",
+            "--output",
+            str(tmp_path / "out"),
+            "--copies",
+            "drop",
+            "--json",
+        )
+        with light_linear_model():
+            _, text, _ = run_command_line(capsys, "run", str(tmp_path / "table.csv"), *options)
         assert '"copies": 90' in text
         assert "To use all rows, add --copies keep." in text
 

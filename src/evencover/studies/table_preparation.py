@@ -396,6 +396,7 @@ def _without_copies(
         return slice(None), []
     ids = {name for name, each in found.items() if each.left_out}
     ids |= {name for name, values in columns.items() if name not in found and Recognition().kind(name, values).left_out}
+    ids.discard(str(roles.time))  # the same at another time is no copy
     equal = EqualRows.of({name: values for name, values in columns.items() if name not in ids}, y)
     kept = equal.kept(None if clusters is None else clusters.codes)
     if kept.all() or (roles.copies == "auto" and not equal.are_copies(target_is_known=target_is_known)):
