@@ -172,6 +172,7 @@ class TestCopies:
         assert text.startswith("60 of 120 rows")
         assert not messages(pd.concat([table, table.assign(when=table["when"] + 60)]), "copies", time="when")
 
+    @pytest.mark.filterwarnings("ignore::evencover.studies.TableWarning")
     def test_the_command_line(self, tmp_path, capsys):
         repeated(rows(30), 4).to_csv(tmp_path / "table.csv", index=False)
         options = (
