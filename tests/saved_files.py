@@ -72,6 +72,7 @@ from evencover.models import (
     TableEncoder,
     WithSpread,
 )
+from evencover.models.extremes import ExtremeLimiter
 from evencover.studies import MODELS
 from evencover.synthetic import heteroskedastic
 from evencover.tables import calibrate as calibrate_table
@@ -191,6 +192,7 @@ def predictors():
         "histograms": ConformalRegressor(SPREAD, nonconformity=Normalized(), calibrator=ByGroup(BySpread(2), bits=10)),
         "bounded": ConformalRegressor(SPREAD, nonconformity=Bounded(Normalized(), y_min=-10.0)),
         "best": ConformalRegressor(BEST, nonconformity=ProbabilityDistance()),
+        "limited": ConformalRegressor(make_pipeline(ExtremeLimiter(), LinearRegression())),
     }
     fitted = {f"predictor_{name}": model.set_params(random_state=0).fit(DATA.X, DATA.y) for name, model in made.items()}
     weighted = ConformalRegressor(FrozenEstimator(LinearRegression().fit(DATA.X, DATA.y)))
