@@ -73,6 +73,7 @@ from evencover.models import (
     WithSpread,
 )
 from evencover.models.categories import OwnMeans, SomeColumns
+from evencover.models.extremes import ExtremeLimiter
 from evencover.models.linear import RidgeWithCategories, ScreenedColumns, SparseRegressor
 from evencover.models.trends import BoostedTrend, LastValues
 from evencover.studies import MODELS
@@ -197,6 +198,7 @@ def predictors():
         "codes": ConformalRegressor(make_pipeline(SomeColumns((0, 2)), RidgeWithCategories(1))),
         "wide": ConformalRegressor(make_pipeline(ScreenedColumns(2, wide=2), SparseRegressor())),
         "later": ConformalRegressor(make_pipeline(OwnMeans(1, 1), BoostedTrend(LinearRegression(), LastValues(2, 2)))),
+        "limited": ConformalRegressor(make_pipeline(ExtremeLimiter(), LinearRegression())),
     }
     fitted = {f"predictor_{name}": model.set_params(random_state=0).fit(DATA.X, DATA.y) for name, model in made.items()}
     weighted = ConformalRegressor(FrozenEstimator(LinearRegression().fit(DATA.X, DATA.y)))

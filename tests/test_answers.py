@@ -69,6 +69,7 @@ def facts(
         per_group=per_group,
         time=None,
         share_outside_support=0.0,
+        extremes=(),
         evidence=SimpleNamespace(kind="split"),
     )
 

@@ -89,6 +89,14 @@ CASES = {
         lambda: study(TABLE.assign(y=np.nan), "y", missing_target="drop"),
         r"target: column 'y' must hold numbers; it has no value in any row",
     ),
+    "copies": (
+        lambda: study(TABLE, "y", copies="together"),
+        r"unknown copies 'together'; .*choose one of: auto, drop, keep",
+    ),
+    "copies in batches": (
+        lambda: study(TABLE, "y", copies="drop", output="intervals.csv"),
+        r"copies='drop': for tables in memory only; leave output out",
+    ),
     "missing_target": (
         lambda: study(TABLE, "y", missing_target="keep"),
         r"unknown missing_target 'keep'; .*choose one of: error, drop",

@@ -533,7 +533,7 @@ class TestCommandLine:
         folder = in_files(tmp_path / "folder", table(1500), [1500])
         status, _, error = self.run(capsys, folder, *options)
         assert status == 1
-        assert "clusters, time and calibration=cross need one file, read as a whole; got a folder" in error
+        assert "clusters, time, calibration=cross and copies=drop need one file, read as a whole; got a folder" in error
 
     def test_errors_name_options(self, capsys, tmp_path):
         whole = table(1500)

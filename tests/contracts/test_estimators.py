@@ -30,6 +30,7 @@ from evencover.models import (
     TableEncoder,
     WithSpread,
 )
+from evencover.models.extremes import ExtremeLimiter
 from evencover.models.members import KernelRegressor, StackMember
 from evencover.studies import Plan
 from tests.canonical_studies import use_light_stack
@@ -84,6 +85,7 @@ PARTS = [
     dict(BEST_OF_THREE.estimator.candidates)["kernel"][1],
     KernelRegressor(),
     StackMember(LinearRegression()),
+    ExtremeLimiter(),
 ]
 # The same classes with other settings, and with parts that take longer.
 OTHER_SETTINGS = [

@@ -46,6 +46,7 @@ def run(
     missing_values: tuple[str, ...] | None = None,
     missing_target: Literal["error", "drop"] = "error",
     day_first: bool = False,
+    copies: Literal["auto", "drop", "keep"] = "auto",
     intervals: Literal["csv", "parquet"] | None = None,
     seed: int = 0,
     data_dir: Path | None = None,
@@ -126,6 +127,9 @@ def run(
         What to do with rows without a target.
     day_first
         Read 03/04/2020 as a day in April, if no other date of the column shows it.
+    copies
+        What to do with rows that are equal to another row in all columns. drop: use one of each, so that no copy of a
+        row that fits the model calibrates or tests it. keep: use all. auto: drop, unless rows can be equal by chance.
     intervals
         Format of the file of intervals; by default Parquet for Parquet and Feather data, otherwise CSV.
     seed
@@ -145,7 +149,7 @@ def run(
     from evencover.words.studies import study_text
 
     command = command_text(run, locals())
-    as_a_whole = clusters is not None or time is not None or calibration == "cross"
+    as_a_whole = clusters is not None or time is not None or calibration == "cross" or copies == "drop"
     loaded = load_table(data, target, categorical or (), missing_values or (), data_dir, as_a_whole=as_a_whole)
     columns = loaded.columns_named(drop=drop, keep=keep, categorical=categorical, clusters=clusters, time=time)
     folder = Path(f"evencover-{table_name(Path(loaded.name))}") if output is None else output
@@ -166,7 +170,7 @@ def run(
         seed=seed,
     )
     interval_file = f"intervals.{intervals or loaded.format}"
-    settings: dict[str, Any] = {"missing_target": missing_target, "day_first": day_first, **columns}
+    settings: dict[str, Any] = {"missing_target": missing_target, "day_first": day_first, "copies": copies, **columns}
     with new_files(folder, "study") as temporary, status() as report_progress:
         settings["progress"] = report_progress
         result = loaded.study(plan, temporary / interval_file, settings)

@@ -140,7 +140,9 @@ def _is_read_in_batches(data: Path, *, as_a_whole: bool) -> bool:
     """Return whether data is a Parquet file or a folder with many rows, and need not be read as a whole."""
     if data.is_dir():
         if as_a_whole:
-            raise ValueError("clusters, time and calibration=cross need one file, read as a whole; got a folder")
+            raise ValueError(
+                "clusters, time, calibration=cross and copies=drop need one file, read as a whole; got a folder"
+            )
     elif as_a_whole or data.suffix.lower() != ".parquet" or not data.is_file():
         return False
     use_little_memory()

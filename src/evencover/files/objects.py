@@ -203,6 +203,7 @@ _OWN_CLASSES = {  # where they are now; files name them by where they were, and 
     ),
     "models.categories": "OwnMeans SomeColumns",
     "models.encoding": "EncodedCategories EncodedColumn EncodedDate Recognition TableEncoder",
+    "models.extremes": "ExtremeLimiter",
     "models.folds": "FoldEnsemble",
     "models.forest": "QuantileForest",
     "models.linear": "RidgeRegressor RidgeWithCategories ScreenedColumns SparseRegressor",

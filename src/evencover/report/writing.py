@@ -294,6 +294,8 @@ def _study_data(study: Study, style: SettingStyle) -> dict[str, Any]:
         "warnings": study_warnings(study, style),
         "notes": study_notes(study, style),
         "left_out": list(study.left_out),
+        "copies": study.n_copies,
+        "extremes": json_value(study.extremes),
         "features": json_value(study.columns),
         "model": repr(study.model),
         "nonconformity": json_value(study.regressor.calibration_.nonconformity),

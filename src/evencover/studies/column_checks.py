@@ -342,7 +342,7 @@ def leak_warnings(columns: Mapping[str, FloatArray], target: str, y: FloatArray)
         f"leak? {subject} the target {target!r} almost exactly. If {'it is' if one else 'they are'} not known when you "
         "predict, the results are too good to be true"
     )
-    return [Message(text, ({"drop": names},))]
+    return [Message(text, ({"drop": names},), kind="leak")]
 
 
 def too_good(r2: float) -> list[Message]:
@@ -387,7 +387,8 @@ def _parts_of_sum(columns: Mapping[str, FloatArray], y: FloatArray) -> list[str]
     """
     with np.errstate(over="ignore", invalid="ignore"):
         usable = {name: values for name, values in columns.items() if 0 < values.std() < np.inf}
-    if len(y) <= max(_MIN_ROWS, 2 * len(usable)) or len(usable) < 2 or y.std() <= 0:
+        varies = 0 < y.std() < np.inf
+    if len(y) <= max(_MIN_ROWS, 2 * len(usable)) or len(usable) < 2 or not varies:
         return []
     X = np.column_stack([(values - values.mean()) / values.std() for values in usable.values()])
     scaled = (y - y.mean()) / y.std()

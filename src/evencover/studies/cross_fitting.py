@@ -6,10 +6,9 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.pipeline import Pipeline
 
 from evencover.conformal.cross import CrossConformalRegressor
-from evencover.diagnostics.cross_fitted_models import with_spread_model
+from evencover.diagnostics.cross_fitted_models import structured_fit, with_spread_model
 from evencover.diagnostics.recommendations import fitted_on_better_scale
 from evencover.diagnostics.verdicts import checked_settings
 from evencover.groups import Groups
@@ -19,7 +18,7 @@ from evencover.inputs.arrays import FloatArray, IntArray
 from evencover.inputs.frames import take
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
-from evencover.models.estimators import cloned, fitted_clone, predictions_of
+from evencover.models.estimators import fitted_clone, predictions_of
 from evencover.models.folds import FoldEnsemble, RandomPairs, RowStructure
 from evencover.models.spread import WithSpread
 from evencover.quantiles import rows_for_finite_threshold
@@ -176,7 +175,7 @@ class CrossSettings:
     @classmethod
     def of(cls, plan: Plan, table: PreparedTable, n_units: int) -> "CrossSettings":
         """Return the settings for a table of this many rows or, if rows belong together, clusters."""
-        model = Pipeline([("table", table.encoder), ("model", cloned(plan.estimator()))])
+        model = plan.pipeline(table.encoder)
         if not isinstance(plan.model, str) and (plan.nonconformity is None or plan.taxonomy is None):
             fitted = fitted_clone(model, table.features, table.y)  # only to see what it predicts
             first = take(table.features, np.arange(1))
@@ -232,15 +231,16 @@ class CrossSettings:
 
     def fitted(self, X: Any, y: FloatArray, units: Units) -> CrossConformalRegressor:
         """Return the model, fitted and calibrated on these rows."""
+        decides = self.tries_log or self.plan.training_target(y) is not y
         regressor = CrossConformalRegressor(
-            OnBetterScale(self) if self.tries_log else self.model,
+            OnBetterScale(self) if decides else self.model,
             cv=self.folds(units),
             nonconformity=self.score_of(y),
             taxonomy=self.taxonomy,
             random_state=self.plan.seed,
         )
         regressor.fit(X, y, clusters=units.codes if len(units) < len(y) else None)
-        if self.tries_log:  # a file holds the models alone: predictions need no code that compares models
+        if decides:  # a file holds the models alone: predictions need no code that compares models
             regressor.estimator_ = FoldEnsemble([each.best_estimator_ for each in regressor.estimators_])
         return regressor
 
@@ -248,8 +248,8 @@ class CrossSettings:
 class OnBetterScale(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """The model of a fold, fitted to the log of the target if its intervals are better on the training rows.
 
-    The comparison is a part of `fit`. So the guarantee of cross-conformal regression holds: calibration and test rows
-    of the fold have no influence on it.
+    Extreme targets of the training rows are limited before (`Plan.training_target`). All of this is a part of `fit`. So
+    the guarantee of cross-conformal regression holds: calibration and test rows of the fold have no influence on it.
 
     Parameters
     ----------
@@ -268,6 +268,10 @@ class OnBetterScale(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: FloatArray, *, clusters: Any = None) -> Self:
         """Fit the model and, if targets are positive and skewed, a model of their log; keep the better one."""
         settings, plan = self.settings, self.settings.plan
+        y = plan.training_target(y)
+        if not settings.tries_log:
+            self.best_estimator_ = structured_fit(settings.model, X, y, RowStructure(clusters))
+            return self
         comparison = checked_settings(plan.level, plan.tolerance, plan.seed)
         self.best_estimator_ = fitted_on_better_scale(
             settings.model, X, y, settings.score_of(y), settings.taxonomy, comparison, RowStructure(clusters)

@@ -39,6 +39,7 @@ from evencover.studies.evidence import BatchCounts, Evidence, audit_taxonomy, wa
 from evencover.studies.large_table import LargeTable, UsedRows, column_labels
 from evencover.studies.messages import Message, TableError, TableWarning
 from evencover.studies.plan import Plan
+from evencover.studies.row_checks import copies_in_sample, extremes_messages
 from evencover.studies.study_result import Study, columns_of_intervals
 from evencover.studies.table_preparation import ColumnRoles, missing_target_note
 from evencover.studies.table_study import study_in_memory
@@ -75,10 +76,13 @@ class BatchWarnings:
             warn_user(f"{text} (in the first batch of the table that has such rows)")
 
 
+_ABOUT_ALL_ROWS = ("outside support", "copies", "extreme values")  # kinds of messages
+
+
 def _is_about_all_rows(warning: Warning | str) -> bool:
     """Return whether a warning is about the rows of a table together, so that it says nothing about some of them."""
     if isinstance(warning, TableWarning):
-        return warning.message.kind == "outside support"
+        return warning.message.kind in _ABOUT_ALL_ROWS
     return isinstance(warning, TooFewRowsWarning | OutsideSupportWarning)
 
 
@@ -178,6 +182,7 @@ class ModelTest:
         """
         self.warnings.give()
         sampled, plan = self.sampled, self.sampled.plan
+        extremes = tuple(replace(each, row=int(positions[each.row])) for each in sampled.extremes)
         found = sampled.evidence
         evidence = Evidence(
             self.regressor,
@@ -198,14 +203,31 @@ class ModelTest:
             evidence=evidence,
             intervals=self.intervals[plan.level],
             audit=evidence.audit(self.intervals[plan.level], sampled.diagnosis, plan),
-            table_warnings=(*_without(sampled.table_warnings, "outside support"), *self.outside.warnings()),
+            table_warnings=(
+                *_without(sampled.table_warnings, *_ABOUT_ALL_ROWS),
+                *_given([*self._copies(), *extremes_messages(extremes, sampled.row_numbers)]),
+                *self.outside.warnings(),
+            ),
+            extremes=extremes,
             table_notes=(_uses_note(evidence), *without_target, *_without(sampled.table_notes, "missing target")),
         )
 
+    def _copies(self) -> list[Message]:
+        """Return a warning if rows of the sample are copies of others."""
+        n_copies, sizes = self.sampled.n_copies, self.sampled.sizes
+        return [copies_in_sample(n_copies, sum(sizes.values()) + n_copies)] if n_copies else []
 
-def _without(messages: Sequence[Message], kind: str) -> tuple[Message, ...]:
-    """Return the messages about the sample, except those of a kind that is about all rows of a table."""
-    return tuple(each for each in messages if each.kind != kind)
+
+def _given(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return these messages, after they were given as warnings."""
+    for each in messages:
+        warn_user(TableWarning(each))
+    return messages
+
+
+def _without(messages: Sequence[Message], *kinds: str) -> tuple[Message, ...]:
+    """Return the messages about the sample, except those of kinds that are about all rows of a table."""
+    return tuple(each for each in messages if each.kind not in kinds)
 
 
 def _uses_note(evidence: Evidence) -> Message:
@@ -263,6 +285,8 @@ def study_in_batches(
     if plan.calibration == "cross" or getattr(plan.taxonomy, "needs_target", False):
         raise ValueError("plan must not have calibration='cross', nor groups of the target, for a table in batches")
     given = [each for each in ("clusters", "time") if getattr(roles, each) is not None]
+    if roles.copies == "drop":
+        given.append("copies='drop'")
     if given:
         raise ValueError(f"{' and '.join(given)}: for tables in memory only; leave output out")
     output, missing_values = batches.output, batches.missing_values

@@ -8,6 +8,7 @@ from evencover.inputs import StageProgress
 from evencover.studies.large_study import BatchSettings, study_in_batches
 from evencover.studies.large_table import table_in_folder
 from evencover.studies.plan import Plan
+from evencover.studies.row_checks import Copies
 from evencover.studies.study_result import Study
 from evencover.studies.table_preparation import ColumnRoles, MissingTarget
 from evencover.studies.table_study import study_in_memory
@@ -27,6 +28,7 @@ def study(
     time: str | None = None,
     missing_target: MissingTarget = "error",
     day_first: bool = False,
+    copies: Copies = "auto",
     missing_values: Sequence[str] = (),
     name: str | None = None,
     output: str | Path | None = None,
@@ -87,6 +89,12 @@ def study(
         What to do with rows without a target.
     day_first : bool
         Whether 03/04/2020 is in April, if no other date of the column shows it.
+    copies : {"auto", "drop", "keep"}
+        What to do with rows that are equal to another row in all columns, row numbers and ids excepted. "drop" uses one
+        row of each set of equal rows: then no copy of a row that fits the model calibrates or tests it. This is what
+        clusters of copies would give, because equal rows have equal scores. The guarantee is for new rows that are no
+        copies. "keep" uses all rows. "auto" is "drop", with a warning, unless rows can be equal by chance. Of a table
+        in batches, all rows are used; a warning says if its sample has copies.
     missing_values : sequence of str
         Texts that mean a missing value, in addition to NA and other usual ones; for files.
     name : str, optional
@@ -121,6 +129,7 @@ def study(
         grouping=table_columns(plan.taxonomy),
         missing_target=missing_target,
         day_first=day_first,
+        copies=copies,
     )
     is_file = isinstance(table, str | Path)
     name = (file_name(Path(table)) if is_file else "table") if name is None else name

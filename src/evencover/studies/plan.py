@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.pipeline import Pipeline
 
 from evencover.calibration.group_thresholds import as_two_sided, one_tail
 from evencover.diagnostics.recommendations import Tails
@@ -21,7 +22,8 @@ from evencover.models import (
     QuantileNetwork,
     WithSpread,
 )
-from evencover.models.estimators import check_regressor
+from evencover.models.estimators import check_regressor, cloned
+from evencover.models.extremes import ExtremeLimiter, OrdinaryRange
 from evencover.models.linear import linear_regressor
 from evencover.models.members import EFFORTS, EffortName, small_table_regressor
 from evencover.quantiles import Level, rows_for_finite_threshold
@@ -276,6 +278,27 @@ class Plan:
             return model
         chosen = MODELS[model](float(self.level), self.seed)
         return chosen.set_params(effort=self.effort) if self.effort is not None else chosen
+
+    def pipeline(self, encoder: Any) -> Pipeline:
+        """Return the model behind the encoder of a table, not yet fitted; models by name do not see extreme features.
+
+        Parameters
+        ----------
+        encoder : TableEncoder
+            Encodes the features as numbers.
+        """
+        limiter = [("limits", ExtremeLimiter())] if isinstance(self.model, str) else []
+        return Pipeline([("table", encoder), *limiter, ("model", cloned(self.estimator()))])
+
+    def training_target(self, y: FloatArray) -> FloatArray:
+        """Return training targets for the model: one by name is fitted without extreme ones (`OrdinaryRange`).
+
+        Parameters
+        ----------
+        y : ndarray of shape (n,)
+            The targets of its training rows.
+        """
+        return OrdinaryRange.of(y).limited(y) if isinstance(self.model, str) else y
 
     def _check_effort(self) -> None:
         """Raise ValueError if the effort is unknown, or if the model has none."""

@@ -27,6 +27,7 @@ from evencover.scores.support import outside_support
 from evencover.studies.evidence import Evidence
 from evencover.studies.messages import Message
 from evencover.studies.plan import Plan
+from evencover.studies.row_checks import ExtremeValue
 from evencover.taxonomies import Taxonomy
 
 
@@ -58,6 +59,10 @@ class Study:
     left_out : tuple of str
         The columns that were recognised as row numbers or ids on the rows that the model was fitted on, and are not
         features. If there are several models, as in a cross-fitted study, none of them uses these columns.
+    n_copies : int
+        Number of rows that were not used because they are copies of other rows; in a large table, of its sample.
+    extremes : tuple of ExtremeValue
+        The values that lie extremely far from all others of their columns.
     row_numbers : RowNumbers
         How texts number the rows: from 0, or as in the file that the table was read from.
     table_warnings, table_notes : tuple of Message
@@ -76,6 +81,8 @@ class Study:
     diagnosis: Diagnosis
     audit: Audit
     left_out: tuple[str, ...] = ()
+    n_copies: int = 0
+    extremes: tuple[ExtremeValue, ...] = ()
     row_numbers: RowNumbers = FROM_ZERO
     table_warnings: tuple[Message, ...] = ()
     table_notes: tuple[Message, ...] = ()

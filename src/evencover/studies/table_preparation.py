@@ -46,6 +46,14 @@ from evencover.studies.doubtful_values import (
     odd_cells_note,
 )
 from evencover.studies.messages import Message, TableError
+from evencover.studies.row_checks import (
+    Copies,
+    EqualRows,
+    ExtremeValue,
+    copies_message,
+    extreme_values,
+    extremes_messages,
+)
 
 
 @dataclass(frozen=True)
@@ -164,6 +172,8 @@ class ColumnRoles:
         What to do with rows without a target.
     day_first : bool
         Whether 03/04/2020 is in April, if no other date of the column shows it.
+    copies : {"auto", "drop", "keep"}
+        What to do with rows that are equal to another row.
     """
 
     target: str
@@ -175,6 +185,7 @@ class ColumnRoles:
     grouping: tuple[str, ...] = ()
     missing_target: MissingTarget = "error"
     day_first: bool = False
+    copies: Copies = "auto"
 
     def __post_init__(self) -> None:
         for argument in ("drop", "keep", "categorical"):
@@ -182,6 +193,7 @@ class ColumnRoles:
             if isinstance(given, str):
                 raise TypeError(f"{argument} must be a sequence of column names; got the text {given!r}")
         lookup(self.missing_target, {"error": None, "drop": None}, "missing_target")
+        lookup(self.copies, {"auto": None, "drop": None, "keep": None}, "copies")
 
     def by_argument(self) -> dict[str, Sequence[str]]:
         """Return the names of columns that the user gave, by argument."""
@@ -204,7 +216,7 @@ class PreparedTable:
     y : ndarray of shape (n,)
         The targets.
     rows : ndarray of int, shape (n,)
-        The positions of the rows in the given table: all, or those with a target.
+        The positions of the rows in the given table: all, or those with a target, or one of each set of copies.
     encoder : TableEncoder
         The encoder of the features, which recognises in `fit` what they are.
     decisions : mapping from str to Decision
@@ -225,6 +237,10 @@ class PreparedTable:
         The cells of columns of numbers that are no numbers, by all rows.
     row_numbers : RowNumbers
         How messages number the rows of the given table.
+    n_copies : int
+        Number of rows that were left out because they are copies of other rows.
+    extremes : tuple of ExtremeValue
+        The values that lie extremely far from all others of their columns.
     """
 
     features: Any
@@ -242,6 +258,8 @@ class PreparedTable:
     target_notes: tuple[Message, ...] = ()
     odd: Mapping[str, OddCells] = field(default_factory=dict)
     row_numbers: RowNumbers = FROM_ZERO
+    n_copies: int = 0
+    extremes: tuple[ExtremeValue, ...] = ()
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -362,10 +380,17 @@ def _prepared(
     """Return the parts of a table without problems; `columns` are its columns, with text as dates or numbers."""
     ignored = [name for name in roles.grouping if name not in found and name != roles.target]
     names = [name for name in columns if name in ignored or name in found]
-    used, n, numbers = np.flatnonzero(~np.isnan(y)), n_rows(table), row_numbers(table)
+    known, n, numbering = np.flatnonzero(~np.isnan(y)), n_rows(table), row_numbers(table)
+    columns = {name: values[known] for name, values in columns.items()} if len(known) < len(y) else columns
+    numbers = _numbers(found, columns, roles)
+    leaks = leak_warnings(numbers, roles.target, y[known])
+    clusters = None if roles.clusters is None else column_groups(take(table, known), roles.clusters, "clusters")
+    distinct, copies = _without_copies(found, columns, roles, y[known], clusters, target_is_known=bool(leaks))
+    used = known[distinct]
     table = with_columns(table, _objects_as_text(table, found))
     if len(used) < len(y):
-        table, columns = take(table, used), {name: values[used] for name, values in columns.items()}
+        table, columns = take(table, used), {name: values[distinct] for name, values in columns.items()}
+    extremes = _extremes(numbers, roles.target, y[known], known)
     return PreparedTable(
         columns_of(table, names),
         y[used],
@@ -379,12 +404,19 @@ def _prepared(
         {name: columns[name] for name, each in found.items() if each.read.converted is not None},
         roles.target,
         clusters=None if roles.clusters is None else column_groups(table, roles.clusters, "clusters"),
-        warnings=tuple(_warnings(found, columns, roles, y[used])),
-        without_target=(missing_target_note(len(y) - len(used), len(y)),) if len(used) < len(y) else (),
+        warnings=(
+            *leaks,
+            *_warnings(found, numbers, roles.target, y[known]),
+            *copies,
+            *extremes_messages(extremes, numbering),
+        ),
+        without_target=(missing_target_note(len(y) - len(known), len(y)),) if len(known) < len(y) else (),
         dependence=tuple(_dependence(found, columns, roles)),
         target_notes=unit_notes(roles.target, column(table, roles.target, "target")),
         odd={name: each.odd for name, each in found.items() if each.odd is not None},
-        row_numbers=numbers,
+        row_numbers=numbering,
+        n_copies=len(known) - len(used),
+        extremes=extremes,
     )
 
 
@@ -399,6 +431,40 @@ def _objects_as_text(table: Any, found: Mapping[str, CheckedColumn]) -> dict[str
         for name, values in objects.items()
         if values.dtype.kind == "O" and any(map(is_number, values.tolist()))
     }
+
+
+def _without_copies(
+    found: Mapping[str, CheckedColumn],
+    columns: Mapping[str, NDArray[Any]],
+    roles: ColumnRoles,
+    y: FloatArray,
+    clusters: Groups | None,
+    *,
+    target_is_known: bool,
+) -> tuple[Any, list[Message]]:
+    """Return the positions of the rows without copies, as an array or a slice of all rows, and a message on copies.
+
+    Copies may differ in columns of row numbers and ids, also in those that the user drops, and in the cluster.
+    """
+    if roles.copies == "keep":
+        return slice(None), []
+    ids = {name for name, each in found.items() if each.left_out}
+    ids |= {name for name, values in columns.items() if name not in found and Recognition().kind(name, values).left_out}
+    ids.discard(str(roles.time))  # the same at another time is no copy
+    equal = EqualRows.of({name: values for name, values in columns.items() if name not in ids}, y)
+    kept = equal.kept(None if clusters is None else clusters.codes)
+    if kept.all() or (roles.copies == "auto" and not equal.are_copies(target_is_known=target_is_known)):
+        return slice(None), []
+    not_compared = [name for name in columns if name in ids]
+    return np.flatnonzero(kept), [copies_message(len(y) - int(kept.sum()), len(y), not_compared)]
+
+
+def _extremes(
+    numbers: Mapping[str, FloatArray], target: str, y: FloatArray, rows: IntArray
+) -> tuple[ExtremeValue, ...]:
+    """Return the extreme values of all columns, the target first; `rows` are positions in the table."""
+    columns = [extreme_values(target, y, is_target=True), *(extreme_values(*each) for each in numbers.items())]
+    return tuple(replace(each, row=int(rows[each.row])) for found in columns for each in found)
 
 
 def _checked_names(table: Any) -> list[str]:
@@ -487,17 +553,22 @@ def _target(table: Any, roles: ColumnRoles, rows: RowNumbers) -> tuple[FloatArra
     return read_target(roles.target, values, rows, drop_missing=roles.missing_target == "drop")
 
 
-def _warnings(
-    found: Mapping[str, CheckedColumn], columns: Mapping[str, NDArray[Any]], roles: ColumnRoles, y: FloatArray
-) -> Iterator[Message]:
-    """Yield what may be wrong: leaks, ambiguous dates, numbers that mean a missing value, a target that is a class."""
+def _numbers(
+    found: Mapping[str, CheckedColumn], columns: Mapping[str, NDArray[Any]], roles: ColumnRoles
+) -> dict[str, FloatArray]:
+    """Return the features that are numbers, with NaN for missing ones."""
     unchanged = (name for name, each in found.items() if not each.left_out and each.read.dates is None)
-    candidates = (name for name in unchanged if name not in roles.categorical)
-    numbers = {name: each for name in candidates if (each := as_numbers(columns[name])) is not None}
-    yield from leak_warnings(numbers, roles.target, y)
+    candidates = {name: as_numbers(columns[name]) for name in unchanged if name not in roles.categorical}
+    return {name: each for name, each in candidates.items() if each is not None}
+
+
+def _warnings(
+    found: Mapping[str, CheckedColumn], numbers: Mapping[str, FloatArray], target: str, y: FloatArray
+) -> Iterator[Message]:
+    """Yield what may be wrong: ambiguous dates, numbers that mean a missing value, a target that is a class."""
     yield from (each.warning for each in found.values() if each.warning is not None)
-    yield from missing_value_codes(numbers, roles.target, y)
-    yield from class_code_warning(roles.target, y)
+    yield from missing_value_codes(numbers, target, y)
+    yield from class_code_warning(target, y)
 
 
 def _dependence(

@@ -23,7 +23,7 @@ from evencover.inputs.frames import column, column_names, columns_of, row_number
 from evencover.intervals import Intervals
 from evencover.model_selection import Part, three_way_split
 from evencover.models.encoding import TableEncoder
-from evencover.models.estimators import cloned, fitted_models, median_spread
+from evencover.models.estimators import fitted_models, median_spread
 from evencover.models.folds import RowStructure
 from evencover.predictions import Prediction
 from evencover.quantiles import rows_for_finite_threshold
@@ -75,6 +75,8 @@ def study_in_memory(table: Any, roles: ColumnRoles, plan: Plan, name: str, progr
         diagnosis=diagnosis,
         audit=evidence.audit(fitted.intervals, diagnosis, plan),
         left_out=fitted.table.left_out,
+        n_copies=prepared.n_copies,
+        extremes=prepared.extremes,
         row_numbers=row_numbers(table),
         table_warnings=(*prepared.warnings, *fitted.warnings),
         table_notes=(
@@ -277,7 +279,8 @@ def _fit_split(table: PreparedTable, parts: Parts, plan: Plan, progress: StagePr
     _warn_of(table)
     support = plan.target_support(training.y, table.target)
     outside, support_note = _support_messages(support, plan, parts)
-    model = Pipeline([("table", decided.encoder), ("model", cloned(plan.estimator()))])
+    training = Part(training.X, plan.training_target(training.y), training.positions)
+    model = plan.pipeline(decided.encoder)
     clusters, held_out = (_clusters_of(table, part) for part in (training, calibration))
     n_calibration = len(calibration) if held_out is None else len(np.unique(held_out))
     times = None if table.times is None else table.times[table.places(training.positions)]

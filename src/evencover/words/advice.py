@@ -374,10 +374,23 @@ def _use_another_model(style: SettingStyle, study: "Study | None") -> Advice | N
     """Return the advice if the model is no better than none."""
     if study is None or not study.quality.explains_nothing or study.quality.may_be_chance:
         return None
+    if study.extremes:
+        return Advice(_check_extremes(study))
     if study.model_name in ("best-of-three", "stack"):
         return Advice(["Add columns that explain the target: with the current ones, several kinds of models do not."])
     other = style.setting("model", "boosting" if study.model_name == "linear" else "linear")
     return _run_again(style, other, "this model explains nothing. Better features can help, too")
+
+
+def _check_extremes(study: "Study") -> list[str]:
+    """Return which extreme values to check, those of the target first: they can hide what a model explains."""
+    named = join_first(
+        f"{study.row_numbers.text(each.row)} has {each.column} {number_text(each.value)} (others: "
+        f"{number_text(each.lowest)} to {number_text(each.highest)})"
+        for each in study.extremes
+    )
+    reason = "One such value can hide what a model explains of all others, or mislead it."
+    return [f"Check the extreme values: {named}. Correct those that are mistakes. {reason}"]
 
 
 def _use_groups(style: SettingStyle, study: "Study | None") -> Advice | None:
