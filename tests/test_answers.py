@@ -343,7 +343,7 @@ class TestWholeNumbers:
         found = audit(y, (np.full(3000, 1.0), np.full(3000, 3.0)), groups=groups)
         assert found.verdict == "uneven"
         assert found.headline.startswith("More than asked")
-        assert found.advice.startswith("Use narrower intervals")
+        assert found.advice.startswith("Calibrate the intervals")
 
     @pytest.mark.parametrize(("low", "high"), [(-0.4, 0.4), (-1.0, 0.0), (0.0, 0.9)])
     def test_intervals_that_hold_the_same_whole_numbers_get_the_same_verdict(self, low, high):

@@ -17,6 +17,7 @@ from evencover import (
     Intervals,
     Normalized,
     Prediction,
+    RelativeIntervalDistance,
     Residual,
     Rows,
     TwoTails,
@@ -34,6 +35,11 @@ from tests.report_pages import report_text, result_data
 from tests.synthetic import ONE_IN_A_MILLION, Oracle, draw
 
 OLD, NEW = toy().sample(3000, seed=0), toy().sample(9000, seed=1)
+THIRDS = BySpread(3).learn(Rows(NEW.oracle()))
+NEVER_CALIBRATED = (
+    "Calibrate the intervals on rows that the model was not trained on, with calibrate: {}, and all groups are off "
+    "about equally. Probably the intervals were never calibrated"
+)
 
 
 def intervals_by(score, *, level=0.9):
@@ -255,9 +261,44 @@ def test_the_text_shows_at_most_30_groups():
 
 def test_advice_on_over_and_under_coverage():
     y, made = targets_and_intervals(990, 1000)
-    assert audit(y, made).advice.startswith("Use narrower intervals: 99.0 % instead of 90.0 % of all rows are covered")
+    share = "99.0 % instead of 90.0 % of all rows are covered"
+    assert audit(y, made).advice.startswith(NEVER_CALIBRATED.format(share))
+    assert "those of a higher level" in audit(y, made).advice
+    assert audit(y, made, calibration_sizes=500).advice.startswith(f"Use narrower intervals: {share}.")
     y, made = targets_and_intervals(700, 1000)
-    assert audit(y, made).advice.startswith("Recalibrate on recent rows that the model was not trained on")
+    share = "70.0 % instead of 90.0 % of all rows are covered"
+    assert audit(y, made).advice.startswith(NEVER_CALIBRATED.format(share))
+    assert "calibrated on rows that the model had seen" in audit(y, made).advice
+    assert "never" not in audit(y, made, calibration_sizes=500).advice
+
+
+def test_raw_quantiles_were_never_calibrated():
+    """Quantiles of a model that is too sure everywhere; after calibration, the advice is another."""
+    raw = Prediction.from_quantiles(NEW.mean - 0.9 * NEW.spread, NEW.mean + 0.9 * NEW.spread)
+    found = audit(NEW.y, (raw.lower, raw.upper), groups=THIRDS)
+    assert (found.verdict, found.is_off_everywhere, found.guaranteed) == ("uneven", True, False)
+    assert "never calibrated" in found.advice
+    old = Prediction.from_quantiles(OLD.mean - 0.9 * OLD.spread, OLD.mean + 0.9 * OLD.spread)
+    score = RelativeIntervalDistance()
+    calibrated = audit(NEW.y, calibrate(OLD.y, old, nonconformity=score).interval(raw), groups=THIRDS)
+    assert (calibrated.is_off_everywhere, calibrated.guaranteed) == (False, True)
+    assert "never calibrated" not in calibrated.advice
+
+
+def test_some_groups_off_are_no_sign_of_missing_calibration():
+    """One width for all rows: noisy rows are missed, others are not, and all rows together are off."""
+    found = audit(NEW.y, (NEW.mean - 1.0, NEW.mean + 1.0), groups=THIRDS)
+    assert (found.verdict, found.is_off_everywhere) == ("uneven", False)
+    assert found.advice.startswith("Recalibrate on recent rows that the model was not trained on")
+
+
+def test_known_guarantees_rule_it_out():
+    """A calibrated model whose rows have changed is off everywhere, too."""
+    made = intervals_by(Normalized())
+    drifted = NEW.mean + 2 * (NEW.y - NEW.mean)
+    assert audit(drifted, made, groups=THIRDS).is_off_everywhere
+    assert "never calibrated" not in audit(drifted, made, groups=THIRDS).advice
+    assert "never calibrated" in audit(drifted, np.asarray(made), groups=THIRDS).advice
 
 
 def test_bounds_of_other_libraries():

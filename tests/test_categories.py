@@ -122,7 +122,7 @@ class TestEncoder:
         means = encoder.columns_[1].means
         assert_array_equal(encoded.codes[1:, 0], [UNSEEN, 60])
         assert_allclose(encoded.means[1:, 0], [y.mean(), means[60]])
-        assert encoder.unseen_values(new) == ["'state' has values never seen before, such as 'nowhere'; rows: 1"]
+        assert encoder.outside(new).column_names == ["", "state", ""]
         never = TableEncoder().fit(*states()).transform(new)
         assert_array_equal(never.codes[1:, 0], [UNSEEN, UNSEEN])
 
@@ -135,8 +135,8 @@ class TestEncoder:
         few = table[table["state"] < "s20"]
         encoders = [TableEncoder().fit(table, y), TableEncoder().fit(few, y[few.index])]
         joined = joined_encoder(encoders[::-1])
-        assert joined.unseen_values(table) == []
-        assert joined.unseen_values(pd.DataFrame({"x": [0.0], "state": ["z"]}))
+        assert not joined.outside(table)
+        assert joined.outside(pd.DataFrame({"x": [0.0], "state": ["z"]})).column_names == ["state"]
 
     def test_any_regressor_can_use_it(self):
         table, y = states()

@@ -228,7 +228,9 @@ class TestTables:
         written = pd.read_csv(tmp_path / "out.csv")
         np.testing.assert_allclose(written[["lower", "upper"]], np.asarray(model.predict_interval(new, level=0.8)))
         assert "at level 0.8" in printed
-        assert "'size' has values never seen before, such as 'new'; rows: 1" in errors  # "rare" was in two folds
+        assert "1 of 3 rows are outside" in errors  # "rare" was in two folds
+        assert "size (1, such as 'new')" in errors
+        assert written["outside"].fillna("").tolist() == ["", "", "size"]
 
     def test_joined_encoders_know_what_any_of_them_saw(self):
         tables = [
@@ -236,10 +238,8 @@ class TestTables:
             pd.DataFrame({"a": ["x", None], "b": [None, 2.0], "d": pd.to_datetime(["2020-01-01", "2021-01-01"])}),
         ]
         joined = joined_encoder([TableEncoder().fit(table) for table in tables])
-        assert [joined.unseen_values(table) for table in tables] == [[], []]
-        assert TableEncoder().fit(tables[0]).unseen_values(tables[1]) != []
+        assert not any(joined.outside(table) for table in tables)
+        assert TableEncoder().fit(tables[0]).outside(tables[1])
         new = tables[0].assign(a=["z", "y"], d=pd.to_datetime([None, "2020-01-01"]))
-        assert joined.unseen_values(new) == [
-            "'a' has values never seen before, such as 'z'; rows: 1",
-            "'d' is missing in 1 rows; it was never missing in fit",
-        ]
+        assert [(each.name, each.example) for each in joined.outside(new).columns] == [("a", "z"), ("d", None)]
+        assert joined.n_rows_ == 4

@@ -766,7 +766,8 @@ class TestCommandLine:
         new.loc[0, "kind"] = "z"
         new.to_csv("new.csv", index=False)
         _, _, error = run_command_line(capsys, "predict", "evencover-small", "new.csv")
-        assert error == "evencover: 'kind' has values never seen before, such as 'z'; rows: 1\n"
+        expected = "1 of 30 rows are outside what the model has seen: kind (1, such as 'z')"
+        assert error == f"evencover: {expected}\n"
 
     def test_auto(self, capsys, work):
         work.assign(number=range(30)).to_csv("small.csv", index=False)

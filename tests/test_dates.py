@@ -165,7 +165,7 @@ class TestEncoding:
         encoder = TableEncoder(dates={"sold": "%d.%m.%Y"}).fit(self.TABLE[["sold"]])
         dates = pd.DataFrame({"sold": pd.to_datetime(["2020-12-31", None, "2021-03-01", "2021-03-02"])})
         assert np.array_equal(encoder.transform(dates), encoder.transform(self.TABLE[["sold"]]))
-        assert encoder.unseen_values(dates) == []
+        assert not encoder.outside(dates)
 
     def test_dates_before_1970(self):
         table = pd.DataFrame({"day": pd.to_datetime(["1969-12-31 23:00", "1958-03-29 00:00"])})

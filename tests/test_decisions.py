@@ -160,7 +160,8 @@ def test_every_fold_decides_for_itself():
     assert f"{DIFFERS}c (used as it is or left out; by all rows left out)" in note
     joined = encoder_of(found.regressor)
     assert [column.name for column in joined.columns_] == ["x", "c"]
-    assert "'c' has values never seen before, such as 'new'" in joined.unseen_values(whole.assign(c="new"))[0]
+    new = whole[["x", "c"]].assign(c="new")
+    assert [(each.name, each.example) for each in joined.outside(new).columns] == [("c", "new")]
 
 
 def large_study(whole, folder):

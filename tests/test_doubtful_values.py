@@ -90,12 +90,13 @@ class TestUnits:
         assert encoder.transform(table).tolist() == [[117, 0], [85, 0], [90, 1], [90, 0]]
         new = library(pd.DataFrame({"area": ["100 m2", "80", "85 ft2", "?"]}))
         assert encoder.transform(new).tolist() == [[100, 0], [80, 0], [90, 1], [90, 1]]
-        assert encoder.unseen_values(new) == [
+        assert encoder.odd_values(new) == [
             "'area': values that are not numbers with the unit 'm2' count as missing, such as '85 ft2'; rows: 2"
         ]
         numbers = library(pd.DataFrame({"area": [100.0, 80.0]}))
         assert encoder.transform(numbers).tolist() == [[100, 0], [80, 0]]
-        assert encoder.unseen_values(numbers) == []
+        assert encoder.odd_values(numbers) == []
+        assert encoder.outside(new).rows.tolist() == [False, False, True, True]
 
     def test_the_user_names_the_unit(self):
         table = pd.DataFrame({"area": ["117 m2", "?", "85 m2", "?"]})
@@ -176,7 +177,7 @@ class TestOddCells:
             [0, 2],
         )
         new = with_cells(["bad"]).head(3)[["x", "weight"]]
-        assert encoder_of(found.regressor).unseen_values(new) == [
+        assert encoder_of(found.regressor).odd_values(new) == [
             "'weight': values that are not numbers count as missing, such as 'bad'; rows: 1"
         ]
 

@@ -88,12 +88,14 @@ def test_unseen_values_count_as_rare():
     np.testing.assert_array_equal(TableEncoder().fit(table).transform(new), [[0, 0, 1], [0, 0, 0], [0, 0, 0]])
 
 
-def test_unseen_values_are_listed():
+def test_unseen_values_are_outside():
     encoder = TableEncoder().fit(pd.DataFrame({"x": [1.0, 2.0], "word": ["a", "b"]}))
-    assert encoder.unseen_values(pd.DataFrame({"x": [1.0], "word": ["a"]})) == []
-    missing, unknown = encoder.unseen_values(pd.DataFrame({"x": [np.nan, 1.0, np.nan], "word": ["a", "z", "y"]}))
-    assert missing == "'x' is missing in 2 rows; it was never missing in fit"
-    assert unknown.startswith("'word' has values never seen before, such as 'z'; rows: 2")
+    assert not encoder.outside(pd.DataFrame({"x": [1.0], "word": ["a"]}))
+    found = encoder.outside(pd.DataFrame({"x": [np.nan, 1.0, np.nan], "word": ["a", "z", "y"]}))
+    assert [(each.name, each.rows.tolist(), each.example) for each in found.columns] == [
+        ("x", [True, False, True], None),
+        ("word", [False, True, True], "z"),
+    ]
 
 
 def test_columns_without_values():

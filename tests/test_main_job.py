@@ -405,12 +405,34 @@ class TestPredict:
     def test_unseen_values_are_reported(self, capsys, work):
         houses(5, seed=1).assign(code="zz").to_csv("new.csv", index=False)
         _, _, errors = run_command_line(capsys, "predict", "evencover-houses", "new.csv")
-        assert errors == "evencover: 'code' has values never seen before, such as 'zz'; rows: 5\n"
+        expected = "5 of 5 rows are outside what the model has seen: code (5, such as 'zz')"
+        assert errors == f"evencover: {expected}\n"
+
+    def test_rows_outside_are_named_and_an_error_if_strict(self, capsys, work):
+        new = houses(5, seed=1)
+        new.loc[1, "area"], new.loc[1, "code"], new.loc[3, "area"] = 1e9, "zz", -1e9
+        new.to_csv("new.csv", index=False)
+        arguments = ("predict", "evencover-houses", "new.csv", "--output", "out.csv")
+        status, _, errors = run_command_line(capsys, *arguments, "--strict")
+        said = (
+            "2 of 5 rows are outside what the model has seen: area (2, such as 1 000 000 000), code (1, such as 'zz')"
+        )
+        assert (status, said in errors, "--strict" in errors) == (1, True, True)
+        assert not Path("out.csv").exists()
+        status, _, errors = run_command_line(capsys, *arguments)
+        assert (status, errors) == (0, f"evencover: {said}\n")
+        assert pd.read_csv("out.csv")["outside"].fillna("").tolist() == ["", "area; code", "", "area", ""]
+        _, text, _ = run_command_line(capsys, *arguments[:-2], "--json")
+        counts = {"rows": 2, "by_column": {"area": 2, "code": 1}, "without_values": []}
+        assert json.loads(text)["outside"] == counts
+        new.loc[[0, 2, 4]].to_csv("new.csv", index=False)
+        status, _, errors = run_command_line(capsys, *arguments, "--strict")
+        assert (status, errors) == (0, "")
 
     def test_a_kept_column_with_the_name_of_a_result_gets_a_prefix(self, capsys, work):
         houses(5).assign(lower=1.5).to_csv("new.csv", index=False)
         _, text, _ = run_command_line(capsys, "predict", "evencover-houses", "new.csv", "--keep", "lower")
-        assert text.splitlines()[0] == '"prediction","lower","upper","table_lower"'
+        assert text.splitlines()[0] == '"prediction","lower","upper","outside","table_lower"'
 
 
 class TestAudit:

@@ -119,7 +119,7 @@ def test_bounds_that_are_infinite_for_want_of_calibration_rows_are_counted():
     assert width_text(audited.quality) == "5 of 300 upper bounds are infinite."
 
 
-@pytest.mark.parametrize(("share", "text"), [(0.5, "Fewer than asked"), (1.0, "Use tighter upper bounds")])
+@pytest.mark.parametrize(("share", "text"), [(0.5, "Fewer than asked"), (1.0, "Calibrate the upper bounds")])
 def test_bounds_that_are_off(share, text):
     y = np.where(np.arange(300) % 10 < 10 * share, CENTER, CENTER + 3)
     audited = audit(y, BOUNDS["upper"], prediction=CENTER)

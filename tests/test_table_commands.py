@@ -105,6 +105,7 @@ def test_infinite_intervals_are_reported(tmp_path, capsys):
         (["predict", "DATA", "--calibration", "DATA", "--output", "x.parquet"], "is not a calibration file written by evencover"),
         (["predict", "DATA", "NEW", "--calibration", "CAL", "--output", "x.parquet"], "with --calibration, all columns are kept; leave out: new"),
         (["predict", "DATA", "--calibration", "CAL", "--output", "x.csv"], "output must be a .parquet file"),
+        (["predict", "DATA", "--calibration", "CAL", "--output", "x.parquet", "--strict"], "strict is for the predictor of a run"),
         (["predict", "DATA"], "new must be given"),
         (["predict", "DATA", "NEW", "--workers", "2"], "workers is used only with --calibration"),
         (["audit", "FOLDER", "--target", "y", "--lower", "c", "--upper", "s", "--missing-values", "?"], "missing_values is for text"),

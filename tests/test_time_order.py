@@ -229,8 +229,3 @@ class TestStudies:
         assert tuple(encoder.units) == ("unit",)
         encoded = encoder.transform(table.drop(columns="y"))
         assert len(np.unique(encoded.codes[:, -1])) == n_units
-
-    def test_a_study_by_cluster_and_a_small_one(self):
-        table = panel(30, 6)
-        found = study(table, "y", clusters="unit", plan=Plan(model="best-of-three"))
-        assert np.isfinite(np.asarray(found.intervals)).all()

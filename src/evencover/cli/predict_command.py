@@ -22,12 +22,16 @@ def predict(
     keep: tuple[str, ...] | None = None,
     missing_values: tuple[str, ...] | None = None,
     workers: int | None = None,
+    strict: bool = False,
     json: bool = False,
 ) -> None:
     """Predict an interval for each row of a new table, with the predictor of an earlier run.
 
     With --calibration, the first argument is a table of predictions, a Parquet file or a folder of any size, and the
     intervals are added to its columns: evencover predict NEW.parquet --calibration cal.evencover --output OUT.parquet
+
+    The column `outside` names the columns in which a row is outside of what the model has seen in training: a number or
+    a date far beyond the range, an unseen category, a value that was never missing. A warning counts such rows.
 
     Parameters
     ----------
@@ -53,11 +57,15 @@ def predict(
         those of the run.
     workers
         With --calibration: number of threads; by default the number of cores.
+    strict
+        Rows that are outside of what the model has seen are an error, and nothing is written.
     json
         Print the intervals and their guarantee as JSON.
     """
     if calibration is not None:
         _check_unused(new=new, keep=keep, missing_values=missing_values)
+        if strict:
+            raise ValueError("strict is for the predictor of a run; a calibration knows no training rows, leave it out")
         _predict_table(folder, calibration, output, level=level, unseen=unseen, workers=workers, json=json)
         return
     if new is None:
@@ -78,10 +86,13 @@ def predict(
     for each in kept:
         check_column(table, each, "keep")
     features = _feature_columns(regressor, table, new)
+    outside = _outside(regressor, features, new, strict=strict)
     intervals = regressor.predict_interval(features, level=own_level if level is None else level, unseen=unseen)
     result_columns: dict[str, Any] = dict(intervals.columns())
     if intervals.groups is not None and len(intervals.groups.labels) > 1:
         result_columns["group"] = [str(label) for label in intervals.groups.label_of_rows()]
+    if outside is not None:
+        result_columns["outside"] = outside.column_names
     columns = join_columns({each: column(table, each, "keep") for each in kept}, result_columns)
     _print_notes(intervals)
     if output is not None:
@@ -91,6 +102,7 @@ def predict(
             "level": intervals.level,
             "guarantee": str(intervals.guarantee),
             "prediction": prediction_text(intervals),
+            "outside": None if outside is None else _outside_counts(outside),
         }
         print_json({**about, "intervals": plain_value(columns)})
     elif output is None:
@@ -140,9 +152,8 @@ def _text_columns(regressor: Any) -> list[str]:
 
 
 def _feature_columns(regressor: Any, table: Any, path: Path) -> Any:
-    """Return the columns of the features; raise ValueError if some are missing, warn about values never seen."""
+    """Return the columns of the features; raise ValueError if some are missing."""
     from evencover.inputs.frames import columns_of
-    from evencover.models.encoding import encoder_of
     from evencover.tables.files import file_name
 
     names = list(getattr(regressor, "feature_names_in_", table.column_names))
@@ -151,11 +162,33 @@ def _feature_columns(regressor: Any, table: Any, path: Path) -> Any:
         raise ValueError(
             f"{file_name(path)} must have the columns that the model was fitted on; missing columns: {missing}"
         )
-    features = columns_of(table, names)
-    encoder = encoder_of(regressor)
-    for warning in [] if encoder is None else encoder.unseen_values(features):
-        print_error(warning)
-    return features
+    return columns_of(table, names)
+
+
+def _outside(regressor: Any, features: Any, path: Path, *, strict: bool) -> Any:
+    """Return which rows are outside of what the model has seen, with a warning or an error; None if it is not known."""
+    from evencover.models.encoding import encoder_of
+    from evencover.tables.files import file_name
+
+    if encoder_of(regressor) is None and not strict:
+        return None
+    outside = regressor.outside(features)
+    if outside and strict:
+        raise ValueError(
+            f"{file_name(path)} must hold only rows like those in training, because of --strict: {outside}"
+        )
+    if outside:
+        print_error(str(outside))
+    return outside
+
+
+def _outside_counts(outside: Any) -> dict[str, Any]:
+    """Return how many rows are outside, by column and in total, for JSON."""
+    return {
+        "rows": int(outside.rows.sum()),
+        "by_column": {each.name: each.count for each in outside.columns},
+        "without_values": list(outside.without_values),
+    }
 
 
 def _print_notes(intervals: Any) -> None:

@@ -23,6 +23,7 @@ from evencover.guarantees import Guarantee
 from evencover.inputs.arrays import FloatArray
 from evencover.inputs.frames import frame_kind
 from evencover.intervals import Intervals, IntervalUnion
+from evencover.models.encoding import encoder_of
 from evencover.models.estimators import (
     CloneMixin,
     check_ready,
@@ -33,6 +34,7 @@ from evencover.models.estimators import (
     remember_features,
     with_inputs_of,
 )
+from evencover.models.ranges import Outside
 from evencover.models.target_transforms import with_target_transform
 from evencover.quantiles import Levels, level_fraction, level_fractions
 from evencover.rows import Rows
@@ -147,6 +149,27 @@ class CalibratedRegressor(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEs
         """
         rows = self.rows(X, y, weights=weights)
         return target_p_values(self.calibrator_, rows, unseen, seed)
+
+    def outside(self, X: Any) -> Outside:
+        """Return which rows are outside of what the model has seen; see `TableEncoder.outside`.
+
+        The guarantee is for rows like the calibration rows, so it says little about such rows. The model must be a
+        pipeline that begins with a `TableEncoder`, as that of `study` does. With several models, a row is outside if it
+        is so for all of them together.
+
+        Parameters
+        ----------
+        X : table of n rows
+            New rows.
+        """
+        self._check_is_calibrated(X)
+        encoder = encoder_of(self)
+        if encoder is None:
+            raise ValueError(
+                "the model must be a pipeline that begins with a TableEncoder, which knows what the training rows "
+                f"held; got {type(fitted_models(self)[0]).__name__}"
+            )
+        return encoder.outside(X)
 
     @property
     def guarantee_(self) -> Guarantee:

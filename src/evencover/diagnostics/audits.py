@@ -107,6 +107,8 @@ class Audit:
         Number of intervals that held no possible target, and were replaced by the nearest one; see `Bounded`.
     rows_needed : int, optional
         Number of calibration rows that finite intervals need, if some are infinite because a group has fewer.
+    guaranteed : bool
+        Whether the intervals are known to be calibrated: those of this package carry their guarantee.
     """
 
     verdict: Verdict
@@ -132,6 +134,7 @@ class Audit:
     facts: tuple[Note, ...] = ()
     n_replaced: int = 0
     rows_needed: int | None = None
+    guaranteed: bool = False
 
     @property
     def explained_by_calibration(self) -> tuple[GroupAudit, ...]:
@@ -152,6 +155,19 @@ class Audit:
     def is_as_even_as_possible(self) -> bool:
         """Whether groups are not even only because some of them cannot be narrower."""
         return is_as_even_as_possible(self, self.overall)
+
+    @property
+    def is_off_everywhere(self) -> bool:
+        """Whether all rows are off, and all groups about equally, as it is if intervals were never calibrated.
+
+        Equally means that each group is nearer to the coverage of all rows than half of the distance between this
+        coverage and the level, or is not shown to differ from it.
+        """
+        coverage, margin = self.overall.coverage, abs(self.overall.coverage - self.level) / 2
+        near = (
+            abs(row.coverage - coverage) <= margin or row.low <= coverage <= row.high for row in self.table if row.rows
+        )
+        return is_off(self.overall, self.level, self.tolerance) and all(near)
 
     @property
     def features_off(self) -> tuple[GroupAudit, ...]:
@@ -403,6 +419,7 @@ def audit_rows(
         sizes_known=pools.known,
         n_replaced=intervals.n_replaced,
         rows_needed=pools.rows_needed(all_rows),
+        guaranteed=intervals.guarantee is not None,
         seed=settings.seed,
         facts=(*scope.facts, *([Note("thresholds from clusters")] if pools.clustered else [])),
     )

@@ -99,8 +99,9 @@ def as_dates(values: NDArray[Any], pattern: str | None = None) -> DateArray | No
     known = ~is_missing(values)
     cells = values[known].tolist()
     moments = {cell: _moment(cell, pattern) or _iso_moment(cell) for cell in set(filter(_is_readable, cells))}
+    read, position = np.array([*moments.values(), None], dtype=_UNIT), {cell: code for code, cell in enumerate(moments)}
     dates = np.full(len(values), np.datetime64("NaT"), dtype=_UNIT)
-    dates[known] = [moments[cell] if _is_readable(cell) else None for cell in cells]
+    dates[known] = read[[position[cell] if _is_readable(cell) else -1 for cell in cells]]
     return dates
 
 

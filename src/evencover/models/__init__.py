@@ -7,6 +7,7 @@ from evencover.models.encoding import ColumnKind, Recognition, TableEncoder
 from evencover.models.estimators import is_frozen, predictions_of
 from evencover.models.forest import QuantileForest
 from evencover.models.networks import DeepEnsemble, DropoutEnsemble, MeanVarianceNetwork, QuantileNetwork, fit_jointly
+from evencover.models.ranges import Outside, OutsideColumn
 from evencover.models.spread import EnsembleSpread, NeighborSpread, ResidualSpread, SpreadSource, WithSpread
 from evencover.models.target_transforms import LogTransform
 
@@ -24,6 +25,8 @@ __all__ = [
     "LogTransform",
     "MeanVarianceNetwork",
     "NeighborSpread",
+    "Outside",
+    "OutsideColumn",
     "QuantileForest",
     "QuantileNetwork",
     "Recognition",

@@ -34,6 +34,16 @@ from evencover.inputs.number_texts import number_unit, numbers_with_unit, odd_ce
 from evencover.models.categories import UNSEEN, EncodedTable, category_means, cross_fitted_means
 from evencover.models.estimators import check_ready, checked_target, fitted_models, remember_features
 from evencover.models.folds import fixed_folds
+from evencover.models.ranges import (
+    Limits,
+    Outside,
+    OutsideColumn,
+    are_beyond,
+    days_of,
+    is_emptied,
+    joined_limits,
+    limits_of,
+)
 
 _FOLDS = 5  # of the mean targets of training rows
 MAX_CATEGORIES = 30  # different texts of a column that are categories without question
@@ -255,6 +265,9 @@ class EncodedColumn:
     unit : str or None
         For numbers that were written as text in `fit`, their unit, which may be empty. Other text is a missing value.
         None for a column that held numbers: text in new rows is an error.
+    limits : tuple of two floats or None
+        The limits of a column of numbers, beyond which a new one is outside of what `fit` has seen (see `limits_of`);
+        None for categories, and in files that were saved without limits.
     """
 
     name: str
@@ -264,6 +277,7 @@ class EncodedColumn:
     rare: tuple[str, ...] = ()
     text: bool = False
     unit: str | None = None
+    limits: Limits | None = None
 
     @property
     def values(self) -> tuple[str, ...] | None:
@@ -285,6 +299,13 @@ class EncodedColumn:
     def encoded(self, values: NDArray[Any], rows: RowNumbers = FROM_ZERO) -> FloatArray:
         """Return the values as numbers, shape (n, outputs); errors number the rows by `rows`."""
         return self._numbers(values, rows) if self.categories is None else self._indicators(values)
+
+    def unseen(self, values: NDArray[Any], rows: RowNumbers = FROM_ZERO) -> BoolArray:
+        """Return which values are beyond the limits, no numbers, or unseen categories. Shape (n,)."""
+        if self.values is not None:
+            return _are_unseen(values, self.values, self.name)
+        numbers = _as_numbers(values, self.name, self.unit, rows)
+        return are_beyond(numbers, self.limits) | (np.isnan(numbers) & ~is_missing(values))
 
     def _numbers(self, values: NDArray[Any], rows: RowNumbers) -> FloatArray:
         numbers = _as_numbers(values, self.name, self.unit, rows)
@@ -345,6 +366,10 @@ class EncodedCategories:
         """Return the position of the category of each value, or that of an unseen one. Shape (n,)."""
         return _codes((*self.values, *[None] * (self.missing > 0)), values, self.name)
 
+    def unseen(self, values: NDArray[Any], rows: RowNumbers = FROM_ZERO) -> BoolArray:  # noqa: ARG002
+        """Return which values are categories that did not occur in `fit`. Shape (n,)."""
+        return _are_unseen(values, self.values, self.name)
+
 
 @dataclass(frozen=True)
 class EncodedDate:
@@ -364,6 +389,8 @@ class EncodedDate:
         The parts that vary in `fit`, of year, month, weekday (Monday is 0), hour and elapsed (days).
     pattern : str or None
         The format of dates as text, in the notation of `datetime.strptime`; None for values of a date type.
+    limits : tuple of two floats or None
+        As those of `EncodedColumn`, in days since 1970.
     """
 
     name: str
@@ -372,6 +399,7 @@ class EncodedDate:
     start: str
     parts: tuple[str, ...]
     pattern: str | None = None
+    limits: Limits | None = None
     values = None  # no categories
 
     @property
@@ -391,6 +419,10 @@ class EncodedDate:
         parts = date_parts(np.where(missing, np.datetime64(self.fill), dates), np.datetime64(self.start))
         columns = [*(parts[part] for part in self.parts), *[missing] * (self.missing > 0)]
         return np.column_stack(columns).astype(np.float64) if columns else np.empty((len(values), 0))
+
+    def unseen(self, values: NDArray[Any], rows: RowNumbers = FROM_ZERO) -> BoolArray:
+        """Return which dates are beyond the limits. Shape (n,)."""
+        return are_beyond(days_of(dates_of(values, self.name, self.pattern, rows)), self.limits)
 
 
 Encoded: TypeAlias = EncodedColumn | EncodedCategories | EncodedDate
@@ -464,6 +496,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     columns_ : tuple of EncodedColumn, EncodedCategories and EncodedDate
         How each column is encoded that is not left out. If there is none, the result is one column of zeros.
+    n_rows_ : int or None
+        Number of rows of `fit`; None in files that were saved without it.
 
     Examples
     --------
@@ -481,6 +515,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     recognition: Recognition | None = None  # of encoders in files that were saved without them
     units: Sequence[str | int] = ()
     numbers: Mapping[Any, str] | None = None
+    n_rows_: int | None = None
 
     def __init__(
         self,
@@ -528,6 +563,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.columns_: tuple[Encoded, ...] = tuple(
             self._learn_column(name, values, kind, target) for name, values, kind in columns if not kind.left_out
         )
+        self.n_rows_ = n_rows(X)
         return self
 
     def fit_transform(self, X: Any, y: Any = None, *, clusters: Any = None) -> Any:
@@ -581,25 +617,39 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         names = ["constant"] if self._is_constant else [name for known in columns for name in known.outputs]
         return np.array(names, dtype=object)
 
-    def unseen_values(self, X: Any) -> list[str]:
-        """Return a message for each column with missing values or categories that did not occur in `fit`.
+    def outside(self, X: Any) -> Outside:
+        """Return which rows are outside of what `fit` has seen, and in which columns.
 
-        Also for each column with text that is no number (`odd_values`).
+        A row is outside if it has a number or a date far beyond the range in `fit` (see `evencover.models.ranges`), a
+        category that did not occur in `fit`, or a missing value in a column that was never missing in `fit`. Whether a
+        row is outside does not depend on the other rows.
+
+        Parameters
+        ----------
+        X : table of n rows
+            New rows, with the columns of `fit`.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> rooms = pd.DataFrame({"area": np.linspace(20, 90, 50), "region": ["north", "south"] * 25})
+        >>> print(TableEncoder().fit(rooms).outside(pd.DataFrame({"area": [50, 5000], "region": ["north", "west"]})))
+        1 of 2 rows are outside what the model has seen: area (1, such as 5000), region (1, such as 'west')
         """
         check_is_fitted(self)
-        messages = self.odd_values(X)
+        X = _checked_table(self, X, reset=False)
+        rows, n = row_numbers(X), n_rows(X)
+        columns, without_values = [], []
         for known, values in self._known_columns(X):
-            missing = int(is_missing(values).sum())
-            if missing and not known.missing:
-                messages.append(f"{known.name!r} is missing in {missing} rows; it was never missing in fit")
-            if known.values is None:
-                continue
-            texts, seen = Counter(_as_texts(values, known.name)), {None, *known.values}
-            new = [text for text in texts if text not in seen]
-            if new:
-                rows = sum(texts[text] for text in new)
-                messages.append(f"{known.name!r} has values never seen before, such as {new[0]!r}; rows: {rows}")
-        return messages
+            missing, unseen = is_missing(values), known.unseen(values, rows)
+            if missing.all() and is_emptied(known.missing, self.n_rows_, n):
+                without_values.append(known.name)
+            example = values[unseen.argmax()] if unseen.any() else None
+            if not known.missing:
+                unseen = unseen | missing
+            if unseen.any():
+                columns.append(OutsideColumn(known.name, unseen, _plain(example)))
+        return Outside(n, tuple(columns), tuple(without_values))
 
     def has_unseen(self, X: Any) -> BoolArray:
         """Return which rows have a category, of columns with many, that did not occur in `fit`. Shape (n,)."""
@@ -650,8 +700,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             numbers = _as_numbers(values, str(name), unit)
             known = numbers[~np.isnan(numbers)]
             if len(known):
-                fill = float(np.median(known))
-                return EncodedColumn(str(name), len(numbers) - len(known), fill, text=kind.numbers, unit=unit)
+                missing, fill = len(numbers) - len(known), float(np.median(known))
+                limits = limits_of(known)
+                return EncodedColumn(str(name), missing, fill, text=kind.numbers, unit=unit, limits=limits)
             return EncodedColumn(str(name), len(numbers), categories=())  # new rows may have numbers or text
         texts = _as_texts(values, str(name))
         counts = Counter(texts)
@@ -685,21 +736,25 @@ def encoder_of(regressor: Any) -> TableEncoder | None:
 
 
 def joined_encoder(encoders: Sequence[TableEncoder]) -> TableEncoder:
-    """Return an encoder whose `unseen_values` knows what occurred in the `fit` of any of several, such as of folds."""
+    """Return an encoder whose `outside` knows what occurred in the `fit` of any of several, such as of folds."""
     result = copy(encoders[0])
     by_name: dict[str, list[Encoded]] = {}
     for known in (known for encoder in encoders for known in encoder.columns_):
         by_name.setdefault(known.name, []).append(known)
     result.columns_ = tuple(map(_joined_column, by_name.values()))
+    numbers = [encoder.n_rows_ for encoder in encoders]
+    result.n_rows_ = None if None in numbers else sum(filter(None, numbers))
     return result
 
 
 def _joined_column(columns: Sequence[Encoded]) -> Encoded:
-    """Return a column that has the missing values and categories of several encodings of it."""
+    """Return a column that has the missing values, categories and limits of several encodings of it."""
     missing = sum(each.missing for each in columns)
     known = [each for each in columns if each.values is not None]
     if not known:
-        return replace(columns[0], missing=missing)
+        same = len({type(each) for each in columns}) == 1
+        limits = joined_limits([each.limits for each in columns]) if same else None  # type: ignore[union-attr]
+        return replace(columns[0], missing=missing, limits=limits)  # type: ignore[arg-type]
     texts = tuple(dict.fromkeys(text for each in known for text in each.values or ()))
     return EncodedColumn(known[0].name, missing, categories=texts, text=any(each.text for each in known))
 
@@ -711,7 +766,8 @@ def _learn_dates(name: str, values: NDArray[Any], pattern: str | None) -> Encode
     if not len(known):
         return EncodedDate(name, len(dates), "1970-01-01", "1970-01-01", (), pattern)
     parts = tuple(part for part, numbers in date_parts(known, known[0]).items() if np.ptp(numbers) > 0)
-    return EncodedDate(name, len(dates) - len(known), str(known[len(known) // 2]), str(known[0]), parts, pattern)
+    missing, median, limits = len(dates) - len(known), str(known[len(known) // 2]), limits_of(days_of(known))
+    return EncodedDate(name, missing, median, str(known[0]), parts, pattern, limits)
 
 
 def _checked_table(encoder: TableEncoder, X: Any, *, reset: bool) -> Any:
@@ -769,6 +825,19 @@ def _as_texts(values: NDArray[Any], name: str) -> list[str | None]:
         raise ValueError(f"column {name!r} must hold numbers or text; got values of type {values.dtype}")
     missing = is_missing(values).tolist()
     return [None if absent else _text(value, name) for value, absent in zip(values.tolist(), missing, strict=True)]
+
+
+def _are_unseen(values: NDArray[Any], seen: tuple[str, ...], name: str) -> BoolArray:
+    """Return which values, as text, are none of those that were seen; missing ones are not. Shape (n,)."""
+    texts = _as_texts(values, name)
+    new = set(texts).difference(seen, [None])
+    return np.array([text in new for text in texts]) if new else np.zeros(len(texts), dtype=bool)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a column as a Python object, a date as `datetime`."""
+    value = value.astype("datetime64[us]") if isinstance(value, np.datetime64) else value
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _text(value: Any, name: str) -> str:

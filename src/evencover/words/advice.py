@@ -299,6 +299,8 @@ def _if_all_rows_off(audit: Audit, style: SettingStyle, study: "Study | None") -
     share = f"{percent_text(audit.overall.coverage)} instead of {percent_text(audit.level)} of all rows are covered"
     if study is not None and study.evidence.kind == "cross":
         return _if_cross_off(audit, share, style, study)
+    if audit.is_off_everywhere and not (audit.guaranteed or audit.sizes_known):
+        return _if_never_calibrated(audit, share, style)
     if audit.overall.coverage > audit.level:
         tighter = "narrower" if audit.quality.side is None else "tighter"
         return [f"Use {tighter} {audit.quality.noun}: {share}."]
@@ -312,6 +314,22 @@ def _if_all_rows_off(audit: Audit, style: SettingStyle, study: "Study | None") -
     return [
         f"Recalibrate on recent rows that the model was not trained on: {share}.",
         "Either the intervals were calibrated on rows that the model had seen, or the rows have changed since (drift).",
+    ]
+
+
+def _if_never_calibrated(audit: Audit, share: str, style: SettingStyle) -> list[str]:
+    """Return the advice on intervals that are not known to be calibrated, if all groups are off about equally."""
+    with_what = "evencover calibrate" if style.command_line else "calibrate"
+    other = (
+        "they were calibrated on rows that the model had seen, or the rows have changed since (drift)"
+        if audit.overall.coverage < audit.level
+        else "they are those of a higher level"
+    )
+    return [
+        f"Calibrate the {audit.quality.noun} on rows that the model was not trained on, with {with_what}: {share}, and "
+        "all groups are off about equally.",
+        f"Probably the {audit.quality.noun} were never calibrated: the raw quantiles of a model cover too few rows, or "
+        f"too many, until they are. Or {other}.",
     ]
 
 
