@@ -202,7 +202,7 @@ class TestOddCells:
         new.to_csv(tmp_path / "new.csv", index=False)
         status, shown, errors = run_command_line(capsys, "predict", str(tmp_path / "out"), str(tmp_path / "new.csv"))
         assert (status, len(shown.splitlines())) == (0, 3)
-        assert "'weight': values that are not numbers count as missing, such as 'unknown'; rows: 1" in errors
+        assert "1 of 2 rows are outside what the model has seen: weight (1, such as 'unknown')" in errors
 
     def test_the_interval_of_a_new_row_does_not_depend_on_other_rows(self, tmp_path, capsys):
         """In a file separated by semicolons, the whole column would be read with decimal commas."""
