@@ -271,12 +271,15 @@ class TestStack:
         assert np.median(spread[~quiet]) > 4 * np.median(spread[quiet])
 
     def test_unseen_categories_and_saved_predictors(self, tmp_path):
+        """The effect of x depends on the state in no order, so boosted trees of categories have weight."""
         table, y = states()
+        y = y + np.where(table["state"].str[-1].astype(int) % 2, 4, -4) * (table["x"] > 0)
         model = make_pipeline(TableEncoder(), AutoRegressor(effort="fast", random_state=0))
         fitted = ConformalRegressor(model, random_state=0).fit(table, y)
         new = pd.DataFrame({"x": [0.0, 1.0], "state": ["s00", "nowhere"]})
         expected = fitted.predict_interval(new)
         assert np.isfinite(np.asarray(expected)).all()
+        assert "boosting" in fitted.estimator_[-1].stack_.members
         fitted.save(tmp_path / "predictor.evencover")
         assert_array_equal(
             np.asarray(ConformalRegressor.load(tmp_path / "predictor.evencover").predict_interval(new)), expected

@@ -219,6 +219,7 @@ _MODULE_OF = {name: f"evencover.{module}" for module, names in _OWN_CLASSES.item
 _RENAMED = {"HistogramByGroup": "ByGroup"}  # from the names in older files
 _OTHER_CLASSES = {  # parts of common models; a file cannot use them to run code of its own
     "collections": "OrderedDict",
+    "functools": "partial",  # of a function that is trusted itself; in boosted trees with categories
     "ngboost.api": "NGBRegressor",
     "ngboost.distns.exponential": "Exponential",
     "ngboost.distns.gamma": "Gamma",
@@ -248,6 +249,7 @@ _OTHER_CLASSES = {  # parts of common models; a file cannot use them to run code
     "sklearn.tree._tree": "Tree",
     "sklearn.utils._bunch": "Bunch",
     "sklearn.utils._metadata_requests": "MetadataRequest MethodMetadataRequest",
+    "sklearn.utils.validation": "check_array",
 }
 TRUSTED = (  # what a file may hold without the user naming it; skops trusts further classes of scikit-learn
     *(f"{module}.{name}" for name, module in _MODULE_OF.items()),

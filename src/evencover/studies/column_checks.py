@@ -415,18 +415,20 @@ def category_notes(columns: Sequence[Encoded], unseen: BoolArray | None) -> list
     many = [each for each in columns if isinstance(each, EncodedCategories)]
     if not many:
         return []
-    described = ", ".join(
-        f"{each.name} ({len(each.categories)} different values, {np.count_nonzero(each.counts < _FEW_ROWS)} of them in "
-        f"fewer than {_FEW_ROWS} training rows)"
-        for each in many
-    )
+    described = ", ".join(map(_categories_text, many))
     text = (
-        f"used by the mean target of each value in the training rows: {described}. The fewer rows a value has, the "
-        "nearer its mean is drawn to that of all rows, which a new value has, too"
+        f"used by the mean target of each value in the training rows: {described}. A value with few rows is drawn to the "
+        "mean of all rows, which a new value has"
     )
-    if unseen is not None:
-        text += f". {np.count_nonzero(unseen)} of {len(unseen)} test rows have a value that no training row has"
+    if unseen is not None and unseen.any():
+        text += f"; {np.count_nonzero(unseen)} of {len(unseen)} test rows have a value that no training row has"
     return [Message(text)]
+
+
+def _categories_text(column: EncodedCategories) -> str:
+    few = np.count_nonzero(column.counts < _FEW_ROWS)
+    rare = f", {few} of them in fewer than {_FEW_ROWS} rows" * bool(few)
+    return f"{column.name} ({len(column.categories)} different values{rare})"
 
 
 _ROUNDING_MARGIN = 1e-12  # numbers that agree to this share of their size are equal
