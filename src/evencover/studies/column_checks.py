@@ -417,8 +417,8 @@ def category_notes(columns: Sequence[Encoded], unseen: BoolArray | None) -> list
         return []
     described = ", ".join(map(_categories_text, many))
     text = (
-        f"used by the mean target of each value in the training rows: {described}. A value with few rows is drawn to the "
-        "mean of all rows, which a new value has"
+        f"used by the mean target of each value in the training rows: {described}. A value with few rows is drawn to "
+        "the mean of all rows, which a new value has"
     )
     if unseen is not None and unseen.any():
         text += f"; {np.count_nonzero(unseen)} of {len(unseen)} test rows have a value that no training row has"
