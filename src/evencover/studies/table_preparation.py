@@ -28,11 +28,14 @@ from evencover.inputs.frames import (
 from evencover.models.encoding import ColumnKind, Recognition, TableEncoder
 from evencover.studies.column_checks import (
     CheckedColumn,
+    RepeatedUnits,
+    TimeOrder,
     checked_column,
-    dependence_notes,
     leak_warnings,
     read_target,
+    repeated_units,
     time_numbers,
+    time_order,
     type_problem,
 )
 from evencover.studies.messages import Message, TableError
@@ -202,8 +205,10 @@ class PreparedTable:
         The times of the rows, as numbers.
     warnings : tuple of Message
         What may be wrong.
-    without_target, dependence : tuple of Message
-        Notes on rows without a target, and on rows that depend on each other.
+    without_target : tuple of Message
+        Notes on rows without a target.
+    order, units : TimeOrder and RepeatedUnits, or None
+        The column of times, and that of units with several rows; None if the user has said how to split the rows.
     row_numbers : RowNumbers
         How messages number the rows of the given table.
     """
@@ -218,7 +223,8 @@ class PreparedTable:
     times: FloatArray | None = None
     warnings: tuple[Message, ...] = ()
     without_target: tuple[Message, ...] = ()
-    dependence: tuple[Message, ...] = ()
+    order: TimeOrder | None = None
+    units: RepeatedUnits | None = None
     row_numbers: RowNumbers = FROM_ZERO
 
     @property
@@ -229,7 +235,7 @@ class PreparedTable:
     @property
     def notes(self) -> tuple[Message, ...]:
         """What else the user should know."""
-        return (*self.without_target, *decision_notes(self.decisions), *self.dependence)
+        return (*self.without_target, *decision_notes(self.decisions))
 
     def decided_by(self, fits: Sequence[IntArray]) -> "PreparedTable":
         """Return the table with the columns that models use which are fitted on these rows each.
@@ -342,7 +348,7 @@ def _prepared(
         clusters=None if roles.clusters is None else column_groups(table, roles.clusters, "clusters"),
         warnings=tuple(_warnings(found, columns, roles, y[used])),
         without_target=(missing_target_note(len(y) - len(used), len(y)),) if len(used) < len(y) else (),
-        dependence=tuple(_dependence(found, columns, roles)),
+        **_dependence(found, columns, roles),
         row_numbers=numbers,
     )
 
@@ -448,11 +454,12 @@ def _warnings(
 
 def _dependence(
     found: Mapping[str, CheckedColumn], columns: Mapping[str, NDArray[Any]], roles: ColumnRoles
-) -> list[Message]:
-    """Return notes on rows that depend on each other, unless the user has said how to split them."""
+) -> dict[str, Any]:
+    """Return the columns of times and of units by field, unless the user has said how to split the rows."""
     if roles.clusters is not None or roles.time is not None:
-        return []
-    return dependence_notes({name: columns[name] for name in found})
+        return {}
+    candidates = {name: columns[name] for name in found}
+    return {"order": time_order(candidates), "units": repeated_units(candidates)}
 
 
 def missing_target_note(missing: int, n: int) -> Message:
