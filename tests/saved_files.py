@@ -72,6 +72,8 @@ from evencover.models import (
     TableEncoder,
     WithSpread,
 )
+from evencover.models.categories import SomeColumns
+from evencover.models.linear import RidgeWithCategories, ScreenedColumns, SparseRegressor
 from evencover.studies import MODELS
 from evencover.synthetic import heteroskedastic
 from evencover.tables import calibrate as calibrate_table
@@ -191,6 +193,8 @@ def predictors():
         "histograms": ConformalRegressor(SPREAD, nonconformity=Normalized(), calibrator=ByGroup(BySpread(2), bits=10)),
         "bounded": ConformalRegressor(SPREAD, nonconformity=Bounded(Normalized(), y_min=-10.0)),
         "best": ConformalRegressor(BEST, nonconformity=ProbabilityDistance()),
+        "codes": ConformalRegressor(make_pipeline(SomeColumns((0, 2)), RidgeWithCategories(1))),
+        "wide": ConformalRegressor(make_pipeline(ScreenedColumns(2, wide=2), SparseRegressor())),
     }
     fitted = {f"predictor_{name}": model.set_params(random_state=0).fit(DATA.X, DATA.y) for name, model in made.items()}
     weighted = ConformalRegressor(FrozenEstimator(LinearRegression().fit(DATA.X, DATA.y)))
@@ -232,6 +236,9 @@ def tables():
     return {
         "predictor_table": regressor.fit(TABLE, DATA.y),
         "predictor_recognized": folds.fit(TABLE[:30], DATA.y[:30]),
+        "predictor_categories": ConformalRegressor(
+            make_pipeline(TableEncoder(max_categories=1), SPREAD), random_state=0
+        ).fit(TABLE, DATA.y),
     }
 
 

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from itertools import repeat
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -519,8 +518,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if not isinstance(encoded, EncodedTable):
             return encoded
         target, folds = checked_target(self, X, y), fixed_folds(len(encoded), _FOLDS, clusters)
-        sizes = [len(known.means) - 1 for known in self.columns_ if isinstance(known, EncodedCategories)]
-        means = [cross_fitted_means(*each, folds) for each in zip(encoded.codes.T, repeat(target), sizes)]
+        many = (known for known in self.columns_ if isinstance(known, EncodedCategories))
+        pairs = zip(encoded.codes.T, many, strict=True)
+        means = [cross_fitted_means(codes, target, len(known.means) - 1, folds) for codes, known in pairs]
         return replace(encoded, means=np.column_stack(means))
 
     def kind(self, name: str | int, values: NDArray[Any]) -> ColumnKind:

@@ -1,4 +1,4 @@
-"""Linear regressors: ridge regression, also with categories, and the lasso; and the columns that a lasso would choose."""
+"""Linear regressors: ridge regression, also with categories, and the lasso; and the columns that a lasso chooses."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -180,9 +180,10 @@ class RidgeWithCategories(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> FloatArray:
         """Return the predictions. Shape (n,)."""
         numbers, codes = self._parts(checked_rows(self, X))
-        known = [np.where(each < len(effects) - 1, each, -1) for each, effects in zip(codes.T, self.effects_)]
+        codes = np.where(codes < self.sizes_, codes, -1)
+        pairs = zip(codes.T, self.effects_, strict=True)
         total = (numbers - self.mean_) / self.scale_ @ self.coef_ + self.intercept_
-        return np.asarray(total + sum(effects[each] for each, effects in zip(known, self.effects_)))
+        return np.asarray(total + sum(effects[own] for own, effects in pairs))
 
     def _parts(self, rows: FloatArray) -> tuple[FloatArray, IntArray]:
         """Return the numbers and the codes."""
@@ -192,11 +193,13 @@ class RidgeWithCategories(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _linear(self, solution: FloatArray, numbers: FloatArray, codes: IntArray) -> FloatArray:
         """Return the linear function of rows whose categories are all known, or -1."""
         coef, *effects = np.split(solution, np.cumsum([numbers.shape[1], *self.sizes_])[:-1])
-        return np.asarray(numbers @ coef + sum(np.append(each, 0.0)[own] for own, each in zip(codes.T, effects)))
+        pairs = zip(codes.T, effects, strict=True)
+        return np.asarray(numbers @ coef + sum(np.append(each, 0.0)[own] for own, each in pairs))
 
     def _adjoint(self, values: FloatArray, numbers: FloatArray, codes: IntArray) -> FloatArray:
         """Return the inner products of values with the numbers and with the indicators of the categories."""
-        sums = [np.bincount(own + 1, values, size + 1)[1:] for own, size in zip(codes.T, self.sizes_)]
+        pairs = zip(codes.T, self.sizes_, strict=True)
+        sums = [np.bincount(own + 1, values, size + 1)[1:] for own, size in pairs]
         return np.concatenate([numbers.T @ values, *sums])
 
     def _solved(

@@ -19,7 +19,7 @@ from evencover.guarantees import Guarantee
 from evencover.inputs.optional import package_versions
 from evencover.intervals import Intervals
 from evencover.models.auto import StackReport
-from evencover.models.encoding import Encoded, EncodedDate
+from evencover.models.encoding import Encoded, EncodedCategories, EncodedDate
 from evencover.report.charts import (
     coverage_chart,
     distribution_chart,
@@ -634,7 +634,7 @@ def versions() -> dict[str, str]:
 def _kind(column: Encoded) -> str:
     if isinstance(column, EncodedDate):
         return "date"
-    return "number" if column.categories is None else "category"
+    return "number" if column.values is None else "category"
 
 
 def _encoding_text(column: Encoded) -> str:
@@ -642,6 +642,9 @@ def _encoding_text(column: Encoded) -> str:
     if isinstance(column, EncodedDate):
         spelled = f", read as {column.pattern}" if column.text else ""
         return f"{', '.join(column.parts) or 'nothing, because it does not vary'}{spelled}{marks}"
+    if isinstance(column, EncodedCategories):
+        missing = ", and of missing ones" * (column.missing > 0)
+        return f"the mean target of each of {len(column.categories)} different values{missing}"
     if column.categories is None:
         fill = f"; missing values become {format_number(column.fill)}" * (column.missing > 0)
         return f"the number itself{fill}{marks}"
