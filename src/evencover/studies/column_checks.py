@@ -187,8 +187,10 @@ _UNITS = re.compile(
     r"company|business|customer|client|user|player|household|family|school|hospital|store|site|station|plot|ticker)",
     re.IGNORECASE,
 )
-_PART_OF_TIME = re.compile(  # numbers that begin again with each year, week or day, or that are short for something else
-    r"(.*[\W_])?(t|quarter|month|week|day|days|hour|minute|season)", re.IGNORECASE
+_PART_OF_TIME = (
+    re.compile(  # numbers that begin again with each year, week or day, or that are short for something else
+        r"(.*[\W_])?(t|quarter|month|week|day|days|hour|minute|season)", re.IGNORECASE
+    )
 )
 
 

@@ -3,8 +3,8 @@
     later    the last rows in the order of a column test the model, which is fitted and calibrated on rows before them
     new      rows of some units, such as countries or patients, test a model of the other units
 
-Score and groups are those of the study. The model is fitted again, with the smallest effort, on some of the rows. So the
-answers cost little, and they are about the method: the model of the study has seen all times and all units.
+Score and groups are those of the study. The model is fitted again, with the smallest effort, on some of the rows. So
+the answers cost little, and they are about the method: the model of the study has seen all times and all units.
 """
 
 import warnings
@@ -40,10 +40,19 @@ _MIN_UNITS = 50  # in a sample of the rows, if there are so many
 _MIN_TRAINING_ROWS, _MIN_TEST_ROWS, _MIN_TEST_UNITS = 20, 10, 10
 _MAX_TEST_SHARE = 0.4  # of the units
 _MARGIN = 0.05  # coverage that is less than this below the level is no failure
-_UNLIKELY = 0.001  # p-value of so few covered rows, if all rows were exchangeable
-_STANDARD_ERRORS = 2.5  # of the mean over units
 _DEPENDENT = 1e-4  # p-value of the residuals of neighbouring rows
 _ONE_WAY = 0.9  # share of the steps of the target in one direction, if the rows are sorted by it
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """When coverage fails: the p-value of so few covered rows, and standard errors of the mean over units."""
+
+    p_value: float
+    standard_errors: float
+
+
+_FIRST, _SECOND = _Limits(0.001, 2.5), _Limits(0.05, 1.0)  # the second model has to agree
 
 
 @dataclass(frozen=True)
@@ -65,15 +74,18 @@ class OtherRows:
     units : int or None
         Number of tested units; None for later rows.
     coverage : float
-        The share of tested rows that are covered; for units, the mean of their shares.
+        The share of tested rows that are covered; for units, the mean of their shares. It is the mean of two models, if
+        the first covers too few.
     fails : bool
-        Whether it is clearly too low: more than 0.05 below the level, so few covered rows have a probability below
+        Whether both models cover too few: more than 0.05 below the level, so few covered rows have a probability below
         0.001 if all rows are exchangeable, and units lie more than 2.5 standard errors of their mean below the level.
+        The second model agrees if it covers too few, with a probability below 0.05 and one standard error.
     r2, r2_at_random : float
         R² of the model on the tested rows, and on random rows that it was not fitted on.
     in_order : OtherRows or None
-        For later rows, the results with the setting `time`: the first rows fit the model, the next ones calibrate it,
-        the last ones test it. Above, as in the study, the rows that fit and calibrate are a random split of the others.
+        For later rows that fail, the results with the setting `time`: the first rows fit the model, the next ones
+        calibrate it, the last ones test it. Above, as in the study, the rows that fit and calibrate are a random split
+        of the others.
     """
 
     question: Question
@@ -99,9 +111,7 @@ class OtherRows:
         return self.coverage >= self.level - _MARGIN
 
 
-def other_rows(
-    table: PreparedTable, evidence: Evidence, plan: Plan, progress: StageProgress
-) -> tuple[OtherRows, ...]:
+def other_rows(table: PreparedTable, evidence: Evidence, plan: Plan, progress: StageProgress) -> tuple[OtherRows, ...]:
     """Return the answers of a table with times, with units, or with rows in an order that matters.
 
     A question is left out if the rows are too few for it, or if the model cannot be fitted to them.
@@ -138,7 +148,7 @@ def _is_running_order(y: FloatArray, evidence: Evidence) -> bool:
     by the target have such residuals, too, but no order in time.
     """
     steps = np.sign(np.diff(y))
-    n_steps = max(1, np.count_nonzero(steps))
+    n_steps = max(1, int(np.count_nonzero(steps)))
     rows, positions = evidence.rows, np.asarray(evidence.test.positions)
     n = len(positions)
     if n < _MIN_TEST_ROWS or abs(float(steps.sum())) / n_steps > 2 * _ONE_WAY - 1 or not evidence.at_random:
@@ -186,7 +196,7 @@ class _Recipe:
 
     @classmethod
     def of(cls, table: PreparedTable, evidence: Evidence, plan: Plan) -> "_Recipe":
-        """Return what a study selected. The model has the smallest effort; that of a cross-fitted study is one model."""
+        """Return what a study selected; the model has the smallest effort, and a cross-fitted study one model."""
         if evidence.models is not None:
             settings = CrossSettings.of(plan, table, len(evidence.test))
             score = settings.score_of(table.y)
@@ -260,22 +270,34 @@ class _Questions:
         return cls(order, units, plan, rows, late, rows[:0] if units is None else _of_some(rows, units, plan, rng))
 
     def answers(self, recipe: _Recipe) -> list[OtherRows]:
-        """Return the answers to the questions that have enough rows."""
+        """Return the answers to the questions that have enough rows.
+
+        If later rows or new units are not covered, this is a failure only if another model agrees: the rows that fit
+        and those that calibrate change places. A model can go wrong beyond the table by the chance of its rows.
+        """
         others = np.setdiff1d(self.rows, np.concatenate([self.late, self.of_new_units]))
         others = np.random.default_rng([self.plan.seed, 8]).permutation(others)
         training, calibration = np.split(others, [round(self._training_share * len(others))])
-        late = np.setdiff1d(self.late, self.of_new_units)
-        of_new_units = np.setdiff1d(self.of_new_units, self.late)
-        if not self._suffice(training, calibration, np.concatenate([late, of_new_units])):
+        test = np.setdiff1d(
+            np.concatenate([self.late, self.of_new_units]), np.intersect1d(self.late, self.of_new_units)
+        )
+        if not self._suffice(training, calibration, test):
             return []
-        tested = recipe.tested(training, calibration, np.concatenate([late, of_new_units]))
-        found = []
-        if self.order is not None and len(late) >= _MIN_TEST_ROWS:
-            later = self._later(tested.among(late), recipe)
-            found.append(replace(later, in_order=self._in_order(recipe, later.r2_at_random)))
-        if self.units is not None and len(of_new_units) >= _MIN_TEST_ROWS:
-            found.append(self._new(tested.among(of_new_units), recipe))
-        return found
+        found = self._answers(recipe.tested(training, calibration, test), recipe, _FIRST)
+        if not any(each.fails for each in found):
+            return found
+        again = self._answers(recipe.tested(calibration, training, test), recipe, _SECOND)
+        found = [_agreed(first, second) for first, second in zip(found, again, strict=True)]
+        return [replace(each, in_order=self._in_order(each, recipe)) for each in found]
+
+    def _answers(self, tested: _Tested, recipe: _Recipe, limits: _Limits) -> list[OtherRows]:
+        """Return the answers of one model, which was fitted and calibrated without the rows of both questions."""
+        late, of_new_units = tested.among(self.late), tested.among(self.of_new_units)
+        found = [self._later(late, recipe, limits)] if len(late.rows) >= _MIN_TEST_ROWS else []
+        return [
+            *found,
+            *([self._new(of_new_units, recipe, limits)] if len(of_new_units.rows) >= _MIN_TEST_ROWS else []),
+        ]
 
     @property
     def _training_share(self) -> float:
@@ -287,27 +309,30 @@ class _Questions:
         enough = len(calibration) >= needed and len(test) >= _MIN_TEST_ROWS
         return enough and len(training) >= _MIN_TRAINING_ROWS
 
-    def _in_order(self, recipe: _Recipe, r2_at_random: float) -> OtherRows | None:
-        """Return the results of the first, the next and the last rows; None if one of these parts has too few."""
-        times = self.order.times[self.rows]  # type: ignore[union-attr]
+    def _in_order(self, later: OtherRows, recipe: _Recipe) -> OtherRows | None:
+        """Return the results of the first, the next and the last rows, if later rows fail and the parts suffice."""
+        if self.order is None or later.question == "new" or not later.fails:
+            return None
+        times = self.order.times[self.rows]
         cuts = [cut_in_time(times, share) for share in (self.plan.training_size, 1 - self.plan.test_size)]
         training, calibration, test = np.split(self.rows, cuts)
         if not self._suffice(training, calibration, test):
             return None
-        return replace(self._later(recipe.tested(training, calibration, test), recipe), r2_at_random=r2_at_random)
+        found = self._later(recipe.tested(training, calibration, test), recipe, _FIRST)
+        return replace(found, r2_at_random=later.r2_at_random)
 
-    def _later(self, tested: _Tested, recipe: _Recipe) -> OtherRows:
+    def _later(self, tested: _Tested, recipe: _Recipe, limits: _Limits) -> OtherRows:
         coverage, order = float(tested.covered.mean()), self.order
-        fails = coverage < recipe.level - _MARGIN and tested.p_value(recipe.level) < _UNLIKELY
+        fails = coverage < recipe.level - _MARGIN and tested.p_value(recipe.level) < limits.p_value
         return self._answer("later", order.name, tested, recipe, coverage, fails)  # type: ignore[union-attr]
 
-    def _new(self, tested: _Tested, recipe: _Recipe) -> OtherRows:
+    def _new(self, tested: _Tested, recipe: _Recipe, limits: _Limits) -> OtherRows:
         units: RepeatedUnits = self.units  # type: ignore[assignment]
         codes = np.unique(units.codes[tested.rows], return_inverse=True)[1]
         shares = np.bincount(codes, weights=tested.covered) / np.bincount(codes)
         coverage, error = float(shares.mean()), float(shares.std(ddof=1)) / sqrt(len(shares))
-        fails = coverage < recipe.level - _MARGIN and tested.p_value(recipe.level) < _UNLIKELY
-        fails = fails and recipe.level - coverage > _STANDARD_ERRORS * error
+        fails = coverage < recipe.level - _MARGIN and tested.p_value(recipe.level) < limits.p_value
+        fails = fails and recipe.level - coverage > limits.standard_errors * error
         return replace(self._answer("new", units.name, tested, recipe, coverage, fails), units=len(shares))
 
     def _answer(
@@ -327,6 +352,12 @@ class _Questions:
         )
 
 
+def _agreed(first: OtherRows, second: OtherRows) -> OtherRows:
+    """Return the mean of two results of the same rows, which fails if both do."""
+    means = {name: (getattr(first, name) + getattr(second, name)) / 2 for name in ("coverage", "r2", "r2_at_random")}
+    return replace(first, **means, fails=first.fails and second.fails)
+
+
 def _sample(rows: IntArray, units: RepeatedUnits | None, rng: np.random.Generator) -> IntArray:
     """Return at most 10 000 rows, in their order: all rows of random units, or rows at equal distances."""
     if len(rows) <= _MAX_ROWS:
@@ -335,11 +366,11 @@ def _sample(rows: IntArray, units: RepeatedUnits | None, rng: np.random.Generato
         shuffled = rng.permutation(int(units.codes.max()) + 1)
         n_units = np.searchsorted(np.cumsum(np.bincount(units.codes)[shuffled]), _MAX_ROWS, side="right")
         rows = rows[np.isin(units.codes[rows], shuffled[: max(int(n_units), _MIN_UNITS)])]
-    return rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), _MAX_ROWS)).astype(int))]
+    return np.asarray(rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), _MAX_ROWS)).astype(int))])
 
 
 def _of_some(rows: IntArray, units: RepeatedUnits, plan: Plan, rng: np.random.Generator) -> IntArray:
     """Return the rows of random units: of a test part, or of ten units if these are more, but of at most 40 %."""
     present = np.unique(units.codes[rows])
     n_units = max(round(plan.test_size * len(present)), min(_MIN_TEST_UNITS, int(_MAX_TEST_SHARE * len(present))))
-    return rows[np.isin(units.codes[rows], rng.permutation(present)[:n_units])]
+    return np.asarray(rows[np.isin(units.codes[rows], rng.permutation(present)[:n_units])])

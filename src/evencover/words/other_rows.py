@@ -10,29 +10,32 @@ from evencover.studies.other_rows import OtherRows
 from evencover.words.settings import PYTHON, SettingStyle
 
 BEYOND_THE_TABLE = "Beyond the table"
+_MORE_OFTEN = 0.05
 _LOWER_R2 = 0.05  # a difference of R² that is worth a sentence
 
 
 def other_rows_text(found: OtherRows) -> str:
     """Return how often other rows are covered, compared with the level, and what the intervals are good for."""
     shown = found.shown
-    share = f"{percent_text(shown.coverage)} of {_tested_text(shown)}"
+    share = f"For {_rows_text(found)}: {percent_text(shown.coverage)} of {_tested_text(shown)}"
     if shown.fails:
-        return f"For {_rows_text(found)}: {share} instead of {percent_text(found.level)}. {_limits_text(found)}"
+        return f"{share} instead of {100 * found.level:g} %. {_limits_text(found)}"
+    if shown.coverage > found.level + _MORE_OFTEN:
+        return f"{share}, more often than asked."
     if shown.is_close:
-        return f"For {_rows_text(found)}: {share}, about as asked."
-    return f"For {_rows_text(found)}: {share} instead of {percent_text(found.level)}; chance can explain the difference."
+        return f"{share}, about as asked."
+    return f"{share} instead of {100 * found.level:g} %; chance can explain the difference."
 
 
 def other_rows_question(found: Sequence[OtherRows]) -> str:
-    """Return the question that is answered, such as: What about later dates?"""
+    """Return the question that is answered."""
     return f"What about {' and '.join(_rows_text(each) for each in found)}?"
 
 
 def _tested_text(found: OtherRows) -> str:
     """Return how many rows were tested; of units, their number."""
     rows = f"{count_text(found.rows)} rows"
-    return rows if found.units is None else f"{rows} of {count_text(found.units)} of them"
+    return rows if found.units is None else f"{rows} of {count_text(found.units)} such values"
 
 
 def _rows_text(found: OtherRows) -> str:
@@ -41,7 +44,7 @@ def _rows_text(found: OtherRows) -> str:
         return f"new values of {found.column!r}"
     if found.column is None:
         return "rows after the last one"
-    return f"dates after those in {found.column!r}" if found.of_dates else f"later values of {found.column!r}"
+    return f"later dates ({found.column!r})" if found.of_dates else f"later values of {found.column!r}"
 
 
 def _limits_text(found: OtherRows) -> str:
@@ -51,8 +54,8 @@ def _limits_text(found: OtherRows) -> str:
     if found.column is None:
         depend = "Rows next to each other are alike in what the model does not explain"
         return f"{depend}, so these intervals hold only between the rows of the table."
-    between = "between the dates in the table" if found.of_dates else f"between the values of {found.column!r} there"
-    return f"These intervals hold only {between}."
+    between = "the dates" if found.of_dates else f"the first and the last {found.column!r}"
+    return f"These intervals hold only between {between} in the table."
 
 
 @dataclass(frozen=True)
@@ -100,8 +103,8 @@ def _why_later_rows_fail(found: OtherRows) -> list[str]:
     if not isfinite(later) or not isfinite(at_random) or at_random - later < _LOWER_R2:
         return ["The rows change with time, more than the intervals allow for."]
     return [
-        f"The model does not carry over to later rows: R² is {at_random:.2f} on random rows, and {later:.2f} on later "
-        "ones.".replace("-", "\N{MINUS SIGN}")
+        f"The model does not carry over to later rows: R2 is {at_random:.2f} on random rows, and {later:.2f} on later "
+        "ones."
     ]
 
 
@@ -109,7 +112,9 @@ def _change_target(found: OtherRows, style: SettingStyle) -> str:
     setting = _setting(found, style)
     if found.column is None:
         return f"To predict what comes next, add a column of dates or of row numbers, and name it with {setting}."
+    tested = found.in_order or found
     return (
-        f"To predict the future, use {setting}, which tests on the last rows. If they are not covered, predict the "
-        "change since the time before instead of the value itself."
+        f"To predict the future, use {setting}, which tests on the last rows. As it is, about "
+        f"{percent_text(tested.coverage)} of them are covered. The change since the time before is often easier to "
+        "predict than the value itself."
     )
