@@ -324,12 +324,18 @@ class TestDates:
         found = study(table, "y", plan=QUICK)
         assert patterns(found) == {"sold": "%d.%m.%Y", "at": "%H:%M", "built": "%Y%m%d"}
         assert [column.outputs for column in found.columns[1:]] == [
-            ["sold month", "sold weekday", "sold elapsed"],
+            ["sold weekday", "sold elapsed"],  # all in one year, so the month would only repeat the elapsed days
             ["at hour"],
-            ["built month", "built weekday", "built elapsed"],
+            ["built weekday", "built elapsed"],
         ]
         intervals = found.regressor.predict_interval(table.drop(columns="y").iloc[found.test.positions])
         assert np.array_equal(intervals.lower, found.intervals.lower)
+
+    def test_the_month_is_a_feature_of_several_years(self):
+        """In one year, a linear model would take it for time, and it falls back in January."""
+        days = np.datetime64("2015-01-01") + np.arange(N).astype("timedelta64[D]")
+        parts = [study(TABLE.assign(day=each), "y", plan=QUICK).columns[1].parts for each in (days, days + 300)]
+        assert parts == [("weekday", "elapsed"), ("year", "month", "weekday", "elapsed")]
 
     def test_ambiguous_dates_are_named_unless_the_user_decides(self):
         table = TABLE.assign(sold=["03/04/2020", "05/06/2020"] * 100)
