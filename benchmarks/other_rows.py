@@ -9,7 +9,7 @@ import sys
 import warnings
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +55,9 @@ def with_meaningless_columns(table: Any, seed: int) -> Any:
     return table.assign(sold=days, customer_id=rng.integers(0, max(26, n // 8), size=n))
 
 
-def warned(table: Any, target: str, seed: int, model: Any) -> Warned:
+def warned(table: Any, target: str, seed: int, plan: Plan) -> Warned:
     """Return whether a study of the table warns wrongly: with dates and ids at random, and without any."""
-    plan = Plan(model=model, seed=seed)
+    plan = replace(plan, seed=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         both = study(with_meaningless_columns(table, seed), target, plan=plan).other_rows
@@ -82,7 +82,7 @@ def shuffled_table(name: str, seed: int, data_dir: Path | None) -> tuple[Any, st
 
 def measurements(options: Namespace) -> Iterator[tuple[str, Warned]]:
     """Yield the numbers for each kind of tables."""
-    light = WithSpread(LinearRegression(), NeighborSpread(), random_state=0)
+    light = Plan(model=WithSpread(LinearRegression(), NeighborSpread(), random_state=0))
     for n in options.sizes:
         tables = (synthetic_table(n, seed) for seed in range(options.repeats))
         yield f"synthetic, {n} rows", sum((warned(each, "y", i, light) for i, each in enumerate(tables)), Warned())

@@ -145,8 +145,9 @@ class TestRunningOrder:
         assert (found.question, found.column, found.rows) == ("later", None, 200)
 
     def test_no_order(self):
-        shuffled = walk().sample(frac=1, random_state=0, ignore_index=True)
-        assert study(shuffled, "y", plan=QUICK).other_rows == ()
+        for seed in range(5):
+            shuffled = walk().sample(frac=1, random_state=seed, ignore_index=True)
+            assert study(shuffled, "y", plan=QUICK).other_rows == ()
 
     def test_rows_that_are_sorted_by_the_target(self):
         assert study(walk().sort_values("y", ignore_index=True), "y", plan=QUICK).other_rows == ()
@@ -240,16 +241,17 @@ def test_large_tables_are_thinned(monkeypatch):
 class TestWarnings:
     """Wrong warnings: of tables whose dates and ids mean nothing."""
 
-    @pytest.mark.parametrize("n", [200, 400])
+    @pytest.mark.parametrize("n", [200, 600])
     def test_dates_and_ids_at_random(self, n):
-        """Of eight tables with two questions each; a rule of 0.05 below the level alone warns in every third."""
-        found = [benchmark.warned(benchmark.synthetic_table(n, seed), "y", seed, SPREAD) for seed in range(8)]
-        total = sum(found, benchmark.Warned())
-        assert (total.tables, total.later, total.new, total.running_order) == (8, 0, 0, 0)
+        """Of 40 tables with two questions each; a rule without the laws of chance warns of some of them."""
+        found = [benchmark.warned(benchmark.synthetic_table(n, seed), "y", seed, QUICK) for seed in range(40)]
+        assert sum(found, benchmark.Warned()) == benchmark.Warned(tables=40)
 
     @pytest.mark.slow
     def test_many_tables(self):
-        found = [benchmark.warned(benchmark.synthetic_table(500, seed), "y", seed, SPREAD) for seed in range(200)]
+        found = [
+            benchmark.warned(benchmark.synthetic_table(500, seed), "y", seed, Plan(model=SPREAD)) for seed in range(200)
+        ]
         total = sum(found, benchmark.Warned())
         assert max(total.later, total.new, total.running_order) <= 4
 
