@@ -1,7 +1,5 @@
 """Columns of tables as they come: ids, dates, leaks, rows that depend on each other, and splits by time."""
 
-import re
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -42,10 +40,10 @@ def leaks(columns, y=Y):
     return list(map(str, warnings_of(pd.DataFrame({**columns, "y": y}), keep=list(columns))))
 
 
-def dependence_notes(**columns):
-    """Return the notes of a study on rows that depend on each other."""
+def questions(**columns):
+    """Return the columns that a study asks about, by question: later rows, or new units."""
     table = pd.DataFrame({"x": X, **columns, "y": X + Y})
-    return [note for note in study(table, "y", plan=QUICK).notes if re.search("(clusters|time)=", note)]
+    return {each.question: each.column for each in study(table, "y", plan=QUICK).other_rows}
 
 
 def left_out(name, values):
@@ -161,18 +159,15 @@ class TestLeaks:
 
 class TestDependence:
     def test_repeated_ids(self):
-        (note,) = dependence_notes(country=np.repeat([f"c{i}" for i in range(50)], 4))
-        assert note.startswith("'country' has 50 different values, with 4.0 rows each")
-        assert note.endswith("add clusters='country'.")
+        assert questions(country=np.repeat([f"c{i}" for i in range(50)], 4)) == {"new": "country"}
 
     @pytest.mark.parametrize("label", [lambda i: f"p{i}", lambda i: 7 * i + 3])
     def test_a_panel(self, label):
         """An id with any name, if it occurs once in each year."""
         ids = np.array([label(i) for i in range(50) for _ in range(4)])
         years = np.tile(np.arange(2000, 2004), 50)
-        (note,) = dependence_notes(nr=ids, year=years)
-        assert note.endswith("add clusters='nr'.")
-        assert dependence_notes(nr=ids, year=np.roll(years, 1) % 3) == []
+        assert questions(nr=ids, year=years) == {"new": "nr"}
+        assert questions(nr=ids, year=np.roll(years, 1) % 3) == {}
 
     @pytest.mark.parametrize(
         ("name", "values"),
@@ -186,16 +181,44 @@ class TestDependence:
         ],
     )
     def test_no_repeated_ids(self, name, values):
-        assert dependence_notes(**{name: values}) == []
+        assert questions(**{name: values}) == {}
 
     @pytest.mark.parametrize("order", [1, -1])
-    def test_rows_in_the_order_of_time(self, order):
+    def test_times_in_any_order(self, order):
         days = np.arange(N).astype("datetime64[D]")[::order]
-        (note,) = dependence_notes(sold=days)
-        assert note.endswith("add time='sold'.")
-        assert dependence_notes(sold=RNG.permutation(days)) == []
-        assert dependence_notes(year=1900 + np.arange(N))[0].endswith("add time='year'.")
-        assert dependence_notes(z=np.arange(N) + 0.5) == []
+        assert questions(sold=days) == {"later": "sold"}
+        assert questions(sold=RNG.permutation(days)) == {"later": "sold"}
+        assert questions(year=RNG.integers(1990, 2010, size=N)) == {"later": "year"}
+        assert questions(z=np.arange(N) + 0.5) == {}
+
+    def test_the_column_that_sorts_the_rows_comes_first(self):
+        days = np.arange(N).astype("datetime64[D]")
+        assert questions(born=RNG.permutation(days), year=1900 + np.arange(N) // 4) == {"later": "year"}
+        assert questions(year=RNG.integers(1990, 2010, size=N), sold=RNG.permutation(days)) == {"later": "sold"}
+
+    @pytest.mark.parametrize(
+        ("name", "values"),
+        [
+            ("month", RNG.integers(1, 13, size=N)),  # begins again each year
+            ("T", RNG.normal(size=N)),  # a temperature
+            ("year", RNG.integers(2001, 2005, size=N)),  # too few for three parts
+            ("year", np.where(np.arange(N) == 3, np.nan, 1900 + np.arange(N))),
+        ],
+    )
+    def test_no_times(self, name, values):
+        assert questions(**{name: values}) == {}
+
+    def test_months_in_the_order_of_the_rows_are_times(self):
+        assert questions(month=np.arange(N)) == {"later": "month"}
+
+    def test_too_few_rows_to_test_have_a_note(self):
+        table = pd.DataFrame({"x": X, "year": 1900 + np.arange(N), "y": X + Y})[:30]
+        found = study(table, "y", plan=QUICK)
+        assert found.other_rows == ()
+        assert any(note.endswith("If you will predict later rows, add time='year'.") for note in found.notes)
+        table = pd.DataFrame({"x": X, "country": np.arange(N) % 26, "y": X + Y})[:40]
+        (note,) = (note for note in study(table, "y", plan=QUICK).notes if "clusters=" in note)
+        assert note.startswith("'country' has 26 different values, with 1.5 rows each")
 
 
 class TestMissingTargets:
@@ -301,12 +324,18 @@ class TestDates:
         found = study(table, "y", plan=QUICK)
         assert patterns(found) == {"sold": "%d.%m.%Y", "at": "%H:%M", "built": "%Y%m%d"}
         assert [column.outputs for column in found.columns[1:]] == [
-            ["sold month", "sold weekday", "sold elapsed"],
+            ["sold weekday", "sold elapsed"],  # all in one year, so the month would only repeat the elapsed days
             ["at hour"],
-            ["built month", "built weekday", "built elapsed"],
+            ["built weekday", "built elapsed"],
         ]
         intervals = found.regressor.predict_interval(table.drop(columns="y").iloc[found.test.positions])
         assert np.array_equal(intervals.lower, found.intervals.lower)
+
+    def test_the_month_is_a_feature_of_several_years(self):
+        """In one year, a linear model would take it for time, and it falls back in January."""
+        days = np.datetime64("2015-01-01") + np.arange(N).astype("timedelta64[D]")
+        parts = [study(TABLE.assign(day=each), "y", plan=QUICK).columns[1].parts for each in (days, days + 300)]
+        assert parts == [("weekday", "elapsed"), ("year", "month", "weekday", "elapsed")]
 
     def test_ambiguous_dates_are_named_unless_the_user_decides(self):
         table = TABLE.assign(sold=["03/04/2020", "05/06/2020"] * 100)

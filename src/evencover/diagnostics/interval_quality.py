@@ -224,14 +224,14 @@ def _prediction_measures(y: FloatArray, prediction: FloatArray | None) -> dict[s
         unknown = dict.fromkeys(("r2", "mean_absolute_error", "mean_prediction"), math.nan)
         return {**unknown, "constant_prediction": False}
     return {
-        "r2": _r2(y, prediction),
+        "r2": r_squared(y, prediction),
         "mean_absolute_error": float(np.mean(np.abs(y - prediction))),
         "mean_prediction": float(np.mean(prediction)),
         "constant_prediction": _is_constant(prediction),
     }
 
 
-def _r2(y: FloatArray, prediction: FloatArray) -> float:
+def r_squared(y: FloatArray, prediction: FloatArray) -> float:
     """Return R2; NaN if the target is constant. Numbers are divided by their range, so that squares do not overflow."""
     scale = float(np.ptp(y))
     if scale == 0:

@@ -386,7 +386,8 @@ class EncodedDate:
     start : str
         The first date in `fit`, from which the elapsed days are counted.
     parts : tuple of str
-        The parts that vary in `fit`, of year, month, weekday (Monday is 0), hour and elapsed (days).
+        The parts that vary in `fit`, of year, month, weekday (Monday is 0), hour and elapsed (days); without the month,
+        if all dates are in one year.
     pattern : str or None
         The format of dates as text, in the notation of `datetime.strptime`; None for values of a date type.
     limits : tuple of two floats or None
@@ -766,6 +767,8 @@ def _learn_dates(name: str, values: NDArray[Any], pattern: str | None) -> Encode
     if not len(known):
         return EncodedDate(name, len(dates), "1970-01-01", "1970-01-01", (), pattern)
     parts = tuple(part for part, numbers in date_parts(known, known[0]).items() if np.ptp(numbers) > 0)
+    if "year" not in parts:  # in one year, the month only repeats the elapsed days, until it falls back in January
+        parts = tuple(part for part in parts if part != "month")
     missing, median, limits = len(dates) - len(known), str(known[len(known) // 2]), limits_of(days_of(known))
     return EncodedDate(name, missing, median, str(known[0]), parts, pattern, limits)
 

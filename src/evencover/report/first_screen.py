@@ -21,6 +21,7 @@ from evencover.scores.support import holds_whole_numbers
 from evencover.taxonomies import group_meaning, group_names, rows_compared
 from evencover.words import answers
 from evencover.words.answers import model_text
+from evencover.words.other_rows import other_rows_question, other_rows_text
 from evencover.words.results import audit_notes
 from evencover.words.studies import guarantee_text, study_group_meaning, study_warnings
 
@@ -42,6 +43,8 @@ def first_screen(contents: Contents, snapshot: LevelSnapshot, recorder: LevelRec
             (_how_wide if contents.side is None else _how_far)(contents, snapshot, snapshot.audit, recorder),
             _even(contents, snapshot.audit, recorder),
         ]
+    beyond = _beyond_the_table(contents)
+    parts = [*beyond, *parts] if _fails_beyond_the_table(contents) else [*parts, *beyond]
     parts.append(_what_to_do(contents, snapshot, recorder))
     return tag("section", *_table_warnings(contents), *parts, class_="answers", id="verdict", aria_label="The answers")
 
@@ -51,6 +54,20 @@ def _table_warnings(contents: Contents) -> list[Markup]:
     texts = [] if contents.study is None else study_warnings(contents.study, contents.style)
     paragraphs = (tag("p", text, class_="warning") for text in texts)
     return [_answer("Before you trust these results", *paragraphs, kind="wide")] if texts else []
+
+
+def _fails_beyond_the_table(contents: Contents) -> bool:
+    return contents.study is not None and any(each.shown.fails for each in contents.study.other_rows)
+
+
+def _beyond_the_table(contents: Contents) -> list[Markup]:
+    """Return how often later rows and new units are covered, at the level of the study."""
+    found = () if contents.study is None else contents.study.other_rows
+    if not found:
+        return []
+    paragraphs = (tag("p", other_rows_text(each), class_="warning" if each.shown.fails else "") for each in found)
+    note = "Tested with a model that was fitted and calibrated without these rows, with the same score and groups."
+    return [_answer(other_rows_question(found), *paragraphs, tag("p", note, class_="note"), kind="wide")]
 
 
 def _answer(question: str, *content: Any, kind: str = "") -> Markup:

@@ -36,6 +36,7 @@ from evencover.studies import Study
 from evencover.tables.files import write_table
 from evencover.words.advice import advice_on_audit, advice_on_diagnosis, advice_on_study
 from evencover.words.answers import quality_text
+from evencover.words.other_rows import other_rows_text
 from evencover.words.results import audit_notes
 from evencover.words.settings import PYTHON, SettingStyle
 from evencover.words.studies import study_notes, study_warnings
@@ -291,6 +292,7 @@ def _study_data(study: Study, style: SettingStyle) -> dict[str, Any]:
         "rows": study.sizes,
         "clusters": study.clusters,
         "time": study.time,
+        "other_rows": [{"summary": other_rows_text(each), **json_value(each)} for each in study.other_rows],
         "warnings": study_warnings(study, style),
         "notes": study_notes(study, style),
         "left_out": list(study.left_out),

@@ -187,27 +187,76 @@ def mixed_problem(name: str, values: NDArray[Any], kind: ColumnKind, rows: RowNu
 _MIN_VALUES = 25  # different ids, for a split by cluster
 _MAX_SHARE_OF_NEW = 0.9  # different ids per row; with more, hardly any has several rows
 _MAX_IMBALANCE = 10  # rows of the most frequent id, in mean rows of an id; a category may have more
-_MIN_TIMES = 20
+_MIN_TIMES = 5  # different ones: the last of five are later than those that fit and calibrate
 _IN_ORDER = 0.99  # rank correlation of time and position
 _DENSE = 0.5  # share of the pairs of an id and a time that a panel has
 _UNITS = re.compile(
     r"(.*[\W_])?(subject|patient|person|individual|participant|respondent|child|student|pupil|animal|country|firm|"
-    r"company|business|customer|client|user|player|household|family|school|hospital|store|site|station|plot)",
+    r"company|business|customer|client|user|player|household|family|school|hospital|store|site|station|plot|ticker)",
     re.IGNORECASE,
+)
+_PART_OF_TIME = (
+    re.compile(  # numbers that begin again with each year, week or day, or that are short for something else
+        r"(.*[\W_])?(t|quarter|month|week|day|days|hour|minute|season)", re.IGNORECASE
+    )
 )
 
 
-def dependence_notes(columns: Mapping[str, NDArray[Any]]) -> list[Message]:
-    """Return notes on rows that depend on each other: after a random split, a model can look better than it is.
+@dataclass(frozen=True, eq=False)
+class TimeOrder:
+    """The column in whose order a reader may ask for later rows.
+
+    Parameters
+    ----------
+    name : str or None
+        Its name; None for the order of the rows in the table.
+    times : ndarray of shape (n,)
+        Numbers that grow with time.
+    of_dates : bool
+        Whether the column holds dates.
+    """
+
+    name: str | None
+    times: FloatArray
+    of_dates: bool = False
+
+    @property
+    def sorts_rows(self) -> bool:
+        """Whether the rows of the table are in this order, or in the opposite one."""
+        return _rank_correlation(self.times) >= _IN_ORDER
+
+
+@dataclass(frozen=True, eq=False)
+class RepeatedUnits:
+    """A column that looks like the id of persons, countries or the like that have several rows each.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    codes : ndarray of int, shape (n,)
+        The unit of each row, from 0.
+    """
+
+    name: str
+    codes: IntArray
+
+
+def time_order(columns: Mapping[str, NDArray[Any]]) -> TimeOrder | None:
+    """Return the column of times; if there are several, one that sorts the rows, or one of dates; None without any.
 
     Parameters
     ----------
     columns : mapping from str to ndarray of shape (n,)
         The columns of the table, without the target; dates are of a date type.
     """
-    times = dict(_time_columns(columns))
-    others = {name: values for name, values in columns.items() if name not in times}
-    return [*_repeated_ids(others, times), *_rows_in_order(times)]
+    found = [
+        each
+        for name, numbers in _time_columns(columns)
+        if len(np.unique((each := TimeOrder(name, numbers, columns[name].dtype.kind == "M")).times)) >= _MIN_TIMES
+        and (each.of_dates or each.sorts_rows or not _PART_OF_TIME.fullmatch(str(name)))
+    ]
+    return min(found, key=lambda each: (not each.sorts_rows, not each.of_dates), default=None)
 
 
 def time_numbers(values: NDArray[Any]) -> FloatArray | None:
@@ -221,47 +270,78 @@ def _time_columns(columns: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, Fl
     """Yield the columns of dates, and of numbers that are called a time, without missing values."""
     for name, values in columns.items():
         numbers = time_numbers(values) if values.dtype.kind == "M" or is_time_name(name) else None
-        if numbers is not None and np.isfinite(numbers).all():
+        if numbers is not None and len(numbers) and np.isfinite(numbers).all():
             yield name, numbers
 
 
-def _rows_in_order(times: Mapping[str, FloatArray]) -> list[Message]:
-    """Return a note on the first column of times in whose order the rows are."""
-    for name, numbers in times.items():
-        if len(np.unique(numbers)) >= _MIN_TIMES and _rank_correlation(numbers) >= _IN_ORDER:
-            text = (
-                f"the rows are in the order of {name!r}. A random split tests on rows between those that the model was "
-                "fitted on. If you will predict later rows"
-            )
-            return [Message(text, ({"time": name},), lead=", add")]
-    return []
+def cut_in_time(times: FloatArray, share: float) -> int:
+    """Return the number of rows before a cut near a share of the rows, between two different times.
+
+    Parameters
+    ----------
+    times : ndarray of shape (n,)
+        The times, in increasing order.
+    share : float
+        The share of the rows before the cut.
+    """
+    position = round(share * len(times))
+    time = times[min(position, len(times) - 1)]
+    ends = [int(np.searchsorted(times, time, side=side)) for side in ("left", "right")]
+    return min(ends, key=lambda end: abs(end - position))
 
 
 def _rank_correlation(numbers: FloatArray) -> float:
-    """Return the rank correlation of a column and the position of its rows, without its sign."""
+    """Return the rank correlation of a column and the position of its rows, without its sign; 0 if it is constant."""
+    if np.ptp(numbers) == 0:
+        return 0.0
     return abs(float(np.corrcoef(rankdata(numbers), np.arange(len(numbers)))[0, 1]))
 
 
-def _repeated_ids(columns: Mapping[str, NDArray[Any]], times: Mapping[str, FloatArray]) -> list[Message]:
-    """Return a note on the first column that looks like the id of a person, a country or the like, with several rows.
+def repeated_units(columns: Mapping[str, NDArray[Any]]) -> RepeatedUnits | None:
+    """Return the first column that looks like the id of a person, a country or the like, with several rows.
 
     It has such a name, or it occurs at most once at each time (a panel).
+
+    Parameters
+    ----------
+    columns : mapping from str to ndarray of shape (n,)
+        The columns of the table, without the target; dates are of a date type.
     """
+    times = dict(_time_columns(columns))
     time_codes = [np.unique(numbers, return_inverse=True)[1] for numbers in times.values()]
     for name, values in columns.items():
-        codes = _codes(values)
+        codes = None if name in times else _codes(values)
         counts = np.bincount([] if codes is None else codes)
         if codes is None or not _MIN_VALUES <= len(counts) < _MAX_SHARE_OF_NEW * len(codes):
             continue
         is_category = counts.max() > _MAX_IMBALANCE * counts.mean()
         panel = any(_is_panel(codes, time, is_text=as_numbers(values) is None) for time in time_codes)
         if is_id_name(name) or (not is_category and (panel or _UNITS.fullmatch(str(name)))):
-            text = (
-                f"{name!r} has {len(counts)} different values, with {counts.mean():.1f} rows each on average. A random "
-                "split tests on values that the model has seen. If you will predict for new ones"
-            )
-            return [Message(text, ({"clusters": name},), lead=", add")]
-    return []
+            return RepeatedUnits(name, codes)
+    return None
+
+
+def order_note(order: TimeOrder | None) -> list[Message]:
+    """Return a note on rows in the order of time, for a table in which later rows could not be tested."""
+    if order is None or order.name is None or not order.sorts_rows:
+        return []
+    text = (
+        f"the rows are in the order of {order.name!r}. A random split tests on rows between those that the model was "
+        "fitted on. If you will predict later rows"
+    )
+    return [Message(text, ({"time": order.name},), lead=", add")]
+
+
+def units_note(units: RepeatedUnits | None) -> list[Message]:
+    """Return a note on units with several rows, for a table in which rows of new units could not be tested."""
+    if units is None:
+        return []
+    counts = np.bincount(units.codes)
+    text = (
+        f"{units.name!r} has {len(counts)} different values, with {counts.mean():.1f} rows each on average. A random "
+        "split tests on values that the model has seen. If you will predict for new ones"
+    )
+    return [Message(text, ({"clusters": units.name},), lead=", add")]
 
 
 def panel_unit(columns: Mapping[str, NDArray[Any]], times: FloatArray) -> str | None:

@@ -26,6 +26,7 @@ from evencover.rows import Rows
 from evencover.scores.support import outside_support
 from evencover.studies.evidence import Evidence
 from evencover.studies.messages import Message
+from evencover.studies.other_rows import OtherRows
 from evencover.studies.plan import Plan
 from evencover.studies.row_checks import ExtremeValue
 from evencover.taxonomies import Taxonomy
@@ -65,6 +66,8 @@ class Study:
         The values that lie extremely far from all others of their columns.
     row_numbers : RowNumbers
         How texts number the rows: from 0, or as in the file that the table was read from.
+    other_rows : tuple of OtherRows
+        How intervals of the same method cover later rows, and rows of new units, if the table has times or units.
     table_warnings, table_notes : tuple of Message
         What may be wrong with the table, and what else a reader should know; `warnings` and `notes` are their texts.
     """
@@ -84,6 +87,7 @@ class Study:
     n_copies: int = 0
     extremes: tuple[ExtremeValue, ...] = ()
     row_numbers: RowNumbers = FROM_ZERO
+    other_rows: tuple[OtherRows, ...] = ()
     table_warnings: tuple[Message, ...] = ()
     table_notes: tuple[Message, ...] = ()
 

@@ -29,13 +29,16 @@ from evencover.inputs.number_texts import are_missing_cells
 from evencover.models.encoding import ColumnKind, Recognition, TableEncoder
 from evencover.studies.column_checks import (
     CheckedColumn,
+    RepeatedUnits,
+    TimeOrder,
     checked_column,
-    dependence_notes,
     leak_warnings,
     mixed_problem,
     panel_unit,
     read_target,
+    repeated_units,
     time_numbers,
+    time_order,
     type_problem,
     unit_notes,
 )
@@ -231,8 +234,10 @@ class PreparedTable:
         The times of the rows, as numbers.
     warnings : tuple of Message
         What may be wrong.
-    without_target, dependence, target_notes : tuple of Message
-        Notes on rows without a target, on rows that depend on each other, and on the target.
+    without_target, target_notes : tuple of Message
+        Notes on rows without a target, and on the target.
+    order, units : TimeOrder and RepeatedUnits, or None
+        The column of times, and that of units with several rows; None if the user has said how to split the rows.
     odd : mapping from str to OddCells
         The cells of columns of numbers that are no numbers, by all rows.
     row_numbers : RowNumbers
@@ -254,7 +259,8 @@ class PreparedTable:
     times: FloatArray | None = None
     warnings: tuple[Message, ...] = ()
     without_target: tuple[Message, ...] = ()
-    dependence: tuple[Message, ...] = ()
+    order: TimeOrder | None = None
+    units: RepeatedUnits | None = None
     target_notes: tuple[Message, ...] = ()
     odd: Mapping[str, OddCells] = field(default_factory=dict)
     row_numbers: RowNumbers = FROM_ZERO
@@ -270,7 +276,7 @@ class PreparedTable:
     def notes(self) -> tuple[Message, ...]:
         """What else the user should know."""
         decided = decision_notes(self.decisions, self.odd)
-        return (*self.without_target, *self.target_notes, *decided, *self.dependence)
+        return (*self.without_target, *self.target_notes, *decided)
 
     def decided_by(self, fits: Sequence[IntArray]) -> "PreparedTable":
         """Return the table with the columns that models use which are fitted on these rows each.
@@ -411,7 +417,7 @@ def _prepared(
             *extremes_messages(extremes, numbering),
         ),
         without_target=(missing_target_note(len(y) - len(known), len(y)),) if len(known) < len(y) else (),
-        dependence=tuple(_dependence(found, columns, roles)),
+        **_dependence(found, columns, roles),
         target_notes=unit_notes(roles.target, column(table, roles.target, "target")),
         odd={name: each.odd for name, each in found.items() if each.odd is not None},
         row_numbers=numbering,
@@ -573,11 +579,12 @@ def _warnings(
 
 def _dependence(
     found: Mapping[str, CheckedColumn], columns: Mapping[str, NDArray[Any]], roles: ColumnRoles
-) -> list[Message]:
-    """Return notes on rows that depend on each other, unless the user has said how to split them."""
+) -> dict[str, Any]:
+    """Return the columns of times and of units by field, unless the user has said how to split the rows."""
     if roles.clusters is not None or roles.time is not None:
-        return []
-    return dependence_notes({name: columns[name] for name in found})
+        return {}
+    candidates = {name: columns[name] for name in found}
+    return {"order": time_order(candidates), "units": repeated_units(candidates)}
 
 
 def missing_target_note(missing: int, n: int) -> Message:

@@ -31,10 +31,18 @@ from evencover.rows import Rows
 from evencover.scores import Bounded
 from evencover.scores.score import needs_scale, with_scale
 from evencover.scores.support import with_support
-from evencover.studies.column_checks import category_notes, support_notes, support_warnings
+from evencover.studies.column_checks import (
+    category_notes,
+    cut_in_time,
+    order_note,
+    support_notes,
+    support_warnings,
+    units_note,
+)
 from evencover.studies.cross_fitting import CrossSettings, cross_fitted, tested_groups, units_of
 from evencover.studies.evidence import CrossFitted, Evidence, audit_taxonomy
 from evencover.studies.messages import Message, TableWarning
+from evencover.studies.other_rows import OtherRows, other_rows
 from evencover.studies.plan import Plan
 from evencover.studies.study_result import Study, are_of_log
 from evencover.studies.table_preparation import (
@@ -61,6 +69,7 @@ def study_in_memory(table: Any, roles: ColumnRoles, plan: Plan, name: str, progr
     progress("diagnosing the calibration rows")
     settings: dict[str, Any] = {"level": plan.level, "tolerance": plan.tolerance, "seed": plan.seed}
     diagnosis = diagnose(regressor, taxonomy=fitted.taxonomy, **settings)
+    answered = other_rows(fitted.table, evidence, plan, progress)
     progress("auditing the test rows")
     return Study(
         name=name,
@@ -78,14 +87,23 @@ def study_in_memory(table: Any, roles: ColumnRoles, plan: Plan, name: str, progr
         n_copies=prepared.n_copies,
         extremes=prepared.extremes,
         row_numbers=row_numbers(table),
+        other_rows=answered,
         table_warnings=(*prepared.warnings, *fitted.warnings),
         table_notes=(
             *fitted.table.notes,
+            *_unanswered_notes(prepared, answered),
             *filter(None, [cross_note]),
             *_time_notes(table, roles.time, parts or ()),
             *fitted.notes,
         ),
     )
+
+
+def _unanswered_notes(table: PreparedTable, answered: Sequence[OtherRows]) -> list[Message]:
+    """Return notes on the order of the rows and on units, if rows were too few to test later rows or new units."""
+    questions = {each.question for each in answered}
+    later, new = order_note(table.order), units_note(table.units)
+    return [*([] if "new" in questions else new), *([] if "later" in questions else later)]
 
 
 _MIN_TRAINING_ROWS = 10  # two for each fold
@@ -179,7 +197,7 @@ def _split_by_time(table: PreparedTable, plan: Plan) -> Parts:
     times: FloatArray = np.asarray(table.times)
     order = np.argsort(times, kind="stable")
     shares = (plan.training_size, 1 - plan.test_size)
-    first, second = (_cut(times[order], share) for share in shares)
+    first, second = (cut_in_time(times[order], share) for share in shares)
     pieces = np.split(order, [first, second])
     if not all(len(piece) for piece in pieces) or first >= second:
         raise ValueError(
@@ -187,14 +205,6 @@ def _split_by_time(table: PreparedTable, plan: Plan) -> Parts:
             f"times, and parts of {', '.join(str(len(piece)) for piece in pieces)} rows"
         )
     return tuple(_part(table, piece) for piece in pieces)  # type: ignore[return-value]
-
-
-def _cut(times: FloatArray, share: float) -> int:
-    """Return the number of rows before a cut near a share of the rows, between two different times."""
-    position = round(share * len(times))
-    time = times[min(position, len(times) - 1)]
-    ends = [int(np.searchsorted(times, time, side=side)) for side in ("left", "right")]
-    return min(ends, key=lambda end: abs(end - position))
 
 
 def _part(table: PreparedTable, rows: IntArray) -> Part:

@@ -23,6 +23,7 @@ from evencover.display.text import count_text, join_first, number_text, percent_
 from evencover.quantiles import rows_for_finite_threshold
 from evencover.taxonomies import with_n_groups
 from evencover.words.answers import ON_A_BOUND, audited_group_text, coverage_text, is_close
+from evencover.words.other_rows import advice_on_other_rows
 from evencover.words.settings import PYTHON, SettingStyle
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ _RECALIBRATE = (
     "This advice used the calibration rows. For an exact guarantee, calibrate on new rows: rows that were used neither "
     "to fit nor to calibrate the model."
 )
+
+_LIKE_THOSE_OF_THE_TABLE = "For rows like those of the table, the advice is this."
 
 
 def advice_on_diagnosis(diagnosis: Diagnosis, style: SettingStyle = PYTHON) -> str:
@@ -205,8 +208,14 @@ class Advice:
 
 
 def advice_on_study(study: "Study", style: SettingStyle = PYTHON) -> Advice:
-    """Return what to do about a study: the advice on its audit, which can refer to the settings of the study."""
-    return advice_on_audit(study.audit, style, study)
+    """Return what to do about a study: the advice on its audit, which can refer to the settings of the study.
+
+    If later rows or new units are not covered, the advice on these comes first.
+    """
+    own, others = advice_on_audit(study.audit, style, study), advice_on_other_rows(study.other_rows, style)
+    if not others.sentences:
+        return own
+    return Advice([*others.sentences, _LIKE_THOSE_OF_THE_TABLE, *own.sentences], others.option)
 
 
 def advice_on_audit(audit: Audit, style: SettingStyle = PYTHON, study: "Study | None" = None) -> Advice:

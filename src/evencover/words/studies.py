@@ -11,7 +11,8 @@ from evencover.studies.column_checks import too_good
 from evencover.studies.study_result import Study
 from evencover.taxonomies import group_meaning
 from evencover.words.advice import advice_on_diagnosis, advice_on_study
-from evencover.words.answers import HOW_OFTEN, answers, audit_headline, diagnosis_headline, quality_text
+from evencover.words.answers import HOW_OFTEN, WHAT_TO_DO, answers, audit_headline, diagnosis_headline, quality_text
+from evencover.words.other_rows import BEYOND_THE_TABLE, other_rows_text
 from evencover.words.results import audit_columns, audit_html, group_table
 from evencover.words.settings import PYTHON, SettingStyle, message_sentence
 
@@ -41,20 +42,33 @@ def study_text(study: Study, style: SettingStyle = PYTHON) -> str:
 def study_html(study: Study) -> Markup:
     """Return a study as HTML, for notebooks."""
     model = tag("p", f"{study!r}. Model: {study.method}. {quality_text(study.quality)}")
-    remarks = (tag("p", text) for text in (*study_warnings(study), *study_notes(study)))
+    others = map(other_rows_text, study.other_rows)
+    remarks = (tag("p", text) for text in (*others, *study_warnings(study), *study_notes(study)))
     return joined([model, *remarks, audit_html(study.audit, str(advice_on_study(study)))])
 
 
 def study_headline(study: Study) -> str:
-    """Return the result in two sentences; if the study is cross-fitted, the guarantee, which is weaker, follows."""
-    return " ".join(filter(None, [audit_headline(study.audit), guarantee_text(study, study.plan.level)]))
+    """Return the result in two sentences, that of other rows, and the guarantee of a cross-fitted study, a weaker one.
+
+    Other rows that are not covered come first.
+    """
+    own = " ".join(filter(None, [audit_headline(study.audit), guarantee_text(study, study.plan.level)]))
+    failing = [other_rows_text(each) for each in study.other_rows if each.shown.fails]
+    holding = [other_rows_text(each) for each in study.other_rows if not each.shown.fails]
+    return " ".join([*failing, own, *holding])
 
 
 def study_answers(study: Study, style: SettingStyle = PYTHON) -> dict[str, str]:
-    """Return the four answers, in the order of reading."""
+    """Return the four answers, in the order of reading, and that about other rows: first, if these are not covered."""
     found = answers(study.audit, str(advice_on_study(study, style)))
     how_often = " ".join(filter(None, [found[HOW_OFTEN], guarantee_text(study, study.plan.level)]))
-    return {**found, HOW_OFTEN: how_often}
+    found = {**found, HOW_OFTEN: how_often}
+    if not study.other_rows:
+        return found
+    beyond = {BEYOND_THE_TABLE: " ".join(map(other_rows_text, study.other_rows))}
+    what_to_do = {WHAT_TO_DO: found.pop(WHAT_TO_DO)}
+    parts = (beyond, found) if any(each.shown.fails for each in study.other_rows) else (found, beyond)
+    return {**parts[0], **parts[1], **what_to_do}
 
 
 def study_warnings(study: Study, style: SettingStyle = PYTHON) -> list[str]:
