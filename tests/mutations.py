@@ -422,7 +422,7 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
             "test_model_selection",
         ),
         Mutation(
-            "studies/table_study.py",
+            "studies/column_checks.py",
             "return min(ends, key=lambda end: abs(end - position))",
             "return position",
             "rows of the same time are in two parts of a split by time",

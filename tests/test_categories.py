@@ -295,9 +295,11 @@ class TestStack:
 
 
 def test_a_study_says_how_it_uses_columns_of_many_values():
-    table, y = states(400, 45)
-    table.loc[0, "state"] = "only here"
+    table, y = states(400, 150)
     found = study(table.assign(y=y), "y", plan=Plan(model="linear"))
-    (text,) = (str(note.text) for note in found.table_notes if "mean target" in note.text)
-    assert "state (4" in text
-    assert "test rows have a value that no training row has" in text
+    (text,) = (note.text for note in found.table_notes if "mean target" in note.text)
+    counts = table["state"].iloc[found.evidence.training].value_counts()
+    assert f"state ({len(counts)} different values, {(counts < 5).sum()} of them in fewer than 5 rows)" in text
+    new = ~table["state"].iloc[found.test.positions].isin(counts.index)
+    assert new.any()
+    assert f"{new.sum()} of 80 test rows have a value that no training row has" in text
