@@ -295,7 +295,7 @@ class TestStack:
 
 
 def test_a_study_says_how_it_uses_columns_of_many_values():
-    table, y = states(400, 150)
+    table, y = states(400, 75)
     found = study(table.assign(y=y), "y", plan=Plan(model="linear"))
     (text,) = (note.text for note in found.table_notes if "mean target" in note.text)
     counts = table["state"].iloc[found.evidence.training].value_counts()

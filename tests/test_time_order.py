@@ -229,3 +229,17 @@ class TestStudies:
         assert tuple(encoder.units) == ("unit",)
         encoded = encoder.transform(table.drop(columns="y"))
         assert len(np.unique(encoded.codes[:, -1])) == n_units
+
+    @pytest.mark.parametrize(("model", "carries_over"), [("boosting", False), ("linear", True)])
+    def test_the_advice_says_whether_the_model_carries_over_to_later_rows(self, model, carries_over):
+        """Trees do not continue a trend. A line does, but the noise grows."""
+        rng = np.random.default_rng(0)
+        day = np.arange(600.0)
+        noise = np.where(day < 480, 20, 80 if carries_over else 20)
+        table = pd.DataFrame({"day": day, "y": day + noise * rng.normal(size=600)})
+        found = study(table, "y", time="day", plan=Plan(model=model))
+        assert found.audit.overall.coverage < 0.7
+        advice = str(found.advice)
+        assert ("Do not use this model for later rows" in advice) != carries_over
+        assert ("Calibrate again on the latest rows" in advice) == carries_over
+        assert found.evidence.training_r2 > 0.9

@@ -66,6 +66,8 @@ class Evidence:
         The models that test the rows, if the study is cross-fitted.
     counts : BatchCounts, optional
         The counts of all other rows, if the table is large.
+    training_r2 : float, optional
+        R² of the model on the rows that it was fitted on, if the rows were split in the order of time.
     """
 
     regressor: Any
@@ -77,6 +79,7 @@ class Evidence:
     at_random: bool = True
     models: "CrossFitted | None" = None
     counts: "BatchCounts | None" = None
+    training_r2: float | None = None
 
     @property
     def kind(self) -> EvidenceKind:

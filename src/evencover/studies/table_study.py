@@ -15,6 +15,7 @@ from evencover.conformal.cross import CrossConformalRegressor
 from evencover.conformal.split import ConformalRegressor
 from evencover.diagnostics.cross_fitted_models import structured_fit
 from evencover.diagnostics.diagnosis import diagnose
+from evencover.diagnostics.interval_quality import r_squared
 from evencover.diagnostics.recommendations import Recommendation, recommend
 from evencover.groups import Groups, Label, one_row_of_each
 from evencover.inputs import StageProgress
@@ -312,6 +313,7 @@ def _fit_split(table: PreparedTable, parts: Parts, plan: Plan, progress: StagePr
         rows,
         taxonomy.assign(rows),
         at_random=table.times is None,
+        training_r2=None if times is None else r_squared(training.y, np.ravel(regressor.predict(training.X))),
     )
     return _Fitted(decided, evidence, taxonomy, evidence.intervals(plan.level), outside, notes)
 

@@ -29,6 +29,7 @@ from evencover.words.settings import PYTHON, SettingStyle
 if TYPE_CHECKING:
     from evencover.studies import Study
 
+_MUCH_LOWER_R2 = 0.2  # on later rows than on those of the fit: then the model is what fails
 _LARGEST_TOLERANCE = 0.2
 _RECALIBRATE = (
     "This advice used the calibration rows. For an exact guarantee, calibrate on new rows: rows that were used neither "
@@ -277,7 +278,7 @@ def _if_uneven(audit: Audit, style: SettingStyle, study: "Study | None") -> Advi
             return _change_support(style, outside)
     if is_off(audit.overall, audit.level, audit.tolerance) and (per_group or not both_ways):
         if study is not None and study.time is not None:
-            return Advice([*infinite, *_if_changed_with_time(audit)])
+            return Advice([*infinite, *_if_changed_with_time(audit, study)])
         return Advice([*infinite, *_if_all_rows_off(audit, style, study)])
     if not groups_off:
         return Advice([*infinite, *_if_region_off(audit)])
@@ -357,13 +358,28 @@ def _if_cross_off(audit: Audit, share: str, style: SettingStyle, study: "Study")
     ]
 
 
-def _if_changed_with_time(audit: Audit) -> list[str]:
+def _if_changed_with_time(audit: Audit, study: "Study") -> list[str]:
+    before, later = study.evidence.training_r2, audit.quality.r2
+    if before is not None and before - later >= _MUCH_LOWER_R2 and _is_systematically_off(study):
+        return [
+            "Do not use this model for later rows.",
+            f"It does not carry over to them: R2 is {before:.2f} on the rows that it was fitted on, and {later:.2f} on "
+            f"the test rows, which are later. {percent_text(audit.overall.coverage)} of these are covered instead of "
+            f"{percent_text(audit.level)}, and new calibration rows would only make the intervals wider. The change "
+            "since the time before is often easier to predict than the value itself.",
+        ]
     return [
         "Calibrate again on the latest rows, and repeat it as new rows come.",
         "The test rows are later than the calibration rows, and they are not like them: "
         f"{percent_text(audit.overall.coverage)} instead of {percent_text(audit.level)} of all test rows are covered. "
         "So the rows have changed with time, and may change again.",
     ]
+
+
+def _is_systematically_off(study: "Study") -> bool:
+    """Return whether most of the error on the test rows has one sign; noise alone has none."""
+    errors = study.test.y - study.prediction.center
+    return bool(abs(errors.mean()) >= np.sqrt(np.mean(errors**2)) / 2)
 
 
 def _if_still_off(n_off: int, style: SettingStyle, study: "Study | None") -> list[str]:
