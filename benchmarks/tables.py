@@ -39,7 +39,7 @@ from evencover.files.archive import atomic_write
 COLUMNS = (
     *("table", "rows", "columns", "options", "seconds", "verdict"),
     *("coverage", "mean width", "relative width", "R2", "R2 of the better peer", "score / LightGBM-CQR"),
-    *("notes", "exit status"),
+    *("later rows", "new units", "notes", "exit status"),
 )
 R2_MARGIN, SCORE_LIMIT = 0.02, 1.1  # how much worse than its peers evencover may be
 PAGE_MARKS = ("<!-- tables: start -->", "<!-- tables: end -->")
@@ -101,6 +101,7 @@ class Record:
             f"{last.seconds:.0f}",
             *(["**failed**", "", "", ""] if self.results is None or self.failed else _result_cells(self.results)),
             *self._peer_cells(),
+            *(_coverage_beyond(self.results, question) for question in ("later", "new")),
             _escaped(error_message(last.errors)[:_MAX_NOTE] if self.results is None else _notes(self.results)),
             "time limit" if last.timed_out else str(last.status),
         )
@@ -273,6 +274,12 @@ def _result_cells(results: dict[str, Any]) -> tuple[str, ...]:
         "infinite" if width is None else f"{width:.4g}",
         share,
     )
+
+
+def _coverage_beyond(results: dict[str, Any] | None, question: str) -> str:
+    """Return the coverage of later rows or of new units, in bold if they are not covered; empty if not asked."""
+    found = [each for each in (results or {}).get("other_rows", []) if each["question"] == question]
+    return ", ".join(f"**{each['coverage']:.2f}**" if each["fails"] else f"{each['coverage']:.2f}" for each in found)
 
 
 def _finite(value: Any) -> float | None:

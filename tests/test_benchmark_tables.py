@@ -48,6 +48,7 @@ if target == "has infinite intervals":
     "verdict": "uneven",
     "quality": quality,
     "left_out": ["id", "a|b"],
+    "other_rows": [{"question": "later", "coverage": 0.154, "fails": True}],
     "warnings": ["Leak? 'z' gives the target 'y' away. Drop it."],
     "notes": ["3 rows were left out.", "Rows are in order. If so, add --time 'a day'."],
 }))
@@ -133,6 +134,8 @@ def test_the_row_of_a_table(fake_command):
         "R2": "0.500",
         "R2 of the better peer": "0.750",
         "score / LightGBM-CQR": "1.25",
+        "later rows": "**0.15**",
+        "new units": "",
         "notes": "left out: id, a\\|b; Leak? 'z' gives the target 'y' away; suggests `--time 'a day'`",
         "exit status": "3",
     }
