@@ -67,6 +67,11 @@ class TestMeans:
         assert_allclose(category_means(np.arange(5), np.arange(5.0), 5), 2.0)  # one row each
         assert_allclose(category_means(np.zeros(5, dtype=int), np.arange(5.0), 1), 2.0)
 
+    def test_targets_without_noise(self):
+        """Each category has one target, and one category has no rows, as in the folds of a rare one."""
+        found = category_means(np.array([0, 0, 1, 1]), np.array([1.0, 1.0, 2.0, 2.0]), 3)
+        assert_allclose(found, [1, 2, 1.5, 1.5])
+
     def test_rows_without_a_known_category_do_not_count(self):
         codes, y = np.array([0, 0, 1, 1, UNSEEN]), np.array([1.0, 2.0, 5.0, 6.0, 1e6])
         assert_array_equal(category_means(codes, y, 2), category_means(codes[:4], y[:4], 2))

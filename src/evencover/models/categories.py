@@ -129,7 +129,7 @@ class SomeColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return checked_rows(self, X)[:, list(self.positions)]
 
 
-_FOLDS = 5  # of the means of training rows
+MEAN_FOLDS = 5  # of the means of training rows
 
 
 class OwnMeans(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -158,7 +158,7 @@ class OwnMeans(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Learn the means, and return the rows with means over rows of other folds."""
         self.fit(X, y)
         rows, target = checked_features(self, X), checked_target(self, X, y)
-        folds, pairs = fixed_folds(len(target), _FOLDS, clusters), zip(self._codes(rows), self.means_, strict=True)
+        folds, pairs = fixed_folds(len(target), MEAN_FOLDS, clusters), zip(self._codes(rows), self.means_, strict=True)
         return self._with(rows, [cross_fitted_means(codes, target, len(each) - 1, folds) for codes, each in pairs])
 
     def transform(self, X: Any) -> FloatArray:
@@ -219,7 +219,8 @@ def category_means(codes: IntArray, y: FloatArray, n_categories: int) -> FloatAr
     variance = between / (n - float(counts @ counts) / n)
     if variance <= 0:
         return np.full(n_categories + 1, mean)
-    return np.append(mean + unit * counts / (counts + within / variance) * means, mean)
+    weights = counts / np.maximum(counts + within / variance, np.finfo(float).tiny)  # 0 for a category without rows
+    return np.append(mean + unit * weights * means, mean)
 
 
 def cross_fitted_means(codes: IntArray, y: FloatArray, n_categories: int, folds: IntArray) -> FloatArray:

@@ -31,7 +31,7 @@ from evencover.inputs.frames import (
     row_numbers,
 )
 from evencover.inputs.number_texts import number_unit, numbers_with_unit, odd_cells
-from evencover.models.categories import UNSEEN, EncodedTable, category_means, cross_fitted_means
+from evencover.models.categories import MEAN_FOLDS, UNSEEN, EncodedTable, category_means, cross_fitted_means
 from evencover.models.estimators import check_ready, checked_target, fitted_models, remember_features
 from evencover.models.folds import fixed_folds
 from evencover.models.ranges import (
@@ -45,7 +45,6 @@ from evencover.models.ranges import (
     limits_of,
 )
 
-_FOLDS = 5  # of the mean targets of training rows
 MAX_CATEGORIES = 30  # different texts of a column that are categories without question
 _MIN_ROWS = 10  # in a shorter table, different values mean nothing
 _MIN_EXPECTED_PAIRS = 3  # of equal numbers, if numbers were random
@@ -486,7 +485,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Columns that are not features, for example because only a taxonomy uses them.
     max_categories : int
         Maximum number of values of a column that get their own indicator column each.
-    units : sequence of str or int
+    panel_units : sequence of str or int
         Columns of categories whose codes are kept, too, however few values they have: the units of a panel, such as
         firms. `AutoRegressor` uses their last values, if it predicts later rows.
     recognition : Recognition, optional
@@ -514,7 +513,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     recognition: Recognition | None = None  # of encoders in files that were saved without them
-    units: Sequence[str | int] = ()
+    panel_units: Sequence[str | int] = ()
     numbers: Mapping[Any, str] | None = None
     n_rows_: int | None = None
 
@@ -526,7 +525,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         numbers: Mapping[Any, str] | None = None,
         ignored: Sequence[str | int] = (),
         max_categories: int = 30,
-        units: Sequence[str | int] = (),
+        panel_units: Sequence[str | int] = (),
         recognition: Recognition | None = None,
     ) -> None:
         self.categorical = categorical
@@ -534,7 +533,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.numbers = numbers
         self.ignored = ignored
         self.max_categories = max_categories
-        self.units = units
+        self.panel_units = panel_units
         self.recognition = recognition
 
     def fit(self, X: Any, y: Any = None, *, clusters: Any = None) -> Self:  # noqa: ARG002
@@ -556,7 +555,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for argument, given in (
             ("categorical", self.categorical),
             ("dates", self._patterns),
-            ("numbers", self._units),
+            ("numbers", self._number_units),
             ("ignored", self.ignored),
         ):
             _check_column_names(argument, given, names)
@@ -573,7 +572,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         encoded = self.transform(X)
         if not isinstance(encoded, EncodedTable):
             return encoded
-        target, folds = checked_target(self, X, y), fixed_folds(len(encoded), _FOLDS, clusters)
+        target, folds = checked_target(self, X, y), fixed_folds(len(encoded), MEAN_FOLDS, clusters)
         many = (known for known in self.columns_ if isinstance(known, EncodedCategories))
         pairs = zip(encoded.codes.T, many, strict=False)  # codes of units come last, and have no means
         means = [cross_fitted_means(codes, target, len(known.means) - 1, folds) for codes, known in pairs]
@@ -583,8 +582,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return what a column with these values is: by the arguments, or as `fit` recognises it."""
         if name in self._patterns:
             return ColumnKind(pattern=self._patterns[name])
-        if name in self._units:
-            return ColumnKind(numbers=True, unit=self._units[name])
+        if name in self._number_units:
+            return ColumnKind(numbers=True, unit=self._number_units[name])
         if self.recognition is None or name in self.categorical or name in self.ignored:
             return ColumnKind()
         return self.recognition.kind(name, values)
@@ -600,7 +599,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 many.append((known, known.codes(values)))
                 continue
             blocks.append(known.encoded(values, rows))
-            if known.values is not None and known.name in map(str, self.units):
+            if known.values is not None and known.name in map(str, self.panel_units):
                 units.append(_codes(known.values, values, known.name))
         if self._is_constant:
             return np.zeros((n_rows(X), 1))
@@ -654,10 +653,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def has_unseen(self, X: Any) -> BoolArray:
         """Return which rows have a category, of columns with many, that did not occur in `fit`. Shape (n,)."""
-        codes = [
-            known.codes(values) for known, values in self._known_columns(X) if isinstance(known, EncodedCategories)
-        ]
-        return np.any([each == UNSEEN for each in codes], axis=0) if codes else np.zeros(n_rows(X), dtype=bool)
+        many = [(known, values) for known, values in self._known_columns(X) if isinstance(known, EncodedCategories)]
+        rows = np.zeros(n_rows(X), dtype=bool)
+        for known, values in many:
+            rows |= known.unseen(values)
+        return rows
 
     def odd_values(self, X: Any) -> list[str]:
         """Return a message for each column that was read as numbers and has other text, which counts as missing."""
@@ -687,7 +687,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self.dates or {}
 
     @property
-    def _units(self) -> Mapping[Any, str]:
+    def _number_units(self) -> Mapping[Any, str]:
         return self.numbers or {}
 
     def _learn_column(

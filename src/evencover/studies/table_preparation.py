@@ -372,7 +372,7 @@ def _with_unit(table: PreparedTable, roles: ColumnRoles, times: FloatArray) -> T
     unit = panel_unit({name: column(table.features, name, "table") for name in others}, times)
     if unit is None:
         return table.encoder
-    encoder: TableEncoder = clone(table.encoder).set_params(units=(unit,))
+    encoder: TableEncoder = clone(table.encoder).set_params(panel_units=(unit,))
     return encoder
 
 
