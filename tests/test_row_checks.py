@@ -146,6 +146,13 @@ class TestCopies:
         assert abs(z["auto"]) < 4.9
         assert z["keep"] < -4.9
 
+    def test_one_feature_that_determines_the_target(self):
+        """As the year of a coin and its age: coins of one year are equal rows, and no copies."""
+        year = np.random.default_rng(0).integers(1960, 2002, size=300)
+        equal = EqualRows.of({"year": year}, 2002.0 - year)
+        assert equal.are_copies()
+        assert not equal.are_copies(target_is_known=True)
+
     def test_settings(self):
         table = repeated(rows(40), 3)
         assert messages(table, "copies", copies="keep") == []

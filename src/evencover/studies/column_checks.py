@@ -195,11 +195,8 @@ _UNITS = re.compile(
     r"company|business|customer|client|user|player|household|family|school|hospital|store|site|station|plot|ticker)",
     re.IGNORECASE,
 )
-_PART_OF_TIME = (
-    re.compile(  # numbers that begin again with each year, week or day, or that are short for something else
-        r"(.*[\W_])?(t|quarter|month|week|day|days|hour|minute|season)", re.IGNORECASE
-    )
-)
+# Numbers that begin again with each year, week or day, or whose name is short for something else.
+_PART_OF_TIME = re.compile(r"(.*[\W_])?(t|quarter|month|week|day|days|hour|minute|season)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -497,8 +494,8 @@ def category_notes(columns: Sequence[Encoded], unseen: BoolArray | None) -> list
         return []
     described = ", ".join(map(_categories_text, many))
     text = (
-        f"used by the mean target of each value in the training rows: {described}. A value with few rows is drawn to "
-        "the mean of all rows, which a new value has"
+        f"columns with many values: {described}. The model knows a value by the mean target of its training rows, "
+        "drawn towards the mean of all rows if they are few. A new value has the mean of all rows"
     )
     if unseen is not None and unseen.any():
         text += f"; {np.count_nonzero(unseen)} of {len(unseen)} test rows have a value that no training row has"

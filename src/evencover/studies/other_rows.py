@@ -103,8 +103,8 @@ class OtherRows:
 
     @property
     def shown(self) -> "OtherRows":
-        """The result that answers the question: that in order, unless this one holds and the other fails."""
-        return self if self.in_order is None or (self.fails and not self.in_order.fails) else self.in_order
+        """The result that answers the question: that in order if it fails, too; the setting `time` is no help then."""
+        return self.in_order if self.in_order is not None and self.in_order.fails else self
 
     @property
     def is_close(self) -> bool:

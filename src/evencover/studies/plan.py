@@ -104,9 +104,10 @@ class Plan:
     model : str or regressor
         A name, or any regressor with scikit-learn's interface. The names are stack (`AutoRegressor`), boosting, linear,
         best-of-three (a linear model, a kernel model or extra trees, whichever has the smallest error in
-        cross-validation), forest, quantile-network, mean-variance-network, dropout-ensemble, and auto: best-of-three
-        for tables with fewer than 300 rows, stack for the others; boosting instead of stack if the calibration is
-        "cross", because the model is then fitted a hundred times.
+        cross-validation; also the lasso with more than 30 columns, and last values in the order of time), forest,
+        quantile-network, mean-variance-network, dropout-ensemble, and auto: best-of-three for tables with fewer than
+        300 rows, stack for the others; boosting instead of stack if the calibration is "cross", because the model is
+        then fitted a hundred times.
     effort : {"fast", "normal", "best"}, optional
         How much the model "stack" fits, in units of one fit of scikit-learn's boosting on the same rows: at most 15, at
         most 120 (the default), or as much as it takes. Only for the models "stack" and "auto"; no effect where "auto"

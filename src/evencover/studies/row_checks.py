@@ -85,6 +85,8 @@ class EqualRows:
             return False
         if len(self.sizes) >= _MIN_REPEATED_TABLE and np.gcd.reduce(self.sizes) > 1:
             return True
+        if target_is_known and len(self.columns) == 2:
+            return False  # one feature determines the target: rows with the same value are equal anyway
         whole, y = _sum(self.columns), self.columns[-1]
         if any(self._identifies(key) and self._vary(whole - key) for key in self.columns):
             return True
@@ -232,7 +234,7 @@ def _extremes_message(extremes: Sequence[ExtremeValue], rows: RowNumbers) -> Mes
     found = " and ".join(f"{number_text(each.value)} in {rows.text(each.row)}" for each in extremes)
     others = f"all other values lie between {number_text(first.lowest)} and {number_text(first.highest)}"
     column = "the target" if first.is_target else "column"
-    limited = "Models by name are fitted to the nearest of these values instead"
+    limited = "The models of evencover use the nearest of these values instead"
     text = f"{column} {first.column!r} has {found}; {others}. {limited}. If it is a mistake, correct it"
     missing: dict[str, Any] = {"missing_values": [f"{each.value:.15g}" for each in extremes]}
     remedies = ({**missing, "missing_target": "drop"},) if first.is_target else (missing, {"drop": [first.column]})
