@@ -67,6 +67,14 @@ class TestFolds:
         with pytest.raises(ValueError, match="times must have at least 2 different values; got 1"):
             list(ForwardSplit().split([1, 1], groups=[1, 1]))
 
+    def test_wrong_times_and_units(self):
+        X, y = np.zeros((40, 1)), np.arange(40.0)
+        for fit in (recommend, lambda model, *rows, **times: AutoRegressor().fit(*rows, **times)):
+            with pytest.raises(ValueError, match="times must have 40 rows, as many as X; got 39"):
+                fit(Ridge(), X, y, times=np.arange(39))
+        with pytest.raises(ValueError, match=r"panel_units must name columns of X, which has \['x'\]; got \['q'\]"):
+            TableEncoder(panel_units=["q"]).fit(pd.DataFrame({"x": [1.0, 2.0]}))
+
     def test_rows_that_are_only_trained_on_have_no_prediction(self):
         X, y = np.arange(10.0)[:, None], np.arange(10.0)
         splitter, groups = RowStructure(times=np.arange(10)).folds(5, 10, 0)
@@ -145,6 +153,12 @@ class TestStructure:
             regressor.fit(X, y, clusters=clusters)
             for rows, own, _ in Recorder.seen:
                 assert len(set(clusters[rows.astype(int)])) == len(set(own)) < 12
+
+    def test_two_clusters(self):
+        """The rows of a fold are those of one cluster, and the folds inside of it are random."""
+        X, y = np.arange(40.0)[:, None], np.arange(40.0)
+        model = recommend(WithSpread(Ridge(), random_state=0), X, y, clusters=np.arange(40) % 2)
+        assert model.recommendation_.candidates
 
     def test_metadata_routing_passes_only_what_is_requested(self):
         X, y = np.arange(40.0)[:, None], np.arange(40.0)
@@ -230,6 +244,15 @@ class TestStudies:
         assert tuple(encoder.panel_units) == ("unit",)
         encoded = encoder.transform(table.drop(columns="y"))
         assert len(np.unique(encoded.codes[:, -1])) == n_units
+
+    @pytest.mark.parametrize("model", ["linear", "best-of-three", AutoRegressor(effort="fast", random_state=0)])
+    def test_few_times(self, model):
+        """The training rows are of two times or of one, in which each unit has one row, so that it looks like an id."""
+        for size, left_out in ((0.4, ()), (0.6, ("unit",))):
+            plan = Plan(model=model, calibration_size=size, test_size=0.2)
+            found = study(panel(60, 5), "y", time="year", plan=plan)
+            assert found.left_out == left_out
+            assert np.isfinite(np.asarray(found.intervals)).all()
 
     @pytest.mark.parametrize(("model", "carries_over"), [("boosting", False), ("linear", True)])
     def test_the_advice_says_whether_the_model_carries_over_to_later_rows(self, model, carries_over):

@@ -285,7 +285,8 @@ def recommend(
         target_transform,
     )
     codes = None if clusters is None else cluster_codes(clusters, len(target))
-    structure = RowStructure(codes, None if times is None else checked_vector(times, "times", length=len(target)))
+    times = None if times is None else checked_vector(times, "times", length=len(target), matched="X")
+    structure = RowStructure(codes, times)
     check_target_transform(estimator, target)
     with_log = _is_log_evaluated(estimator, target, choices)
     n_last_fits = 0 if is_auto_regressor(estimator) else 1

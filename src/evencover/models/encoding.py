@@ -557,6 +557,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             ("dates", self._patterns),
             ("numbers", self._number_units),
             ("ignored", self.ignored),
+            ("panel_units", self.panel_units),
         ):
             _check_column_names(argument, given, names)
         columns = ((name, values, self.kind(name, values)) for name, values in self._columns(X))

@@ -188,12 +188,15 @@ class RowStructure:
     times: Any = None
 
     def folds(self, cv: Any, n: int, random_state: Any) -> tuple[Any, Any]:
-        """Return a splitter of n rows, and its argument `groups`; a given splitter stays as it is."""
-        if self.times is not None and is_count(cv):
+        """Return a splitter of n rows, and its argument `groups`; a given splitter stays as it is.
+
+        Rows that are all of one time, or of one cluster, as those of a fold may be, are split at random.
+        """
+        if self.times is not None and is_count(cv) and len(np.unique(self.times)) > 1:
             return ForwardSplit(), np.asarray(self.times)
-        n_units = n if self.clusters is None else len(np.unique(self.clusters))
-        splitter = checked_splitter(cv, n_units, random_state, clustered=self.clusters is not None)
-        return splitter, self.clusters
+        clusters = self.clusters if self.clusters is not None and len(np.unique(self.clusters)) > 1 else None
+        n_units = n if clusters is None else len(np.unique(clusters))
+        return checked_splitter(cv, n_units, random_state, clustered=clusters is not None), clusters
 
     def part(self, rows: Any) -> "RowStructure":
         """Return the structure of some rows."""

@@ -313,7 +313,10 @@ class PreparedTable:
         recognition = replace(encoder.recognition, keep=tuple(kinds), unchanged=unchanged)
         dates = {name: kind.pattern for name, kind in kinds.items() if kind.pattern is not None}
         numbers = {name: kind.unit for name, kind in kinds.items() if kind.numbers}
-        fixed: TableEncoder = encoder.set_params(dates=dates, numbers=numbers, recognition=recognition)
+        units = tuple(name for name in encoder.panel_units if name in kinds)
+        fixed: TableEncoder = encoder.set_params(
+            dates=dates, numbers=numbers, panel_units=units, recognition=recognition
+        )
         return fixed
 
     def _counts_as_missing(self, name: str, kind: ColumnKind, bad: BoolArray) -> bool:
