@@ -31,6 +31,7 @@ from evencover.models.members import (
     Effort,
     EffortName,
     random_rows,
+    robust_members,
     stack_members,
 )
 from evencover.predictions import Prediction
@@ -313,6 +314,7 @@ def _cells(name: str, value: float, weight: float | None = None) -> tuple[str, .
 _SMALLEST_WEIGHT = 0.02  # regressors with less weight are left out
 _MAX_STEPS = 1000  # of the least squares; the default is three for each regressor
 N_PARTS = 3  # of the rows, for cross-fitted distributions: each part costs one more fit
+_LARGEST_KURTOSIS = 10.0  # of residuals without heavy tails
 _LARGEST_SCORE = 1.2  # interval score of a distribution with weight, relative to the best one
 _SMALLEST_WIDTH = 1e-3  # of bounds, as a fraction of the median width
 
@@ -367,6 +369,8 @@ class OutOfFold:
 
     Parameters
     ----------
+    members : mapping from str to regressor
+        The regressors by name, not fitted.
     predictions : ndarray of shape (n, members)
         The predictions of each regressor.
     folds : ndarray of shape (n,)
@@ -377,14 +381,15 @@ class OutOfFold:
         Weights of sum 1; zero for regressors that are left out.
     """
 
+    members: Mapping[str, Any]
     predictions: FloatArray
     folds: IntArray
     errors: FloatArray
     weights: FloatArray
 
-    def results(self, names: Iterable[str], unit: float) -> tuple[MemberResult, ...]:
+    def results(self, unit: float) -> tuple[MemberResult, ...]:
         """Return the result of each regressor, with errors in the unit of the target."""
-        return tuple(map(MemberResult, names, (unit * self.errors).tolist(), self.weights.tolist()))
+        return tuple(map(MemberResult, self.members, (unit * self.errors).tolist(), self.weights.tolist()))
 
 
 def described(rows: FloatArray, predictions: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -471,20 +476,41 @@ class TrainingRows:
 
 
 def out_of_fold(
-    members: Mapping[str, Any], data: TrainingRows, splitter: Any, groups: Any, done: Done
+    members: Mapping[str, Any], robust: Mapping[str, Any], data: TrainingRows, splitter: Any, groups: Any, done: Done
 ) -> tuple[OutOfFold, TrainingRows]:
     """Return the out-of-fold predictions of regressors with the weights of their combination, and the predicted rows.
 
-    These are all rows or, in the order of time, the second half, which are put into three parts at random.
+    These are all rows or, in the order of time, the second half, which are put into three parts at random. The robust
+    regressors take part if the combination of the others leaves residuals with heavy tails.
     """
-    args = data.features, data.target, splitter, groups, data.fit_params, done
-    found = [out_of_fold_predictions(each, *args) for each in members.values()]
-    predictions, folds = np.column_stack([predicted for predicted, _ in found]), found[0][1]
+
+    def predicted(member: Any) -> tuple[FloatArray, IntArray]:
+        return out_of_fold_predictions(member, data.features, data.target, splitter, groups, data.fit_params, done)
+
+    found = {name: predicted(each) for name, each in members.items()}
+    folds = next(iter(found.values()))[1]
     known = np.flatnonzero(folds >= 0)
+    target = data.target[known]
+
+    def combined() -> tuple[FloatArray, FloatArray]:
+        predictions = np.column_stack([each[known] for each, _ in found.values()])
+        return predictions, stacking_weights(predictions, target)
+
+    predictions, weights = combined()
+    if has_heavy_tails(target - predictions @ weights):
+        found.update((name, predicted(each)) for name, each in robust.items())
+        predictions, weights = combined()
     if len(known) < len(folds):
-        data, predictions, folds = data.part(known), predictions[known], fixed_folds(len(known), N_PARTS)
-    errors = np.sqrt(np.mean((predictions - data.target[:, None]) ** 2, axis=0))
-    return OutOfFold(predictions, folds, errors, stacking_weights(predictions, data.target)), data
+        data, folds = data.part(known), fixed_folds(len(known), N_PARTS)
+    errors = np.sqrt(np.mean((predictions - target[:, None]) ** 2, axis=0))
+    every = {**members, **robust}
+    return OutOfFold({name: every[name] for name in found}, predictions, folds, errors, weights), data
+
+
+def has_heavy_tails(residuals: FloatArray) -> bool:
+    """Return whether the kurtosis of residuals, E r⁴ / (E r²)², is above 10; it is 3 for normal ones."""
+    squares = residuals**2
+    return bool(np.mean(squares**2) > _LARGEST_KURTOSIS * np.mean(squares) ** 2)
 
 
 def stacking_weights(predictions: FloatArray, y: FloatArray) -> FloatArray:
@@ -618,7 +644,8 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     1. **Center.** Boosted trees, extra trees, linear models of the features, of splines and of products, a kernel model
        and a network are fitted on folds. Their weights minimise the squared error of the combined out-of-fold
-       predictions; none is negative, and their sum is 1 (stacking).
+       predictions; none is negative, and their sum is 1 (stacking). If the residuals have heavy tails (a kurtosis
+       above 10), boosted trees that minimise absolute errors take part, too: a few extreme targets move them little.
     2. **Distribution.** Three models predict quantiles of the residuals from the features, the center and the
        disagreement of the regressors, which is large where training rows are few. One is a spread times a common shape,
        two are forests (one with "fast"). Each subset of them is evaluated by its mean quantiles: by the interval score
@@ -637,7 +664,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    effort : {"fast", "normal", "best"}
+    effort : {"fast", "normal", "best"} or Effort
         How much is fitted. In units of one fit of scikit-learn's `HistGradientBoostingRegressor` on the same rows,
         "fast" takes about 10 and at most 15, "normal" 50 to 100 and at most 120, and "best" has no limit.
     level : float
@@ -674,7 +701,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Prediction(3 rows of center, spread, lower, upper, 23 quantiles; level=0.9)
     """
 
-    def __init__(self, *, effort: EffortName = "normal", level: float = 0.9, random_state: Any = None) -> None:
+    def __init__(self, *, effort: EffortName | Effort = "normal", level: float = 0.9, random_state: Any = None) -> None:
         self.effort = effort
         self.level = level
         self.random_state = random_state
@@ -698,7 +725,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         progress : callable, optional
             Called with the number of finished fits and the number of all fits.
         """
-        effort = lookup(self.effort, EFFORTS, "effort")
+        effort = self.effort if isinstance(self.effort, Effort) else lookup(self.effort, EFFORTS, "effort")
         plan = QuantilePlan.of(self.level, 1.0, (), "mean")
         target, rows = checked_target(self, X, y), checked_features(self, X)
         if len(target) < _MIN_ROWS:
@@ -710,13 +737,14 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         chosen = random_rows(len(target), _MAX_CHOICE_ROWS, seed)
         some = data if isinstance(chosen, slice) else data.part(chosen)
         splitter, groups = some.structure.folds(effort.n_folds, len(some.target), seed)
-        members = stack_members(effort, len(target), data.layout, seed)
+        recipe = effort, len(target), data.layout, seed
+        members, robust = stack_members(*recipe), robust_members(*recipe)
         distributions = residual_distributions(effort, len(target), plan.probabilities, seed)
-        n_fits = len(members) * (splitter.get_n_splits() + 1) + len(distributions) * (N_PARTS + 1)
+        n_fits = len({**members, **robust}) * (splitter.get_n_splits() + 1) + len(distributions) * (N_PARTS + 1)
         report_progress = progress or (lambda *_: None)
         done = _counted(report_progress, n_fits)
 
-        tried, some = out_of_fold(members, some, splitter, groups, done)
+        tried, some = out_of_fold(members, robust, some, splitter, groups, done)
         shown = ScreenedColumns(wide=WIDE).fit(some.numbers, some.target).columns_
         center, known = described(some.features[:, shown], tried.predictions, tried.weights)
         residuals = some.target - center
@@ -724,13 +752,13 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         known = np.column_stack([known, *out_of_fold_sizes])
         bounds = [plan.probabilities.index(bound) for bound in plan.bounds]
         mixture = choose_mixture(distributions, known, residuals, tried.folds, bounds, plan.own_level, done)
-        stack = Stack(*_fitted_stack(members, tried.weights, data, done), shown, sizes)
+        stack = Stack(*_fitted_stack(tried, data, done), shown, sizes)
         report_progress(n_fits, n_fits)  # regressors without weight were not fitted on all rows
 
         self.stack_, self.mixture_, self.scaling_, self.plan_ = stack, mixture.mixture, data.scaling, plan
         unit = data.scaling.y_scale
         self.report_ = StackReport(
-            tried.results(members, unit),
+            tried.results(unit),
             unit * float(np.sqrt(np.mean(residuals**2))),
             mixture.results(distributions, unit),
             unit * mixture.interval_score,
@@ -782,16 +810,14 @@ def _counted(progress: Progress, total: int) -> Done:
     return lambda: progress(next(finished), total)
 
 
-def _fitted_stack(
-    members: Mapping[str, Any], weights: FloatArray, data: TrainingRows, done: Done
-) -> tuple[dict[str, Any], FloatArray]:
+def _fitted_stack(tried: OutOfFold, data: TrainingRows, done: Done) -> tuple[dict[str, Any], FloatArray]:
     """Return the regressors with weight, fitted on all rows, and their weights."""
     fitted = {}
-    for (name, member), weight in zip(members.items(), weights, strict=True):
+    for (name, member), weight in zip(tried.members.items(), tried.weights, strict=True):
         if weight:
             fitted[name] = fitted_clone(member, data.features, data.target, data.fit_params)
             done()
-    return fitted, weights[weights > 0]
+    return fitted, tried.weights[tried.weights > 0]
 
 
 def _notes(effort: Effort, n: int, n_features: int) -> Iterator[str]:

@@ -2,9 +2,9 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -298,6 +298,8 @@ _BEYOND_TREND = 5.0  # the same for linear models of rows in the order of time
 _MAX_BOOSTED_CATEGORIES = 255  # of a column, for scikit-learn's boosting
 _ROWS_PER_LEAF = 4000  # trees of larger tables have leaves of more rows, so that their size is bounded
 _FORECASTS = ("trend and boosting", "last value", "change since last value")  # for rows in the order of time
+_ROBUST = "robust boosting"  # for heavy tails
+_NETWORK = "network"
 _FITTED_ON_ALL_ROWS = ("boosting", "slow boosting", "linear", *_FORECASTS)
 _USE_ALL_COLUMNS = ("linear", "sparse linear")  # of a wide table
 _LINEAR = (*_USE_ALL_COLUMNS, *_FORECASTS)
@@ -342,7 +344,7 @@ class Effort:
         return max(self.max_rows, n // _LARGE_TABLE_SHARE)
 
 
-_QUICK = ("boosting", "trees", "linear", "splines", "products", "sparse linear")
+_QUICK = ("boosting", "trees", "linear", "splines", "products", "sparse linear", _ROBUST)
 _ALL = (*_QUICK, "slow boosting", "kernels")
 _DISTRIBUTIONS = ("spread times shape", "extra trees", "random forest")
 EFFORTS: dict[str, Effort] = {
@@ -359,6 +361,13 @@ EFFORTS: dict[str, Effort] = {
         max_rows=50_000,
     ),
 }
+
+
+def least_effort(used: Collection[str]) -> Effort:
+    """Return less than the effort "fast": those of its regressors that another stack uses, and the linear one."""
+    fast = EFFORTS["fast"]
+    members = tuple(name for name in fast.members if name in {*used, "linear"} - {_ROBUST})
+    return replace(fast, n_folds=2, members=members, distributions=fast.distributions[:1])
 
 
 class StackMember(CloneMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -447,13 +456,27 @@ def stack_members(effort: Effort, n: int, layout: FeatureLayout, seed: int) -> d
     seed : int
         Seed of all regressors.
     """
-    names = [name for name in effort.members if name not in unused_members(layout.n_features)]
+    unused = {_ROBUST, *unused_members(layout.n_features)}
+    names = [name for name in effort.members if name not in unused]
     names += _FORECASTS if layout.ordered else ()
     members = {name: _regressor(name, effort, n, layout, seed) for name in names}
     for i in range(effort.n_networks):
-        name = "network" if effort.n_networks == 1 else f"network {i + 1}"
+        name = _NETWORK if effort.n_networks == 1 else f"{_NETWORK} {i + 1}"
         members[name] = _network(min(n, effort.row_limit(n)), seed + i)
-    members = {name: _with_columns(name, each, layout) for name, each in members.items()}
+    return _as_members(members, effort, n, layout, seed)
+
+
+def robust_members(effort: Effort, n: int, layout: FeatureLayout, seed: int) -> dict[str, StackMember]:
+    """Return those regressors of an effort by name that a stack gets only if its residuals have heavy tails."""
+    members = {name: _regressor(name, effort, n, layout, seed) for name in effort.members if name == _ROBUST}
+    return _as_members(members, effort, n, layout, seed)
+
+
+def _as_members(
+    regressors: Mapping[str, Any], effort: Effort, n: int, layout: FeatureLayout, seed: int
+) -> dict[str, StackMember]:
+    """Return regressors that get their columns and rows, and whose predictions are limited."""
+    members = {name: _with_columns(name, each, layout) for name, each in regressors.items()}
     rows = {name: None if name in _FITTED_ON_ALL_ROWS else effort.row_limit(n) for name in members}
     beyond = {name: _BEYOND_TREND if layout.ordered and name in _LINEAR else _BEYOND_RANGE for name in members}
     return {
@@ -497,6 +520,13 @@ def _regressor(name: str, effort: Effort, n: int, layout: FeatureLayout, seed: i
     match name:
         case "boosting":
             return HistGradientBoostingRegressor(categorical_features=_boosted_codes(layout), random_state=seed)
+        case "robust boosting":
+            return HistGradientBoostingRegressor(
+                loss="absolute_error",
+                max_leaf_nodes=15,
+                categorical_features=_boosted_codes(layout),
+                random_state=seed,
+            )
         case "slow boosting":
             return HistGradientBoostingRegressor(
                 learning_rate=0.05,

@@ -3,8 +3,8 @@
     later    the last rows in the order of a column test the model, which is fitted and calibrated on rows before them
     new      rows of some units, such as countries or patients, test a model of the other units
 
-Score and groups are those of the study. The model is fitted again, with the smallest effort, on some of the rows. So
-the answers cost little, and they are about the method: the model of the study has seen all times and all units.
+Score and groups are those of the study. The model is fitted again on some of the rows, a stack of regressors with less
+effort. So the answers cost little, and they are about the method: the model of the study has seen all times and units.
 """
 
 import warnings
@@ -25,8 +25,9 @@ from evencover.diagnostics.interval_quality import r_squared
 from evencover.inputs import StageProgress
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray
 from evencover.inputs.frames import columns_of, take
-from evencover.models.estimators import cloned, fitted_models
+from evencover.models.estimators import cloned, fitted_models, layers
 from evencover.models.folds import INDEPENDENT, RowStructure
+from evencover.models.members import least_effort
 from evencover.quantiles import rows_for_finite_threshold
 from evencover.studies.column_checks import RepeatedUnits, TimeOrder, cut_in_time
 from evencover.studies.cross_fitting import CrossSettings
@@ -75,10 +76,10 @@ class OtherRows:
     units : int or None
         Number of tested units; None for later rows.
     coverage : float
-        The share of tested rows that are covered; for units, the mean of their shares. It is the mean of two models, if
-        the first covers too few.
+        The share of tested rows that are covered; for units, the mean of their shares. If a second model was fitted, it
+        is the mean of both.
     fails : bool
-        Whether both models cover too few: more than 0.05 below the level, so few covered rows have a probability below
+        Whether two models cover too few: more than 0.05 below the level, so few covered rows have a probability below
         0.001 if all rows are exchangeable, and units lie more than 2.5 standard errors of their mean below the level.
         The second model agrees if it covers too few, with a probability below 0.05 and one standard error.
     r2, r2_at_random : float
@@ -202,17 +203,19 @@ class _Recipe:
 
     @classmethod
     def of(cls, table: PreparedTable, evidence: Evidence, plan: Plan) -> "_Recipe":
-        """Return what a study selected; the model has the smallest effort, and a cross-fitted study one model."""
+        """Return what a study selected; a stack has the least effort, a cross-fitted study one model."""
         if evidence.models is not None:
             settings = CrossSettings.of(plan, table, len(evidence.test))
             score = settings.score_of(table.y)
             regressor = ConformalRegressor(settings.model, nonconformity=score, taxonomy=settings.taxonomy)
             return cls(settings.model, regressor, table.features, table.y, plan)
         regressor = cloned(evidence.regressor)
-        estimator = cloned(fitted_models(evidence.regressor)[0])
+        fitted = fitted_models(evidence.regressor)[0]
+        estimator = cloned(fitted)
         if is_auto_regressor(estimator):
             efforts = [name for name in estimator.get_params() if name.rpartition("__")[2] == "effort"]
-            estimator.set_params(**dict.fromkeys(efforts, "fast"))
+            stack = next(each for each in layers(fitted) if hasattr(each, "stack_")).stack_
+            estimator.set_params(**dict.fromkeys(efforts, least_effort(stack.members)))
         names = [str(name) for name in evidence.regressor.feature_names_in_]
         return cls(estimator, regressor, columns_of(table.features, names), table.y, plan)
 
@@ -284,8 +287,9 @@ class _Questions:
     def answers(self, recipe: _Recipe) -> list[OtherRows]:
         """Return the answers to the questions that have enough rows.
 
-        If later rows or new units are not covered, this is a failure only if another model agrees: the rows that fit
-        and those that calibrate change places. A model can go wrong beyond the table by the chance of its rows.
+        If later rows or new units are not covered, this is a failure only if another model agrees, because a model can
+        go wrong beyond the table by the chance of its rows. The other model of later rows is that in the order of time.
+        If it covers them, or if the units are not covered, the rows that fit and those that calibrate change places.
         """
         others = np.setdiff1d(self.rows, np.concatenate([self.late, self.of_new_units]))
         others = np.random.default_rng([self.plan.seed, 8]).permutation(others)
@@ -296,11 +300,11 @@ class _Questions:
         if not self._suffice(training, calibration, test):
             return []
         found = self._answers(recipe.tested(training, calibration, test), recipe, _FIRST)
-        if not any(each.fails for each in found):
+        found = [replace(each, in_order=self._in_order(each, recipe)) for each in found]
+        if not any(each.fails and each.shown is each for each in found):
             return found
         again = self._answers(recipe.tested(calibration, training, test), recipe, _SECOND)
-        found = [_agreed(first, second) for first, second in zip(found, again, strict=True)]
-        return [replace(each, in_order=self._in_order(each, recipe)) for each in found]
+        return [_agreed(first, second) for first, second in zip(found, again, strict=True)]
 
     def _answers(self, tested: _Tested, recipe: _Recipe, limits: _Limits) -> list[OtherRows]:
         """Return the answers of one model, which was fitted and calibrated without the rows of both questions."""
@@ -366,9 +370,10 @@ class _Questions:
 
 
 def _agreed(first: OtherRows, second: OtherRows) -> OtherRows:
-    """Return the mean of two results of the same rows, which fails if both do."""
+    """Return the mean of two results of the same rows, which fails if both do, or the first and that in order."""
     means = {name: (getattr(first, name) + getattr(second, name)) / 2 for name in ("coverage", "r2", "r2_at_random")}
-    return replace(first, **means, fails=first.fails and second.fails)
+    fails = first.fails and (second.fails or first.shown is not first)
+    return replace(first, **means, fails=fails, in_order=first.in_order if fails else None)
 
 
 def _sample(rows: IntArray, units: RepeatedUnits | None, rng: np.random.Generator) -> IntArray:
