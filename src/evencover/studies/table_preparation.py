@@ -372,7 +372,9 @@ def prepare_table(table: Any, roles: ColumnRoles) -> PreparedTable:
 def _with_unit(table: PreparedTable, roles: ColumnRoles, times: FloatArray) -> TableEncoder:
     """Return the encoder of a table in the order of time, which knows the column of units if there is one."""
     others = [name for name, each in table.decisions.items() if not each.left_out and name != roles.time]
-    unit = panel_unit({name: column(table.features, name, "table") for name in others}, times)
+    columns = {name: column(table.features, name, "table") for name in others}
+    given = {name: columns[name].astype(str) for name in roles.categorical if name in columns}
+    unit = panel_unit({**columns, **given}, times)
     if unit is None:
         return table.encoder
     encoder: TableEncoder = clone(table.encoder).set_params(panel_units=(unit,))
