@@ -348,8 +348,8 @@ class TestAutoRegressor:
         folds = []
         original = auto.out_of_fold
 
-        def recorded(members, data, splitter, groups, done):
-            found = original(members, data, splitter, groups, done)
+        def recorded(members, robust, data, splitter, groups, done):
+            found = original(members, robust, data, splitter, groups, done)
             folds.append((found[0].folds, data.structure.clusters))
             return found
 
@@ -510,5 +510,5 @@ class TestStudy:
         steps = []
         plan = Plan(effort="fast", nonconformity=Residual(), taxonomy=Marginal())
         study(self.table(), "y", plan=plan, progress=steps.append)
-        assert "fitting the model: 1 of 28 fits" in steps
-        assert "fitting the model: 28 of 28 fits" in steps
+        assert "fitting the model: 1 of 32 fits" in steps
+        assert "fitting the model: 32 of 32 fits" in steps

@@ -13,6 +13,7 @@ from sklearn.linear_model import LinearRegression
 
 from evencover import ByFeature, BySpread, Marginal, Normalized, Plan, Residual, study
 from evencover.models import NeighborSpread, WithSpread
+from evencover.models.members import least_effort
 from evencover.report.writing import report
 from evencover.studies import other_rows as module
 from evencover.studies.other_rows import OtherRows
@@ -200,7 +201,7 @@ def test_a_model_that_cannot_be_fitted_again_leaves_the_note():
 
 
 def test_score_groups_and_a_quick_stack(monkeypatch):
-    """Nothing is selected again, and a stack has the smallest effort."""
+    """Nothing is selected again, and a stack is fitted with less effort: only regressors that the study's stack uses."""
     seen = []
     tested = module._Recipe.tested
 
@@ -215,7 +216,9 @@ def test_score_groups_and_a_quick_stack(monkeypatch):
     found = study(trend(), "y", plan=plan)
     assert (seen[0].regressor.nonconformity, seen[0].regressor.calibrator.taxonomy.n_groups) == (Normalized(), 2)
     assert found.stack_report is not None
-    assert seen[0].estimator[-1].effort == "fast"
+    effort, used = seen[0].estimator[-1].effort, {each.name for each in found.stack_report.members if each.weight}
+    assert effort == least_effort(used)
+    assert set(effort.members) <= {*used, "linear"}
 
 
 def test_tables_in_batches_have_the_answers_of_their_sample(tmp_path):

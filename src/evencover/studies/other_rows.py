@@ -76,10 +76,10 @@ class OtherRows:
     units : int or None
         Number of tested units; None for later rows.
     coverage : float
-        The share of tested rows that are covered; for units, the mean of their shares. If a second model was fitted, it
-        is the mean of both.
+        The share of tested rows that are covered; for units, the mean of their shares. It is the mean of two models, if
+        the first covers too few.
     fails : bool
-        Whether two models cover too few: more than 0.05 below the level, so few covered rows have a probability below
+        Whether both models cover too few: more than 0.05 below the level, so few covered rows have a probability below
         0.001 if all rows are exchangeable, and units lie more than 2.5 standard errors of their mean below the level.
         The second model agrees if it covers too few, with a probability below 0.05 and one standard error.
     r2, r2_at_random : float
@@ -287,9 +287,8 @@ class _Questions:
     def answers(self, recipe: _Recipe) -> list[OtherRows]:
         """Return the answers to the questions that have enough rows.
 
-        If later rows or new units are not covered, this is a failure only if another model agrees, because a model can
-        go wrong beyond the table by the chance of its rows. The other model of later rows is that in the order of time.
-        If it covers them, or if the units are not covered, the rows that fit and those that calibrate change places.
+        If later rows or new units are not covered, this is a failure only if another model agrees: the rows that fit
+        and those that calibrate change places. A model can go wrong beyond the table by the chance of its rows.
         """
         others = np.setdiff1d(self.rows, np.concatenate([self.late, self.of_new_units]))
         others = np.random.default_rng([self.plan.seed, 8]).permutation(others)
@@ -300,11 +299,11 @@ class _Questions:
         if not self._suffice(training, calibration, test):
             return []
         found = self._answers(recipe.tested(training, calibration, test), recipe, _FIRST)
-        found = [replace(each, in_order=self._in_order(each, recipe)) for each in found]
-        if not any(each.fails and each.shown is each for each in found):
+        if not any(each.fails for each in found):
             return found
         again = self._answers(recipe.tested(calibration, training, test), recipe, _SECOND)
-        return [_agreed(first, second) for first, second in zip(found, again, strict=True)]
+        found = [_agreed(first, second) for first, second in zip(found, again, strict=True)]
+        return [replace(each, in_order=self._in_order(each, recipe)) for each in found]
 
     def _answers(self, tested: _Tested, recipe: _Recipe, limits: _Limits) -> list[OtherRows]:
         """Return the answers of one model, which was fitted and calibrated without the rows of both questions."""
@@ -370,10 +369,9 @@ class _Questions:
 
 
 def _agreed(first: OtherRows, second: OtherRows) -> OtherRows:
-    """Return the mean of two results of the same rows, which fails if both do, or the first and that in order."""
+    """Return the mean of two results of the same rows, which fails if both do."""
     means = {name: (getattr(first, name) + getattr(second, name)) / 2 for name in ("coverage", "r2", "r2_at_random")}
-    fails = first.fails and (second.fails or first.shown is not first)
-    return replace(first, **means, fails=fails, in_order=first.in_order if fails else None)
+    return replace(first, **means, fails=first.fails and second.fails)
 
 
 def _sample(rows: IntArray, units: RepeatedUnits | None, rng: np.random.Generator) -> IntArray:
