@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.other_rows`` studies tables with dates and ids that are drawn at random: synthetic tables with
 new rows each time, and the real tables of `evencover.datasets` with new dates and ids. Such a table has nothing that
-changes with time, or from unit to unit, so every warning is wrong. ``--data-dir`` names the folder of the real tables.
+changes with time, or from unit to unit, so every warning is wrong. ``--data-dir`` names the folder of the real tables,
+and ``--model default`` takes the default model of a study instead of a linear one.
 """
 
 import sys
@@ -82,13 +83,14 @@ def shuffled_table(name: str, seed: int, data_dir: Path | None) -> tuple[Any, st
 
 def measurements(options: Namespace) -> Iterator[tuple[str, Warned]]:
     """Yield the numbers for each kind of tables."""
-    light = Plan(model=WithSpread(LinearRegression(), NeighborSpread(), random_state=0))
+    linear = WithSpread(LinearRegression(), NeighborSpread(), random_state=0)
+    plan = Plan(model=linear) if options.model == "linear" else Plan()
     for n in options.sizes:
         tables = (synthetic_table(n, seed) for seed in range(options.repeats))
-        yield f"synthetic, {n} rows", sum((warned(each, "y", i, light) for i, each in enumerate(tables)), Warned())
+        yield f"synthetic, {n} rows", sum((warned(each, "y", i, plan) for i, each in enumerate(tables)), Warned())
     for name in options.tables:
         tables = (shuffled_table(name, seed, options.data_dir) for seed in range(options.repeats))
-        found = (warned(each, target, i, light) for i, (each, target) in enumerate(tables))
+        found = (warned(each, target, i, plan) for i, (each, target) in enumerate(tables))
         yield f"{name}, shuffled", sum(found, Warned())
 
 
@@ -107,6 +109,7 @@ def _options(arguments: Sequence[str] | None) -> Namespace:
     parser = ArgumentParser(prog="python -m benchmarks.other_rows", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--sizes", nargs="*", type=int, default=SIZES, help="rows of synthetic tables")
     parser.add_argument("--tables", nargs="*", default=TABLES, help=f"data sets (default: {', '.join(TABLES)})")
+    parser.add_argument("--model", choices=["linear", "default"], default="linear", help="default: linear, the fastest")
     parser.add_argument("--repeats", type=int, default=300, help="tables of each kind (default: 300)")
     parser.add_argument("--data-dir", type=Path, help="folder of the data sets")
     return parser.parse_args(arguments)

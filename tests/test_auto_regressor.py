@@ -28,10 +28,17 @@ from evencover import (
     write_report,
 )
 from evencover.models import AutoRegressor, TableEncoder, auto
-from evencover.models.auto import LeafDistribution, ScaledShape, cautious_weights, choose_mixture, stacking_weights
+from evencover.models.auto import (
+    LeafDistribution,
+    ScaledShape,
+    cautious_weights,
+    choose_mixture,
+    has_heavy_tails,
+    stacking_weights,
+)
 from evencover.models.categories import FeatureLayout
 from evencover.models.linear import RidgeRegressor
-from evencover.models.members import EFFORTS, KernelRegressor, StackMember, stack_members
+from evencover.models.members import EFFORTS, KernelRegressor, StackMember, least_effort, stack_members
 from evencover.studies import Plan, study
 from evencover.synthetic import heteroskedastic
 from tests.canonical_studies import use_effort, use_light_stack
@@ -211,6 +218,34 @@ class TestMembers:
         monkeypatch.setattr(MLPRegressor, "_backprop", interrupted)
         with warnings.catch_warnings(action="default"), pytest.raises(KeyboardInterrupt):
             AutoRegressor(random_state=0).fit(DATA.X[:60], DATA.y[:60])
+
+
+class TestHeavyTails:
+    def test_residuals_have_heavy_tails_if_their_kurtosis_is_above_ten(self):
+        assert not has_heavy_tails(np.repeat([-1.0, 0.0, 1.0], [5, 90, 5]))  # kurtosis 10
+        assert has_heavy_tails(np.repeat([-1.0, 0.0, 1.0], [5, 91, 5]))
+        assert not has_heavy_tails(np.zeros(3))
+
+    def test_robust_boosting_takes_part_if_a_few_targets_are_far_off(self, fitted, monkeypatch):
+        rng = np.random.default_rng(0)
+        X = rng.random((400, 4))
+        signal = 5 * X[:, 0] + np.sin(6 * X[:, 1])
+        y = signal + 50 * rng.normal(size=400) * (rng.random(400) < 0.03)
+        robust = AutoRegressor(effort="fast", random_state=0).fit(X, y)
+        assert max(robust.report_.members, key=lambda each: each.weight).name == "robust boosting"
+        monkeypatch.setattr(auto, "has_heavy_tails", lambda residuals: False)
+        usual = AutoRegressor(effort="fast", random_state=0).fit(X, y)
+        names = [[each.name for each in model.report_.members] for model in (fitted, usual, robust)]
+        assert [*names[0], "robust boosting"] == [*names[1], "robust boosting"] == names[2]
+        errors = [np.abs(model.predict(X) - signal).mean() for model in (robust, usual)]
+        assert errors[0] < 2 / 3 * errors[1]
+
+    def test_less_effort_has_the_used_regressors_that_are_fast(self):
+        effort = least_effort(["trees", "robust boosting", "network", "kernels"])
+        assert effort.members == ("trees", "linear")
+        model = AutoRegressor(effort=effort, random_state=0).fit(DATA.X, DATA.y)
+        assert [each.name for each in model.report_.members] == ["trees", "linear"]
+        assert [each.name for each in model.report_.distributions] == ["spread times shape"]
 
 
 class TestDistributions:

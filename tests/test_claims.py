@@ -28,6 +28,7 @@ PAGES = {
     "docs/diagnostics.md",
     "docs/cross_conformal_guarantee.md",
     "docs/howto/small_data.md",
+    "docs/howto/time_and_panels.md",
     "docs/scale.md",
     "docs/predictive_distributions.md",
     "docs/distributions.md",

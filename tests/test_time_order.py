@@ -245,6 +245,15 @@ class TestStudies:
         encoded = encoder.transform(table.drop(columns="y"))
         assert len(np.unique(encoded.codes[:, -1])) == n_units
 
+    def test_numbers_are_units_if_they_are_said_to_be_categories(self):
+        table = panel(40, 25)
+        table["unit"] = np.unique(table["unit"], return_inverse=True)[1]
+        encoders = [
+            study(table, "y", time="year", plan=Plan(model="linear"), categorical=names).regressor.estimator_.estimator[0]
+            for names in ([], ["unit"])
+        ]
+        assert [tuple(each.panel_units) for each in encoders] == [(), ("unit",)]
+
     @pytest.mark.parametrize("model", ["linear", "best-of-three", AutoRegressor(effort="fast", random_state=0)])
     def test_few_times(self, model):
         """The training rows are of two times or of one, in which each unit has one row, so that it looks like an id."""

@@ -76,7 +76,7 @@ def run(
         needs the extra `forest`; the networks and the ensemble need `networks`.
     effort
         How long fitting the model `stack` may take, in units of one fit of boosting: fast, at most 15; normal (the
-        default), at most 120; best, as long as it takes.
+        default), at most 130; best, as long as it takes.
     score
         The score that is calibrated; by default selected on the training part. residual: distance from the prediction.
         normalized: the same in units of the spread. interval: distance outside the model's own bounds.

@@ -666,7 +666,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     effort : {"fast", "normal", "best"} or Effort
         How much is fitted. In units of one fit of scikit-learn's `HistGradientBoostingRegressor` on the same rows,
-        "fast" takes about 10 and at most 15, "normal" 50 to 100 and at most 120, and "best" has no limit.
+        "fast" takes about 10 and at most 15, "normal" 50 to 100 and at most 130, and "best" has no limit.
     level : float
         Nominal coverage of the model's own bounds; the distributions are compared at this level.
     random_state : int, RandomState or None

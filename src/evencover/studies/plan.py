@@ -110,7 +110,7 @@ class Plan:
         then fitted a hundred times.
     effort : {"fast", "normal", "best"}, optional
         How much the model "stack" fits, in units of one fit of scikit-learn's boosting on the same rows: at most 15, at
-        most 120 (the default), or as much as it takes. Only for the models "stack" and "auto"; no effect where "auto"
+        most 130 (the default), or as much as it takes. Only for the models "stack" and "auto"; no effect where "auto"
         is another model.
     nonconformity : score, optional
         The score; by default selected on the training part.
