@@ -33,6 +33,7 @@ from evencover.inputs.frames import as_numbers, column, column_names
 from evencover.model_selection import three_way_split
 from evencover.models.encoding import Recognition
 from evencover.studies import Plan, Study, TableError, study
+from evencover.studies.table_preparation import ColumnRoles, prepare_table
 from evencover.tables.files import read_table
 
 LEVEL = 0.9
@@ -83,7 +84,7 @@ class UsedRows:
     @classmethod
     def of_run(cls, results: Mapping[str, Any], table: Any, test: Any) -> "UsedRows":
         """Return the rows of a run of the command, from its results and its test rows, by splitting the table again."""
-        rows = np.flatnonzero(~np.isnan(_targets(table, results["target"])))
+        rows = _rows_of_run(results, table)
         together, time = results["clusters"], results["time"]
         clusters = None if together is None else column(table, together, "clusters")
         if results["calibration"] == "cross":
@@ -200,6 +201,19 @@ def peers_of_run(file: Path, output: Path) -> PeerScores:
     used = UsedRows.of_run(results, table, column(read_table(output / "intervals.csv"), "row", "intervals"))
     names = [each["name"] for each in features]
     return peer_scores(table, names, _targets(table, results["target"]), used, level=results["level"])
+
+
+def _rows_of_run(results: Mapping[str, Any], table: Any) -> Any:
+    """Return the positions of the rows with a target that a run used; of copies of a row, it uses one."""
+    if not results.get("copies"):
+        return np.flatnonzero(~np.isnan(_targets(table, results["target"])))
+    roles = ColumnRoles(results["target"], clusters=results["clusters"], missing_target="drop", copies="drop")
+    prepared = prepare_table(table, roles)
+    if prepared.n_copies != results["copies"]:
+        raise ValueError(
+            f"table must have {results['copies']} copies of rows, as the run says; got {prepared.n_copies}"
+        )
+    return prepared.rows
 
 
 def _targets(table: Any, name: str) -> FloatArray:

@@ -59,9 +59,12 @@ def written_run(found, folder):
     return folder
 
 
-@pytest.mark.parametrize("settings", [{}, {"clusters": "patient"}, {"time": "day"}])
+@pytest.mark.parametrize("settings", [{}, {"clusters": "patient"}, {"time": "day"}, {"copies": "drop"}])
 def test_the_rows_of_a_run_are_found_again(file, settings):
     """The folder of a run has its test rows alone, so the table is split again."""
+    if "copies" in settings:
+        table = pd.read_csv(file)
+        pd.concat([table, table[::2]]).to_csv(file, index=False)
     found, table = quiet_study(file, **settings), read_table(file)
     again, expected = UsedRows.of_run(data_of(found), table, found.test.positions), UsedRows.of(found, table)
     assert not again.takes_turns

@@ -201,7 +201,7 @@ def test_a_model_that_cannot_be_fitted_again_leaves_the_note():
 
 
 def test_score_groups_and_a_quick_stack(monkeypatch):
-    """Nothing is selected again, and a stack is fitted with less effort: only regressors that the study's stack uses."""
+    """Nothing is selected again, and a stack is fitted with less effort: only regressors that are used."""
     seen = []
     tested = module._Recipe.tested
 

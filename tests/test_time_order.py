@@ -248,11 +248,9 @@ class TestStudies:
     def test_numbers_are_units_if_they_are_said_to_be_categories(self):
         table = panel(40, 25)
         table["unit"] = np.unique(table["unit"], return_inverse=True)[1]
-        encoders = [
-            study(table, "y", time="year", plan=Plan(model="linear"), categorical=names).regressor.estimator_.estimator[0]
-            for names in ([], ["unit"])
-        ]
-        assert [tuple(each.panel_units) for each in encoders] == [(), ("unit",)]
+        plan = Plan(model="linear")
+        found = [study(table, "y", time="year", plan=plan, categorical=names).regressor for names in ([], ["unit"])]
+        assert [tuple(each.estimator_.estimator[0].panel_units) for each in found] == [(), ("unit",)]
 
     @pytest.mark.parametrize("model", ["linear", "best-of-three", AutoRegressor(effort="fast", random_state=0)])
     def test_few_times(self, model):
