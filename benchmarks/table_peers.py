@@ -83,7 +83,10 @@ class UsedRows:
 
     @classmethod
     def of_run(cls, results: Mapping[str, Any], table: Any, test: Any) -> "UsedRows":
-        """Return the rows of a run of the command, from its results and its test rows, by splitting the table again."""
+        """Return the rows of a run of the command, from its results and its test rows, by splitting the table again.
+
+        The sample of a large table is not known, so that as many other rows are training rows.
+        """
         rows = _rows_of_run(results, table)
         together, time = results["clusters"], results["time"]
         clusters = None if together is None else column(table, together, "clusters")
@@ -93,6 +96,10 @@ class UsedRows:
             ordered = np.setdiff1d(rows, test)
             ordered = ordered[np.argsort(_times(table, time)[ordered], kind="stable")]
             training, calibration = np.split(ordered, [results["rows"]["training"]])
+            return cls(training, calibration, test)
+        if "diagnosis" in results["rows"]:
+            others = np.random.default_rng(results["seed"]).permutation(np.setdiff1d(rows, test))
+            training, calibration = np.split(others, [results["rows"]["training"]])
             return cls(training, calibration, test)
         codes = None if clusters is None else Groups.from_labels(clusters[rows]).codes
         parts = three_way_split(rows, rows, clusters=codes, random_state=results["seed"])

@@ -73,6 +73,16 @@ def test_the_rows_of_a_run_are_found_again(file, settings):
         assert sorted(getattr(again, use)) == sorted(getattr(expected, use))
 
 
+def test_as_many_rows_of_a_large_table_are_training_rows(file):
+    """Which rows are in its sample is not known."""
+    table, test = read_table(file), np.arange(50, 90)
+    rows = {"training": 60, "diagnosis": 20, "calibration": 100, "test": 40}
+    results = {"target": "y", "clusters": None, "time": None, "calibration": "split", "seed": 0, "rows": rows}
+    used = UsedRows.of_run(results, table, test)
+    assert len(used.training) == 60
+    assert sorted([*used.training, *used.calibration, *used.test]) == np.flatnonzero(table["y"].notna()).tolist()
+
+
 @pytest.mark.slow
 def test_the_rows_that_take_turns_are_found_again(file):
     pd.read_csv(file, nrows=40).to_csv(file, index=False)

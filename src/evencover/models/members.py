@@ -551,7 +551,8 @@ def _regressor(name: str, effort: Effort, n: int, layout: FeatureLayout, seed: i
         case "last value" | "change since last value":
             return LastValues(layout.n_numbers, layout.unit, changes=name != "last value")
         case "splines":
-            splines = SplineTransformer(6, knots="quantile", extrapolation="linear")
+            extrapolation = "linear" if layout.ordered else "constant"  # the slope at the last row is noise, or a trend
+            splines = SplineTransformer(6, knots="quantile", extrapolation=extrapolation)
             return make_pipeline(splines, RidgeRegressor(tuple(PENALTIES)))
         case "products":
             return make_pipeline(
