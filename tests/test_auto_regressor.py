@@ -177,6 +177,13 @@ class TestMembers:
         assert any("products" in note for note in model.report_.notes) == ("products" not in expected)
         assert any("100 of the 301 columns" in note for note in model.report_.notes) == (n_features == 301)
 
+    @pytest.mark.parametrize(("ordered", "slope"), [(False, 0), (True, 1)])
+    def test_splines_continue_a_trend_only_if_rows_are_in_the_order_of_time(self, ordered, slope):
+        x = np.linspace(-1, 1, 200)[:, None]
+        members = stack_members(EFFORTS["fast"], 200, FeatureLayout(1, ordered=ordered), 0)
+        at_the_end, beyond = members["splines"].fit(x, x[:, 0]).predict([[1.0], [1.5]])
+        np.testing.assert_allclose([at_the_end, beyond], [1, 1 + 0.5 * slope], atol=0.03)
+
     def test_quick_regressors_use_all_rows_and_the_others_a_limited_number(self):
         members = stack_members(EFFORTS["normal"], 10**6, FeatureLayout(5), 0)
         unlimited = {name for name, member in members.items() if member.max_rows is None}
