@@ -207,7 +207,7 @@ def _pools(regressor: ConformalRegressor, intervals: Intervals) -> Sequence[tupl
     exact = guarantee is not None and guarantee.exact and guarantee.tail_shares is None and not guarantee.without
     if not exact or calibration is None or intervals.groups is None:
         return None
-    assignment = calibration.pool_assignment(intervals.groups, "error")
+    assignment = calibration.assignment(intervals.groups, "error")
     counts = np.bincount(assignment.pool_codes, minlength=len(assignment.pools)).tolist()
     return [(m, len(pool)) for m, pool in zip(counts, assignment.pools, strict=True) if m]
 

@@ -25,13 +25,14 @@ from benchmarks.interval_measures import (
     summary,
     worst_third,
 )
-from benchmarks.interval_methods import Bounds, Method, Task, narrowest_even
+from benchmarks.interval_methods import Bounds, Method, Task, default_bounds, narrowest_even
 from benchmarks.intervals import PAGE_MARKS, main
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import train_test_split
 
 from evencover import BySpread, Intervals, Marginal, Normalized, Residual, conformal_rank, interval_score
 from evencover.models import QuantileForest
+from tests.canonical_studies import use_light_stack
 from tests.processes import descendants, parents, still_there
 
 ROWS = 2000
@@ -385,3 +386,16 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
         process.kill()
     assert len(workers) >= 2
     assert not still_there(workers)
+
+
+def test_the_default_has_the_rows_of_each_threshold(monkeypatch):
+    use_light_stack(monkeypatch)
+    rng = np.random.default_rng(0)
+    X = rng.random((600, 2))
+    y = noise(X) * rng.standard_normal(600)
+    task = Task(X[:200], y[:200], X[200:400], y[200:400], X[400:], 0.9, 0)
+    bounds = default_bounds(task, effort="fast")
+    assert np.isfinite(bounds.upper - bounds.lower).all()
+    tested, calibrated = np.sum(bounds.pools, axis=0)
+    assert tested == 200
+    assert calibrated >= 200  # rows on an edge have a threshold of their own, which shares calibration rows
