@@ -299,7 +299,6 @@ _MAX_BOOSTED_CATEGORIES = 255  # of a column, for scikit-learn's boosting
 _ROWS_PER_LEAF = 4000  # trees of larger tables have leaves of more rows, so that their size is bounded
 _FORECASTS = ("trend and boosting", "last value", "change since last value")  # for rows in the order of time
 _ROBUST = "robust boosting"  # for heavy tails
-_NETWORK = "network"
 _FITTED_ON_ALL_ROWS = ("boosting", "slow boosting", "linear", *_FORECASTS)
 _USE_ALL_COLUMNS = ("linear", "sparse linear")  # of a wide table
 _LINEAR = (*_USE_ALL_COLUMNS, *_FORECASTS)
@@ -461,7 +460,7 @@ def stack_members(effort: Effort, n: int, layout: FeatureLayout, seed: int) -> d
     names += _FORECASTS if layout.ordered else ()
     members = {name: _regressor(name, effort, n, layout, seed) for name in names}
     for i in range(effort.n_networks):
-        name = _NETWORK if effort.n_networks == 1 else f"{_NETWORK} {i + 1}"
+        name = "network" if effort.n_networks == 1 else f"network {i + 1}"
         members[name] = _network(min(n, effort.row_limit(n)), seed + i)
     return _as_members(members, effort, n, layout, seed)
 
