@@ -286,7 +286,7 @@ class TestWords:
         [
             (0.89, "89.0 % of 250 rows, about as asked."),
             (1.0, "100.0 % of 250 rows, more often than asked."),
-            (0.8, "80.0 % of 250 rows instead of 90 %; chance can explain the difference."),
+            (0.8, "80.0 % of 250 rows instead of 90 %. They are too few to tell whether this is chance."),
         ],
     )
     def test_no_failure(self, coverage, end):

@@ -24,7 +24,7 @@ def other_rows_text(found: OtherRows) -> str:
         return f"{share}, more often than asked."
     if shown.is_close:
         return f"{share}, about as asked."
-    return f"{share} instead of {100 * found.level:g} %; chance can explain the difference."
+    return f"{share} instead of {100 * found.level:g} %. They are too few to tell whether this is chance."
 
 
 def other_rows_question(found: Sequence[OtherRows]) -> str:
