@@ -36,8 +36,7 @@ def run(
     level: float = 0.9,
     tolerance: float | None = None,
     calibration: Literal["auto", "split", "cross"] = "auto",
-    calibration_size: float = 0.4,
-    test_size: float = 0.2,
+    held_out: float | None = None,
     clusters: str | None = None,
     time: str | None = None,
     drop: tuple[str, ...] | None = None,
@@ -55,8 +54,8 @@ def run(
 ) -> int:
     """Fit a model to a table, calibrate its intervals for even coverage, and test them on held-out rows.
 
-    Splits the rows into three parts: the first fits the model and selects score and groups, the second calibrates the
-    intervals, the third tests their coverage. In a small table, the rows take turns, by cross-validation. Of a table
+    Most rows fit the model and select score and groups. The others calibrate the intervals, and test them in turn: the
+    thresholds of one half test the other half. In a small table, all rows take turns, by cross-validation. Of a table
     with more than 500 000 rows, a random sample fits the model, and all other rows calibrate it and test it; Parquet
     files are then read in batches, so that the table need not fit into memory. Writes a folder with report.html, the
     intervals of the test rows, results.json, and the predictor for `evencover predict`.
@@ -102,18 +101,18 @@ def run(
         Largest distance from the level that counts as even. By default 0.03; less at levels above 0.9, such as 0.01 at
         0.99.
     calibration
-        split: three parts of the rows, to train, to calibrate and to test. cross: every row is used for all three, by
+        split: some rows fit the model, others calibrate and test it. cross: every row is used for all of it, by
         cross-validation; for small tables. Its guarantee is weaker. auto: cross if a split would leave too few rows to
         calibrate the groups.
-    calibration_size
-        Share of the rows for calibration. Only for a split.
-    test_size
-        Share of the rows for testing. Only for a split.
+    held_out
+        Share of the rows that the model does not see, so that they calibrate and test it. By default a fifth, but at
+        least 200 rows and at most 20 000. Only for a split.
     clusters
         A column of clusters, such as patients. All rows of a cluster are in the same part. In the calibration, each
         cluster counts as one row; the test uses one row of each.
     time
-        A column of dates or numbers. The rows are split in its order: the first to fit, the last to test.
+        A column of dates or numbers. The rows are split in its order: the first to fit the model, the next to calibrate
+        it, the last to test it. Then it is calibrated again, on all rows after the first.
     drop
         Columns that are not features, such as names. They are written next to the intervals. Options name a column by
         its name or, if no column has that name, by its position, counted from 1.
@@ -163,8 +162,7 @@ def run(
         level=level,
         tolerance=tolerance,
         calibration=calibration,
-        calibration_size=calibration_size,
-        test_size=test_size,
+        held_out=held_out,
         target_transform=target_transform,
         support=support,
         seed=seed,

@@ -1,12 +1,14 @@
 """The main estimator: any regressor with calibrated prediction intervals."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from evencover.calibration.calibration import Seed, Unseen
 from evencover.calibration.group_thresholds import ByGroup
@@ -202,6 +204,17 @@ class ConformalRegressor(RecommendationHtmlMixin, CalibratedRegressor):
         check_ready(self, X)
         return self._calibrate(self.estimator_, self.scale_, X, target, weights, codes)
 
+    def recalibrated(self, rows: Rows) -> Self:
+        """Return a copy of the model that is calibrated on other rows, whose predictions are known already.
+
+        Parameters
+        ----------
+        rows : Rows
+            Rows with targets that the model was not fitted on, such as a part of `calibration_rows_`.
+        """
+        check_is_fitted(self)
+        return copy(self)._calibrate_on(rows, self.estimator_, self.scale_)
+
     def calibrate_batches(self, parts: Iterable[tuple[Any, ...]]) -> Self:
         """Calibrate again, as `calibrate` does, on rows that come in parts, such as the batches of a large file.
 
@@ -336,7 +349,11 @@ class ConformalRegressor(RecommendationHtmlMixin, CalibratedRegressor):
         check_weights_are_used(weights, calibrator)
         check_clusters_are_used(clusters, calibrator)
         rows = Rows.with_checked_target(predictions_of(estimator, X), X, y, weights, clusters)
-        score = self._nonconformity()
+        return self._calibrate_on(rows, estimator, scale)
+
+    def _calibrate_on(self, rows: Rows, estimator: Any, scale: float | None) -> Self:
+        """Calibrate a fitted model on rows that it has predicted, then set all learned attributes."""
+        calibrator, score = self._checked_calibrator(), self._nonconformity()
         learned = checked_learned(calibrator.learn(rows, score if scale is None else with_scale(score, scale)))
         return self._set_learned(estimator, scale, calibrator, learned, rows)
 

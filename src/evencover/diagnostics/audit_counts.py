@@ -42,6 +42,8 @@ class RowTotals:
         Number of the others.
     by_pool : Counter
         Number of rows by the pool of calibration scores behind their threshold; empty if the pools are not known yet.
+    by_stratum : Counter
+        Number of rows by stratum, if rows are tested in turn; see `CalibrationPools`.
     means : pair of float, optional
         Mean width and mean score of rows in memory, as numpy computes them: the last digit can differ from that of the
         exact sums, which are used without them. They are lost if totals are added.
@@ -62,6 +64,7 @@ class RowTotals:
     widths: int = 0
     scores: int = 0
     by_pool: Counter[int] = field(default_factory=Counter)
+    by_stratum: Counter[int] = field(default_factory=Counter)
     means: tuple[float, float] | None = None
 
     def __add__(self, other: "RowTotals") -> "RowTotals":
@@ -179,20 +182,29 @@ def _in_smallest_units(value: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class RowsInMemory:
-    """All rows of an audit as one batch, with the pool of calibration scores behind the threshold of each row."""
+    """All rows of an audit as one batch, with the pool of calibration scores behind the threshold of each row.
+
+    Rows that are tested in turn also have a stratum each.
+    """
 
     results: RowResults
     pools: IntArray
+    strata: IntArray | None = None
 
     @classmethod
     def of(
-        cls, y: FloatArray, intervals: Intervals | IntervalUnion, level: Fraction, pools: IntArray
+        cls,
+        y: FloatArray,
+        intervals: Intervals | IntervalUnion,
+        level: Fraction,
+        pools: IntArray,
+        strata: IntArray | None = None,
     ) -> "RowsInMemory":
         """Return the rows of these targets and intervals."""
         limits = limits_reached(y, intervals) if isinstance(intervals, Intervals) else _NO_LIMITS
         results = RowResults.of(y, intervals, level, side=bound_side(intervals), limits=limits)
         inside = results.counted["inside" if np.any(y % 1) else "inside_whole"]
-        return cls(replace(results, counted={**results.counted, "inside": inside}), pools)
+        return cls(replace(results, counted={**results.counted, "inside": inside}), pools, strata)
 
     @property
     def covered(self) -> BoolArray:
@@ -205,14 +217,29 @@ class RowsInMemory:
             return RowTotals()
         part = self.results[rows]
         ((_, totals),) = part.totals(np.zeros(len(rows), dtype=np.intp))
-        by_pool = Counter(dict(enumerate(np.bincount(self.pools[rows]).tolist())))
-        return replace(totals, by_pool=+by_pool, means=(float(part.widths.mean()), float(part.scores.mean())))
+        return replace(
+            totals,
+            by_pool=_counted(self.pools[rows]),
+            by_stratum=Counter() if self.strata is None else _counted(self.strata[rows]),
+            means=(float(part.widths.mean()), float(part.scores.mean())),
+        )
+
+    def strata_among(self, rows: IntArray) -> dict[int, RowTotals] | None:
+        """Return the totals of each stratum among some rows; None if rows are not tested in turn."""
+        if self.strata is None:
+            return None
+        return dict(self.results[rows].totals(self.strata[rows]))
 
     def by_group(self, groups: Groups) -> dict[Label, RowTotals]:
         """Return the totals of each group."""
         rows = dict(rows_by_code(groups.codes, len(groups.labels)))
         no_rows = np.empty(0, dtype=np.intp)
         return {label: self.totals(rows.get(code, no_rows)) for code, label in enumerate(groups.labels)}
+
+
+def _counted(codes: IntArray) -> Counter[int]:
+    """Return how many rows have each code."""
+    return +Counter(dict(enumerate(np.bincount(codes).tolist())))
 
 
 def width_feature(width: FloatArray) -> Feature:

@@ -36,7 +36,7 @@ from evencover.diagnostics.verdicts import (
     is_off,
 )
 from evencover.groups import Groups, checked_groups, cluster_codes
-from evencover.inputs.arrays import FloatArray, checked_vector
+from evencover.inputs.arrays import FloatArray, IntArray, checked_vector
 from evencover.inputs.frames import take
 from evencover.intervals import Intervals, IntervalUnion, bound_side
 from evencover.quantiles import Level
@@ -89,14 +89,19 @@ class Audit:
         Whether the numbers of calibration scores behind the thresholds are known.
     own_thresholds : bool
         Whether each of several groups has a threshold from known calibration rows of its own.
-    evidence : {"calibration and test rows", "test rows"}
+    evidence : {"calibration and test rows", "calibration rows", "test rows"}
         The rows behind the intervals of the groups. It is the test rows alone if they contradict the calibration rows,
-        or if the calibration rows of each group are not known.
+        or if the calibration rows of each group are not known; and the calibration rows alone if these were tested in
+        turn, as in a study.
     shown_within : float
         The smallest distance from the level within which all groups are shown to lie: the smallest tolerance for which
         they are even. Infinite if intervals are.
     split_at_random : bool
         Whether the test rows were split off at random from the same rows as the calibration rows; see `audit`.
+    in_turn : bool
+        Whether the test rows are the calibration rows, tested in turn, as in a study. Then the number of all covered
+        rows is near the level by construction, and is not tested; nor are groups with thresholds of their own, whose
+        law is known. Other rows are compared with those that have the same threshold.
     n_empty, n_infinite : int
         Number of empty intervals, and of infinite ones; of one-sided bounds, those that are infinite on both sides.
     seed : int
@@ -128,6 +133,7 @@ class Audit:
     evidence: RowsOfEvidence
     shown_within: float
     split_at_random: bool
+    in_turn: bool
     n_empty: int
     n_infinite: int
     seed: int
@@ -392,14 +398,19 @@ def audit_rows(
     diagnosis: Diagnosis | None = None,
     tied_scores: bool | None = None,
     split_at_random: bool = False,
+    strata: IntArray | None = None,
 ) -> Audit:
-    """Return the audit of checked rows, whose quality was measured; see `audit` for the other parameters."""
+    """Return the audit of checked rows, whose quality was measured; see `audit` for the other parameters.
+
+    `strata` has the stratum of each row, if the rows were tested in turn; see `CalibrationPools`.
+    """
     groups = scope.groups
     without_group = np.count_nonzero(groups.codes < 0)
     if without_group:
         raise ValueError(f"groups must have a group for every row; rows without one: {without_group} of {len(y)}")
     codes, pools = calibration_pool_of_rows(intervals, groups, calibration_sizes, settings.level)
-    rows = RowsInMemory.of(y, intervals, settings.level, codes)
+    rows = RowsInMemory.of(y, intervals, settings.level, codes, strata)
+    pools = replace(pools, strata=rows.strata_among(np.arange(len(y))))
     by_feature, region, region_rule, risk = _feature_findings(rows, pools, scope)
     pools = replace(
         pools,
@@ -443,7 +454,8 @@ def _feature_findings(
     if region is None:
         return by_feature, None, "", risk
     _, second = search.halves
-    inside = pools.audit("worst region", rows.totals(second[region.contains()[second]]))
+    compared = replace(pools, strata=rows.strata_among(second))  # rows that the search has seen do not count
+    inside = compared.audit("worst region", rows.totals(second[region.contains()[second]]))
     return by_feature, inside, region.rule(), risk
 
 

@@ -104,6 +104,7 @@ def own_threshold_coverage(
     *,
     raised: bool = False,
     tail_shares: TailShares = None,
+    in_turn: bool = False,
 ) -> CoverageEstimates:
     """Return what calibration and test rows show of groups with a threshold of their own.
 
@@ -127,10 +128,15 @@ def own_threshold_coverage(
         Whether ties or replaced intervals raise the coverage.
     tail_shares : tuple of two Fraction, optional
         Shares of 1 − level, if each tail has its own threshold.
+    in_turn : bool
+        Whether the test rows are the calibration rows, tested in turn by thresholds of some of them: they do not count
+        twice, so p has the distribution Beta(k, n + 1 − k).
     """
     ranks = np.array([covered_rank(int(n), level, tail_shares) for n in sizes])
     finite = ranks <= sizes
-    a, b = ranks + covered, np.where(finite, sizes + 1 - ranks, 1) + rows - covered
+    a, b = np.broadcast_arrays(ranks, np.where(finite, sizes + 1 - ranks, 1), covered)[:2]
+    if not in_turn:
+        a, b = a + covered, b + rows - covered
     error = tail_error(_groups_with_rows(rows))
     low, high = (np.where(finite, betaincinv(a, b, share), 1.0) for share in (error, 1 - error))
     estimate = np.where(finite, a / (a + b), 1.0)
@@ -156,7 +162,7 @@ def own_threshold_coverage(
 
 
 def shared_threshold_coverage(
-    covered: IntArray, rows: IntArray, calibration: CalibrationCounts, level: Level
+    covered: IntArray, rows: IntArray, calibration: CalibrationCounts, level: Level, *, in_turn: bool = False
 ) -> CoverageEstimates:
     """Return what calibration and test rows show of groups that share one threshold.
 
@@ -164,17 +170,19 @@ def shared_threshold_coverage(
     as computed, and that of the test rows, which is valid whatever the calibration rows are. So their combination by
     Lancaster's method is valid, too: each p-value becomes a χ² quantile with as many degrees of freedom as it has rows,
     and the sum is compared with the χ² distribution of all rows. The interval holds the candidates that are not
-    rejected. As in `binomial_coverage`, the tests of each group are one-sided, at 5 %.
+    rejected. As in `binomial_coverage`, the tests of each group are one-sided, at 5 %. If the test rows are the
+    calibration rows, tested `in_turn`, the calibration rows count alone.
     """
     known = calibration.rows
+    tested, right = (np.zeros_like(rows), np.zeros_like(covered)) if in_turn else (rows, covered)
 
     def ends(error: float | FloatArray) -> tuple[FloatArray, FloatArray]:
-        low = 1 - _upper_ends(((known - calibration.certain, known), (rows - covered, rows)), error)
-        return low, _upper_ends(((calibration.covered, known), (covered, rows)), error)
+        low = 1 - _upper_ends(((known - calibration.certain, known), (tested - right, tested)), error)
+        return low, _upper_ends(((calibration.covered, known), (right, tested)), error)
 
     low, high = ends(tail_error(_groups_with_rows(rows)))
     within = np.where(rows > 0, farthest_distance(*ends(SIGNIFICANT), level), np.inf)
-    estimate = _share(calibration.covered + covered, known + rows)
+    estimate = _share(calibration.covered + right, known + tested)
     return CoverageEstimates(low, high, estimate, within, largest_distance(within, rows))
 
 

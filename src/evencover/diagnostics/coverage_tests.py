@@ -24,6 +24,7 @@ from evencover.diagnostics.exact_tests import (
     coverage_p_values,
     holm,
     large_sample_p_value,
+    stratified_p_values,
     two_sided_p_value,
 )
 from evencover.diagnostics.verdicts import GroupAudit, verdict
@@ -33,7 +34,7 @@ from evencover.inputs.arrays import IntArray, check_count, is_count
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.quantiles import Level, rows_for_finite_threshold
 
-RowsOfEvidence: TypeAlias = Literal["calibration and test rows", "test rows"]
+RowsOfEvidence: TypeAlias = Literal["calibration and test rows", "calibration rows", "test rows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,16 @@ class CalibrationPools:
         Whether tied scores, or points that replace empty intervals, raise the coverage.
     calibration : CalibrationCounts, optional
         The calibration rows of each audited group, if one threshold serves all groups.
+    strata : mapping from int to RowTotals, optional
+        If rows are tested in turn, the totals of each stratum: rows that were tested by the same threshold.
+
+    Notes
+    -----
+    Rows can be tested in turn. Thresholds of one half of them test the other half, and the reverse, and all of them are
+    the calibration rows. Then the number of all covered rows is near the level by construction: if one half has
+    smaller scores by chance, it is covered more often, and the other half less often. So the tests condition on the
+    number of covered rows in each stratum. If coverage does not depend on what selects some rows of a stratum, such as
+    a feature, the number of covered rows among them is hypergeometric. The law of the final thresholds needs no test.
     """
 
     level: Fraction
@@ -62,6 +73,7 @@ class CalibrationPools:
     clustered: bool = False
     raised: bool = False
     calibration: CalibrationCounts | None = None
+    strata: Mapping[int, RowTotals] | None = None
 
     @property
     def known(self) -> bool:
@@ -101,16 +113,8 @@ class CalibrationPools:
         Targets on a bound count as covered in the test for under-coverage, and as not covered in the test for
         over-coverage.
         """
-        p_values, limit_p_value = coverage_p_values, large_sample_p_value
-        if self.clustered:
-            p_values, limit_p_value = clustered_p_values, clustered_large_sample_p_value
-        n, covered, inside, level, tails = totals.rows, totals.covered, totals.inside, self.level, self.tail_shares
-        pools = [(m, self.sizes[pool]) for pool, m in sorted(totals.by_pool.items())]
-        testable = n and (not self.known or all(size is not None for _, size in pools))
-        under, over = np.nan, np.nan
-        if testable:
-            under, over = p_values(pools, level, covered, tails)
-            over = over if inside == covered else p_values(pools, level, inside, tails)[1]
+        n, covered, inside, level = totals.rows, totals.covered, totals.inside, self.level
+        under, over, limit = self._p_values(totals)
         share, (low, high) = covered / n if n else np.nan, clopper_pearson(covered, n)
         known_alone = binomial_coverage(np.array([covered]), np.array([n]), level)
         return GroupAudit(
@@ -123,13 +127,36 @@ class CalibrationPools:
             p_under=under,
             p_over=over,
             adjusted=float(two_sided_p_value(under, over)),
-            p_limit=limit_p_value(pools, level, share, tails) if testable else np.nan,
+            p_limit=limit,
             width=totals.width,
             score=totals.score,
             within=np.inf if totals.n_infinite else float(known_alone.all_within),
             inside=inside / n if n else np.nan,
             inside_low=float(clopper_pearson(inside, n)[0]),
         )
+
+    def _p_values(self, totals: RowTotals) -> tuple[float, float, float]:
+        """Return the p-values for under- and over-coverage, and the limit of the two-sided one for many test rows."""
+        if self.strata is not None:
+            return (*self._p_values_in_turn(self.strata, totals), 0.0) if totals.rows else (np.nan, np.nan, np.nan)
+        p_values, limit_p_value = coverage_p_values, large_sample_p_value
+        if self.clustered:
+            p_values, limit_p_value = clustered_p_values, clustered_large_sample_p_value
+        pools = [(m, self.sizes[pool]) for pool, m in sorted(totals.by_pool.items())]
+        if not totals.rows or (self.known and any(size is None for _, size in pools)):
+            return np.nan, np.nan, np.nan
+        level, tails, covered, inside = self.level, self.tail_shares, totals.covered, totals.inside
+        under, over = p_values(pools, level, covered, tails)
+        over = over if inside == covered else p_values(pools, level, inside, tails)[1]
+        return under, over, limit_p_value(pools, level, covered / totals.rows, tails)
+
+    def _p_values_in_turn(self, strata: Mapping[int, RowTotals], totals: RowTotals) -> tuple[float, float]:
+        """Return the p-values of some rows, given how many of their strata are covered."""
+        chosen = [(m, strata[code]) for code, m in sorted(totals.by_stratum.items())]
+        under, over = stratified_p_values([(m, each.rows, each.covered) for m, each in chosen], totals.covered)
+        if totals.inside < totals.covered:
+            over = stratified_p_values([(m, each.rows, each.inside) for m, each in chosen], totals.inside)[1]
+        return under, over
 
 
 @dataclass(frozen=True)
@@ -225,20 +252,28 @@ class GroupCounts:
 
     def evidence(self, smallest_p_value: float) -> RowsOfEvidence:
         """Return the rows that count, given the smallest p-value of the groups and all rows."""
+        if self.pools.strata is not None:
+            return "calibration rows" if self.calibration_known else "test rows"
         both = self.calibration_known and smallest_p_value >= self.contradiction
         return "calibration and test rows" if both else "test rows"
 
     def estimates(self, evidence: RowsOfEvidence) -> CoverageEstimates:
         """Return what these rows show; test rows that may have changed must show it by themselves, too."""
-        pools, level = self.pools, self.pools.level
+        pools, level, in_turn = self.pools, self.pools.level, self.pools.strata is not None
         if evidence == "test rows":
             return binomial_coverage(self.covered, self.rows, level)
         if self.sizes is not None:
             known = own_threshold_coverage(
-                self.covered, self.rows, self.sizes, level, raised=pools.raised, tail_shares=pools.tail_shares
+                self.covered,
+                self.rows,
+                self.sizes,
+                level,
+                raised=pools.raised,
+                tail_shares=pools.tail_shares,
+                in_turn=in_turn,
             )
         elif pools.calibration is not None:
-            known = shared_threshold_coverage(self.covered, self.rows, pools.calibration, level)
+            known = shared_threshold_coverage(self.covered, self.rows, pools.calibration, level, in_turn=in_turn)
         else:
             raise ValueError("the calibration rows are not known")
         return known if self.split_at_random else known.confirmed_by(self.covered, self.rows, level)
@@ -291,12 +326,17 @@ def judged(
     split_at_random : bool
         Whether the test rows were split off at random, so that they cannot differ from the calibration rows.
     """
-    if region is not None:
+    if region is not None and pools.strata is not None:
+        region = replace(region, adjusted=region.p_under)
+    elif region is not None:
         # Both halves share the calibration. With several thresholds, the search can select the one that is too low by
         # chance, so the p-value is multiplied by their number. Simulations in the tests show that this suffices.
         region = replace(region, adjusted=min(1.0, region.p_under * len(pools.sizes)))
-    family = JointTests.of(pools.audits(counts.groups), pools.audit("all rows", counts.all_rows), region)
     groups = GroupCounts.of(counts.groups.values(), pools, split_at_random=split_at_random)
+    audits = pools.audits(counts.groups)
+    if pools.strata is not None and groups.own_thresholds:  # their law needs no test
+        audits = [replace(each, p_under=np.nan, p_over=np.nan, adjusted=np.nan) for each in audits]
+    family = JointTests.of(audits, pools.audit("all rows", counts.all_rows), region)
     evidence = groups.evidence(family.smallest_p_value)
     known = groups.estimates(evidence)
     table = with_estimates(family.groups, known)
@@ -315,6 +355,7 @@ def judged(
         "evidence": evidence,
         "shown_within": shown_within,
         "split_at_random": split_at_random,
+        "in_turn": pools.strata is not None,
         "n_empty": counts.all_rows.n_empty,
         "n_infinite": counts.all_rows.n_infinite,
     }

@@ -20,7 +20,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy.signal import fftconvolve
 from scipy.special import betaincinv, betaln, ndtr
-from scipy.stats import beta, binom
+from scipy.stats import beta, binom, hypergeom
 
 from evencover.guarantees import TailShares, covered_rank
 from evencover.inputs.arrays import FloatArray, IntArray
@@ -129,6 +129,33 @@ def coverage_p_values(
     wide = [each.cells(step) for each in missed if each.variance > limit]
     at_most, at_least = _convolved([_normal_cells(narrow, step), *wide]).tails(n_rows - covered)
     return min(1.0, at_least), min(1.0, at_most)
+
+
+def stratified_p_values(strata: Iterable[tuple[int, int, int]], covered: int) -> tuple[float, float]:
+    """Return the one-sided p-values for under- and over-coverage of some rows, given how many of each stratum are.
+
+    The rows of a stratum have the same threshold. If coverage does not depend on what selects some of them, the number
+    of covered rows among m of its n rows is hypergeometric, given that x of the n are covered. So the test compares
+    rows with the others of their strata. Whole strata cannot be tested: their p-values are NaN.
+
+    Parameters
+    ----------
+    strata : iterable of (m, n, x)
+        Number of the selected rows, of all rows, and of covered rows of each stratum.
+    covered : int
+        Number of covered rows among those selected.
+    """
+    laws = [_hypergeometric_pmf(*stratum) for stratum in strata]
+    if all(len(pmf) == 1 for _, pmf in laws):
+        return np.nan, np.nan
+    lowest = sum(low for low, _ in laws)
+    return one_sided_p_values(_sum_pmf(pmf for _, pmf in laws), covered - lowest)
+
+
+def _hypergeometric_pmf(m: int, n: int, x: int) -> tuple[int, FloatArray]:
+    """Return the smallest possible number, and the probabilities of it and of all larger ones."""
+    low, high = max(0, m + x - n), min(m, x)
+    return low, np.asarray(hypergeom.pmf(np.arange(low, high + 1), n, x, m)) if high > low else np.ones(1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -129,8 +129,8 @@ class Recommendation:
         The evaluated candidates, the one with the smallest interval score first.
     chosen : Candidate
         The even candidate with the smallest interval score. Among all even ones whose score is at most 1 % larger, the
-        simplest: with the fewest groups, then without the log, then with joint tails. One threshold for all rows is
-        chosen only if there are too few calibration rows for groups.
+        simplest: with the fewest groups, then without the log, then with joint tails. With few calibration rows, it has
+        one threshold for all rows, unless each of these candidates is uneven.
     level : float
         Nominal coverage of the comparison.
     """
@@ -194,10 +194,11 @@ def recommend(
     Among all whose score is at most 1 % larger, it is the simplest: the one with the fewest groups, then without the
     log, then with joint tails.
 
-    Thresholds per group are even by their guarantee, and are preferred: one threshold for all rows is chosen only if
-    there will be fewer than 30 / (1 − level) calibration rows, which is 300 at level 0.9. It must then be even for five
-    groups of the spread, by the rule of `diagnose`. If no candidate is even because there are too few rows, the same
-    rule is applied to the undecided ones.
+    Thresholds per group are even by their guarantee, and are preferred if there will be at least 30 / (1 − level)
+    calibration rows, which is 300 at level 0.9. The thresholds of fewer rows vary by chance, so groups would make
+    intervals wider and coverage not more even. Then one threshold for all rows is preferred, if it is not uneven for
+    five groups of the spread, by the rule of `diagnose`. Where no candidate is even because there are too few rows, the
+    undecided ones are compared.
 
     For positive, skewed targets, a second model is evaluated, which is fitted to the log of the target. Its scores are
     computed on the log scale, and its intervals are mapped back, so they are comparable. It is evaluated if all
@@ -229,8 +230,9 @@ def recommend(
         Number of rows that will calibrate the model. It limits the number of groups. The default is the number of rows
         in X.
     test_rows : int, optional
-        Number of rows that will test the model. If given, more than three groups are chosen only if calibration and
-        test rows will probably show that the coverage of each group is within the tolerance.
+        Number of other rows that will test the model. If given, more than three groups are chosen only if calibration
+        and test rows will probably show that the coverage of each group is within the tolerance. With 0, as in a study,
+        the calibration rows must show it.
     support : Support, optional
         The values that the target can have, such as ``Support(y_min=0)``. All scores are then `Bounded` by it, and the
         candidates are compared after the intervals were cut at its limits.
@@ -272,9 +274,10 @@ def recommend(
     target = checked_target(ConformalRegressor(estimator), X, y)
     if len(target) < 2 * FOLDS:
         raise ValueError(f"X must have at least {2 * FOLDS} rows for {FOLDS} folds; got {len(target)}")
-    for name, count in (("calibration_rows", calibration_rows), ("test_rows", test_rows)):
-        if count is not None:
-            check_count(count, name)
+    if calibration_rows is not None:
+        check_count(calibration_rows, "calibration_rows")
+    if test_rows:
+        check_count(test_rows, "test_rows")
     choices = _Choices(
         None if nonconformity is None else with_support(checked_score(nonconformity), support),
         None if taxonomy is None else fresh_taxonomy(taxonomy),
@@ -375,11 +378,13 @@ class _PassProgress:
 def _best_even(candidates: list[Candidate], *, prefer_groups: bool) -> Candidate:
     """Return the simplest candidate among the even ones whose interval score is at most 1 % above the smallest.
 
-    If none is even, the undecided ones are used instead; if there are none, the uneven ones. If groups are preferred,
-    one threshold for all rows is considered only if there is nothing else.
+    If none is even, the undecided ones are used instead; if there are none, the uneven ones. Only the preferred ones are
+    considered, if there are any: those with groups or, with few calibration rows, those with one threshold that is not
+    uneven.
     """
     grouped = [each for each in candidates if not each.has_one_threshold and each.verdict == "even"]
-    eligible = grouped if prefer_groups and grouped else candidates
+    single = [each for each in candidates if each.has_one_threshold and each.verdict != "uneven"]
+    eligible = (grouped if prefer_groups else single) or candidates
     best = min((each.verdict for each in eligible), key=_BEST_FIRST.index)
     even = [each for each in eligible if each.verdict == best]
     limit = min(each.interval_score for each in even) * (1 + MARGIN)

@@ -97,7 +97,7 @@ def groups_judged(
     groups = np.arange(1, min(max(n // rows_for_finite_threshold(level), 1), _MAX_GROUPS) + 1)
     known, tested = max(n, 1) / groups, test_rows / groups
     deviation = np.sqrt(variance / (known + tested))
-    middle = deviation if shared else np.sqrt(variance / known - deviation**2)
+    middle = deviation if shared else np.sqrt(np.maximum(variance / known - deviation**2, 0.0))
     farthest = -ndtri((1 - confidence) / (2 * groups)) * middle  # of the middles of all groups, from the level
     if shared:
         return int(np.count_nonzero(farthest - ndtri(SIGNIFICANT) * deviation <= tolerance))

@@ -47,8 +47,8 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def p_value_text(p: float) -> str:
-    """Return a p-value for a table, never 0: 0.312, < 0.001 or not known."""
-    return "not known" if np.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
+    """Return a p-value for a table, never 0: 0.312, < 0.001 or not tested."""
+    return "not tested" if np.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def p_value_phrase(p: float) -> str:

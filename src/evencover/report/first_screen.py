@@ -97,7 +97,8 @@ def _kept_text(contents: Contents) -> str:
     if contents.study is None:
         return ""
     if contents.study.evidence.kind != "cross":
-        return " The test rows were kept aside: the model has not seen them."
+        kept = " The test rows were kept aside: the model has not seen them."
+        return kept + " Their own threshold has not seen them either." * (contents.study.evidence.kind == "turns")
     if contents.study.clusters is not None:
         return f" One row of each {contents.study.clusters} was tested, by models that have not seen any row of it."
     return " Every row was tested, by models that have not seen it."

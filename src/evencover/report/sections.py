@@ -81,7 +81,7 @@ def static_sections(result: Study | Diagnosis | Audit, contents: Contents) -> Ma
         again = reproduction_section(settings, contents.command)
         return joined([assumptions_section(result), again, glossary_section()])
     plan = result.plan
-    sizes = {"calibration_size": f"{plan.calibration_size:g}", "test_size": f"{plan.test_size:g}"}
+    sizes = {"held_out": f"{1 - len(result.training) / result.n_rows:.3g}"}
     settings = {
         "level": f"{plan.level:g}",
         "tolerance": f"{result.audit.tolerance:.2g}",
@@ -480,6 +480,8 @@ _GLOSSARY = {
     "p (Holm)": "A p-value, adjusted for the number of comparisons. If it is small, chance hardly explains the "
     "difference.",
     "worst region": "The values of the features with the lowest coverage, found by a decision tree.",
+    "Hypergeometric": "The exact distribution of the number of covered rows with some property, if the property has "
+    "nothing to do with coverage, given how many rows are covered in all.",
     "BetaBinomial": "The exact distribution of the number of rows that a calibrated threshold covers. It includes the "
     "chance of the calibration.",
 }
@@ -551,9 +553,9 @@ def data_section(study: Study, style: SettingStyle) -> Markup:
     details = tag("details", tag("summary", "The features"), columns)
     texts = study_notes(study, style)
     notes = [tag("ul", *(tag("li", text) for text in texts))] if texts else []
-    models, used = study.evidence.models, _parts(study)
-    if models is not None:
-        used = [tag("p", _fold_text(study, len(models.rows)))]
+    turns, used = study.evidence.turns, _parts(study)
+    if study.evidence.kind == "cross" and turns is not None:
+        used = [tag("p", _fold_text(study, len(turns.rows)))]
     return section("data", "Data", used[0], *notes, *used[1:], details)
 
 
@@ -572,24 +574,27 @@ def _fold_text(study: Study, n_tests: int) -> str:
 
 
 def _parts(study: Study) -> list[Markup]:
-    """Return how the rows were split into three parts: a paragraph and a table."""
+    """Return how the rows were split: a paragraph and a table."""
     total = study.n_rows
-    parts = [(part, n, f"{n / total:.0%}") for part, n in study.sizes.items()]
+    parts = [(part.replace("_", " "), n, f"{n / total:.0%}") for part, n in study.sizes.items()]
     split = scrolling_table(("part", "rows", "share"), parts, "Rows used in each part")
     selected = "" if study.recommendation is None else ", and to select the score and the groups"
     split_text = f"split at random (seed {study.plan.seed})" if study.time is None else f"split by {study.time}"
-    text = (
-        f"{total} rows of {study.name}, {split_text}. The training part was used to fit the model{selected}. The "
-        "calibration part set the thresholds. The verdict uses the test part."
-    )
+    used = "The model did not see the rows that were held out: they set its thresholds, and tested it in turn."
+    if study.evidence.kind != "turns":
+        used = (
+            "Thresholds of the calibration part were tested on the test part, which the verdict uses. Then the model "
+            "was calibrated on both parts."
+        )
+    text = f"{total} rows of {study.name}, {split_text}. The training part was used to fit the model{selected}. {used}"
     large = (
         " The diagnosis part is the rest of the random sample: with it, this report shows how one threshold for all "
         "rows would cover, single rows, and coverage by feature."
     ) * (study.evidence.kind == "batches")
     clusters = (
         f" All rows with the same {study.clusters} are in the same part. Rows that belong together depend on each "
-        f"other. So in the calibration, all rows with the same {study.clusters} count as much as one new row, and the "
-        f"test part has one random row of each {study.clusters}."
+        f"other. So in the calibration, all rows with the same {study.clusters} count as much as one new row, and one "
+        f"random row of each {study.clusters} is tested."
     ) * (study.clusters is not None)
     return [tag("p", text, large, clusters), split]
 

@@ -26,7 +26,7 @@ from evencover.rows import Rows
 from evencover.scores import Score
 from evencover.scores.score import is_unitless, needs_scale
 from evencover.scores.support import with_support, without_support
-from evencover.studies.evidence import CrossFitted, audit_taxonomy
+from evencover.studies.evidence import Turns, audit_taxonomy
 from evencover.studies.plan import Plan, small_table_choice
 from evencover.studies.table_preparation import PreparedTable
 from evencover.taxonomies import Taxonomy, fresh_taxonomy, has_one_group, is_by_features
@@ -293,7 +293,7 @@ def units_of(table: PreparedTable, plan: Plan) -> Units:
 
 def cross_fitted(
     settings: CrossSettings, table: PreparedTable, units: Units, guarantee: Guarantee, progress: StageProgress
-) -> tuple[CrossFitted, Part]:
+) -> tuple[Turns, Part]:
     """Return the models that test the rows of a table, and these rows in the order of the table."""
     held_out = settings.held_out(units)
     regressors, rows = [], []
@@ -305,6 +305,6 @@ def cross_fitted(
         rows.append(regressor.rows(take(table.features, tested), table.y[tested]))
     tested = np.concatenate([positions for _, positions in folds])
     order = np.argsort(tested)
-    found = CrossFitted(tuple(regressors), tuple(rows), order, guarantee)
+    found = Turns(tuple(regressors), tuple(rows), order, guarantee)
     positions = tested[order]
     return found, Part(take(table.features, positions), table.y[positions], table.rows[positions])

@@ -1,20 +1,24 @@
 """What a study knows about its model from rows that did not fit it: rows that test it, their intervals, their audit.
 
-There are three kinds of evidence:
+There are four kinds of evidence:
 
-    split      a part of the rows tests the model
-    cross      each row is tested by models that were fitted without it (`CrossFitted`)
+    turns      the rows that did not fit the model are halved; the thresholds of each half test the other half
+    order      rows in the order of time: some calibrate the model, the rows after them test it
+    cross      each row is tested by models that were fitted without it
     batches    the rows of a large table are counted, batch by batch (`BatchCounts`)
+
+Except for the third kind, the model of the study is then calibrated on all rows that did not fit it.
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from evencover.conformal.cross import CrossConformalRegressor
+from evencover.conformal.split import ConformalRegressor
 from evencover.diagnostics.audit_counts import AuditCounts, CellCounter
 from evencover.diagnostics.audits import Audit, Note, Scope, audit_of_counts, audit_rows
 from evencover.diagnostics.coverage_tests import CalibrationPools
@@ -31,10 +35,11 @@ from evencover.predictions import Prediction
 from evencover.quantiles import Levels, level_fraction
 from evencover.rows import Rows
 from evencover.scores.evaluation import interval_by
+from evencover.scores.support import OutsideSupportWarning
 from evencover.studies.plan import Plan
 from evencover.taxonomies import Taxonomy, default_taxonomy
 
-EvidenceKind: TypeAlias = Literal["split", "cross", "batches"]
+EvidenceKind: TypeAlias = Literal["turns", "order", "cross", "batches"]
 Misses: TypeAlias = Mapping[Label, tuple[Any, Any]]  # shares of rows below and above their intervals
 
 
@@ -47,55 +52,56 @@ class Evidence:
 
     Parameters
     ----------
+    kind : {"turns", "order", "cross", "batches"}
+        How the rows were used.
     regressor : ConformalRegressor or CrossConformalRegressor
-        The calibrated model.
+        The calibrated model that the audit is about. If rows are tested in turn, that is the model of the study.
+        Otherwise, but for cross-fitted studies, it was calibrated without the test rows.
     training, calibration : ndarray of int
         The rows that fitted the model, and the rows of the diagnosis, by position in the table. The latter calibrated
-        the model unless the table is large.
+        `regressor` unless the table is large.
     test : Part
-        The test rows, as they are in the table. If the study is cross-fitted, these are all rows, or one of each
-        cluster.
+        The test rows, as they are in the table. If rows are tested in turn, these are the calibration rows; if the
+        study is cross-fitted, all rows. Of each cluster, it is one row.
     rows : Rows
         The same rows, with the predictions of a model that was not fitted on them.
     groups : Groups
         Their groups. If the study is cross-fitted, those of the models that test them or, if these have only one,
         groups of the same size. The bins of out-of-fold predictions do not fit those of several models.
-    at_random : bool
-        Whether the rows were split at random, and not in the order of time.
-    models : CrossFitted, optional
-        The models that test the rows, if the study is cross-fitted.
+    turns : Turns, optional
+        The models that test the rows, if there are several.
     counts : BatchCounts, optional
         The counts of all other rows, if the table is large.
     training_r2 : float, optional
         R² of the model on the rows that it was fitted on, if the rows were split in the order of time.
     """
 
+    kind: EvidenceKind
     regressor: Any
     training: IntArray
     calibration: IntArray
     test: Part
     rows: Rows
     groups: Groups
-    at_random: bool = True
-    models: "CrossFitted | None" = None
+    turns: "Turns | None" = None
     counts: "BatchCounts | None" = None
     training_r2: float | None = None
 
     @property
-    def kind(self) -> EvidenceKind:
-        """How the rows were used."""
-        return "cross" if self.models is not None else "split" if self.counts is None else "batches"
+    def at_random(self) -> bool:
+        """Whether the rows were split at random, and not in the order of time."""
+        return self.kind != "order"
 
     @property
     def sizes(self) -> dict[str, int]:
         """The number of rows by their use; if the study is cross-fitted, a row is used several times."""
-        if self.counts is None:
-            return {"training": len(self.training), "calibration": len(self.calibration), "test": len(self.test)}
-        return {
-            "training": len(self.training),
-            "diagnosis": len(self.calibration) + len(self.test),
-            **{use: self.counts.used.get(use, 0) for use in ("calibration", "test")},
-        }
+        used = {"training": len(self.training)}
+        if self.counts is not None:
+            counted = {use: self.counts.used.get(use, 0) for use in ("calibration", "test")}
+            return {**used, "diagnosis": len(self.calibration), **counted}
+        if self.kind == "turns":
+            return {**used, "held_out": len(self.calibration)}
+        return {**used, "calibration": len(self.calibration), "test": len(self.test)}
 
     @property
     def n_rows(self) -> int:
@@ -109,16 +115,16 @@ class Evidence:
 
     def intervals(self, level: Levels) -> Intervals:
         """Return the intervals of the test rows in memory."""
-        if self.models is not None:
-            return self.models.intervals(level)
+        if self.turns is not None:
+            return self.turns.intervals(level)
         intervals: Intervals = self.regressor.predict_interval(self.rows, level=level)
         return intervals
 
     def audit(self, intervals: Intervals, diagnosis: Diagnosis, plan: Plan, X: Any = None) -> Audit:
         """Return the audit of all test rows at the level of these intervals, with the diagnosis at this level.
 
-        If one threshold serves all rows, the calibration rows count, too. The test rows are of different clusters, if
-        there are clusters.
+        If one threshold serves all rows, the calibration rows count, too. If rows are tested in turn, the audit is
+        about the thresholds of all of them. The test rows are of different clusters, if there are clusters.
         """
         audited = audit_rows(
             self.rows.required_target(by="an audit"),
@@ -128,6 +134,7 @@ class Evidence:
             quality=study_quality(self.regressor, self.rows, intervals, diagnosis),
             diagnosis=diagnosis if _is_of_its_threshold(diagnosis, self.regressor) else None,
             split_at_random=self.at_random,
+            strata=self.turns.strata if self.kind == "turns" and self.turns is not None else None,
         )
         return audited if self.counts is None else self.counts.audited(audited, self.regressor, self.groups.labels)
 
@@ -147,25 +154,60 @@ class Evidence:
 
 
 @dataclass(frozen=True, eq=False)
-class CrossFitted:
-    """The models that test the rows of a table, each fitted and calibrated without the rows that it tests.
+class Turns:
+    """The models that test rows in turn, each fitted or calibrated without the rows that it tests.
 
     Parameters
     ----------
-    regressors : tuple of CrossConformalRegressor
-        One for each fold.
+    regressors : tuple of ConformalRegressor or of CrossConformalRegressor
+        The same model with the thresholds of each half; or one for each fold.
     rows : tuple of Rows
         The rows that each of them tests, with its predictions.
     order : ndarray of int
-        The position of each tested row among the rows of all folds, in the order of the table.
+        The position of each tested row among the rows of all models, in the order of the table.
     guarantee : Guarantee
-        The guarantee of the model that was fitted on all rows.
+        The guarantee of the model of the study.
+    groups : Groups, optional
+        The groups of the tested rows; by default those of the models that test them.
     """
 
-    regressors: tuple[CrossConformalRegressor, ...]
+    regressors: tuple[Any, ...]
     rows: tuple[Rows, ...]
     order: IntArray
     guarantee: Guarantee
+    groups: Groups | None = None
+
+    @classmethod
+    def of_halves(cls, regressor: ConformalRegressor, halves: IntArray, tested: IntArray) -> "Turns":
+        """Return the turns of the calibration rows of a model.
+
+        Parameters
+        ----------
+        regressor : ConformalRegressor
+            The model of the study.
+        halves : ndarray of int, shape (n,)
+            The half, 0 or 1, of each of its calibration rows.
+        tested : ndarray of int
+            The positions of the rows to test, in increasing order.
+        """
+        everything = regressor.calibration_rows_
+        testing = [tested[halves[tested] == half] for half in (0, 1)]
+        regressors = tuple(calibrated_on_some(regressor, np.flatnonzero(halves != half)) for half in (0, 1))
+        rows = tuple(replace(everything[each], clusters=None) for each in testing)
+        groups = regressor.taxonomy_.assign(everything[tested])
+        return cls(regressors, rows, np.argsort(np.concatenate(testing)), regressor.guarantee_, groups)
+
+    @property
+    def strata(self) -> IntArray:
+        """The stratum of each tested row: rows of a stratum have the same threshold."""
+        codes, n_strata = [], 0
+        for regressor, rows in zip(self.regressors, self.rows, strict=True):
+            own = np.zeros(len(rows), dtype=np.intp)
+            for code, (_, positions) in enumerate(regressor.taxonomy_.assign(rows).cells()):
+                own[positions] = n_strata + code
+            n_strata = int(own.max(initial=n_strata - 1)) + 1
+            codes.append(own)
+        return np.concatenate(codes)[self.order]
 
     @property
     def prediction(self) -> Prediction:
@@ -175,9 +217,9 @@ class CrossFitted:
     def intervals(self, level: Levels) -> Intervals:
         """Return the intervals of the tested rows at one or several levels.
 
-        A row whose group has no calibration rows in its fold gets an interval from all of them.
+        A row whose group has no calibration rows in its model gets an interval from all of them.
         """
-        parts = self._intervals_by_fold(level)
+        parts = self._intervals_by_model(level)
         lower, upper, replaced, prediction = (
             np.concatenate([getattr(part, name) for part in parts])[self.order]
             for name in ("lower", "upper", "replaced", "prediction")
@@ -186,21 +228,28 @@ class CrossFitted:
             lower,
             upper,
             level=parts[0].level,
-            groups=None if self._merges_differ else _joined_groups([part.groups for part in parts], self.order),
+            groups=self._groups_of(parts) if self.groups is None else self.groups,
             guarantee=self.guarantee,
             prediction=prediction,
             replaced=replaced,
             side=parts[0].side,
         )
 
-    @property
-    def _merges_differ(self) -> bool:
-        """Whether bins were merged in some folds only, so that the same label has different meanings."""
-        labels = {each.calibration_.labels for each in self.regressors}
-        return len(labels) > 1 and any(getattr(each.taxonomy_, "merged", False) for each in self.regressors)
+    def _groups_of(self, parts: Sequence[Intervals]) -> Groups | None:
+        """Return the groups of the models; None if bins were merged in some only, so that a label means different rows.
 
-    def _intervals_by_fold(self, level: Levels) -> list[Intervals]:
-        """Return the intervals of each fold; warn once of groups with too few rows, which differ a little by fold."""
+        Rules such as the edges of bins differ, so groups are joined by their labels.
+        """
+        labels = {each.calibration_.labels for each in self.regressors}
+        groups = [part.groups for part in parts if part.groups is not None]
+        merged = len(labels) > 1 and any(getattr(each.taxonomy_, "merged", False) for each in self.regressors)
+        if merged or len(groups) < len(parts):
+            return None
+        joined = tuple(dict.fromkeys(label for part in groups for label in part.labels))
+        return Groups(np.concatenate([part.codes_among(joined) for part in groups])[self.order], joined)
+
+    def _intervals_by_model(self, level: Levels) -> list[Intervals]:
+        """Return the intervals of each model; warn once of groups with too few rows, which differ a little by model."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             pairs = zip(self.regressors, self.rows, strict=True)
@@ -209,15 +258,6 @@ class CrossFitted:
         for warning in (*(each for each in caught if each not in few), *few[:1]):
             warn_user(warning.message, warning.category)
         return parts
-
-
-def _joined_groups(parts: list[Groups | None], order: IntArray) -> Groups | None:
-    """Return the groups of the rows of all folds, by their labels: rules such as the edges of bins differ by fold."""
-    groups = [part for part in parts if part is not None]
-    if len(groups) < len(parts):
-        return None
-    labels = tuple(dict.fromkeys(label for part in groups for label in part.labels))
-    return Groups(np.concatenate([part.codes_among(labels) for part in groups])[order], labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,6 +303,13 @@ class BatchCounts:
                 Note("study sampled", {"rows": audited.overall.rows, "sampled": sampled.overall.rows}),
             ),
         )
+
+
+def calibrated_on_some(regressor: ConformalRegressor, rows: IntArray) -> ConformalRegressor:
+    """Return the model with the thresholds of some of its calibration rows, without warnings that all of them gave."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OutsideSupportWarning)
+        return regressor.recalibrated(regressor.calibration_rows_[rows])
 
 
 def _is_of_its_threshold(diagnosis: Diagnosis, regressor: Any) -> bool:

@@ -1,9 +1,11 @@
 """Studies of tables that do not fit into memory.
 
     a random sample    chooses score and groups, fits the model, fixes the edges of the groups, searches the features
-    the other rows     some calibrate the model, the others test it: batch by batch, each row predicted once
+    the other rows     half of them calibrate the model, the others test it: batch by batch, each row predicted once
 
-All choices are made on the sample, so the guarantee of the calibration rows holds.
+Then the test rows calibrate the model, too. They do not take turns, because each row would have to be predicted twice,
+and thresholds of so many rows hardly differ. All choices are made on the sample, so the guarantee of all other rows
+holds.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -116,7 +118,7 @@ class ModelTest:
     sampled : Study
         The study of the sample.
     regressor : ConformalRegressor
-        The model, calibrated on all calibration rows.
+        The model, calibrated on the calibration rows, without the test rows.
     taxonomy : taxonomy
         The groups of the audit.
     intervals : mapping from float to Intervals
@@ -158,8 +160,8 @@ class ModelTest:
         """The columns that the model needs."""
         return [str(name) for name in self.regressor.feature_names_in_]
 
-    def counted(self, batch: UsedRows) -> tuple[Intervals, Groups]:
-        """Count rows at all levels. Return their intervals at the plan's own level, and their groups."""
+    def counted(self, batch: UsedRows) -> tuple[Rows, Intervals, Groups]:
+        """Count rows at all levels. Return their predictions, intervals at the plan's own level, and groups."""
         self.outside.add("test", batch.y)
         with self.warnings.collected(), batch.named_errors():
             rows = _predicted(self.regressor, batch, self.features)
@@ -168,13 +170,15 @@ class ModelTest:
         intervals = {level: _at(at_all_levels, position) for position, level in enumerate(self.by_level)}
         for level, counts in self.by_level.items():
             counts.add(batch.y, intervals[level], groups.codes, groups.labels)
-        return intervals[self.sampled.plan.level], groups
+        return rows, intervals[self.sampled.plan.level], groups
 
-    def study(self, positions: IntArray, without_target: Sequence[Message]) -> Study:
+    def study(self, regressor: ConformalRegressor, positions: IntArray, without_target: Sequence[Message]) -> Study:
         """Return the study of the whole table, and give the warnings.
 
         Parameters
         ----------
+        regressor : ConformalRegressor
+            The model, calibrated on calibration and test rows.
         positions : ndarray of int
             The positions of the sample's rows in the table.
         without_target : sequence of Message
@@ -185,6 +189,7 @@ class ModelTest:
         extremes = tuple(replace(each, row=int(positions[each.row])) for each in sampled.extremes)
         found = sampled.evidence
         evidence = Evidence(
+            "batches",
             self.regressor,
             positions[found.training],
             positions[found.calibration],
@@ -199,7 +204,7 @@ class ModelTest:
         )
         return replace(
             sampled,
-            regressor=self.regressor,
+            regressor=regressor,
             evidence=evidence,
             intervals=self.intervals[plan.level],
             audit=evidence.audit(self.intervals[plan.level], sampled.diagnosis, plan),
@@ -211,6 +216,14 @@ class ModelTest:
             extremes=extremes,
             table_notes=(_uses_note(evidence), *without_target, *_without(sampled.table_notes, "missing target")),
         )
+
+    def calibrated_on(self, tested: Iterator[tuple[Rows, None]]) -> ConformalRegressor:
+        """Return the model, calibrated on its calibration rows and on test rows, which come in parts."""
+        regressor = copy(self.regressor)
+        with self.warnings.collected():
+            regressor.calibrate_batches(tested)
+        regressor.calibrator_ = self.regressor.calibrator_.merge(regressor.calibrator_)
+        return regressor
 
     def _copies(self) -> list[Message]:
         """Return a warning if rows of the sample are copies of others."""
@@ -237,7 +250,7 @@ def _uses_note(evidence: Evidence) -> Message:
     return Message(
         f"the table is large, so a random sample of {sample} rows was used to choose the method and to fit the "
         f"model ({sizes['training']} rows) and to diagnose it ({sizes['diagnosis']} rows). Of all other rows, "
-        f"{sizes['calibration']} calibrate the intervals and {sizes['test']} test them"
+        f"{sizes['calibration']} calibrate the intervals and {sizes['test']} test them; then these calibrate them, too"
     )
 
 
@@ -306,12 +319,18 @@ def study_in_batches(
     names = [*roles.drop, *sampled.left_out]
     types = table.types(names)
     with _interval_file(output) as write:
-        for rows in table.rows("test", [*test.features, *names]):
-            intervals, groups = test.counted(rows)
-            kept = {name: rows.table.column(name).cast(types[name]) for name in names}
-            write(join_columns(kept, columns_of_intervals(roles.target, rows.y, rows.positions, intervals, groups)))
+
+        def tested() -> Iterator[tuple[Rows, None]]:
+            for rows in table.rows("test", [*test.features, *names]):
+                predicted, intervals, groups = test.counted(rows)
+                kept = {name: rows.table.column(name).cast(types[name]) for name in names}
+                write(join_columns(kept, columns_of_intervals(roles.target, rows.y, rows.positions, intervals, groups)))
+                yield predicted, None
+
+        regressor = test.calibrated_on(tested())
     n_missing = sum(table.missing_targets)
-    return test.study(table.sampled, [missing_target_note(n_missing, source.n_rows)] if n_missing else [])
+    missing = [missing_target_note(n_missing, source.n_rows)] if n_missing else []
+    return test.study(regressor, table.sampled, missing)
 
 
 def _check_csv(types: Mapping[str, Any]) -> None:

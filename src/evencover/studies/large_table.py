@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
-from math import ceil
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -72,9 +71,9 @@ class LargeTable:
     target : str
         The column to predict.
     plan : Plan
-        The shares of calibration and test rows, and the seed.
+        The share of the sample that its model does not see, and the seed.
     training_rows : int
-        Number of rows in the training part of the sample.
+        Number of rows in the training part of the sample, about.
     missing_values : sequence of str
         Texts that mean a missing value.
     drop_missing : bool
@@ -113,7 +112,7 @@ class LargeTable:
     def sampled(self) -> IntArray:
         """The positions of the rows in the sample, in increasing order."""
         n = self.source.n_rows
-        size = min(ceil(round(self.training_rows / self.plan.training_size, 6)), n // 2)
+        size = min(self.training_rows + self.plan.n_held_out(self.training_rows), n // 2)
         rng = np.random.default_rng([self.plan.seed, 4])
         return np.sort(rng.choice(n, size, replace=False, shuffle=False))
 
@@ -129,9 +128,8 @@ class LargeTable:
     def rows(self, use: Use, names: Sequence[str]) -> Iterator[UsedRows]:
         """Yield the rows with this use, batch by batch, with some of their columns."""
         rng = np.random.default_rng([self.plan.seed, 5])
-        share = self.plan.calibration_size / (self.plan.calibration_size + self.plan.test_size)
         for batch, first in self._batches(list(dict.fromkeys([*names, self.target])), _STEPS[use]):
-            calibrates: BoolArray = rng.random(len(batch)) < share
+            calibrates: BoolArray = rng.random(len(batch)) < 1 / 2
             used = calibrates if use == "calibration" else ~calibrates
             used[self._sampled_in(batch, first)] = False
             y = self._targets(batch)

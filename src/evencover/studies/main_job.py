@@ -35,13 +35,19 @@ def study(
     training_rows: int = 100_000,
     progress: StageProgress | None = None,
 ) -> Study:
-    """Split a table into three parts: fit the model on the first, calibrate on the second, audit on the third.
+    """Fit a model to most rows of a table, calibrate it on the others, and test it on these in turn.
 
-    All that the model sees is decided on the training part alone: which columns are ids, dates, or numbers as text, and
-    which categories they have. There, `recommend` also selects the score and the groups. So the guarantee of the
-    calibration rows holds. The other rows pass through the model as new rows do. All rows together are looked at for
-    messages only; a note says where they suggest another use of a column. The verdict uses test rows that neither the
-    model nor the calibration used.
+    All that the model sees is decided on the training rows alone: which columns are ids, dates, or numbers as text, and
+    which categories they have. There, `recommend` also selects the score and the groups. The other rows are held out:
+    the model is calibrated on all of them, so its guarantee is exact, and they pass through it as new rows do. All rows
+    together are looked at for messages only; a note says where they suggest another use of a column.
+
+    The held-out rows also test the model. They are divided at random into two halves. The thresholds of each half give
+    the intervals of the other half, so each row is tested once, by thresholds that have not seen it. By construction,
+    the share of all covered rows is then near the level: it is reported, not tested. If one threshold serves all rows,
+    groups are tested; a region of the features is found in some of the rows and tested in the others. Groups with
+    thresholds of their own need no test. With n held-out rows in a group, the coverage of its threshold has the
+    distribution Beta(k, n + 1 − k), k = ⌈(n + 1) level⌉, and the audit says how near the level all groups are by it.
 
     A small table is not split (see `calibration` of `Plan`). A `CrossConformalRegressor` is fitted on all rows. To test
     it, the same model is fitted without each of ten folds and gives intervals for the rows of the fold, so that every
@@ -50,12 +56,12 @@ def study(
     holds. Only the support of the target is decided on all rows: that all targets have it is a condition of the
     guarantee, and suffices.
 
-    With `output`, a table of any size is read in batches. A random sample of it is studied as above: it is split, the
-    model is fitted on one part, and score and groups are selected. Then every other row is used once: it calibrates
-    the model or tests it, at random and in the ratio of the plan's sizes. Of a calibration row, only its scores and its
-    group stay in memory; nothing else grows with the table. All choices, also the edges of the groups, are made on the
-    sample. So if calibration rows and new rows are exchangeable, an interval covers a new row of a group with
-    probability at least the level.
+    With `output`, a table of any size is read in batches. A random sample of it is studied as above: the model is
+    fitted on most of it, and score and groups are selected. Then every other row is predicted once: a random half of
+    them calibrates the model, and the other half tests it. Then the test rows calibrate the model, too. Of each row,
+    only its scores and its group stay in memory; nothing else grows with the table. All choices, also the edges of the
+    groups, are made on the sample. So if calibration rows and new rows are exchangeable, an interval covers a new row
+    of a group with probability at least the level.
 
     Parameters
     ----------
@@ -76,15 +82,15 @@ def study(
         Columns to treat as categories, such as numeric codes.
     clusters : str, optional
         A column that says which rows belong together, such as a patient; it is not a feature. All rows of a cluster are
-        in the same part. All rows of the calibration part are used, and each cluster counts as much as one new row, so
-        the guarantee holds for a random row of a new cluster (see `Calibration`). It is approximate for groups whose
+        in the same part. All held-out rows calibrate the model, and each cluster counts as much as one new row, so the
+        guarantee holds for a random row of a new cluster (see `Calibration`). It is approximate for groups whose
         edges are learned from the calibration rows, such as those of the spread. The tests need independent rows, so
         they use one random row of each cluster.
     time : str, optional
         A column of dates or numbers in whose order the rows are split: the model is fitted on the first rows,
-        calibrated on the next ones and tested on the last ones. Rows of the same time are in the same part. The
-        guarantee holds for later rows that are exchangeable with the calibration rows. Over time this is an
-        assumption, and the test part shows how well it held for the latest rows.
+        calibrated on the next ones and tested on the last ones. Rows of the same time are in the same part. Then the
+        model is calibrated again, on all rows after the first. The guarantee holds for later rows that are exchangeable
+        with these. Over time this is an assumption, and the test shows how well it held for the latest rows.
     missing_target : {"error", "drop"}
         What to do with rows without a target.
     day_first : bool
@@ -116,7 +122,7 @@ def study(
     >>> table = pd.DataFrame({"x": x, "y": rng.normal(scale=0.1 + x)})
     >>> found = study(table, "y", plan=Plan(model="linear"))
     >>> found.sizes
-    {'training': 800, 'calibration': 800, 'test': 400}
+    {'training': 1600, 'held_out': 400}
     """
     plan, progress = plan or Plan(), progress or (lambda _: None)
     roles = ColumnRoles(

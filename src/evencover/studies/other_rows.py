@@ -40,7 +40,7 @@ Question: TypeAlias = Literal["later", "new"]
 _MAX_ROWS = 10_000  # the 2000 of them that test show any difference that counts
 _MIN_UNITS = 50  # in a sample of the rows, if there are so many
 _MIN_TRAINING_ROWS, _MIN_TEST_ROWS, _MIN_TEST_UNITS = 20, 10, 10
-_MAX_TEST_SHARE = 0.4  # of the units
+_TEST_SHARE, _MAX_TEST_SHARE = 0.2, 0.4  # of the rows or units; the latter if these are few
 _MARGIN = 0.05  # coverage that is less than this below the level is no failure
 _DEPENDENT = 1e-4  # p-value of the residuals of neighbouring rows
 _ONE_WAY = 0.9  # share of the steps of the target in one direction, if the rows are sorted by it
@@ -204,7 +204,7 @@ class _Recipe:
     @classmethod
     def of(cls, table: PreparedTable, evidence: Evidence, plan: Plan) -> "_Recipe":
         """Return what a study selected; a stack has the least effort, a cross-fitted study one model."""
-        if evidence.models is not None:
+        if evidence.kind == "cross":
             settings = CrossSettings.of(plan, table, len(evidence.test))
             score = settings.score_of(table.y)
             regressor = ConformalRegressor(settings.model, nonconformity=score, taxonomy=settings.taxonomy)
@@ -261,7 +261,7 @@ class _Questions:
     order, units : TimeOrder and RepeatedUnits, or None
         The columns.
     plan : Plan
-        The shares of the rows, and the seed.
+        The level, and the seed.
     rows : ndarray of int
         All rows, or a sample of them; in the order of time, if there is one.
     late, of_new_units : ndarray of int
@@ -281,8 +281,8 @@ class _Questions:
         rng = np.random.default_rng([plan.seed, 7])
         rows = np.arange(n) if order is None else np.argsort(order.times, kind="stable")
         rows = _sample(rows, units, rng)
-        late = rows[:0] if order is None else rows[cut_in_time(order.times[rows], 1 - plan.test_size) :]
-        return cls(order, units, plan, rows, late, rows[:0] if units is None else _of_some(rows, units, plan, rng))
+        late = rows[:0] if order is None else rows[cut_in_time(order.times[rows], 1 - _TEST_SHARE) :]
+        return cls(order, units, plan, rows, late, rows[:0] if units is None else _of_some(rows, units, rng))
 
     def answers(self, recipe: _Recipe) -> list[OtherRows]:
         """Return the answers to the questions that have enough rows.
@@ -292,7 +292,7 @@ class _Questions:
         """
         others = np.setdiff1d(self.rows, np.concatenate([self.late, self.of_new_units]))
         others = np.random.default_rng([self.plan.seed, 8]).permutation(others)
-        training, calibration = np.split(others, [round(self._training_share * len(others))])
+        training, calibration = np.split(others, [round(len(others) / 2)])
         test = np.setdiff1d(
             np.concatenate([self.late, self.of_new_units]), np.intersect1d(self.late, self.of_new_units)
         )
@@ -314,11 +314,6 @@ class _Questions:
             *([self._new(of_new_units, recipe, limits)] if len(of_new_units.rows) >= _MIN_TEST_ROWS else []),
         ]
 
-    @property
-    def _training_share(self) -> float:
-        """The share of training rows among training and calibration rows."""
-        return self.plan.training_size / (1 - self.plan.test_size)
-
     def _suffice(self, training: IntArray, calibration: IntArray, test: IntArray) -> bool:
         needed = rows_for_finite_threshold(self.plan.level)
         enough = len(calibration) >= needed and len(test) >= _MIN_TEST_ROWS
@@ -329,7 +324,7 @@ class _Questions:
         if self.order is None or later.question == "new" or not later.fails:
             return None
         times = self.order.times[self.rows]
-        cuts = [cut_in_time(times, share) for share in (self.plan.training_size, 1 - self.plan.test_size)]
+        cuts = [cut_in_time(times, share) for share in ((1 - _TEST_SHARE) / 2, 1 - _TEST_SHARE)]
         training, calibration, test = np.split(self.rows, cuts)
         if not self._suffice(training, calibration, test):
             return None
@@ -385,8 +380,8 @@ def _sample(rows: IntArray, units: RepeatedUnits | None, rng: np.random.Generato
     return np.asarray(rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), _MAX_ROWS)).astype(int))])
 
 
-def _of_some(rows: IntArray, units: RepeatedUnits, plan: Plan, rng: np.random.Generator) -> IntArray:
+def _of_some(rows: IntArray, units: RepeatedUnits, rng: np.random.Generator) -> IntArray:
     """Return the rows of random units: of a test part, or of ten units if these are more, but of at most 40 %."""
     present = np.unique(units.codes[rows])
-    n_units = max(round(plan.test_size * len(present)), min(_MIN_TEST_UNITS, int(_MAX_TEST_SHARE * len(present))))
+    n_units = max(round(_TEST_SHARE * len(present)), min(_MIN_TEST_UNITS, int(_MAX_TEST_SHARE * len(present))))
     return np.asarray(rows[np.isin(units.codes[rows], rng.permutation(present)[:n_units])])

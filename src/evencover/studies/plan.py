@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import Any, Literal
 
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -26,7 +27,7 @@ from evencover.models.estimators import check_regressor, cloned
 from evencover.models.extremes import ExtremeLimiter, OrdinaryRange
 from evencover.models.linear import linear_regressor
 from evencover.models.members import EFFORTS, EffortName, small_table_regressor
-from evencover.quantiles import Level, rows_for_finite_threshold
+from evencover.quantiles import Level, level_fraction, rows_for_finite_threshold
 from evencover.scores import Bounded, Normalized, ProbabilityDistance, Score
 from evencover.scores.one_sided import is_one_sided, side_of
 from evencover.scores.score import checked_score
@@ -66,7 +67,33 @@ def small_table_choice(n_rows: int, level: Level) -> tuple[Score, Taxonomy]:
 
 
 _SEED_LIMIT = 2**32  # seeds of scikit-learn are smaller
-_CALIBRATION_SIZE, _TEST_SIZE = 0.4, 0.2
+_HELD_OUT_SHARE, _MAX_HELD_OUT, _MAX_HELD_OUT_SHARE = 10, 20_000, 3  # a tenth of the rows; never more than a third
+_MISSES = 10  # of the calibration rows of a threshold, on average, with which it is precise
+
+
+def held_out_rows(n_rows: int, *, level: Level = 0.9, n_thresholds: int = 1) -> int:
+    """Return how many rows of a table the model does not see, so that they calibrate and test it.
+
+    It is a tenth of the rows, at most 20 000. But each threshold gets at least 10 / (1 − level) rows, which is 100 at
+    level 0.9, unless that is more than a third of the table.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of rows; of clusters, if rows belong together.
+    level : float
+        Nominal coverage.
+    n_thresholds : int
+        Number of thresholds: one for each given group, and two with separate tails.
+
+    Examples
+    --------
+    >>> [held_out_rows(n) for n in (200, 500, 5000, 1_000_000)]
+    [66, 100, 500, 20000]
+    """
+    needed = ceil(n_thresholds * _MISSES / (1 - level_fraction(level)))
+    wanted = max(min(n_rows // _HELD_OUT_SHARE, _MAX_HELD_OUT), needed)
+    return min(wanted, n_rows // _MAX_HELD_OUT_SHARE)
 
 
 def _boosting(level: float, seed: int) -> Any:  # noqa: ARG001
@@ -128,14 +155,16 @@ class Plan:
     tolerance : float, optional
         Largest distance from the level that counts as even; min(0.03, 0.1 √(level (1 − level))) by default.
     calibration : {"auto", "split", "cross"}
-        "split" fits, calibrates and tests on three parts of the rows. "cross" uses every row for all three, by
-        cross-validation (`CrossConformalRegressor`): better for small tables, but its guarantee is weaker. "auto" is
-        "cross" if a split would leave a group with too few calibration rows: a given group too few for a finite
-        threshold or, without given groups, all of them too few for three groups with twice that number. It is always
-        "split" for tables of more than 1000 rows, in the order of time, with a `calibration_size` or `test_size` of
-        your own, with separate tails and with groups of the target.
-    calibration_size, test_size : float
-        Shares of the rows for calibration and for testing; the other rows are for training. Only for "split".
+        "split" fits the model on some rows, and calibrates and tests it on the others. "cross" uses every row for all
+        three, by cross-validation (`CrossConformalRegressor`): better for small tables, but its guarantee is weaker.
+        "auto" is "cross" if a split would leave a group with too few calibration rows: a given group too few for a
+        finite threshold or, without given groups, all of them too few for three groups with twice that number. It is
+        always "split" for tables of more than 1000 rows, in the order of time, with a share `held_out` of your own,
+        with separate tails and with groups of the target.
+    held_out : float, optional
+        The share of the rows that the model does not see, so that they can calibrate and test it; see `study`. By
+        default a tenth of the rows, at most 20 000, but at least 10 / (1 − level) for each threshold (`held_out_rows`).
+        Only for "split".
     target_transform : {"auto", "none"}
         Whether a model of the log of the target is evaluated, too, if all training targets are positive and they are
         skewed. Not if the score and the groups are given. If the calibration is "cross", each of its models decides on
@@ -162,8 +191,7 @@ class Plan:
     tails: Tails | None = field(default=None, kw_only=True)
     level: float = 0.9
     tolerance: float | None = None
-    calibration_size: float = _CALIBRATION_SIZE
-    test_size: float = _TEST_SIZE
+    held_out: float | None = None
     support: Support | Literal["auto", "none"] = "auto"
     target_transform: Literal["auto", "none"] = field(default="auto", kw_only=True)
     calibration: Literal["auto", "split", "cross"] = field(default="auto", kw_only=True)
@@ -175,13 +203,8 @@ class Plan:
         object.__setattr__(self, "level", float(settings.level))
         if self.seed >= _SEED_LIMIT:
             raise ValueError(f"seed must be a whole number below {_SEED_LIMIT}; got {self.seed}")
-        for name in ("calibration_size", "test_size"):
-            check_share(name, getattr(self, name))
-        if self.training_size <= 0:
-            raise ValueError(
-                "calibration_size and test_size must leave rows for training; got "
-                f"{self.calibration_size} and {self.test_size}"
-            )
+        if self.held_out is not None:
+            check_share("held_out", self.held_out)
         if isinstance(self.model, str):
             lookup(self.model, {"auto": None, **MODELS}, "model")
         else:
@@ -223,17 +246,18 @@ class Plan:
 
     @property
     def needs_split(self) -> str | None:
-        """The first setting that only a split into three parts can have, as text; None if there is none."""
-        sizes = {"calibration_size": _CALIBRATION_SIZE, "test_size": _TEST_SIZE}
-        own = (f"{name}={getattr(self, name)!r}" for name, size in sizes.items() if getattr(self, name) != size)
+        """The first setting that only a split can have, as text; None if there is none."""
+        own = None if self.held_out is None else f"held_out={self.held_out!r}"
         tails = "tails='separate'" if self.tails == "separate" else None
         target = "groups of the target" if getattr(self.taxonomy, "needs_target", False) else None
-        return next(filter(None, (*own, tails, target)), None)
+        return next(filter(None, (own, tails, target)), None)
 
-    @property
-    def training_size(self) -> float:
-        """The share of the rows for training."""
-        return 1 - self.calibration_size - self.test_size
+    def n_held_out(self, n_rows: int, *, n_groups: int = 1) -> int:
+        """Return how many rows, or clusters, the model does not see; each group has a threshold or, with tails, two."""
+        if self.held_out is not None:
+            return round(self.held_out * n_rows)
+        tails = 2 if self.tails == "separate" else 1
+        return held_out_rows(n_rows, level=self.level, n_thresholds=tails * n_groups)
 
     def target_support(self, y: FloatArray, name: str = "") -> Support | None:
         """Return the support of the target, for training targets `y`; None if it has none.

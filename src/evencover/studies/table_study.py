@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil, inf, isfinite
-from typing import Any, TypeAlias
+from math import inf, isfinite
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from evencover.inputs import StageProgress
 from evencover.inputs.arrays import FloatArray, IntArray, warn_user
 from evencover.inputs.frames import column, column_names, columns_of, row_numbers, take
 from evencover.intervals import Intervals
-from evencover.model_selection import Part, three_way_split
+from evencover.model_selection import Part, warn_of_few_clusters
 from evencover.models.encoding import TableEncoder
 from evencover.models.estimators import fitted_models, median_spread
 from evencover.models.folds import RowStructure
@@ -41,7 +41,7 @@ from evencover.studies.column_checks import (
     units_note,
 )
 from evencover.studies.cross_fitting import CrossSettings, cross_fitted, tested_groups, units_of
-from evencover.studies.evidence import CrossFitted, Evidence, audit_taxonomy
+from evencover.studies.evidence import Evidence, Turns, audit_taxonomy, calibrated_on_some
 from evencover.studies.messages import Message, TableWarning
 from evencover.studies.other_rows import OtherRows, other_rows
 from evencover.studies.plan import Plan
@@ -54,7 +54,29 @@ from evencover.studies.table_preparation import (
 from evencover.target_support import Support
 from evencover.taxonomies import Taxonomy, fresh_taxonomy, has_known_sizes
 
-Parts: TypeAlias = tuple[Part, Part, Part]  # for training, calibration and test
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The rows that fit the model and the others, which are held out; positions are those in the given table.
+
+    Parameters
+    ----------
+    training, held_out : Part
+        The rows that the model sees, and those that it does not see.
+    halves : ndarray of int
+        The half of each held-out row, 0 or 1. Rows of a cluster are in the same half. In the order of time, the second
+        half is later.
+    """
+
+    training: Part
+    held_out: Part
+    halves: IntArray
+
+    def half(self, number: int) -> Part:
+        """Return one half of the held-out rows."""
+        rows = np.flatnonzero(self.halves == number)
+        held_out = self.held_out
+        return Part(take(held_out.X, rows), take(held_out.y, rows), held_out.positions[rows])
 
 
 def study_in_memory(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: StageProgress) -> Study:
@@ -66,10 +88,10 @@ def study_in_memory(table: Any, roles: ColumnRoles, plan: Plan, name: str, progr
     parts, cross_note = _parts_or_note(prepared, plan)
     plan = plan.for_table(len(prepared.y), cross=parts is None)
     fitted = _fit_cross(prepared, plan, progress) if parts is None else _fit_split(prepared, parts, plan, progress)
-    evidence, regressor = fitted.evidence, fitted.evidence.regressor
+    evidence = fitted.evidence
     progress("diagnosing the calibration rows")
     settings: dict[str, Any] = {"level": plan.level, "tolerance": plan.tolerance, "seed": plan.seed}
-    diagnosis = diagnose(regressor, taxonomy=fitted.taxonomy, **settings)
+    diagnosis = diagnose(evidence.regressor, taxonomy=fitted.taxonomy, **settings)
     answered = other_rows(fitted.table, evidence, plan, progress)
     progress("auditing the test rows")
     return Study(
@@ -78,8 +100,8 @@ def study_in_memory(table: Any, roles: ColumnRoles, plan: Plan, name: str, progr
         plan=plan,
         clusters=roles.clusters,
         time=roles.time,
-        regressor=regressor,
-        recommendation=getattr(regressor, "recommendation_", None),
+        regressor=fitted.regressor,
+        recommendation=getattr(fitted.regressor, "recommendation_", None),
         evidence=evidence,
         intervals=fitted.intervals,
         diagnosis=diagnosis,
@@ -94,7 +116,7 @@ def study_in_memory(table: Any, roles: ColumnRoles, plan: Plan, name: str, progr
             *fitted.table.notes,
             *_unanswered_notes(prepared, answered),
             *filter(None, [cross_note]),
-            *_time_notes(table, roles.time, parts or ()),
+            *_time_notes(table, roles.time, parts),
             *fitted.notes,
         ),
     )
@@ -108,16 +130,17 @@ def _unanswered_notes(table: PreparedTable, answered: Sequence[OtherRows]) -> li
 
 
 _MIN_TRAINING_ROWS = 10  # two for each fold
+_MIN_HELD_OUT_ROWS = 2  # one in each half
 
 
 def _split_table(table: PreparedTable, plan: Plan) -> Parts:
-    """Return the training, calibration and test parts; their positions are those in the given table.
-
-    With clusters, the test part has one row of each cluster. With times, the parts follow each other.
-    """
+    """Return the rows that fit the model, and those that are held out: random ones, or the last in time."""
     _check_size(table, plan)
-    parts = _split_by_time(table, plan) if table.times is not None else _split_at_random(table, plan)
-    return tuple(Part(part.X, part.y, table.rows[part.positions]) for part in parts)  # type: ignore[return-value]
+    if table.times is not None:
+        training, held_out, halves = _split_by_time(table, plan)
+    else:
+        training, held_out, halves = _split_at_random(table, plan)
+    return Parts(_part(table, training), _part(table, held_out), halves)
 
 
 def _clusters_of(table: PreparedTable, part: Part) -> IntArray | None:
@@ -125,16 +148,18 @@ def _clusters_of(table: PreparedTable, part: Part) -> IntArray | None:
     return None if table.clusters is None else table.clusters.codes[table.places(part.positions)]
 
 
-def _time_notes(table: Any, time: str | None, parts: Sequence[Part]) -> list[Message]:
+def _time_notes(table: Any, time: str | None, parts: Parts | None) -> list[Message]:
     """Return a note on a split by time: when each part ends, and what is guaranteed."""
-    if time is None:
+    if time is None or parts is None:
         return []
     values = column(table, time, "time")
-    training, calibration, test = (_last_time(values, part.positions) for part in parts)
+    ends = (part.positions for part in (parts.training, parts.half(0), parts.half(1)))
+    training, calibration, test = (_last_time(values, positions) for positions in ends)
     text = (
         f"split by {time!r}. The model was fitted on rows up to {training}, calibrated on the rows after these up to "
-        f"{calibration}, and tested on the rows after these up to {test}. The guarantee holds for later rows as far as "
-        "they are like the calibration rows; the test shows whether this was so for the latest rows"
+        f"{calibration}, and tested on the rows after these up to {test}. Then it was calibrated again, on all rows "
+        f"after {training}. The guarantee holds for later rows as far as they are like these; the test shows whether "
+        "this was so for the latest rows"
     )
     return [Message(text)]
 
@@ -148,9 +173,9 @@ def _last_time(values: NDArray[Any], positions: IntArray) -> str:
 
 
 def _has_rows_for_split(table: PreparedTable, plan: Plan) -> bool:
-    """Return whether there are enough rows or clusters for the three parts."""
-    n = _n_units(table)
-    return n * plan.training_size >= _MIN_TRAINING_ROWS and n * min(plan.calibration_size, plan.test_size) >= 1
+    """Return whether there are enough rows or clusters to fit a model, and to hold out two halves."""
+    n, held_out = _n_units(table), _n_held_out(table, plan)
+    return n - held_out >= _MIN_TRAINING_ROWS and held_out >= _MIN_HELD_OUT_ROWS
 
 
 def _n_units(table: PreparedTable) -> int:
@@ -158,31 +183,40 @@ def _n_units(table: PreparedTable) -> int:
     return len(table.y) if table.clusters is None else len(table.clusters.labels)
 
 
+def _n_held_out(table: PreparedTable, plan: Plan) -> int:
+    """Return how many rows or clusters the model does not see."""
+    return plan.n_held_out(_n_units(table), n_groups=_n_groups(table, plan))
+
+
+def _n_groups(table: PreparedTable, plan: Plan) -> int:
+    """Return the number of given groups; 1 if they are selected later, or depend on predictions in an unknown way."""
+    if plan.taxonomy is None or not has_known_sizes(plan.taxonomy):
+        return 1
+    return len(_counts(fresh_taxonomy(plan.taxonomy).learn(_stand_in(Part(table.features, table.y, table.rows)))))
+
+
 def _check_size(table: PreparedTable, plan: Plan) -> None:
-    """Raise ValueError if there are too few rows or clusters for the three parts."""
+    """Raise ValueError if there are too few rows or clusters for the split."""
     n = _n_units(table)
     if not _has_rows_for_split(table, plan):
-        needed = max(_MIN_TRAINING_ROWS / plan.training_size, 1 / min(plan.calibration_size, plan.test_size))
         units = "rows" if table.clusters is None else "clusters"
+        held_out = _n_held_out(table, plan)
         raise ValueError(
-            f"table must have at least {ceil(round(needed, 9))} {units}, of which {_MIN_TRAINING_ROWS} are for "
-            f"training; got {n}"
+            f"table must have at least {_MIN_TRAINING_ROWS} {units} to fit the model, and {_MIN_HELD_OUT_ROWS} more to "
+            f"calibrate and to test it; got {n}, of which {held_out} are held out"
         )
 
 
-def _split_at_random(table: PreparedTable, plan: Plan) -> Parts:
-    codes = None if table.clusters is None else table.clusters.codes
-    training, calibration, test = three_way_split(
-        table.features,
-        table.y,
-        calibration_size=plan.calibration_size,
-        test_size=plan.test_size,
-        clusters=codes,
-        random_state=plan.seed,
-    )
-    if codes is None:
-        return training, calibration, test
-    return training, calibration, _one_row_per_cluster(test, codes[test.positions], plan.seed)
+def _split_at_random(table: PreparedTable, plan: Plan) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the positions of training rows and of held-out rows, and the halves of the latter."""
+    n, size, rng = _n_units(table), _n_held_out(table, plan), np.random.default_rng([plan.seed, 9])
+    half_of_unit = rng.permutation(np.concatenate([np.arange(size) % 2, np.full(n - size, -1)]))  # -1: training
+    halves = half_of_unit
+    if table.clusters is not None:
+        warn_of_few_clusters(table.clusters.codes)
+        halves = half_of_unit[table.clusters.codes]
+    held_out = np.flatnonzero(halves >= 0)
+    return rng.permutation(np.flatnonzero(halves < 0)), held_out, halves[held_out]
 
 
 def _one_row_per_cluster(part: Part, clusters: IntArray | None, seed: int) -> Part:
@@ -193,23 +227,23 @@ def _one_row_per_cluster(part: Part, clusters: IntArray | None, seed: int) -> Pa
     return Part(take(part.X, rows), take(part.y, rows), part.positions[rows])
 
 
-def _split_by_time(table: PreparedTable, plan: Plan) -> Parts:
-    """Return three parts in the order of time; rows of the same time are in the same part."""
+def _split_by_time(table: PreparedTable, plan: Plan) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the first rows, the others, and their halves, in the order of time; rows of a time are in one part."""
     times: FloatArray = np.asarray(table.times)
-    order = np.argsort(times, kind="stable")
-    shares = (plan.training_size, 1 - plan.test_size)
-    first, second = (cut_in_time(times[order], share) for share in shares)
-    pieces = np.split(order, [first, second])
-    if not all(len(piece) for piece in pieces) or first >= second:
+    order, n = np.argsort(times, kind="stable"), len(times)
+    held_out = plan.n_held_out(n, n_groups=_n_groups(table, plan)) / n
+    first, second = (cut_in_time(times[order], share) for share in (1 - held_out, 1 - held_out / 2))
+    sizes = (first, second - first, n - second)
+    if min(sizes) <= 0:
         raise ValueError(
             f"time must have rows at enough different times for three parts; got {len(np.unique(times))} different "
-            f"times, and parts of {', '.join(str(len(piece)) for piece in pieces)} rows"
+            f"times, and parts of {', '.join(map(str, sizes))} rows"
         )
-    return tuple(_part(table, piece) for piece in pieces)  # type: ignore[return-value]
+    return order[:first], order[first:], np.repeat([0, 1], sizes[1:])
 
 
 def _part(table: PreparedTable, rows: IntArray) -> Part:
-    return Part(take(table.features, rows), table.y[rows], rows)
+    return Part(take(table.features, rows), table.y[rows], table.rows[rows])
 
 
 _MAX_ROWS = 1000  # cross-fitting takes about a hundred fits
@@ -217,20 +251,20 @@ _MIN_GROUPS = 3  # of the spread, which a split should allow
 
 
 def _parts_or_note(table: PreparedTable, plan: Plan) -> tuple[Parts | None, Message | None]:
-    """Return the three parts. If the rows take turns instead, return None; if the plan does not say so, also a note."""
+    """Return the parts. If all rows take turns instead, return None; if the plan does not say so, also a note."""
     if plan.calibration == "cross":
         return None, None
     may_take_turns = plan.calibration == "auto" and plan.needs_split is None and table.times is None
     may_take_turns = may_take_turns and len(table.y) <= _MAX_ROWS
     text = "the rows take turns to train, to calibrate and to test, because"
     if may_take_turns and not _has_rows_for_split(table, plan):
-        return None, Message(f"{text} they are too few for three parts")
+        return None, Message(f"{text} they are too few to hold some of them out")
     parts = _split_table(table, plan)
-    reason = _too_few_for_groups(table, plan, parts[1]) if may_take_turns else None
+    reason = _too_few_for_groups(table, plan, parts.held_out) if may_take_turns else None
     if reason is None:
         return parts, None
     remedy = ({"calibration": "split"},)
-    return None, Message(f"{text} {reason}. To split them into three parts, use", remedy, lead="")
+    return None, Message(f"{text} {reason}. To hold some of them out instead, use", remedy, lead="")
 
 
 def _too_few_for_groups(table: PreparedTable, plan: Plan, calibration: Part) -> str | None:
@@ -274,9 +308,10 @@ def _stand_in(part: Part) -> Rows:
 
 @dataclass(frozen=True, eq=False)
 class _Fitted:
-    """A table, the test of the model that was fitted to it, the groups and intervals of this test, and messages."""
+    """A table, the model that was fitted to it and its test, the groups and intervals of this test, and messages."""
 
     table: PreparedTable
+    regressor: Any
     evidence: Evidence
     taxonomy: Taxonomy
     intervals: Intervals
@@ -285,45 +320,80 @@ class _Fitted:
 
 
 def _fit_split(table: PreparedTable, parts: Parts, plan: Plan, progress: StageProgress) -> _Fitted:
-    """Return a model that was fitted on the first part and calibrated on the second; the third tests it."""
-    decided, (training, calibration, test) = _decided_on_training_rows(table, parts)
+    """Return a model that was fitted on some rows, and calibrated on all others; halves of these test it."""
+    decided, parts = _decided_on_training_rows(table, parts)
     _warn_of(table)
+    training, held_out = parts.training, parts.held_out
     support = plan.target_support(training.y, table.target)
-    outside, support_note = _support_messages(support, plan, parts)
+    outside, support_note = _support_messages(support, plan, held_out)
     training = Part(training.X, plan.training_target(training.y), training.positions)
-    model = plan.pipeline(decided.encoder)
-    clusters, held_out = (_clusters_of(table, part) for part in (training, calibration))
-    n_calibration = len(calibration) if held_out is None else len(np.unique(held_out))
+    clusters, held_out_clusters = (_clusters_of(table, part) for part in (training, held_out))
+    n_calibration = len(held_out) if held_out_clusters is None else len(np.unique(held_out_clusters))
     times = None if table.times is None else table.times[table.places(training.positions)]
-    structure = RowStructure(clusters, times)
     decided_plan = replace(plan, support="none" if support is None else support)
-    regressor = _fitted_regressor(model, training, structure, (n_calibration, len(test)), decided_plan, progress)
+    model, structure = plan.pipeline(decided.encoder), RowStructure(clusters, times)
+    regressor = _fitted_regressor(model, training, structure, n_calibration, decided_plan, progress)
     progress("calibrating")
-    regressor.calibrate(calibration.X, calibration.y, clusters=held_out)
-    rows = regressor.rows(test.X, test.y)
+    regressor.calibrate(held_out.X, held_out.y, clusters=held_out_clusters)
     encoder: TableEncoder = fitted_models(regressor)[0][0]
-    notes = [*support_note, *_log_notes(regressor), *category_notes(encoder.columns_, encoder.has_unseen(test.X))]
-    test = Part(decided.shown(decided.places(test.positions)), test.y, test.positions)
-    taxonomy = audit_taxonomy(regressor)
-    evidence = Evidence(
-        regressor,
-        training.positions,
-        calibration.positions,
-        test,
-        rows,
-        taxonomy.assign(rows),
-        at_random=table.times is None,
-        training_r2=None if times is None else r_squared(training.y, np.ravel(regressor.predict(training.X))),
+    notes = [*support_note, *_log_notes(regressor), *category_notes(encoder.columns_, encoder.has_unseen(held_out.X))]
+    tested = _tested_in_turn if times is None else _tested_in_order
+    evidence = tested(decided, regressor, parts, held_out_clusters, plan)
+    return _Fitted(
+        decided, regressor, evidence, audit_taxonomy(evidence.regressor), evidence.intervals(plan.level), outside, notes
     )
-    return _Fitted(decided, evidence, taxonomy, evidence.intervals(plan.level), outside, notes)
+
+
+def _tested_in_turn(
+    table: PreparedTable, regressor: ConformalRegressor, parts: Parts, clusters: IntArray | None, plan: Plan
+) -> Evidence:
+    """Return the test of held-out rows, or of one of each cluster: each half by the thresholds of the other half."""
+    rng = np.random.default_rng([plan.seed, 3])
+    tested = np.arange(len(parts.held_out)) if clusters is None else one_row_of_each(clusters, rng)
+    turns = Turns.of_halves(regressor, parts.halves, tested)
+    rows = replace(regressor.calibration_rows_[tested], clusters=None)
+    test = _shown(table, parts.held_out, tested)
+    groups = audit_taxonomy(regressor).assign(rows)
+    positions = (parts.training.positions, parts.held_out.positions)
+    return Evidence("turns", regressor, *positions, test, rows, groups, turns=turns)
+
+
+def _tested_in_order(
+    table: PreparedTable, regressor: ConformalRegressor, parts: Parts, clusters: IntArray | None, plan: Plan
+) -> Evidence:
+    """Return the test of the later half of held-out rows by the thresholds of the earlier half."""
+    first, second = (np.flatnonzero(parts.halves == half) for half in (0, 1))
+    earlier = calibrated_on_some(regressor, first)
+    if clusters is not None:
+        second = second[one_row_of_each(clusters[second], np.random.default_rng([plan.seed, 3]))]
+    rows = replace(regressor.calibration_rows_[second], clusters=None)
+    training = parts.training
+    return Evidence(
+        "order",
+        earlier,
+        training.positions,
+        parts.held_out.positions[first],
+        _shown(table, parts.held_out, second),
+        rows,
+        audit_taxonomy(earlier).assign(rows),
+        training_r2=r_squared(training.y, np.ravel(regressor.predict(training.X))),
+    )
+
+
+def _shown(table: PreparedTable, part: Part, rows: IntArray) -> Part:
+    """Return some rows of a part, with features as a reader should see them."""
+    positions = part.positions[rows]
+    return Part(table.shown(table.places(positions)), take(part.y, rows), positions)
 
 
 def _decided_on_training_rows(table: PreparedTable, parts: Parts) -> tuple[PreparedTable, Parts]:
     """Return the table and its parts with the columns that the model uses, which the training rows decide."""
-    decided = table.decided_by([table.places(parts[0].positions)])
+    decided = table.decided_by([table.places(parts.training.positions)])
     names = column_names(decided.features) or []
-    training, calibration, test = (Part(columns_of(part.X, names), part.y, part.positions) for part in parts)
-    return replace(decided, encoder=decided.fixed_encoder), (training, calibration, test)
+    training, held_out = (
+        Part(columns_of(part.X, names), part.y, part.positions) for part in (parts.training, parts.held_out)
+    )
+    return replace(decided, encoder=decided.fixed_encoder), Parts(training, held_out, parts.halves)
 
 
 def _fit_cross(table: PreparedTable, plan: Plan, progress: StageProgress) -> _Fitted:
@@ -341,11 +411,11 @@ def _fit_cross(table: PreparedTable, plan: Plan, progress: StageProgress) -> _Fi
     notes = [*support_notes(support, decided=_decides_support(plan)), *_log_notes_of_folds(regressor, models, plan)]
     notes += category_notes(fitted_models(regressor)[0][0].columns_, None)
     rows, intervals = Rows.with_checked_target(models.prediction, test.X, test.y), models.intervals(plan.level)
-    test = Part(decided.shown(decided.places(test.positions)), test.y, test.positions)
+    test = _shown(decided, test, np.arange(len(test)))
     calibration = table.rows[np.sort(np.concatenate([positions for _, positions in regressor.cv]))]
     groups = tested_groups(regressor, intervals, rows)
-    evidence = Evidence(regressor, table.rows, calibration, test, rows, groups, models=models)
-    return _Fitted(decided, evidence, audit_taxonomy(regressor), intervals, outside, notes)
+    evidence = Evidence("cross", regressor, table.rows, calibration, test, rows, groups, turns=models)
+    return _Fitted(decided, regressor, evidence, audit_taxonomy(regressor), intervals, outside, notes)
 
 
 def _warn_of(table: PreparedTable) -> None:
@@ -354,13 +424,9 @@ def _warn_of(table: PreparedTable) -> None:
         warn_user(TableWarning(warning))
 
 
-def _support_messages(support: Support | None, plan: Plan, parts: Parts) -> tuple[list[Message], list[Message]]:
-    """Return a warning of targets outside the support, which is also given here, and a note on the support."""
-    _, calibration, test = parts
-    outside = support_warnings(support, calibration=calibration.y, test=test.y)
-    if not support_warnings(support, calibration=calibration.y):  # `calibrate` warns of calibration targets
-        for warning in outside:
-            warn_user(TableWarning(warning))
+def _support_messages(support: Support | None, plan: Plan, held_out: Part) -> tuple[list[Message], list[Message]]:
+    """Return a warning of targets outside the support, which `calibrate` gives, and a note on the support."""
+    outside = support_warnings(support, calibration=held_out.y)
     return outside, support_notes(support, decided=_decides_support(plan))
 
 
@@ -391,7 +457,7 @@ def _log_notes(regressor: ConformalRegressor) -> list[Message]:
     return [Message(text, ({"target_transform": "none"},), lead="")]
 
 
-def _log_notes_of_folds(regressor: CrossConformalRegressor, tests: CrossFitted, plan: Plan) -> list[Message]:
+def _log_notes_of_folds(regressor: CrossConformalRegressor, tests: Turns, plan: Plan) -> list[Message]:
     """Return a note if models were fitted to the log of the target: how many, what it means, how to switch it off."""
     own, testing = are_of_log(regressor, plan), [each for test in tests.regressors for each in are_of_log(test, plan)]
     if not any((*own, *testing)):
@@ -409,14 +475,13 @@ def _fitted_regressor(
     model: Pipeline,
     training: Part,
     structure: RowStructure,
-    other_rows: tuple[int, int],
+    calibration_rows: int,
     plan: Plan,
     progress: StageProgress,
 ) -> ConformalRegressor:
     """Return the fitted model with the plan's score and groups, or with those selected on the training part.
 
-    `structure` is that of the training rows; `other_rows` are the numbers of rows, or clusters, for calibration and
-    for testing.
+    `structure` is that of the training rows; `calibration_rows` is the number of rows, or clusters, for calibration.
     """
     support = plan.target_support(training.y)
     if plan.nonconformity is not None and plan.taxonomy is not None:
@@ -442,8 +507,8 @@ def _fitted_regressor(
         taxonomy=plan.taxonomy,
         level=plan.level,
         tolerance=plan.tolerance,
-        calibration_rows=other_rows[0],
-        test_rows=other_rows[1],
+        calibration_rows=calibration_rows,
+        test_rows=0,
         support=support,
         tails=plan.tails,
         target_transform=plan.target_transform,

@@ -183,8 +183,7 @@ _CALIBRATE_PER_GROUP = (
     "Calibrate per group: give each group its own threshold, or use a score that gives even coverage.",
     "Use new rows: rows that were not used to fit the model, to calibrate it, or in this audit.",
 )
-_LARGER_SIZES = (0.3, 0.4, 0.5, 0.6)
-_MIN_TRAINING_SIZE = 0.2
+_LARGER_SHARES = (0.3, 0.4, 0.5, 0.6)
 _PROBABLY = 0.8
 
 
@@ -462,25 +461,23 @@ def _ways_to_decide(audit: Audit, style: SettingStyle, study: "Study") -> list[s
     if study.evidence.kind == "cross":  # every row tests already, and groups do not come from the rows
         return []
     n_groups, taxonomy = len(audit.table), study.diagnosis.inputs.taxonomy
-    shares = {"calibration_size": study.plan.calibration_size, "test_size": study.plan.test_size}
+    n_held_out = study.n_rows - study.sizes["training"]
 
-    def enough(groups: int, **changed: float) -> bool:
-        calibration, test = (int(share * study.n_rows) for share in {**shares, **changed}.values())
+    def enough(groups: int, held_out: int) -> bool:
+        calibration, test = (held_out, 0) if audit.in_turn else (held_out // 2, held_out // 2)
         shared = not audit.own_thresholds
         judged = groups_judged(calibration, test, audit.level, audit.tolerance, confidence=_PROBABLY, shared=shared)
         return judged >= groups
 
     ways = []
     if audit.own_thresholds:
-        fewer = [groups for groups in (5, 3, 2) if groups < n_groups and enough(groups)]
+        fewer = [groups for groups in (5, 3, 2) if groups < n_groups and enough(groups, n_held_out)]
         coarser = [with_n_groups(taxonomy, groups) for groups in fewer[:1]]
         ways += [f"use fewer groups ({style.groups(each)})" for each in coarser if each is not None]
     larger = [
-        f"{verb} on more of the rows ({style.setting(name, size)})"
-        for name, verb in (("test_size", "test"), ("calibration_size", "calibrate"))
-        for size in _LARGER_SIZES
-        if shares[name] < size <= shares[name] + 1 - sum(shares.values()) - _MIN_TRAINING_SIZE + 1e-9
-        and enough(n_groups, **{name: size})
+        f"hold out more of the rows, at the expense of the model ({style.setting('held_out', share)})"
+        for share in _LARGER_SHARES
+        if share * study.n_rows > n_held_out and enough(n_groups, int(share * study.n_rows))
     ]
     return ways + larger[:1]
 

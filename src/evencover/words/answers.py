@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.diagnosis import Diagnosis
-from evencover.diagnostics.exact_tests import SIGNIFICANT
+from evencover.diagnostics.exact_tests import CONFIDENCE, SIGNIFICANT
 from evencover.diagnostics.interval_quality import NEGLIGIBLE_R2, Quality
+from evencover.diagnostics.sample_sizes import rows_needed
 from evencover.diagnostics.verdicts import (
     GroupAudit,
     GroupCoverage,
@@ -155,6 +156,14 @@ def is_even(audit: Audit) -> str:
         named = join_first(map(coverage_text, cannot_be_narrower(audit)))
         return f"As even as possible. No group is right too rarely. Right more often than asked: {named}. {ON_A_BOUND}"
     asked = range_text(*tolerance_range(audit))
+    if audit.own_thresholds and audit.evidence == "calibration rows":
+        n_groups = sum(row.rows > 0 for row in audit.table)
+        needed = n_groups * rows_needed(audit.level, audit.tolerance, CONFIDENCE ** (1 / n_groups))
+        return (
+            f"As even as the rows allow. Each group has a threshold from its own rows: {where} lies between {shown}. "
+            f"With about {count_text(round(needed, -1))} held-out rows it would lie between {asked}, which counts as "
+            "even."
+        )
     groups = "No group is shown to be off" if several else "It is not shown to be off"
     return (
         f"Not known yet. {groups}: {where} lies between {shown}. The rows are too few to be sure that it lies between "

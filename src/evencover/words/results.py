@@ -94,7 +94,9 @@ def audit_html(audit: Audit, advice: str) -> Markup:
 
 
 def p_value_scope(audit: Audit) -> str:
-    """Return whether p-values include the variation of the calibration rows; continues "The p-values ..."."""
+    """Return which law the p-values are those of; continues "The p-values ..."."""
+    if audit.in_turn:
+        return "compare rows with the others that have the same threshold (Hypergeometric)"
     verb, distribution = ("include", "BetaBinomial") if audit.sizes_known else ("do not include", "Binomial")
     return f"{verb} the random variation of the calibration rows ({distribution})"
 

@@ -23,8 +23,8 @@ class SettingStyle:
     Parameters
     ----------
     command_line : bool
-        Whether settings are options of the command line, such as ``--test-size 0.4``. Otherwise they are Python
-        arguments, such as ``test_size=0.4``.
+        Whether settings are options of the command line, such as ``--held-out 0.4``. Otherwise they are Python
+        arguments, such as ``held_out=0.4``.
     """
 
     command_line: bool

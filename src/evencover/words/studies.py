@@ -3,7 +3,7 @@
 from math import floor, isnan
 
 from evencover.display.html import Markup, joined, tag
-from evencover.display.text import join_first
+from evencover.display.text import count_text, join_first
 from evencover.guarantees import NO_BOUND, Guarantee
 from evencover.intervals import Intervals, moved_note
 from evencover.quantiles import level_fraction
@@ -84,7 +84,9 @@ def study_notes(study: Study, style: SettingStyle = PYTHON) -> list[str]:
 
 
 def law_text(study: Study) -> str:
-    """Return which models tested the rows of a cross-fitted study, and by which law; otherwise nothing."""
+    """Return which models tested the rows, and by which law; nothing if these are test rows as usual."""
+    if study.evidence.kind == "turns":
+        return _turns_text(study)
     if study.evidence.kind != "cross":
         return ""
     tested, without, units = "Every row", "it", "rows"
@@ -96,6 +98,20 @@ def law_text(study: Study) -> str:
         f"{units}. The tests use the binomial law, as if the tests of different rows were independent. This is an "
         f"approximation, because the models share most of their {units}."
     )
+
+
+def _turns_text(study: Study) -> str:
+    """Return how held-out rows took turns, and what is known of the model for new rows."""
+    n, tested = count_text(len(study.calibration)), "Every held-out row"
+    if study.clusters is not None:
+        tested = f"One held-out row of each {study.clusters}"
+    turns = (
+        f"{tested} was tested once: those of one half by the thresholds of the other half, and the reverse. The model "
+        f"for new rows has the thresholds of all {n}."
+    )
+    if study.audit.evidence == "calibration rows" and study.audit.own_thresholds:
+        return f"{turns} How often these are right follows from their law; it needs no test."
+    return turns
 
 
 def guarantee_text(study: Study, level: float) -> str:
@@ -154,10 +170,13 @@ def _rows_text(study: Study) -> str:
     """Return how many rows there are, and what they were used for."""
     if study.evidence.kind == "cross":
         return _cross_rows_text(study, len(study.test), len(study.calibration))
-    sizes, clusters = ", ".join(f"{n} {part}" for part, n in study.sizes.items()), study.clusters
+    sizes, clusters = study.sizes, study.clusters
+    text = ", ".join(f"{n} {part}" for part, n in sizes.items()) + " rows"
+    if study.evidence.kind == "turns":
+        text = f"{sizes['training']} rows to train, {sizes['held_out']} held out to calibrate and to test in turn"
     if clusters is None:
-        return f"{sizes} rows"
-    return f"{sizes} rows (calibration: each {clusters} counts as one row; test: one row of each {clusters})"
+        return text
+    return f"{text} (calibration: each {clusters} counts as one row; test: one row of each {clusters})"
 
 
 def _cross_rows_text(study: Study, n_tested: int, n_calibration: int) -> str:
