@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
+from math import nan
 from pathlib import Path
 from statistics import fmean, geometric_mean, median
 from time import perf_counter
@@ -16,7 +17,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from benchmarks.interval_data import DataSet, Protocol
+from benchmarks.interval_data import Bin, BinnedResult, DataSet, Protocol
 from benchmarks.interval_methods import Bounds, Method, Task
 from evencover import Intervals, conformal_rank, interval_score
 from evencover.files.archive import atomic_write
@@ -30,7 +31,7 @@ _UNIT_FITS = 3
 
 @dataclass(frozen=True)
 class Counts:
-    """Covered rows and all rows of each class."""
+    """Covered rows and all rows of each class; for bins, of which each row is in several, likewise."""
 
     covered: Sequence[int]
     sizes: Sequence[int]
@@ -40,6 +41,11 @@ class Counts:
         """Return the counts for a boolean and the number of a class of each row."""
         covered = np.bincount(codes[covers], minlength=n_classes)
         return cls(covered.tolist(), np.bincount(codes, minlength=n_classes).tolist())
+
+    @classmethod
+    def of_bins(cls, covers: Any, bins: Sequence[Any]) -> "Counts":
+        """Return the counts for a boolean of each row, and for booleans that say which rows are in each bin."""
+        return cls([int((covers & rows).sum()) for rows in bins], [int(rows.sum()) for rows in bins])
 
     @classmethod
     def pooled(cls, parts: Sequence["Counts"]) -> "Counts":
@@ -58,7 +64,8 @@ class Measured:
     """The quality of one method on one split.
 
     The interval score is divided by the standard deviation of all targets of the data set. A unit is the time of one
-    fit of boosting on the training rows. The p-value is that of the coverage, None if its law is not known.
+    fit of boosting on the training rows. The p-value is that of the coverage, None if its law is not known. The range
+    is max − min of the test targets. Only the protocol ``pcs`` has bins.
     """
 
     coverage: float
@@ -71,18 +78,27 @@ class Measured:
     spread_classes: Counts
     clusters: Counts
     p_value: float | None = None
+    target_range: float = nan
+    bins: Counts = Counts((), ())
+
+    @property
+    def width_over_range(self) -> float:
+        """The mean width divided by the range of the test targets."""
+        return self.mean_width / self.target_range
 
     @classmethod
     def from_json(cls, text: str) -> "Measured":
         """Return what `json.dumps(asdict(...))` wrote."""
         values = json.loads(text)
-        counts = {name: Counts(**values[name]) for name in ("thirds", "spread_classes", "clusters")}
-        return cls(**values | counts)
+        return cls(**{name: Counts(**value) if isinstance(value, dict) else value for name, value in values.items()})
 
 
 @dataclass(frozen=True, eq=False)
 class TestRows:
-    """Targets of the test rows, and the class of each: thirds and ten classes of the judge's spread, ten clusters."""
+    """Targets of the test rows, and the class of each: thirds and ten classes of the judge's spread, ten clusters.
+
+    If there are published bins, also which rows are in each bin.
+    """
 
     __test__ = False  # not a class of tests, for pytest
 
@@ -91,27 +107,28 @@ class TestRows:
     spread_classes: Any
     clusters: Any
     target_deviation: float
+    bins: Mapping[Bin, Any] = field(default_factory=dict)
 
 
-def split_rows(data: DataSet, protocol: Protocol, seed: int) -> tuple[Task, Any]:
-    """Return the task of a split, and the targets of its test rows."""
-    training, calibration, test = protocol.split(len(data.y), seed)
-    parts = (data.X[training], data.y[training], data.X[calibration], data.y[calibration], data.X[test])
-    return Task(*parts, protocol.level, seed), data.y[test]
+def split_rows(data: DataSet, protocol: Protocol, seed: int) -> tuple[Task, DataSet]:
+    """Return the task of a split, and its test rows with their targets."""
+    training, calibration, test = (data.subset(positions) for positions in protocol.split(len(data.y), seed))
+    return Task(training.X, training.y, calibration.X, calibration.y, test.X, protocol.level, seed), test
 
 
-def judged_rows(task: Task, y_test: Any, target_deviation: float) -> TestRows:
+def judged_rows(task: Task, test: DataSet, target_deviation: float) -> TestRows:
     """Return the test rows in classes of the spread of a quantile forest, the judge, and in clusters of features."""
     judge = QuantileForest(level=_JUDGE_LEVEL, random_state=task.seed + _JUDGE_SEED).fit(task.X_train, task.y_train)
     spread = judge.predict_full(task.X_test).spread
     scaler = StandardScaler().fit(task.X_train)
     clusters = KMeans(_CLUSTERS, n_init=3, random_state=task.seed).fit(scaler.transform(task.X_train))
     return TestRows(
-        y_test,
+        test.y,
         equal_classes(spread, _THIRDS),
         equal_classes(spread, _CLASSES),
         clusters.predict(scaler.transform(task.X_test)),
         target_deviation,
+        test.bins,
     )
 
 
@@ -138,8 +155,8 @@ def measure_split(
     if missing:
         report(f"{data.name} judge {seed} ...")
         with threadpool_limits(1):  # so that times and results do not depend on the number of cores and workers
-            task, y_test = split_rows(data, protocol, seed)
-            rows = judged_rows(task, y_test, float(np.std(data.y)))
+            task, test = split_rows(data, protocol, seed)
+            rows = judged_rows(task, test, float(np.std(data.y)))
             for name in missing:
                 report(f"{data.name} {name} {seed} ...")
                 _store(paths[name], measure(methods[name], task, rows))
@@ -183,6 +200,8 @@ def measured(bounds: Bounds, task: Task, rows: TestRows, *, seconds: float, unit
         Counts.of(covers, rows.spread_classes, _CLASSES),
         Counts.of(covers, rows.clusters, _CLUSTERS),
         p_value,
+        float(np.ptp(rows.y)),
+        Counts.of_bins(covers, list(rows.bins.values())),
     )
 
 
@@ -274,6 +293,15 @@ def worst_third(by_seed: Sequence[Measured]) -> float:
 def mean_score(by_seed: Sequence[Measured]) -> float:
     """Return the mean interval score over the splits of one data set."""
     return fmean(each.interval_score for each in by_seed)
+
+
+def binned_result(by_seed: Sequence[Measured]) -> BinnedResult:
+    """Return the means over the splits of one data set; the coverage of each bin is pooled over them."""
+    return BinnedResult(
+        fmean(each.coverage for each in by_seed),
+        fmean(each.width_over_range for each in by_seed),
+        Counts.pooled([each.bins for each in by_seed]).coverage.tolist(),
+    )
 
 
 def relative_score(found: Results, reference: Results) -> float:

@@ -17,7 +17,7 @@ from evencover.calibration.group_thresholds import TwoTails
 from evencover.models import QuantileForest, WithSpread
 from evencover.models.target_transforms import with_target_transform
 from evencover.scores.support import without_support
-from evencover.studies import Plan
+from evencover.studies import Plan, study
 
 EFFORTS = ("fast", "normal", "best")
 FORMER, MAPIE_CQR = "former default", "MAPIE CQR"
@@ -29,7 +29,10 @@ _DIFFICULTY_BINS = 3
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What a method gets: training rows, calibration rows, the features of the test rows, the level and a seed."""
+    """What a method gets: training rows, calibration rows, the features of the test rows, the level and a seed.
+
+    Without calibration rows (arrays of length 0), the method divides the training rows itself, as it likes.
+    """
 
     X_train: Any
     y_train: Any
@@ -74,6 +77,17 @@ def default_bounds(task: Task, *, effort: str) -> Bounds:
     """Return the bounds of evencover's default at an effort."""
     model = Plan(level=task.level, seed=task.seed, effort=effort).estimator(task.n_rows)
     return _calibrated(_recommended(model, task), task)
+
+
+def study_bounds(task: Task, *, effort: str) -> Bounds:
+    """Return the bounds of evencover's default at an effort, where a study divides the training rows itself."""
+    import pandas as pd
+
+    names = [f"x{i}" for i in range(task.X_train.shape[1])]
+    table = pd.DataFrame(task.X_train, columns=names).assign(y=task.y_train)
+    regressor = study(table, "y", plan=Plan(level=task.level, seed=task.seed, effort=effort)).regressor
+    intervals = regressor.predict_interval(pd.DataFrame(task.X_test, columns=names), level=task.level)
+    return Bounds(intervals.lower, intervals.upper)
 
 
 def former_bounds(task: Task) -> Bounds:
@@ -166,6 +180,11 @@ def default_name(effort: str) -> str:
 def default_methods(efforts: Sequence[str]) -> dict[str, Method]:
     """Return evencover's default at each of these efforts, by name."""
     return {default_name(effort): Method(partial(default_bounds, effort=effort)) for effort in efforts}
+
+
+def study_methods(efforts: Sequence[str]) -> dict[str, Method]:
+    """Return evencover's default at each of these efforts, by name, for tasks without calibration rows."""
+    return {default_name(effort): Method(partial(study_bounds, effort=effort), ("pandas",)) for effort in efforts}
 
 
 OTHER_METHODS: Mapping[str, Method] = {

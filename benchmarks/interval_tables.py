@@ -6,12 +6,13 @@ from math import isnan
 from statistics import fmean, geometric_mean
 from typing import Protocol as Interface
 
-from benchmarks.interval_data import EVEN, PUBLISHED, DataSet, Protocol
+from benchmarks.interval_data import EVEN, PCS, PCS_METHODS, PCS_OOB, PUBLISHED, BinnedResult, DataSet, Protocol
 from benchmarks.interval_measures import (
     MIN_CLASS_ROWS,
     Measured,
     Results,
     RootMeanSquare,
+    binned_result,
     mean_score,
     relative_score,
     summary,
@@ -29,7 +30,10 @@ TITLES = (*(f"CLEAR {variant}" for variant in VARIANTS), BEST_CLEAR, BEST_CQR)
 
 @dataclass(frozen=True)
 class Bars:
-    """What the default must reach: largest values, but the smallest for the third and the p-value."""
+    """What the default must reach: largest values, but the smallest for the third, the worst bin and the p-value.
+
+    The values over pcs_oob are ratios of widths; the others are ratios of interval scores.
+    """
 
     over_former: float = 0.80
     over_mapie_cqr: float = 0.70
@@ -41,6 +45,13 @@ class Bars:
     fast_units: float = 15.0
     over_published: float = 0.97
     over_published_of_one_set: float = 1.08
+    over_pcs_oob: float = 1.00
+    over_pcs_oob_of_one_set: float = 1.15
+    over_pcs_oob_of_insurance: float = 1.30
+    smallest_coverage: float = 0.895
+    largest_coverage: float = 0.92
+    bins: float = 0.025
+    worst_bin: float = 0.86
 
 
 BARS = Bars()
@@ -208,6 +219,101 @@ class PublishedTables:
         ]
 
 
+@dataclass(frozen=True)
+class _BinnedMeans:
+    """Means of one method over data sets: of the ratio of widths the geometric mean, of the other numbers the mean."""
+
+    over_pcs_oob: float
+    coverage: float
+    bins: float
+    worst_bin: float
+
+
+class PcsTables:
+    """The tables of the protocol ``pcs``, with the published results by data set and method."""
+
+    protocol = PCS
+    columns = (
+        *("data set", "rows", "method", "coverage", "width / range", f"width over {PCS_OOB}", "RMS, bins", "worst bin"),
+        *("interval score", "seconds"),
+    )
+    summary_columns = ("method", f"width over {PCS_OOB}", "coverage", "RMS, bins", "worst bin")
+
+    def __init__(self, published: Mapping[str, Mapping[str, BinnedResult]]) -> None:
+        self.published = published
+
+    def header(self) -> list[str]:
+        """Return the first two lines of the table."""
+        return _header(self.columns)
+
+    def rows(self, data: DataSet, by_method: Mapping[str, Sequence[Measured]]) -> list[str]:
+        """Return a line for each method, then for each published one."""
+        start, lines = (data.name, spaced(len(data.y))), []
+        for name, by_seed in by_method.items():
+            ends = (_number(mean_score(by_seed)), _number(fmean(each.seconds for each in by_seed)))
+            lines.append(row((*start, name, *self._cells(data.name, binned_result(by_seed)), *ends)))
+        for method, found in self.published[data.name].items():
+            title = f"{method} ({found.model})" if found.model else method
+            lines.append(row((*start, title, *self._cells(data.name, found), "", "")))
+        return lines
+
+    def _cells(self, name: str, found: BinnedResult) -> tuple[str, ...]:
+        numbers = (self.over_pcs_oob(name, found), found.root_mean_square(self.protocol.level), found.worst_bin)
+        return f"{found.coverage:.3f}", _number(found.width_over_range), *(f"{number:.3f}" for number in numbers)
+
+    def over_pcs_oob(self, name: str, found: BinnedResult) -> float:
+        """Return the ratio of a width on a data set to that of the published pcs_oob."""
+        return found.width_over_range / self.published[name][PCS_OOB].width_over_range
+
+    def summary(self, results: AllResults) -> list[str]:
+        """Return a line for each method, then for each published one on the same data sets."""
+        names = next(iter(results.values()))
+        by_method = {method: _binned(found) for method, found in results.items()}
+        by_method |= {method: {name: self.published[name][method] for name in names} for method in PCS_METHODS}
+        lines = _header(self.summary_columns)
+        for method, found in by_method.items():
+            title = f"{method} (narrowest model)" if any(each.model for each in found.values()) else method
+            means = self._means(found)
+            numbers = (means.over_pcs_oob, means.coverage, means.bins, means.worst_bin)
+            lines.append(row((title, *(f"{number:.3f}" for number in numbers))))
+        return lines
+
+    def _means(self, found: Mapping[str, BinnedResult]) -> _BinnedMeans:
+        return _BinnedMeans(
+            geometric_mean(self.over_pcs_oob(name, each) for name, each in found.items()),
+            fmean(each.coverage for each in found.values()),
+            fmean(each.root_mean_square(self.protocol.level) for each in found.values()),
+            fmean(each.worst_bin for each in found.values()),
+        )
+
+    def missed(self, results: AllResults) -> list[str]:
+        """Return a sentence for each bar that is missed."""
+        if CHECKED not in results:
+            return [f"{CHECKED} was not measured."]
+        found = _binned(results[CHECKED])
+        means, by_set = self._means(found), {"insurance": BARS.over_pcs_oob_of_insurance}
+        sentences = [
+            _missed_above(f"geometric mean width over {PCS_OOB}", means.over_pcs_oob, BARS.over_pcs_oob),
+            *(
+                _missed_above(
+                    f"width over {PCS_OOB} on {name}",
+                    self.over_pcs_oob(name, each),
+                    by_set.get(name, BARS.over_pcs_oob_of_one_set),
+                )
+                for name, each in found.items()
+            ),
+            _missed_below("mean coverage", means.coverage, BARS.smallest_coverage),
+            _missed_above("mean coverage", means.coverage, BARS.largest_coverage),
+            _missed_above("mean RMS over bins", means.bins, BARS.bins),
+            _missed_below("mean coverage of the worst bin", means.worst_bin, BARS.worst_bin),
+        ]
+        return [each for each in sentences if each is not None]
+
+
+def _binned(found: Results) -> dict[str, BinnedResult]:
+    return {name: binned_result(by_seed) for name, by_seed in found.items()}
+
+
 def _score_in_units_of_target(by_seed: Sequence[Measured]) -> float:
     return mean_score(by_seed) * by_seed[0].target_deviation
 
@@ -238,7 +344,12 @@ def _missed_below(name: str, value: float | None, bar: float) -> str | None:
     """Return a sentence if a value is below the bar or unknown."""
     if value is None:
         return f"{CHECKED}: the {name} is not known; the bar is at least {bar}."
-    return None if value >= bar else f"{CHECKED}: the {name} is {value:.3g}; the bar is at least {bar}."
+    return None if value >= bar else f"{CHECKED}: the {name} is {value:.4g}; the bar is at least {bar}."
+
+
+def _missed_above(name: str, value: float, bar: float) -> str | None:
+    """Return a sentence if a value is above the bar or not a number."""
+    return None if value <= bar else f"{CHECKED}: the {name} is {value:.4g}; the bar is at most {bar}."
 
 
 def _missed_units(method: str, units: float, bar: float) -> str | None:

@@ -5,7 +5,11 @@ DIR/clear are used as well. Of files with the same rows, only the last one is us
 
 The protocol ``even`` compares methods at level 0.9: 40 % of the rows for training, 40 % for calibration, 20 % for the
 test, five times. The protocol ``published`` compares evencover's default with scores that others published in the file
-DIR/clear/published.csv, at level 0.95, on the same splits.
+DIR/clear/published.csv, at level 0.95, on the same splits. The protocol ``pcs`` compares evencover's default with
+results that others published in the folder DIR/pcs, at level 0.9, on the same splits: widths, and coverage in bins of
+the features. Of 80 % of the rows, it gets the first 5000 and divides them itself into training and calibration rows, as
+``evencover run`` does; 20 % are for the test. The data sets are those with a file DIR/pcs/NAME_bins.csv. Their tables
+are DIR/pcs/NAME.csv or DIR/clear/NAME.csv; the other protocols do not use the folder DIR/pcs.
 
 The output folder has one JSON file for each data set, protocol, method and seed. What has such a file is not measured
 again, so an interrupted benchmark continues where it stopped. Delete the folder after a change of the code or the data.
@@ -23,11 +27,22 @@ from typing import Any
 
 from joblib import Parallel, delayed, parallel_config
 
-from benchmarks.interval_data import EVEN, PROTOCOLS, PUBLISHED, DataSet, published_scores, read_folder, with_published
+from benchmarks.interval_data import (
+    EVEN,
+    PCS,
+    PROTOCOLS,
+    PUBLISHED,
+    DataSet,
+    published_results,
+    published_scores,
+    read_binned,
+    read_folder,
+    with_published,
+)
 from benchmarks.interval_figure import write_figure
 from benchmarks.interval_measures import Measured, Results, measure_split
-from benchmarks.interval_methods import EFFORTS, OTHER_METHODS, Method, default_methods
-from benchmarks.interval_tables import EvenTables, PublishedTables, Tables
+from benchmarks.interval_methods import EFFORTS, OTHER_METHODS, Method, default_methods, study_methods
+from benchmarks.interval_tables import EvenTables, PcsTables, PublishedTables, Tables
 from benchmarks.machine import machine
 from benchmarks.tables import with_table
 from evencover.models.folds import end_with_parent
@@ -35,6 +50,7 @@ from evencover.models.folds import end_with_parent
 PAGE_MARKS = {
     EVEN.name: ("<!-- intervals: start -->", "<!-- intervals: end -->"),
     PUBLISHED.name: ("<!-- published intervals: start -->", "<!-- published intervals: end -->"),
+    PCS.name: ("<!-- pcs intervals: start -->", "<!-- pcs intervals: end -->"),
 }
 _PACKAGES = ("numpy", "scikit-learn", "quantile-forest", "mapie", "crepes", "evencover")
 
@@ -138,7 +154,7 @@ def _parsed(arguments: Sequence[str] | None, methods: Mapping[str, Method] | Non
     if options.figure is not None and protocol is not EVEN:
         parser.error("--figure is only for --protocol even")
     if methods is None:
-        methods = default_methods(options.efforts) | (dict(OTHER_METHODS) if protocol is EVEN else {})
+        methods = _protocol_methods(options.protocol, options.efforts)
     if missing := [name for name, method in methods.items() if not _is_installed(method)]:
         parser.error(f"packages are missing for {', '.join(missing)}: install those in requirements-bench.txt")
     try:
@@ -147,13 +163,22 @@ def _parsed(arguments: Sequence[str] | None, methods: Mapping[str, Method] | Non
         parser.error(str(error))
 
 
+def _protocol_methods(protocol: str, efforts: Sequence[str]) -> dict[str, Method]:
+    """Return the methods that a protocol compares."""
+    if protocol == PCS.name:
+        return study_methods(efforts)
+    return default_methods(efforts) | (dict(OTHER_METHODS) if protocol == EVEN.name else {})
+
+
 def _benchmark(options: Namespace, methods: Mapping[str, Method]) -> Benchmark:
     """Return what to measure; raise ValueError if a file is missing or unfit."""
-    found = read_folder(options.data_dir, options.names)
+    found = (read_binned if options.protocol == PCS.name else read_folder)(options.data_dir, options.names)
     if options.page is not None:
         with_table(options.page.read_text(encoding="utf-8"), (), marks=PAGE_MARKS[options.protocol])
     if options.protocol == EVEN.name:
         return Benchmark(found, methods, EvenTables())
+    if options.protocol == PCS.name:
+        return Benchmark(found, methods, PcsTables(published_results(options.data_dir, found)))
     scores = published_scores(options.data_dir, options.seeds)
     return Benchmark(with_published(found, scores), methods, PublishedTables(scores))
 
