@@ -149,15 +149,18 @@ class QuantilePair:
         return np.stack([self.lower(X), self.upper(X)])
 
 
-def split_cqr(features: Features, parts: Sequence[Any], y: FloatArray, level: float) -> FloatArray:
-    """Return the bounds of the test rows by conformalized quantile regression. Shape (2, m).
+def split_cqr(
+    features: Features, training: Any, turns: Sequence[tuple[Any, Any]], y: FloatArray, level: float
+) -> FloatArray:
+    """Return bounds by conformalized quantile regression. Shape (2, n); those of rows that are not tested are NaN.
 
-    `parts` are the training, calibration and test rows, and `y` has the targets of all rows of the table.
+    `turns` are pairs of calibration rows and the rows that they test, and `y` has the targets of all rows of the table.
     """
-    training, calibration, test = parts
-    pair = QuantilePair.fitted(features, training, y[training], level)
-    scores = outside(y[calibration], pair.bounds(features.values[calibration]))
-    return widened(pair.bounds(features.values[test]), float(conformal_quantile(scores, level)))
+    pair, bounds = QuantilePair.fitted(features, training, y[training], level), np.full((2, len(y)), np.nan)
+    for calibration, test in turns:
+        scores = outside(y[calibration], pair.bounds(features.values[calibration]))
+        bounds[:, test] = widened(pair.bounds(features.values[test]), float(conformal_quantile(scores, level)))
+    return bounds
 
 
 def cross_cqr(features: Features, folds: Sequence[tuple[Any, Any]], y: FloatArray, level: float) -> Any:

@@ -2,9 +2,10 @@
 
 It prints a line per table: the R2 of evencover's model, of one-hot ridge and of LightGBM on the test rows, and
 evencover's interval score divided by that of LightGBM with conformalized quantile regression (CQR). The peers are
-fitted on the training rows of evencover's study, and calibrated on its calibration rows. If every row takes its turn,
-the peers are cross-validated, too. Numbers of peers are kept in the output folder for the next time, as long as the
-rows and columns are the same. Needs the packages in `requirements-bench.txt`.
+fitted on the training rows of evencover's study, and calibrated on its other rows: if these are tested in turn, one
+half of them calibrates the intervals of the other half, and the reverse. If the study is cross-fitted, the peers are,
+too. Numbers of peers are kept in the output folder for the next time, as long as the rows and columns are the same.
+Needs the packages in `requirements-bench.txt`.
 """
 
 import json
@@ -30,9 +31,9 @@ from evencover.files.archive import atomic_write
 from evencover.groups import Groups
 from evencover.inputs.arrays import FloatArray
 from evencover.inputs.frames import as_numbers, column, column_names
-from evencover.model_selection import three_way_split
 from evencover.models.encoding import Recognition
 from evencover.studies import Plan, Study, TableError, study
+from evencover.studies.evidence import EvidenceKind
 from evencover.studies.table_preparation import ColumnRoles, prepare_table
 from evencover.tables.files import read_table
 
@@ -56,62 +57,60 @@ _MANY_VALUES = 50
 
 @dataclass(frozen=True, eq=False)
 class UsedRows:
-    """The rows that a study used, by position in the table; if every row takes its turn, training and test are all.
+    """The rows that a study used, by position in the table.
 
     Parameters
     ----------
+    kind : {"turns", "order", "cross", "batches"}
+        How the study used them; see `Evidence`.
     training, calibration, test : ndarray of int
-        The positions.
-    takes_turns : bool
-        Whether each row trains, calibrates and tests.
+        The positions. Rows that are tested in turn are calibration and test rows; in a cross-fitted study, all rows are
+        training and test rows.
     clusters : ndarray of shape (n,), optional
-        What belongs together and is in one fold, if rows take turns.
+        What belongs together, and is in one half or fold.
     """
 
+    kind: EvidenceKind
     training: Any
     calibration: Any
     test: Any
-    takes_turns: bool = False
     clusters: Any = None
 
     @classmethod
     def of(cls, found: Study, table: Any) -> "UsedRows":
         """Return the rows of a study of this table."""
         clusters = None if found.clusters is None else column(table, found.clusters, "clusters")
-        takes_turns = found.evidence.kind == "cross"
-        return cls(found.training, found.calibration, found.test.positions, takes_turns, clusters)
+        return cls(found.evidence.kind, found.training, found.calibration, found.test.positions, clusters)
 
     @classmethod
     def of_run(cls, results: Mapping[str, Any], table: Any, test: Any) -> "UsedRows":
-        """Return the rows of a run of the command, from its results and its test rows, by splitting the table again.
+        """Return the rows of a run of the command, from its results and its test rows.
 
-        The sample of a large table is not known, so that as many other rows are training rows.
+        A cluster has one test row, but all of its rows were held out. The sample of a large table is not known, so that
+        as many other rows are training rows.
         """
-        rows = _rows_of_run(results, table)
+        rows, sizes = _rows_of_run(results, table), results["rows"]
         together, time = results["clusters"], results["time"]
         clusters = None if together is None else column(table, together, "clusters")
         if results["calibration"] == "cross":
-            return cls(rows, rows, test, takes_turns=True, clusters=clusters)
-        if time is not None:
-            ordered = np.setdiff1d(rows, test)
-            ordered = ordered[np.argsort(_times(table, time)[ordered], kind="stable")]
-            training, calibration = np.split(ordered, [results["rows"]["training"]])
-            return cls(training, calibration, test)
-        if "diagnosis" in results["rows"]:
-            others = np.random.default_rng(results["seed"]).permutation(np.setdiff1d(rows, test))
-            training, calibration = np.split(others, [results["rows"]["training"]])
-            return cls(training, calibration, test)
-        codes = None if clusters is None else Groups.from_labels(clusters[rows]).codes
-        parts = three_way_split(rows, rows, clusters=codes, random_state=results["seed"])
-        training, calibration, possible = (rows[part.positions] for part in parts)
-        if not np.isin(test, possible).all():
-            raise ValueError("results must be of a random split of this table; some test rows are in another part")
-        return cls(training, calibration, test)
+            return cls("cross", rows, rows, test, clusters)
+        if "held_out" in sizes:
+            units = rows if clusters is None else Groups.from_labels(clusters[rows]).codes
+            held_out = np.isin(units, units[np.isin(rows, test)])
+            used = cls("turns", rows[~held_out], rows[held_out], test, clusters)
+            _check_sizes(sizes, training=len(used.training), held_out=len(used.calibration))
+            return used
+        others = np.setdiff1d(rows, test)
+        if time is None:
+            kind, others = "batches", np.random.default_rng(results["seed"]).permutation(others)
+        else:
+            kind, others = "order", others[np.argsort(_times(table, time)[others], kind="stable")]
+        return cls(kind, *np.split(others, [sizes["training"]]), test)
 
     def digest(self, names: Sequence[str], target: str) -> str:
         """Return a hash of the rows and of the columns, which says whether numbers of peers are still right."""
         rows = (np.asarray(part, dtype=np.int64).tobytes() for part in (self.training, self.calibration, self.test))
-        content = "\n".join([*names, target, str(self.takes_turns), *(sha256(part).hexdigest() for part in rows)])
+        content = "\n".join([*names, target, self.kind, *(sha256(part).hexdigest() for part in rows)])
         return sha256(content.encode()).hexdigest()[:16]
 
 
@@ -151,7 +150,7 @@ def peer_scores(
         Nominal coverage.
     """
     start, features = perf_counter(), Features.of_table(table, names)
-    outputs = _in_turns if used.takes_turns else _on_parts
+    outputs = _cross_fitted if used.kind == "cross" else _on_parts
     by_ridge, by_boosting, bounds = outputs(features, target, used, level)
     y, intervals = target[used.test], Intervals(bounds[0], bounds[1])
     return PeerScores(
@@ -168,10 +167,17 @@ def _on_parts(features: Features, y: FloatArray, used: UsedRows, level: float) -
     """Return the predictions of both peers, and the bounds, for the test rows."""
     X = features.values[used.test]
     predictions = [peer(features, used.training, y[used.training])(X) for peer in (ridge, boosting)]
-    return *predictions, split_cqr(features, (used.training, used.calibration, used.test), y, level)
+    return *predictions, split_cqr(features, used.training, turns(used), y, level)[:, used.test]
 
 
-def _in_turns(features: Features, y: FloatArray, used: UsedRows, level: float) -> tuple[FloatArray, ...]:
+def turns(used: UsedRows) -> list[tuple[Any, Any]]:
+    """Return calibration rows and the rows that they test: all, or one half of the held-out rows and the other half."""
+    if used.kind != "turns":
+        return [(used.calibration, used.test)]
+    return _folds(used.calibration, used.clusters, 2)
+
+
+def _cross_fitted(features: Features, y: FloatArray, used: UsedRows, level: float) -> tuple[FloatArray, ...]:
     """Return the same for rows of ten folds, each by models of the other folds, with cross-validated thresholds."""
     outputs = np.full((4, len(y)), np.nan)  # ridge, boosting, lower and upper bound
     for rest, rows in _folds(used.training, used.clusters, FOLDS):
@@ -208,6 +214,12 @@ def peers_of_run(file: Path, output: Path) -> PeerScores:
     used = UsedRows.of_run(results, table, column(read_table(output / "intervals.csv"), "row", "intervals"))
     names = [each["name"] for each in features]
     return peer_scores(table, names, _targets(table, results["target"]), used, level=results["level"])
+
+
+def _check_sizes(expected: Mapping[str, int], **sizes: int) -> None:
+    """Raise ValueError unless there are as many rows of each use as in a run."""
+    if expected != sizes:
+        raise ValueError(f"results must be of this table; they have {dict(expected)} rows, and the table has {sizes}")
 
 
 def _rows_of_run(results: Mapping[str, Any], table: Any) -> Any:

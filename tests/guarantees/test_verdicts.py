@@ -230,6 +230,19 @@ def test_posterior_intervals_miss_jointly_in_5_percent():
     assert binom.ppf(ONE_IN_A_MILLION, REPEATS, 0.045) <= missed <= max_count(0.05, REPEATS)
 
 
+def test_thresholds_tested_in_turn_have_the_law_of_their_calibration_rows():
+    """Whatever the test found: its rows are the calibration rows, which would count twice."""
+    _, truth = own_thresholds(np.random.default_rng(10))
+    sizes, ranks = np.array(OWN_SIZES), np.array([conformal_rank(n, LEVEL) for n in OWN_SIZES])
+    known = own_threshold_coverage(sizes // 2, sizes, sizes, LEVEL, in_turn=True)
+    np.testing.assert_allclose(known.estimate, ranks / (sizes + 1))
+    missed = int(((truth < known.low) | (truth > known.high)).any(axis=1).sum())
+    outside = int((np.abs(truth - LEVEL).max(axis=1) > known.all_within).sum())
+    lowest, highest = binom.ppf([ONE_IN_A_MILLION, 1 - ONE_IN_A_MILLION], REPEATS, 0.05)
+    assert binom.ppf(ONE_IN_A_MILLION, REPEATS, 0.045) <= missed <= max_count(0.05, REPEATS)
+    assert lowest <= outside <= highest
+
+
 def test_with_ties_the_lower_ends_of_the_posterior_are_valid():
     """The upper ends are not: ties push coverage up."""
     covered, truth = own_thresholds(np.random.default_rng(3), decimals=1)
@@ -254,11 +267,13 @@ def one_threshold(factors, decimals):
     return rng.binomial(TESTED, truth), np.stack(truth), calibration
 
 
+@pytest.mark.parametrize("in_turn", [False, True])
 @pytest.mark.parametrize("factors", [(1, 1, 1), (1, 1.3, 2)])
 @pytest.mark.parametrize("decimals", [None, 1])
-def test_combined_intervals_are_jointly_valid(factors, decimals):
+def test_combined_intervals_are_jointly_valid(factors, decimals, in_turn):
+    """Of calibration and test rows; if the calibration rows were tested in turn, of the calibration rows alone."""
     covered, truth, calibration = one_threshold(factors, decimals)
-    known = shared_threshold_coverage(covered, np.array(TESTED), calibration, LEVEL)
+    known = shared_threshold_coverage(covered, np.array(TESTED), calibration, LEVEL, in_turn=in_turn)
     low, high = known.low, known.high
     below, above = (truth < low).any(axis=1).sum(), (truth > high).any(axis=1).sum()
     assert below <= max_count(0.025, REPEATS)

@@ -46,7 +46,7 @@ The exit status of `run` and `audit` is 3 if coverage is uneven or differs from 
 otherwise 0. With --strict, it is 4 if there are too few rows to decide. A pipeline can use it as a check. Every command
 has --json and --help."""
 _REPRODUCE = "Reproduce the paper's tables and synthetic figures, and check its claims and the diagnostics."
-_EXAMPLES = {"--tolerance": 0.03, "--calibration-size": 0.4, "--test-size": 0.2}  # of shares; otherwise a level
+_EXAMPLES = {"--tolerance": 0.03, "--held-out": 0.2}  # of shares; otherwise a level
 
 
 def app() -> Any:

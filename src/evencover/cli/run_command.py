@@ -105,8 +105,9 @@ def run(
         cross-validation; for small tables. Its guarantee is weaker. auto: cross if a split would leave too few rows to
         calibrate the groups.
     held_out
-        Share of the rows that the model does not see, so that they calibrate and test it. By default a fifth, but at
-        least 200 rows and at most 20 000. Only for a split.
+        Share of the rows that the model does not see, so that they calibrate and test it. By default a tenth, at most
+        20 000 rows; but at least 10 / (1 - level) rows for each threshold (100 at level 0.9), unless that is more than
+        a third. Only for a split.
     clusters
         A column of clusters, such as patients. All rows of a cluster are in the same part. In the calibration, each
         cluster counts as one row; the test uses one row of each.

@@ -378,9 +378,9 @@ class _PassProgress:
 def _best_even(candidates: list[Candidate], *, prefer_groups: bool) -> Candidate:
     """Return the simplest candidate among the even ones whose interval score is at most 1 % above the smallest.
 
-    If none is even, the undecided ones are used instead; if there are none, the uneven ones. Only the preferred ones are
-    considered, if there are any: those with groups or, with few calibration rows, those with one threshold that is not
-    uneven.
+    If none is even, the undecided ones are used instead; if there are none, the uneven ones. If there are any preferred
+    ones, only they are considered: those with groups or, with few calibration rows, those with one threshold that is
+    not uneven.
     """
     grouped = [each for each in candidates if not each.has_one_threshold and each.verdict == "even"]
     single = [each for each in candidates if each.has_one_threshold and each.verdict != "uneven"]

@@ -487,7 +487,7 @@ def category_notes(columns: Sequence[Encoded], unseen: BoolArray | None) -> list
     columns : sequence of EncodedColumn, EncodedCategories and EncodedDate
         How a model encodes the table.
     unseen : ndarray of bool, shape (n,), or None
-        Which test rows have a category that the model has not seen.
+        Which held-out rows have a category that the model has not seen.
     """
     many = [each for each in columns if isinstance(each, EncodedCategories)]
     if not many:
@@ -498,7 +498,7 @@ def category_notes(columns: Sequence[Encoded], unseen: BoolArray | None) -> list
         "drawn towards the mean of all rows if they are few. A new value has the mean of all rows"
     )
     if unseen is not None and unseen.any():
-        text += f"; {np.count_nonzero(unseen)} of {len(unseen)} test rows have a value that no training row has"
+        text += f"; {np.count_nonzero(unseen)} of {len(unseen)} held-out rows have a value that no training row has"
     return [Message(text)]
 
 

@@ -169,6 +169,8 @@ class Turns:
         The guarantee of the model of the study.
     groups : Groups, optional
         The groups of the tested rows; by default those of the models that test them.
+    model : ConformalRegressor, optional
+        The model of the study, if each of the others has the thresholds of a half of its calibration rows.
     """
 
     regressors: tuple[Any, ...]
@@ -176,6 +178,7 @@ class Turns:
     order: IntArray
     guarantee: Guarantee
     groups: Groups | None = None
+    model: ConformalRegressor | None = None
 
     @classmethod
     def of_halves(cls, regressor: ConformalRegressor, halves: IntArray, tested: IntArray) -> "Turns":
@@ -195,7 +198,7 @@ class Turns:
         regressors = tuple(calibrated_on_some(regressor, np.flatnonzero(halves != half)) for half in (0, 1))
         rows = tuple(replace(everything[each], clusters=None) for each in testing)
         groups = regressor.taxonomy_.assign(everything[tested])
-        return cls(regressors, rows, np.argsort(np.concatenate(testing)), regressor.guarantee_, groups)
+        return cls(regressors, rows, np.argsort(np.concatenate(testing)), regressor.guarantee_, groups, regressor)
 
     @property
     def strata(self) -> IntArray:
@@ -229,11 +232,19 @@ class Turns:
             upper,
             level=parts[0].level,
             groups=self._groups_of(parts) if self.groups is None else self.groups,
-            guarantee=self.guarantee,
+            guarantee=self.guarantee if self.model is None else self._with_ties(self.model, level),
             prediction=prediction,
             replaced=replaced,
             side=parts[0].side,
         )
+
+    def _with_ties(self, model: ConformalRegressor, level: Levels) -> Guarantee:
+        """Return the guarantee of the model, with the groups where several calibration scores equal a threshold."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TooFewRowsWarning)
+            found = [model.predict_interval(rows, level=level).guarantee for rows in self.rows]
+        tied = dict.fromkeys(label for each in found if each is not None for label in each.tied)
+        return replace(self.guarantee, tied=tuple(tied))
 
     def _groups_of(self, parts: Sequence[Intervals]) -> Groups | None:
         """Return the groups of the models; None if bins were merged in some only, so that a label means different rows.
@@ -249,15 +260,35 @@ class Turns:
         return Groups(np.concatenate([part.codes_among(joined) for part in groups])[self.order], joined)
 
     def _intervals_by_model(self, level: Levels) -> list[Intervals]:
-        """Return the intervals of each model; warn once of groups with too few rows, which differ a little by model."""
+        """Return the intervals of each model; warn once of groups with too few rows, which differ a little by model.
+
+        Half of the calibration rows can be too few for a finite threshold, while all of them suffice.
+        """
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             pairs = zip(self.regressors, self.rows, strict=True)
             parts = [regressor.predict_interval(rows, level=level, unseen="marginal") for regressor, rows in pairs]
         few = [each for each in caught if issubclass(each.category, TooFewRowsWarning)]
-        for warning in (*(each for each in caught if each not in few), *few[:1]):
+        for warning in (each for each in caught if each not in few):
             warn_user(warning.message, warning.category)
+        if few and self.model is None:
+            warn_user(few[0].message, TooFewRowsWarning)
+        elif few and self.model is not None:
+            self._warn_of_halves(self.model, level)
         return parts
+
+    def _warn_of_halves(self, model: ConformalRegressor, level: Levels) -> None:
+        """Warn that the intervals of the model are infinite or, if they are not, that those of its test are."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for rows in self.rows:
+                model.predict_interval(rows, level=level)
+        few = [each for each in caught if issubclass(each.category, TooFewRowsWarning)]
+        text = (
+            "some groups have so few held-out rows that half of them do not suffice for a finite interval. So the "
+            "intervals that test these groups are infinite; those of the model are finite, because they use all of them"
+        )
+        warn_user(few[0].message if few else text, TooFewRowsWarning)
 
 
 @dataclass(frozen=True, eq=False)

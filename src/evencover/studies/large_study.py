@@ -220,9 +220,10 @@ class ModelTest:
     def calibrated_on(self, tested: Iterator[tuple[Rows, None]]) -> ConformalRegressor:
         """Return the model, calibrated on its calibration rows and on test rows, which come in parts."""
         regressor = copy(self.regressor)
+        earlier: Any = regressor.calibrator_
         with self.warnings.collected():
             regressor.calibrate_batches(tested)
-        regressor.calibrator_ = self.regressor.calibrator_.merge(regressor.calibrator_)
+        regressor.calibrator_ = earlier.merge(regressor.calibrator_)
         return regressor
 
     def _copies(self) -> list[Message]:

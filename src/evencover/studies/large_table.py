@@ -1,5 +1,6 @@
 """A table that is read in batches: a random sample of its rows, and the other rows, which calibrate or test."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -73,7 +74,8 @@ class LargeTable:
     plan : Plan
         The share of the sample that its model does not see, and the seed.
     training_rows : int
-        Number of rows in the training part of the sample, about.
+        Number of rows in the training part of the sample; fewer if several given groups need more held-out rows, or if
+        the sample is half of the table.
     missing_values : sequence of str
         Texts that mean a missing value.
     drop_missing : bool
@@ -112,7 +114,7 @@ class LargeTable:
     def sampled(self) -> IntArray:
         """The positions of the rows in the sample, in increasing order."""
         n = self.source.n_rows
-        size = min(self.training_rows + self.plan.n_held_out(self.training_rows), n // 2)
+        size = bisect_left(range(n // 2), self.training_rows, key=lambda each: each - self.plan.n_held_out(each))
         rng = np.random.default_rng([self.plan.seed, 4])
         return np.sort(rng.choice(n, size, replace=False, shuffle=False))
 

@@ -122,7 +122,7 @@ def study(
     >>> table = pd.DataFrame({"x": x, "y": rng.normal(scale=0.1 + x)})
     >>> found = study(table, "y", plan=Plan(model="linear"))
     >>> found.sizes
-    {'training': 1600, 'held_out': 400}
+    {'training': 1800, 'held_out': 200}
     """
     plan, progress = plan or Plan(), progress or (lambda _: None)
     roles = ColumnRoles(

@@ -203,7 +203,7 @@ def _check_size(table: PreparedTable, plan: Plan) -> None:
         held_out = _n_held_out(table, plan)
         raise ValueError(
             f"table must have at least {_MIN_TRAINING_ROWS} {units} to fit the model, and {_MIN_HELD_OUT_ROWS} more to "
-            f"calibrate and to test it; got {n}, of which {held_out} are held out"
+            f"calibrate and to test it; got {n}, {held_out} of them held out"
         )
 
 
@@ -291,8 +291,9 @@ def _small_group(taxonomy: Taxonomy, table: PreparedTable, calibration: Part, ne
     small = {label: counts.get(label, 0) for label, n in in_table.items() if counts.get(label, 0) < needed <= n}
     if not small:
         return None
-    label = min(small, key=lambda each: small[each])
-    return f"a split would leave {small[label]} rows to calibrate the group {label}, and finite intervals need {needed}"
+    label, n = min(small.items(), key=lambda each: each[1])
+    rows = f"{n} row{'s' * (n != 1)}"
+    return f"a split would leave {rows} to calibrate the group {label}, and finite intervals need {needed}"
 
 
 def _counts(groups: Groups) -> dict[Label, int]:

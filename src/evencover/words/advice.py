@@ -183,7 +183,7 @@ _CALIBRATE_PER_GROUP = (
     "Calibrate per group: give each group its own threshold, or use a score that gives even coverage.",
     "Use new rows: rows that were not used to fit the model, to calibrate it, or in this audit.",
 )
-_LARGER_SHARES = (0.3, 0.4, 0.5, 0.6)
+_LARGER_SHARES = (0.2, 0.3, 0.4, 0.5, 0.6)
 _PROBABLY = 0.8
 
 
@@ -239,7 +239,7 @@ def advice_on_audit(audit: Audit, style: SettingStyle = PYTHON, study: "Study | 
         *_calibrate_on_more_rows(audit),
     ]
     sentences = sentences or _use_the_intervals(audit)
-    is_plain = not audit.n_infinite and not _by_bounds(audit) and is_close(audit)
+    is_plain = not audit.n_infinite and not _by_bounds(audit) and _is_near(audit)
     if audit.verdict == "undecided" and is_plain:
         sentences += _show_more(audit, style, study)
     return Advice([*sentences, *_check_features(audit)], changes[0].option if changes else ())
@@ -252,12 +252,17 @@ def _use_the_intervals(audit: Audit) -> list[str]:
     if _by_bounds(audit):
         many = "because many targets lie exactly on a bound"
         return [f"Use the {audit.quality.noun}: they are right more often than asked, {many}."]
-    if audit.n_infinite or is_close(audit):
+    if audit.n_infinite or _is_near(audit):
         return [f"Use the {audit.quality.noun}."]
     return [
         f"Do not rely on the level yet: {percent_text(audit.overall.coverage)} of {count_text(audit.overall.rows)} "
         f"test rows are covered, not {percent_text(audit.level)}. This can be chance. Test more rows first."
     ]
+
+
+def _is_near(audit: Audit) -> bool:
+    """Return whether the coverage of all rows is near the level, as that of rows tested in turn is by construction."""
+    return audit.in_turn or is_close(audit)
 
 
 def _by_bounds(audit: Audit) -> bool:

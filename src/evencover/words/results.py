@@ -1,6 +1,6 @@
 """Results as text and as HTML: tables, test results, notes, the verdict and the advice."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf, isfinite
 from typing import Any, TypeAlias, TypeVar
 
@@ -245,11 +245,23 @@ def recommendation_summary(found: Recommendation) -> str:
     return "\n".join(lines)
 
 
+_OVER_GROUPS: Mapping[Verdict, str] = {
+    "even": "even",
+    "undecided": "not shown to be uneven",
+    "uneven": "uneven, and groups have too few rows",
+}
+
+
 def _reason_for_choice(found: Recommendation) -> str:
     """Return why the chosen candidate was chosen."""
     chosen = found.chosen
     if len(found.candidates) == 1:
         return f"It was the only candidate; its verdict: {chosen.outcome}."
+    if chosen.has_one_threshold and any(not each.has_one_threshold for each in found.candidates):
+        return (
+            "There will be few calibration rows. Thresholds of their groups would vary by chance, so all rows have one "
+            f"threshold; over five groups of the spread it is {_OVER_GROUPS[chosen.verdict]}."
+        )
     if chosen.verdict != "even":
         few = ": the rows are too few to show it" if chosen.verdict == "undecided" else ""
         which = "simplest" if found.one_sided else "best"

@@ -1,0 +1,136 @@
+"""Rows that take turns: the thresholds of each half test the other half, and all of them calibrate the model."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.stats import beta, hypergeom
+from sklearn.frozen import FrozenEstimator
+
+from evencover import BySpread, ConformalRegressor, Marginal, Normalized, diagnose
+from evencover.diagnostics.exact_tests import stratified_p_values
+from evencover.diagnostics.sample_sizes import rows_needed
+from evencover.model_selection import Part
+from evencover.studies import Plan
+from evencover.studies.evidence import Evidence, Turns, audit_taxonomy
+from tests.guarantees.test_diagnostics import max_count
+from tests.synthetic import Oracle
+
+more_repeats = pytest.mark.parametrize("repeats", [60, pytest.param(2000, marks=pytest.mark.slow)])
+
+
+def rows_of(rng, n, uneven=0.0):
+    """Return features and targets; the noise of a binary feature is larger than the spread says, if it is uneven."""
+    X = np.column_stack([rng.integers(0, 2, n), np.exp(rng.uniform(-1, 1, n)), rng.normal(size=n)])
+    return X, X[:, 2] + X[:, 1] * (1 + uneven * X[:, 0]) * rng.normal(size=n)
+
+
+def evidence_of(X, y, taxonomy, rng):
+    """Return the evidence of a model that predicts the true center and spread, as a study has it."""
+    n = len(y)
+    regressor = ConformalRegressor(FrozenEstimator(Oracle().fit(X, y)), nonconformity=Normalized(), taxonomy=taxonomy)
+    regressor.fit(X, y)
+    turns = Turns.of_halves(regressor, rng.permutation(n) % 2, np.arange(n))
+    rows, positions = regressor.calibration_rows_, np.arange(n)
+    groups = audit_taxonomy(regressor).assign(rows)
+    return Evidence("turns", regressor, positions[:0], positions, Part(X, y, positions), rows, groups, turns=turns)
+
+
+def audit_of(evidence, level=0.9):
+    diagnosis = diagnose(evidence.regressor, taxonomy=audit_taxonomy(evidence.regressor), level=level)
+    return evidence.audit(evidence.intervals(level), diagnosis, Plan(level=level))
+
+
+@pytest.mark.parametrize("taxonomy", [Marginal(), BySpread(2)])
+def test_each_row_is_tested_by_the_thresholds_of_the_other_half(taxonomy):
+    rng = np.random.default_rng(0)
+    X, y = rows_of(rng, 80)
+    halves = rng.permutation(80) % 2
+    regressor = ConformalRegressor(FrozenEstimator(Oracle().fit(X, y)), nonconformity=Normalized(), taxonomy=taxonomy)
+    regressor.fit(X, y)
+    turns = Turns.of_halves(regressor, halves, np.arange(80))
+    intervals = turns.intervals(0.9)
+    for half in (0, 1):
+        own, other = halves == half, halves != half
+        alone = ConformalRegressor(regressor.estimator, nonconformity=Normalized(), taxonomy=taxonomy)
+        alone.fit(X[other], y[other])
+        expected = alone.predict_interval(X[own], level=0.9)
+        np.testing.assert_array_equal(np.asarray(intervals[own]), np.asarray(expected))
+    assert regressor.guarantee_.sizes == turns.guarantee.sizes  # the model itself keeps all of its rows
+    assert len(np.unique(turns.strata)) == 2 * len(regressor.calibration_.labels)
+
+
+def test_the_p_values_are_those_of_the_sum_of_hypergeometric_counts():
+    strata = [(3, 10, 8), (2, 7, 7), (5, 12, 9)]
+    laws = [hypergeom(n, x, m) for m, n, x in strata]
+    every = list(product(*(range(m + 1) for m, _, _ in strata)))
+    probabilities = np.array([np.prod([law.pmf(k) for law, k in zip(laws, each, strict=True)]) for each in every])
+    totals = np.array([sum(each) for each in every])
+    for covered in range(6, 11):
+        under, over = stratified_p_values(strata, covered)
+        np.testing.assert_allclose(under, probabilities[totals <= covered].sum())
+        np.testing.assert_allclose(over, probabilities[totals >= covered].sum())
+    assert np.isnan(stratified_p_values([(10, 10, 8), (0, 7, 6)], 8)).all()
+
+
+def test_p_values_of_rows_that_take_turns_are_valid():
+    """With the law of separate test rows, the total would never reject, although groups do as often as they should."""
+    rng, repeats, n = np.random.default_rng(1), 4000, 30
+    scores = rng.random((repeats, 2, n))
+    thresholds = np.sort(scores, axis=2)[:, ::-1, 24, None]  # of the other half
+    covered = scores <= thresholds
+    inside = covered[:, :, :12]
+    strata = [[(12, n, int(x)) for x in each] for each in covered.sum(axis=2)]
+    p_values = np.array([stratified_p_values(*each) for each in zip(strata, inside.sum(axis=(1, 2)), strict=True)])
+    for share in (0.01, 0.05, 0.2):
+        assert ((p_values <= share).sum(axis=0) <= max_count(share, repeats)).all()
+    assert (p_values[:, 0] <= 0.2).mean() > 0.08  # not much larger than necessary
+    halves = covered.sum(axis=2)
+    assert np.corrcoef(halves.T)[0, 1] < -0.5
+
+
+@more_repeats
+def test_false_alarms_about_groups_and_regions_are_rare(repeats):
+    rng = np.random.default_rng(2)
+    found = [audit_of(evidence_of(*rows_of(rng, 150), Marginal(), rng)) for _ in range(repeats)]
+    assert sum(each.verdict == "uneven" for each in found) <= max_count(0.05, repeats)
+    assert sum(each.worst_region.p_under <= 0.1 for each in found) <= max_count(0.1, repeats)
+    assert all(np.isnan(each.overall.adjusted) for each in found)
+
+
+def test_uneven_coverage_of_one_threshold_is_found():
+    """In groups that the audit looks at, and in a region that it finds."""
+    rng = np.random.default_rng(3)
+    audits = [audit_of(evidence_of(*rows_of(rng, 600, uneven=1.5), Marginal(), rng)) for _ in range(5)]
+    assert [each.verdict for each in audits] == ["uneven"] * 5
+    assert all(each.region_rule for each in audits)
+
+
+def test_rows_that_were_searched_do_not_test_the_region():
+    """The region is compared with the other rows of the second half: in the first, it was chosen for its misses."""
+    rng = np.random.default_rng(4)
+    evidence = evidence_of(*rows_of(rng, 200), Marginal(), rng)
+    found = audit_of(evidence)
+    covered, strata, x = evidence.intervals(0.9).covers(evidence.test.y), evidence.turns.strata, evidence.test.X
+    second = np.random.default_rng(Plan().seed).permutation(200)[100:]
+    assert found.region_rule == "column 2 <= -0.64"
+    inside = second[x[second, 2] <= -0.64]
+    pairs = [(np.count_nonzero(strata[inside] == each), second[strata[second] == each]) for each in (0, 1)]
+    expected = stratified_p_values([(m, len(rows), covered[rows].sum()) for m, rows in pairs], covered[inside].sum())
+    assert found.worst_region.rows == len(inside)
+    assert (found.worst_region.p_under, found.worst_region.p_over) == expected
+
+
+def test_groups_with_thresholds_of_their_own_have_their_law_and_no_test():
+    """Beta(k, n + 1 − k) for all of them; 570 rows in each of three groups put all within 0.03, as the docs say."""
+    rng = np.random.default_rng(5)
+    X, y = rows_of(rng, 3 * 571)
+    audit = audit_of(evidence_of(X, y, BySpread(3), rng))
+    assert audit.evidence == "calibration rows"
+    assert all(np.isnan([row.p_under, row.p_over, row.adjusted]).all() for row in audit.table)
+    n = round(np.mean([row.rows for row in audit.table])) - 1  # the upper edge does not calibrate its bin
+    k = np.ceil((n + 1) * 0.9)
+    np.testing.assert_allclose([row.low for row in audit.table], beta.ppf(0.025 / 3, k, n + 1 - k), atol=2e-3)
+    assert audit.verdict == "even"
+    assert audit.shown_within == pytest.approx(0.03, abs=5e-4)
+    assert abs(rows_needed(0.9, 0.03, 0.95 ** (1 / 3)) - n) < 20
